@@ -1,0 +1,73 @@
+# Compiler settings that every target of the project shares, and the two ways a target is made.
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+option(LOCKSTEP_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM AND NOT LOCKSTEP_FUZZ)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Asserts guard invariants and stay on in every build.
+string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+
+add_library(lockstep_options INTERFACE)
+target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+target_compile_definitions(lockstep_options INTERFACE SPDLOG_COMPILED_LIB)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++ 12 offers std::expected only to compilers that claim the final concepts of C++20; clang 16 has what it needs.
+  target_compile_options(lockstep_options INTERFACE -Wno-builtin-macro-redefined -D__cpp_concepts=202002L)
+endif()
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+  if(LOCKSTEP_SANITIZE MATCHES "thread")
+    # GCC warns that std::atomic_thread_fence is not understood by TSan wherever a library header uses one.
+    target_compile_options(lockstep_options INTERFACE -Wno-error=tsan)
+  endif()
+endif()
+
+# lockstep_layer(NAME DEPENDS ...): one static library of all .cpp files below the calling folder.
+function(lockstep_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(pattern IN LISTS ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${pattern}")
+  endforeach()
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC lockstep_options ${ARG_DEPENDS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE lockstep_options ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# lockstep_test(NAME DEPENDS ... [LABELS ...]): one GoogleTest executable of all .cpp files in the calling folder,
+# each of its tests known to ctest under the label(s).
+function(lockstep_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPENDS;LABELS;SOURCES" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+  if(NOT ARG_SOURCES)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE lockstep_options ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

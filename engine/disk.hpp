@@ -1,0 +1,73 @@
+#pragma once
+// A virtual disk as a logical unit sees it: the seam between the SCSI target and what stores its blocks (a mirror, or a
+// single store). One request object carries one operation from submission to completion without allocation.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "engine/base/extent.hpp"
+#include "engine/base/result.hpp"
+#include "engine/base/uuid.hpp"
+
+namespace lockstep::engine {
+
+enum class DiskOpcode : std::uint8_t {
+  read,               ///< fill `data`
+  write,              ///< store `data`
+  write_zeroes,       ///< `extent` reads as zeros; may free space when `may_unmap`
+  write_same,         ///< repeat `data` (one block) over `extent`
+  unmap,              ///< `extent` reads as zeros, space given back
+  flush,              ///< all completed writes are durable on every member
+  compare_and_write,  ///< `data` is the expected bytes followed by the new ones, each extent.length long
+  verify,             ///< compare `data` with the disk
+};
+
+/// In flight from Disk::submit() until `done` runs; the submitter owns it and keeps it and its buffer alive until then.
+struct DiskRequest {
+  DiskOpcode opcode{};
+  bool fua = false;        ///< durable when done, even with the write cache on
+  bool may_unmap = false;
+  Extent extent;
+  std::span<std::byte> data;  ///< aligned to 4096 bytes where the buffers are the pool's
+  std::uint64_t nexus = 0;    ///< identifies the I_T nexus on this node
+
+  // Results, set before `done`.
+  std::error_code status;            ///< Errc values; not_serving means: retry on the other node
+  std::uint64_t miscompare_offset = 0;  ///< bytes into `data`, with Errc::miscompare
+
+  void (*done)(DiskRequest&) = nullptr;
+  void* owner = nullptr;          ///< for the submitter
+  DiskRequest* next = nullptr;    ///< for whoever holds the request
+  void* holder = nullptr;         ///< for whoever holds the request
+};
+
+enum class AccessState : std::uint8_t {  // asymmetric access states that the product reports, SPC-4 6.37
+  active_optimized,
+  unavailable,
+  transitioning,
+};
+
+struct DiskInfo {
+  Uuid id;                         ///< the volume's UUID, the same on both nodes
+  std::string name;
+  std::string serial;              ///< VPD 80h
+  std::uint64_t size = 0;          ///< bytes
+  std::uint32_t block_size = 512;  ///< bytes, logical
+  std::uint32_t physical_block_size = 4096;
+  bool thin = true;
+  bool read_only = false;
+  bool write_cache = false;
+};
+
+class Disk {
+ public:
+  virtual ~Disk() = default;
+  [[nodiscard]] virtual const DiskInfo& info() const = 0;
+  [[nodiscard]] virtual AccessState access_state() const = 0;
+  /// Called from any reactor; `done` runs on the reactor that submitted, and may run inside submit().
+  virtual void submit(DiskRequest& request) = 0;
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,62 @@
+#pragma once
+// The metadata of one replica on a Store of its own: superblock and epoch record (two slots each) and the dirty map.
+// The layout is in format.md beside this file. Knows no files, sockets or clocks; runs unchanged under the simulator.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/base/extent.hpp"
+#include "engine/base/result.hpp"
+#include "engine/metadata/identity.hpp"
+#include "engine/seams/store.hpp"
+
+namespace lockstep::engine {
+
+enum class InitialMap : std::uint8_t { clean, all_dirty };
+
+/// Owned by one reactor; destroyed only when no operation is in flight on its Store.
+class MetadataArea {
+ public:
+  /// Bytes of Store that a volume of this size and region size needs.
+  [[nodiscard]] static std::uint64_t required_size(std::uint64_t volume_size, std::uint32_t region_size);
+
+  /// Lays out a new area and makes it durable. What was there before is overwritten.
+  static void format(Store& store, VolumeIdentity identity, EpochRecord epoch, InitialMap map,
+                     Callback<Result<std::unique_ptr<MetadataArea>>> done);
+  /// Reads an area back. Refuses by name (corrupt, foreign, wrong_version) what does not belong to `volume` and `owner`;
+  /// one valid slot of two suffices; a map block with a bad checksum means that all its bits are set.
+  static void open(Store& store, const Uuid& volume, NodeSide owner,
+                   Callback<Result<std::unique_ptr<MetadataArea>>> done);
+  ~MetadataArea();
+
+  [[nodiscard]] const VolumeIdentity& identity() const;
+  [[nodiscard]] const EpochRecord& epoch() const;
+  /// Both slots are written and flushed, one after the other. On error the outcome is unknown: read it back or stop.
+  void write_epoch(const EpochRecord& epoch, IoCallback done);
+
+  // The dirty map: set = the two replicas may differ in this region.
+  [[nodiscard]] std::uint64_t region_count() const;
+  [[nodiscard]] std::uint64_t dirty_count() const;
+  /// As the map stands in memory, whether or not it is durable yet. A bit whose clearing is under way counts as clear.
+  [[nodiscard]] bool is_dirty(std::uint64_t region) const;
+  /// True when every region of `extent` is set *and durable*: a write there may start at once.
+  [[nodiscard]] bool is_durably_dirty(Extent extent) const;
+  /// The first dirty region at or after `from`.
+  [[nodiscard]] std::optional<std::uint64_t> next_dirty(std::uint64_t from) const;
+  /// Sets every region of `extent` and calls back when that is durable. Requests that wait at the same moment go out
+  /// together; one write a map block is in flight at a time.
+  void set_dirty(Extent extent, IoCallback done);
+  /// Clears the regions, lazily durable: a crash may bring the bits back, which costs only a comparison. A set_dirty()
+  /// that comes while the clearing is under way is made durable anew.
+  void clear_dirty(std::vector<std::uint64_t> regions, IoCallback done);
+  /// The bitmap in memory, region 0 in the lowest bit of word 0, for exchange with the partner.
+  [[nodiscard]] const std::vector<std::uint64_t>& words() const;
+
+ private:
+  struct Impl;
+  explicit MetadataArea(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::engine

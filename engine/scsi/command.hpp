@@ -1,0 +1,97 @@
+#pragma once
+// The data mover's contract: one SCSI command between a transport (iSCSI over TCP, later iSER) and a device server (a
+// volume's logical unit, or the partner service). The device server never sees a PDU; the transport never reads a CDB.
+// Everything here happens on the connection's reactor; a device server that hops to another reactor hops back.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/result.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+
+namespace lockstep::scsi {
+
+enum class Status : std::uint8_t {  // SAM-5 5.3.1
+  good = 0x00,
+  check_condition = 0x02,
+  condition_met = 0x04,
+  busy = 0x08,
+  reservation_conflict = 0x18,
+  task_set_full = 0x28,
+  task_aborted = 0x40,
+};
+
+enum class TaskAttribute : std::uint8_t { untagged = 0, simple = 1, ordered = 2, head_of_queue = 3, aca = 4 };
+
+constexpr std::size_t kMaxCdb = 260;   ///< bytes, with an extended CDB AHS
+constexpr std::size_t kMaxSense = 96;  ///< bytes: with the two bytes of length it fits every initiator's receive size
+
+/// The I_T nexus that a command came by. Lives as long as its session; a device server may keep state beside it.
+struct Nexus {
+  std::uint64_t id = 0;            ///< unique in this process
+  std::string initiator_name;      ///< iSCSI name
+  std::array<std::uint8_t, 6> isid{};
+  std::string target_name;
+  std::uint16_t target_portal_group = 0;
+  void* device_state = nullptr;    ///< the device server's own
+};
+
+/// A command in flight. Made and kept by the transport; the device server ends it with exactly one complete().
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  std::array<std::uint8_t, kMaxCdb> cdb{};
+  std::size_t cdb_length = 16;
+  std::uint64_t lun = 0;            ///< the eight bytes of the LUN field, big-endian
+  TaskAttribute attribute = TaskAttribute::simple;
+  std::uint32_t expected_out = 0;   ///< bytes the initiator is ready to send
+  std::uint32_t expected_in = 0;    ///< bytes the initiator is ready to receive
+  Nexus* nexus = nullptr;
+
+  /// Set by the device server before complete().
+  Status status = Status::good;
+  std::array<std::uint8_t, kMaxSense> sense{};
+  std::size_t sense_length = 0;
+  /// How many bytes the command wanted to move each way, for the residual counts; may differ from what was expected.
+  std::uint64_t wanted_out = 0;
+  std::uint64_t wanted_in = 0;
+
+  /// Room for the device server: its per-command state lives here, so that no command costs an allocation.
+  alignas(16) std::array<std::byte, 384> server_state{};
+
+  /// Brings the write data [0, into.size()) into `into` (immediate and unsolicited data, then R2T). At most once, with
+  /// into.size() <= expected_out. An error means that the command is dead: complete() is still owed, nothing is sent.
+  virtual void pull(std::span<std::byte> into, engine::IoCallback done) = 0;
+  /// Ends the command. `data_in` is sent before the status (not beyond expected_in) out of `buffer`, which the transport
+  /// keeps until the last byte is sent. Data without a buffer must be at most 4 KiB and is copied.
+  virtual void complete(std::span<const std::byte> data_in = {}, engine::Buffer buffer = {}) = 0;
+  /// True once the command was aborted or its session is gone: stop early if that is cheap; complete() is still owed.
+  [[nodiscard]] virtual bool aborted() const = 0;
+};
+
+enum class TaskManagement : std::uint8_t {  // RFC 7143 11.5.1
+  abort_task = 1,
+  abort_task_set = 2,
+  clear_aca = 3,
+  clear_task_set = 4,
+  logical_unit_reset = 5,
+  target_warm_reset = 6,
+  target_cold_reset = 7,
+};
+
+class DeviceServer {
+ public:
+  virtual ~DeviceServer() = default;
+  virtual void on_nexus_opened(Nexus& nexus) = 0;
+  /// After every command of the nexus was completed.
+  virtual void on_nexus_closed(Nexus& nexus) = 0;
+  virtual void execute(Command& command) = 0;
+  /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
+  /// unit adds: reset state, unit attentions. False: LUN does not exist.
+  virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;
+};
+
+}  // namespace lockstep::scsi

@@ -1,0 +1,45 @@
+#pragma once
+// A linear space of bytes that keeps what was flushed: the seam under replicas and metadata areas.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/extent.hpp"
+#include "engine/base/result.hpp"
+
+namespace lockstep::engine {
+
+enum class Durability : std::uint8_t {
+  cached,   ///< may be lost with the machine until the next flush() completes
+  durable,  ///< on stable storage when the callback runs
+};
+
+struct StoreInfo {
+  std::uint64_t size = 0;               ///< bytes
+  std::uint32_t block_size = 512;       ///< bytes; every offset, length and buffer address is a multiple of it
+  std::uint64_t discard_granularity = 0;  ///< bytes; 0: discard() is write_zeroes()
+  bool reads_zero_when_new = false;     ///< nothing but zeroes was there when it was created
+  std::string name;                     ///< path, for messages
+};
+
+/// Owned by one reactor; callbacks run on it and never from inside the call that took them. Buffers stay valid and
+/// unchanged until the callback. Operations in flight that overlap have no order: callers hold range locks.
+/// An extent outside the store gives Errc::out_of_range; it never wraps or truncates.
+class Store {
+ public:
+  virtual ~Store() = default;
+  [[nodiscard]] virtual const StoreInfo& info() const = 0;
+
+  virtual void read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) = 0;
+  virtual void write(std::uint64_t offset, std::span<const std::byte> from, Durability durability, IoCallback done) = 0;
+  /// The extent reads as zeros afterwards; space stays allocated where the store can do so.
+  virtual void write_zeroes(Extent extent, Durability durability, IoCallback done) = 0;
+  /// The extent reads as zeros afterwards; whole granules are given back, the ragged ends are zeroed.
+  virtual void discard(Extent extent, Durability durability, IoCallback done) = 0;
+  /// Everything whose callback ran before this call is on stable storage when `done` runs without error. After an
+  /// error nothing unflushed may be relied on: the store has failed.
+  virtual void flush(IoCallback done) = 0;
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,130 @@
+#pragma once
+// One node's half of a pair: leases, the partner's requests, and the mirrors of its volumes. Pure: it knows its seams
+// and nothing else, and runs unchanged in lockstepd and in the simulator. Owned by one reactor.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "engine/disk.hpp"
+#include "engine/metadata/metadata_area.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/seams/clock.hpp"
+#include "engine/seams/random.hpp"
+#include "engine/seams/store.hpp"
+#include "replication/core/arbiter.hpp"
+#include "replication/core/link.hpp"
+
+namespace lockstep::replication {
+
+struct NodeSettings {
+  engine::Uuid pair;
+  engine::NodeSide side = engine::NodeSide::a;
+  engine::Uuid process;  ///< this process incarnation, new at every start
+  engine::Duration lease = std::chrono::milliseconds(1500);
+  engine::Duration heartbeat_interval = std::chrono::milliseconds(250);
+  unsigned drift_percent = 20;  ///< added to the lease by its grantor
+  std::uint64_t dirty_bound = std::uint64_t{4} << 30;  ///< bytes of volume that may be dirty in sync
+  engine::Duration clean_after = std::chrono::seconds(10);  ///< a region unwritten for this long is cold
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;   ///< bytes a second
+  std::uint64_t resync_ceiling = 0;                      ///< bytes a second, 0: none
+  engine::Duration store_deadline = std::chrono::seconds(30);  ///< an I/O not completed by then is a failed store
+};
+
+struct NodeSeams {
+  engine::Clock& clock;
+  engine::Random& random;
+  engine::BufferPool& buffers;
+  Link& link;
+  Witness* witness = nullptr;  ///< null: no witness is configured
+};
+
+enum class MirrorState : std::uint8_t {
+  starting,         ///< metadata read, partner or arbiter being asked
+  in_sync,          ///< a member of {A,B}, serving
+  solo,             ///< the only member, serving
+  syncing_source,   ///< the only member, serving, bringing the partner up to date
+  syncing_target,   ///< not a member, being brought up to date; I/O is forwarded
+  suspended,        ///< was serving; the partner is lost and nobody has decided yet
+  waiting,          ///< may not start alone: needs the partner, the witness or an operator
+  split_brain,      ///< the two epochs do not descend from one another: refused, both data kept
+  failed,           ///< this replica's store or metadata failed; I/O is forwarded while the partner serves
+  left,             ///< not a member by agreement (maintenance); I/O is forwarded
+};
+[[nodiscard]] const char* to_string(MirrorState state);
+
+struct ResyncProgress {
+  bool running = false;
+  std::uint64_t bytes_total = 0;  ///< to be compared or copied when it began
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_per_second = 0;
+};
+
+struct VolumeStatus {
+  engine::Uuid volume;
+  MirrorState state = MirrorState::starting;
+  bool serving = false;           ///< initiators' I/O is answered by this node (by itself or by forwarding)
+  bool failover_limited = false;  ///< in sync, but the witness could not be told or asked
+  engine::EpochRecord epoch;
+  std::uint64_t dirty_bytes = 0;
+  ResyncProgress resync;
+  std::string reason;  ///< why it is not serving or limited, a sentence for a person; empty when all is well
+};
+
+struct VolumeSettings {
+  engine::DiskInfo disk;
+};
+
+/// Told of changes; calls come on the node's reactor and must not call back into PairNode before returning.
+class NodeObserver {
+ public:
+  virtual ~NodeObserver() = default;
+  /// State, serving or access state changed.
+  virtual void on_volume_changed(const engine::Uuid& volume) = 0;
+  /// This node lost its lease on these volumes: every initiator session is to be closed and what it had received but not
+  /// started is to be dropped.
+  virtual void on_fenced() = 0;
+};
+
+class PairNode final : public LinkEvents {
+ public:
+  PairNode(NodeSettings settings, NodeSeams seams, NodeObserver& observer);
+  ~PairNode() override;
+
+  /// Begins with the volumes attached so far; more may be attached later.
+  void start();
+
+  /// Takes over a replica whose metadata was read. `data` outlives detach()'s callback. Errc::refused when the volume is
+  /// attached already or the store is smaller than the record says.
+  [[nodiscard]] engine::Result<void> attach(VolumeSettings settings, engine::Store& data,
+                                            std::unique_ptr<engine::MetadataArea> metadata);
+  /// Stops serving, drains and lets go of the stores; the epoch stays as it is.
+  void detach(const engine::Uuid& volume, engine::Callback<> done);
+
+  /// The volume as a disk for initiators; null when not attached. Valid until detach().
+  [[nodiscard]] engine::Disk* disk(const engine::Uuid& volume);
+  [[nodiscard]] std::vector<VolumeStatus> status() const;
+  [[nodiscard]] bool partner_connected() const;
+
+  /// This node's replica leaves the epoch by agreement (maintenance); the partner goes on alone.
+  void leave(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
+  /// An operator's word that the partner is gone for good: goes on alone without an arbiter. Can split the brain.
+  void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
+  /// An operator's choice after a split brain: this replica gives up its own changes and is resynced from the partner.
+  void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
+  /// Clean stop of this node alone: leaves every epoch it shares, flushes, answers nothing afterwards.
+  void shutdown(engine::Callback<> done);
+
+  void on_link_up() override;
+  void on_link_down() override;
+  void on_inbound_up(std::uint64_t session) override;
+  void on_inbound_down(std::uint64_t session) override;
+  void on_request(std::uint64_t session, InboundRequest& request) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::replication
