@@ -1,0 +1,124 @@
+#include "replication/arbiter/etcd_messages.hpp"
+
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+#include "replication/arbiter/base64.hpp"
+#include "replication/arbiter/witness_value.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using engine::Errc;
+using engine::fail;
+using nlohmann::json;
+
+std::string key_of(const WitnessSlot& slot) { return base64_encode(witness_key(slot.pair, slot.volume)); }
+
+engine::Result<json> parse_object(std::string_view body) {
+  json value = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_object()) return fail(Errc::corrupt, "etcd's answer is not a JSON object");
+  if (!value.contains("header") || !value["header"].is_object()) {
+    return fail(Errc::corrupt, "etcd's answer has no header");
+  }
+  return value;
+}
+
+std::optional<std::int64_t> number(const json& object, const char* name) {
+  const auto at = object.find(name);
+  if (at == object.end()) return std::nullopt;
+  if (at->is_number_integer()) return at->get<std::int64_t>();
+  if (!at->is_string()) return std::nullopt;
+  const auto& text = at->get_ref<const std::string&>();
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// `range` is a RangeResponse of this one key: no record, or exactly one.
+engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& range) {
+  const auto kvs = range.find("kvs");
+  if (kvs == range.end()) {
+    if (range.contains("count")) return fail(Errc::corrupt, "etcd counts keys but shows none");
+    return WitnessView{};
+  }
+  if (!kvs->is_array() || kvs->size() != 1 || !(*kvs)[0].is_object()) {
+    return fail(Errc::corrupt, "etcd's answer holds more or less than the one key asked for");
+  }
+  const json& kv = (*kvs)[0];
+  const auto key = kv.find("key");
+  if (key == kv.end() || !key->is_string() || key->get_ref<const std::string&>() != key_of(slot)) {
+    return fail(Errc::corrupt, "etcd's answer is about another key");
+  }
+  const auto revision = number(kv, "mod_revision");
+  if (!revision || *revision <= 0) return fail(Errc::corrupt, "etcd's answer has no mod_revision");
+  const auto value = kv.find("value");
+  if (value == kv.end() || !value->is_string()) return fail(Errc::corrupt, "the witness's record is empty");
+  const auto bytes = base64_decode(value->get_ref<const std::string&>());
+  if (!bytes) return fail(Errc::corrupt, "the witness's record is not base64");
+  const auto record = decode_witness_value(*bytes, slot.pair, slot.volume);
+  if (!record) {
+    return std::unexpected(engine::Error{record.error(), "the witness's record " + witness_key(slot.pair, slot.volume) +
+                                                             " can't be used: " + record.error().message()});
+  }
+  return WitnessView{*record, *revision};
+}
+
+}  // namespace
+
+std::string etcd_range_request(const WitnessSlot& slot) {
+  return json{{"key", key_of(slot)}, {"serializable", false}}.dump();
+}
+
+std::string etcd_swap_request(const WitnessSlot& slot, std::int64_t expected, const WitnessRecord& record) {
+  const std::string key = key_of(slot);
+  const std::string value = base64_encode(encode_witness_value(slot.pair, slot.volume, record));
+  const json read = {{"request_range", {{"key", key}}}};
+  const json put = {{"request_put", {{"key", key}, {"value", value}}}};
+  const json compare = {
+      {"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", std::to_string(expected)}};
+  return json{
+      {"compare", json::array({compare})}, {"success", json::array({put, read})}, {"failure", json::array({read})}}
+      .dump();
+}
+
+std::string etcd_delete_request(const WitnessSlot& slot) { return json{{"key", key_of(slot)}}.dump(); }
+
+engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::string_view body) {
+  const auto answer = parse_object(body);
+  if (!answer) return std::unexpected(answer.error());
+  return view_of(slot, *answer);
+}
+
+engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
+                                              std::string_view body) {
+  const auto answer = parse_object(body);
+  if (!answer) return std::unexpected(answer.error());
+  const auto succeeded = answer->find("succeeded");
+  if (succeeded != answer->end() && !succeeded->is_boolean()) {
+    return fail(Errc::corrupt, "etcd's \"succeeded\" is neither true nor false");
+  }
+  const bool won = succeeded != answer->end() && succeeded->get<bool>();
+  const auto responses = answer->find("responses");
+  if (responses == answer->end() || !responses->is_array() || responses->size() != (won ? 2u : 1u)) {
+    return fail(Errc::corrupt, "etcd's answer lacks the transaction's responses");
+  }
+  const json& last = responses->back();
+  if (!last.is_object() || !last.contains("response_range") || !last["response_range"].is_object()) {
+    return fail(Errc::corrupt, "etcd's answer lacks the record read back");
+  }
+  auto view = view_of(slot, last["response_range"]);
+  if (!view) return std::unexpected(view.error());
+  if (won && view->record != record) return fail(Errc::corrupt, "etcd says it wrote the record but shows another");
+  return SwapOutcome{won, *view};
+}
+
+engine::Result<void> parse_delete_answer(std::string_view body) {
+  const auto answer = parse_object(body);
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,37 @@
+#pragma once
+// What is said to etcd's JSON gateway (v3, etcd 3.4 and later) and what its answers mean. Pure.
+// 64-bit numbers travel as strings, keys and values as base64; fields that are zero or false are left out.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/result.hpp"
+#include "replication/core/arbiter.hpp"
+
+namespace lockstep::replication {
+
+constexpr std::string_view kEtcdRangePath = "/v3/kv/range";
+constexpr std::string_view kEtcdTxnPath = "/v3/kv/txn";
+constexpr std::string_view kEtcdDeletePath = "/v3/kv/deleterange";
+
+/// One volume's record within its pair.
+struct WitnessSlot {
+  engine::Uuid pair;
+  engine::Uuid volume;
+};
+
+/// A linearizable read of the record.
+[[nodiscard]] std::string etcd_range_request(const WitnessSlot& slot);
+/// Put and read back if mod_revision is still `expected`, else only read.
+[[nodiscard]] std::string etcd_swap_request(const WitnessSlot& slot, std::int64_t expected,
+                                            const WitnessRecord& record);
+[[nodiscard]] std::string etcd_delete_request(const WitnessSlot& slot);
+
+// An answer that is not what etcd says in such a case gives an Error that quotes what was wrong: Errc::corrupt; also
+// foreign and wrong_version, from the record itself.
+[[nodiscard]] engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::string_view body);
+[[nodiscard]] engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
+                                                            std::string_view body);
+[[nodiscard]] engine::Result<void> parse_delete_answer(std::string_view body);
+
+}  // namespace lockstep::replication
