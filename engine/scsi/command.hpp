@@ -25,17 +25,18 @@ enum class Status : std::uint8_t {  // SAM-5 5.3.1
 
 enum class TaskAttribute : std::uint8_t { untagged = 0, simple = 1, ordered = 2, head_of_queue = 3, aca = 4 };
 
-constexpr std::size_t kMaxCdb = 260;   ///< bytes, with an extended CDB AHS
+constexpr std::size_t kMaxCdb = 260;         ///< bytes, with an extended CDB AHS
+constexpr std::size_t kMaxDataPrefix = 256;  ///< bytes
 constexpr std::size_t kMaxSense = 96;  ///< bytes: with the two bytes of length it fits every initiator's receive size
 
 /// The I_T nexus that a command came by. Lives as long as its session; a device server may keep state beside it.
 struct Nexus {
-  std::uint64_t id = 0;            ///< unique in this process
-  std::string initiator_name;      ///< iSCSI name
+  std::uint64_t id = 0;        ///< unique in this process
+  std::string initiator_name;  ///< iSCSI name
   std::array<std::uint8_t, 6> isid{};
   std::string target_name;
   std::uint16_t target_portal_group = 0;
-  void* device_state = nullptr;    ///< the device server's own
+  void* device_state = nullptr;  ///< the device server's own
 };
 
 /// A command in flight. Made and kept by the transport; the device server ends it with exactly one complete().
@@ -45,10 +46,10 @@ class Command {
 
   std::array<std::uint8_t, kMaxCdb> cdb{};
   std::size_t cdb_length = 16;
-  std::uint64_t lun = 0;            ///< the eight bytes of the LUN field, big-endian
+  std::uint64_t lun = 0;  ///< the eight bytes of the LUN field, big-endian
   TaskAttribute attribute = TaskAttribute::simple;
-  std::uint32_t expected_out = 0;   ///< bytes the initiator is ready to send
-  std::uint32_t expected_in = 0;    ///< bytes the initiator is ready to receive
+  std::uint32_t expected_out = 0;  ///< bytes the initiator is ready to send
+  std::uint32_t expected_in = 0;   ///< bytes the initiator is ready to receive
   Nexus* nexus = nullptr;
 
   /// Set by the device server before complete().
@@ -59,14 +60,21 @@ class Command {
   std::uint64_t wanted_out = 0;
   std::uint64_t wanted_in = 0;
 
+  /// Optional, before complete(): sent ahead of its `data_in`, copied, at most kMaxDataPrefix bytes.
+  std::span<const std::byte> data_prefix;
+  /// Optional, before complete(): runs exactly once when `data_in` is no longer needed (sent, or never to be sent),
+  /// perhaps inside complete(). With it `data_in` may be the device server's own memory, without a Buffer.
+  engine::Callback<> data_released;
+
   /// Room for the device server: its per-command state lives here, so that no command costs an allocation.
   alignas(16) std::array<std::byte, 384> server_state{};
 
   /// Brings the write data [0, into.size()) into `into` (immediate and unsolicited data, then R2T). At most once, with
   /// into.size() <= expected_out. An error means that the command is dead: complete() is still owed, nothing is sent.
+  /// `done` never runs inside pull().
   virtual void pull(std::span<std::byte> into, engine::IoCallback done) = 0;
-  /// Ends the command. `data_in` is sent before the status (not beyond expected_in) out of `buffer`, which the transport
-  /// keeps until the last byte is sent. Data without a buffer must be at most 4 KiB and is copied.
+  /// Ends the command. `data_in` is sent before the status (not beyond expected_in) out of `buffer`, which the
+  /// transport keeps until the last byte is sent. Data without a buffer must be at most 4 KiB and is copied.
   virtual void complete(std::span<const std::byte> data_in = {}, engine::Buffer buffer = {}) = 0;
   /// True once the command was aborted or its session is gone: stop early if that is cheap; complete() is still owed.
   [[nodiscard]] virtual bool aborted() const = 0;

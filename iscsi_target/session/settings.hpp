@@ -1,0 +1,25 @@
+#pragma once
+// The bounds of a session.
+#include <cstdint>
+
+#include "engine/iscsi/keys.hpp"
+#include "engine/seams/clock.hpp"
+
+namespace lockstep::iscsi_target {
+
+constexpr std::uint32_t kMaxQueueDepth = 240;     ///< a task's slot number fits a byte, with room for immediate ones
+constexpr std::uint32_t kImmediateSlots = 8;      ///< immediate commands beyond the window
+constexpr std::size_t kMaxTaskManagement = 16;    ///< functions waiting for their tasks, a session
+constexpr std::size_t kPauseControlBacklog = 64;  ///< unsent answers to NOP, text, task management: reading pauses
+constexpr std::size_t kMaxControlBacklog = 4096;  ///< and beyond this (one receive can bring that many) it ends
+constexpr std::size_t kMaxQueuedPdus = 64;        ///< encoded and not yet sent, a connection
+constexpr std::size_t kMaxStash = std::size_t{4} << 20;  ///< bytes of unsolicited data that no command wanted yet
+
+struct SessionSettings {
+  iscsi::Offers offers;
+  std::uint32_t queue_depth = 128;  ///< commands a session may have outstanding
+  engine::Duration login_timeout = std::chrono::seconds(15);
+  engine::Duration keepalive = std::chrono::seconds(15);  ///< silence after which a NOP-In asks; as long again ends it
+};
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,65 @@
+#pragma once
+// A target as its sessions know it: a name, a device server behind it, where it can be reached, and who may.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/iscsi/chap.hpp"
+#include "engine/iscsi/login_target.hpp"
+#include "engine/scsi/command.hpp"
+
+namespace lockstep::iscsi_target {
+
+/// One address at which the target is served, by this node or by its partner.
+struct Portal {
+  std::string address;      ///< "10.0.0.1:3260", "[fd00::1]:3260"
+  std::uint16_t group = 1;  ///< target portal group tag: node A = 1, node B = 2
+  bool operator==(const Portal&) const = default;
+};
+
+struct AccessAnswer {
+  enum class Verdict : std::uint8_t {
+    allowed,
+    unknown,      ///< there is nothing here for that initiator to see: login status 0203h
+    forbidden,    ///< known by name, but not let in: 0202h
+    unavailable,  ///< this node may not serve now, the partner may: 0301h
+    moved,        ///< go to `redirect` for now: 0101h
+  };
+  Verdict verdict = Verdict::unknown;
+  std::string redirect;  ///< "address:port", with `moved`
+  /// One of these must be proven; empty: no authentication.
+  std::vector<iscsi::ChapCredentials> chap;
+};
+
+/// Who may log in. Implemented by the daemon; asked by several reactors at once, so it is immutable or locks inside.
+/// Only logins and discoveries ask, never the data path.
+class AccessPolicy {
+ public:
+  virtual ~AccessPolicy() = default;
+  [[nodiscard]] virtual AccessAnswer may_log_in(std::string_view initiator, std::string_view target) const = 0;
+};
+
+struct Target {
+  std::string name;                ///< iSCSI name
+  std::string alias;               ///< shown to initiators, may be empty
+  std::uint16_t portal_group = 1;  ///< this node's
+  std::vector<Portal> portals;     ///< both nodes', for SendTargets
+  /// Called on every reactor that has a session; outlives the target's last session.
+  scsi::DeviceServer* device_server = nullptr;
+  std::shared_ptr<const AccessPolicy> access;
+  bool discoverable = true;  ///< named by SendTargets=All (to those who may log in)
+};
+
+/// The answer to SendTargets: TargetName and TargetAddress keys. "All", empty (the session's own target) or a name.
+class TargetDirectory : public iscsi::LoginAuthority {
+ public:
+  virtual ~TargetDirectory() = default;
+  /// Null when there is none of that name.
+  [[nodiscard]] virtual std::shared_ptr<const Target> find(std::string_view name) const = 0;
+  /// The targets that `initiator` may log in to, in order of name.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const Target>> visible_to(std::string_view initiator) const = 0;
+};
+
+}  // namespace lockstep::iscsi_target

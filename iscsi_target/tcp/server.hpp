@@ -1,0 +1,80 @@
+#pragma once
+// iSCSI over TCP: listeners, connections spread over the reactors one by one, and the sessions on them.
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "engine/iscsi/keys.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/runtime/reactor.hpp"
+#include "iscsi_target/session/settings.hpp"
+#include "iscsi_target/tcp/registry.hpp"
+
+namespace lockstep::iscsi_target {
+
+struct ServerReactor {
+  engine::Reactor* reactor = nullptr;
+  engine::BufferPool* pool = nullptr;  ///< that reactor's
+};
+
+struct ServerOptions {
+  SessionSettings session;
+  std::size_t max_sessions = 4096;
+  std::size_t max_half_open = 256;  ///< connections that have not finished their login, all together
+  std::size_t max_half_open_per_address = 32;
+};
+
+struct SessionInfo {
+  std::uint64_t nexus = 0;
+  std::string initiator, target;  ///< target is empty for discovery
+  std::string address;            ///< the initiator's
+  std::string portal;             ///< ours
+  engine::TimePoint since;
+};
+
+/// What happens to sessions; called on the session's reactor.
+struct SessionEvent {
+  enum class Kind : std::uint8_t { opened, closed, refused };
+  Kind kind{};
+  SessionInfo session;
+  std::string reason;  ///< of closed and refused: a whole sentence
+};
+
+class TcpTargetServer {
+ public:
+  /// The reactors, pools and the registry outlive the server. Reactor 0 accepts.
+  TcpTargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options = {});
+  /// After stop() has called back, or when no reactor runs any more (then everything is dropped where it stands).
+  ~TcpTargetServer();
+
+  /// Before the first listen().
+  void on_event(std::function<void(const SessionEvent&)> handler);
+
+  /// "127.0.0.1:3260"; port 0 picks one, which is given back. Any thread but a reactor's, or reactor 0's.
+  [[nodiscard]] engine::Result<std::string> listen(std::string_view address);
+  void stop_listening(std::string_view address);
+
+  /// Fencing: from the moment this returns no response is begun; every session is reset, its commands are drained.
+  /// `done` runs (on reactor 0) when the last command was completed. Any thread. New logins are admitted again
+  /// afterwards: what they may do is up to the device server and the access policy.
+  void close_all_sessions(engine::Callback<> done = {});
+  /// Ends the sessions that match, gracefully (asynchronous logout request is skipped, the connection is closed).
+  void close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done = {});
+  /// Asks every initiator to log out (async message 1); who does not within `grace` is closed.
+  void request_logout(std::chrono::seconds grace);
+  /// Stops listening, closes and drains everything, then calls back on reactor 0. Any thread.
+  void stop(engine::Callback<> done);
+
+  [[nodiscard]] std::vector<SessionInfo> sessions() const;  ///< any thread
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::iscsi_target
