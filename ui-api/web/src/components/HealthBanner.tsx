@@ -1,0 +1,42 @@
+// The one sentence that matters, and what is wrong in sentences below it.
+import { Icon } from '@patternfly/react-core';
+import CheckCircleIcon from '@patternfly/react-icons/dist/esm/icons/check-circle-icon';
+import ExclamationCircleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon';
+import ExclamationTriangleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon';
+import type { Health, HealthProblem, HealthStatus } from '../api/types';
+import { href } from '../state/route';
+import { healthTone } from './StateLabel';
+
+const ICON = { ok: CheckCircleIcon, degraded: ExclamationTriangleIcon, critical: ExclamationCircleIcon };
+const WORD: Record<HealthStatus, string> = { ok: 'All is well', degraded: 'Degraded', critical: 'Needs you' };
+
+function Problem({ problem }: { problem: HealthProblem }) {
+  const Shown = problem.severity === 'critical' ? ExclamationCircleIcon : ExclamationTriangleIcon;
+  return (
+    <li className="ls-problem">
+      <Icon status={problem.severity === 'critical' ? 'danger' : 'warning'} isInline><Shown /></Icon>
+      <div>
+        {problem.volume_id ? <a href={href('volumes', problem.volume_id)}>{problem.message}</a> : problem.message}
+        {problem.advice && <div className="ls-quiet">{problem.advice}</div>}
+      </div>
+    </li>
+  );
+}
+
+export function HealthBanner({ health }: { health: Health }) {
+  const Shown = ICON[health.status];
+  return (
+    <section className={`ls-health ls-health-${health.status}`} aria-label="Health" aria-live="polite" data-testid="health">
+      <Icon size="xl" status={healthTone(health.status)}><Shown /></Icon>
+      <div className="ls-health-words">
+        <div className="ls-health-word" data-testid="health-status">{WORD[health.status]}</div>
+        <div>{health.summary}</div>
+        {health.problems.length > 0 && (
+          <ul className="ls-problems">
+            {health.problems.map((p, i) => <Problem key={`${p.subject}-${p.side}-${p.volume_id}-${i}`} problem={p} />)}
+          </ul>
+        )}
+      </div>
+    </section>
+  );
+}

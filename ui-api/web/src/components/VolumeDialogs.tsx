@@ -1,0 +1,136 @@
+// The dialogs about one volume: delete it, change who may use it, act on one replica.
+import { Checkbox, Content } from '@patternfly/react-core';
+import { useState, type ReactNode } from 'react';
+import type { Job, Replica, Volume, VolumeActionName } from '../api/types';
+import { bytes } from '../format';
+import { useStore } from '../state/context';
+import { AccessChoice, useInitiators } from './AccessChoice';
+import { Dialog } from './Dialog';
+import { Field } from './Field';
+
+function TypedName({ volume, value, onChange }: { volume: Volume; value: string; onChange: (v: string) => void }) {
+  return (
+    <Field
+      id="confirm-name"
+      label={`Type ${volume.name} to confirm`}
+      value={value}
+      onChange={onChange}
+      required
+      autoFocus
+    />
+  );
+}
+
+export function DeleteVolume({ volume, onClose, onDeleted }: { volume: Volume; onClose: () => void; onDeleted?: () => void }) {
+  const store = useStore();
+  const [typed, setTyped] = useState('');
+  const remove = async () => {
+    store.learn(await store.api.deleteVolume(volume));
+    void store.refresh();
+    onDeleted?.();
+  };
+  return (
+    <Dialog
+      title={`Delete ${volume.name}?`}
+      description={`All ${bytes(volume.size_bytes)} of it are erased on both nodes, and hosts that use it lose it at once. This cannot be undone.`}
+      confirm="Delete"
+      danger
+      disabled={typed !== volume.name}
+      onClose={onClose}
+      onConfirm={remove}
+    >
+      {() => <TypedName volume={volume} value={typed} onChange={setTyped} />}
+    </Dialog>
+  );
+}
+
+export function ChangeAccess({ volume, onClose }: { volume: Volume; onClose: () => void }) {
+  const store = useStore();
+  const initiators = useInitiators();
+  const [chosen, setChosen] = useState(volume.access);
+  const save = async () => {
+    await store.api.changeAccess(volume, chosen);
+    void store.refresh();
+  };
+  return (
+    <Dialog title={`Who may use ${volume.name}`} confirm="Save" disabled={!initiators} onClose={onClose} onConfirm={save}>
+      {(error) => <AccessChoice initiators={initiators} chosen={chosen} onChange={setChosen} error={error?.field('/access')} />}
+    </Dialog>
+  );
+}
+
+interface Wording {
+  menu: string;
+  title: (volume: Volume, replica: Replica) => string;
+  text: (replica: Replica) => ReactNode;
+  button: string;
+  danger: boolean;
+}
+
+export const ACTIONS: Record<VolumeActionName, Wording> = {
+  leave: {
+    menu: 'Leave for maintenance',
+    title: (v, r) => `Let ${r.node} leave ${v.name}?`,
+    text: (r) => `The other node goes on alone, so the loss of it would stop the volume. ${r.node} keeps its data and lacks only what is written from now on.`,
+    button: 'Leave',
+    danger: false,
+  },
+  force_solo: {
+    menu: 'Force to serve alone',
+    title: (v, r) => `Force ${r.node} to serve ${v.name} alone?`,
+    text: () => 'Only if you know that the other node is off and stays off. If it serves too, the two copies drift apart and one of them will have to be given up.',
+    button: 'Force',
+    danger: true,
+  },
+  give_up: {
+    menu: 'Give up this copy',
+    title: (v, r) => `Give up ${r.node}’s copy of ${v.name}?`,
+    text: (r) => `What was written on ${r.node} since the two copies parted is lost. It is then brought up to date from the other node.`,
+    button: 'Give up',
+    danger: true,
+  },
+};
+
+export function ActOnReplica(props: { volume: Volume; replica: Replica; action: VolumeActionName; onClose: () => void }) {
+  const { volume, replica, action, onClose } = props;
+  const store = useStore();
+  const [typed, setTyped] = useState('');
+  const [inconsistent, setInconsistent] = useState(false);
+  const words = ACTIONS[action];
+  const act = async () => {
+    const job: Job = await store.api.act(volume, {
+      action,
+      side: replica.side,
+      ...(action === 'force_solo' ? { accept_inconsistent: inconsistent } : {}),
+      ...(words.danger ? { confirm: typed } : {}),
+    });
+    store.learn(job);
+    void store.refresh();
+  };
+  return (
+    <Dialog
+      title={words.title(volume, replica)}
+      confirm={words.button}
+      danger={words.danger}
+      disabled={words.danger && typed !== volume.name}
+      onClose={onClose}
+      onConfirm={act}
+    >
+      {() => (
+        <>
+          <Content component="p">{words.text(replica)}</Content>
+          {action === 'force_solo' && (
+            <Checkbox
+              id="accept-inconsistent"
+              label="Even in the middle of a resync"
+              description="Its data is then a mixture of old and new."
+              isChecked={inconsistent}
+              onChange={(_, on) => setInconsistent(on)}
+            />
+          )}
+          {words.danger && <TypedName volume={volume} value={typed} onChange={setTyped} />}
+        </>
+      )}
+    </Dialog>
+  );
+}
