@@ -13,7 +13,7 @@
 
 namespace lockstep::engine {
 
-/// Work posted without allocation: embedded in whatever is sent from one reactor to another.
+/// Work posted without allocation: embedded in whatever is sent from one reactor to another, and bounded by its number.
 struct ReactorTask {
   void (*run)(ReactorTask&) = nullptr;
   void* owner = nullptr;        ///< for the poster
@@ -47,12 +47,13 @@ class TurnPoller {
   virtual bool poll() = 0;
   /// The thread is about to sleep: arm whatever wakes it. False when there is work already.
   virtual bool prepare_to_sleep() = 0;
+  /// The thread is awake and will call poll() before it sleeps again.
   virtual void woke_up() {}
 };
 
 struct ReactorOptions {
   std::string name = "reactor";  ///< of the thread, at most 15 characters are shown
-  int cpu = -1;                  ///< pins the thread, -1: not
+  int cpu = -1;                  ///< pins the thread of start() where that is allowed, -1: not
   Duration busy_poll{0};         ///< how long to go on looking for work before sleeping; costs CPU, saves wake-ups
 };
 
@@ -71,7 +72,7 @@ class Reactor final : public Clock {
 
   /// Runs it on a thread of its own. Once.
   void start();
-  /// Runs it on the calling thread until stop().
+  /// Runs it on the calling thread until stop(); may be run again after that.
   void run();
   /// Any thread. The current turn is finished, then the thread ends.
   void stop();
@@ -89,6 +90,8 @@ class Reactor final : public Clock {
   void at_end_of_turn(TurnHook& hook);
   void add_poller(TurnPoller& poller);
   void remove_poller(TurnPoller& poller);
+  /// An eventfd that ends the sleep when it is written: for the kernel's completions (io_uring).
+  [[nodiscard]] int wake_descriptor() const;
 
   /// CLOCK_BOOTTIME: goes on while the machine sleeps. Any thread.
   [[nodiscard]] TimePoint now() const override;

@@ -1,0 +1,313 @@
+#include "engine/runtime/reactor.hpp"
+
+#include <array>
+#include <functional>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/runtime/reactor_asio.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Hook final : TurnHook {
+  std::function<void()> action;
+  void end_of_turn() override { action(); }
+};
+
+TEST(Reactor, RunsWhatOneThreadPostedInTheOrderOfPosting) {
+  Reactor reactor;
+  reactor.start();
+  constexpr std::size_t kMany = 20'000;
+  std::vector<std::size_t> seen;
+  std::latch done(1);
+  struct Item {
+    ReactorTask task;
+    std::vector<std::size_t>* seen;
+    std::latch* done;
+    std::size_t number;
+  };
+  std::vector<Item> items(kMany);
+  for (std::size_t i = 0; i < kMany; ++i) {
+    items[i].seen = &seen;
+    items[i].done = &done;
+    items[i].number = i;
+    items[i].task.owner = &items[i];
+    items[i].task.run = [](ReactorTask& task) {
+      Item& item = *static_cast<Item*>(task.owner);
+      item.seen->push_back(item.number);
+      if (item.number == kMany - 1) item.done->count_down();
+    };
+    reactor.post(items[i].task);
+  }
+  done.wait();
+  ASSERT_EQ(seen.size(), kMany);
+  for (std::size_t i = 0; i < kMany; ++i) ASSERT_EQ(seen[i], i);
+}
+
+TEST(Reactor, LosesNoTaskOfManyThreadsWhileItFallsAsleepAndWakesUp) {
+  Reactor reactor;
+  reactor.start();
+  constexpr int kThreads = 4, kEach = 5000;
+  int count = 0;  // touched by the reactor's thread only: a race would be TSan's to find
+  std::latch done(kThreads * kEach);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        reactor.post([&] { ++count, done.count_down(); });
+        if (i % 64 == 0) std::this_thread::yield();
+      }
+    });
+  }
+  done.wait();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(count, kThreads * kEach);
+}
+
+/// A task that goes back and forth between two reactors, asleep between the hops.
+struct PingPong {
+  ReactorTask task;
+  std::array<Reactor*, 2> reactors;
+  int hops = 0;
+  std::latch done{1};
+  static void hop(ReactorTask& task) {
+    PingPong& self = *static_cast<PingPong*>(task.owner);
+    EXPECT_TRUE(self.reactors[static_cast<std::size_t>(self.hops % 2)]->on_this_thread());
+    if (++self.hops == 2000) return self.done.count_down();
+    self.reactors[static_cast<std::size_t>(self.hops % 2)]->post(task);
+  }
+};
+
+TEST(Reactor, ATaskHopsBetweenTwoReactorsThatSleepInBetween) {
+  Reactor a({.name = "a"}), b({.name = "b"});
+  PingPong game;
+  game.reactors = {&a, &b};
+  game.task.run = &PingPong::hop;
+  game.task.owner = &game;
+  a.start();
+  b.start();
+  a.post(game.task);
+  game.done.wait();
+  EXPECT_EQ(game.hops, 2000);
+}
+
+TEST(Reactor, ATaskPostedByATaskRunsInALaterTurn) {
+  Reactor reactor;
+  std::vector<int> order;
+  reactor.post([&] {
+    reactor.post([&] { order.push_back(2), reactor.stop(); });
+    order.push_back(1);
+  });
+  reactor.run();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+TEST(Reactor, CollectsManyRequestsOfATurnIntoOneCallAtItsEnd) {
+  Reactor reactor;
+  int wanted = 0, calls = 0;
+  Hook hook;
+  hook.action = [&] {
+    ++calls;
+    EXPECT_EQ(wanted, 100);
+    reactor.stop();
+  };
+  for (int i = 0; i < 100; ++i) {
+    reactor.post([&] { ++wanted, reactor.at_end_of_turn(hook); });
+  }
+  reactor.run();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Reactor, AHookRequestedByAHookRunsInTheSameTurn) {
+  Reactor reactor;
+  Hook submit, send;
+  std::uint64_t turn_of_submit = 0, turn_of_send = 0;
+  submit.action = [&] { turn_of_submit = reactor.stats().turns, reactor.at_end_of_turn(send); };
+  send.action = [&] { turn_of_send = reactor.stats().turns, reactor.stop(); };
+  reactor.at_end_of_turn(submit);
+  reactor.run();
+  EXPECT_EQ(turn_of_submit, turn_of_send);
+}
+
+TEST(Reactor, AHookThatRequestsItselfForEverStarvesNobody) {
+  Reactor reactor;
+  Hook greedy;
+  greedy.action = [&] { reactor.at_end_of_turn(greedy); };
+  reactor.at_end_of_turn(greedy);
+  reactor.call_after(1ms, [&] { reactor.stop(); });
+  reactor.run();
+}
+
+TEST(Reactor, AHookThatIsGoneIsNotCalled) {
+  Reactor reactor;
+  bool called = false;
+  {
+    Hook hook;
+    hook.action = [&] { called = true; };
+    reactor.at_end_of_turn(hook);
+  }
+  reactor.post([&] { reactor.stop(); });
+  reactor.run();
+  EXPECT_FALSE(called);
+}
+
+TEST(Reactor, SocketsOnItsContextBelongToItsTurns) {
+  Reactor reactor;
+  using boost::asio::local::stream_protocol;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  stream_protocol::socket socket(io_context(reactor), stream_protocol(), ends[0]);
+  std::vector<std::string> events;
+  Hook hook;
+  hook.action = [&] { events.push_back("end of turn"), reactor.stop(); };
+  char byte = 0;
+  socket.async_read_some(boost::asio::buffer(&byte, 1), [&](auto error, std::size_t) {
+    EXPECT_FALSE(error);
+    EXPECT_TRUE(reactor.on_this_thread());
+    events.push_back("read");
+    reactor.at_end_of_turn(hook);
+  });
+  reactor.start();
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  reactor.join();
+  EXPECT_EQ(events, (std::vector<std::string>{"read", "end of turn"}));
+  close(ends[1]);
+}
+
+TEST(Reactor, SleepsWhenThereIsNothingToDo) {
+  Reactor reactor;
+  reactor.call_after(50ms, [&] { reactor.stop(); });
+  reactor.run();
+  EXPECT_LT(reactor.stats().turns, 20u);
+  EXPECT_GE(reactor.stats().sleeps, 1u);
+}
+
+TEST(Reactor, LooksOnForWorkAfterItsLastAsLongAsItWasTold) {
+  Reactor reactor({.busy_poll = 1h});
+  reactor.post([&] { reactor.call_after(15ms, [&] { reactor.stop(); }); });
+  reactor.run();
+  EXPECT_GT(reactor.stats().turns, 100u);
+  EXPECT_EQ(reactor.stats().sleeps, 0u);
+}
+
+struct CountingPoller final : TurnPoller {
+  int polls = 0, woken = 0, asked = 0;
+  bool ready = false;
+  bool poll() override { return ++polls, ready = false; }
+  bool prepare_to_sleep() override { return ++asked, !ready; }
+  void woke_up() override { ++woken; }
+};
+
+TEST(Reactor, DoesNotSleepWhileAPollerHasWork) {
+  Reactor reactor;
+  CountingPoller poller;
+  poller.ready = true;
+  reactor.add_poller(poller);
+  reactor.call_after(1ms, [&] { reactor.stop(); });
+  reactor.run();
+  EXPECT_GE(poller.polls, 1);
+  EXPECT_GE(poller.asked, 1);
+  EXPECT_GE(poller.woken, 1);
+  reactor.remove_poller(poller);
+}
+
+TEST(Reactor, IsWokenThroughItsWakeDescriptor) {
+  Reactor reactor;
+  CountingPoller poller;
+  reactor.add_poller(poller);
+  reactor.post([&] {
+    reactor.post([&] {
+      const int before = poller.polls;
+      std::uint64_t one = 1;
+      ASSERT_EQ(write(reactor.wake_descriptor(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+      reactor.call_after(1ms, [&, before] {
+        EXPECT_GT(poller.polls, before);
+        reactor.stop();
+      });
+    });
+  });
+  reactor.run();
+  reactor.remove_poller(poller);
+}
+
+TEST(Reactor, TimersRunInOrderOfTheirDeadlinesAndNotBefore) {
+  Reactor reactor;
+  std::vector<int> order;
+  const TimePoint start = reactor.now();
+  reactor.call_after(20ms, [&] {
+    order.push_back(3);
+    EXPECT_GE(reactor.now() - start, 20ms);
+    reactor.stop();
+  });
+  reactor.call_after(5ms, [&] {
+    order.push_back(1);
+    EXPECT_GE(reactor.now() - start, 5ms);
+  });
+  reactor.call_after(5ms, [&] { order.push_back(2); });
+  EXPECT_TRUE(order.empty());
+  reactor.run();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(Reactor, ATimerSetLaterForAnEarlierTimeIsNotHeldUp) {
+  Reactor reactor;
+  bool late_ran = false;
+  const TimerId late = reactor.call_after(1h, [&] { late_ran = true; });
+  reactor.call_after(1ms, [&] { reactor.call_after(1ms, [&] { reactor.stop(); }); });
+  reactor.run();
+  EXPECT_FALSE(late_ran);
+  reactor.cancel(late);
+}
+
+TEST(Reactor, ACancelledTimerDoesNotRun) {
+  Reactor reactor;
+  bool ran = false;
+  const TimerId timer = reactor.call_after(1ms, [&] { ran = true; });
+  reactor.cancel(timer);
+  reactor.cancel(timer);
+  reactor.cancel(TimerId::none);
+  reactor.call_after(3ms, [&] { reactor.stop(); });
+  reactor.run();
+  EXPECT_FALSE(ran);
+}
+
+TEST(Reactor, ItsClockGoesOnWhileTheMachineSleeps) {
+  Reactor reactor;
+  timespec boot{};
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const auto expected = std::chrono::seconds(boot.tv_sec) + std::chrono::nanoseconds(boot.tv_nsec);
+  EXPECT_LT(std::chrono::abs(reactor.now().since_origin - expected), 1s);
+}
+
+TEST(Reactor, MayBeRunAgainAfterItWasStopped) {
+  Reactor reactor;
+  int runs = 0;
+  for (int i = 0; i < 3; ++i) {
+    reactor.post([&] { ++runs, reactor.stop(); });
+    reactor.run();
+  }
+  EXPECT_EQ(runs, 3);
+}
+
+TEST(Reactor, DropsWhatWasPostedAfterItStopped) {
+  auto token = std::make_shared<int>(0);
+  {
+    Reactor reactor;
+    reactor.post([token] { FAIL() << "nobody runs this reactor"; });
+    reactor.call_after(1ms, [token] { FAIL(); });
+  }
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
