@@ -1,0 +1,120 @@
+// Commands that name blocks without moving as many: COMPARE AND WRITE, WRITE SAME, UNMAP. However large the range, the
+// disk gets one request for it.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/byte_order.hpp"
+#include "iscsi_target/scsi/handlers.hpp"
+#include "iscsi_target/scsi/task.hpp"
+
+namespace lockstep::iscsi_target::handlers {
+namespace {
+
+using engine::load_be;
+
+constexpr std::uint8_t kUnmapBit = 0x08;   // of WRITE SAME's byte 1
+constexpr std::uint8_t kNoDataOut = 0x01;  // NDOB
+constexpr std::uint8_t kFua = 0x08;        // of COMPARE AND WRITE's byte 1
+
+constexpr std::size_t kUnmapHeader = 8;
+constexpr std::size_t kUnmapDescriptor = 16;
+
+void finish_good(Task& task) { finish(task); }
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
+void write_zeroes(Task& task) {
+  const bool unmaps = task.cdb(1) & kUnmapBit;
+  task.request.may_unmap = unmaps;
+  submit(task, unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes, task.extent(), {}, finish_good);
+}
+
+/// Zeros are never stored as data; anything else is, UNMAP or not: an unmapped block could not read as that.
+void write_pulled_block(Task& task) {
+  if (all_zero(task.buffer.span())) return write_zeroes(task);
+  submit(task, engine::DiskOpcode::write_same, task.extent(), task.buffer.span(), finish_good);
+}
+
+struct UnmapRange {
+  std::uint64_t lba = 0;
+  std::uint32_t blocks = 0;
+};
+
+UnmapRange unmap_range(const Task& task, std::uint32_t i) {
+  const std::byte* at = task.buffer.data() + kUnmapHeader + std::size_t{i} * kUnmapDescriptor;
+  return {load_be<std::uint64_t>(at), load_be<std::uint32_t>(at + 8)};
+}
+
+void unmap_next(Task& task) {
+  const unsigned shift = task.unit().block_shift();
+  while (task.cursor < task.count) {
+    const UnmapRange range = unmap_range(task, task.cursor++);
+    if (range.blocks == 0) continue;
+    task.request.may_unmap = true;
+    return submit(task, engine::DiskOpcode::unmap, {range.lba << shift, std::uint64_t{range.blocks} << shift}, {},
+                  unmap_next);
+  }
+  finish(task);
+}
+
+/// Everything is checked before anything is unmapped.
+void check_unmap_list(Task& task) {
+  const std::byte* list = task.buffer.data();
+  const std::size_t descriptors = load_be<std::uint16_t>(list + 2);
+  if (descriptors > task.length - kUnmapHeader) {
+    return fail(task, {.key = scsi::SenseKey::illegal_request, .additional = scsi::asc::kParameterListLengthError});
+  }
+  task.count = static_cast<std::uint32_t>(descriptors / kUnmapDescriptor);  // SBC-3 5.28.2: a cut one is ignored
+  if (task.count > LogicalUnit::kMaxUnmapDescriptors) return fail_parameter(task, 2);
+  const std::uint64_t capacity = task.unit().blocks();
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < task.count; ++i) {
+    const UnmapRange range = unmap_range(task, i);
+    total += range.blocks;
+    const auto at = static_cast<std::uint16_t>(kUnmapHeader + i * kUnmapDescriptor);
+    if (range.lba > capacity || range.blocks > capacity - range.lba) {
+      return fail(task, {.key = scsi::SenseKey::illegal_request,
+                         .additional = scsi::asc::kLogicalBlockAddressOutOfRange,
+                         .field = scsi::FieldPointer{.in_cdb = false, .byte = at}});
+    }
+    if (total > task.unit().max_blocks(LogicalUnit::kMaxUnmap)) {
+      return fail_parameter(task, static_cast<std::uint16_t>(at + 8));
+    }
+  }
+  unmap_next(task);
+}
+
+}  // namespace
+
+void compare_and_write(Task& task) {
+  const engine::Extent extent = task.extent();
+  if (!expect_data_out(task, 2 * extent.length)) return;
+  if (extent.length == 0) return finish(task);
+  if (!take_buffer(task, 2 * extent.length)) return;
+  task.request.fua = task.cdb(1) & kFua;
+  pull(task, 2 * extent.length,
+       [](Task& t) { submit(t, engine::DiskOpcode::compare_and_write, t.extent(), t.buffer.span(), finish_good); });
+}
+
+void write_same(Task& task) {
+  const bool no_data = task.entry->cdb_length == 16 && (task.cdb(1) & kNoDataOut);
+  const std::size_t block = no_data ? 0 : task.unit().block_size();
+  if (!expect_data_out(task, block)) return;
+  if (no_data) return write_zeroes(task);
+  if (!take_buffer(task, block)) return;
+  pull(task, block, write_pulled_block);
+}
+
+void unmap(Task& task) {
+  if (!expect_data_out(task, task.length)) return;
+  if (task.length == 0) return finish(task);
+  if (task.length < kUnmapHeader) {
+    return fail(task, {.key = scsi::SenseKey::illegal_request, .additional = scsi::asc::kParameterListLengthError});
+  }
+  if (!take_buffer(task, task.length)) return;
+  pull(task, task.length, check_unmap_list);
+}
+
+}  // namespace lockstep::iscsi_target::handlers

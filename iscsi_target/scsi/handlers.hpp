@@ -1,0 +1,44 @@
+#pragma once
+// The handlers that the command table names. Each is called once, after the checks that the table asks for, and sees to
+// it that the task is finished (see task.hpp), now or later.
+
+namespace lockstep::iscsi_target {
+struct Task;
+}
+
+namespace lockstep::iscsi_target::handlers {
+
+// primary.cpp
+void test_unit_ready(Task& task);
+void request_sense(Task& task);
+void start_stop_unit(Task& task);
+void prevent_allow_medium_removal(Task& task);
+// inquiry.cpp
+void inquiry(Task& task);
+// mode.cpp
+void mode_sense_6(Task& task);
+void mode_sense_10(Task& task);
+void mode_select_6(Task& task);
+void mode_select_10(Task& task);
+// reports.cpp
+void report_luns(Task& task);
+void report_target_port_groups(Task& task);
+void report_supported_operation_codes(Task& task);
+void report_supported_task_management_functions(Task& task);
+// capacity.cpp
+void read_capacity_10(Task& task);
+void read_capacity_16(Task& task);
+void get_lba_status(Task& task);
+// block_io.cpp
+void read(Task& task);
+void write(Task& task);
+void write_and_verify(Task& task);
+void verify(Task& task);
+void prefetch(Task& task);
+void synchronize_cache(Task& task);
+// block_ranges.cpp
+void compare_and_write(Task& task);
+void write_same(Task& task);
+void unmap(Task& task);
+
+}  // namespace lockstep::iscsi_target::handlers

@@ -1,0 +1,249 @@
+#include "iscsi_target/scsi/target_device.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+
+#include "iscsi_target/scsi/task.hpp"
+
+namespace lockstep::iscsi_target {
+namespace {
+
+using scsi::SenseKey;
+
+scsi::Sense illegal_request(scsi::AdditionalSense additional) {
+  return {.key = SenseKey::illegal_request, .additional = additional};
+}
+
+/// The row of the CDB's opcode and service action; null with `known_opcode` true when only the service action is
+/// unknown.
+const CommandEntry* find_entry(const scsi::Command& command, bool thin, bool& known_opcode) {
+  const auto rows = commands_of(command.cdb[0]);
+  known_opcode = false;
+  for (const CommandEntry& entry : rows) {
+    if (entry.has(kThinOnly) && !thin) continue;
+    known_opcode = true;
+    if (!entry.has_service_action() || entry.service_action == (command.cdb[1] & kServiceActionMask)) return &entry;
+  }
+  return nullptr;
+}
+
+void fail_unknown(Task& task, bool known_opcode) {
+  if (known_opcode) return fail_cdb(task, 1, 4);
+  fail(task, illegal_request(scsi::asc::kInvalidCommandOperationCode));
+}
+
+std::uint32_t limit_of(const LogicalUnit& unit, BlockLimit limit) {
+  switch (limit) {
+    case BlockLimit::none:
+      break;
+    case BlockLimit::transfer:
+      return unit.max_blocks(LogicalUnit::kMaxTransfer);
+    case BlockLimit::write_same:
+      return unit.max_blocks(LogicalUnit::kMaxWriteSame);
+    case BlockLimit::compare:
+      return LogicalUnit::kMaxCompareBlocks;
+  }
+  return UINT32_MAX;
+}
+
+bool check_bits(Task& task) {
+  ReservedBit found;
+  if (find_reserved_bit(*task.entry, task.command.cdb.data(), found)) {
+    fail_cdb(task, found.byte, found.bit);
+    return false;
+  }
+  if (task.entry->thin_bits != 0 && !task.unit().info().thin && (task.cdb(1) & task.entry->thin_bits)) {
+    fail_cdb(task, 1, 3);
+    return false;
+  }
+  return true;
+}
+
+bool check_range(Task& task) {
+  const CommandEntry& entry = *task.entry;
+  if (!entry.lba.present()) return true;
+  const LogicalUnit& unit = task.unit();
+  const std::uint8_t* cdb = task.command.cdb.data();
+  const std::uint64_t capacity = unit.blocks();
+  task.lba = read_field(cdb, entry.lba);
+  task.blocks = read_field(cdb, entry.blocks);
+  if (task.blocks == 0 && entry.zero_blocks == ZeroBlocks::is_256) task.blocks = 256;
+  if (task.lba >= capacity || task.blocks > capacity - task.lba) [[unlikely]] {
+    auto sense = illegal_request(scsi::asc::kLogicalBlockAddressOutOfRange);
+    sense.field = scsi::FieldPointer{.in_cdb = true, .byte = entry.lba.offset};
+    fail(task, sense);
+    return false;
+  }
+  if (task.blocks == 0 && entry.zero_blocks == ZeroBlocks::to_the_end) task.blocks = capacity - task.lba;
+  if (task.blocks > limit_of(unit, entry.limit)) [[unlikely]] {
+    fail_cdb(task, entry.blocks.offset);
+    return false;
+  }
+  return true;
+}
+
+bool check_write_protection(Task& task) {
+  if (!task.entry->has(kChangesMedium) || !task.unit().write_protected()) return true;
+  fail(task, {.key = SenseKey::data_protect,
+              .additional = task.unit().info().read_only ? scsi::asc::kWriteProtected
+                                                         : scsi::asc::kLogicalUnitSoftwareWriteProtected});
+  return false;
+}
+
+void run_without_unit(Task& task) {
+  bool known_opcode = false;
+  task.entry = find_entry(task.command, false, known_opcode);
+  const auto needed = task.well_known ? kOnWellKnownUnit : kWithoutUnit;
+  if (!task.entry || !task.entry->has(needed)) {
+    return fail(task, illegal_request(task.well_known ? scsi::asc::kInvalidCommandOperationCode
+                                                      : scsi::asc::kLogicalUnitNotSupported));
+  }
+  if (!check_bits(task)) return;
+  task.length = read_field(task.command.cdb.data(), task.entry->bytes);
+  task.entry->handler(task);
+}
+
+void run(Task& task, NexusUnit& nexus_unit) {
+  LogicalUnit& unit = task.unit();
+  const auto access = unit.access_state();
+  bool known_opcode = false;
+  const CommandEntry* entry = task.entry = find_entry(task.command, unit.info().thin, known_opcode);
+  if (nexus_unit.attentions.refresh(unit.events()) && !(entry && entry->has(kKeepsAttention))) [[unlikely]] {
+    return fail(task, {.key = SenseKey::unit_attention, .additional = additional_sense(*nexus_unit.attentions.take())});
+  }
+  if (!entry) [[unlikely]]
+    return fail_unknown(task, known_opcode);
+  if (access != engine::AccessState::active_optimized && !entry->has(kWhileUnavailable)) [[unlikely]] {
+    return fail_not_accessible(task, access);
+  }
+  if (!check_bits(task) || !check_write_protection(task) || !check_range(task)) return;
+  task.length = read_field(task.command.cdb.data(), entry->bytes);
+  entry->handler(task);
+}
+
+}  // namespace
+
+TargetDevice::TargetDevice(engine::BufferPool& buffers) : buffers_(buffers), map_(std::make_shared<const LunMap>()) {}
+
+TargetDevice::~TargetDevice() { assert(nexuses_.empty() && retired_.empty()); }
+
+void TargetDevice::adopt(std::shared_ptr<const LunMap> map, engine::Callback<> drained) {
+  ++adoptions_;
+  std::vector<std::unique_ptr<UnitUse>> uses;
+  for (const LunEntry& entry : map->entries()) {
+    const auto same = [&](const std::unique_ptr<UnitUse>& use) { return use && use->unit == entry.unit; };
+    auto known = std::ranges::find_if(uses_, same);
+    if (known == uses_.end()) {
+      known = std::ranges::find_if(retired_, same);
+      if (known == retired_.end()) {
+        uses.push_back(std::make_unique<UnitUse>(entry.unit));
+        continue;
+      }
+    }
+    uses.push_back(std::move(*known));
+    uses.back()->retired = 0;
+  }
+  std::swap(uses_, uses);
+  map_ = std::move(map);
+  for (const auto& state : nexuses_) refresh_view(*state);
+  for (auto& old : uses) {
+    if (!old) continue;
+    old->retired = adoptions_;
+    retired_.push_back(std::move(old));
+  }
+  drains_.push_back({adoptions_, std::move(drained)});
+  sweep();
+}
+
+void TargetDevice::finished(UnitUse* use) {
+  if (use->retired != 0 && use->in_flight == 0) sweep();
+}
+
+void TargetDevice::sweep() {
+  std::erase_if(retired_, [](const auto& use) { return !use || use->in_flight == 0; });
+  while (!drains_.empty()) {
+    const std::uint64_t adoption = drains_.front().adoption;
+    if (std::ranges::any_of(retired_, [&](const auto& use) { return use->retired <= adoption; })) return;
+    auto done = std::move(drains_.front().done);
+    drains_.pop_front();
+    if (done) done();
+  }
+}
+
+void TargetDevice::refresh_view(NexusState& state) {
+  std::vector<NexusUnit> old = std::move(state.units);
+  state.units.clear();
+  bool changed = false;
+  const auto entries = map_->entries();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!map_->visible(entries[i], state.nexus->initiator_name)) continue;
+    const std::uint16_t lun = entries[i].lun;
+    state.units.resize(std::size_t{lun} + 1);
+    NexusUnit& now = state.units[lun];
+    if (lun < old.size() && old[lun].use == uses_[i].get()) {
+      now = old[lun];
+      continue;
+    }
+    now.use = uses_[i].get();
+    now.attentions.begin(now.use->unit->events(), true);
+    changed = true;
+  }
+  for (std::size_t lun = 0; lun < old.size(); ++lun) {
+    changed |= old[lun].use && !state.find(static_cast<std::uint16_t>(lun));
+  }
+  if (!changed) return;
+  for (NexusUnit& unit : state.units) {
+    if (unit.use) unit.attentions.add(UnitAttention::luns_changed);
+  }
+}
+
+void TargetDevice::on_nexus_opened(scsi::Nexus& nexus) {
+  auto state = std::make_unique<NexusState>();
+  state->nexus = &nexus;
+  refresh_view(*state);
+  for (NexusUnit& unit : state->units) unit.attentions.remove(UnitAttention::luns_changed);  // all of it is new
+  nexus.device_state = state.get();
+  nexuses_.push_back(std::move(state));
+}
+
+void TargetDevice::on_nexus_closed(scsi::Nexus& nexus) {
+  const auto* state = static_cast<NexusState*>(nexus.device_state);
+  assert(state && state->in_flight == 0);
+  nexus.device_state = nullptr;
+  std::erase_if(nexuses_, [&](const auto& n) { return n.get() == state; });
+}
+
+void TargetDevice::execute(scsi::Command& command) {
+  auto& nexus = *static_cast<NexusState*>(command.nexus->device_state);
+  command.wanted_in = command.wanted_out = 0;
+  command.sense_length = 0;
+  Task& task = *new (command.server_state.data()) Task{.command = command, .device = *this, .nexus = nexus};
+  ++nexus.in_flight;
+  const auto lun = decode_lun(command.lun);
+  NexusUnit* unit = lun ? nexus.find(*lun) : nullptr;
+  if (!unit) [[unlikely]] {
+    task.well_known = command.lun == kReportLunsWellKnownLun;
+    return run_without_unit(task);
+  }
+  task.use = unit->use;
+  ++task.use->in_flight;
+  run(task, *unit);
+}
+
+bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) {
+  auto& state = *static_cast<NexusState*>(nexus.device_state);
+  if (function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset) {
+    for (NexusUnit& unit : state.units) {
+      if (unit.use) unit.use->unit->reset(UnitAttention::bus_reset);
+    }
+    return true;
+  }
+  const auto number = decode_lun(lun);
+  NexusUnit* unit = number ? state.find(*number) : nullptr;
+  if (!unit) return false;
+  if (function == scsi::TaskManagement::logical_unit_reset) unit->use->unit->reset(UnitAttention::unit_reset);
+  return true;
+}
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,83 @@
+#pragma once
+// The device server of the target on one reactor: finds the logical unit, reports unit attentions, makes the checks
+// that the command table asks for, and hands the command to its handler.
+//
+// One object a reactor, used on that reactor only. Volumes and access lists change by adopt(), which the owner calls on
+// every reactor with the same map; the data path reads its own copy and takes no lock.
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/command.hpp"
+#include "iscsi_target/scsi/lun_map.hpp"
+#include "iscsi_target/scsi/unit_attention.hpp"
+
+namespace lockstep::iscsi_target {
+
+/// A logical unit on this reactor, with how many of this reactor's commands are at work on it.
+struct UnitUse {
+  std::shared_ptr<LogicalUnit> unit;
+  std::size_t in_flight = 0;
+  std::uint64_t retired = 0;  ///< the adopt() that took it away, 0: in the map
+};
+
+/// What one nexus sees at one LUN.
+struct NexusUnit {
+  UnitUse* use = nullptr;  ///< null: nothing there
+  PendingAttentions attentions;
+};
+
+/// Kept at Nexus::device_state.
+struct NexusState {
+  scsi::Nexus* nexus = nullptr;
+  std::vector<NexusUnit> units;  ///< by LUN, up to the highest that the nexus may see
+  std::size_t in_flight = 0;     ///< commands
+  [[nodiscard]] NexusUnit* find(std::uint16_t lun) {
+    return lun < units.size() && units[lun].use ? &units[lun] : nullptr;
+  }
+};
+
+class TargetDevice final : public scsi::DeviceServer {
+ public:
+  /// `buffers` belongs to the same reactor and outlives this.
+  explicit TargetDevice(engine::BufferPool& buffers);
+  /// No nexus is open and no command in flight.
+  ~TargetDevice() override;
+
+  /// The map from now on. Nexuses whose view changed are told (REPORTED LUNS DATA HAS CHANGED); commands that are at
+  /// work on a unit that is gone are finished. `drained`: none of this reactor's commands uses a unit any more that an
+  /// earlier map had and `map` has not; may be called from inside.
+  void adopt(std::shared_ptr<const LunMap> map, engine::Callback<> drained);
+
+  void on_nexus_opened(scsi::Nexus& nexus) override;
+  void on_nexus_closed(scsi::Nexus& nexus) override;
+  void execute(scsi::Command& command) override;
+  bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
+
+  [[nodiscard]] engine::BufferPool& buffers() { return buffers_; }
+  /// Called by the task when it is over.
+  void finished(UnitUse* use);
+
+ private:
+  struct Drain {
+    std::uint64_t adoption = 0;
+    engine::Callback<> done;
+  };
+  static std::vector<NexusUnit> view_of(const LunMap& map, const scsi::Nexus& nexus,
+                                        const std::vector<std::unique_ptr<UnitUse>>& uses);
+  void refresh_view(NexusState& state);
+  void sweep();
+
+  engine::BufferPool& buffers_;
+  std::shared_ptr<const LunMap> map_;
+  std::vector<std::unique_ptr<UnitUse>> uses_;     // in the order of the map's entries
+  std::vector<std::unique_ptr<UnitUse>> retired_;  // until their last command is over
+  std::deque<Drain> drains_;
+  std::vector<std::unique_ptr<NexusState>> nexuses_;
+  std::uint64_t adoptions_ = 0;
+};
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,172 @@
+#include "iscsi_target/scsi/task.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+
+namespace lockstep::iscsi_target {
+namespace {
+
+using scsi::SenseKey;
+using scsi::Status;
+
+void complete(Task& task, std::span<const std::byte> data = {}) {
+  scsi::Command& command = task.command;
+  TargetDevice& device = task.device;
+  UnitUse* use = task.use;
+  engine::Buffer buffer = std::move(task.buffer);
+  --task.nexus.in_flight;
+  if (use) --use->in_flight;
+  std::destroy_at(&task);
+  command.complete(data, std::move(buffer));
+  if (use) device.finished(use);
+}
+
+void complete_without_buffer(Task& task) {
+  task.buffer.reset();
+  complete(task);
+}
+
+scsi::Sense plain(SenseKey key, scsi::AdditionalSense additional) { return {.key = key, .additional = additional}; }
+
+scsi::Sense with_field(scsi::AdditionalSense additional, scsi::FieldPointer field) {
+  return {.key = SenseKey::illegal_request, .additional = additional, .field = field};
+}
+
+bool reads(const engine::DiskRequest& request) {
+  return request.opcode == engine::DiskOpcode::read || request.opcode == engine::DiskOpcode::verify;
+}
+
+void fail_disk(Task& task) {
+  const engine::DiskRequest& request = task.request;
+  if (request.status.category() != engine::error_category()) {
+    return fail(task, reads(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
+                                     : plain(SenseKey::medium_error, scsi::asc::kWriteError));
+  }
+  switch (static_cast<engine::Errc>(request.status.value())) {
+    case engine::Errc::not_serving: {
+      // The disk may have changed its state between the check and now, and back again: never "accessible" here.
+      const auto state = task.unit().access_state();
+      return fail_not_accessible(
+          task, state == engine::AccessState::transitioning ? state : engine::AccessState::unavailable);
+    }
+    case engine::Errc::io_error:
+    case engine::Errc::corrupt:
+      return fail(task, reads(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
+                                       : plain(SenseKey::medium_error, scsi::asc::kWriteError));
+    case engine::Errc::no_space:
+      return fail(task, plain(SenseKey::data_protect, scsi::asc::kSpaceAllocationFailedWriteProtect));
+    case engine::Errc::miscompare:
+      return fail(task, {.key = SenseKey::miscompare,
+                         .additional = scsi::asc::kMiscompareDuringVerifyOperation,
+                         .information = request.miscompare_offset});
+    case engine::Errc::out_of_range:
+      return fail(task, plain(SenseKey::illegal_request, scsi::asc::kLogicalBlockAddressOutOfRange));
+    case engine::Errc::resource_exhausted:
+      return fail_out_of_buffers(task);
+    case engine::Errc::timed_out:
+      return fail(task, plain(SenseKey::aborted_command, scsi::asc::kCommandTimeoutDuringProcessing));
+    default:
+      // Aborted, stale, unknown outcome and what should not happen: the initiator repeats an aborted command.
+      return fail(task, plain(SenseKey::aborted_command, scsi::asc::kInternalTargetFailure));
+  }
+}
+
+void on_disk_done(engine::DiskRequest& request) {
+  Task& task = *static_cast<Task*>(request.owner);
+  if (request.status) [[unlikely]] {
+    if (!task.ignores_miscompare || request.status != engine::Errc::miscompare) return fail_disk(task);
+  }
+  task.step(task);
+}
+
+}  // namespace
+
+void finish(Task& task, Status status) {
+  task.command.status = status;
+  complete_without_buffer(task);
+}
+
+void finish_with_data(Task& task, std::span<const std::byte> bytes, std::size_t allocation_length) {
+  scsi::Command& command = task.command;
+  const auto data = bytes.first(std::min(bytes.size(), allocation_length));
+  command.status = Status::good;
+  command.wanted_in = data.size();
+  task.buffer.reset();
+  complete(task, data.first(std::min<std::size_t>(data.size(), command.expected_in)));
+}
+
+void finish_with_buffer(Task& task, std::size_t bytes) {
+  task.command.status = Status::good;
+  complete(task, task.buffer.span().first(std::min<std::size_t>(bytes, task.command.expected_in)));
+}
+
+void fail(Task& task, const scsi::Sense& sense) {
+  scsi::Command& command = task.command;
+  const auto format = task.use ? task.unit().sense_format() : scsi::SenseFormat::fixed;
+  command.status = Status::check_condition;
+  command.sense_length = scsi::build_sense(sense, format, command.sense);
+  command.wanted_in = 0;
+  complete_without_buffer(task);
+}
+
+void fail_cdb(Task& task, std::uint16_t byte, std::int8_t bit) {
+  fail(task, with_field(scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = byte, .bit = bit}));
+}
+
+void fail_parameter(Task& task, std::uint16_t byte, std::int8_t bit) {
+  fail(task, with_field(scsi::asc::kInvalidFieldInParameterList, {.in_cdb = false, .byte = byte, .bit = bit}));
+}
+
+scsi::Sense not_accessible(engine::AccessState state) {
+  return plain(SenseKey::not_ready, state == engine::AccessState::transitioning
+                                        ? scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition
+                                        : scsi::asc::kLogicalUnitNotAccessibleTargetPortInUnavailableState);
+}
+
+void fail_not_accessible(Task& task, engine::AccessState state) { fail(task, not_accessible(state)); }
+
+void fail_out_of_buffers(Task& task) {
+  task.command.wanted_in = 0;
+  finish(task, task.nexus.in_flight > 1 ? Status::task_set_full : Status::busy);
+}
+
+bool expect_data_out(Task& task, std::uint64_t bytes) {
+  task.command.wanted_out = bytes;
+  if (task.command.expected_out == bytes) return true;
+  fail(task, plain(SenseKey::illegal_request, scsi::asc::kInvalidFieldInCommandInformationUnit));
+  return false;
+}
+
+bool take_buffer(Task& task, std::size_t bytes) {
+  task.buffer = task.device.buffers().allocate(bytes);
+  if (task.buffer) return true;
+  fail_out_of_buffers(task);
+  return false;
+}
+
+void pull(Task& task, std::size_t bytes, Step then) {
+  assert(bytes <= task.buffer.size() && bytes <= task.command.expected_out);
+  task.step = then;
+  task.command.pull(task.buffer.span().first(bytes), [&task](std::error_code error) {
+    // A dead command is owed its complete(), though nothing will be sent.
+    if (error || task.command.aborted()) return finish(task, Status::task_aborted);
+    task.step(task);
+  });
+}
+
+void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then) {
+  task.step = then;
+  engine::DiskRequest& request = task.request;
+  request.opcode = opcode;
+  request.extent = extent;
+  request.data = data;
+  request.nexus = task.nexus.nexus->id;
+  request.status.clear();
+  request.miscompare_offset = 0;
+  request.owner = &task;
+  request.done = on_disk_done;
+  task.unit().disk().submit(request);
+}
+
+}  // namespace lockstep::iscsi_target

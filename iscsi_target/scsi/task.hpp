@@ -1,0 +1,70 @@
+#pragma once
+// One command while the device server works on it. Lives in Command::server_state; handlers end it with one of the
+// functions below, each of which completes the command and destroys the task: nothing of it may be touched afterwards.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/disk.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/command.hpp"
+#include "engine/scsi/sense.hpp"
+#include "iscsi_target/scsi/command_table.hpp"
+#include "iscsi_target/scsi/target_device.hpp"
+
+namespace lockstep::iscsi_target {
+
+using Step = void (*)(Task&);
+
+struct Task {
+  scsi::Command& command;
+  TargetDevice& device;
+  NexusState& nexus;
+  UnitUse* use = nullptr;  ///< null: no unit at this LUN; only for handlers of entries marked kWithoutUnit
+  const CommandEntry* entry = nullptr;
+  std::uint64_t lba = 0;  ///< checked against the capacity, with `blocks`
+  std::uint64_t blocks = 0;
+  std::size_t length = 0;  ///< allocation length or parameter list length
+  engine::Buffer buffer{};
+  engine::DiskRequest request{};
+  Step step = nullptr;              ///< what follows the pull or the disk request under way
+  std::uint32_t cursor = 0;         ///< for the handler
+  std::uint32_t count = 0;          ///< for the handler
+  bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
+  bool ignores_miscompare = false;  ///< the disk's answer is asked for, but not what it found
+
+  [[nodiscard]] LogicalUnit& unit() const { return *use->unit; }
+  [[nodiscard]] std::uint8_t cdb(std::size_t i) const { return command.cdb[i]; }
+  [[nodiscard]] engine::Extent extent() const { return {lba << unit().block_shift(), blocks << unit().block_shift()}; }
+};
+static_assert(sizeof(Task) <= sizeof(scsi::Command::server_state));
+static_assert(alignof(Task) <= 16);
+
+// The ways to end a task.
+void finish(Task& task, scsi::Status status = scsi::Status::good);
+/// `bytes` (at most 4 KiB), cut to `allocation_length`, which the residual count is based on.
+void finish_with_data(Task& task, std::span<const std::byte> bytes, std::size_t allocation_length);
+/// The first `bytes` of task.buffer, as far as the initiator takes them.
+void finish_with_buffer(Task& task, std::size_t bytes);
+void fail(Task& task, const scsi::Sense& sense);
+/// INVALID FIELD IN CDB with a pointer to the field's most significant bit.
+void fail_cdb(Task& task, std::uint16_t byte, std::int8_t bit = 7);
+/// INVALID FIELD IN PARAMETER LIST.
+void fail_parameter(Task& task, std::uint16_t byte, std::int8_t bit = 7);
+void fail_not_accessible(Task& task, engine::AccessState state);
+/// BUSY, or TASK SET FULL when other commands of this nexus will free what is missing.
+void fail_out_of_buffers(Task& task);
+
+/// The initiator must be about to send exactly `bytes`; otherwise the task is failed with INVALID FIELD IN COMMAND
+/// INFORMATION UNIT, nothing is transferred, and false is returned.
+[[nodiscard]] bool expect_data_out(Task& task, std::uint64_t bytes);
+/// Takes a buffer of `bytes`, or fails the task and returns false.
+[[nodiscard]] bool take_buffer(Task& task, std::size_t bytes);
+/// Brings in the first `bytes` of the write data, to task.buffer, then takes the step.
+void pull(Task& task, std::size_t bytes, Step then);
+/// Has the disk do it, then takes the step; a failure ends the task.
+void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then);
+
+[[nodiscard]] scsi::Sense not_accessible(engine::AccessState state);
+
+}  // namespace lockstep::iscsi_target
