@@ -35,7 +35,10 @@ enum class Key : std::uint8_t {
   protocol_level,
   auth_method,
   rdma_extensions,
-  marker,
+  marker_in,
+  marker_out,
+  marker_interval_in,
+  marker_interval_out,
   chap_a,
   chap_i,
   chap_c,
@@ -59,7 +62,8 @@ enum KeyUse : std::uint8_t {  // where a key may stand; bits
   kInSecurity = 1,
   kInOperational = 2,
   kInFullFeature = 4,
-  kNormalOnly = 8,  ///< Irrelevant in a discovery session
+  kNormalOnly = 8,   ///< Irrelevant in a discovery session
+  kFromTarget = 16,  ///< an initiator may not declare it
 };
 
 struct KeyRule {
@@ -116,7 +120,8 @@ struct Offers {
 /// As offerer: takes the acceptor's answer. False when it is none that our offer allows.
 [[nodiscard]] bool accept_answer(const KeyRule& rule, std::string_view answer, const Offers& ours, Parameters& agreed);
 
-/// True for "iqn.", "eui." and "naa." names of RFC 7143 4.2.7 in normal form, at most 223 bytes.
-[[nodiscard]] bool is_iscsi_name(std::string_view name);
+constexpr std::size_t kMaxIscsiName = 223;  ///< bytes
+/// The normal (lower-case) form of an "iqn.", "eui." or "naa." name of RFC 7143 4.2.7; nothing when it is none.
+[[nodiscard]] std::optional<std::string> normal_iscsi_name(std::string_view name);
 
 }  // namespace lockstep::iscsi

@@ -79,8 +79,8 @@ class InitiatorLogin {
   ChapAlgorithm algorithm_{};
   Chap chap_ = Chap::none;
   Stage stage_ = Stage::security;
+  unsigned turns_ = 0;
   bool offered_ = false;
-  bool first_response_ = true;
   std::uint16_t tsih_ = 0;
   std::uint16_t portal_group_ = 0;
   Serial exp_stat_sn_, max_cmd_sn_;

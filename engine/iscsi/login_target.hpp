@@ -31,7 +31,10 @@ struct LoginDecision {
   std::string target_alias;
   /// Who may log in: one of these must be proven. Empty: no authentication.
   std::vector<ChapCredentials> chap;
+  std::string reason;  ///< of a refusal, for the log: a whole sentence
 };
+
+constexpr std::size_t kMaxLoginRequests = 64;  ///< in one login
 
 /// Decides who may log in to what. Asked once per login, as soon as the names are known.
 class LoginAuthority {
@@ -79,13 +82,15 @@ class TargetLogin {
   [[nodiscard]] std::optional<Step> names(const Pairs& pairs);
   [[nodiscard]] std::optional<Step> repeated_names(const Pairs& pairs);
   [[nodiscard]] std::optional<Step> take_keys(const Pairs& pairs);
-  [[nodiscard]] std::optional<Step> operational_key(const TextPair& pair);
+  [[nodiscard]] std::optional<Step> operational_key(const KeyRule& rule, std::string_view value);
   [[nodiscard]] std::optional<Step> security(const Pairs& pairs);
   [[nodiscard]] std::optional<Step> choose_method(std::string_view offered);
   [[nodiscard]] std::optional<Step> challenge(std::string_view algorithms);
   [[nodiscard]] std::optional<Step> verify(const Pairs& pairs);
   [[nodiscard]] std::optional<Step> prove_ourselves(const Pairs& pairs, const ChapCredentials& credentials);
   [[nodiscard]] Step respond();
+  [[nodiscard]] std::optional<Step> check_agreement();
+  [[nodiscard]] Step answer_step(std::uint8_t flags);
   [[nodiscard]] Step fail(LoginStatus status, std::string reason);
   [[nodiscard]] LoginResponseHeader response_header(std::uint8_t flags);
   [[nodiscard]] bool authenticated() const { return decision_.chap.empty() || chap_ == Chap::passed; }
@@ -100,13 +105,15 @@ class TargetLogin {
   LoginRequestHeader request_{};
   TextAssembler incoming_;
   TextSender outgoing_;
-  std::string answers_;
+  std::string answers_;                               // keys to be told with the next response
+  std::string piece_;                                 // the part of them that goes out with this one
   std::vector<std::pair<Key, std::string>> settled_;  // keys negotiated, with what was offered
   std::optional<ChapVerifier> verifier_;
   Chap chap_ = Chap::none;
   Stage stage_ = Stage::security;
   Serial stat_sn_;
   Serial cmd_sn_;
+  std::size_t requests_ = 0;
   bool first_ = true;
   bool named_ = false;
   bool group_told_ = false;

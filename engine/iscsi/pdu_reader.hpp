@@ -42,7 +42,9 @@ class PduReader {
  public:
   /// Below this a data segment's rest is taken from the receive buffer rather than received in place.
   static constexpr std::size_t kDirectMin = 4096;
-  /// How much the receive buffer may take behind a data segment received in place: the next header and a little more.
+  /// From this size on data segments are worth keeping out of the receive buffer: while they keep coming, it takes no
+  /// more than kTailAfterDirect bytes at a time, a header and a little more.
+  static constexpr std::uint32_t kLargeSegment = 16 << 10;
   static constexpr std::size_t kTailAfterDirect = 4096;
 
   explicit PduReader(PduSink& sink) : sink_(sink) {}
@@ -67,19 +69,21 @@ class PduReader {
   std::span<const std::byte> take_data(std::span<const std::byte> bytes);
   std::span<const std::byte> take_trailer(std::span<const std::byte> bytes);
   void header_whole();
-  void advance_data(std::size_t count);
+  void data_advanced(std::span<const std::byte> bytes);
+  void data_whole();
   void finish();
   void fail(ReadError error);
 
   PduSink& sink_;
   ReadLimits limits_;
   Part part_ = Part::header;
-  bool large_segments_ = false;  // the last data segment with any length to speak of was received in place
-  std::uint32_t have_ = 0;       // bytes of the current part
+  std::uint8_t large_lately_ = 0;  // counts down the PDUs since the last large segment
+  std::uint32_t have_ = 0;         // bytes of the current part
   std::uint32_t header_need_ = kBhsSize;
   std::uint32_t data_length_ = 0;
   std::uint32_t data_crc_ = 0;
   std::uint32_t trailer_need_ = 0;
+  std::span<std::byte> direct_;  // what receive_place() gave last
   Bhs header_{};
   std::array<std::byte, kMaxAhs + kDigestSize> ahs_{};
   std::array<std::byte, 3 + kDigestSize> trailer_{};
