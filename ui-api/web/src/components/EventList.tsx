@@ -16,8 +16,8 @@ export function EventList({ events }: { events: Event[] }) {
         return (
           <li key={e.id}>
             <time dateTime={e.time} className="ls-quiet ls-figure">{time(e.time)}</time>
-            <span className="ls-event-severity">{e.severity !== 'info' && <SeverityLabel severity={e.severity} />}</span>
             <span className="ls-event-words">
+              {e.severity !== 'info' && <><SeverityLabel severity={e.severity} /> </>}
               {e.message}
               <span className="ls-quiet ls-small">
                 {node && <> · {node.name}</>}

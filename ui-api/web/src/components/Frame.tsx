@@ -31,23 +31,24 @@ function Head({ onSignOut }: { onSignOut: () => void }) {
   const { connection, pair } = useView();
   const shown = CONNECTION[connection];
   return (
-    <Masthead className="ls-masthead">
+    <Masthead className="ls-masthead" display={{ default: 'inline' }}>
       <MastheadMain>
         <MastheadBrand>
           <MastheadLogo component="a" href={href('')} aria-label="Lockstep, overview" className="ls-brand">
             <Mark />
             <span>Lockstep</span>
           </MastheadLogo>
+          {pair?.name && (
+            <span className="ls-pair-name">
+              <span className="pf-v6-screen-reader">Pair </span>
+              {pair.name}
+            </span>
+          )}
         </MastheadBrand>
       </MastheadMain>
       <MastheadContent>
         <Toolbar isStatic>
           <ToolbarContent>
-            {pair?.name && (
-              <ToolbarItem className="ls-pair-name">
-                <span className="ls-quiet">Pair</span> {pair.name}
-              </ToolbarItem>
-            )}
             <ToolbarGroup align={{ default: 'alignEnd' }} gap={{ default: 'gapSm' }} alignItems="center">
               <ToolbarItem>
                 <Label status={shown.status} variant="outline" isCompact title={shown.hint} data-testid="connection">

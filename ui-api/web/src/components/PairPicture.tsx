@@ -3,7 +3,7 @@ import { Card, CardBody, Label } from '@patternfly/react-core';
 import type { Node, Pair } from '../api/types';
 import { duration } from '../format';
 import { useView } from '../state/context';
-import type { Tone } from './StateLabel';
+import { Dot, type Tone } from './StateLabel';
 
 function nodeState(node: Node): { text: string; tone: Tone } {
   if (!node.reachable) return { text: 'Not reachable', tone: 'danger' };
@@ -26,7 +26,7 @@ function NodeCard({ node }: { node: Node }) {
             <h3 className="ls-node-name">{node.name}</h3>
             <div className="ls-quiet ls-small">{node.local ? 'This node' : 'Partner'}{node.version ? ` · ${node.version}` : ''}</div>
           </div>
-          <Label status={tone} className="ls-push">{text}</Label>
+          <span className="ls-push ls-state"><Dot tone={tone} />{text}</span>
         </div>
         <dl className="ls-facts">
           <div><dt>Portals</dt><dd className="ls-code">{node.addresses.portals.join(', ') || '–'}</dd></div>
@@ -68,8 +68,8 @@ export function PairPicture({ pair, nodes }: { pair: Pair; nodes: Node[] }) {
       <div className={`ls-link ls-tone-${link.tone ?? 'none'}`} role="group" aria-label="What ties the nodes together">
         <span className="ls-wire" aria-hidden="true" />
         <div className="ls-link-words">
-          <Label status={link.tone} data-testid="link">{link.detail ? `${link.text} · ${link.detail}` : link.text}</Label>
-          <Label status={witness.tone} variant="outline" data-testid="witness">{witness.text}</Label>
+          <Label status={link.tone} variant="outline" data-testid="link">{link.detail ? `${link.text} · ${link.detail}` : link.text}</Label>
+          <span className="ls-state ls-small" data-testid="witness"><Dot tone={witness.tone} />{witness.text}</span>
         </div>
       </div>
       {b ? (

@@ -1,5 +1,6 @@
 // Colours and words for how things stand: the same everywhere.
 import { Label, Tooltip } from '@patternfly/react-core';
+import SyncIcon from '@patternfly/react-icons/dist/esm/icons/sync-alt-icon';
 import type { HealthStatus, Job, Replica, ReplicaState, Severity, Volume } from '../api/types';
 
 export type Tone = 'success' | 'warning' | 'danger' | 'info' | undefined;
@@ -8,7 +9,7 @@ const REPLICA: Record<ReplicaState, { text: string; tone: Tone; means: string }>
   starting: { text: 'Starting', tone: 'info', means: 'Reads its metadata and asks its partner or the arbiter.' },
   in_sync: { text: 'In sync', tone: 'success', means: 'Up to date and serving.' },
   solo: { text: 'Serving alone', tone: 'warning', means: 'The only up-to-date copy.' },
-  syncing_source: { text: 'Sending resync', tone: 'info', means: 'The only up-to-date copy; brings its partner up to date.' },
+  syncing_source: { text: 'Sending', tone: 'info', means: 'The only up-to-date copy; brings its partner up to date.' },
   syncing_target: { text: 'Catching up', tone: 'info', means: 'Is being brought up to date; the partner answers for it.' },
   suspended: { text: 'Suspended', tone: 'danger', means: 'The partner is lost and nobody has decided yet; I/O waits.' },
   waiting: { text: 'Waiting', tone: 'danger', means: 'May not start alone: needs its partner, the witness or you.' },
@@ -18,16 +19,20 @@ const REPLICA: Record<ReplicaState, { text: string; tone: Tone; means: string }>
   unknown: { text: 'Unknown', tone: undefined, means: 'The node cannot be asked.' },
 };
 
-export const replicaText = (state: ReplicaState) => REPLICA[state]?.text ?? state;
+/** A small mark before words that say the same. */
+export function Dot({ tone }: { tone: Tone }) {
+  return <span className={`ls-dot ls-tone-${tone ?? 'none'}`} aria-hidden="true" />;
+}
 
 export function ReplicaLabel({ replica }: { replica: Replica }) {
   const shown = REPLICA[replica.state] ?? { text: replica.state, tone: undefined, means: '' };
   const limited = replica.state === 'in_sync' && replica.failover_limited;
   return (
     <Tooltip content={replica.reason || shown.means}>
-      <Label status={limited ? 'warning' : shown.tone} isCompact tabIndex={0}>
+      <span tabIndex={0} className="ls-state">
+        <Dot tone={limited ? 'warning' : shown.tone} />
         {limited ? 'In sync, failover limited' : shown.text}
-      </Label>
+      </span>
     </Tooltip>
   );
 }
@@ -41,13 +46,13 @@ export const healthTone = (status: HealthStatus) => HEALTH[status].tone;
 
 /** One word for the volume as a whole. */
 export function VolumeLabel({ volume }: { volume: Volume }) {
-  if (volume.lifecycle === 'creating') return <Label status="info" isCompact>Being made</Label>;
+  if (volume.lifecycle === 'creating') return <Label color="blue" isCompact>Being made</Label>;
   if (volume.lifecycle === 'deleting') return <Label isCompact>Being deleted</Label>;
   if (volume.replicas.some((r) => r.state === 'split_brain')) return <Label status="danger" isCompact>Split brain</Label>;
   const resync = volume.replicas.some((r) => r.resync.running);
-  if (resync && volume.health !== 'critical') return <Label status="info" isCompact>Resync</Label>;
+  if (resync && volume.health !== 'critical') return <Label color="blue" isCompact icon={<SyncIcon />}>Resync</Label>;
   if (volume.health === 'ok') {
-    return <Label status="success" isCompact>{volume.replicas.length > 1 ? 'In sync' : 'Serving'}</Label>;
+    return <Label status="success" variant="outline" isCompact>{volume.replicas.length > 1 ? 'In sync' : 'Serving'}</Label>;
   }
   const { text, tone } = HEALTH[volume.health];
   return <Label status={tone} isCompact>{text}</Label>;
@@ -56,7 +61,7 @@ export function VolumeLabel({ volume }: { volume: Volume }) {
 export function JobLabel({ job }: { job: Job }) {
   const tone: Record<Job['state'], Tone> = { pending: undefined, running: 'info', done: 'success', failed: 'danger' };
   const text: Record<Job['state'], string> = { pending: 'Waiting', running: 'Running', done: 'Done', failed: 'Failed' };
-  return <Label status={tone[job.state]} isCompact>{text[job.state]}</Label>;
+  return <span className="ls-state"><Dot tone={tone[job.state]} />{text[job.state]}</span>;
 }
 
 export function SeverityLabel({ severity }: { severity: Severity }) {

@@ -1,6 +1,7 @@
 // Volumes in a table that turns into cards on a narrow screen.
 import { Button } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
+import TrashIcon from '@patternfly/react-icons/dist/esm/icons/trash-icon';
 import { useState } from 'react';
 import type { Volume } from '../api/types';
 import { bytes } from '../format';
@@ -35,9 +36,15 @@ function Row({ volume, onDelete }: { volume: Volume; onDelete: () => void }) {
         {volume.access.length === 0 ? <span className="ls-quiet">Any</span> : volume.access.length === 1 ? '1 initiator' : `${volume.access.length} initiators`}
       </Td>
       <Td isActionCell>
-        <Button variant="link" isDanger isInline size="sm" onClick={onDelete} isDisabled={volume.lifecycle === 'deleting'} aria-label={`Delete ${volume.name}`}>
-          Delete
-        </Button>
+        <Button
+          variant="plain"
+          icon={<TrashIcon />}
+          onClick={onDelete}
+          isDisabled={volume.lifecycle === 'deleting'}
+          aria-label={`Delete ${volume.name}`}
+          title="Delete"
+          className="ls-delete"
+        />
       </Td>
     </Tr>
   );

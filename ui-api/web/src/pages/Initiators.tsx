@@ -1,11 +1,13 @@
 // The hosts that are known, how they prove who they are, and whether they are connected now.
-import { Button, Label, PageSection, Radio } from '@patternfly/react-core';
+import { Button, PageSection, Radio } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
+import TrashIcon from '@patternfly/react-icons/dist/esm/icons/trash-icon';
 import { useCallback, useEffect, useState } from 'react';
 import type { Initiator, Session } from '../api/types';
 import { Dialog } from '../components/Dialog';
 import { Field } from '../components/Field';
 import { Section } from '../components/Section';
+import { Dot } from '../components/StateLabel';
 import { Empty, Failure, Loading } from '../components/States';
 import { useStore, useView } from '../state/context';
 import { href } from '../state/route';
@@ -96,7 +98,7 @@ function Row({ initiator, sessions, onRemove }: { initiator: Initiator; sessions
       <Td dataLabel="Name" modifier="breakWord"><span className="ls-code">{initiator.iqn}</span></Td>
       <Td dataLabel="Password">{CHAP[initiator.chap]}</Td>
       <Td dataLabel="Connected">
-        {sides.size === 0 ? <span className="ls-quiet">No</span> : <Label isCompact status={sides.size > 1 ? 'success' : 'info'}>{sides.size > 1 ? 'To both nodes' : 'To one node'}</Label>}
+        {sides.size === 0 ? <span className="ls-quiet">No</span> : <span className="ls-state"><Dot tone={sides.size > 1 ? 'success' : 'warning'} />{sides.size > 1 ? 'To both nodes' : 'To one node'}</span>}
       </Td>
       <Td dataLabel="Volumes">
         {initiator.volumes.length === 0 ? (
@@ -108,7 +110,7 @@ function Row({ initiator, sessions, onRemove }: { initiator: Initiator; sessions
         )}
       </Td>
       <Td isActionCell>
-        <Button variant="link" isDanger isInline size="sm" onClick={onRemove} aria-label={`Remove ${initiator.iqn}`}>Remove</Button>
+        <Button variant="plain" icon={<TrashIcon />} onClick={onRemove} aria-label={`Remove ${initiator.iqn}`} title="Remove" className="ls-delete" />
       </Td>
     </Tr>
   );

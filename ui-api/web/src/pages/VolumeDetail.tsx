@@ -16,12 +16,14 @@ import { useView } from '../state/context';
 import { go, href } from '../state/route';
 
 /** What can sensibly be asked of a replica in this state. */
-function actionsFor(replica: Replica, mirrored: boolean): VolumeActionName[] {
-  if (!mirrored) return [];
+function actionsFor(replica: Replica, volume: Volume): VolumeActionName[] {
+  const partner = volume.replicas.find((r) => r.side !== replica.side);
+  if (!partner) return [];
   if (replica.state === 'in_sync') return ['leave'];
   if (replica.state === 'split_brain') return ['give_up', 'force_solo'];
-  if (['waiting', 'suspended', 'syncing_target'].includes(replica.state)) return ['force_solo'];
-  return [];
+  // While the partner serves there is nothing to force, only a brain to split.
+  const stuck = ['waiting', 'suspended', 'syncing_target'].includes(replica.state);
+  return stuck && !partner.serving ? ['force_solo'] : [];
 }
 
 function Fact({ name, children }: { name: string; children: React.ReactNode }) {
@@ -29,7 +31,7 @@ function Fact({ name, children }: { name: string; children: React.ReactNode }) {
 }
 
 function ReplicaCard({ volume, replica, onAction }: { volume: Volume; replica: Replica; onAction: (a: VolumeActionName) => void }) {
-  const actions = actionsFor(replica, volume.replicas.length > 1);
+  const actions = actionsFor(replica, volume);
   return (
     <Card component="section" isCompact className="ls-replica" aria-label={`Replica on ${replica.node}`}>
       <CardBody>
