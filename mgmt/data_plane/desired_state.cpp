@@ -1,0 +1,264 @@
+#include "mgmt/data_plane/desired_state.hpp"
+
+#include <charconv>
+
+#include <arpa/inet.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/data_plane/fields.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using engine::ArbiterKind;
+using engine::NodeSide;
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxVolumeSize = std::uint64_t{64} << 40;  // bytes
+constexpr std::size_t kMaxPath = 4095;
+constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;
+
+const std::initializer_list<std::pair<std::string_view, NodeSide>> kSides = {{"a", NodeSide::a}, {"b", NodeSide::b}};
+
+SocketAddress address_of(const std::string& text, const std::string& path, FieldProblem& problem) {
+  const auto address = SocketAddress::parse(text);
+  if (!address) problem.note(path, "must be an IP address and a port, such as 10.0.0.1:3260 or [fd00::1]:3260");
+  return address.value_or(SocketAddress{});
+}
+
+std::vector<SocketAddress> addresses(Fields& fields, std::string_view name) {
+  std::vector<SocketAddress> all;
+  const auto texts = fields.texts(name, kMaxPortals);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    all.push_back(address_of(texts[i], fields.path_of(name) + "[" + std::to_string(i) + "]", fields.problem()));
+  }
+  return all;
+}
+
+std::string iscsi_name(Fields& fields, std::string_view name) {
+  std::string text = fields.text(name, 223);  // RFC 7143 4.2.7.1
+  const bool known = text.starts_with("iqn.") || text.starts_with("eui.") || text.starts_with("naa.");
+  if (!known) fields.problem().note(fields.path_of(name), "must be an iSCSI name (iqn., eui. or naa.)");
+  return text;
+}
+
+std::optional<Credentials> credentials(Fields& fields, std::string_view user_name, std::string_view secret_name) {
+  const auto user = fields.optional_text(user_name);
+  const auto secret = fields.optional_text(secret_name);
+  if (user.has_value() != secret.has_value()) {
+    fields.problem().note(fields.path_of(user ? secret_name : user_name),
+                          "is missing: a user and a secret go together");
+  }
+  if (!user || !secret) return std::nullopt;
+  if (user->empty() || secret->empty()) fields.problem().note(fields.path_of(user_name), "or its secret is empty");
+  return Credentials{*user, *secret};
+}
+
+Authentication authentication(Fields& fields) {
+  Authentication both{credentials(fields, "chap_user", "chap_secret"),
+                      credentials(fields, "mutual_user", "mutual_secret")};
+  if (both.mutual && !both.chap) {
+    fields.problem().note(fields.path_of("chap_user"), "is missing: mutual CHAP needs the other way too");
+  }
+  return both;
+}
+
+TargetSpec read_target(Fields fields) {
+  TargetSpec target;
+  target.name = iscsi_name(fields, "name");
+  target.portals = addresses(fields, "portals");
+  if (auto auth = fields.optional_object("discovery_auth")) {
+    target.discovery_auth = authentication(*auth);
+    auth->end();
+  }
+  fields.end();
+  return target;
+}
+
+PartnerSpec read_partner(Fields fields) {
+  PartnerSpec partner;
+  partner.name = fields.text("name", 63);
+  partner.portals = addresses(fields, "portals");
+  Fields link = fields.object("link");
+  partner.link.listen = address_of(link.text("listen"), link.path_of("listen"), link.problem());
+  partner.link.connect = address_of(link.text("connect"), link.path_of("connect"), link.problem());
+  partner.link.authentication = authentication(link);
+  link.end();
+  fields.end();
+  return partner;
+}
+
+engine::ArbiterSettings read_arbiter(Fields fields) {
+  engine::ArbiterSettings arbiter;
+  arbiter.kind =
+      fields.word<ArbiterKind>("kind", {{"witness", ArbiterKind::witness}, {"preferred", ArbiterKind::preferred}});
+  if (arbiter.kind == ArbiterKind::preferred) {
+    arbiter.preferred = fields.word<NodeSide>("preferred", kSides);
+    fields.ignore("endpoints");
+  } else {
+    const auto endpoints = fields.texts("endpoints", 9);
+    for (const auto& one : endpoints) arbiter.address += (arbiter.address.empty() ? "" : ",") + one;
+    if (endpoints.empty()) fields.problem().note(fields.path_of("endpoints"), "is empty: a witness needs an address");
+    if (arbiter.address.size() > 255) {
+      fields.problem().note(fields.path_of("endpoints"),
+                            "takes more than the 255 bytes that an epoch record has for it");
+    }
+    fields.ignore("preferred");
+  }
+  fields.end();
+  return arbiter;
+}
+
+SettingsSpec read_settings(Fields fields) {
+  SettingsSpec settings;
+  settings.lease = std::chrono::milliseconds(fields.number_or("lease_ms", 1500, 500, 60000));
+  settings.resync_floor = fields.number_or("resync_floor", settings.resync_floor, 0, kMaxNumber);
+  settings.resync_ceiling = fields.number_or("resync_ceiling", settings.resync_ceiling, 0, kMaxNumber);
+  fields.end();
+  return settings;
+}
+
+std::uint32_t read_block_size(Fields& fields) {
+  const auto size = fields.number("block_size", 512, 4096);
+  if (size != 512 && size != 4096) fields.problem().note(fields.path_of("block_size"), "must be 512 or 4096");
+  return static_cast<std::uint32_t>(size);
+}
+
+std::uint64_t read_size(Fields& fields) {
+  const auto size = fields.number("size", 4096, kMaxVolumeSize);
+  if (size % 4096 != 0) fields.problem().note(fields.path_of("size"), "must be a multiple of 4096 bytes");
+  return size;
+}
+
+std::string read_path(Fields& fields, std::string_view name) {
+  std::string path = fields.text(name, kMaxPath);
+  if (!path.starts_with('/')) fields.problem().note(fields.path_of(name), "must be a path that starts with /");
+  return path;
+}
+
+VolumeSpec read_volume(Fields fields) {
+  VolumeSpec volume;
+  volume.id = fields.uuid("id");
+  volume.name = fields.text("name", 63);
+  volume.serial = fields.text("serial", 32);
+  volume.lun = static_cast<std::uint32_t>(fields.number("lun", 0, kMaxLun));
+  volume.size = read_size(fields);
+  volume.block_size = read_block_size(fields);
+  volume.thin = fields.flag_or("thin", true);
+  volume.read_only = fields.flag_or("read_only", false);
+  volume.write_cache = fields.flag_or("write_cache", false);
+  volume.mirrored = fields.flag_or("mirrored", true);
+  volume.data = fields.text("data", kMaxPath);
+  volume.metadata = fields.text_or("metadata", "", kMaxPath);
+  if (volume.data == "memory:") {
+    if (volume.mirrored)
+      fields.problem().note(fields.path_of("data"), "may be memory: only when the volume is not mirrored");
+  } else {
+    if (!volume.data.starts_with('/'))
+      fields.problem().note(fields.path_of("data"), "must be a path that starts with /");
+    if (volume.metadata.empty() ? volume.mirrored : !volume.metadata.starts_with('/')) {
+      fields.problem().note(fields.path_of("metadata"), "must be a path that starts with /");
+    }
+  }
+  fields.objects("access", kMaxAccessEntries, [&](Fields entry) {
+    AccessEntry access{iscsi_name(entry, "initiator"), authentication(entry)};
+    entry.end();
+    volume.access.push_back(std::move(access));
+  });
+  fields.end();
+  return volume;
+}
+
+template <class T>
+std::expected<T, RpcError> verdict(const FieldProblem& problem, T value) {
+  if (problem.found()) return std::unexpected(problem.error());
+  return value;
+}
+
+}  // namespace
+
+std::optional<SocketAddress> SocketAddress::parse(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string host(text.substr(0, colon));
+  const std::string_view port_text = text.substr(colon + 1);
+  SocketAddress address;
+  const auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), address.port);
+  if (error != std::errc{} || end != port_text.data() + port_text.size() || address.port == 0) return std::nullopt;
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  unsigned char bytes[16];
+  if (::inet_pton(bracketed ? AF_INET6 : AF_INET, host.c_str(), bytes) != 1) return std::nullopt;
+  address.host = std::move(host);
+  return address;
+}
+
+std::string SocketAddress::to_string() const {
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+}
+
+std::expected<DesiredState, RpcError> read_desired_state(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  DesiredState state;
+  state.revision = fields.number("revision", 0, kMaxNumber);
+  Fields pair = fields.object("pair");
+  state.pair = pair.uuid("id");
+  state.pair_name = pair.text("name", 63);
+  pair.end();
+  Fields node = fields.object("node");
+  state.side = node.word<NodeSide>("side", kSides);
+  state.node = node.uuid("id");
+  state.node_name = node.text("name", 63);
+  node.end();
+  state.target = read_target(fields.object("target"));
+  if (const auto partner = fields.optional_object("partner")) state.partner = read_partner(*partner);
+  if (const auto arbiter = fields.optional_object("arbiter")) state.arbiter = read_arbiter(*arbiter);
+  if (const auto settings = fields.optional_object("settings")) state.settings = read_settings(*settings);
+  fields.objects("volumes", kMaxVolumes,
+                 [&](Fields volume) { state.volumes.push_back(read_volume(std::move(volume))); });
+  fields.end();
+  return verdict(problem, std::move(state));
+}
+
+std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  ReplicaCreate create;
+  create.identity.volume = fields.uuid("volume");
+  create.identity.pair = fields.uuid("pair");
+  create.identity.owner = fields.word<NodeSide>("side", kSides);
+  create.identity.name = fields.text("name", 63);
+  create.identity.serial = fields.text("serial", 32);
+  create.identity.size = read_size(fields);
+  create.identity.block_size = read_block_size(fields);
+  create.data = read_path(fields, "data");
+  create.metadata = read_path(fields, "metadata");
+  create.thin = fields.flag_or("thin", true);
+  create.clean = fields.flag("clean");
+  Fields epoch = fields.object("epoch");
+  create.epoch.number = 1;
+  create.epoch.id = epoch.uuid("id");
+  create.epoch.members = epoch.word<engine::MemberSet>("members", {{"both", engine::MemberSet::both()},
+                                                                   {"a", engine::MemberSet::only(NodeSide::a)},
+                                                                   {"b", engine::MemberSet::only(NodeSide::b)}});
+  create.epoch.sequencer = epoch.word<NodeSide>("sequencer", kSides);
+  create.epoch.size = create.identity.size;
+  epoch.end();
+  create.epoch.arbiter = read_arbiter(fields.object("arbiter"));
+  if (!create.epoch.members.contains(create.epoch.sequencer)) {
+    problem.note("params.epoch.sequencer", "must be one of the members");
+  }
+  fields.end();
+  return verdict(problem, std::move(create));
+}
+
+std::expected<ReplicaDelete, RpcError> read_replica_delete(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  ReplicaDelete request{fields.uuid("volume"), read_path(fields, "data"), read_path(fields, "metadata")};
+  fields.end();
+  return verdict(problem, std::move(request));
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,128 @@
+#pragma once
+// What node.apply asks for, as values (docs/developer/rpc.md). Reading checks each field by itself; what contradicts
+// the machine or another field is found, and reported by name, when it is carried out.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/metadata/identity.hpp"
+#include "engine/seams/clock.hpp"
+#include "mgmt/data_plane/json_rpc.hpp"
+
+namespace lockstep::mgmt {
+
+constexpr std::size_t kMaxVolumes = 1024;
+constexpr std::size_t kMaxPortals = 16;
+constexpr std::size_t kMaxAccessEntries = 1024;
+constexpr std::size_t kMaxLun = 16383;  ///< flat space addressing, SAM-5 4.7.7.3
+
+/// An IP address and a TCP port: "10.0.0.1:3260", "[fd00::1]:3260".
+struct SocketAddress {
+  std::string host;
+  std::uint16_t port = 0;
+  bool operator==(const SocketAddress&) const = default;
+  [[nodiscard]] static std::optional<SocketAddress> parse(std::string_view text);
+  [[nodiscard]] std::string to_string() const;
+};
+
+struct Credentials {
+  std::string user;
+  std::string secret;
+  bool operator==(const Credentials&) const = default;
+};
+
+/// Who connects proves itself with `chap`, who listens with `mutual`.
+struct Authentication {
+  std::optional<Credentials> chap;
+  std::optional<Credentials> mutual;
+  bool operator==(const Authentication&) const = default;
+};
+
+struct AccessEntry {
+  std::string initiator;
+  Authentication authentication;
+  bool operator==(const AccessEntry&) const = default;
+};
+
+struct VolumeSpec {
+  engine::Uuid id;
+  std::string name;
+  std::string serial;
+  std::uint32_t lun = 0;
+  std::uint64_t size = 0;  ///< bytes
+  std::uint32_t block_size = 512;
+  bool thin = true;
+  bool read_only = false;
+  bool write_cache = false;
+  bool mirrored = true;
+  std::string data;      ///< a file, a block device, or "memory:"
+  std::string metadata;  ///< a file; the same as `data` on a block device; may be empty when not mirrored
+  std::vector<AccessEntry> access;
+  bool operator==(const VolumeSpec&) const = default;
+};
+
+struct LinkSpec {
+  SocketAddress listen;
+  SocketAddress connect;
+  Authentication authentication;
+  bool operator==(const LinkSpec&) const = default;
+};
+
+struct PartnerSpec {
+  std::string name;
+  std::vector<SocketAddress> portals;
+  LinkSpec link;
+  bool operator==(const PartnerSpec&) const = default;
+};
+
+struct TargetSpec {
+  std::string name;
+  std::vector<SocketAddress> portals;
+  std::optional<Authentication> discovery_auth;
+  bool operator==(const TargetSpec&) const = default;
+};
+
+struct SettingsSpec {
+  engine::Duration lease = std::chrono::milliseconds(1500);
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;  ///< bytes a second
+  std::uint64_t resync_ceiling = 0;                     ///< bytes a second, 0: none
+  bool operator==(const SettingsSpec&) const = default;
+};
+
+struct DesiredState {
+  std::uint64_t revision = 0;
+  engine::Uuid pair;
+  std::string pair_name;
+  engine::NodeSide side = engine::NodeSide::a;
+  engine::Uuid node;
+  std::string node_name;
+  TargetSpec target;
+  std::optional<PartnerSpec> partner;
+  engine::ArbiterSettings arbiter;
+  SettingsSpec settings;
+  std::vector<VolumeSpec> volumes;
+};
+
+struct ReplicaCreate {
+  engine::VolumeIdentity identity;
+  engine::EpochRecord epoch;
+  std::string data;
+  std::string metadata;
+  bool thin = true;
+  bool clean = true;
+};
+
+struct ReplicaDelete {
+  engine::Uuid volume;
+  std::string data;
+  std::string metadata;
+};
+
+[[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
+[[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);
+[[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,254 @@
+#include "replication/link/iscsi_link.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "engine/net/tcp.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::TimePoint;
+
+struct IscsiLink::Impl final : LinkSessionOwner {
+  enum class State : std::uint8_t { idle, waiting, connecting, logging_in, up, breaking, stopped };
+
+  Impl(engine::Reactor& r, engine::Random& random_source, IscsiLinkSettings s)
+      : reactor(r), random(random_source), settings(std::move(s)), retry(settings.first_retry) {}
+
+  engine::Reactor& reactor;
+  engine::Random& random;
+  IscsiLinkSettings settings;
+  LinkEvents* events = nullptr;
+  State state = State::idle;
+  std::unique_ptr<engine::TcpConnector> connector;
+  std::unique_ptr<engine::TcpStream> stream;
+  std::unique_ptr<LinkSession> session;
+  engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
+  engine::TimerId break_timer = engine::TimerId::none;  // the break that is to come
+  engine::TimerId watch = engine::TimerId::none;
+  engine::TimerId late_timer = engine::TimerId::none;
+  engine::Duration retry;
+  TimePoint up_since;
+  std::uint64_t heard = 0;
+  TimePoint heard_at;
+
+  LinkTaskList waiting_tasks;
+  LinkTaskList late_tasks;  ///< that failed in send()
+  LinkTaskList free_tasks;
+  std::vector<std::unique_ptr<LinkTask>> pool;
+  std::string problem;
+  engine::Callback<const std::string&> tell_problem;
+
+  // ---- the connection ----
+
+  void connect() {
+    state = State::connecting;
+    connector =
+        std::make_unique<engine::TcpConnector>(reactor, settings.from, settings.address, settings.connect_timeout,
+                                               [this](engine::Result<engine::TcpSocket> socket) {
+                                                 if (socket) return log_in(std::move(*socket));
+                                                 note_problem(socket.error().message);
+                                                 try_again();
+                                               });
+  }
+
+  void log_in(engine::TcpSocket socket) {
+    state = State::logging_in;
+    session = std::make_unique<LinkSession>(settings.identity, random, *this);
+    stream = std::make_unique<engine::TcpStream>(reactor, std::move(socket));
+    stream->start(*session);
+    timer = reactor.call_after(settings.login_timeout, [this] {
+      timer = engine::TimerId::none;
+      fail("The partner took the connection and then did not answer the login in time.");
+    });
+    session->start(*stream);
+  }
+
+  void try_again() {
+    state = State::waiting;
+    timer = reactor.call_after(retry, [this] {
+      timer = engine::TimerId::none;
+      connect();
+    });
+    retry = std::min(retry * 2, settings.last_retry);
+  }
+
+  void on_session_ready() override {
+    cancel(timer);
+    state = State::up;
+    problem.clear();
+    up_since = heard_at = reactor.now();
+    heard = session->heard();
+    watch_over();
+    events->on_link_up();
+    pump();
+  }
+
+  void on_session_failed(const std::string& why) override { fail(why); }
+
+  // ---- silence ----
+
+  void watch_over() {
+    watch = reactor.call_after(settings.ping_after / 2, [this] {
+      watch = engine::TimerId::none;
+      if (state != State::up) return;
+      const TimePoint now = reactor.now();
+      if (session->heard() != heard) {
+        heard = session->heard();
+        heard_at = now;
+      } else if (now - heard_at >= settings.broken_after) {
+        return fail("The partner has been silent for " +
+                    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at).count()) +
+                    " ms.");
+      } else if (now - heard_at >= settings.ping_after) {
+        session->ping();
+      }
+      watch_over();
+    });
+  }
+
+  // ---- the end of a session: always later, never from inside whatever noticed it ----
+
+  void fail(const std::string& why) {
+    if (break_timer != engine::TimerId::none || !session) return;
+    note_problem(why);
+    session->stop();
+    break_timer = reactor.call_after(engine::Duration{0}, [this] {
+      break_timer = engine::TimerId::none;
+      end_session();
+    });
+  }
+
+  void end_session() {
+    cancel(timer);
+    cancel(watch);
+    const bool was_up = state == State::up;
+    if (was_up && reactor.now() - up_since > settings.last_retry) retry = settings.first_retry;
+    if (was_up) {
+      state = State::breaking;
+      LinkTaskList orphans;
+      session->take_tasks(orphans);
+      while (LinkTask* task = orphans.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+      // Answers to these may send anew: that ends here, too.
+      while (LinkTask* task = waiting_tasks.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+    }
+    session.reset();
+    stream.reset();
+    state = State::waiting;
+    if (was_up) events->on_link_down();
+    if (state == State::waiting) try_again();
+  }
+
+  void note_problem(const std::string& why) {
+    const bool is_new = why != problem;
+    problem = why;
+    if (is_new && tell_problem) tell_problem(problem);
+  }
+
+  void cancel(engine::TimerId& which) {
+    reactor.cancel(which);
+    which = engine::TimerId::none;
+  }
+
+  void stop() {
+    state = State::stopped;
+    cancel(timer);
+    cancel(watch);
+    cancel(break_timer);
+    cancel(late_timer);
+    connector.reset();
+    if (session) session->stop();
+    stream.reset();
+    session.reset();
+  }
+
+  // ---- tasks ----
+
+  LinkTask& make_task() {
+    if (free_tasks.empty()) {
+      pool.push_back(std::make_unique<LinkTask>());
+      return *pool.back();
+    }
+    return *free_tasks.pop();
+  }
+
+  void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
+            engine::Callback<engine::IoResult<LinkAnswer>> done) {
+    assert(header.size() <= kMaxLinkHeader && payload_out.size() <= kMaxLinkPayload &&
+           payload_in.size() <= kMaxLinkPayload);
+    LinkTask& task = make_task();
+    std::memcpy(task.header.data(), header.data(), header.size());
+    task.header_size = header.size();
+    task.payload_out = payload_out;
+    task.payload_in = payload_in;
+    task.done = std::move(done);
+    if (state != State::up && state != State::breaking) return end_later(task, Errc::unknown_outcome);
+    if (waiting_tasks.size() >= kMaxWaiting) return end_later(task, Errc::resource_exhausted);
+    waiting_tasks.push(task);
+    pump();
+  }
+
+  void pump() {
+    while (state == State::up && session->ready() && !waiting_tasks.empty() &&
+           session->has_room(*waiting_tasks.front())) {
+      session->issue(*waiting_tasks.pop());
+    }
+  }
+
+  void on_session_room() override { pump(); }
+
+  void on_task_done(LinkTask& task, AnswerStart answer) override {
+    const LinkAnswer given{std::span(task.prefix).subspan(kAnswerFixed, answer.header), answer.payload};
+    end(task, given);
+  }
+
+  void end(LinkTask& task, engine::IoResult<LinkAnswer> outcome) {
+    auto done = std::move(task.done);
+    done(outcome);  // the answer's header lies in the task: it goes back to the pool after
+    free_tasks.push(task);
+  }
+
+  // `done` never runs from inside send().
+  void end_later(LinkTask& task, Errc code) {
+    task.failure = code;
+    late_tasks.push(task);
+    if (late_timer != engine::TimerId::none) return;
+    late_timer = reactor.call_after(engine::Duration{0}, [this] {
+      late_timer = engine::TimerId::none;
+      LinkTaskList late = std::exchange(late_tasks, {});
+      while (LinkTask* one = late.pop()) end(*one, std::unexpected(make_error_code(one->failure)));
+    });
+  }
+};
+
+IscsiLink::IscsiLink(engine::Reactor& reactor, engine::Random& random, IscsiLinkSettings settings)
+    : impl_(std::make_unique<Impl>(reactor, random, std::move(settings))) {}
+
+IscsiLink::~IscsiLink() { impl_->stop(); }
+
+void IscsiLink::start(LinkEvents& events) {
+  assert(impl_->state == Impl::State::idle);
+  impl_->events = &events;
+  impl_->connect();
+}
+
+void IscsiLink::stop() { impl_->stop(); }
+
+bool IscsiLink::is_up() const { return impl_->state == Impl::State::up || impl_->state == Impl::State::breaking; }
+
+void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byte> payload_out,
+                     std::span<std::byte> payload_in, engine::Callback<engine::IoResult<LinkAnswer>> done) {
+  impl_->send(header, payload_out, payload_in, std::move(done));
+}
+
+void IscsiLink::reset() { impl_->fail("The session was given up to begin anew."); }
+
+const std::string& IscsiLink::problem() const { return impl_->problem; }
+
+void IscsiLink::on_problem(engine::Callback<const std::string&> handler) { impl_->tell_problem = std::move(handler); }
+
+}  // namespace lockstep::replication

@@ -1,0 +1,55 @@
+#pragma once
+// The way out to the partner: an iSCSI session to its reserved target, made again and again until it stands. Each
+// Link::send() is one vendor-specific command (link_format.hpp, format.md).
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/runtime/reactor.hpp"
+#include "engine/seams/random.hpp"
+#include "replication/core/link.hpp"
+#include "replication/link/link_session.hpp"
+
+namespace lockstep::replication {
+
+struct IscsiLinkSettings {
+  LinkIdentity identity;
+  std::string address;  ///< the partner's, "10.0.0.2:3261"
+  std::string from;     ///< local address to connect from, "10.0.0.1:0"; empty: any
+  engine::Duration connect_timeout = std::chrono::milliseconds(1000);
+  engine::Duration login_timeout = std::chrono::milliseconds(2000);
+  engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
+  engine::Duration broken_after = std::chrono::milliseconds(1000);  ///< of silence
+  engine::Duration first_retry = std::chrono::milliseconds(50);
+  engine::Duration last_retry = std::chrono::milliseconds(1000);
+};
+
+/// Owned by one reactor. start() after the LinkEvents exist; they outlive stop().
+class IscsiLink final : public Link {
+ public:
+  static constexpr std::size_t kMaxWaiting = 16384;  ///< tasks behind the window; more end with resource_exhausted
+
+  IscsiLink(engine::Reactor& reactor, engine::Random& random, IscsiLinkSettings settings);
+  /// No callback runs afterwards, not even of what was outstanding.
+  ~IscsiLink() override;
+
+  void start(LinkEvents& events);
+  /// Ends the session for good without a further event; what is outstanding is forgotten.
+  void stop();
+
+  [[nodiscard]] bool is_up() const override;
+  void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
+            engine::Callback<engine::IoResult<LinkAnswer>> done) override;
+  void reset() override;
+
+  /// Why the link is down, a sentence for a person; empty while it is up or was never tried.
+  [[nodiscard]] const std::string& problem() const;
+  /// Tells of a new reason why the link is down, once for each.
+  void on_problem(engine::Callback<const std::string&> handler);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,191 @@
+#include "replication/link/link_format.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "engine/base/byte_order.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using engine::Errc;
+using engine::NodeSide;
+
+constexpr std::uint32_t kHelloMagic = 0x4C534849;        // "LSHI"
+constexpr std::uint32_t kHelloAnswerMagic = 0x4C534841;  // "LSHA"
+
+struct CdbLayout {
+  std::uint8_t opcode;
+  std::uint8_t version;
+  engine::Be16 header;
+  engine::Be32 payload_out;
+  engine::Be32 payload_in;
+  std::array<std::uint8_t, 4> reserved;
+};
+static_assert(sizeof(CdbLayout) == kLinkCdbFixed && engine::WireStruct<CdbLayout>);
+
+struct AnswerLayout {
+  engine::Be16 header;
+  engine::Be16 version;
+  engine::Be32 payload;
+};
+static_assert(sizeof(AnswerLayout) == kAnswerFixed && engine::WireStruct<AnswerLayout>);
+
+struct HelloLayout {
+  engine::Be32 magic;
+  engine::Be16 version;
+  engine::Be16 length;
+  std::array<std::uint8_t, 16> pair;
+  std::array<std::uint8_t, 16> process;
+  std::uint8_t side;
+  std::array<std::uint8_t, 7> reserved;
+};
+static_assert(sizeof(HelloLayout) == kHelloSize && engine::WireStruct<HelloLayout>);
+
+struct HelloAnswerLayout {
+  engine::Be32 magic;
+  engine::Be16 version;
+  engine::Be16 verdict;
+  std::array<std::uint8_t, 16> pair;
+  std::uint8_t side;
+  std::array<std::uint8_t, 7> reserved;
+};
+static_assert(sizeof(HelloAnswerLayout) == kHelloAnswerFixed && engine::WireStruct<HelloAnswerLayout>);
+
+template <engine::WireStruct T>
+T layout_of(std::span<const std::byte> bytes) {
+  assert(bytes.size() >= sizeof(T));
+  T layout;
+  std::memcpy(&layout, bytes.data(), sizeof layout);
+  return layout;
+}
+
+const char* name_of(NodeSide side) { return side == NodeSide::a ? "A" : "B"; }
+
+}  // namespace
+
+std::size_t encode_link_cdb(const LinkCommand& command, LinkCdb& into) {
+  assert(command.header.size() <= kMaxLinkHeader);
+  const CdbLayout fixed{static_cast<std::uint8_t>(command.opcode),
+                        kLinkVersion,
+                        static_cast<std::uint16_t>(command.header.size()),
+                        command.payload_out,
+                        command.payload_in,
+                        {}};
+  std::memcpy(into.data(), &fixed, sizeof fixed);
+  if (!command.header.empty()) std::memcpy(into.data() + sizeof fixed, command.header.data(), command.header.size());
+  return sizeof fixed + command.header.size();
+}
+
+engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb) {
+  if (cdb.size() < kLinkCdbFixed) return engine::fail(Errc::corrupt, "A link command is shorter than 16 bytes.");
+  const auto fixed = layout_of<CdbLayout>(cdb);
+  LinkCommand command;
+  command.opcode = static_cast<LinkOpcode>(fixed.opcode);
+  if (command.opcode != LinkOpcode::hello && command.opcode != LinkOpcode::request) {
+    return engine::fail(Errc::corrupt, "A command on the partner link is none of the link's.");
+  }
+  // A greeting is read in every version: it is what the versions are compared by.
+  if (fixed.version != kLinkVersion && command.opcode != LinkOpcode::hello) {
+    return engine::fail(Errc::wrong_version,
+                        "A link command is of version " + std::to_string(fixed.version) + ", known here is 1.");
+  }
+  if (fixed.header > kMaxLinkHeader || cdb.size() < kLinkCdbFixed + fixed.header) {
+    return engine::fail(Errc::corrupt, "A link command's header is longer than its CDB.");
+  }
+  if (fixed.payload_out > kMaxLinkPayload || fixed.payload_in > kMaxLinkPayload) {
+    return engine::fail(Errc::corrupt, "A link command's payload is longer than 1 MiB.");
+  }
+  command.header = cdb.subspan(kLinkCdbFixed, fixed.header);
+  command.payload_out = fixed.payload_out;
+  command.payload_in = fixed.payload_in;
+  return command;
+}
+
+std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload, AnswerPrefix& into) {
+  assert(header.size() <= kMaxLinkAnswerHeader && payload <= kMaxLinkPayload);
+  const AnswerLayout fixed{static_cast<std::uint16_t>(header.size()), kLinkVersion,
+                           static_cast<std::uint32_t>(payload)};
+  std::memcpy(into.data(), &fixed, sizeof fixed);
+  if (!header.empty()) std::memcpy(into.data() + sizeof fixed, header.data(), header.size());
+  const std::size_t used = sizeof fixed + header.size();
+  if (payload == 0) return used;
+  std::memset(into.data() + used, 0, into.size() - used);
+  return into.size();
+}
+
+std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes) {
+  if (bytes.size() < kAnswerFixed) return std::nullopt;
+  const auto fixed = layout_of<AnswerLayout>(bytes);
+  if (fixed.version != kLinkVersion || fixed.header > bytes.size() - kAnswerFixed) return std::nullopt;
+  if (fixed.payload > kMaxLinkPayload || (fixed.payload > 0 && bytes.size() != kAnswerPayloadOffset))
+    return std::nullopt;
+  return AnswerStart{fixed.header, fixed.payload};
+}
+
+std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
+  const HelloLayout layout{kHelloMagic,
+                           hello.version,
+                           static_cast<std::uint16_t>(kHelloSize),
+                           hello.pair.bytes,
+                           hello.process.bytes,
+                           static_cast<std::uint8_t>(hello.side),
+                           {}};
+  return std::bit_cast<std::array<std::byte, kHelloSize>>(layout);
+}
+
+std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
+  if (bytes.size() < kHelloSize) return std::nullopt;
+  const auto layout = layout_of<HelloLayout>(bytes);
+  if (layout.magic != kHelloMagic || layout.side > 1) return std::nullopt;
+  return Hello{layout.version, engine::Uuid{layout.pair}, engine::Uuid{layout.process},
+               static_cast<NodeSide>(layout.side)};
+}
+
+std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte, kMaxLinkAnswerHeader>& into) {
+  const HelloAnswerLayout layout{kHelloAnswerMagic,
+                                 answer.version,
+                                 static_cast<std::uint16_t>(answer.verdict),
+                                 answer.pair.bytes,
+                                 static_cast<std::uint8_t>(answer.side),
+                                 {}};
+  std::memcpy(into.data(), &layout, sizeof layout);
+  const std::size_t text = std::min(answer.message.size(), kMaxHelloMessage);
+  std::memcpy(into.data() + sizeof layout, answer.message.data(), text);
+  return sizeof layout + text;
+}
+
+std::optional<HelloAnswer> decode_hello_answer(std::span<const std::byte> bytes) {
+  if (bytes.size() < kHelloAnswerFixed) return std::nullopt;
+  const auto layout = layout_of<HelloAnswerLayout>(bytes);
+  if (layout.magic != kHelloAnswerMagic || layout.side > 1) return std::nullopt;
+  const auto text = bytes.subspan(kHelloAnswerFixed);
+  return HelloAnswer{layout.version, static_cast<HelloVerdict>(layout.verdict.value()), engine::Uuid{layout.pair},
+                     static_cast<NodeSide>(layout.side),
+                     std::string(reinterpret_cast<const char*>(text.data()), text.size())};
+}
+
+HelloAnswer judge_hello(const Hello& theirs, const Hello& ours) {
+  HelloAnswer answer{ours.version, HelloVerdict::welcome, ours.pair, ours.side, {}};
+  if (theirs.version != ours.version) {
+    answer.verdict = HelloVerdict::wrong_version;
+    answer.message = "Node " + std::string(name_of(ours.side)) + " speaks version " + std::to_string(ours.version) +
+                     " of the partner link, its partner version " + std::to_string(theirs.version) +
+                     ": upgrade the older of the two.";
+  } else if (theirs.pair != ours.pair) {
+    answer.verdict = HelloVerdict::foreign_pair;
+    answer.message = "Node " + std::string(name_of(ours.side)) + " belongs to pair " + ours.pair.to_string() +
+                     ", not to " + theirs.pair.to_string() + ".";
+  } else if (theirs.side == ours.side) {
+    answer.verdict = HelloVerdict::wrong_side;
+    answer.message = "Both nodes are configured as side " + std::string(name_of(ours.side)) + " of the pair.";
+  }
+  return answer;
+}
+
+std::string link_name(const engine::Uuid& pair, NodeSide side) {
+  return "iqn.2026-11.io.lockstep:link." + pair.to_string() + (side == NodeSide::a ? ".a" : ".b");
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,94 @@
+#pragma once
+// The partner link's bytes: what goes into the CDB of its two commands and into the data that answers them. format.md
+// beside this file says it with a worked example. Big-endian; the session's CRC32C digests cover every byte.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/base/result.hpp"
+#include "engine/base/uuid.hpp"
+#include "engine/metadata/identity.hpp"
+#include "replication/core/link.hpp"
+
+namespace lockstep::replication {
+
+constexpr std::uint16_t kLinkVersion = 1;
+constexpr std::size_t kLinkCdbFixed = 16;                                          ///< bytes before the header
+constexpr std::size_t kMaxLinkCdb = kLinkCdbFixed + kMaxLinkHeader;                ///< bytes
+constexpr std::size_t kAnswerFixed = 8;                                            ///< bytes before the answer's header
+constexpr std::size_t kAnswerPayloadOffset = kAnswerFixed + kMaxLinkAnswerHeader;  ///< where an answer's payload starts
+
+enum class LinkOpcode : std::uint8_t {
+  hello = 0xC0,    ///< first on every session: who is there, in which version
+  request = 0xC1,  ///< one Link::send()
+};
+
+struct LinkCommand {
+  LinkOpcode opcode{};
+  std::span<const std::byte> header;  ///< points into the CDB when decoded
+  std::uint32_t payload_out = 0;      ///< bytes
+  std::uint32_t payload_in = 0;       ///< bytes of room
+};
+
+using LinkCdb = std::array<std::byte, kMaxLinkCdb>;
+
+/// Gives the CDB's length.
+std::size_t encode_link_cdb(const LinkCommand& command, LinkCdb& into);
+/// Errors: corrupt (a length that does not fit, a reserved byte), wrong_version.
+[[nodiscard]] engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb);
+
+struct AnswerStart {
+  std::uint16_t header = 0;   ///< bytes
+  std::uint32_t payload = 0;  ///< bytes
+};
+using AnswerPrefix = std::array<std::byte, kAnswerPayloadOffset>;
+
+/// Gives how many bytes go out before the payload: all of the prefix when there is one, else only what is used.
+std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload, AnswerPrefix& into);
+/// `bytes` is everything before the payload that came. Nothing when it makes no sense.
+[[nodiscard]] std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes);
+
+struct Hello {
+  std::uint16_t version = kLinkVersion;
+  engine::Uuid pair;
+  engine::Uuid process;
+  engine::NodeSide side = engine::NodeSide::a;
+};
+
+enum class HelloVerdict : std::uint16_t {
+  welcome = 0,
+  wrong_version = 1,
+  foreign_pair = 2,
+  wrong_side = 3,
+  busy = 4,  ///< another session of the partner's is in
+};
+
+struct HelloAnswer {
+  std::uint16_t version = kLinkVersion;
+  HelloVerdict verdict = HelloVerdict::welcome;
+  engine::Uuid pair;
+  engine::NodeSide side = engine::NodeSide::a;
+  std::string message;  ///< of a refusal, a whole sentence; at most kMaxHelloMessage bytes are sent
+};
+
+constexpr std::size_t kHelloSize = 48;         ///< bytes
+constexpr std::size_t kHelloAnswerFixed = 32;  ///< bytes before the message
+constexpr std::size_t kMaxHelloMessage = kMaxLinkAnswerHeader - kHelloAnswerFixed;
+
+[[nodiscard]] std::array<std::byte, kHelloSize> encode_hello(const Hello& hello);
+/// The version is not judged: it stands in the same place in every version.
+[[nodiscard]] std::optional<Hello> decode_hello(std::span<const std::byte> bytes);
+/// Gives the length.
+std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte, kMaxLinkAnswerHeader>& into);
+[[nodiscard]] std::optional<HelloAnswer> decode_hello_answer(std::span<const std::byte> bytes);
+
+/// What to answer to a greeting that came to `ours`.
+[[nodiscard]] HelloAnswer judge_hello(const Hello& theirs, const Hello& ours);
+
+/// The names under which a node is the pair's initiator and target: "iqn.2026-11.io.lockstep:link.<pair>.<a or b>".
+[[nodiscard]] std::string link_name(const engine::Uuid& pair, engine::NodeSide side);
+
+}  // namespace lockstep::replication

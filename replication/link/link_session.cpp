@@ -1,0 +1,412 @@
+#include "replication/link/link_session.hpp"
+
+#include <cassert>
+#include <cstring>
+
+#include "engine/iscsi/ahs.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using iscsi::Opcode;
+using iscsi::Serial;
+
+namespace {
+
+constexpr std::uint32_t kPingTag = 0xF0000000;          // beyond every task's tag
+constexpr std::size_t kMaxText = std::size_t{8} << 10;  // bytes of a login response, sense data and the like
+constexpr std::uint32_t kSegment = 256 << 10;           // bytes of a data segment that we take
+
+iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
+  iscsi::InitiatorLoginSettings settings;
+  settings.initiator_name = link_name(identity.ours.pair, identity.ours.side);
+  settings.target_name = link_name(identity.ours.pair, engine::other(identity.ours.side));
+  settings.isid = {0x80, 0, 0, 0, 0, 1};  // always the same: a new session takes the place of the old one
+  settings.chap = identity.chap;
+  iscsi::Offers& offers = settings.offers;
+  offers.header_digest = iscsi::Offers::Digest::crc32c;
+  offers.data_digest = iscsi::Offers::Digest::crc32c;
+  offers.initial_r2t = true;
+  offers.immediate_data = true;
+  offers.first_burst = kSegment;
+  offers.max_burst = kMaxLinkPayload;
+  offers.max_outstanding_r2t = 1;
+  offers.max_recv = kSegment;
+  return settings;
+}
+
+}  // namespace
+
+LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner)
+    : identity_(std::move(identity)),
+      owner_(owner),
+      login_(login_settings(identity_), random),
+      reader_(*this),
+      transmit_(pdus_) {
+  for (std::size_t i = kMaxOutstanding; i-- > 0;) {
+    slots_[i].session = this;
+    free_slots_.push_back(static_cast<std::uint16_t>(i));
+  }
+  text_.resize(kMaxText);
+}
+
+LinkSession::~LinkSession() {
+  stop();
+  transmit_.drop();
+}
+
+void LinkSession::start(engine::Stream& stream) {
+  stream_ = &stream;
+  reader_.set_limits({.data = static_cast<std::uint32_t>(kMaxText)});
+  login_step(login_.start());
+}
+
+void LinkSession::stop() {
+  if (phase_ == Phase::stopped) return;
+  phase_ = Phase::stopped;
+  reader_.stop();
+  if (stream_) stream_->close(engine::StreamClose::now);
+}
+
+void LinkSession::fail(std::string why) {
+  if (phase_ == Phase::stopped) return;
+  stop();
+  owner_.on_session_failed(why);
+}
+
+void LinkSession::take_tasks(LinkTaskList& into) {
+  assert(phase_ == Phase::stopped);
+  for (Slot& slot : slots_) {
+    if (slot.task && slot.task != &hello_) into.push(*slot.task);
+    slot.task = nullptr;
+  }
+}
+
+// ---- bytes ----
+
+engine::ReceivePlace LinkSession::receive_place() { return reader_.receive_place(); }
+
+void LinkSession::received(std::size_t direct, std::span<const std::byte> scratch) {
+  reader_.received(direct, scratch);
+}
+
+std::size_t LinkSession::gather(std::span<std::span<const std::byte>> pieces) {
+  return phase_ == Phase::stopped ? 0 : transmit_.gather(pieces);
+}
+
+void LinkSession::sent(std::size_t bytes) { transmit_.sent(bytes); }
+
+void LinkSession::on_stream_closed(std::error_code why) {
+  fail(why ? "The connection to the partner broke: " + why.message() + "." : "The partner closed the connection.");
+}
+
+void LinkSession::on_read_error(iscsi::ReadError error) {
+  fail("The partner sent bytes that can't be followed: " + std::string(iscsi::to_string(error)) + ".");
+}
+
+void LinkSession::push(iscsi::OutPdu& pdu) {
+  transmit_.push(pdu);
+  stream_->want_send();
+}
+
+// ---- PDUs in ----
+
+void LinkSession::on_header(const iscsi::Bhs& header, std::span<const std::byte>, std::uint32_t data_length) {
+  ++heard_;
+  data_in_ = nullptr;
+  const auto any = iscsi::header_as<iscsi::AnyHeader>(header);
+  if (iscsi::opcode_of(any.opcode) == Opcode::scsi_data_in) return begin_data_in();
+  if (data_length > text_.size()) fail("The partner sent a message that is too long.");
+}
+
+std::span<std::byte> LinkSession::data_place(std::uint32_t offset) {
+  if (!data_in_) return offset < text_.size() ? std::span(text_).subspan(offset) : std::span<std::byte>{};
+  const std::size_t at = data_offset_ + offset;
+  if (at < kAnswerPayloadOffset) return std::span(data_in_->prefix).subspan(at);
+  return data_in_->payload_in.subspan(at - kAnswerPayloadOffset);
+}
+
+void LinkSession::on_pdu() {
+  const auto any = iscsi::header_as<iscsi::AnyHeader>(reader_.header());
+  const Opcode opcode = iscsi::opcode_of(any.opcode);
+  if (phase_ == Phase::login) {
+    if (opcode != Opcode::login_response) return fail("The partner answered the login with something else.");
+    const auto response = iscsi::header_as<iscsi::LoginResponseHeader>(reader_.header());
+    return login_step(login_.on_response(response, std::span(text_).first(any.data_length)));
+  }
+  if (!take_numbers()) return fail("The partner's answers are out of order.");
+  switch (opcode) {
+    case Opcode::scsi_data_in:
+      return end_data_in();
+    case Opcode::scsi_response:
+      return on_scsi_response();
+    case Opcode::r2t:
+      return on_r2t();
+    case Opcode::nop_in:
+      return on_nop_in();
+    case Opcode::async_message:
+      return fail("The partner asked to end the session.");
+    case Opcode::reject:
+      return fail("The partner rejected a message.");
+    default:
+      return fail("The partner sent a message that the link does not use.");
+  }
+}
+
+// The window's end, and StatSN where there is one: it stands in the same place in every PDU of a target.
+bool LinkSession::take_numbers() {
+  const auto numbers = iscsi::header_as<iscsi::NopInHeader>(reader_.header());
+  const Serial window{numbers.max_cmd_sn};
+  const bool wider = window.after(max_cmd_sn_);
+  if (wider) max_cmd_sn_ = window;
+  const Opcode opcode = iscsi::opcode_of(numbers.opcode);
+  const bool has_status = opcode == Opcode::scsi_data_in
+                              ? (numbers.flags & iscsi::kDataInStatus) != 0
+                              : opcode != Opcode::r2t && numbers.task_tag != iscsi::kReservedTag;
+  if (has_status) {
+    if (Serial{numbers.stat_sn} != exp_stat_sn_) return false;
+    ++exp_stat_sn_;
+  }
+  return true;
+}
+
+void LinkSession::on_nop_in() {
+  const auto in = iscsi::header_as<iscsi::NopInHeader>(reader_.header());
+  if (in.task_tag != iscsi::kReservedTag) {
+    ping_outstanding_ = false;
+    return;
+  }
+  if (in.transfer_tag == iscsi::kReservedTag) return;
+  auto out = iscsi::make_header<iscsi::NopOutHeader>(Opcode::nop_out, iscsi::kFinal);
+  out.opcode |= iscsi::kImmediate;
+  out.lun = in.lun;
+  out.task_tag = iscsi::kReservedTag;
+  out.transfer_tag = in.transfer_tag;
+  out.cmd_sn = cmd_sn_.value();
+  out.exp_stat_sn = exp_stat_sn_.value();
+  iscsi::OutPdu& pdu = transmit_.make();
+  pdu.set_header(out);
+  push(pdu);
+}
+
+// ---- login and greeting ----
+
+void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
+  using Next = iscsi::InitiatorLogin::Step::Next;
+  if (step.next == Next::failed) return fail("The partner did not let us in: " + step.error.message);
+  if (step.next == Next::send) {
+    iscsi::OutPdu& pdu = transmit_.make();
+    pdu.set_header(step.header);
+    pdu.copy_data(std::as_bytes(std::span(step.text)));
+    return push(pdu);
+  }
+  parameters_ = login_.parameters();
+  cmd_sn_ = login_.cmd_sn();
+  max_cmd_sn_ = login_.max_cmd_sn();
+  exp_stat_sn_ = login_.exp_stat_sn();
+  transmit_.set_digests(parameters_.header_digest, parameters_.data_digest);
+  reader_.set_limits(
+      {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
+  greet();
+}
+
+void LinkSession::greet() {
+  phase_ = Phase::greeting;
+  const auto hello = encode_hello(identity_.ours);
+  std::copy(hello.begin(), hello.end(), hello_.header.begin());
+  hello_.header_size = hello.size();
+  hello_.opcode = LinkOpcode::hello;
+  issue(hello_);
+}
+
+void LinkSession::greeted() {
+  const auto start = decode_answer(std::span(hello_.prefix).first(hello_.received));
+  const auto answer =
+      start ? decode_hello_answer(std::span(hello_.prefix).subspan(kAnswerFixed, start->header)) : std::nullopt;
+  if (!answer) return fail("The partner answered our greeting with something that is none.");
+  if (answer->verdict != HelloVerdict::welcome) return fail("The partner refused us: " + answer->message);
+  if (answer->version != kLinkVersion || answer->pair != identity_.ours.pair ||
+      answer->side != engine::other(identity_.ours.side)) {
+    return fail("Whoever answers at the partner's address is not the partner.");
+  }
+  phase_ = Phase::ready;
+  owner_.on_session_ready();
+}
+
+// ---- commands out ----
+
+bool LinkSession::has_room(const LinkTask& next) const {
+  const std::size_t bytes = next.payload_out.size() + next.payload_in.size();
+  return !free_slots_.empty() && !cmd_sn_.after(max_cmd_sn_) &&
+         (bytes_in_flight_ == 0 || bytes_in_flight_ + bytes <= kMaxBytesInFlight);
+}
+
+void LinkSession::issue(LinkTask& task) {
+  assert(!free_slots_.empty());
+  const std::uint16_t index = free_slots_.back();
+  free_slots_.pop_back();
+  Slot& slot = slots_[index];
+  slot.task = &task;
+  slot.generation = (slot.generation + 1) & 0x3FFF;
+  task.tag = std::uint32_t{slot.generation} << 16 | index;
+  task.received = 0;
+  task.unsent = 0;
+  task.answered = false;
+  bytes_in_flight_ += task.payload_out.size() + task.payload_in.size();
+  push_command(task);
+}
+
+void LinkSession::push_command(LinkTask& task) {
+  LinkCdb cdb;
+  const std::size_t cdb_length = encode_link_cdb(
+      {task.opcode, std::span(task.header).first(task.header_size), static_cast<std::uint32_t>(task.payload_out.size()),
+       static_cast<std::uint32_t>(task.payload_in.size())},
+      cdb);
+  const auto out_length = static_cast<std::uint32_t>(task.payload_out.size());
+  const auto in_length = static_cast<std::uint32_t>(kAnswerPayloadOffset + task.payload_in.size());
+  auto header = iscsi::make_header<iscsi::ScsiCommandHeader>(Opcode::scsi_command, iscsi::kFinal | iscsi::kRead | 1);
+  if (out_length > 0) header.flags |= iscsi::kWrite;
+  header.task_tag = task.tag;
+  header.expected_length = out_length > 0 ? out_length : in_length;
+  header.cmd_sn = cmd_sn_.value();
+  header.exp_stat_sn = exp_stat_sn_.value();
+  std::memcpy(header.cdb.data(), cdb.data(), header.cdb.size());
+  ++cmd_sn_;
+
+  iscsi::AdditionalHeaders more;
+  more.extended_cdb = std::span(cdb).subspan(kLinkCdbFixed, cdb_length - kLinkCdbFixed);
+  if (out_length > 0) more.bidi_read_length = in_length;
+  std::array<std::byte, iscsi::kMaxAhs> ahs;
+  const std::size_t ahs_length = iscsi::write_ahs(more, ahs);
+
+  iscsi::OutPdu& pdu = transmit_.make();
+  pdu.set_header(header);
+  pdu.set_ahs(std::span(ahs).first(ahs_length));
+  if (out_length > 0 && parameters_.immediate_data) {
+    const std::size_t immediate =
+        std::min({task.payload_out.size(), std::size_t{parameters_.max_send}, std::size_t{parameters_.first_burst}});
+    pdu.set_data(task.payload_out.first(immediate));
+  }
+  track(pdu, task);
+  push(pdu);
+}
+
+void LinkSession::push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag) {
+  std::uint32_t data_sn = 0;
+  while (length > 0) {
+    const std::uint32_t piece = std::min(length, parameters_.max_send);
+    auto header = iscsi::make_header<iscsi::DataOutHeader>(Opcode::scsi_data_out, piece == length ? iscsi::kFinal : 0);
+    header.task_tag = task.tag;
+    header.transfer_tag = transfer_tag;
+    header.exp_stat_sn = exp_stat_sn_.value();
+    header.data_sn = data_sn++;
+    header.buffer_offset = offset;
+    iscsi::OutPdu& pdu = transmit_.make();
+    pdu.set_header(header);
+    pdu.set_data(task.payload_out.subspan(offset, piece));
+    track(pdu, task);
+    push(pdu);
+    offset += piece;
+    length -= piece;
+  }
+}
+
+// Counts the PDU as one that may still read the task's buffer, until the queue is through with it.
+void LinkSession::track(iscsi::OutPdu& pdu, LinkTask& task) {
+  ++task.unsent;
+  pdu.owner = &slots_[task.tag & 0xFFFF];
+  pdu.done = [](void* owner, bool sent) {
+    Slot& slot = *static_cast<Slot*>(owner);
+    if (!sent || !slot.task) return;  // dropped with the session
+    --slot.task->unsent;
+    slot.session->finish_if_over(*slot.task);
+  };
+}
+
+void LinkSession::ping() {
+  if (phase_ != Phase::ready || ping_outstanding_) return;
+  ping_outstanding_ = true;
+  auto out = iscsi::make_header<iscsi::NopOutHeader>(Opcode::nop_out, iscsi::kFinal);
+  out.opcode |= iscsi::kImmediate;
+  out.task_tag = kPingTag | (++pings_ & 0xFFFFFF);
+  out.transfer_tag = iscsi::kReservedTag;
+  out.cmd_sn = cmd_sn_.value();
+  out.exp_stat_sn = exp_stat_sn_.value();
+  iscsi::OutPdu& pdu = transmit_.make();
+  pdu.set_header(out);
+  push(pdu);
+}
+
+// ---- answers ----
+
+LinkTask* LinkSession::find(std::uint32_t tag) {
+  const std::size_t index = tag & 0xFFFF;
+  if (index >= kMaxOutstanding || !slots_[index].task || slots_[index].task->tag != tag) return nullptr;
+  return slots_[index].task->answered ? nullptr : slots_[index].task;
+}
+
+void LinkSession::begin_data_in() {
+  const auto header = iscsi::header_as<iscsi::DataInHeader>(reader_.header());
+  LinkTask* task = find(header.task_tag);
+  if (!task) return fail("The partner sent data for a command that is not under way.");
+  const std::size_t room = kAnswerPayloadOffset + task->payload_in.size();
+  if (header.buffer_offset != task->received || header.data_length > room - task->received) {
+    return fail("The partner sent data that does not belong where it says.");
+  }
+  data_in_ = task;
+  data_offset_ = header.buffer_offset;
+}
+
+void LinkSession::end_data_in() {
+  const auto header = iscsi::header_as<iscsi::DataInHeader>(reader_.header());
+  LinkTask* task = std::exchange(data_in_, nullptr);
+  if (!task) return;
+  task->received += header.data_length;
+  if ((header.flags & iscsi::kDataInStatus) == 0) return;
+  if (header.status != 0) return fail("The partner could not carry out a link command.");
+  answered(*task);
+}
+
+void LinkSession::on_scsi_response() {
+  const auto header = iscsi::header_as<iscsi::ScsiResponseHeader>(reader_.header());
+  LinkTask* task = find(header.task_tag);
+  if (!task) return fail("The partner answered a command that is not under way.");
+  if (header.response != 0 || header.status != 0) {
+    return fail("The partner could not carry out a link command: SCSI status " + std::to_string(header.status) + ".");
+  }
+  answered(*task);
+}
+
+void LinkSession::on_r2t() {
+  const auto header = iscsi::header_as<iscsi::R2tHeader>(reader_.header());
+  LinkTask* task = find(header.task_tag);
+  const std::uint32_t offset = header.buffer_offset;
+  const std::uint32_t length = header.desired_length;
+  if (!task || length == 0 || offset > task->payload_out.size() || length > task->payload_out.size() - offset) {
+    return fail("The partner asked for data that was not announced.");
+  }
+  push_data(*task, offset, length, header.transfer_tag);
+}
+
+void LinkSession::answered(LinkTask& task) {
+  task.answered = true;
+  finish_if_over(task);
+}
+
+void LinkSession::finish_if_over(LinkTask& task) {
+  if (!task.answered || task.unsent > 0 || phase_ == Phase::stopped) return;
+  const std::size_t before_payload = std::min<std::size_t>(task.received, kAnswerPayloadOffset);
+  const auto start = decode_answer(std::span(task.prefix).first(before_payload));
+  if (!start || start->payload != task.received - before_payload) {
+    return fail("The partner's answer to a link command makes no sense.");
+  }
+  const std::uint16_t index = task.tag & 0xFFFF;
+  slots_[index].task = nullptr;
+  free_slots_.push_back(index);
+  bytes_in_flight_ -= task.payload_out.size() + task.payload_in.size();
+  if (&task == &hello_) return greeted();
+  owner_.on_task_done(task, *start);
+  if (phase_ == Phase::ready) owner_.on_session_room();
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,127 @@
+#pragma once
+// The initiator's side of one partner session over a stream that is connected already: login, greeting, commands and
+// their answers, pings. Lives until something goes wrong; then it stops and says why. No sockets and no clock in here.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/iscsi/login_initiator.hpp"
+#include "engine/iscsi/pdu_reader.hpp"
+#include "engine/iscsi/transmit_queue.hpp"
+#include "engine/net/stream.hpp"
+#include "engine/seams/random.hpp"
+#include "replication/link/link_task.hpp"
+
+namespace lockstep::replication {
+
+struct LinkIdentity {
+  Hello ours;                                  ///< pair, process and side of this node
+  std::optional<iscsi::ChapCredentials> chap;  ///< ours, and what the partner must prove
+};
+
+class LinkSessionOwner {
+ public:
+  /// Greeted and welcome: tasks may be issued.
+  virtual void on_session_ready() = 0;
+  /// There may be room for another task.
+  virtual void on_session_room() = 0;
+  /// Its answer is in `prefix` and `payload_in`, and nothing reads `payload_out` any more.
+  virtual void on_task_done(LinkTask& task, AnswerStart answer) = 0;
+  /// The session stopped by itself. It must not be destroyed in here.
+  virtual void on_session_failed(const std::string& why) = 0;
+
+ protected:
+  ~LinkSessionOwner() = default;
+};
+
+class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink {
+ public:
+  static constexpr std::size_t kMaxOutstanding = 256;                      ///< tasks on the session
+  static constexpr std::size_t kMaxBytesInFlight = std::size_t{32} << 20;  ///< payload of tasks on the session
+
+  LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner);
+  /// Tasks still on it are forgotten: their owner has them listed.
+  ~LinkSession();
+  LinkSession(const LinkSession&) = delete;
+  LinkSession& operator=(const LinkSession&) = delete;
+
+  /// The stream, not yet started, outlives the session.
+  void start(engine::Stream& stream);
+  [[nodiscard]] bool ready() const { return phase_ == Phase::ready; }
+  [[nodiscard]] bool has_room(const LinkTask& next) const;
+  /// Only when ready and has_room().
+  void issue(LinkTask& task);
+  /// Asks the partner for a sign of life.
+  void ping();
+  /// PDUs that came so far: unchanged over a while means silence.
+  [[nodiscard]] std::uint64_t heard() const { return heard_; }
+  /// Stops sending and receiving; nothing of a task's buffers is read or written after this. Tasks stay with the
+  /// caller.
+  void stop();
+  /// The tasks on the session, after stop().
+  void take_tasks(LinkTaskList& into);
+
+  engine::ReceivePlace receive_place() override;
+  void received(std::size_t direct, std::span<const std::byte> scratch) override;
+  std::size_t gather(std::span<std::span<const std::byte>> pieces) override;
+  void sent(std::size_t bytes) override;
+  void on_stream_closed(std::error_code why) override;
+
+ private:
+  enum class Phase : std::uint8_t { login, greeting, ready, stopped };
+  struct Slot {
+    LinkSession* session = nullptr;
+    LinkTask* task = nullptr;
+    std::uint16_t generation = 0;
+  };
+
+  void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) override;
+  std::span<std::byte> data_place(std::uint32_t offset) override;
+  void on_pdu() override;
+  void on_read_error(iscsi::ReadError error) override;
+
+  void login_step(iscsi::InitiatorLogin::Step step);
+  void greet();
+  void greeted();
+  void begin_data_in();
+  void end_data_in();
+  void on_scsi_response();
+  void on_r2t();
+  void on_nop_in();
+  [[nodiscard]] bool take_numbers();
+  [[nodiscard]] LinkTask* find(std::uint32_t tag);
+  void answered(LinkTask& task);
+  void finish_if_over(LinkTask& task);
+  void push_command(LinkTask& task);
+  void push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag);
+  void track(iscsi::OutPdu& pdu, LinkTask& task);
+  void push(iscsi::OutPdu& pdu);
+  void fail(std::string why);
+
+  LinkIdentity identity_;
+  LinkSessionOwner& owner_;
+  iscsi::InitiatorLogin login_;
+  iscsi::PduReader reader_;
+  iscsi::OutPduPool pdus_;
+  iscsi::TransmitQueue transmit_;
+  engine::Stream* stream_ = nullptr;
+  Phase phase_ = Phase::login;
+  iscsi::Parameters parameters_;
+  iscsi::Serial cmd_sn_, max_cmd_sn_, exp_stat_sn_;
+  std::uint64_t heard_ = 0;
+  std::uint32_t pings_ = 0;
+  bool ping_outstanding_ = false;
+
+  std::vector<std::byte> text_;  ///< data segments that are not an answer's
+  LinkTask* data_in_ = nullptr;  ///< whose answer is coming in
+  std::uint32_t data_offset_ = 0;
+
+  std::array<Slot, kMaxOutstanding> slots_;
+  std::vector<std::uint16_t> free_slots_;
+  std::size_t bytes_in_flight_ = 0;
+  LinkTask hello_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,61 @@
+#pragma once
+// One Link::send() from the call to its callback. Kept in a pool that grows to the most that was ever under way, so
+// that sending allocates nothing.
+#include <array>
+#include <cstdint>
+#include <span>
+#include <system_error>
+
+#include "replication/core/link.hpp"
+#include "replication/link/link_format.hpp"
+
+namespace lockstep::replication {
+
+struct LinkTask {
+  LinkOpcode opcode = LinkOpcode::request;
+  std::array<std::byte, kMaxLinkHeader> header;
+  std::size_t header_size = 0;
+  std::span<const std::byte> payload_out;
+  std::span<std::byte> payload_in;
+  engine::Callback<engine::IoResult<LinkAnswer>> done;
+
+  // The session's, while the task is on it.
+  std::uint32_t tag = 0;
+  std::uint32_t received = 0;  ///< bytes of the answer
+  std::uint32_t unsent = 0;    ///< PDUs that may still be read from payload_out
+  bool answered = false;
+  AnswerPrefix prefix;
+
+  engine::Errc failure{};  ///< what to call back with, when it never got as far as a session
+
+  LinkTask* next = nullptr;  ///< of whoever holds it
+};
+
+/// First in, first out, through LinkTask::next.
+class LinkTaskList {
+ public:
+  [[nodiscard]] bool empty() const { return first_ == nullptr; }
+  [[nodiscard]] LinkTask* front() const { return first_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  void push(LinkTask& task) {
+    task.next = nullptr;
+    (last_ ? last_->next : first_) = &task;
+    last_ = &task;
+    ++size_;
+  }
+  LinkTask* pop() {
+    LinkTask* task = first_;
+    if (!task) return nullptr;
+    first_ = task->next;
+    if (!first_) last_ = nullptr;
+    --size_;
+    return task;
+  }
+
+ private:
+  LinkTask* first_ = nullptr;
+  LinkTask* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,239 @@
+// Against a real etcd, and against servers that misbehave on purpose.
+#include "replication/arbiter/etcd_witness.hpp"
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "engine/runtime/reactor.hpp"
+#include "replication/arbiter/witness_value.hpp"
+#include "tests/unit/replication_link/etcd_process.hpp"
+#include "tests/unit/replication_link/scripted_server.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using engine::Errc;
+using tests::EtcdProcess;
+using tests::ScriptedServer;
+
+const engine::Uuid kPair = *engine::Uuid::parse("00112233-4455-6677-8899-aabbccddeeff");
+const engine::Uuid kVolume = *engine::Uuid::parse("0f8fad5b-d9cb-469f-a165-70867728950e");
+
+WitnessRecord record(std::uint64_t number, engine::MemberSet members) {
+  engine::Uuid epoch;
+  epoch.bytes[15] = static_cast<std::uint8_t>(number);
+  return {number, epoch, members};
+}
+const auto kOnlyA = engine::MemberSet::only(engine::NodeSide::a);
+const auto kOnlyB = engine::MemberSet::only(engine::NodeSide::b);
+
+// One node's way to the witness, with a reactor of its own; calls wait for their answer.
+class Client {
+ public:
+  explicit Client(const std::vector<std::string>& urls) {
+    EtcdSettings settings;
+    settings.pair = kPair;
+    for (const auto& url : urls) settings.endpoints.push_back(*HttpEndpoint::parse(url));
+    witness_ = std::make_unique<EtcdWitness>(reactor_, settings);
+    reactor_.start();
+  }
+  ~Client() {
+    run<int>([this](auto set) { witness_.reset(), set(0); }).get();
+  }
+
+  engine::IoResult<WitnessView> read() {
+    return run<engine::IoResult<WitnessView>>([this](auto set) { witness_->read(kVolume, std::move(set)); }).get();
+  }
+  std::future<engine::IoResult<SwapOutcome>> start_swap(std::int64_t expected, const WitnessRecord& to) {
+    return run<engine::IoResult<SwapOutcome>>(
+        [this, expected, to](auto set) { witness_->swap(kVolume, expected, to, std::move(set)); });
+  }
+  engine::IoResult<SwapOutcome> swap(std::int64_t expected, const WitnessRecord& to) {
+    return start_swap(expected, to).get();
+  }
+  std::error_code remove() {
+    return run<std::error_code>([this](auto set) { witness_->remove(kVolume, std::move(set)); }).get();
+  }
+  bool probe() {
+    return run<bool>([this](auto set) { witness_->probe(std::move(set)); }).get();
+  }
+  EtcdWitness& witness() { return *witness_; }
+
+ private:
+  template <class T, class Start>
+  std::future<T> run(Start start) {
+    auto promise = std::make_shared<std::promise<T>>();
+    auto future = promise->get_future();
+    reactor_.post([promise, start = std::move(start)]() mutable {
+      start([promise](T value) { promise->set_value(std::move(value)); });
+    });
+    return future;
+  }
+  engine::Reactor reactor_;
+  std::unique_ptr<EtcdWitness> witness_;
+};
+
+TEST(EtcdWitness, KeepsARecordThatOnlyTheHolderOfItsRevisionMayChange) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  const auto empty = client.read();
+  ASSERT_TRUE(empty) << empty.error().message();
+  EXPECT_FALSE(empty->record);
+  EXPECT_EQ(empty->mod_revision, 0);
+
+  const auto created = client.swap(0, record(1, engine::MemberSet::both()));
+  ASSERT_TRUE(created) << client.witness().last_problem();
+  EXPECT_TRUE(created->won);
+  EXPECT_GT(created->current.mod_revision, 0);
+  const auto again = client.swap(0, record(2, kOnlyA));
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->won);
+  EXPECT_EQ(again->current.record, record(1, engine::MemberSet::both()));
+  const auto solo = client.swap(created->current.mod_revision, record(2, kOnlyA));
+  ASSERT_TRUE(solo);
+  EXPECT_TRUE(solo->won);
+  EXPECT_EQ(client.read()->record, record(2, kOnlyA));
+}
+
+TEST(EtcdWitness, WritingTheSameRecordAgainTakesAwayTheOthersClaimToIt) {
+  EtcdProcess etcd;
+  Client a({etcd.url()});
+  Client b({etcd.url()});
+  const auto first = a.swap(0, record(1, kOnlyA));
+  const auto seen_by_b = b.read();
+  ASSERT_TRUE(a.swap(first->current.mod_revision, record(1, kOnlyA))->won);
+  EXPECT_FALSE(b.swap(seen_by_b->mod_revision, record(2, kOnlyB))->won);
+}
+
+TEST(EtcdWitness, LetsExactlyOneOfTwoRacingNodesWinEveryTime) {
+  EtcdProcess etcd;
+  Client a({etcd.url()});
+  Client b({etcd.url()});
+  std::int64_t revision = 0;
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    auto from_a = a.start_swap(revision, record(round, kOnlyA));
+    auto from_b = b.start_swap(revision, record(round, kOnlyB));
+    const auto outcome_a = from_a.get();
+    const auto outcome_b = from_b.get();
+    ASSERT_TRUE(outcome_a && outcome_b);
+    ASSERT_NE(outcome_a->won, outcome_b->won) << "round " << round;
+    const auto truth = a.read();
+    ASSERT_TRUE(truth);
+    EXPECT_EQ(truth->record->members, outcome_a->won ? kOnlyA : kOnlyB);
+    revision = truth->mod_revision;
+  }
+}
+
+TEST(EtcdWitness, ForgetsARemovedVolumeAndRemovingTwiceIsFine) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  ASSERT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  EXPECT_FALSE(client.remove());
+  EXPECT_FALSE(client.read()->record);
+  EXPECT_FALSE(client.remove());
+}
+
+TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
+  EtcdProcess etcd;
+  Client client({"http://127.0.0.1:" + std::to_string(tests::free_port()), etcd.url()});
+  EXPECT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  EXPECT_TRUE(client.read()->record);
+  EXPECT_TRUE(client.probe());
+}
+
+TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  ASSERT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  etcd.kill();
+  EXPECT_EQ(client.read().error(), Errc::io_error);
+  EXPECT_EQ(client.swap(1, record(2, kOnlyA)).error(), Errc::io_error);  // never sent: surely not written
+  EXPECT_FALSE(client.witness().last_problem().empty());
+  EXPECT_FALSE(client.probe());
+  etcd.start();
+  const auto view = client.read();
+  ASSERT_TRUE(view) << client.witness().last_problem();
+  EXPECT_EQ(view->record, record(1, kOnlyA));
+}
+
+TEST(EtcdWitness, CallsTheOutcomeOfASwapUnknownWhenEtcdFreezesAndNeverAssumesIt) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  const auto first = client.swap(0, record(1, kOnlyA));
+  etcd.freeze();
+  const auto started = std::chrono::steady_clock::now();
+  EXPECT_EQ(client.swap(first->current.mod_revision, record(2, kOnlyA)).error(), Errc::unknown_outcome);
+  EXPECT_EQ(client.read().error(), Errc::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(4));
+  etcd.thaw();
+  // Asked again, etcd says what became of it: here the request had reached its socket before it froze.
+  for (;;) {
+    const auto view = client.read();
+    if (!view) continue;
+    EXPECT_TRUE(view->record->number == 1 || view->record->number == 2);
+    break;
+  }
+}
+
+TEST(EtcdWitness, NamesARecordThatIsDamaged) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  etcd.put(witness_key(kPair, kVolume), "rubbish");
+  EXPECT_EQ(client.read().error(), Errc::corrupt);
+  EXPECT_NE(client.witness().last_problem().find(witness_key(kPair, kVolume)), std::string::npos);
+}
+
+// What a server may say to a request, and what must be made of it.
+struct Misbehaviour {
+  const char* name;
+  std::string answer;  ///< sent once the request is in; then the connection is closed
+  Errc read;
+  Errc swap;
+};
+
+class EtcdWitnessMeets : public testing::TestWithParam<Misbehaviour> {};
+
+TEST_P(EtcdWitnessMeets, AndSurvivesWithTheRightVerdict) {
+  ScriptedServer server(GetParam().answer);
+  Client client({server.url()});
+  EXPECT_EQ(client.read().error(), GetParam().read);
+  EXPECT_EQ(client.swap(0, record(1, kOnlyA)).error(), GetParam().swap);
+  EXPECT_FALSE(client.witness().last_problem().empty());
+}
+
+std::string http(const std::string& status, const std::string& body) {
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Servers, EtcdWitnessMeets,
+    testing::Values(
+        Misbehaviour{"hang_up", "", Errc::io_error, Errc::unknown_outcome},
+        Misbehaviour{"not_http", "SSH-2.0-OpenSSH\r\n", Errc::io_error, Errc::unknown_outcome},
+        Misbehaviour{"half_an_answer", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", Errc::io_error,
+                     Errc::unknown_outcome},
+        Misbehaviour{"unavailable", http("503 Service Unavailable", "{}"), Errc::io_error, Errc::unknown_outcome},
+        Misbehaviour{"not_found", http("404 Not Found", "no"), Errc::io_error, Errc::unknown_outcome},
+        Misbehaviour{"bad_json", http("200 OK", "{\"header\":"), Errc::corrupt, Errc::unknown_outcome},
+        Misbehaviour{"empty_json", http("200 OK", "{}"), Errc::corrupt, Errc::unknown_outcome},
+        Misbehaviour{"deep_json", http("200 OK", std::string(60000, '[')), Errc::corrupt, Errc::unknown_outcome},
+        Misbehaviour{"too_large", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", Errc::io_error,
+                     Errc::unknown_outcome},
+        Misbehaviour{"endless_header", "HTTP/1.1 200 OK\r\nX: " + std::string(100000, 'x'), Errc::io_error,
+                     Errc::unknown_outcome}),
+    [](const auto& server) { return server.param.name; });
+
+TEST(HttpEndpoint, IsReadFromAUrlAndRefusesOthersWithTheReason) {
+  EXPECT_EQ(HttpEndpoint::parse("http://10.0.0.1:2379")->to_string(), "10.0.0.1:2379");
+  EXPECT_EQ(HttpEndpoint::parse("http://[::1]:2379/")->to_string(), "[::1]:2379");
+  for (const char* bad : {"", "10.0.0.1:2379", "https://x:1", "http://x", "http://x:", "http://:1", "http://x:0",
+                          "http://x:65536", "http://x:1a", "http://u@x:1", "http://x/y:1"}) {
+    const auto outcome = HttpEndpoint::parse(bad);
+    ASSERT_FALSE(outcome) << bad;
+    EXPECT_NE(outcome.error().message.find("expected http://HOST:PORT"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::replication
