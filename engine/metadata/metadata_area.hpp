@@ -15,24 +15,29 @@ namespace lockstep::engine {
 
 enum class InitialMap : std::uint8_t { clean, all_dirty };
 
-/// Owned by one reactor; destroyed only when no operation is in flight on its Store.
+/// Owned by one reactor; destroyed only when no operation is in flight on its Store (or when the store will never call
+/// back). Callbacks run from inside the call only when there is nothing to write: arguments that are refused, bits that
+/// are durable already.
 class MetadataArea {
  public:
-  /// Bytes of Store that a volume of this size and region size needs.
+  /// Bytes of Store that a volume of this size and region size needs; the largest number there is for sizes that no
+  /// volume can have (0, above 64 TiB, a region size that is not a power of two from 4 KiB to 64 MiB).
   [[nodiscard]] static std::uint64_t required_size(std::uint64_t volume_size, std::uint32_t region_size);
 
   /// Lays out a new area and makes it durable. What was there before is overwritten.
   static void format(Store& store, VolumeIdentity identity, EpochRecord epoch, InitialMap map,
                      Callback<Result<std::unique_ptr<MetadataArea>>> done);
-  /// Reads an area back. Refuses by name (corrupt, foreign, wrong_version) what does not belong to `volume` and `owner`;
-  /// one valid slot of two suffices; a map block with a bad checksum means that all its bits are set.
+  /// Reads an area back. Refuses by name (corrupt, foreign, wrong_version) what does not belong to `volume` and
+  /// `owner`; one valid slot of two suffices; a map block with a bad checksum means that all its bits are set.
   static void open(Store& store, const Uuid& volume, NodeSide owner,
                    Callback<Result<std::unique_ptr<MetadataArea>>> done);
   ~MetadataArea();
 
   [[nodiscard]] const VolumeIdentity& identity() const;
   [[nodiscard]] const EpochRecord& epoch() const;
-  /// Both slots are written and flushed, one after the other. On error the outcome is unknown: read it back or stop.
+  /// Both slots are written and flushed, one after the other. One at a time (Errc::resource_exhausted). Errc::refused:
+  /// the record makes no sense, or its number is below the present one, or the same with another id. On any other error
+  /// the outcome is unknown, epoch() stays what it was and no further record is taken: open the area again, or stop.
   void write_epoch(const EpochRecord& epoch, IoCallback done);
 
   // The dirty map: set = the two replicas may differ in this region.
@@ -45,16 +50,18 @@ class MetadataArea {
   /// The first dirty region at or after `from`.
   [[nodiscard]] std::optional<std::uint64_t> next_dirty(std::uint64_t from) const;
   /// Sets every region of `extent` and calls back when that is durable. Requests that wait at the same moment go out
-  /// together; one write a map block is in flight at a time.
+  /// together; one write a map block is in flight at a time. An error of the store is told to every request that waited
+  /// for that write; the bits stay set in memory, not durable, and the next request tries again.
   void set_dirty(Extent extent, IoCallback done);
   /// Clears the regions, lazily durable: a crash may bring the bits back, which costs only a comparison. A set_dirty()
-  /// that comes while the clearing is under way is made durable anew.
+  /// that comes while the clearing is under way is made durable anew. Never for a region that a set_dirty() waits for.
   void clear_dirty(std::vector<std::uint64_t> regions, IoCallback done);
   /// The bitmap in memory, region 0 in the lowest bit of word 0, for exchange with the partner.
   [[nodiscard]] const std::vector<std::uint64_t>& words() const;
 
  private:
   struct Impl;
+  friend struct AreaMaker;
   explicit MetadataArea(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,44 @@
+#pragma once
+// What a MetadataArea holds once it is open.
+#include "engine/metadata/aligned_block.hpp"
+#include "engine/metadata/dirty_map.hpp"
+#include "engine/metadata/dirty_map_writer.hpp"
+#include "engine/metadata/metadata_area.hpp"
+
+namespace lockstep::engine {
+
+/// What was read back or laid out.
+struct AreaState {
+  VolumeIdentity identity;
+  layout::Key key;
+  EpochRecord epoch;
+  std::uint64_t epoch_generation = 0;
+  std::uint64_t map_generation = 0;
+};
+
+struct MetadataArea::Impl {
+  Impl(Store& s, AreaState state_in, DirtyMap map_in)
+      : store(s),
+        state(std::move(state_in)),
+        map(std::move(map_in)),
+        writer(store, map, state.key, state.map_generation) {}
+
+  void write_epoch_slot(std::uint64_t slot);
+
+  Store& store;
+  AreaState state;
+  DirtyMap map;
+  DirtyMapWriter writer;
+
+  layout::Blocks epoch_block{1};
+  EpochRecord next_epoch;
+  IoCallback epoch_done;  // set while an epoch is being written
+  bool epoch_lost = false;
+};
+
+/// Makes a MetadataArea for those who read or lay one out.
+struct AreaMaker {
+  static std::unique_ptr<MetadataArea> make(Store& store, AreaState state, DirtyMap map);
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,86 @@
+#include "engine/metadata/metadata_area.hpp"
+
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "engine/metadata/area_impl.hpp"
+
+namespace lockstep::engine {
+
+std::uint64_t MetadataArea::required_size(std::uint64_t volume_size, std::uint32_t region_size) {
+  const std::uint64_t regions = layout::region_count(volume_size, region_size);
+  if (regions == 0) return std::numeric_limits<std::uint64_t>::max();
+  return layout::kMapAt + layout::map_blocks(regions) * layout::kBlock;
+}
+
+MetadataArea::MetadataArea(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MetadataArea::~MetadataArea() = default;
+
+std::unique_ptr<MetadataArea> AreaMaker::make(Store& store, AreaState state, DirtyMap map) {
+  auto impl = std::make_unique<MetadataArea::Impl>(store, std::move(state), std::move(map));
+  return std::unique_ptr<MetadataArea>(new MetadataArea(std::move(impl)));
+}
+
+const VolumeIdentity& MetadataArea::identity() const { return impl_->state.identity; }
+const EpochRecord& MetadataArea::epoch() const { return impl_->state.epoch; }
+
+void MetadataArea::write_epoch(const EpochRecord& epoch, IoCallback done) {
+  const EpochRecord& now = impl_->state.epoch;
+  if (impl_->epoch_lost) return done(Errc::io_error);
+  if (impl_->epoch_done) return done(Errc::resource_exhausted);
+  if (!layout::check(epoch) || epoch.number < now.number || (epoch.number == now.number && epoch.id != now.id)) {
+    return done(Errc::refused);
+  }
+  impl_->next_epoch = epoch;
+  impl_->epoch_done = std::move(done);
+  ++impl_->state.epoch_generation;
+  impl_->write_epoch_slot(0);
+}
+
+void MetadataArea::Impl::write_epoch_slot(std::uint64_t slot) {
+  layout::encode(epoch_block[0], next_epoch);
+  layout::seal(epoch_block[0], layout::Kind::epoch, state.key, slot, state.epoch_generation);
+  store.write(layout::kEpochAt + slot * layout::kBlock, epoch_block.all(), Durability::durable,
+              [this, slot](std::error_code error) {
+                if (!error && slot == 0) return write_epoch_slot(1);
+                // After an error one slot may hold the new record and the other be torn: writing again could lose both.
+                epoch_lost = static_cast<bool>(error);
+                if (!error) state.epoch = std::move(next_epoch);
+                std::exchange(epoch_done, nullptr)(error);
+              });
+}
+
+std::uint64_t MetadataArea::region_count() const { return impl_->map.regions(); }
+std::uint64_t MetadataArea::dirty_count() const { return impl_->map.count(); }
+
+bool MetadataArea::is_dirty(std::uint64_t region) const {
+  return region < impl_->map.regions() && impl_->map.test(region);
+}
+
+bool MetadataArea::is_durably_dirty(Extent extent) const {
+  if (!extent.fits(impl_->state.identity.size)) return false;
+  if (extent.empty()) return true;
+  const std::uint32_t region = impl_->map.region_size();
+  return impl_->writer.is_durable(extent.offset / region, (extent.end() - 1) / region);
+}
+
+std::optional<std::uint64_t> MetadataArea::next_dirty(std::uint64_t from) const { return impl_->map.next(from); }
+
+void MetadataArea::set_dirty(Extent extent, IoCallback done) {
+  if (!extent.fits(impl_->state.identity.size)) return done(Errc::out_of_range);
+  if (extent.empty()) return done({});
+  const std::uint32_t region = impl_->map.region_size();
+  impl_->writer.set(extent.offset / region, (extent.end() - 1) / region, std::move(done));
+}
+
+void MetadataArea::clear_dirty(std::vector<std::uint64_t> regions, IoCallback done) {
+  for (const std::uint64_t region : regions) {
+    if (region >= impl_->map.regions()) return done(Errc::out_of_range);
+  }
+  impl_->writer.clear(regions, std::move(done));
+}
+
+const std::vector<std::uint64_t>& MetadataArea::words() const { return impl_->map.words(); }
+
+}  // namespace lockstep::engine
