@@ -74,7 +74,7 @@ std::uint64_t Fields::number(std::string_view name, std::uint64_t min, std::uint
 std::uint64_t Fields::number_or(std::string_view name, std::uint64_t otherwise, std::uint64_t min, std::uint64_t max) {
   const json* value = find(name);
   if (!value) return otherwise;
-  if (value->is_number_unsigned()) {
+  if (value->is_number_unsigned() || (value->is_number_integer() && value->get<std::int64_t>() >= 0)) {
     const auto number = value->get<std::uint64_t>();
     if (number >= min && number <= max) return number;
   }

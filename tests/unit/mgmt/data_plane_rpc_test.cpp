@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include "mgmt/data_plane/desired_state.hpp"
+#include "mgmt/data_plane/json_rpc.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using nlohmann::json;
+
+TEST(JsonRpc, ReadsARequestWithItsParameters) {
+  const auto request = parse_request(R"({"jsonrpc":"2.0","id":7,"method":"node.status","params":{"x":1}})");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->id, 7);
+  EXPECT_EQ(request->method, "node.status");
+  EXPECT_EQ(request->params["x"], 1);
+  EXPECT_TRUE(parse_request(R"({"jsonrpc":"2.0","id":"a","method":"node.status"})")->params.empty());
+}
+
+TEST(JsonRpc, RefusesEachKindOfNonsenseWithTheCodeOfTheStandard) {
+  const std::pair<std::string, RpcCode> cases[] = {
+      {"{", RpcCode::parse_error},
+      {"\xff\xfe", RpcCode::parse_error},
+      {std::string(100000, '['), RpcCode::parse_error},
+      {"[]", RpcCode::invalid_request},
+      {"1", RpcCode::invalid_request},
+      {R"({"jsonrpc":"2.0","method":"x"})", RpcCode::invalid_request},
+      {R"({"jsonrpc":"2.0","id":{},"method":"x"})", RpcCode::invalid_request},
+      {R"({"jsonrpc":"1.0","id":1,"method":"x"})", RpcCode::invalid_request},
+      {R"({"id":1,"method":"x"})", RpcCode::invalid_request},
+      {R"({"jsonrpc":"2.0","id":1})", RpcCode::invalid_request},
+      {R"({"jsonrpc":"2.0","id":1,"method":5})", RpcCode::invalid_request},
+      {R"({"jsonrpc":"2.0","id":1,"method":"x","params":[1]})", RpcCode::invalid_params},
+  };
+  for (const auto& [line, code] : cases) {
+    const auto request = parse_request(line);
+    ASSERT_FALSE(request) << line.substr(0, 80);
+    EXPECT_EQ(request.error().error.code, code) << line.substr(0, 80);
+  }
+}
+
+TEST(JsonRpc, AnErrorSaysItsCodeByName) {
+  const RpcError error = to_rpc_error({make_error_code(engine::Errc::timed_out), "The partner did not answer."});
+  const json answer = json::parse(answer_line("q", std::unexpected(error)));
+  EXPECT_EQ(answer["id"], "q");
+  EXPECT_EQ(answer["error"]["message"], "The partner did not answer.");
+  EXPECT_EQ(answer["error"]["data"]["code"], "timed_out");
+  EXPECT_EQ(errc_name(make_error_code(engine::Errc::resource_exhausted)), "resource_exhausted");
+  EXPECT_EQ(errc_name(make_error_code(engine::Errc::not_serving)), "not_serving");
+  EXPECT_EQ(errc_name(std::make_error_code(std::errc::no_space_on_device)), "io_error");
+}
+
+TEST(JsonRpc, LinesHoldNoNewlineWithinWhateverTheirText) {
+  const std::string line = answer_line(1, json{{"text", "a\nb\xff"}});
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+const char* const kApply = R"({"revision": 17,
+ "pair": {"id": "00112233-4455-6677-8899-aabbccddeeff", "name": "pair1"},
+ "node": {"side": "a", "id": "10112233-4455-6677-8899-aabbccddeeff", "name": "node-a"},
+ "target": {"name": "iqn.2026-11.io.lockstep:pair1", "portals": ["127.0.0.11:3260", "[::1]:3260"], "discovery_auth": null},
+ "partner": {"name": "node-b", "portals": ["127.0.0.12:3260"],
+             "link": {"listen": "127.0.0.11:3261", "connect": "127.0.0.12:3261",
+                      "chap_user": "u", "chap_secret": "s", "mutual_user": "m", "mutual_secret": "t"}},
+ "arbiter": {"kind": "witness", "endpoints": ["http://127.0.0.10:2379", "http://127.0.0.9:2379"]},
+ "settings": {"lease_ms": 1500, "resync_floor": 8388608, "resync_ceiling": 0},
+ "volumes": [{"id": "20112233-4455-6677-8899-aabbccddeeff", "name": "vm1", "serial": "LS01", "lun": 0, "size": 1073741824,
+   "block_size": 512, "thin": true, "read_only": false, "write_cache": false, "mirrored": true,
+   "data": "/v/vm1.data", "metadata": "/v/vm1.meta",
+   "access": [{"initiator": "iqn.2026-11.x:host", "chap_user": "host", "chap_secret": "0123456789ab",
+               "mutual_user": null, "mutual_secret": null}]}]})";
+
+TEST(NodeApply, IsReadWithEverythingThatItSays) {
+  const auto state = read_desired_state(json::parse(kApply));
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(state->revision, 17u);
+  EXPECT_EQ(state->side, engine::NodeSide::a);
+  ASSERT_EQ(state->target.portals.size(), 2u);
+  EXPECT_EQ(state->target.portals[1].to_string(), "[::1]:3260");
+  ASSERT_TRUE(state->partner);
+  EXPECT_EQ(state->partner->link.connect.to_string(), "127.0.0.12:3261");
+  EXPECT_EQ(state->partner->link.authentication.mutual->secret, "t");
+  EXPECT_EQ(state->arbiter.address, "http://127.0.0.10:2379,http://127.0.0.9:2379");
+  ASSERT_EQ(state->volumes.size(), 1u);
+  EXPECT_EQ(state->volumes[0].size, 1073741824u);
+  EXPECT_EQ(state->volumes[0].access[0].authentication.chap->user, "host");
+  EXPECT_FALSE(state->volumes[0].access[0].authentication.mutual);
+}
+
+// Changes one field of a good request and gives what is said about it.
+RpcError refusal_of(const char* pointer, const json& value) {
+  json params = json::parse(kApply);
+  params[json::json_pointer(pointer)] = value;
+  const auto state = read_desired_state(params);
+  EXPECT_FALSE(state) << pointer << " = " << value;
+  return state ? RpcError{} : state.error();
+}
+
+TEST(NodeApply, ABadFieldIsNamedByItsPathWithWhatWasExpected) {
+  struct Case {
+    const char* pointer;
+    json value;
+    const char* field;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"/revision", "x", "params.revision", "must be a whole number"},
+      {"/revision", -1, "params.revision", "must be a whole number"},
+      {"/pair/id", "nonsense", "params.pair.id", "must be a UUID"},
+      {"/pair/id", "00000000-0000-0000-0000-000000000000", "params.pair.id", "must be a UUID"},
+      {"/node/side", "c", "params.node.side", "one of \"a\", \"b\""},
+      {"/target/name", "disk", "params.target.name", "iSCSI name"},
+      {"/target/portals/1", "localhost:3260", "params.target.portals[1]", "an IP address and a port"},
+      {"/target/portals/0", "127.0.0.1:0", "params.target.portals[0]", "an IP address and a port"},
+      {"/target/portals", "127.0.0.1:1", "params.target.portals", "must be a list"},
+      {"/partner/link", nullptr, "params.partner.link", "is missing"},
+      {"/partner/link/chap_secret", nullptr, "params.partner.link.chap_secret", "go together"},
+      {"/arbiter/kind", "coin", "params.arbiter.kind", "one of"},
+      {"/arbiter/endpoints", json::array(), "params.arbiter.endpoints", "is empty"},
+      {"/settings/lease_ms", 10, "params.settings.lease_ms", "from 500 to 60000"},
+      {"/volumes/0/size", 1000, "params.volumes[0].size", "from 4096"},
+      {"/volumes/0/size", 4097, "params.volumes[0].size", "multiple of 4096"},
+      {"/volumes/0/block_size", 1024, "params.volumes[0].block_size", "512 or 4096"},
+      {"/volumes/0/thin", 1, "params.volumes[0].thin", "true or false"},
+      {"/volumes/0/data", "relative", "params.volumes[0].data", "starts with /"},
+      {"/volumes/0/data", "memory:", "params.volumes[0].data", "not mirrored"},
+      {"/volumes/0/name", std::string(64, 'n'), "params.volumes[0].name", "longer than 63"},
+      {"/volumes/0/access/0/initiator", 5, "params.volumes[0].access[0].initiator", "a string"},
+      {"/volumes/0/sise", 5, "params.volumes[0].sise", "not a field"},
+      {"/volumes/0", 5, "params.volumes[0]", "must be an object"},
+  };
+  for (const auto& [pointer, value, field, expected] : cases) {
+    const RpcError error = refusal_of(pointer, value);
+    EXPECT_EQ(error.code, RpcCode::invalid_params) << pointer;
+    EXPECT_EQ(error.field, field);
+    EXPECT_NE(error.message.find(expected), std::string::npos) << error.message;
+    EXPECT_TRUE(error.message.starts_with(field)) << error.message;
+  }
+}
+
+TEST(NodeApply, NeverShowsASecretInAnError) {
+  const RpcError error = refusal_of("/volumes/0/access/0/chap_secret", std::string(300, 'S'));
+  EXPECT_EQ(error.message.find("SS"), std::string::npos) << error.message;
+}
+
+TEST(NodeApply, AllowsANodeWithoutAPartner) {
+  json params = json::parse(kApply);
+  params["partner"] = nullptr;
+  params["arbiter"] = {{"kind", "preferred"}, {"preferred", "b"}};
+  params["volumes"][0]["mirrored"] = false;
+  params["volumes"][0]["data"] = "memory:";
+  const auto state = read_desired_state(params);
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_FALSE(state->partner);
+  EXPECT_EQ(state->arbiter.preferred, engine::NodeSide::b);
+}
+
+TEST(ReplicaCreate, IsReadAndItsSequencerMustBeAMember) {
+  json params = {{"volume", "20112233-4455-6677-8899-aabbccddeeff"},
+                 {"pair", "00112233-4455-6677-8899-aabbccddeeff"},
+                 {"side", "b"},
+                 {"name", "vm1"},
+                 {"serial", "LS01"},
+                 {"size", 1048576},
+                 {"block_size", 4096},
+                 {"data", "/v/x.data"},
+                 {"metadata", "/v/x.meta"},
+                 {"epoch", {{"id", "30112233-4455-6677-8899-aabbccddeeff"}, {"members", "both"}, {"sequencer", "a"}}},
+                 {"arbiter", {{"kind", "preferred"}, {"preferred", "a"}}},
+                 {"clean", true}};
+  const auto create = read_replica_create(params);
+  ASSERT_TRUE(create) << create.error().message;
+  EXPECT_EQ(create->identity.owner, engine::NodeSide::b);
+  EXPECT_EQ(create->epoch.number, 1u);
+  EXPECT_EQ(create->epoch.size, 1048576u);
+  EXPECT_TRUE(create->epoch.members.is_both());
+  params["epoch"]["members"] = "b";
+  EXPECT_EQ(read_replica_create(params).error().field, "params.epoch.sequencer");
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
