@@ -1,0 +1,199 @@
+#include "tests/simulation/batch.hpp"
+
+#include <cinttypes>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "replication/core/marks.hpp"
+#include "tests/simulation/required_marks.hpp"
+
+#ifndef LOCKSTEP_COMMIT
+#define LOCKSTEP_COMMIT "unknown"
+#endif
+
+namespace lockstep::simulation {
+
+namespace {
+
+struct Tally {
+  std::uint64_t passed = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t events = 0;
+  std::uint64_t writes = 0;
+  std::uint64_t reads = 0;
+};
+
+constexpr unsigned kMostReports = 20;  ///< failures told in full, each process
+
+WorldOptions world_options(const BatchOptions& options, std::uint64_t seed) {
+  WorldOptions world;
+  world.seed = seed;
+  world.defects = options.defects;
+  world.without_faults = options.without_faults;
+  return world;
+}
+
+void report(const BatchOptions& options, const Outcome& outcome) {
+  const std::string extra =
+      (options.defect.empty() ? "" : " --defect " + options.defect) + (options.without_faults ? " --no-faults" : "");
+  std::printf("FAILED seed %" PRIu64 "  hash %016" PRIx64
+              "  commit %s\n  %s\n  %s\n  reproduce: simulation --seed %" PRIu64 "%s --trace\n",
+              outcome.seed, outcome.hash, LOCKSTEP_COMMIT, outcome.scenario.c_str(), outcome.violation.c_str(),
+              outcome.seed, extra.c_str());
+}
+
+/// Every `jobs`-th seed, beginning with the `job`-th.
+Tally run_share(const BatchOptions& options, unsigned job) {
+  Tally tally;
+  for (std::uint64_t seed = options.from + job; seed <= options.to; seed += options.jobs) {
+    const Outcome outcome = run_twice(options, seed);
+    tally.events += outcome.events;
+    tally.writes += outcome.writes;
+    tally.reads += outcome.reads;
+    if (outcome.violation.empty()) {
+      ++tally.passed;
+    } else {
+      ++tally.failed;
+      if (tally.failed <= kMostReports) report(options, outcome);
+    }
+    std::fflush(stdout);
+  }
+  return tally;
+}
+
+/// What a process tells its parent: the tally, then one line for each mark.
+std::string pack(const Tally& tally) {
+  std::string text(reinterpret_cast<const char*>(&tally), sizeof tally);
+  for (const auto& [name, count] : replication::all_marks())
+    text += std::string(name) + " " + std::to_string(count) + "\n";
+  return text;
+}
+
+bool unpack(const std::string& text, Tally& sum, std::map<std::string, std::uint64_t>& marks) {
+  Tally tally;
+  if (text.size() < sizeof tally) return false;
+  std::memcpy(&tally, text.data(), sizeof tally);
+  sum.passed += tally.passed;
+  sum.failed += tally.failed;
+  sum.events += tally.events;
+  sum.writes += tally.writes;
+  sum.reads += tally.reads;
+  for (std::size_t at = sizeof tally; at < text.size();) {
+    const std::size_t space = text.find(' ', at);
+    const std::size_t end = text.find('\n', space);
+    marks[text.substr(at, space - at)] += std::strtoull(text.c_str() + space, nullptr, 10);
+    at = end + 1;
+  }
+  return true;
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char chunk[4096];
+  for (ssize_t n; (n = ::read(fd, chunk, sizeof chunk)) > 0;) text.append(chunk, static_cast<std::size_t>(n));
+  return text;
+}
+
+bool write_all(int fd, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
+    if (n <= 0) return false;
+    at += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+/// Says which marks were not reached; how many of them are required.
+std::uint64_t judge_marks(const BatchOptions& options, const std::map<std::string, std::uint64_t>& marks) {
+  std::uint64_t missing = 0;
+  for (const auto& [name, count] : marks) {
+    if (count == 0) std::printf("mark never reached: %s\n", name.c_str());
+  }
+  if (!options.ci) return 0;
+  for (const char* name : kRequiredMarks) {
+    const auto found = marks.find(name);
+    if (found != marks.end() && found->second != 0) continue;
+    ++missing;
+    std::printf("FAILED required mark not reached by any seed: %s\n", name);
+  }
+  return missing;
+}
+
+}  // namespace
+
+Outcome run_twice(const BatchOptions& options, std::uint64_t seed) {
+  Outcome first = World(world_options(options, seed), *options.kind).run();
+  if (!first.violation.empty()) return first;
+  const Outcome second = World(world_options(options, seed), *options.kind).run();
+  if (second.hash != first.hash) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "the same seed ran differently the second time: hash %016" PRIx64 ", then %016" PRIx64, first.hash,
+                  second.hash);
+    first.violation = text;
+  }
+  return first;
+}
+
+int trace_one(const BatchOptions& options) {
+  WorldOptions world = world_options(options, options.from);
+  world.trace = stdout;
+  const Outcome outcome = World(world, *options.kind).run();
+  if (outcome.violation.empty()) {
+    std::printf("seed %" PRIu64 " passed  hash %016" PRIx64 "  %" PRIu64 " events\n1 passed, 0 failed\n", outcome.seed,
+                outcome.hash, outcome.events);
+    return 0;
+  }
+  report(options, outcome);
+  std::puts("0 passed, 1 failed");
+  return 1;
+}
+
+int run_batch(const BatchOptions& given) {
+  BatchOptions options = given;
+  const std::uint64_t seeds = options.to - options.from + 1;
+  options.jobs = static_cast<unsigned>(std::clamp<std::uint64_t>(options.jobs, 1, std::min<std::uint64_t>(seeds, 64)));
+  struct Child {
+    pid_t pid;
+    int fd;
+  };
+  std::vector<Child> children;
+  std::fflush(stdout);
+  for (unsigned job = 0; job < options.jobs; ++job) {
+    int fds[2];
+    if (::pipe(fds) != 0) return 2;
+    const pid_t pid = ::fork();
+    if (pid < 0) return 2;
+    if (pid == 0) {
+      ::close(fds[0]);
+      const bool told = write_all(fds[1], pack(run_share(options, job)));
+      std::fflush(stdout);
+      ::_exit(told ? 0 : 1);
+    }
+    ::close(fds[1]);
+    children.push_back({pid, fds[0]});
+  }
+  Tally sum;
+  std::map<std::string, std::uint64_t> marks;
+  for (const Child& child : children) {
+    const bool told = unpack(read_all(child.fd), sum, marks);
+    ::close(child.fd);
+    int status = 0;
+    ::waitpid(child.pid, &status, 0);
+    if (told) continue;
+    ++sum.failed;
+    std::printf("FAILED a process of the batch ended with status %d: run its seeds alone\n", status);
+  }
+  sum.failed += judge_marks(options, marks);
+  std::printf("%" PRIu64 " seeds, %" PRIu64 " writes, %" PRIu64 " reads, %" PRIu64
+              " events in the first runs; commit %s\n",
+              seeds, sum.writes, sum.reads, sum.events, LOCKSTEP_COMMIT);
+  std::printf("%" PRIu64 " passed, %" PRIu64 " failed\n", sum.passed, sum.failed);
+  return sum.failed == 0 ? 0 : 1;
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,105 @@
+#include "tests/simulation/checkers.hpp"
+
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+using engine::EpochRecord;
+using engine::NodeSide;
+using replication::MirrorState;
+
+namespace {
+
+bool acts_by_itself(MirrorState state) {
+  return state == MirrorState::in_sync || state == MirrorState::solo || state == MirrorState::syncing_source;
+}
+
+std::string name_of(const EpochRecord& e) {
+  return std::to_string(e.number) + " of " +
+         (e.members.is_both() ? "{A,B}" : (e.members.contains(NodeSide::a) ? "{A}" : "{B}"));
+}
+
+}  // namespace
+
+Checkers::Checkers(World& world) : world_(world) {
+  volumes_.resize(world.scenario.volumes.size());
+  for (std::size_t i = 0; i < volumes_.size(); ++i) seen_.emplace_back(world.scenario.volume_size() / kBlock);
+}
+
+void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t count, Value value) {
+  for (std::uint32_t i = 0; i < count; ++i) seen_[volume][first + i] = value;
+}
+
+void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
+  if (!world_.kind.replicates) return;
+  const auto own = host.status(volume);
+  if (!own) return;
+  // A node that forwards acknowledges what its partner's epoch made durable.
+  auto acting = own;
+  if (!acts_by_itself(own->state)) acting = world_.host(engine::other(host.side())).status(volume);
+  if (!acting || !acts_by_itself(acting->state)) return;
+  const bool own_word = acts_by_itself(own->state);
+  if (own_word) {
+    check_line(host, volume, own->epoch);
+    auto& acted = volumes_[volume].acted_in[static_cast<std::size_t>(host.side())];
+    acted = std::max(acted, own->epoch.number);
+  }
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    if (acting->epoch.members.contains(side)) check_durable(world_.host(side), volume, value, acting->epoch);
+  }
+}
+
+void Checkers::check_durable(Host& holder, unsigned volume, Value value, const EpochRecord& epoch) {
+  if (world_.scenario.volumes[volume].write_cache) return;
+  const WriteRecord& w = world_.history.write(value);
+  const auto image = holder.data(volume).stable();
+  for (std::uint64_t block = w.first; block < w.first + w.count; ++block) {
+    const Value found = read_stamp(image.subspan(block * kBlock, kBlock), block);
+    if (world_.history.not_older(volume, block, found, value)) continue;
+    return world_.verdict.fail("promise 1: write #" + std::to_string(value) + " to volume " + std::to_string(volume) +
+                               " block " + std::to_string(block) + " was acknowledged in epoch " + name_of(epoch) +
+                               " while node " + holder.name() + "'s stable storage holds #" + std::to_string(found) +
+                               " there");
+  }
+}
+
+void Checkers::check_line(Host& host, unsigned volume, const EpochRecord& epoch) {
+  Volume& v = volumes_[volume];
+  if (!v.newest || (epoch.id != v.newest->id && epoch.descends_from(*v.newest))) {
+    v.newest = epoch;
+    v.newest_since = world_.history.begin_read();
+    return;
+  }
+  if (epoch.id == v.newest->id) return;
+  const bool disjoint = (epoch.members.bits & v.newest->members.bits) == 0;
+  if (v.newest->descends_from(epoch) && !disjoint) return;
+  world_.verdict.fail(std::string("promise 2: node ") + host.name() + " acknowledges a write in epoch " +
+                      name_of(epoch) + " after writes were acknowledged in epoch " + name_of(*v.newest) +
+                      (disjoint ? ", whose members are others" : ", which does not descend from it"));
+}
+
+void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
+  if (!world_.kind.replicates) return;
+  const Volume& v = volumes_[volume];
+  const auto own = host.status(volume);
+  if (!own || !v.newest || !acts_by_itself(own->state) || v.newest_since >= began) return;
+  if (v.newest->members.contains(host.side()) || own->epoch.id == v.newest->id) return;
+  if (!v.newest->descends_from(own->epoch)) return;
+  world_.verdict.fail(std::string("promise 4: node ") + host.name() + " answers a read in epoch " +
+                      name_of(own->epoch) + " though epoch " + name_of(*v.newest) +
+                      " had acknowledged writes before the read began");
+}
+
+void Checkers::volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status) {
+  if (status.state == MirrorState::split_brain) {
+    world_.verdict.fail(std::string("promise 2: node ") + host.name() + " finds volume " + std::to_string(volume) +
+                        " in split brain, and no operator forced anything: " + status.reason);
+  }
+  const std::uint64_t acted = volumes_[volume].acted_in[static_cast<std::size_t>(host.side())];
+  if (status.epoch.number != 0 && status.epoch.number < acted) {
+    world_.verdict.fail(std::string("promise 6: node ") + host.name() + " is back in epoch " + name_of(status.epoch) +
+                        " though it acknowledged writes in epoch " + std::to_string(acted));
+  }
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,48 @@
+#pragma once
+// The promises of the mirror that are checked as they are made. Linearizability (promise 3) is judged at the end, see
+// history.hpp; that the replicas converge (5) by World.
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "tests/simulation/history.hpp"
+#include "tests/simulation/host.hpp"
+
+namespace lockstep::simulation {
+
+class World;
+
+class Checkers {
+ public:
+  explicit Checkers(World& world);
+
+  /// `host` says that the write is done. Promise 1: it is on stable storage on every member. Promise 2: the epochs that
+  /// acknowledge form one line, and no two disjoint sets of members are at it.
+  void write_acknowledged(Host& host, unsigned volume, Value value);
+  /// Promise 4: who is not a member of the newest epoch does not answer by itself.
+  void read_answered(Host& host, unsigned volume, Moment began);
+  void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
+
+  // What initiators believe to be on the disk: a good guess for COMPARE AND WRITE.
+  [[nodiscard]] Value last_seen(unsigned volume, std::uint64_t block) const { return seen_[volume][block]; }
+  void note_seen(unsigned volume, std::uint64_t block, Value value) {
+    seen_[volume][block] = value == kGarbage ? 0 : value;
+  }
+  void forget_seen(unsigned volume, std::uint64_t block) { seen_[volume][block] = 0; }
+  void note_written(unsigned volume, std::uint64_t first, std::uint32_t count, Value value);
+
+ private:
+  struct Volume {
+    std::optional<engine::EpochRecord> newest;  ///< that acknowledged a write
+    Moment newest_since = 0;
+    std::array<std::uint64_t, 2> acted_in{};  ///< the highest epoch number that each node acknowledged in
+  };
+  void check_durable(Host& holder, unsigned volume, Value value, const engine::EpochRecord& epoch);
+  void check_line(Host& host, unsigned volume, const engine::EpochRecord& epoch);
+
+  World& world_;
+  std::vector<Volume> volumes_;
+  std::vector<std::vector<Value>> seen_;
+};
+
+}  // namespace lockstep::simulation

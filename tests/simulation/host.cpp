@@ -1,0 +1,178 @@
+#include "tests/simulation/host.hpp"
+
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+using replication::MirrorState;
+
+const char* state_name(MirrorState state) {
+  static constexpr const char* kNames[] = {"starting",  "in_sync", "solo",        "syncing_source", "syncing_target",
+                                           "suspended", "waiting", "split_brain", "failed",         "left"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+Host::Host(World& world, engine::NodeSide side, SimRandom random)
+    : world_(world), side_(side), owner_(side == engine::NodeSide::a ? Owner::node_a : Owner::node_b), random_(random) {
+  const Scenario& scenario = world.scenario;
+  clock_ = std::make_unique<SimClock>(world.scheduler, random_.split(), owner_,
+                                      scenario.clock_rate[static_cast<std::size_t>(side)]);
+  witness_ = std::make_unique<WitnessClient>(world.scheduler, world.trace, random_.split(), owner_, world.witness);
+  const SimStore::World seams{world.scheduler, world.trace, world.verdict};
+  for (const engine::DiskInfo& disk : scenario.volumes) {
+    VolumeStores stores;
+    stores.data = std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".data", disk.size);
+    stores.metadata = std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".meta",
+                                                 world.kind.metadata_size(scenario));
+    StoreFaults faults;
+    faults.slowest = scenario.slowest_store;
+    stores.data->set_faults(faults);
+    stores.metadata->set_faults(faults);
+    stores_.push_back(std::move(stores));
+  }
+  states_.resize(scenario.volumes.size(), MirrorState::starting);
+  epochs_.resize(scenario.volumes.size(), 0);
+}
+
+Host::~Host() {
+  if (running()) end(End::killed);
+}
+
+SimLink& Host::way_out() { return world_.way_from(side_); }
+SimLink& Host::way_in() { return world_.way_from(engine::other(side_)); }
+bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
+
+std::unique_ptr<Machine> Host::machine() {
+  WitnessClient* witness = world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? witness_.get() : nullptr;
+  return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
+                                              owner_, *clock_, random_.split(), way_out(), witness, stores_, *this});
+}
+
+void Host::format() {
+  const auto m = machine();
+  world_.kind.format(*m);
+}
+
+void Host::boot() {
+  if (lost_power_) clock_->reboot();
+  lost_power_ = false;
+  stopping_ = false;
+  ++life_;
+  world_.trace.add(name(), "node.boot", {{"life", life_}});
+  machine_ = machine();
+  program_ = world_.kind.start(*machine_);
+  program_->start();
+  way_in().receiver_started(program_->link_events());
+  way_out().sender_started(program_->link_events());
+}
+
+void Host::end(End how) {
+  const bool silent = how == End::power_cut;
+  world_.trace.add(name(), silent ? "node.power_cut" : "node.killed", {{"life", life_}});
+  if (silent) lost_power_ = true;
+  if (program_ == nullptr) {
+    if (silent) {
+      for (auto& s : stores_) {
+        s.data->power_cut();
+        s.metadata->power_cut();
+      }
+    }
+    return;
+  }
+  world_.scheduler.forget(owner_);
+  way_out().sender_died(silent);
+  way_in().receiver_died(silent);
+  for (auto& s : stores_) {
+    if (silent) {
+      s.data->power_cut();
+      s.metadata->power_cut();
+    } else {
+      s.data->process_died();
+      s.metadata->process_died();
+    }
+  }
+  witness_->clear();
+  clock_->clear();
+  program_.reset();
+  // Whatever destructors have asked of the seams is dropped as well.
+  for (auto& s : stores_) {
+    s.data->process_died();
+    s.metadata->process_died();
+  }
+  witness_->clear();
+  clock_->clear();
+  world_.scheduler.forget(owner_);
+  machine_.reset();
+  stopping_ = false;
+  for (auto& state : states_) state = MirrorState::starting;
+  for (const auto& initiator : world_.initiators) initiator->host_ended(*this, silent);
+}
+
+void Host::shut_down() {
+  if (!running() || stopping_) return;
+  stopping_ = true;
+  world_.trace.add(name(), "node.shutdown");
+  const std::uint64_t life = life_;
+  world_.scheduler.after(8 * kSecond, Owner::world, &Host::on_shutdown_late, this, life);
+  program_->shutdown([this, life] {
+    world_.trace.add(name(), "node.shutdown_done");
+    world_.scheduler.after(0, Owner::world, &Host::on_shutdown_done, this, life);
+  });
+}
+
+void Host::on_shutdown_late(void* self, std::uint64_t life) {
+  auto& host = *static_cast<Host*>(self);
+  if (host.running() && host.life_ == life) host.end(End::killed);
+}
+
+void Host::on_shutdown_done(void* self, std::uint64_t life) { on_shutdown_late(self, life); }
+
+void Host::freeze() {
+  world_.trace.add(name(), "node.freeze");
+  frozen_since_ = world_.scheduler.now();
+  world_.scheduler.freeze(owner_);
+}
+
+void Host::thaw() {
+  if (!frozen()) return;
+  world_.trace.add(name(), "node.thaw");
+  world_.scheduler.thaw(owner_);
+}
+
+std::optional<replication::VolumeStatus> Host::status(unsigned volume) {
+  return program_ == nullptr ? std::nullopt : program_->status(volume);
+}
+
+void Host::volume_changed(unsigned volume) { world_.scheduler.after(0, owner_, &Host::on_look, this, volume); }
+
+void Host::on_look(void* self, std::uint64_t volume) { static_cast<Host*>(self)->look(static_cast<unsigned>(volume)); }
+
+void Host::look(unsigned volume) {
+  const auto now = status(volume);
+  if (!now) return;
+  if (now->state != states_[volume] || now->epoch.number != epochs_[volume]) {
+    world_.trace.add(name(), std::string("volume.") + state_name(now->state),
+                     {{"volume", volume},
+                      {"serving", now->serving},
+                      {"epoch", now->epoch.number},
+                      {"members", now->epoch.members.bits},
+                      {"sequencer", static_cast<std::uint64_t>(now->epoch.sequencer)},
+                      {"limited", now->failover_limited}});
+    if (world_.trace.printing() && !now->reason.empty()) world_.trace.note(name(), now->reason);
+  }
+  states_[volume] = now->state;
+  epochs_[volume] = now->epoch.number;
+  world_.checkers->volume_seen(*this, volume, *now);
+}
+
+void Host::fenced() {
+  world_.trace.add(name(), "node.fenced");
+  for (const auto& initiator : world_.initiators) initiator->host_fenced(*this);
+}
+
+void Host::attach_refused(unsigned volume, const engine::Error& why) {
+  world_.trace.add(name(), "volume.refused", {{"volume", volume}});
+  world_.verdict.fail(std::string("node ") + name() + " refuses its own replica: " + why.message);
+}
+
+}  // namespace lockstep::simulation

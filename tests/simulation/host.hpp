@@ -1,0 +1,73 @@
+#pragma once
+// One simulated machine: its disks and clock, which outlive everything, and the process that runs on it now and then.
+#include <memory>
+#include <vector>
+
+#include "tests/simulation/program.hpp"
+
+namespace lockstep::simulation {
+
+class World;
+
+class Host final : public ProgramOutlet {
+ public:
+  Host(World& world, engine::NodeSide side, SimRandom random);
+  ~Host() override;
+
+  void format();
+  void boot();
+  enum class End : std::uint8_t { killed, power_cut };
+  void end(End how);
+  /// Stops by agreement, or is killed when that takes too long.
+  void shut_down();
+  void freeze();
+  void thaw();
+
+  [[nodiscard]] bool running() const { return program_ != nullptr; }
+  [[nodiscard]] bool frozen() const;
+  [[nodiscard]] bool stopping() const { return stopping_; }
+  [[nodiscard]] Nanos frozen_since() const { return frozen_since_; }
+  [[nodiscard]] std::uint64_t life() const { return life_; }
+  [[nodiscard]] Owner owner() const { return owner_; }
+  [[nodiscard]] engine::NodeSide side() const { return side_; }
+  [[nodiscard]] char name() const { return letter(owner_); }
+  [[nodiscard]] Program* program() { return program_.get(); }
+  /// As last seen; `starting` while there is no process.
+  [[nodiscard]] replication::MirrorState state(unsigned volume) const { return states_[volume]; }
+  [[nodiscard]] std::optional<replication::VolumeStatus> status(unsigned volume);
+  [[nodiscard]] SimStore& data(unsigned volume) { return *stores_[volume].data; }
+  [[nodiscard]] SimStore& metadata(unsigned volume) { return *stores_[volume].metadata; }
+  [[nodiscard]] std::vector<VolumeStores>& stores() { return stores_; }
+  [[nodiscard]] WitnessClient& witness() { return *witness_; }
+  [[nodiscard]] std::unique_ptr<Machine> machine();
+
+  void volume_changed(unsigned volume) override;
+  void fenced() override;
+  void attach_refused(unsigned volume, const engine::Error& why) override;
+
+ private:
+  static void on_look(void* self, std::uint64_t volume);
+  static void on_shutdown_late(void* self, std::uint64_t life);
+  static void on_shutdown_done(void* self, std::uint64_t life);
+  void look(unsigned volume);
+  SimLink& way_out();
+  SimLink& way_in();
+
+  World& world_;
+  engine::NodeSide side_;
+  Owner owner_;
+  SimRandom random_;
+  std::unique_ptr<SimClock> clock_;
+  std::unique_ptr<WitnessClient> witness_;
+  std::vector<VolumeStores> stores_;
+  std::vector<replication::MirrorState> states_;
+  std::vector<std::uint64_t> epochs_;
+  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<Program> program_;
+  std::uint64_t life_ = 0;
+  Nanos frozen_since_ = 0;
+  bool stopping_ = false;
+  bool lost_power_ = true;
+};
+
+}  // namespace lockstep::simulation

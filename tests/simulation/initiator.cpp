@@ -1,0 +1,429 @@
+#include "tests/simulation/initiator.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+using engine::DiskOpcode;
+using engine::Errc;
+
+namespace {
+constexpr unsigned kMostTries = 40;
+constexpr Nanos kPathDelay = 2 * kMillisecond;
+}  // namespace
+
+Initiator::Initiator(World& world, unsigned number, SimRandom random)
+    : world_(world), number_(number), random_(random), favourite_(static_cast<unsigned>(random_.below(3))) {
+  lanes_.resize(world.scenario.depth);
+}
+
+Initiator::~Initiator() {
+  for (const auto& a : attempts_) std::free(a->memory);
+}
+
+void Initiator::start() {
+  for (unsigned lane = 0; lane < lanes_.size(); ++lane) {
+    world_.scheduler.after(random_.below(world_.scenario.think + kMillisecond), Owner::world, &Initiator::on_next, this,
+                           lane);
+  }
+}
+
+bool Initiator::idle() const {
+  return std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.busy; });
+}
+
+// --- What to do ------------------------------------------------------------------------------------------------------
+
+void Initiator::on_next(void* self, std::uint64_t lane) {
+  static_cast<Initiator*>(self)->next(static_cast<unsigned>(lane));
+}
+
+void Initiator::next(unsigned number) {
+  Lane& lane = lanes_[number];
+  if (lane.busy || world_.operations_left == 0) return;
+  --world_.operations_left;
+  lane.busy = true;
+  lane.serial = ++serial_;
+  lane.tries = 0;
+  lane.banned = nullptr;
+  lane.path = nullptr;
+  choose(lane);
+  attempt(number);
+}
+
+void Initiator::choose(Lane& lane) {
+  static constexpr Kind kMix[] = {Kind::read,         Kind::read,  Kind::read,       Kind::read,
+                                  Kind::read,         Kind::read,  Kind::read,       Kind::read,
+                                  Kind::write,        Kind::write, Kind::write,      Kind::write,
+                                  Kind::write,        Kind::write, Kind::write,      Kind::compare_and_write,
+                                  Kind::write_zeroes, Kind::unmap, Kind::write_same, Kind::compare_and_write};
+  lane.kind = random_.chance(20'000) ? Kind::flush : kMix[random_.below(std::size(kMix))];
+  lane.volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
+  lane.fua = random_.chance(100'000);
+  lane.value = 0;
+  lane.expected.clear();
+  choose_extent(lane);
+  const Nanos now = world_.scheduler.now();
+  switch (lane.kind) {
+    case Kind::read:
+    case Kind::flush:
+      break;
+    case Kind::write:
+      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::write, now);
+      break;
+    case Kind::write_same:
+      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::write_same, now);
+      break;
+    case Kind::write_zeroes:
+    case Kind::unmap:
+      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::zero, now);
+      break;
+    case Kind::compare_and_write:
+      choose_expected(lane);
+      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::compare_and_write, now,
+                                              lane.expected);
+      break;
+  }
+}
+
+void Initiator::choose_extent(Lane& lane) {
+  const std::uint64_t blocks = world_.scenario.volume_size() / kBlock;
+  lane.count =
+      static_cast<std::uint32_t>(random_.chance(600'000) ? random_.between(1, 2) : random_.between(1, kMostBlocks));
+  if (lane.kind == Kind::compare_and_write) lane.count = random_.chance(800'000) ? 1 : 2;
+  if (random_.chance(850'000)) {  // three hot places, one of them across regions
+    static constexpr std::uint64_t kSpan = 12;
+    const std::uint64_t places[] = {0, 58, blocks - kSpan};
+    const std::uint64_t place = places[random_.below(std::size(places))];
+    lane.count = std::min<std::uint32_t>(lane.count, kSpan);
+    lane.first = place + random_.below(kSpan - lane.count + 1);
+  } else {
+    lane.first = random_.below(blocks - lane.count + 1);
+  }
+  if ((lane.kind == Kind::unmap || lane.kind == Kind::write_zeroes) && random_.chance(200'000)) {
+    lane.count = static_cast<std::uint32_t>(random_.between(1, 64));
+    lane.first = random_.below(blocks - lane.count + 1);
+  }
+}
+
+void Initiator::choose_expected(Lane& lane) {
+  for (std::uint32_t i = 0; i < lane.count; ++i) {
+    lane.expected.push_back(world_.checkers->last_seen(lane.volume, lane.first + i));
+  }
+}
+
+// --- Trying ----------------------------------------------------------------------------------------------------------
+
+Host* Initiator::choose_path(Lane& lane) {
+  Host& a = world_.host(engine::NodeSide::a);
+  Host& b = world_.host(engine::NodeSide::b);
+  Host* first = favourite_ == 0 ? &a : (favourite_ == 1 ? &b : (random_.chance(500'000) ? &a : &b));
+  if (lane.path != nullptr) first = lane.path == &a ? &b : &a;  // the last try failed: take the other
+  Host* second = first == &a ? &b : &a;
+  if (random_.chance(100'000)) std::swap(first, second);
+  for (Host* host : {first, second}) {
+    if (!host->running() || host->stopping() || host == lane.banned) continue;
+    engine::Disk* disk = host->program()->disk(lane.volume);
+    if (disk == nullptr) continue;
+    if (!host->frozen() && disk->access_state() != engine::AccessState::active_optimized && !random_.chance(200'000))
+      continue;
+    return host;
+  }
+  return nullptr;
+}
+
+void Initiator::on_try(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  const auto number = static_cast<unsigned>(argument & 0xff);
+  const Lane& lane = initiator.lanes_[number];
+  if (lane.busy && lane.serial == argument >> 8 && lane.attempt == nullptr) initiator.attempt(number);
+}
+
+void Initiator::attempt(unsigned number) {
+  Lane& lane = lanes_[number];
+  Host* host = choose_path(lane);
+  if (host == nullptr) {
+    world_.scheduler.after(random_.between(10, 100) * kMillisecond, Owner::world, &Initiator::on_try, this,
+                           lane_key(number));
+    return;
+  }
+  lane.path = host;
+  ++lane.tries;
+  Attempt& a = take_attempt();
+  lane.attempt = &a;
+  a.host = host;
+  a.lane = number;
+  a.serial = lane.serial;
+  prepare(a, lane);
+  lane.read_start = world_.history.begin_read();
+  world_.trace.add(host->name(), "io.submit",
+                   {{"initiator", number_},
+                    {"lane", number},
+                    {"serial", lane.serial},
+                    {"op", static_cast<std::uint64_t>(lane.kind)},
+                    {"volume", lane.volume},
+                    {"block", lane.first},
+                    {"count", lane.count},
+                    {"value", lane.value},
+                    {"try", lane.tries}});
+  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), host->owner(), &Initiator::on_arrive, this,
+                         key(a));
+  world_.scheduler.after(random_.between(4, 9) * kSecond, Owner::world, &Initiator::on_timeout, this, key(a));
+}
+
+void Initiator::prepare(Attempt& a, const Lane& lane) {
+  engine::DiskRequest& r = a.request;
+  r = {};
+  r.extent = {lane.first * kBlock, lane.count * kBlock};
+  r.fua = lane.fua;
+  r.nexus = number_ + 1;
+  r.owner = &a;
+  r.done = &Initiator::on_done;
+  std::size_t bytes = lane.count * kBlock;
+  switch (lane.kind) {
+    case Kind::read:
+      r.opcode = DiskOpcode::read;
+      break;
+    case Kind::write:
+      r.opcode = DiskOpcode::write;
+      for (std::uint32_t i = 0; i < lane.count; ++i)
+        write_stamp({a.memory + i * kBlock, kBlock}, lane.value, lane.first + i);
+      break;
+    case Kind::write_same:
+      r.opcode = DiskOpcode::write_same;
+      bytes = kBlock;
+      write_stamp({a.memory, kBlock}, lane.value, kAnyBlock);
+      break;
+    case Kind::write_zeroes:
+      r.opcode = DiskOpcode::write_zeroes;
+      r.may_unmap = random_.chance(300'000);
+      bytes = 0;
+      break;
+    case Kind::unmap:
+      r.opcode = DiskOpcode::unmap;
+      r.may_unmap = true;
+      bytes = 0;
+      break;
+    case Kind::compare_and_write:
+      r.opcode = DiskOpcode::compare_and_write;
+      for (std::uint32_t i = 0; i < lane.count; ++i) {
+        const std::span<std::byte> expected{a.memory + i * kBlock, kBlock};
+        std::fill(expected.begin(), expected.end(), std::byte{0});
+        if (lane.expected[i] != 0) {
+          const bool same = world_.history.write(lane.expected[i]).kind == WriteKind::write_same;
+          write_stamp(expected, lane.expected[i], same ? kAnyBlock : lane.first + i);
+        }
+        write_stamp({a.memory + (lane.count + i) * kBlock, kBlock}, lane.value, lane.first + i);
+      }
+      bytes *= 2;
+      break;
+    case Kind::flush:
+      r.opcode = DiskOpcode::flush;
+      r.extent = {};
+      bytes = 0;
+      break;
+  }
+  r.data = {a.memory, bytes};
+}
+
+void Initiator::on_arrive(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  Attempt* a = initiator.find(argument);
+  if (a == nullptr) return;
+  engine::Disk* disk = a->host->program()->disk(initiator.lanes_[a->lane].volume);
+  if (a->session_closed || disk == nullptr) {  // the target drops what its closed sessions had received
+    a->submitted = false;
+    if (!a->session_closed) {
+      a->request.status = Errc::not_serving;
+      return on_done(a->request);
+    }
+    return initiator.release(*a);
+  }
+  a->submitted = true;
+  disk->submit(a->request);
+}
+
+void Initiator::on_done(engine::DiskRequest& request) {
+  auto& a = *static_cast<Attempt*>(request.owner);
+  Initiator& self = *a.owner;
+  a.submitted = false;
+  self.world_.trace.add(a.host->name(), "io.done",
+                        {{"initiator", self.number_},
+                         {"lane", a.lane},
+                         {"serial", a.serial},
+                         {"error", static_cast<std::uint64_t>(request.status.value())}});
+  const Lane& lane = self.lanes_[a.lane];
+  const bool current = lane.attempt == &a;
+  if (current && !request.status && !a.session_closed) {
+    if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
+    if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
+  }
+  if (!current || a.session_closed) return self.release(a);
+  self.world_.scheduler.after(self.random_.skewed(5 * kMicrosecond, kPathDelay), Owner::world, &Initiator::on_answer,
+                              &self, key(a));
+}
+
+void Initiator::on_answer(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  Attempt* a = initiator.find(argument);
+  if (a != nullptr) initiator.answered(*a);
+}
+
+void Initiator::answered(Attempt& a) {
+  Lane& lane = lanes_[a.lane];
+  if (lane.attempt != &a) return release(a);
+  lane.attempt = nullptr;
+  conclude(lane, a);
+}
+
+void Initiator::conclude(Lane& lane, Attempt& a) {
+  const unsigned number = a.lane;
+  const std::error_code status = a.request.status;
+  const Nanos now = world_.scheduler.now();
+  if (status == make_error_code(Errc::miscompare) && lane.kind == Kind::compare_and_write) {
+    conclude_compare(lane, a, false);
+  } else if (status) {
+    const bool once = lane.kind == Kind::compare_and_write || status == make_error_code(Errc::no_space);
+    release(a);
+    if (!once && lane.tries < kMostTries) return retry(number, random_.between(2, 60) * kMillisecond);
+    return finish(number);
+  } else if (lane.kind == Kind::read) {
+    conclude_read(lane, a);
+  } else if (lane.kind == Kind::compare_and_write) {
+    conclude_compare(lane, a, true);
+  } else if (lane.value != 0) {
+    world_.history.write_acknowledged(lane.value, now);
+    world_.checkers->note_written(lane.volume, lane.first, lane.count,
+                                  lane.kind == Kind::write || lane.kind == Kind::write_same ? lane.value : 0);
+  }
+  release(a);
+  finish(number);
+}
+
+void Initiator::conclude_read(Lane& lane, Attempt& a) {
+  Value values[kMostBlocks];
+  for (std::uint32_t i = 0; i < lane.count; ++i) {
+    values[i] = read_stamp({a.memory + i * kBlock, kBlock}, lane.first + i);
+    world_.checkers->note_seen(lane.volume, lane.first + i, values[i]);
+  }
+  world_.trace.add('-', "io.read",
+                   {{"initiator", number_},
+                    {"lane", a.lane},
+                    {"serial", lane.serial},
+                    {"first", values[0]},
+                    {"hash", hash_bytes(std::as_bytes(std::span(values, lane.count)))}});
+  world_.history.read_returned(lane.volume, lane.first, {values, lane.count}, lane.read_start, world_.scheduler.now());
+}
+
+void Initiator::conclude_compare(Lane& lane, Attempt& a, bool hit) {
+  const Nanos now = world_.scheduler.now();
+  if (hit) {
+    world_.history.write_acknowledged(lane.value, now);
+    world_.checkers->note_written(lane.volume, lane.first, lane.count, lane.value);
+    return;
+  }
+  world_.history.write_had_no_effect(lane.value);
+  const std::uint64_t block = a.request.miscompare_offset / kBlock;
+  if (block >= lane.count) {
+    return world_.verdict.fail("a miscompare was reported at an offset beyond the compared data");
+  }
+  for (std::uint64_t i = 0; i < block; ++i) {
+    world_.history.read_returned(lane.volume, lane.first + i, {&lane.expected[i], 1}, lane.read_start, now);
+  }
+  world_.history.found_other(lane.volume, lane.first + block, lane.expected[block], lane.read_start, now);
+  world_.checkers->forget_seen(lane.volume, lane.first + block);
+}
+
+void Initiator::retry(unsigned lane, Nanos delay) {
+  world_.scheduler.after(delay, Owner::world, &Initiator::on_try, this, lane_key(lane));
+}
+
+void Initiator::finish(unsigned number) {
+  lanes_[number].busy = false;
+  lanes_[number].attempt = nullptr;
+  world_.scheduler.after(random_.below(world_.scenario.think + 1), Owner::world, &Initiator::on_next, this, number);
+}
+
+// --- Paths that fail -------------------------------------------------------------------------------------------------
+
+void Initiator::on_timeout(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  Attempt* a = initiator.find(argument);
+  if (a == nullptr || a->given_up || initiator.lanes_[a->lane].attempt != a) return;
+  World& world = initiator.world_;
+  Lane& lane = initiator.lanes_[a->lane];
+  a->given_up = true;
+  lane.attempt = nullptr;
+  // Only of a node that has been silent for longer than its lease is it certain that it drops what it holds; what any
+  // other node does with an operation that its initiator gave up is anybody's guess.
+  const bool lease_is_gone = a->host->frozen() && a->host->state(lane.volume) == replication::MirrorState::in_sync &&
+                             world.scheduler.now() - a->host->frozen_since() > world.scenario.lease * 3 / 2;
+  world.trace.add(a->host->name(), "io.timeout",
+                  {{"initiator", initiator.number_}, {"lane", a->lane}, {"retry", lease_is_gone}});
+  if (lane.kind == Kind::read || (lease_is_gone && lane.kind != Kind::compare_and_write && lane.banned == nullptr)) {
+    if (lane.kind != Kind::read) lane.banned = a->host;
+    return initiator.retry(a->lane, initiator.random_.below(20 * kMillisecond));
+  }
+  initiator.finish(a->lane);
+}
+
+void Initiator::close_attempts(Host& host, Nanos notice) {
+  for (const auto& a : attempts_) {
+    if (!a->live || a->host != &host || a->session_closed) continue;
+    a->session_closed = true;
+    Lane& lane = lanes_[a->lane];
+    if (lane.attempt != a.get()) continue;
+    lane.attempt = nullptr;
+    if (lane.kind == Kind::compare_and_write) {
+      finish(a->lane);  // asking again would compare with its own result
+    } else {
+      retry(a->lane, random_.skewed(0, notice));
+    }
+  }
+}
+
+void Initiator::host_ended(Host& host, bool silent) {
+  close_attempts(host, silent ? 2 * kSecond : 50 * kMillisecond);
+  for (const auto& a : attempts_) {
+    if (a->live && a->host == &host) release(*a);
+  }
+  for (Lane& lane : lanes_) {
+    if (lane.banned == &host) lane.banned = nullptr;
+  }
+}
+
+void Initiator::host_fenced(Host& host) { close_attempts(host, 50 * kMillisecond); }
+
+Initiator::Attempt* Initiator::find(std::uint64_t argument) {
+  Attempt& a = *attempts_[static_cast<std::uint32_t>(argument)];
+  return a.live && a.generation == argument >> 32 ? &a : nullptr;
+}
+
+Initiator::Attempt& Initiator::take_attempt() {
+  if (free_.empty()) {
+    auto a = std::make_unique<Attempt>();
+    a->owner = this;
+    a->index = static_cast<std::uint32_t>(attempts_.size());
+    a->memory = static_cast<std::byte*>(std::aligned_alloc(4096, 2 * kMostBlocks * kBlock));
+    free_.push_back(a->index);
+    attempts_.push_back(std::move(a));
+  }
+  Attempt& a = *attempts_[free_.back()];
+  free_.pop_back();
+  a.live = true;
+  a.submitted = a.session_closed = a.given_up = false;
+  return a;
+}
+
+void Initiator::release(Attempt& a) {
+  if (!a.live) return;
+  a.live = false;
+  ++a.generation;
+  free_.push_back(a.index);
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,103 @@
+#pragma once
+// A hypervisor with a path to each node: keeps several operations going, and does what multipath does when a path
+// fails: tries the other. A write that is tried again carries the same stamp and counts as one operation, which is how
+// it looks to whoever issued it; the nodes must see to it that what an ended session left behind has no effect later.
+#include <memory>
+#include <vector>
+
+#include "engine/disk.hpp"
+#include "tests/simulation/history.hpp"
+#include "tests/simulation/host.hpp"
+
+namespace lockstep::simulation {
+
+class World;
+
+class Initiator {
+ public:
+  Initiator(World& world, unsigned number, SimRandom random);
+  ~Initiator();
+
+  void start();
+  /// The process with all its sessions is gone.
+  void host_ended(Host& host, bool silent);
+  /// The node closed every session.
+  void host_fenced(Host& host);
+  [[nodiscard]] bool idle() const;
+
+ private:
+  static constexpr std::uint32_t kMostBlocks = 16;
+  enum class Kind : std::uint8_t { read, write, write_zeroes, unmap, write_same, compare_and_write, flush };
+  struct Attempt;
+
+  /// One of the operations that are kept outstanding.
+  struct Lane {
+    bool busy = false;
+    std::uint64_t serial = 0;  ///< of the operation; attempts of earlier ones are strays
+    Kind kind{};
+    unsigned volume = 0;
+    std::uint64_t first = 0;
+    std::uint32_t count = 0;
+    bool fua = false;
+    Value value = 0;
+    std::vector<Value> expected;
+    Moment read_start = 0;
+    unsigned tries = 0;
+    Host* path = nullptr;
+    Host* banned = nullptr;  ///< may still carry out an earlier try
+    Attempt* attempt = nullptr;
+  };
+  struct Attempt {
+    Initiator* owner = nullptr;
+    engine::DiskRequest request;
+    std::byte* memory = nullptr;
+    std::uint32_t index = 0;
+    std::uint32_t generation = 1;
+    bool live = false;
+    bool submitted = false;
+    bool session_closed = false;  ///< by the node, or with it
+    bool given_up = false;        ///< by the initiator
+    Host* host = nullptr;
+    unsigned lane = 0;
+    std::uint64_t serial = 0;
+    Moment write_start = 0;
+  };
+
+  static void on_next(void* self, std::uint64_t lane);
+  static void on_try(void* self, std::uint64_t lane_and_serial);
+  static void on_arrive(void* self, std::uint64_t attempt);
+  static void on_answer(void* self, std::uint64_t attempt);
+  static void on_timeout(void* self, std::uint64_t attempt);
+  static void on_done(engine::DiskRequest& request);
+
+  void next(unsigned lane);
+  void choose(Lane& lane);
+  void choose_extent(Lane& lane);
+  void choose_expected(Lane& lane);
+  void attempt(unsigned lane);
+  void prepare(Attempt& attempt, const Lane& lane);
+  void answered(Attempt& attempt);
+  void conclude(Lane& lane, Attempt& attempt);
+  void conclude_read(Lane& lane, Attempt& attempt);
+  void conclude_compare(Lane& lane, Attempt& attempt, bool hit);
+  void retry(unsigned lane, Nanos delay);
+  void finish(unsigned lane);
+  void close_attempts(Host& host, Nanos notice);
+  [[nodiscard]] Host* choose_path(Lane& lane);
+  [[nodiscard]] Attempt* find(std::uint64_t key);
+  [[nodiscard]] Attempt& take_attempt();
+  void release(Attempt& attempt);
+  [[nodiscard]] static std::uint64_t key(const Attempt& a) { return (std::uint64_t{a.generation} << 32) | a.index; }
+  [[nodiscard]] std::uint64_t lane_key(unsigned lane) const { return (lanes_[lane].serial << 8) | lane; }
+
+  World& world_;
+  unsigned number_;
+  SimRandom random_;
+  unsigned favourite_;  ///< the node whose path it prefers; 2: either
+  std::vector<Lane> lanes_;
+  std::vector<std::unique_ptr<Attempt>> attempts_;
+  std::vector<std::uint32_t> free_;
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace lockstep::simulation

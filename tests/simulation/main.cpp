@@ -1,0 +1,72 @@
+// The simulator's command line: one seed, a batch of seeds, or the hunt for a planted defect.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "tests/simulation/batch.hpp"
+#include "tests/simulation/defect_names.hpp"
+#include "tests/simulation/pair_program.hpp"
+
+namespace {
+
+using namespace lockstep::simulation;
+
+int usage() {
+  std::fputs(
+      "simulation --seed N [--trace]            one world, run twice (with --trace once, every event printed)\n"
+      "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
+      "  --defect NAME     plants a defect (replication/core/defects.hpp)\n"
+      "  --no-faults       worlds in which nothing breaks\n",
+      stderr);
+  return 2;
+}
+
+bool parse_range(const std::string& text, BatchOptions& options) {
+  const auto dots = text.find("..");
+  if (dots == std::string::npos) return false;
+  options.from = std::strtoull(text.c_str(), nullptr, 10);
+  options.to = std::strtoull(text.c_str() + dots + 2, nullptr, 10);
+  return options.to >= options.from;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BatchOptions options;
+  bool one = false;
+  bool trace = false;
+  bool range = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    const bool more = i + 1 < argc;
+    if (arg == "--trace") {
+      trace = true;
+    } else if (arg == "--ci") {
+      options.ci = true;
+    } else if (arg == "--no-faults") {
+      options.without_faults = true;
+    } else if (arg == "--seed" && more) {
+      options.from = options.to = std::strtoull(argv[++i], nullptr, 10);
+      one = true;
+    } else if (arg == "--seeds" && more) {
+      range = parse_range(argv[++i], options);
+      if (!range) return usage();
+    } else if (arg == "--jobs" && more) {
+      options.jobs = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
+    } else if (arg == "--defect" && more) {
+      options.defect = argv[++i];
+      if (!plant(options.defects, options.defect)) {
+        std::fprintf(stderr, "there is no defect named %s\n", options.defect.c_str());
+        return 2;
+      }
+    } else {
+      return usage();
+    }
+  }
+  if (one == range) return usage();
+  options.kind = &pair_program();
+  if (one && trace) return trace_one(options);
+  return run_batch(options);
+}

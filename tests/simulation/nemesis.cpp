@@ -1,0 +1,222 @@
+#include "tests/simulation/nemesis.hpp"
+
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+using engine::NodeSide;
+
+namespace {
+std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
+NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
+}  // namespace
+
+Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random) {
+  const FaultKinds& f = world.scenario.faults;
+  const std::pair<bool, Fault> kinds[] = {{f.kill, Fault::kill},
+                                          {f.power_cut, Fault::power_cut},
+                                          {f.power_cut_both, Fault::power_cut_both},
+                                          {f.freeze, Fault::freeze},
+                                          {f.shutdown, Fault::shutdown},
+                                          {f.leave, Fault::leave},
+                                          {f.network, Fault::network},
+                                          {f.session_break, Fault::session_break},
+                                          {f.witness, Fault::witness},
+                                          {f.store_errors, Fault::store_errors},
+                                          {f.store_hang, Fault::store_hang},
+                                          {f.store_slow, Fault::store_slow},
+                                          {f.store_full, Fault::store_full}};
+  for (const auto& [known, fault] : kinds) {
+    if (known) known_.push_back(fault);
+  }
+}
+
+void Nemesis::start() {
+  if (!known_.empty())
+    world_.scheduler.after(random_.below(world_.scenario.longest_quiet), Owner::world, &Nemesis::on_act, this);
+}
+
+void Nemesis::on_act(void* self, std::uint64_t) { static_cast<Nemesis*>(self)->act(); }
+
+void Nemesis::act() {
+  if (over_) return;
+  commit(known_[random_.below(known_.size())]);
+  world_.scheduler.after(random_.between(20 * kMillisecond, world_.scenario.longest_quiet), Owner::world,
+                         &Nemesis::on_act, this);
+}
+
+Host& Nemesis::either() { return world_.host(random_.chance(500'000) ? NodeSide::a : NodeSide::b); }
+
+void Nemesis::commit(Fault fault) {
+  Host& host = either();
+  switch (fault) {
+    case Fault::kill:
+      return end(host, Host::End::killed);
+    case Fault::power_cut:
+      return end(host, Host::End::power_cut);
+    case Fault::power_cut_both:
+      end(world_.host(NodeSide::a), Host::End::power_cut);
+      return end(world_.host(NodeSide::b), Host::End::power_cut);
+    case Fault::freeze:
+      if (!host.running() || host.frozen()) return;
+      host.freeze();
+      return world_.scheduler.after(a_while(10 * kMillisecond, 12 * kSecond), Owner::world, &Nemesis::on_thaw, this,
+                                    number(host.side()));
+    case Fault::shutdown:
+      if (!host.running() || host.frozen()) return;
+      host.shut_down();
+      return world_.scheduler.after(a_while(kSecond, 12 * kSecond), Owner::world, &Nemesis::on_boot, this,
+                                    number(host.side()));
+    case Fault::leave:
+      if (!host.running() || host.frozen() || host.stopping()) return;
+      world_.trace.add(host.name(), "operator.leave");
+      for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) host.program()->leave(v);
+      return world_.scheduler.after(a_while(500 * kMillisecond, 6 * kSecond), Owner::world,
+                                    &Nemesis::on_restart_after_leave, this, number(host.side()));
+    case Fault::network:
+      world_.cut(host.side(), false);
+      world_.scheduler.after(a_while(20 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_mend_network, this,
+                             number(host.side()));
+      if (random_.chance(500'000)) return;
+      world_.cut(engine::other(host.side()), false);
+      return world_.scheduler.after(a_while(20 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_mend_network,
+                                    this, number(engine::other(host.side())));
+    case Fault::session_break:
+      world_.way_from(host.side()).break_session();
+      if (random_.chance(400'000)) world_.way_from(engine::other(host.side())).break_session();
+      return;
+    case Fault::witness:
+      for (Host* of : {&host, &world_.host(engine::other(host.side()))}) {
+        if (of != &host && random_.chance(500'000)) continue;
+        world_.trace.add(of->name(), "witness.unreachable");
+        of->witness().set_reachable(false);
+        world_.scheduler.after(a_while(50 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_mend_witness, this,
+                               number(of->side()));
+      }
+      return;
+    case Fault::store_errors:
+    case Fault::store_hang:
+    case Fault::store_slow:
+    case Fault::store_full:
+      return spoil_store(fault, host);
+  }
+}
+
+void Nemesis::end(Host& host, Host::End how) {
+  host.end(how);
+  world_.scheduler.after(a_while(5 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_boot, this,
+                         number(host.side()));
+}
+
+void Nemesis::on_boot(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  nemesis.boot(nemesis.world_.host(side_of(side)));
+}
+
+void Nemesis::boot(Host& host) {
+  if (host.running()) return;
+  if (world_.scenario.faults.corruption && random_.chance(500'000)) {
+    const auto machine = host.machine();
+    const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
+    if (auto wrong = world_.kind.corruption_probe(*machine, volume, random_)) return world_.verdict.fail(*wrong);
+  }
+  host.boot();
+}
+
+void Nemesis::on_thaw(void* self, std::uint64_t side) {
+  static_cast<Nemesis*>(self)->world_.host(side_of(side)).thaw();
+}
+
+void Nemesis::on_mend_network(void* self, std::uint64_t from) {
+  static_cast<Nemesis*>(self)->world_.cut(side_of(from), true);
+}
+
+void Nemesis::on_mend_witness(void* self, std::uint64_t side) {
+  Host& host = static_cast<Nemesis*>(self)->world_.host(side_of(side));
+  static_cast<Nemesis*>(self)->world_.trace.add(host.name(), "witness.reachable");
+  host.witness().set_reachable(true);
+}
+
+void Nemesis::spoil_store(Fault fault, Host& host) {
+  for (VolumeStores& stores : host.stores()) {
+    for (SimStore* store : {stores.data.get(), stores.metadata.get()}) {
+      if (random_.chance(400'000)) continue;
+      StoreFaults faults = store->faults();
+      const std::uint32_t often =
+          random_.chance(300'000) ? 1'000'000 : static_cast<std::uint32_t>(random_.between(2'000, 100'000));
+      if (fault == Fault::store_errors) {
+        if (random_.chance(500'000)) faults.read_error = often;
+        if (random_.chance(500'000)) faults.write_error = often;
+        if (random_.chance(500'000)) faults.flush_error = often;
+      }
+      if (fault == Fault::store_hang) faults.hang = often;
+      if (fault == Fault::store_slow) faults.slowest = random_.between(20, 400) * kMillisecond;
+      if (fault == Fault::store_full && store == stores.data.get()) faults.full = true;
+      world_.trace.add(host.name(), "store.faults",
+                       {{"read", faults.read_error},
+                        {"write", faults.write_error},
+                        {"flush", faults.flush_error},
+                        {"hang", faults.hang},
+                        {"slowest", faults.slowest},
+                        {"full", faults.full}});
+      store->set_faults(faults);
+    }
+  }
+  world_.scheduler.after(a_while(50 * kMillisecond, 6 * kSecond), Owner::world, &Nemesis::on_mend_store, this,
+                         number(host.side()));
+}
+
+void Nemesis::mend_store(Host& host) {
+  StoreFaults good;
+  good.slowest = world_.scenario.slowest_store;
+  world_.trace.add(host.name(), "store.mended");
+  for (VolumeStores& stores : host.stores()) {
+    for (SimStore* store : {stores.data.get(), stores.metadata.get()}) {
+      store->set_faults(good);
+      store->release_hung();
+    }
+  }
+}
+
+void Nemesis::on_mend_store(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  nemesis.mend_store(nemesis.world_.host(side_of(side)));
+}
+
+void Nemesis::on_restart_after_leave(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  Host& host = nemesis.world_.host(side_of(side));
+  if (!host.running() || host.frozen()) return;
+  host.shut_down();
+  nemesis.world_.scheduler.after(kSecond * 9, Owner::world, &Nemesis::on_boot, self, side);
+}
+
+void Nemesis::heal() {
+  over_ = true;
+  world_.trace.add('-', "nemesis.heal");
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    Host& host = world_.host(side);
+    world_.cut(side, true);
+    host.witness().set_reachable(true);
+    mend_store(host);
+    host.thaw();
+  }
+  nurse();
+}
+
+void Nemesis::nurse() {
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    Host& host = world_.host(side);
+    if (host.stopping()) continue;
+    for (unsigned v = 0; v < world_.scenario.volumes.size() && host.running(); ++v) {
+      const auto status = host.status(v);
+      if (!status) continue;
+      if (status->state == replication::MirrorState::failed || status->state == replication::MirrorState::left) {
+        host.end(Host::End::killed);
+      }
+    }
+    if (!host.running()) boot(host);
+  }
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,60 @@
+#pragma once
+// Breaks things, with pauses, in the ways that the scenario knows; and heals everything at the end.
+#include <cstdint>
+#include <vector>
+
+#include "tests/simulation/host.hpp"
+
+namespace lockstep::simulation {
+
+class World;
+
+class Nemesis {
+ public:
+  Nemesis(World& world, SimRandom random);
+  void start();
+  /// No more faults; everything that can be mended from outside is.
+  void heal();
+  /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
+  void nurse();
+
+ private:
+  enum class Fault : std::uint8_t {
+    kill,
+    power_cut,
+    power_cut_both,
+    freeze,
+    shutdown,
+    leave,
+    network,
+    session_break,
+    witness,
+    store_errors,
+    store_hang,
+    store_slow,
+    store_full,
+  };
+  static void on_act(void* self, std::uint64_t);
+  static void on_boot(void* self, std::uint64_t side);
+  static void on_thaw(void* self, std::uint64_t side);
+  static void on_mend_network(void* self, std::uint64_t from);
+  static void on_mend_witness(void* self, std::uint64_t side);
+  static void on_mend_store(void* self, std::uint64_t side);
+  static void on_restart_after_leave(void* self, std::uint64_t side);
+
+  void act();
+  void commit(Fault fault);
+  void end(Host& host, Host::End how);
+  void boot(Host& host);
+  void spoil_store(Fault fault, Host& host);
+  void mend_store(Host& host);
+  [[nodiscard]] Host& either();
+  [[nodiscard]] Nanos a_while(Nanos low, Nanos high) { return random_.skewed(low, high); }
+
+  World& world_;
+  SimRandom random_;
+  std::vector<Fault> known_;
+  bool over_ = false;
+};
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,206 @@
+#include "tests/simulation/pair_program.hpp"
+
+#include <cassert>
+
+#include "engine/metadata/metadata_area.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "tests/simulation/scratch_store.hpp"
+
+namespace lockstep::simulation {
+
+namespace {
+
+using engine::Callback;
+using engine::MetadataArea;
+using engine::Result;
+using engine::Uuid;
+using replication::PairNode;
+
+constexpr std::size_t kPoolBytes = std::size_t{64} << 20;
+using OpenResult = Result<std::unique_ptr<MetadataArea>>;
+
+replication::NodeSettings settings_for(Machine& m) {
+  const Scenario& s = m.scenario;
+  replication::NodeSettings settings;
+  settings.pair = s.pair;
+  settings.side = m.side;
+  for (auto& byte : settings.process.bytes) byte = static_cast<std::uint8_t>(m.random.next());
+  settings.lease = engine::Duration(s.lease);
+  settings.heartbeat_interval = engine::Duration(s.heartbeat);
+  settings.dirty_bound = s.dirty_bound;
+  settings.clean_after = engine::Duration(s.clean_after);
+  settings.resync_floor = std::uint64_t{8} << 20;
+  settings.store_deadline = engine::Duration(s.store_deadline);
+  settings.defects = s.defects;
+  return settings;
+}
+
+engine::VolumeIdentity identity_of(const Machine& m, unsigned volume) {
+  const engine::DiskInfo& disk = m.scenario.volumes[volume];
+  engine::VolumeIdentity id;
+  id.pair = m.scenario.pair;
+  id.volume = disk.id;
+  id.owner = m.side;
+  id.name = disk.name;
+  id.serial = disk.serial;
+  id.size = disk.size;
+  id.block_size = disk.block_size;
+  id.region_size = m.scenario.region_size;
+  return id;
+}
+
+class PairProgram final : public Program, public replication::NodeObserver {
+ public:
+  explicit PairProgram(Machine& machine)
+      : machine_(machine),
+        pool_(kPoolBytes),
+        node_(std::make_unique<PairNode>(
+            settings_for(machine),
+            replication::NodeSeams{machine.clock, machine.random, pool_, machine.link, machine.witness}, *this)) {}
+
+  ~PairProgram() override {
+    node_.reset();
+    if (pool_.in_use() != 0) {
+      machine_.verdict.fail("a process that ended left " + std::to_string(pool_.in_use()) + " bytes of buffers in use");
+    }
+  }
+
+  void start() override {
+    start_early_ = machine_.random.chance(500'000);
+    if (start_early_) node_->start();
+    for (unsigned v = 0; v < machine_.scenario.volumes.size(); ++v) open(v);
+  }
+
+  engine::Disk* disk(unsigned volume) override { return node_->disk(machine_.scenario.volumes[volume].id); }
+
+  std::optional<replication::VolumeStatus> status(unsigned volume) override {
+    for (auto& s : node_->status()) {
+      if (s.volume == machine_.scenario.volumes[volume].id) return std::move(s);
+    }
+    return std::nullopt;
+  }
+
+  replication::LinkEvents& link_events() override { return *node_; }
+
+  void leave(unsigned volume) override {
+    if (disk(volume) == nullptr) return;
+    node_->leave(machine_.scenario.volumes[volume].id, [this, volume](Result<void> done) {
+      machine_.trace.add(letter(machine_.owner), "operator.left", {{"volume", volume}, {"agreed", done.has_value()}});
+      if (!done) machine_.trace.note(letter(machine_.owner), done.error().message);
+    });
+  }
+
+  void shutdown(Callback<> done) override { node_->shutdown(std::move(done)); }
+
+  void on_volume_changed(const Uuid& id) override {
+    for (unsigned v = 0; v < machine_.scenario.volumes.size(); ++v) {
+      if (machine_.scenario.volumes[v].id == id) machine_.outlet.volume_changed(v);
+    }
+  }
+  void on_fenced() override { machine_.outlet.fenced(); }
+
+ private:
+  void open(unsigned volume) {
+    MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
+                       [this, volume](OpenResult area) { opened(volume, std::move(area)); });
+  }
+
+  void opened(unsigned volume, OpenResult area) {
+    if (!area) {
+      machine_.trace.add(letter(machine_.owner), "metadata.refused", {{"volume", volume}});
+      machine_.trace.note(letter(machine_.owner), area.error().message);
+      const bool may_pass = area.error().code == engine::Errc::io_error || area.error().code == engine::Errc::timed_out;
+      if (!may_pass) return machine_.outlet.attach_refused(volume, area.error());
+      (void)machine_.clock.call_after(std::chrono::milliseconds(200), [this, volume] { open(volume); });
+      return;
+    }
+    replication::VolumeSettings settings{machine_.scenario.volumes[volume]};
+    const auto attached = node_->attach(std::move(settings), *machine_.stores[volume].data, std::move(*area));
+    if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
+    machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
+    machine_.outlet.volume_changed(volume);
+    if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
+  }
+
+  Machine& machine_;
+  engine::BufferPool pool_;
+  std::unique_ptr<PairNode> node_;
+  std::size_t attached_ = 0;
+  bool start_early_ = false;
+};
+
+void format(Machine& m) {
+  for (unsigned v = 0; v < m.scenario.volumes.size(); ++v) {
+    engine::EpochRecord epoch;
+    epoch.number = 1;
+    epoch.id = m.scenario.first_epoch;
+    epoch.members = engine::MemberSet::both();
+    epoch.sequencer = m.scenario.first_sequencer;
+    epoch.size = m.scenario.volume_size();
+    epoch.arbiter = m.scenario.arbiter;
+    bool done = false;
+    MetadataArea::format(*m.stores[v].metadata, identity_of(m, v), epoch,
+                         m.scenario.born_dirty ? engine::InitialMap::all_dirty : engine::InitialMap::clean,
+                         [&](OpenResult area) {
+                           if (!area) m.verdict.fail("metadata can't be laid out: " + area.error().message);
+                           done = true;
+                         });
+    while (!done && m.scheduler.step()) {
+    }
+  }
+}
+
+/// What opening an image gives: nothing when it is refused.
+std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Machine& m, unsigned volume, std::error_code& why) {
+  std::unique_ptr<MetadataArea> found;
+  MetadataArea::open(store, m.scenario.volumes[volume].id, m.side, [&](OpenResult area) {
+    if (area) {
+      found = std::move(*area);
+    } else {
+      why = area.error().code;
+    }
+  });
+  store.drain();
+  return found;
+}
+
+std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRandom& random) {
+  SimStore& real = *m.stores[volume].metadata;
+  ScratchStore whole(real.visible());
+  ScratchStore damaged(real.visible());
+  const std::uint64_t at = random.below(real.info().size);
+  damaged.bytes()[at] ^= std::byte{static_cast<unsigned char>(1u << random.below(8))};
+  const std::vector<std::byte> image(damaged.bytes().begin(), damaged.bytes().end());
+  std::error_code why;
+  const auto good = open_now(whole, m, volume, why);
+  if (good == nullptr) return "a replica's metadata can't be opened after a crash: " + why.message();
+  const auto bad = open_now(damaged, m, volume, why);
+  m.trace.add(letter(m.owner), "metadata.bit_flip", {{"volume", volume}, {"at", at}, {"opened", bad != nullptr}});
+  const std::string where = "promise 6: with a bit flipped at byte " + std::to_string(at) + " of the metadata, ";
+  if (bad == nullptr) return why ? std::nullopt : std::optional(where + "opening it says neither yes nor no");
+  const bool older_of_a_torn_pair = good->epoch().descends_from(bad->epoch());
+  if (!older_of_a_torn_pair || bad->identity() != good->identity()) return where + "it is opened as something else";
+  if (bad->epoch() == good->epoch()) {
+    for (std::uint64_t r = 0; r < good->region_count(); ++r) {
+      if (good->is_dirty(r) && !bad->is_dirty(r)) return where + "a dirty bit is lost";
+    }
+    real.poke(at / SimStore::kSector * SimStore::kSector,
+              std::span(image).subspan(at / SimStore::kSector * SimStore::kSector, SimStore::kSector));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const ProgramKind& pair_program() {
+  static const ProgramKind kind{
+      [](const Scenario& s) { return MetadataArea::required_size(s.volume_size(), s.region_size); },
+      format,
+      [](Machine& m) -> std::unique_ptr<Program> { return std::make_unique<PairProgram>(m); },
+      corruption_probe,
+      true,
+  };
+  return kind;
+}
+
+}  // namespace lockstep::simulation

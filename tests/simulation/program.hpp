@@ -1,0 +1,76 @@
+#pragma once
+// What runs on a simulated machine: the mirror (pair_program.hpp), or a fake that the simulator is tested with.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/disk.hpp"
+#include "replication/core/pair_node.hpp"
+#include "tests/simulation/scenario.hpp"
+#include "tests/simulation/sim_clock.hpp"
+#include "tests/simulation/sim_link.hpp"
+#include "tests/simulation/sim_store.hpp"
+#include "tests/simulation/sim_witness.hpp"
+
+namespace lockstep::simulation {
+
+struct VolumeStores {
+  std::unique_ptr<SimStore> data;
+  std::unique_ptr<SimStore> metadata;
+};
+
+/// What a program hears and says; called on the node's events.
+class ProgramOutlet {
+ public:
+  virtual ~ProgramOutlet() = default;
+  virtual void volume_changed(unsigned volume) = 0;
+  virtual void fenced() = 0;
+  /// The program can't take the volume into use; says why.
+  virtual void attach_refused(unsigned volume, const engine::Error& why) = 0;
+};
+
+/// The machine, as its program sees it.
+struct Machine {
+  engine::NodeSide side;
+  const Scenario& scenario;
+  Trace& trace;
+  Verdict& verdict;
+  Scheduler& scheduler;
+  Owner owner;
+  SimClock& clock;
+  SimRandom random;  ///< this process's own stream
+  SimLink& link;
+  WitnessClient* witness;
+  std::vector<VolumeStores>& stores;
+  ProgramOutlet& outlet;
+};
+
+[[nodiscard]] const char* state_name(replication::MirrorState state);
+
+/// Destroyed to play a kill: by then no callback of its is left anywhere.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual void start() = 0;
+  [[nodiscard]] virtual engine::Disk* disk(unsigned volume) = 0;
+  /// Nothing while the volume is not attached.
+  [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
+  [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
+  virtual void leave(unsigned volume) = 0;
+  virtual void shutdown(engine::Callback<> done) = 0;
+};
+
+/// How a kind of program is put on two machines.
+struct ProgramKind {
+  std::function<std::uint64_t(const Scenario&)> metadata_size;
+  /// Lays out both replicas; runs the scheduler until that is done.
+  std::function<void(Machine&)> format;
+  std::function<std::unique_ptr<Program>(Machine&)> start;
+  /// True when what metadata holds in `damaged` is refused or no less safe than in `whole`; else says what is wrong.
+  std::function<std::optional<std::string>(Machine&, unsigned volume, SimRandom&)> corruption_probe;
+  bool replicates = true;  ///< promises 1 and 5 concern its stores
+};
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,45 @@
+#pragma once
+// One node's CLOCK_BOOTTIME: runs a little fast or slow, from an origin of its own, and goes on while the node is
+// frozen.
+#include <cstdint>
+#include <vector>
+
+#include "engine/seams/clock.hpp"
+#include "tests/simulation/scheduler.hpp"
+
+namespace lockstep::simulation {
+
+class SimClock final : public engine::Clock {
+ public:
+  /// `rate` is the clock's speed in parts of a million: 1'050'000 runs 5 % fast.
+  SimClock(Scheduler& scheduler, SimRandom random, Owner owner, std::uint32_t rate)
+      : scheduler_(scheduler), random_(random), owner_(owner), rate_(rate) {}
+
+  [[nodiscard]] engine::TimePoint now() const override;
+  engine::TimerId call_after(engine::Duration delay, engine::Callback<> action) override;
+  void cancel(engine::TimerId timer) override;
+
+  /// A new boot: another origin.
+  void reboot() { offset_ = random_.below(1000) * kSecond + random_.below(kSecond); }
+  /// The process died: no timer of its fires. Callbacks are destroyed, not run.
+  void clear();
+
+ private:
+  struct Timer {
+    engine::Callback<> action;
+    std::uint32_t generation = 1;
+    bool armed = false;
+  };
+  static void fire(void* self, std::uint64_t id);
+  void release(std::uint32_t slot);
+
+  Scheduler& scheduler_;
+  SimRandom random_;
+  Owner owner_;
+  std::uint32_t rate_;
+  Nanos offset_ = 0;
+  std::vector<Timer> timers_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace lockstep::simulation

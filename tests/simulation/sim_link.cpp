@@ -1,0 +1,487 @@
+#include "tests/simulation/sim_link.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace lockstep::simulation {
+
+using engine::Callback;
+using engine::Errc;
+using engine::IoResult;
+using replication::LinkAnswer;
+
+namespace {
+constexpr std::byte kPoison{0xdd};
+}
+
+/// A request at the receiver. Its memory is poisoned once it is answered.
+class SimLink::Inbound final : public replication::InboundRequest {
+ public:
+  explicit Inbound(SimLink& link) : link_(link) {}
+  ~Inbound() override { std::free(memory_); }
+  [[nodiscard]] std::span<const std::byte> header() const override { return {header_.data(), header_bytes_}; }
+  [[nodiscard]] std::span<std::byte> payload() const override { return {memory_, payload_bytes_}; }
+  [[nodiscard]] std::size_t max_answer_payload() const override { return answer_room_; }
+  void answer(std::span<const std::byte> header, std::span<const std::byte> payload, Callback<> sent) override {
+    link_.answer(*this, header, payload, std::move(sent));
+  }
+
+  void take(const Packet& packet) {
+    if (packet.payload.size() > capacity_) {
+      std::free(memory_);
+      capacity_ = (packet.payload.size() + 4095) / 4096 * 4096;
+      memory_ = static_cast<std::byte*>(std::aligned_alloc(4096, capacity_));
+    }
+    payload_bytes_ = packet.payload.size();
+    if (payload_bytes_ != 0) std::memcpy(memory_, packet.payload.data(), payload_bytes_);
+    header_bytes_ = packet.header_bytes;
+    std::memcpy(header_.data(), packet.header.data(), header_bytes_);
+    answer_room_ = packet.answer_room;
+    slot_ = packet.slot;
+    generation_ = packet.generation;
+    session_ = packet.session;
+    live_ = true;
+  }
+  void poison() {
+    live_ = false;
+    if (payload_bytes_ != 0) std::memset(memory_, static_cast<int>(kPoison), payload_bytes_);
+    std::memset(header_.data(), static_cast<int>(kPoison), header_.size());
+  }
+
+  SimLink& link_;
+  std::byte* memory_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t payload_bytes_ = 0;
+  std::size_t header_bytes_ = 0;
+  std::array<std::byte, replication::kMaxLinkHeader> header_{};
+  std::size_t answer_room_ = 0;
+  std::uint32_t slot_ = 0;
+  std::uint32_t generation_ = 0;
+  std::uint64_t session_ = 0;
+  bool live_ = false;
+};
+
+SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times)
+    : scheduler_(world.scheduler),
+      trace_(world.trace),
+      verdict_(world.verdict),
+      network_(world.network),
+      random_(random),
+      sender_(sender),
+      times_(times) {}
+
+SimLink::~SimLink() = default;
+
+void SimLink::send(std::span<const std::byte> header, std::span<const std::byte> payload_out,
+                   std::span<std::byte> payload_in, Callback<IoResult<LinkAnswer>> done) {
+  if (sender_events_ == nullptr) return;  // from a destructor of a process that died
+  if (header.size() > replication::kMaxLinkHeader || payload_out.size() > replication::kMaxLinkPayload ||
+      payload_in.size() > replication::kMaxLinkPayload) {
+    verdict_.fail("Link::send() was given more than its limits allow");
+  }
+  std::uint32_t id;
+  if (free_slots_.empty()) {
+    id = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    id = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Slot& slot = slots_[id];
+  slot.live = true;
+  slot.session = sender_session_;
+  slot.payload_in = payload_in;
+  slot.done = std::move(done);
+  trace_.add(letter(sender_owner()), "link.send",
+             {{"slot", id}, {"bytes", payload_out.size()}, {"hash", hash_bytes(header)}});
+  if (!up_) {
+    slot.session = 0;
+    scheduler_.after(random_.below(kMillisecond), sender_owner(), &SimLink::on_refuse, this,
+                     (std::uint64_t{slot.generation} << 32) | id);
+    return;
+  }
+  Packet packet;
+  packet.slot = id;
+  packet.generation = slot.generation;
+  packet.session = sender_session_;
+  packet.ready = std::max(scheduler_.now() + delay(), wire_.empty() ? 0 : wire_.back().ready + 1);
+  packet.header_bytes = std::min(header.size(), replication::kMaxLinkHeader);
+  std::memcpy(packet.header.data(), header.data(), packet.header_bytes);
+  packet.source = payload_out;
+  packet.hash = hash_bytes(payload_out);
+  packet.answer_room = payload_in.size();
+  if (random_.chance(500'000)) take_copy(packet);
+  // Beyond the cut of a session that broke already, nothing gets through.
+  if (sender_session_ == broken_session_) return;
+  wire_.push_back(std::move(packet));
+  pump();
+}
+
+void SimLink::take_copy(Packet& packet) {
+  if (packet.copied) return;
+  packet.copied = true;
+  if (hash_bytes(packet.source) != packet.hash) {
+    verdict_.fail("a buffer given to Link::send() was changed before its answer came");
+  }
+  if (packet.source.empty()) return;
+  if (!spare_.empty()) {
+    packet.payload = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  packet.payload.assign(packet.source.begin(), packet.source.end());
+}
+
+void SimLink::reset() {
+  if (sender_events_ == nullptr || sender_session_ == 0) return;
+  trace_.add(letter(sender_owner()), "link.reset", {{"session", sender_session_}});
+  broken_session_ = sender_session_;
+  may_deliver_ = random_.chance(500'000) ? random_.below(wire_.size() + 1) : 0;
+  scheduler_.after(random_.below(kMillisecond), sender_owner(), &SimLink::on_sender_notices, this, sender_session_);
+  const Nanos notice = network_.whole() ? random_.skewed(0, 200 * kMillisecond) : random_.skewed(0, times_.notice);
+  scheduler_.after(notice, receiver_owner(), &SimLink::on_receiver_notices, this, sender_session_);
+}
+
+// --- Sessions -------------------------------------------------------------------------------------------------------
+
+void SimLink::sender_started(replication::LinkEvents& events) {
+  sender_events_ = &events;
+  schedule_attempt(random_.below(50 * kMillisecond));
+}
+
+void SimLink::receiver_started(replication::LinkEvents& events) { receiver_events_ = &events; }
+
+void SimLink::schedule_attempt(Nanos delay) {
+  scheduler_.after(delay, sender_owner(), &SimLink::on_attempt, this, ++attempt_);
+}
+
+void SimLink::on_attempt(void* self, std::uint64_t attempt) {
+  auto& link = *static_cast<SimLink*>(self);
+  if (attempt != link.attempt_ || link.sender_session_ != 0) return;
+  // Tried again unless it gets somewhere: the connection, the login and its answer may all be lost on the way.
+  link.scheduler_.after(link.random_.between(50 * kMillisecond, 300 * kMillisecond), link.sender_owner(),
+                        &SimLink::on_attempt, &link, attempt);
+  if (!link.network_.whole() || link.receiver_events_ == nullptr) return;
+  link.scheduler_.after(link.delay(), link.receiver_owner(), &SimLink::on_login, &link, attempt);
+}
+
+void SimLink::on_login(void* self, std::uint64_t attempt) {
+  auto& link = *static_cast<SimLink*>(self);
+  if (attempt != link.attempt_ || link.sender_session_ != 0 || !link.network_.whole()) return;
+  if (link.receiver_events_ == nullptr || link.sender_events_ == nullptr) return;
+  link.end_receiver_session(true);
+  link.receiver_session_ = ++link.last_session_;
+  link.trace_.add(letter(link.receiver_owner()), "link.inbound_up", {{"session", link.receiver_session_}});
+  link.scheduler_.after(link.delay(), link.sender_owner(), &SimLink::on_logged_in, &link, link.receiver_session_);
+  link.receiver_events_->on_inbound_up(link.receiver_session_);
+}
+
+void SimLink::on_logged_in(void* self, std::uint64_t session) {
+  auto& link = *static_cast<SimLink*>(self);
+  if (link.sender_session_ != 0 || session != link.receiver_session_ || session == link.broken_session_) return;
+  link.sender_session_ = session;
+  link.up_ = true;
+  link.trace_.add(letter(link.sender_owner()), "link.up", {{"session", session}});
+  link.sender_events_->on_link_up();
+}
+
+void SimLink::on_sender_notices(void* self, std::uint64_t session) {
+  auto& link = *static_cast<SimLink*>(self);
+  if (session != link.sender_session_ || link.sender_events_ == nullptr) return;
+  link.broken_session_ = std::max(link.broken_session_, session);
+  for (Packet& packet : link.wire_) link.take_copy(packet);  // what is under way no longer needs the sender's buffers
+  link.fail_outstanding();
+  link.sender_session_ = 0;
+  link.up_ = false;
+  link.trace_.add(letter(link.sender_owner()), "link.down", {{"session", session}});
+  link.schedule_attempt(link.random_.between(kMillisecond, 200 * kMillisecond));
+  link.sender_events_->on_link_down();
+}
+
+void SimLink::fail_outstanding() {
+  for (std::size_t turns = 0; turns < 1000; ++turns) {
+    bool any = false;
+    for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+      if (!slots_[id].live || slots_[id].session != sender_session_) continue;
+      any = true;
+      auto done = std::move(slots_[id].done);
+      release_slot(id);
+      done(std::unexpected(make_error_code(Errc::unknown_outcome)));
+    }
+    if (!any) return;
+  }
+  verdict_.fail("a request that ended with unknown_outcome is sent again without end while the link goes down");
+}
+
+void SimLink::on_refuse(void* self, std::uint64_t argument) {
+  auto& link = *static_cast<SimLink*>(self);
+  const auto id = static_cast<std::uint32_t>(argument);
+  if (!link.slots_[id].live || link.slots_[id].generation != argument >> 32) return;
+  auto done = std::move(link.slots_[id].done);
+  link.release_slot(id);
+  done(std::unexpected(make_error_code(Errc::unknown_outcome)));
+}
+
+void SimLink::on_receiver_notices(void* self, std::uint64_t session) {
+  auto& link = *static_cast<SimLink*>(self);
+  if (session == link.receiver_session_) link.end_receiver_session(true);
+}
+
+void SimLink::end_receiver_session(bool tell) {
+  if (receiver_session_ == 0) return;
+  const std::uint64_t session = std::exchange(receiver_session_, 0);
+  broken_session_ = std::max(broken_session_, session);
+  may_deliver_ = 0;
+  for (Packet& packet : wire_) {
+    if (packet.copied && packet.payload.capacity() != 0) spare_.push_back(std::move(packet.payload));
+  }
+  wire_.clear();
+  if (sender_session_ == session) {
+    const Nanos within = network_.whole() ? 100 * kMillisecond : times_.notice;
+    scheduler_.after(random_.skewed(0, within), sender_owner(), &SimLink::on_sender_notices, this, session);
+  }
+  if (!tell || receiver_events_ == nullptr) return;
+  trace_.add(letter(receiver_owner()), "link.inbound_down", {{"session", session}});
+  receiver_events_->on_inbound_down(session);
+}
+
+void SimLink::both_notice(Nanos sender_within, Nanos receiver_within) {
+  const std::uint64_t session = std::max(sender_session_, receiver_session_);
+  if (session == 0 || session == broken_session_) return;
+  broken_session_ = session;
+  may_deliver_ = random_.below(wire_.size() + 1);
+  scheduler_.after(random_.skewed(0, sender_within), sender_owner(), &SimLink::on_sender_notices, this, session);
+  scheduler_.after(random_.skewed(0, receiver_within), receiver_owner(), &SimLink::on_receiver_notices, this, session);
+}
+
+void SimLink::break_session() {
+  trace_.add('-', "link.break", {{"sender", static_cast<std::uint64_t>(sender_)}});
+  both_notice(100 * kMillisecond, 100 * kMillisecond);
+}
+
+void SimLink::network_changed() {
+  if (network_.whole()) {
+    pump();
+    for (std::uint32_t id = 0; id < replies_.size(); ++id) {
+      if (!replies_[id].live || !replies_[id].arrived_at_wire) continue;
+      scheduler_.after(delay(), sender_owner(), &SimLink::on_reply, this,
+                       (std::uint64_t{replies_[id].generation} << 32) | id);
+    }
+    return;
+  }
+  // A transport that hears nothing gives up sooner or later; if the wire comes back first, all goes on.
+  if (random_.chance(700'000)) {
+    const std::uint64_t session = sender_session_;
+    if (session != 0) {
+      scheduler_.after(random_.between(times_.notice / 4, times_.notice), sender_owner(), &SimLink::on_sender_notices,
+                       this, session);
+    }
+  }
+  if (random_.chance(700'000)) {
+    const std::uint64_t session = receiver_session_;
+    if (session != 0) {
+      scheduler_.after(random_.between(times_.notice / 4, times_.notice), receiver_owner(),
+                       &SimLink::on_receiver_notices, this, session);
+    }
+  }
+}
+
+void SimLink::sender_died(bool silent) {
+  sender_events_ = nullptr;
+  ++attempt_;
+  sender_session_ = 0;
+  up_ = false;
+  if (receiver_session_ != 0) {
+    // What had left the machine may still arrive; what had not is gone with its buffers.
+    broken_session_ = receiver_session_;
+    may_deliver_ = random_.below(wire_.size() + 1);
+    for (Packet& packet : wire_) take_copy(packet);
+    const Nanos within =
+        silent ? random_.between(times_.notice / 4, times_.notice) : random_.skewed(0, 100 * kMillisecond);
+    scheduler_.after(within, receiver_owner(), &SimLink::on_receiver_notices, this, receiver_session_);
+  }
+  for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+    if (!slots_[id].live) continue;
+    const auto dropped = std::move(slots_[id].done);
+    release_slot(id);
+  }
+  for (std::uint32_t id = 0; id < replies_.size(); ++id) {
+    if (replies_[id].live && replies_[id].copied) release_reply(id);
+  }
+}
+
+void SimLink::receiver_died(bool silent) {
+  receiver_events_ = nullptr;
+  end_receiver_session(false);
+  drop_inbounds();
+  for (std::uint32_t id = 0; id < replies_.size(); ++id) {
+    if (!replies_[id].live) continue;
+    const auto dropped = std::move(replies_[id].sent);
+    // An answer that had left the machine still arrives, unless the break overtakes it.
+    if (!replies_[id].copied || random_.chance(500'000)) release_reply(id);
+  }
+  if (sender_session_ != 0) {
+    broken_session_ = sender_session_;
+    const Nanos within =
+        silent ? random_.between(times_.notice / 4, times_.notice) : random_.skewed(0, 100 * kMillisecond);
+    scheduler_.after(within, sender_owner(), &SimLink::on_sender_notices, this, sender_session_);
+  }
+}
+
+void SimLink::drop_inbounds() {
+  free_inbounds_.clear();
+  for (const auto& inbound : inbounds_) {
+    inbound->poison();
+    free_inbounds_.push_back(inbound.get());
+  }
+}
+
+// --- Requests and answers -------------------------------------------------------------------------------------------
+
+void SimLink::pump() {
+  if (pumping_ || wire_.empty() || !network_.carries_from(sender_) || receiver_session_ == 0) return;
+  pumping_ = true;
+  // Owned by the world, so that the receiver's death does not leave the pump running for ever.
+  scheduler_.at(wire_.front().ready, Owner::world, &SimLink::on_pump, this, 0);
+}
+
+void SimLink::on_pump(void* self, std::uint64_t) {
+  auto& link = *static_cast<SimLink*>(self);
+  link.pumping_ = false;
+  if (link.wire_.empty() || !link.network_.carries_from(link.sender_) || link.receiver_session_ == 0) return;
+  if (link.scheduler_.frozen(link.receiver_owner())) {  // the socket's buffer holds it
+    link.pumping_ = true;
+    link.scheduler_.after(5 * kMillisecond, Owner::world, &SimLink::on_pump, &link, 0);
+    return;
+  }
+  if (link.wire_.front().ready > link.scheduler_.now()) return link.pump();
+  Packet packet = std::move(link.wire_.front());
+  link.wire_.pop_front();
+  bool passes = packet.session == link.receiver_session_ && link.receiver_events_ != nullptr;
+  if (passes && packet.session == link.broken_session_) {
+    passes = link.may_deliver_ != 0;
+    if (passes) --link.may_deliver_;
+  }
+  link.pump();
+  if (passes) link.deliver(std::move(packet));
+}
+
+void SimLink::deliver(Packet packet) {
+  take_copy(packet);
+  trace_.add(
+      letter(receiver_owner()), "link.request",
+      {{"slot", packet.slot}, {"session", packet.session}, {"bytes", packet.payload.size()}, {"hash", packet.hash}});
+  if (free_inbounds_.empty()) {
+    inbounds_.push_back(std::make_unique<Inbound>(*this));
+    free_inbounds_.push_back(inbounds_.back().get());
+  }
+  Inbound* inbound = free_inbounds_.back();
+  free_inbounds_.pop_back();
+  inbound->take(packet);
+  if (packet.payload.capacity() != 0) spare_.push_back(std::move(packet.payload));
+  receiver_events_->on_request(inbound->session_, *inbound);
+}
+
+void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::span<const std::byte> payload,
+                     Callback<> sent) {
+  if (receiver_events_ == nullptr) return;  // from a destructor of a process that died
+  if (!request.live_) {
+    verdict_.fail("a request of the partner's was answered twice, or after it was gone");
+    return;
+  }
+  if (header.size() > replication::kMaxLinkAnswerHeader || payload.size() > request.answer_room_) {
+    verdict_.fail("an answer on the link is larger than there is room for");
+    return;
+  }
+  std::uint32_t id;
+  if (free_replies_.empty()) {
+    id = static_cast<std::uint32_t>(replies_.size());
+    replies_.emplace_back();
+  } else {
+    id = free_replies_.back();
+    free_replies_.pop_back();
+  }
+  Reply& reply = replies_[id];
+  reply.live = true;
+  reply.slot = request.slot_;
+  reply.slot_generation = request.generation_;
+  reply.session = request.session_;
+  reply.header_bytes = header.size();
+  std::memcpy(reply.header.data(), header.data(), header.size());
+  reply.source = payload;
+  reply.hash = hash_bytes(payload);
+  reply.copied = false;
+  reply.arrived_at_wire = false;
+  reply.payload.clear();
+  reply.sent = std::move(sent);
+  trace_.add(letter(receiver_owner()), "link.answer",
+             {{"slot", request.slot_},
+              {"session", request.session_},
+              {"bytes", payload.size()},
+              {"hash", hash_bytes(header)}});
+  request.poison();
+  free_inbounds_.push_back(&request);
+  scheduler_.after(random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond), receiver_owner(), &SimLink::on_sent,
+                   this, (std::uint64_t{reply.generation} << 32) | id);
+}
+
+void SimLink::on_sent(void* self, std::uint64_t argument) {
+  auto& link = *static_cast<SimLink*>(self);
+  const auto id = static_cast<std::uint32_t>(argument);
+  if (!link.replies_[id].live || link.replies_[id].generation != argument >> 32) return;
+  Reply& reply = link.replies_[id];
+  if (hash_bytes(reply.source) != reply.hash) {
+    link.verdict_.fail("an answer's payload was changed before it was sent");
+  }
+  reply.payload.assign(reply.source.begin(), reply.source.end());
+  reply.copied = true;
+  Callback<> sent = std::move(reply.sent);
+  if (reply.session != link.receiver_session_) {
+    link.release_reply(id);
+  } else {
+    link.scheduler_.after(link.delay(), link.sender_owner(), &SimLink::on_reply, &link, argument);
+  }
+  if (sent) sent();
+}
+
+void SimLink::on_reply(void* self, std::uint64_t argument) {
+  auto& link = *static_cast<SimLink*>(self);
+  const auto id = static_cast<std::uint32_t>(argument);
+  if (!link.replies_[id].live || link.replies_[id].generation != argument >> 32) return;
+  Reply& reply = link.replies_[id];
+  const engine::NodeSide receiver = engine::other(link.sender_);
+  if (reply.session == link.sender_session_ && !link.network_.carries_from(receiver)) {
+    reply.arrived_at_wire = true;  // held until the wire or the session decides
+    return;
+  }
+  Slot& slot = link.slots_[reply.slot];
+  const bool lost = reply.session == link.broken_session_ && link.random_.chance(500'000);
+  if (lost || reply.session != link.sender_session_ || !slot.live || slot.generation != reply.slot_generation) {
+    return link.release_reply(id);
+  }
+  link.trace_.add(letter(link.sender_owner()), "link.answered", {{"slot", reply.slot}, {"hash", reply.hash}});
+  std::copy(reply.payload.begin(), reply.payload.end(), slot.payload_in.begin());
+  auto done = std::move(slot.done);
+  std::array<std::byte, replication::kMaxLinkAnswerHeader> header = reply.header;
+  const LinkAnswer answer{{header.data(), reply.header_bytes}, reply.payload.size()};
+  link.release_slot(reply.slot);
+  link.release_reply(id);
+  done(answer);
+}
+
+void SimLink::release_slot(std::uint32_t id) {
+  slots_[id].live = false;
+  slots_[id].done = nullptr;
+  ++slots_[id].generation;
+  free_slots_.push_back(id);
+}
+
+void SimLink::release_reply(std::uint32_t id) {
+  replies_[id].live = false;
+  replies_[id].sent = nullptr;
+  ++replies_[id].generation;
+  free_replies_.push_back(id);
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,142 @@
+#pragma once
+// One way of the partner link: the sender's Link and the receiver's sessions, over wires that may be cut. Keeps every
+// rule of replication/core/link.hpp, and uses every freedom that it leaves: a break may lose requests, deliver them
+// after the sender was told of the break, or lose only their answers.
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "replication/core/link.hpp"
+#include "tests/simulation/network.hpp"
+#include "tests/simulation/scheduler.hpp"
+#include "tests/simulation/violation.hpp"
+
+namespace lockstep::simulation {
+
+struct LinkTimes {
+  Nanos slowest = 2 * kMillisecond;  ///< of one message
+  Nanos notice = 4 * kSecond;        ///< within which a transport notices by itself that the other end is gone
+};
+
+class SimLink final : public replication::Link {
+ public:
+  struct World {
+    Scheduler& scheduler;
+    Trace& trace;
+    Verdict& verdict;
+    const Network& network;
+  };
+  SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times);
+  ~SimLink() override;
+
+  [[nodiscard]] bool is_up() const override { return up_; }
+  void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
+            engine::Callback<engine::IoResult<replication::LinkAnswer>> done) override;
+  void reset() override;
+
+  // For the world. A process that starts gives its events, one that ends takes them away.
+  void sender_started(replication::LinkEvents& events);
+  void receiver_started(replication::LinkEvents& events);
+  /// `silent`: the machine lost power and told nobody.
+  void sender_died(bool silent);
+  void receiver_died(bool silent);
+  /// The session breaks, each end notices in its own time.
+  void break_session();
+  void network_changed();
+  [[nodiscard]] bool connected() const { return up_; }
+
+ private:
+  class Inbound;
+  struct Packet {  // a request under way
+    std::uint32_t slot = 0;
+    std::uint32_t generation = 0;
+    std::uint64_t session = 0;
+    Nanos ready = 0;
+    std::size_t header_bytes = 0;
+    std::array<std::byte, replication::kMaxLinkHeader> header{};
+    std::span<const std::byte> source;  ///< the sender's buffer, until it was copied
+    std::uint64_t hash = 0;
+    bool copied = false;
+    std::vector<std::byte> payload;
+    std::size_t answer_room = 0;
+  };
+  struct Slot {  // a request that was not yet answered, at the sender
+    bool live = false;
+    std::uint32_t generation = 1;
+    std::uint64_t session = 0;
+    std::span<std::byte> payload_in;
+    engine::Callback<engine::IoResult<replication::LinkAnswer>> done;
+  };
+  struct Reply {  // an answer under way
+    bool live = false;
+    std::uint32_t generation = 1;
+    std::uint32_t slot = 0;
+    std::uint32_t slot_generation = 0;
+    std::uint64_t session = 0;
+    std::size_t header_bytes = 0;
+    std::array<std::byte, replication::kMaxLinkAnswerHeader> header{};
+    std::span<const std::byte> source;
+    std::uint64_t hash = 0;
+    std::vector<std::byte> payload;
+    bool copied = false;
+    bool arrived_at_wire = false;
+    engine::Callback<> sent;
+  };
+
+  void schedule_attempt(Nanos delay);
+  static void on_attempt(void* self, std::uint64_t attempt);
+  static void on_login(void* self, std::uint64_t attempt);
+  static void on_logged_in(void* self, std::uint64_t session);
+  static void on_pump(void* self, std::uint64_t session);
+  static void on_sender_notices(void* self, std::uint64_t session);
+  static void on_receiver_notices(void* self, std::uint64_t session);
+  static void on_sent(void* self, std::uint64_t reply);
+  static void on_reply(void* self, std::uint64_t reply);
+  static void on_refuse(void* self, std::uint64_t slot);
+
+  void pump();
+  void deliver(Packet packet);
+  void take_copy(Packet& packet);
+  void answer(Inbound& request, std::span<const std::byte> header, std::span<const std::byte> payload,
+              engine::Callback<> sent);
+  void end_receiver_session(bool tell);
+  void fail_outstanding();
+  void drop_inbounds();
+  void both_notice(Nanos sender_within, Nanos receiver_within);
+  void release_slot(std::uint32_t slot);
+  void release_reply(std::uint32_t reply);
+  [[nodiscard]] Owner sender_owner() const { return sender_ == engine::NodeSide::a ? Owner::node_a : Owner::node_b; }
+  [[nodiscard]] Owner receiver_owner() const { return sender_ == engine::NodeSide::a ? Owner::node_b : Owner::node_a; }
+  [[nodiscard]] Nanos delay() { return random_.skewed(10 * kMicrosecond, times_.slowest); }
+
+  Scheduler& scheduler_;
+  Trace& trace_;
+  Verdict& verdict_;
+  const Network& network_;
+  SimRandom random_;
+  engine::NodeSide sender_;
+  LinkTimes times_;
+  replication::LinkEvents* sender_events_ = nullptr;
+  replication::LinkEvents* receiver_events_ = nullptr;
+
+  std::uint64_t attempt_ = 0;  ///< the latest connection attempt
+  std::uint64_t last_session_ = 0;
+  std::uint64_t sender_session_ = 0;  ///< 0: none
+  std::uint64_t receiver_session_ = 0;
+  std::uint64_t broken_session_ = 0;  ///< the latest session that is known to be broken, by this world
+  std::size_t may_deliver_ = 0;       ///< of a broken session: how many more requests get through
+  bool up_ = false;
+  bool pumping_ = false;
+  std::deque<Packet> wire_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<Reply> replies_;
+  std::vector<std::uint32_t> free_replies_;
+  std::vector<std::vector<std::byte>> spare_;  ///< payload memory to be used again
+  std::vector<std::unique_ptr<Inbound>> inbounds_;
+  std::vector<Inbound*> free_inbounds_;
+};
+
+}  // namespace lockstep::simulation

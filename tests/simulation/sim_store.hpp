@@ -1,0 +1,116 @@
+#pragma once
+// A disk that does everything a disk may do: completes late and out of order, applies a write at any moment between its
+// submission and its completion, keeps unflushed sectors in a cache that a power cut loses in part, fails, hangs,
+// fills. Two images: what a read sees, and what is on stable storage.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/seams/store.hpp"
+#include "tests/simulation/scheduler.hpp"
+#include "tests/simulation/violation.hpp"
+
+namespace lockstep::simulation {
+
+struct StoreFaults {
+  std::uint32_t read_error = 0;  ///< chances in a million, each operation
+  std::uint32_t write_error = 0;
+  std::uint32_t flush_error = 0;
+  std::uint32_t hang = 0;
+  bool full = false;  ///< writes to what was never written fail with no_space
+  Nanos slowest = 2 * kMillisecond;
+};
+
+class SimStore final : public engine::Store {
+ public:
+  static constexpr std::size_t kSector = 512;    ///< bytes; a power cut tears here
+  static constexpr std::size_t kGranule = 4096;  ///< bytes; what discard() gives back
+
+  struct World {
+    Scheduler& scheduler;
+    Trace& trace;
+    Verdict& verdict;
+  };
+  SimStore(World world, SimRandom random, Owner owner, std::string name, std::uint64_t size);
+
+  [[nodiscard]] const engine::StoreInfo& info() const override { return info_; }
+  void read(std::uint64_t offset, std::span<std::byte> into, engine::IoCallback done) override;
+  void write(std::uint64_t offset, std::span<const std::byte> from, engine::Durability durability,
+             engine::IoCallback done) override;
+  void write_zeroes(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
+  void discard(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
+  void flush(engine::IoCallback done) override;
+
+  // For the world.
+  void set_faults(const StoreFaults& faults) { faults_ = faults; }
+  [[nodiscard]] const StoreFaults& faults() const { return faults_; }
+  void release_hung();
+  /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
+  void process_died();
+  void power_cut();
+  [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
+  [[nodiscard]] std::span<const std::byte> visible() const { return cached_; }
+  [[nodiscard]] std::span<const std::byte> stable() const { return stable_; }
+  /// Changes both images at once, behind everybody's back.
+  void poke(std::uint64_t offset, std::span<const std::byte> bytes);
+
+ private:
+  enum class Kind : std::uint8_t { read, write, zero, discard, flush };
+  enum class Sector : std::uint8_t { clean, applied, completed, ghost };
+  struct Op {
+    Kind kind{};
+    bool live = false;
+    bool hung = false;
+    bool durable = false;
+    std::uint8_t halves_applied = 0;  ///< bit 0: first half, bit 1: second half
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::span<std::byte> into;
+    std::span<const std::byte> from;
+    std::uint64_t hash = 0;
+    std::error_code status;
+    std::uint32_t generation = 0;
+    engine::IoCallback done;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> flushed;  ///< sector, version
+  };
+
+  std::uint32_t begin(Kind kind, std::uint64_t offset, std::uint64_t length, bool durable, engine::IoCallback done);
+  void submit_write(Kind kind, engine::Extent extent, std::span<const std::byte> from, engine::Durability durability,
+                    engine::IoCallback done);
+  void schedule(std::uint32_t slot, std::uint32_t error_chance);
+  static void on_apply(void* self, std::uint64_t argument);
+  static void on_complete(void* self, std::uint64_t argument);
+  void complete(std::uint32_t slot);
+  void apply(Op& op, unsigned half);
+  void apply_sector(std::uint32_t sector, const std::byte* bytes);
+  void finish_write(Op& op);
+  void finish_flush(Op& op);
+  void settle(std::uint32_t sector);
+  [[nodiscard]] bool has_space(const engine::Extent& extent) const;
+  [[nodiscard]] std::uint64_t key(std::uint32_t slot) const {
+    return (std::uint64_t{ops_[slot].generation} << 32) | slot;
+  }
+  void release(std::uint32_t slot);
+
+  Scheduler& scheduler_;
+  Trace& trace_;
+  Verdict& verdict_;
+  SimRandom random_;
+  Owner owner_;
+  engine::StoreInfo info_;
+  StoreFaults faults_;
+  std::vector<std::byte> cached_;
+  std::vector<std::byte> stable_;
+  std::vector<std::uint32_t> version_;
+  std::vector<Sector> state_;
+  std::vector<std::uint32_t> dirty_;  ///< every sector that is not clean, once, and some that are again
+  std::vector<bool> listed_;          ///< is in dirty_
+  std::vector<bool> allocated_;
+  std::vector<Op> ops_;
+  std::vector<std::uint32_t> free_;
+  std::size_t in_flight_ = 0;
+  unsigned flushing_ = 0;
+};
+
+}  // namespace lockstep::simulation

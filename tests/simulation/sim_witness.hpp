@@ -1,0 +1,78 @@
+#pragma once
+// The witness: one honest compare-and-swap register a volume, at the end of wires that delay, lose and cut. A request
+// may be carried out long after its sender gave it up.
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "replication/core/arbiter.hpp"
+#include "tests/simulation/scheduler.hpp"
+
+namespace lockstep::simulation {
+
+class SimWitness;
+
+/// One node's view of the witness.
+class WitnessClient final : public replication::Witness {
+ public:
+  WitnessClient(Scheduler& scheduler, Trace& trace, SimRandom random, Owner owner, SimWitness& server)
+      : scheduler_(scheduler), trace_(trace), random_(random), owner_(owner), server_(server) {}
+
+  void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
+  void swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+            engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
+  void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
+
+  void set_reachable(bool reachable) { reachable_ = reachable; }
+  /// The process died: calls in flight may still be carried out, nobody is told.
+  void clear();
+
+ private:
+  enum class Kind : std::uint8_t { read, swap, remove };
+  struct Call {
+    bool live = false;
+    bool executed = false;
+    bool answered = false;
+    std::uint32_t generation = 1;
+    Kind kind{};
+    engine::Uuid volume;
+    std::int64_t expected = 0;
+    replication::WitnessRecord record;
+    replication::SwapOutcome outcome;
+    engine::Callback<engine::IoResult<replication::WitnessView>> read_done;
+    engine::Callback<engine::IoResult<replication::SwapOutcome>> swap_done;
+    engine::Callback<std::error_code> remove_done;
+  };
+  Call& begin(Kind kind, const engine::Uuid& volume);
+  void launch(Call& call);
+  static void on_server(void* self, std::uint64_t argument);
+  static void on_client(void* self, std::uint64_t argument);
+  static void on_timeout(void* self, std::uint64_t argument);
+  static void on_bury(void* self, std::uint64_t argument);
+  [[nodiscard]] Call* find(std::uint64_t argument);
+  void finish(Call& call, bool answered);
+
+  Scheduler& scheduler_;
+  Trace& trace_;
+  SimRandom random_;
+  Owner owner_;
+  SimWitness& server_;
+  bool reachable_ = true;
+  std::vector<std::unique_ptr<Call>> calls_;
+  std::vector<std::uint32_t> free_;
+};
+
+class SimWitness {
+ public:
+  [[nodiscard]] replication::WitnessView view(const engine::Uuid& volume) const;
+  replication::SwapOutcome swap(const engine::Uuid& volume, std::int64_t expected,
+                                const replication::WitnessRecord& record);
+  void remove(const engine::Uuid& volume) { records_.erase(volume); }
+
+ private:
+  std::map<engine::Uuid, replication::WitnessView> records_;
+  std::int64_t revision_ = 0;
+};
+
+}  // namespace lockstep::simulation

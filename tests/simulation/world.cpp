@@ -1,0 +1,169 @@
+#include "tests/simulation/world.hpp"
+
+#include <algorithm>
+
+namespace lockstep::simulation {
+
+using engine::NodeSide;
+using replication::MirrorState;
+
+namespace {
+constexpr Nanos kPatience = 120 * kSecond;        ///< simulated; within which a healed pair must be in sync again
+constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more is in a loop
+}  // namespace
+
+World::World(const WorldOptions& options, const ProgramKind& program)
+    : trace(options.trace),
+      random(options.seed),
+      scenario(draw_scenario(options.seed, random)),
+      scheduler(trace, random.split()),
+      kind(program) {
+  scenario.defects = options.defects;
+  if (options.without_faults) scenario.faults = {};
+  const LinkTimes times{scenario.slowest_link, 4 * kSecond};
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    ways_[static_cast<std::size_t>(side)] =
+        std::make_unique<SimLink>(SimLink::World{scheduler, trace, verdict, network}, random.split(), side, times);
+  }
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    hosts_[static_cast<std::size_t>(side)] = std::make_unique<Host>(*this, side, random.split());
+  }
+  checkers = std::make_unique<Checkers>(*this);
+  nemesis = std::make_unique<Nemesis>(*this, random.split());
+  for (unsigned i = 0; i < scenario.initiators; ++i) {
+    initiators.push_back(std::make_unique<Initiator>(*this, i, random.split()));
+  }
+  operations_left = scenario.operations;
+}
+
+World::~World() {
+  for (auto& host : hosts_) {
+    if (host->running()) host->end(Host::End::killed);
+  }
+}
+
+void World::cut(NodeSide from, bool open) {
+  if (network.open[static_cast<std::size_t>(from)] == open) return;
+  network.open[static_cast<std::size_t>(from)] = open;
+  trace.add(from == NodeSide::a ? 'a' : 'b', open ? "wire.mended" : "wire.cut");
+  for (const auto& way : ways_) way->network_changed();
+}
+
+Outcome World::run() {
+  trace.note('-', "seed " + std::to_string(scenario.seed) + ": " + describe(scenario));
+  for (const auto& h : hosts_) h->format();
+  for (const auto& h : hosts_) h->boot();
+  for (const auto& initiator : initiators) initiator->start();
+  nemesis->start();
+  run_until(scheduler.now() + scenario.duration);
+  if (!verdict.failed()) settle();
+  if (!verdict.failed()) read_everything();
+  if (const auto wrong = history.check()) verdict.fail(*wrong);
+  // Last, since a history says more about what went wrong than two images do.
+  if (!verdict.failed()) compare_replicas();
+  Outcome outcome;
+  outcome.seed = scenario.seed;
+  outcome.hash = trace.hash();
+  outcome.events = trace.events();
+  outcome.writes = history.write_count();
+  outcome.reads = history.read_count();
+  outcome.simulated = scheduler.now();
+  outcome.violation = verdict.reason();
+  outcome.scenario = describe(scenario);
+  return outcome;
+}
+
+void World::run_until(Nanos when) {
+  while (!verdict.failed() && scheduler.now() < when) {
+    if (!scheduler.step()) scheduler.wait_until(when);
+    if (trace.events() > kMostEvents) return verdict.fail("liveness: the world runs in circles");
+  }
+}
+
+bool World::all_in_sync() {
+  for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
+    const auto a = host(NodeSide::a).status(v);
+    const auto b = host(NodeSide::b).status(v);
+    for (const auto* s : {&a, &b}) {
+      if (!*s || (*s)->state != MirrorState::in_sync || !(*s)->serving || (*s)->failover_limited) return false;
+    }
+    if (a->epoch.id != b->epoch.id) return false;
+  }
+  return true;
+}
+
+void World::settle() {
+  nemesis->heal();
+  operations_left = std::min(operations_left, 20u);
+  const Nanos limit = scheduler.now() + kPatience;
+  const auto idle = [this] {
+    for (const auto& initiator : initiators) {
+      if (!initiator->idle()) return false;
+    }
+    return true;
+  };
+  while (!verdict.failed()) {
+    run_until(scheduler.now() + 250 * kMillisecond);
+    if (idle()) operations_left = 0;
+    if (operations_left == 0 && idle() && all_in_sync()) break;
+    if (scheduler.now() > limit) return explain_no_sync();
+    nemesis->nurse();
+  }
+  trace.add('-', "world.settled");
+  run_until(scheduler.now() + 2 * scenario.clean_after + kSecond);
+  if (!verdict.failed() && !all_in_sync())
+    verdict.fail("liveness: the volumes fell out of sync though nothing was broken any more");
+}
+
+void World::explain_no_sync() {
+  std::string text =
+      "liveness: not in sync and idle " + std::to_string(kPatience / kSecond) + " s after everything was mended;";
+  for (const auto& h : hosts_) {
+    for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
+      const auto s = h->status(v);
+      text += std::string(" ") + h->name() + " volume " + std::to_string(v) + ": ";
+      if (!s) {
+        text += h->running() ? "not attached" : "not running";
+        continue;
+      }
+      text += std::string(state_name(s->state)) + (s->serving ? " serving" : " not serving") +
+              (s->failover_limited ? " limited" : "") + " epoch " + std::to_string(s->epoch.number) + " members " +
+              std::to_string(s->epoch.members.bits) + " dirty " + std::to_string(s->dirty_bytes) + " (" + s->reason +
+              ");";
+    }
+  }
+  for (const auto& initiator : initiators) {
+    if (!initiator->idle()) text += " an initiator waits;";
+  }
+  verdict.fail(text);
+}
+
+void World::read_everything() {
+  if (!kind.replicates) return;
+  for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
+    const auto image = host(NodeSide::a).data(v).visible();
+    const Moment began = history.begin_read();
+    const std::vector<bool> written = history.written_blocks(v, scenario.volume_size() / kBlock);
+    for (std::uint64_t block = 0; block < written.size(); ++block) {
+      const Value value = read_stamp(image.subspan(block * kBlock, kBlock), block);
+      if (written[block] || value != 0) history.read_returned(v, block, {&value, 1}, began, scheduler.now());
+    }
+  }
+}
+
+void World::compare_replicas() {
+  if (!kind.replicates) return;
+  for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
+    const auto a = host(NodeSide::a).data(v).visible();
+    const auto b = host(NodeSide::b).data(v).visible();
+    for (std::uint64_t block = 0; block < scenario.volume_size() / kBlock; ++block) {
+      const auto at = block * kBlock;
+      if (std::equal(a.begin() + at, a.begin() + at + kBlock, b.begin() + at)) continue;
+      return verdict.fail("promise 5: in sync again, volume " + std::to_string(v) + " block " + std::to_string(block) +
+                          " holds #" + std::to_string(read_stamp(a.subspan(at, kBlock), block)) + " on node a and #" +
+                          std::to_string(read_stamp(b.subspan(at, kBlock), block)) + " on node b");
+    }
+  }
+}
+
+}  // namespace lockstep::simulation

@@ -1,0 +1,75 @@
+#pragma once
+// Everything of one run: two machines, the wires, the witness, the initiators, the nemesis and the checkers, from one
+// seed. run() plays it to the end and says whether a promise was broken.
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/checkers.hpp"
+#include "tests/simulation/history.hpp"
+#include "tests/simulation/host.hpp"
+#include "tests/simulation/initiator.hpp"
+#include "tests/simulation/nemesis.hpp"
+#include "tests/simulation/network.hpp"
+#include "tests/simulation/program.hpp"
+#include "tests/simulation/scenario.hpp"
+
+namespace lockstep::simulation {
+
+struct Outcome {
+  std::uint64_t seed = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t events = 0;
+  std::size_t writes = 0;
+  std::size_t reads = 0;
+  Nanos simulated = 0;
+  std::string violation;  ///< empty: every promise was kept
+  std::string scenario;
+};
+
+struct WorldOptions {
+  std::uint64_t seed = 1;
+  std::FILE* trace = nullptr;
+  replication::Defects defects;
+  bool without_faults = false;
+};
+
+class World {
+ public:
+  World(const WorldOptions& options, const ProgramKind& kind);
+  ~World();
+  Outcome run();
+
+  // For the parts.
+  [[nodiscard]] Host& host(engine::NodeSide side) { return *hosts_[static_cast<std::size_t>(side)]; }
+  [[nodiscard]] SimLink& way_from(engine::NodeSide side) { return *ways_[static_cast<std::size_t>(side)]; }
+  void cut(engine::NodeSide from, bool open);
+  [[nodiscard]] bool all_in_sync();
+
+  Verdict verdict;
+  Trace trace;
+  SimRandom random;
+  Scenario scenario;
+  Scheduler scheduler;
+  const ProgramKind& kind;
+  Network network;
+  SimWitness witness;
+  History history;
+  std::unique_ptr<Checkers> checkers;
+  std::vector<std::unique_ptr<Initiator>> initiators;
+  std::unique_ptr<Nemesis> nemesis;
+  unsigned operations_left = 0;
+
+ private:
+  void run_until(Nanos when);
+  void settle();
+  void read_everything();
+  void compare_replicas();
+  void explain_no_sync();
+
+  std::array<std::unique_ptr<SimLink>, 2> ways_;
+  std::array<std::unique_ptr<Host>, 2> hosts_;
+};
+
+}  // namespace lockstep::simulation
