@@ -58,6 +58,7 @@ void Host::boot() {
   lost_power_ = false;
   stopping_ = false;
   ++life_;
+  booted_at_ = world_.scheduler.now();
   world_.trace.add(name(), "node.boot", {{"life", life_}});
   machine_ = machine();
   program_ = world_.kind.start(*machine_);

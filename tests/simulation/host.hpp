@@ -27,6 +27,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] bool frozen() const;
   [[nodiscard]] bool stopping() const { return stopping_; }
   [[nodiscard]] Nanos frozen_since() const { return frozen_since_; }
+  [[nodiscard]] Nanos booted_at() const { return running() ? booted_at_ : 0; }
   [[nodiscard]] std::uint64_t life() const { return life_; }
   [[nodiscard]] Owner owner() const { return owner_; }
   [[nodiscard]] engine::NodeSide side() const { return side_; }
@@ -65,6 +66,7 @@ class Host final : public ProgramOutlet {
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<Program> program_;
   std::uint64_t life_ = 0;
+  Nanos booted_at_ = 0;
   Nanos frozen_since_ = 0;
   bool stopping_ = false;
   bool lost_power_ = true;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <malloc.h>
+
 #include "tests/simulation/batch.hpp"
 #include "tests/simulation/defect_names.hpp"
 #include "tests/simulation/pair_program.hpp"
@@ -34,6 +36,9 @@ bool parse_range(const std::string& text, BatchOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The images of a world's disks are made and thrown away with it: keep the memory for the next.
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
   BatchOptions options;
   bool one = false;
   bool trace = false;

@@ -207,7 +207,7 @@ void Nemesis::heal() {
 void Nemesis::nurse() {
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Host& host = world_.host(side);
-    if (host.stopping()) continue;
+    if (host.stopping() || world_.scheduler.now() < host.booted_at() + 4 * kSecond) continue;
     for (unsigned v = 0; v < world_.scenario.volumes.size() && host.running(); ++v) {
       const auto status = host.status(v);
       if (!status) continue;

@@ -313,6 +313,7 @@ void SimLink::sender_died(bool silent) {
 
 void SimLink::receiver_died(bool silent) {
   receiver_events_ = nullptr;
+  pumping_ = false;  // its event went with the process
   end_receiver_session(false);
   drop_inbounds();
   for (std::uint32_t id = 0; id < replies_.size(); ++id) {
@@ -342,19 +343,13 @@ void SimLink::drop_inbounds() {
 void SimLink::pump() {
   if (pumping_ || wire_.empty() || !network_.carries_from(sender_) || receiver_session_ == 0) return;
   pumping_ = true;
-  // Owned by the world, so that the receiver's death does not leave the pump running for ever.
-  scheduler_.at(wire_.front().ready, Owner::world, &SimLink::on_pump, this, 0);
+  scheduler_.at(wire_.front().ready, receiver_owner(), &SimLink::on_pump, this, 0);
 }
 
 void SimLink::on_pump(void* self, std::uint64_t) {
   auto& link = *static_cast<SimLink*>(self);
   link.pumping_ = false;
   if (link.wire_.empty() || !link.network_.carries_from(link.sender_) || link.receiver_session_ == 0) return;
-  if (link.scheduler_.frozen(link.receiver_owner())) {  // the socket's buffer holds it
-    link.pumping_ = true;
-    link.scheduler_.after(5 * kMillisecond, Owner::world, &SimLink::on_pump, &link, 0);
-    return;
-  }
   if (link.wire_.front().ready > link.scheduler_.now()) return link.pump();
   Packet packet = std::move(link.wire_.front());
   link.wire_.pop_front();
