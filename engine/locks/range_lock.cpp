@@ -34,7 +34,16 @@ RangeLock::RangeLock() {
   for (Link& bucket : buckets_) make_empty(bucket);
 }
 
-RangeLock::~RangeLock() { assert(held_ == 0 && waiting_ == 0); }
+RangeLock::~RangeLock() { forget_all(); }
+
+void RangeLock::forget_all() {
+  while (all_.next != &all_) {
+    Node& node = *all_.next->node;
+    unlink(node);
+    node.state_ = Node::State::idle;
+  }
+  held_ = waiting_ = 0;
+}
 
 /// Visits each lock that overlaps once, in no particular order. Two locks may share two buckets: they meet in the one
 /// where their overlap begins.

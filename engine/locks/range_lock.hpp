@@ -51,7 +51,7 @@ class RangeLock {
   };
 
   RangeLock();
-  ~RangeLock();
+  ~RangeLock();  ///< forgets every lock
   RangeLock(const RangeLock&) = delete;
   RangeLock& operator=(const RangeLock&) = delete;
 
@@ -63,6 +63,9 @@ class RangeLock {
   void release(Node& node);
   /// Takes a waiting lock out of the queue; granted() will not be called. A held lock is released; an idle one ignored.
   void cancel(Node& node);
+
+  /// Everything ends here: every lock becomes idle, nobody is called.
+  void forget_all();
 
   /// True when acquire() of this would be granted at once.
   [[nodiscard]] bool would_grant(Extent extent, LockMode mode) const;

@@ -173,6 +173,16 @@ TEST_F(RangeLockTest, TheLastByteOfTheLargestVolumeCanBeLocked) {
   EXPECT_TRUE(b.node.held());
 }
 
+TEST_F(RangeLockTest, ForgettingAllMakesEveryLockIdleAndCallsNobody) {
+  ASSERT_TRUE(take(a, {0, 4096}, kExclusive));
+  ASSERT_FALSE(take(b, {0, 4 * kMiB}, kExclusive));
+  lock.forget_all();
+  EXPECT_TRUE(a.node.idle() && b.node.idle());
+  EXPECT_TRUE(log.empty());
+  EXPECT_TRUE(take(c, {0, 4096}, kExclusive));
+  EXPECT_EQ(lock.held_count(), 1u);
+}
+
 /// What the contract says, in the plainest way: a lock is held when nothing before it conflicts.
 struct Model {
   struct Entry {
