@@ -54,10 +54,10 @@ class TcpStream final : public Stream {
 
 class TcpListener {
  public:
-  /// `accepted` runs on the listener's reactor. A failure names the address and says what to do about it.
+  /// `accepted` runs on `reactor`. A failure names the address and says what to do about it. Any thread.
   [[nodiscard]] static Result<std::unique_ptr<TcpListener>> open(Reactor& reactor, std::string_view address,
                                                                  Callback<TcpSocket> accepted);
-  /// Stops listening; `accepted` runs no more. On the listener's reactor, or while no thread runs it.
+  /// Any thread. The address is free at once; from another thread than the reactor's `accepted` may still run once.
   ~TcpListener();
   [[nodiscard]] const std::string& address() const;  ///< with the port that was picked
 

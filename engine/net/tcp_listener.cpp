@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <optional>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <netinet/in.h>
@@ -34,17 +35,24 @@ std::string_view listen_advice(int error_number) {
 
 struct TcpListener::Impl : std::enable_shared_from_this<Impl> {
   Impl(Reactor& r, int fd, Callback<TcpSocket> callback)
-      : reactor(r), descriptor(io_context(r), fd), address(local_address_of(fd)), accepted(std::move(callback)) {}
+      : reactor(r), socket(fd), address(local_address_of(fd)), accepted(std::move(callback)) {}
+
+  // On the reactor, as everything but the constructor.
+  void start() {
+    if (closing) return close();
+    descriptor.emplace(io_context(reactor), socket);
+    wait();
+  }
 
   void wait() {
-    descriptor.async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
-      if (!error && self->open) self->accept_some();
+    descriptor->async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+      if (!error && !self->closing) self->accept_some();
     });
   }
 
   void accept_some() {
-    for (int i = 0; i < kAcceptsPerTurn && open; ++i) {
-      const int fd = ::accept4(descriptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    for (int i = 0; i < kAcceptsPerTurn && !closing; ++i) {
+      const int fd = ::accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd >= 0) {
         accepted(TcpSocket(fd));
         continue;
@@ -52,32 +60,51 @@ struct TcpListener::Impl : std::enable_shared_from_this<Impl> {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         retry = reactor.call_after(kOutOfDescriptors, [self = shared_from_this()] {
           self->retry = TimerId::none;
-          if (self->open) self->wait();
+          if (!self->closing) self->wait();
         });
         return;
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK) break;
     }
-    if (open) wait();
+    if (!closing) wait();
   }
 
   void close() {
-    open = false;
     reactor.cancel(std::exchange(retry, TimerId::none));
-    boost::system::error_code ignored;
-    descriptor.close(ignored);
+    if (descriptor) {
+      boost::system::error_code ignored;
+      descriptor->close(ignored);
+    } else if (socket >= 0) {
+      ::close(socket);
+    }
+    socket = -1;
+  }
+
+  ~Impl() {
+    if (!descriptor && socket >= 0) ::close(socket);
   }
 
   Reactor& reactor;
-  Descriptor descriptor;
+  int socket;
+  std::optional<Descriptor> descriptor;  // owns the socket once it is there
   std::string address;
   Callback<TcpSocket> accepted;
   TimerId retry = TimerId::none;
-  bool open = true;
+  std::atomic<bool> closing = false;
 };
 
 TcpListener::TcpListener(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TcpListener::~TcpListener() { impl_->close(); }
+
+TcpListener::~TcpListener() {
+  impl_->closing = true;
+  if (impl_->reactor.on_this_thread()) {
+    impl_->close();
+    return;
+  }
+  ::shutdown(impl_->socket, SHUT_RDWR);
+  impl_->reactor.post([impl = impl_] { impl->close(); });
+}
+
 const std::string& TcpListener::address() const { return impl_->address; }
 
 Result<std::unique_ptr<TcpListener>> TcpListener::open(Reactor& reactor, std::string_view address,
@@ -96,7 +123,11 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(Reactor& reactor, std::st
     return std::unexpected(socket_error(what, errno, listen_advice(errno)));
   }
   auto impl = std::make_shared<Impl>(reactor, guard.release(), std::move(accepted));
-  impl->wait();
+  if (reactor.on_this_thread()) {
+    impl->start();
+  } else {
+    reactor.post([impl] { impl->start(); });
+  }
   return std::unique_ptr<TcpListener>(new TcpListener(std::move(impl)));
 }
 

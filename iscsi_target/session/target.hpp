@@ -46,13 +46,14 @@ struct Target {
   std::string alias;               ///< shown to initiators, may be empty
   std::uint16_t portal_group = 1;  ///< this node's
   std::vector<Portal> portals;     ///< both nodes', for SendTargets
-  /// Called on every reactor that has a session; outlives the target's last session.
-  scsi::DeviceServer* device_server = nullptr;
+  /// One for each of the server's reactors, in their order, each called on its reactor only. They outlive the target's
+  /// last session.
+  std::vector<scsi::DeviceServer*> device_servers;
   std::shared_ptr<const AccessPolicy> access;
   bool discoverable = true;  ///< named by SendTargets=All (to those who may log in)
 };
 
-/// The answer to SendTargets: TargetName and TargetAddress keys. "All", empty (the session's own target) or a name.
+/// What logins and SendTargets ask. May be called from any reactor.
 class TargetDirectory : public iscsi::LoginAuthority {
  public:
   virtual ~TargetDirectory() = default;

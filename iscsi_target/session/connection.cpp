@@ -1,0 +1,254 @@
+#include "iscsi_target/session/connection.hpp"
+
+#include <cassert>
+#include <utility>
+
+namespace lockstep::iscsi_target {
+namespace {
+
+constexpr auto kLastWords = std::chrono::seconds(5);  // for the peer to take them
+
+}  // namespace
+
+using iscsi::LoginStatus;
+using iscsi::Opcode;
+using iscsi::TargetLogin;
+
+TargetConnection::TargetConnection(std::unique_ptr<engine::Stream> stream, ConnectionHost& host,
+                                   SessionResources& resources, TargetDirectory& directory,
+                                   const SessionSettings& settings)
+    : stream_(std::move(stream)),
+      host_(host),
+      resources_(resources),
+      directory_(directory),
+      settings_(settings),
+      peer_(stream_->peer_address()),
+      local_(stream_->local_address()),
+      reader_(*this),
+      queue_(resources.pdus),
+      login_(std::make_unique<TargetLogin>(directory, resources.random, settings.offers)) {
+  start_timer(settings_.login_timeout);
+}
+
+TargetConnection::~TargetConnection() { assert(phase_ == Phase::closed); }
+
+// ---- The stream's calls ----
+
+engine::ReceivePlace TargetConnection::receive_place() {
+  paused_ = phase_ == Phase::admitting || (session_ && session_->wants_pause() && !closing_);
+  if (paused_) return {{}, 0};
+  return reader_.receive_place();
+}
+
+void TargetConnection::received(std::size_t direct, std::span<const std::byte> scratch) {
+  if (host_.is_fenced(*this)) return reset("The node stopped serving.");
+  heard_ = true;
+  reader_.received(direct, scratch);
+}
+
+std::size_t TargetConnection::gather(std::span<std::span<const std::byte>> pieces) {
+  if (host_.is_fenced(*this)) return reset("The node stopped serving."), 0;
+  if (session_) session_->encode(queue_);
+  if (phase_ == Phase::closed) return 0;
+  if (paused_ && session_ && !session_->wants_pause()) stream_->resume_receive();
+  const std::size_t count = queue_.gather(pieces);
+  if (count == 0 && closing_ && !(session_ && session_->has_ready())) {
+    stream_->close(engine::StreamClose::gently);
+    stop(std::move(reason_));
+  }
+  return count;
+}
+
+void TargetConnection::sent(std::size_t bytes) { queue_.sent(bytes); }
+
+void TargetConnection::on_stream_closed(std::error_code why) {
+  stop(closing_ ? std::move(reason_) : "The connection was lost: " + why.message() + ".");
+}
+
+// ---- The reader's calls ----
+
+void TargetConnection::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) {
+  if (phase_ == Phase::full_feature) return session_->on_header(header, ahs, data_length);
+  login_data_.clear();
+  if (iscsi::opcode_of(iscsi::header_as<iscsi::AnyHeader>(header).opcode) != Opcode::login_request) {
+    return login_step(login_->refuse(LoginStatus::invalid_request, "The initiator sent something else than a login."));
+  }
+  login_data_.resize(data_length);
+}
+
+std::span<std::byte> TargetConnection::data_place(std::uint32_t offset) {
+  if (phase_ == Phase::full_feature) return session_->data_place(offset);
+  return offset < login_data_.size() ? std::span(login_data_).subspan(offset) : std::span<std::byte>{};
+}
+
+void TargetConnection::on_pdu() {
+  if (phase_ == Phase::full_feature) return session_->on_pdu();
+  if (phase_ == Phase::login) return login_request();
+  if (phase_ == Phase::admitting) close_gently("The initiator did not wait for the answer to its login.");
+}
+
+void TargetConnection::on_read_error(iscsi::ReadError error) {
+  const std::string why = std::string("The initiator's bytes make no sense: ") + to_string(error) + ".";
+  if (phase_ == Phase::login) return login_step(login_->refuse(LoginStatus::initiator_error, why));
+  if (phase_ == Phase::full_feature && error != iscsi::ReadError::header_digest) {
+    session_->reject(error == iscsi::ReadError::data_digest ? iscsi::RejectReason::data_digest_error
+                                                            : iscsi::RejectReason::invalid_pdu_field,
+                     reader_.header());
+  }
+  close_gently(why);
+}
+
+// ---- Login ----
+
+void TargetConnection::login_request() {
+  const auto header = iscsi::header_as<iscsi::LoginRequestHeader>(reader_.header());
+  login_step(login_->on_request(header, login_data_));
+}
+
+void TargetConnection::login_step(TargetLogin::Step step) {
+  identity_ = login_->identity();
+  switch (step.next) {
+    case TargetLogin::Step::Next::answer:
+    case TargetLogin::Step::Next::done:
+      return send_login(step);
+    case TargetLogin::Step::Next::failed:
+      send_login(step);
+      return close_gently(std::move(step.reason));
+    case TargetLogin::Step::Next::admit:
+      if (!identity_.discovery) target_ = directory_.find(identity_.target_name);
+      if (!identity_.discovery && (!target_ || host_.device_server(*target_) == nullptr)) {
+        return login_step(login_->refuse(LoginStatus::target_removed, "The target was removed during the login."));
+      }
+      phase_ = Phase::admitting;
+      return host_.admit(*this);
+  }
+}
+
+void TargetConnection::send_login(const TargetLogin::Step& step) {
+  iscsi::OutPdu& pdu = queue_.make();
+  pdu.set_header(step.header);
+  pdu.copy_data(std::as_bytes(std::span(step.text)));
+  queue_.push(pdu);
+  want_send();
+}
+
+void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
+  assert(phase_ == Phase::admitting);
+  nexus_id_ = nexus_id;
+  send_login(login_->admit(tsih, std::min(settings_.queue_depth, kMaxQueueDepth)));
+  identity_ = login_->identity();
+  const iscsi::Parameters& agreed = login_->parameters();
+  queue_.set_digests(agreed.header_digest, agreed.data_digest);
+  reader_.set_limits(
+      {.data = settings_.offers.max_recv, .header_digest = agreed.header_digest, .data_digest = agreed.data_digest});
+  SessionSetup setup{.who = identity_,
+                     .parameters = agreed,
+                     .stat_sn = login_->next_stat_sn(),
+                     .exp_cmd_sn = login_->exp_cmd_sn(),
+                     .nexus_id = nexus_id,
+                     .target = target_,
+                     .device_server = target_ ? host_.device_server(*target_) : nullptr};
+  login_.reset();
+  login_data_ = {};
+  session_ =
+      std::make_unique<Session>(std::move(setup), settings_, resources_, directory_, static_cast<SessionLink&>(*this));
+  phase_ = Phase::full_feature;
+  heard_ = true;
+  start_timer(settings_.keepalive);
+  host_.opened(*this);
+  stream_->resume_receive();
+}
+
+void TargetConnection::refused(LoginStatus status, std::string why) {
+  assert(phase_ == Phase::admitting);
+  phase_ = Phase::login;
+  login_step(login_->refuse(status, std::move(why)));
+}
+
+// ---- Time ----
+
+void TargetConnection::start_timer(engine::Duration delay) {
+  resources_.clock.cancel(timer_);
+  timer_ = resources_.clock.call_after(delay, [this] {
+    timer_ = engine::TimerId::none;
+    on_timer();
+  });
+}
+
+void TargetConnection::on_timer() {
+  if (closing_) return reset(std::move(reason_));
+  if (phase_ != Phase::full_feature) return reset("The initiator did not finish its login in time.");
+  watch_silence();
+}
+
+void TargetConnection::watch_silence() {
+  if (std::exchange(heard_, false)) {
+    asked_ = false;
+  } else if (std::exchange(asked_, true)) {
+    return reset("The initiator has fallen silent.");
+  } else if (!identity_.discovery) {
+    session_->ping();
+  }
+  start_timer(settings_.keepalive);
+}
+
+// ---- The end ----
+
+void TargetConnection::want_send() {
+  if (phase_ != Phase::closed) stream_->want_send();
+}
+
+void TargetConnection::close_gently(std::string why) {
+  if (closing_ || phase_ == Phase::closed) return;
+  closing_ = true;
+  reason_ = std::move(why);
+  reader_.stop();
+  if (paused_) stream_->resume_receive();
+  start_timer(kLastWords);
+  want_send();
+}
+
+void TargetConnection::reset(std::string why) {
+  if (phase_ == Phase::closed) return;
+  stream_->close(engine::StreamClose::now);
+  stop(std::move(why));
+}
+
+void TargetConnection::stop(std::string why) {
+  if (phase_ == Phase::closed) return;
+  phase_ = Phase::closed;
+  reason_ = std::move(why);
+  reader_.stop();
+  resources_.clock.cancel(std::exchange(timer_, engine::TimerId::none));
+  queue_.drop();
+  if (session_) {
+    session_->end();
+  } else {
+    host_.closed(*this);
+  }
+}
+
+void TargetConnection::drained() {
+  assert(phase_ == Phase::closed);
+  host_.closed(*this);
+}
+
+void TargetConnection::request_logout(std::uint16_t seconds) {
+  if (phase_ == Phase::full_feature && !closing_) session_->request_logout(seconds);
+}
+
+void TargetConnection::quiesce(const TaskScope& scope, engine::Callback<> done) {
+  if (!session_) return done();
+  session_->quiesce(scope, std::move(done));
+}
+
+void TargetConnection::quiesce_others(const TaskScope& scope, engine::Callback<> done) {
+  host_.quiesce_others(*this, scope, std::move(done));
+}
+
+void TargetConnection::reset_target() {
+  host_.reset_target(*this);
+  close_gently("The initiator reset the target.");
+}
+
+}  // namespace lockstep::iscsi_target

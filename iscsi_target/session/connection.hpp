@@ -1,0 +1,131 @@
+#pragma once
+// One connection of an initiator's: the login, then the session on it, one connection each. A core: a stream carries
+// its bytes, a host lets its session in.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/iscsi/login_target.hpp"
+#include "engine/iscsi/pdu_reader.hpp"
+#include "engine/iscsi/transmit_queue.hpp"
+#include "engine/net/stream.hpp"
+#include "iscsi_target/session/resources.hpp"
+#include "iscsi_target/session/session.hpp"
+#include "iscsi_target/session/settings.hpp"
+#include "iscsi_target/session/target.hpp"
+
+namespace lockstep::iscsi_target {
+
+class TargetConnection;
+
+/// Who keeps the connections of a server.
+class ConnectionHost {
+ public:
+  /// The login is complete but for its last answer: admitted() or refused() follows, now or later. Before that every
+  /// other session of the same initiator port with the same target is over and drained.
+  virtual void admit(TargetConnection& connection) = 0;
+  virtual void opened(TargetConnection& connection) = 0;
+  /// The last call: nothing is in flight any more. The connection is destroyed soon, but not inside.
+  virtual void closed(TargetConnection& connection) = 0;
+  /// True once every connection of this age must fall silent.
+  [[nodiscard]] virtual bool is_fenced(const TargetConnection& connection) const = 0;
+  /// This reactor's device server of the target; null when there is none.
+  [[nodiscard]] virtual scsi::DeviceServer* device_server(const Target& target) = 0;
+  virtual void quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) = 0;
+  /// Ends all other sessions of its target.
+  virtual void reset_target(TargetConnection& connection) = 0;
+
+ protected:
+  ~ConnectionHost() = default;
+};
+
+class TargetConnection final : public engine::StreamProtocol, private iscsi::PduSink, private SessionLink {
+ public:
+  enum class Phase : std::uint8_t { login, admitting, full_feature, closed };
+
+  TargetConnection(std::unique_ptr<engine::Stream> stream, ConnectionHost& host, SessionResources& resources,
+                   TargetDirectory& directory, const SessionSettings& settings);
+  /// After ConnectionHost::closed().
+  ~TargetConnection();
+  TargetConnection(const TargetConnection&) = delete;
+  TargetConnection& operator=(const TargetConnection&) = delete;
+
+  // The host's answers to admit().
+  void admitted(std::uint16_t tsih, std::uint64_t nexus_id);
+  void refused(iscsi::LoginStatus status, std::string why);
+
+  /// Ends the connection at once: nothing more is sent. ConnectionHost::closed() follows, perhaps inside.
+  void reset(std::string why);
+  void request_logout(std::uint16_t seconds);
+  void quiesce(const TaskScope& scope, engine::Callback<> done);
+
+  [[nodiscard]] Phase phase() const { return phase_; }
+  [[nodiscard]] const iscsi::LoginIdentity& identity() const { return identity_; }
+  [[nodiscard]] const std::shared_ptr<const Target>& target() const { return target_; }
+  [[nodiscard]] std::uint64_t nexus_id() const { return nexus_id_; }
+  /// Why it ended: a whole sentence.
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  [[nodiscard]] const std::string& peer_address() const { return peer_; }
+  [[nodiscard]] const std::string& local_address() const override { return local_; }
+  /// For the host: its name for this connection, and which generation of connections it belongs to.
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+  /// After ConnectionHost::closed(): tells the device server that the nexus is closed.
+  void destroy_session() { session_.reset(); }
+
+  // engine::StreamProtocol
+  engine::ReceivePlace receive_place() override;
+  void received(std::size_t direct, std::span<const std::byte> scratch) override;
+  std::size_t gather(std::span<std::span<const std::byte>> pieces) override;
+  void sent(std::size_t bytes) override;
+  void on_stream_closed(std::error_code why) override;
+
+ private:
+  // iscsi::PduSink
+  void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) override;
+  std::span<std::byte> data_place(std::uint32_t offset) override;
+  void on_pdu() override;
+  void on_read_error(iscsi::ReadError error) override;
+
+  // SessionLink
+  void want_send() override;
+  void close_gently(std::string why) override;
+  void drained() override;
+  void quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
+  void reset_target() override;
+
+  void login_request();
+  void login_step(iscsi::TargetLogin::Step step);
+  void send_login(const iscsi::TargetLogin::Step& step);
+  void start_timer(engine::Duration delay);
+  void on_timer();
+  void watch_silence();
+  void stop(std::string why);
+
+  std::unique_ptr<engine::Stream> stream_;
+  ConnectionHost& host_;
+  SessionResources& resources_;
+  TargetDirectory& directory_;
+  const SessionSettings& settings_;
+  std::string peer_, local_;
+  iscsi::PduReader reader_;
+  iscsi::TransmitQueue queue_;
+  std::unique_ptr<iscsi::TargetLogin> login_;
+  std::vector<std::byte> login_data_;
+  iscsi::LoginIdentity identity_;
+  std::shared_ptr<const Target> target_;
+  std::unique_ptr<Session> session_;
+  std::uint64_t nexus_id_ = 0;
+  Phase phase_ = Phase::login;
+  std::string reason_;
+  engine::TimerId timer_ = engine::TimerId::none;
+  bool closing_ = false;  // ends when what is queued is sent
+  bool paused_ = false;   // the stream waits for resume_receive()
+  bool heard_ = false;    // since the timer last ran
+  bool asked_ = false;    // a ping is unanswered
+};
+
+}  // namespace lockstep::iscsi_target

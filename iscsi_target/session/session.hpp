@@ -1,0 +1,222 @@
+#pragma once
+// A session in full feature phase (RFC 7143 chapters 4, 7 and 11), error recovery level 0, one connection: PDUs in,
+// commands to the device server, PDUs out. Knows no socket: its connection feeds it and drains it.
+//
+// A command is executed as soon as its header is in, so that its data lands where the device server wants it. Data that
+// comes before anybody asked for it waits in a stash. A status waits until the data that the initiator was entitled
+// to send has come, since some initiators lose an answer that overtakes their own data.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/iscsi/keys.hpp"
+#include "engine/iscsi/login_target.hpp"
+#include "engine/iscsi/pdu.hpp"
+#include "engine/iscsi/serial.hpp"
+#include "engine/iscsi/text.hpp"
+#include "engine/iscsi/transmit_queue.hpp"
+#include "iscsi_target/session/command_slots.hpp"
+#include "iscsi_target/session/resources.hpp"
+#include "iscsi_target/session/session_command.hpp"
+#include "iscsi_target/session/settings.hpp"
+#include "iscsi_target/session/target.hpp"
+
+namespace lockstep::iscsi_target {
+
+/// Which commands a task management function is about.
+struct TaskScope {
+  std::optional<std::uint64_t> lun;       ///< nothing: every LUN
+  std::optional<std::uint64_t> sequence;  ///< one command only
+  [[nodiscard]] bool covers(const SessionCommand& command) const {
+    return (!lun || *lun == command.lun) && (!sequence || *sequence == command.sequence);
+  }
+};
+
+/// What a session asks of its connection.
+class SessionLink {
+ public:
+  virtual void want_send() = 0;
+  /// What is encoded is sent, then the connection ends.
+  virtual void close_gently(std::string reason) = 0;
+  /// After end(): the device server has completed everything.
+  virtual void drained() = 0;
+  /// Deals with the commands in `scope` of all other sessions of this target, then calls back.
+  virtual void quiesce_others(const TaskScope& scope, engine::Callback<> done) = 0;
+  /// TARGET COLD RESET: ends every session of this target.
+  virtual void reset_target() = 0;
+  [[nodiscard]] virtual const std::string& local_address() const = 0;
+
+ protected:
+  ~SessionLink() = default;
+};
+
+struct SessionSetup {
+  iscsi::LoginIdentity who;
+  iscsi::Parameters parameters;
+  iscsi::Serial stat_sn, exp_cmd_sn;
+  std::uint64_t nexus_id = 0;
+  std::shared_ptr<const Target> target;         ///< null for discovery
+  scsi::DeviceServer* device_server = nullptr;  ///< null for discovery
+};
+
+class Session {
+ public:
+  Session(SessionSetup setup, const SessionSettings& settings, SessionResources& resources,
+          const TargetDirectory& directory, SessionLink& link);
+  /// After it has drained and what it had queued was sent or dropped.
+  ~Session();
+
+  // The reader's calls (iscsi::PduSink).
+  void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length);
+  [[nodiscard]] std::span<std::byte> data_place(std::uint32_t offset);
+  void on_pdu();
+
+  /// Puts what is ready into `queue`, as far as its bound allows.
+  void encode(iscsi::TransmitQueue& queue);
+  /// Something waits to be encoded, and may be.
+  [[nodiscard]] bool has_ready() const {
+    return !said_last_word_ && (first_ready_ != nullptr || first_deferred_ != nullptr);
+  }
+  /// The initiator does not take our answers: take no more requests from it.
+  [[nodiscard]] bool wants_pause() const { return control_backlog_ >= kPauseControlBacklog; }
+
+  void reject(iscsi::RejectReason reason, const iscsi::Bhs& header);
+  /// Asks whether the initiator is still there.
+  void ping();
+  /// Async message 1: please log out within `seconds`.
+  void request_logout(std::uint16_t seconds);
+  /// Commands of this session that another one's task management is about: those that wait for data end with TASK
+  /// ABORTED, the others end as they do; then `done`.
+  void quiesce(const TaskScope& scope, engine::Callback<> done);
+
+  /// The connection is over: nothing more is sent, every command is aborted. SessionLink::drained() follows, perhaps
+  /// inside this call.
+  void end();
+  [[nodiscard]] bool ended() const { return ended_; }
+
+  [[nodiscard]] const SessionSetup& setup() const { return setup_; }
+  [[nodiscard]] const iscsi::Parameters& parameters() const { return setup_.parameters; }
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
+
+ private:
+  friend class SessionCommand;
+  enum class Incoming : std::uint8_t { nothing, discard, command_data, control };
+  enum class Turn : std::uint8_t { now, later, never };  // of a request, by its CmdSN
+
+  struct Control : Ready {
+    iscsi::Bhs header;
+    std::vector<std::byte> data;
+    bool takes_stat_sn = true;
+    bool closes = false;
+  };
+  struct Waiter {
+    std::uint64_t before = 0;  // commands with a smaller sequence number
+    TaskScope scope;
+    engine::Callback<> done;
+  };
+
+  // session.cpp: requests.
+  [[nodiscard]] Turn take_cmd_sn(const iscsi::AnyHeader& header, iscsi::Serial cmd_sn);
+  void begin_control(const iscsi::Bhs& header, std::uint32_t data_length);
+  void run_control();
+  void nop_out(const iscsi::NopOutHeader& header);
+  void text_request(const iscsi::TextRequestHeader& header);
+  void logout_request(const iscsi::LogoutRequestHeader& header);
+  void send_text_piece(const iscsi::TextRequestHeader& header);
+  Control& add_control(const iscsi::Bhs& header, std::span<const std::byte> data = {});
+
+  // session_commands.cpp: commands and their data.
+  void begin_command(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length);
+  [[nodiscard]] std::optional<iscsi::RejectReason> refuse_command(const iscsi::ScsiCommandHeader& header, bool ahs_good,
+                                                                  std::uint32_t data_length) const;
+  [[nodiscard]] bool data_fits_agreement(const iscsi::ScsiCommandHeader& header, std::uint32_t data_length) const;
+  void start_held();
+  void execute(SessionCommand& command);
+  void begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length);
+  void segment_ended(SessionCommand& command);
+  void break_command(SessionCommand& command, std::uint16_t additional_sense);
+  void pull_begun(SessionCommand& command);
+  void progress(SessionCommand& command);
+  void finish_pull(SessionCommand& command, std::error_code error);
+  void defer(SessionCommand& command, std::error_code error);
+  void run_deferred();
+  [[nodiscard]] std::span<std::byte> stash_place(SessionCommand& command, std::uint32_t offset);
+  void completed(SessionCommand& command);
+  void finish_if_over(SessionCommand& command);
+  void leave_window(SessionCommand& command);
+  void drop_stash(SessionCommand& command);
+  void release(SessionCommand& command);
+
+  // session_send.cpp: answers.
+  void make_ready(Ready& item);
+  [[nodiscard]] bool encode_command(SessionCommand& command, iscsi::TransmitQueue& queue);
+  [[nodiscard]] bool encode_r2t(SessionCommand& command, iscsi::TransmitQueue& queue);
+  [[nodiscard]] bool encode_data_in(SessionCommand& command, iscsi::TransmitQueue& queue);
+  void encode_status(SessionCommand& command, iscsi::TransmitQueue& queue);
+  void encode_control(Control& control, iscsi::TransmitQueue& queue);
+  void status_leaves(SessionCommand& command, iscsi::OutPdu& last);
+  template <class T>
+  void stamp(T& header);
+  [[nodiscard]] iscsi::Serial window_end();
+
+  // task_management.cpp
+  void task_management(const iscsi::TaskManagementRequestHeader& header);
+  void abort_task(const iscsi::TaskManagementRequestHeader& header);
+  void manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function);
+  void abort_commands(const TaskScope& scope);
+  void abort(SessionCommand& command);
+  void answer_management(std::uint32_t task_tag, iscsi::TaskManagementResult result);
+  void wait_for(const TaskScope& scope, engine::Callback<> done);
+  [[nodiscard]] bool is_over(const Waiter& waiter) const;
+  void check_waiters();
+  void check_drained();
+
+  SessionSetup setup_;
+  const SessionSettings& settings_;
+  SessionResources& resources_;
+  const TargetDirectory& directory_;
+  SessionLink& link_;
+  scsi::Nexus nexus_;
+
+  CommandSlots slots_;
+  iscsi::Serial stat_sn_;
+  iscsi::Serial exp_cmd_sn_;
+  iscsi::Serial max_cmd_sn_;
+  std::vector<iscsi::Serial> skipped_;  // aborted before they came
+  std::uint32_t window_used_ = 0;       // commands in the window that have not been answered
+  std::uint32_t immediate_used_ = 0;
+  std::size_t outstanding_ = 0;  // commands that the device server has not completed
+  std::size_t alive_ = 0;        // commands that are not back in the pool
+  std::size_t stashed_ = 0;      // bytes
+  std::uint64_t next_sequence_ = 1;
+
+  Incoming incoming_ = Incoming::nothing;
+  SessionCommand* current_ = nullptr;  // whose data is coming in
+  std::uint32_t current_base_ = 0;     // buffer offset of the segment's start
+  std::uint32_t current_length_ = 0;
+  bool current_final_ = false;
+  bool current_is_data_out_ = false;
+  iscsi::Bhs control_header_{};
+  std::vector<std::byte> control_data_;
+  iscsi::TextAssembler text_in_;
+  iscsi::TextSender text_out_;
+  std::uint32_t text_tag_ = iscsi::kReservedTag;
+
+  Ready* first_ready_ = nullptr;
+  Ready* last_ready_ = nullptr;
+  SessionCommand* first_deferred_ = nullptr;
+  SessionCommand* last_deferred_ = nullptr;
+  std::size_t control_backlog_ = 0;
+  std::vector<Waiter> waiters_;
+  std::size_t held_ = 0;
+  std::uint32_t next_ping_ = 1;
+  bool ended_ = false;
+  bool said_last_word_ = false;                                        // nothing follows a logout response
+  std::shared_ptr<const char> life_ = std::make_shared<const char>();  // for callbacks that may come too late
+  bool told_drained_ = false;
+};
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,297 @@
+// Commands and their data: from the SCSI Command PDU to the device server's complete().
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/iscsi/ahs.hpp"
+#include "iscsi_target/session/session.hpp"
+
+namespace lockstep::iscsi_target {
+
+using engine::Errc;
+using iscsi::RejectReason;
+using iscsi::Serial;
+
+namespace {
+
+constexpr std::uint16_t kIncorrectAmountOfData = 0x0C0D;  // RFC 7143 11.4.7.2
+constexpr std::uint16_t kUnexpectedUnsolicitedData = 0x0C0C;
+
+void copy_cdb(SessionCommand& command, const iscsi::ScsiCommandHeader& header, std::span<const std::byte> extended) {
+  std::memcpy(command.cdb.data(), header.cdb.data(), header.cdb.size());
+  if (extended.empty()) return;
+  std::memcpy(command.cdb.data() + header.cdb.size(), extended.data(), extended.size());
+  command.cdb_length = header.cdb.size() + extended.size();
+}
+
+}  // namespace
+
+std::optional<RejectReason> Session::refuse_command(const iscsi::ScsiCommandHeader& header, bool ahs_good,
+                                                    std::uint32_t data_length) const {
+  if (setup_.device_server == nullptr) return RejectReason::command_not_supported;
+  if (!ahs_good || header.task_tag == iscsi::kReservedTag) return RejectReason::invalid_pdu_field;
+  if (slots_.find(header.task_tag) != nullptr) return RejectReason::task_in_progress;
+  if (!data_fits_agreement(header, data_length)) return RejectReason::protocol_error;
+  if ((header.opcode & iscsi::kImmediate) && immediate_used_ == kImmediateSlots) {
+    return RejectReason::immediate_command_reject;
+  }
+  if (slots_.full()) return RejectReason::long_operation_reject;
+  return std::nullopt;
+}
+
+bool Session::data_fits_agreement(const iscsi::ScsiCommandHeader& header, std::uint32_t data_length) const {
+  const bool writes = header.flags & iscsi::kWrite;
+  const bool more = writes && !(header.flags & iscsi::kFinal);
+  if (data_length != 0) {
+    if (!writes || !setup_.parameters.immediate_data) return false;
+    if (data_length > std::min<std::uint32_t>(header.expected_length, setup_.parameters.first_burst)) return false;
+  }
+  return !more || !setup_.parameters.initial_r2t;
+}
+
+void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> ahs, std::uint32_t data_length) {
+  const auto header = iscsi::header_as<iscsi::ScsiCommandHeader>(bytes);
+  const bool immediate = header.opcode & iscsi::kImmediate;
+  const Serial cmd_sn(header.cmd_sn);
+  const Turn turn = take_cmd_sn(iscsi::header_as<iscsi::AnyHeader>(bytes), cmd_sn);
+  if (turn == Turn::never) return;
+  const auto additional = iscsi::parse_ahs(ahs);
+  if (const auto refusal = refuse_command(header, additional.has_value(), data_length)) {
+    if (turn == Turn::later) skipped_.push_back(cmd_sn);
+    return reject(*refusal, bytes);
+  }
+
+  SessionCommand& command = resources_.commands.get();
+  ++alive_;
+  ++(immediate ? immediate_used_ : window_used_);
+  command.session = this;
+  command.sequence = next_sequence_++;
+  command.task_tag = header.task_tag;
+  command.cmd_sn = cmd_sn;
+  command.is_immediate = immediate;
+  command.reads = header.flags & iscsi::kRead;
+  command.writes = header.flags & iscsi::kWrite;
+  copy_cdb(command, header, additional->extended_cdb);
+  command.lun = header.lun;
+  command.attribute = static_cast<scsi::TaskAttribute>(header.flags & iscsi::kAttributeMask);
+  command.expected_out = command.writes ? header.expected_length.value() : 0;
+  command.expected_in = command.writes ? additional->bidi_read_length.value_or(0) : header.expected_length.value();
+  if (!command.reads) command.expected_in = 0;
+  command.nexus = &nexus_;
+  command.unsolicited_open = command.writes && !(header.flags & iscsi::kFinal);
+  slots_.insert(command);
+
+  current_ = &command;
+  current_base_ = 0;
+  current_length_ = data_length;
+  current_is_data_out_ = false;
+  incoming_ = Incoming::command_data;
+  if (turn == Turn::later) {
+    command.is_held = true;
+    ++held_;
+    return;
+  }
+  execute(command);
+  start_held();
+}
+
+void Session::execute(SessionCommand& command) {
+  command.is_executing = true;
+  ++outstanding_;
+  setup_.device_server->execute(command);
+}
+
+// Commands that came before their turn, now that the ones before them have come.
+void Session::start_held() {
+  for (bool found = held_ != 0; found;) {
+    found = false;
+    for (std::size_t i = 0; i < slots_.capacity() && held_ != 0 && !ended_; ++i) {
+      SessionCommand* const command = slots_.at(i);
+      if (command == nullptr || !command->is_held) continue;
+      // Passed over when the numbers before it were all aborted unseen: its turn has come as well.
+      if (command->cmd_sn.after(exp_cmd_sn_)) continue;
+      if (command->cmd_sn == exp_cmd_sn_) {
+        ++exp_cmd_sn_;
+        while (std::erase(skipped_, exp_cmd_sn_) != 0) ++exp_cmd_sn_;
+      }
+      command->is_held = false;
+      --held_;
+      found = true;
+      execute(*command);
+    }
+  }
+}
+
+void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length) {
+  const bool solicited = header.transfer_tag != iscsi::kReservedTag;
+  SessionCommand* const command =
+      solicited ? slots_.find(header.transfer_tag, header.task_tag) : slots_.find(header.task_tag);
+  // Data of a task that was aborted, or has failed already, may still be on its way.
+  if (command == nullptr || command->is_aborted || command->is_broken) return;
+  const bool expected = solicited ? command->r2t_outstanding != 0 : command->unsolicited_open;
+  if (!expected) return break_command(*command, kUnexpectedUnsolicitedData);
+  const std::uint32_t end =
+      solicited ? command->sequence_end : std::min(command->expected_out, setup_.parameters.first_burst);
+  const bool in_place = header.data_sn == command->next_data_sn && header.buffer_offset == command->received &&
+                        command->received <= end && data_length <= end - command->received;
+  if (!in_place) return break_command(*command, kIncorrectAmountOfData);
+  current_ = command;
+  current_base_ = command->received;
+  current_length_ = data_length;
+  current_is_data_out_ = true;
+  current_final_ = header.flags & iscsi::kFinal;
+  incoming_ = Incoming::command_data;
+}
+
+void Session::segment_ended(SessionCommand& command) {
+  command.received += current_length_;
+  if (current_is_data_out_) {
+    ++command.next_data_sn;
+    if (command.r2t_outstanding != 0) {
+      if (command.received == command.sequence_end) {
+        --command.r2t_outstanding;
+        command.next_data_sn = 0;
+        command.sequence_end = std::min(command.sequence_end + setup_.parameters.max_burst, command.r2t_asked);
+      } else if (current_final_) {
+        return break_command(command, kIncorrectAmountOfData);
+      }
+    } else if (current_final_ || command.received == std::min(command.expected_out, setup_.parameters.first_burst)) {
+      command.unsolicited_open = false;
+      command.next_data_sn = 0;
+    }
+  }
+  if (command.is_aborted) return finish_if_over(command);
+  if (command.is_completed) {
+    if (!command.expects_data()) make_ready(command);
+    return;
+  }
+  progress(command);
+}
+
+// The initiator's data is not what was agreed: the command fails, whatever the device server makes of it.
+void Session::break_command(SessionCommand& command, std::uint16_t additional_sense) {
+  command.is_broken = true;
+  command.broken_status = scsi::Status::check_condition;
+  command.broken_sense = additional_sense;
+  command.unsolicited_open = false;
+  command.r2t_outstanding = 0;
+  if (command.is_completed) return make_ready(command);
+  if (command.pull_wanted && !command.is_deferred) finish_pull(command, make_error_code(Errc::corrupt));
+}
+
+std::span<std::byte> Session::stash_place(SessionCommand& command, std::uint32_t offset) {
+  if (command.stash_missing) return {};
+  if (!command.stash) {
+    const std::size_t size = std::min(command.expected_out, setup_.parameters.first_burst);
+    if (stashed_ + size <= kMaxStash) command.stash = resources_.buffers.allocate(size);
+    if (!command.stash) {
+      command.stash_missing = true;
+      return {};
+    }
+    stashed_ += size;
+  }
+  return offset < command.stash.size() ? command.stash.span().subspan(offset) : std::span<std::byte>{};
+}
+
+void Session::drop_stash(SessionCommand& command) {
+  if (!command.stash) return;
+  stashed_ -= command.stash.size();
+  command.stash.reset();
+}
+
+void Session::pull_begun(SessionCommand& command) {
+  if (command.stash_missing && !command.is_broken) {
+    command.is_broken = true;
+    command.broken_status = scsi::Status::busy;
+    return defer(command, make_error_code(Errc::resource_exhausted));
+  }
+  if (ended_ || command.is_aborted) return defer(command, make_error_code(Errc::aborted));
+  if (command.is_broken) return defer(command, make_error_code(Errc::corrupt));
+  if (command.stash) {
+    // What has not come yet of the segment under way is copied as it is and overwritten in place.
+    const std::size_t have = command.received + (current_ == &command ? current_length_ : 0);
+    const std::size_t n = std::min({have, command.into.size(), command.stash.size()});
+    if (n != 0) std::memcpy(command.into.data(), command.stash.data(), n);
+    drop_stash(command);
+  }
+  if (command.received >= command.into.size()) return defer(command, {});
+  progress(command);
+}
+
+// Called when more data is there, or wanted.
+void Session::progress(SessionCommand& command) {
+  if (!command.pull_wanted || command.is_deferred) return;
+  if (command.received >= command.into.size()) return finish_pull(command, {});
+  if (command.unsolicited_open || current_ == &command) return;
+  if (command.r2t_asked == 0) command.r2t_asked = command.received;
+  make_ready(command);
+}
+
+void Session::finish_pull(SessionCommand& command, std::error_code error) {
+  command.pull_wanted = false;
+  auto done = std::exchange(command.pull_done, nullptr);
+  done(error);
+}
+
+// pull() never calls back from inside: the answer waits until the end of the turn.
+void Session::defer(SessionCommand& command, std::error_code error) {
+  assert(!command.is_deferred);
+  command.is_deferred = true;
+  command.pull_error = error;
+  command.next_deferred = nullptr;
+  (first_deferred_ == nullptr ? first_deferred_ : last_deferred_->next_deferred) = &command;
+  last_deferred_ = &command;
+  link_.want_send();
+}
+
+void Session::run_deferred() {
+  while (first_deferred_ != nullptr) {
+    SessionCommand& command = *std::exchange(first_deferred_, first_deferred_->next_deferred);
+    command.is_deferred = false;
+    if (command.pull_wanted) {
+      if (command.is_aborted && !command.pull_error) command.pull_error = make_error_code(Errc::aborted);
+      if (command.is_broken && !command.pull_error) command.pull_error = make_error_code(Errc::corrupt);
+      finish_pull(command, command.pull_error);
+    } else {
+      finish_if_over(command);
+    }
+  }
+}
+
+void Session::completed(SessionCommand& command) {
+  --outstanding_;
+  drop_stash(command);
+  if (ended_) command.is_aborted = true;
+  if (command.is_aborted) {
+    finish_if_over(command);
+  } else if (!command.expects_data() && current_ != &command) {
+    make_ready(command);
+  }
+  if (!waiters_.empty()) check_waiters();
+  if (ended_) check_drained();
+}
+
+// An aborted command goes as soon as nobody needs it any more.
+void Session::finish_if_over(SessionCommand& command) {
+  if (!command.is_aborted || command.is_executing || command.is_ready || command.is_deferred) return;
+  if (&command == current_) return;
+  leave_window(command);
+  release(command);
+}
+
+void Session::leave_window(SessionCommand& command) {
+  assert(!command.status_encoded);
+  command.status_encoded = true;
+  --(command.is_immediate ? immediate_used_ : window_used_);
+  slots_.erase(command);
+}
+
+void Session::release(SessionCommand& command) {
+  assert(command.status_encoded && !command.is_executing && !command.is_ready && !command.is_deferred);
+  drop_stash(command);
+  --alive_;
+  resources_.commands.put(command);
+}
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,249 @@
+// What a session sends: R2T, Data-In, status, and the control PDUs, each encoded when there is room for it, so that
+// sequence numbers and the window are those of the moment.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/scsi/sense.hpp"
+#include "iscsi_target/session/session.hpp"
+
+namespace lockstep::iscsi_target {
+
+using iscsi::Opcode;
+using iscsi::OutPdu;
+using iscsi::Serial;
+using iscsi::TransmitQueue;
+
+namespace {
+
+struct Residual {
+  std::uint8_t flags = 0;
+  std::uint32_t count = 0;
+  std::uint32_t bidi_count = 0;
+};
+
+struct Difference {
+  bool over = false, under = false;
+  std::uint32_t count = 0;
+};
+
+Difference difference(std::uint64_t wanted, std::uint64_t expected) {
+  if (wanted > expected)
+    return {true, false, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted - expected, UINT32_MAX))};
+  return {false, wanted < expected, static_cast<std::uint32_t>(expected - wanted)};
+}
+
+// RFC 7143 11.4.5: what the command wanted to move against what the initiator expected.
+Residual residual_of(const SessionCommand& command) {
+  const std::uint64_t given = command.prefix_length + command.data.size();
+  const auto in = difference(given > command.expected_in               ? std::max(command.wanted_in, given)
+                             : command.wanted_in > command.expected_in ? command.wanted_in
+                                                                       : given,
+                             command.expected_in);
+  const auto out = difference(command.wanted_out, command.expected_out);
+  Residual residual;
+  const Difference& main = command.writes ? out : command.reads || in.over ? in : out;
+  residual.flags = main.over ? iscsi::kOverflow : main.under ? iscsi::kUnderflow : 0;
+  residual.count = main.count;
+  if (command.writes && command.reads) {
+    residual.flags |= in.over ? iscsi::kBidiOverflow : in.under ? iscsi::kBidiUnderflow : 0;
+    residual.bidi_count = in.count;
+  }
+  return residual;
+}
+
+void apply_breakage(SessionCommand& command) {
+  command.status = command.broken_status;
+  command.data = {};
+  command.prefix_length = 0;
+  command.wanted_in = command.wanted_out = 0;
+  command.sense_length = 0;
+  if (command.status != scsi::Status::check_condition) return;
+  const scsi::Sense sense{.key = scsi::SenseKey::aborted_command,
+                          .additional = {static_cast<std::uint8_t>(command.broken_sense >> 8),
+                                         static_cast<std::uint8_t>(command.broken_sense)}};
+  command.sense_length = scsi::build_sense(sense, scsi::SenseFormat::fixed, command.sense);
+}
+
+std::uint32_t data_in_total(const SessionCommand& command) {
+  return static_cast<std::uint32_t>(
+      std::min<std::size_t>(command.prefix_length + command.data.size(), command.expected_in));
+}
+
+void set_data_piece(OutPdu& pdu, const SessionCommand& command, std::size_t offset, std::size_t length) {
+  const std::span<const std::byte> prefix(command.copied.data(), command.prefix_length);
+  if (offset >= prefix.size()) return pdu.set_data(command.data.subspan(offset - prefix.size(), length));
+  const auto first = prefix.subspan(offset, std::min(length, prefix.size() - offset));
+  pdu.set_data(first, command.data.first(length - first.size()));
+}
+
+}  // namespace
+
+void Session::make_ready(Ready& item) {
+  if (std::exchange(item.is_ready, true)) return;
+  item.next_ready = nullptr;
+  (first_ready_ == nullptr ? first_ready_ : last_ready_->next_ready) = &item;
+  last_ready_ = &item;
+  link_.want_send();
+}
+
+void Session::encode(TransmitQueue& queue) {
+  run_deferred();
+  while (first_ready_ != nullptr && !ended_ && !said_last_word_) {
+    Ready& item = *first_ready_;
+    if (queue.size() >= kMaxQueuedPdus) return;
+    if (item.is_command && !encode_command(static_cast<SessionCommand&>(item), queue)) return;
+    if (first_ready_ != &item) continue;  // the connection came to its end meanwhile
+    first_ready_ = item.next_ready;
+    item.is_ready = false;
+    if (!item.is_command) {
+      encode_control(static_cast<Control&>(item), queue);
+    } else {
+      auto& command = static_cast<SessionCommand&>(item);
+      if (!command.status_encoded) finish_if_over(command);
+    }
+  }
+}
+
+// False when there was no room for all of it.
+bool Session::encode_command(SessionCommand& command, TransmitQueue& queue) {
+  if (command.is_aborted) return true;
+  if (!command.is_completed) return encode_r2t(command, queue);
+  if (command.expects_data()) return true;
+  if (command.is_broken && command.data_sent == 0) apply_breakage(command);
+  return encode_data_in(command, queue);
+}
+
+bool Session::encode_r2t(SessionCommand& command, TransmitQueue& queue) {
+  const auto size = static_cast<std::uint32_t>(command.into.size());
+  while (command.pull_wanted && command.r2t_asked < size &&
+         command.r2t_outstanding < setup_.parameters.max_outstanding_r2t) {
+    if (queue.size() >= kMaxQueuedPdus) return false;
+    auto header = iscsi::make_header<iscsi::R2tHeader>(Opcode::r2t, iscsi::kFinal);
+    header.lun = command.lun;
+    header.task_tag = command.task_tag;
+    header.transfer_tag = command.transfer_tag;
+    stamp(header);
+    header.r2t_sn = command.r2t_count++;
+    header.buffer_offset = command.r2t_asked;
+    const std::uint32_t length = std::min(setup_.parameters.max_burst, size - command.r2t_asked);
+    header.desired_length = length;
+    command.r2t_asked += length;
+    if (command.r2t_outstanding++ == 0) command.sequence_end = command.r2t_asked;
+    OutPdu& pdu = queue.make();
+    pdu.set_header(header);
+    queue.push(pdu);
+  }
+  return true;
+}
+
+bool Session::encode_data_in(SessionCommand& command, TransmitQueue& queue) {
+  const std::uint32_t total = data_in_total(command);
+  const std::uint32_t burst = setup_.parameters.max_burst;
+  const bool collapses = command.sense_length == 0 && command.status == scsi::Status::good;
+  while (command.data_sent < total) {
+    if (queue.size() >= kMaxQueuedPdus) return false;
+    const std::uint32_t at = command.data_sent;
+    const std::uint32_t sequence_left = burst - at % burst;
+    const std::uint32_t length = std::min({total - at, sequence_left, setup_.parameters.max_send});
+    const bool last = at + length == total;
+    auto header = iscsi::make_header<iscsi::DataInHeader>(Opcode::scsi_data_in);
+    if (last || length == sequence_left) header.flags = iscsi::kFinal;
+    header.lun = command.lun;
+    header.task_tag = command.task_tag;
+    header.transfer_tag = iscsi::kReservedTag;
+    header.data_sn = command.data_sn++;
+    header.buffer_offset = at;
+    OutPdu& pdu = queue.make();
+    set_data_piece(pdu, command, at, length);
+    command.data_sent += length;
+    if (last && collapses) {
+      const Residual residual = residual_of(command);
+      header.flags |= iscsi::kDataInStatus | residual.flags;
+      header.status = static_cast<std::uint8_t>(command.status);
+      header.residual = residual.count;
+      status_leaves(command, pdu);
+      stamp(header);
+      ++stat_sn_;
+      pdu.set_header(header);
+      queue.push(pdu);
+      return true;
+    }
+    header.exp_cmd_sn = exp_cmd_sn_.value();
+    header.max_cmd_sn = window_end().value();
+    pdu.set_header(header);
+    queue.push(pdu);
+  }
+  if (queue.size() >= kMaxQueuedPdus) return false;
+  encode_status(command, queue);
+  return true;
+}
+
+void Session::encode_status(SessionCommand& command, TransmitQueue& queue) {
+  const Residual residual = residual_of(command);
+  auto header = iscsi::make_header<iscsi::ScsiResponseHeader>(Opcode::scsi_response, iscsi::kFinal);
+  header.flags |= residual.flags;
+  header.response = static_cast<std::uint8_t>(iscsi::ScsiResponseCode::completed);
+  header.status = static_cast<std::uint8_t>(command.status);
+  header.task_tag = command.task_tag;
+  header.residual = residual.count;
+  header.bidi_residual = residual.bidi_count;
+  header.exp_data_sn = command.data_sn + command.r2t_count;
+  OutPdu& pdu = queue.make();
+  status_leaves(command, pdu);
+  stamp(header);
+  ++stat_sn_;
+  pdu.set_header(header);
+  if (command.sense_length != 0) {
+    std::array<std::byte, 2 + scsi::kMaxSense> segment;
+    engine::ByteWriter out(segment);
+    out.be16(static_cast<std::uint16_t>(command.sense_length));
+    out.bytes(std::as_bytes(std::span(command.sense)).first(command.sense_length));
+    pdu.copy_data(out.written());
+  }
+  queue.push(pdu);
+}
+
+// The command is answered: its window place and its tag are free, itself it stays until the last byte is gone.
+void Session::status_leaves(SessionCommand& command, OutPdu& last) {
+  leave_window(command);
+  last.owner = &command;
+  last.done = [](void* owner, bool) {
+    auto& gone = *static_cast<SessionCommand*>(owner);
+    gone.session->release(gone);
+  };
+}
+
+void Session::encode_control(Control& control, TransmitQueue& queue) {
+  auto header = iscsi::header_as<iscsi::NopInHeader>(control.header);  // the numbers stand at one place in all of them
+  stamp(header);
+  if (control.takes_stat_sn) ++stat_sn_;
+  OutPdu& pdu = queue.make();
+  pdu.set_header(header);
+  if (!control.data.empty()) pdu.copy_data(control.data);
+  queue.push(pdu);
+  --control_backlog_;
+  const bool closes = control.closes;
+  delete &control;
+  if (!closes) return;
+  said_last_word_ = true;
+  link_.close_gently("The initiator logged out.");
+}
+
+template <class T>
+void Session::stamp(T& header) {
+  header.stat_sn = stat_sn_.value();
+  header.exp_cmd_sn = exp_cmd_sn_.value();
+  header.max_cmd_sn = window_end().value();
+}
+
+// What was once promised is never taken back.
+Serial Session::window_end() {
+  const std::uint32_t depth = std::min(settings_.queue_depth, kMaxQueueDepth);
+  const Serial end = exp_cmd_sn_ + depth - window_used_ - 1;
+  if (end.after(max_cmd_sn_)) max_cmd_sn_ = end;
+  return max_cmd_sn_;
+}
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,186 @@
+// Task management (RFC 7143 11.5) and the end of a session: both abort commands and wait until the device server has
+// let go of them.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "iscsi_target/session/session.hpp"
+
+namespace lockstep::iscsi_target {
+
+using engine::Errc;
+using iscsi::Serial;
+using iscsi::TaskManagementResult;
+
+void Session::task_management(const iscsi::TaskManagementRequestHeader& header) {
+  if (setup_.device_server == nullptr) return answer_management(header.task_tag, TaskManagementResult::not_supported);
+  if (waiters_.size() >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
+  constexpr std::uint8_t kTaskReassign = 8;
+  const std::uint8_t function = header.function & 0x7F;
+  if (function == kTaskReassign) {
+    return answer_management(header.task_tag, TaskManagementResult::reassignment_not_supported);
+  }
+  switch (static_cast<scsi::TaskManagement>(function)) {
+    case scsi::TaskManagement::abort_task:
+      return abort_task(header);
+    case scsi::TaskManagement::abort_task_set:
+    case scsi::TaskManagement::clear_task_set:
+    case scsi::TaskManagement::logical_unit_reset:
+    case scsi::TaskManagement::target_warm_reset:
+    case scsi::TaskManagement::target_cold_reset:
+      return manage_scope(header, static_cast<scsi::TaskManagement>(function));
+    case scsi::TaskManagement::clear_aca:
+      break;  // there is never one
+  }
+  answer_management(header.task_tag, TaskManagementResult::not_supported);
+}
+
+void Session::abort_task(const iscsi::TaskManagementRequestHeader& header) {
+  const std::uint32_t tag = header.task_tag;
+  SessionCommand* const command = slots_.find(header.referenced_tag);
+  if (command != nullptr && (!command->is_completed || command->expects_data()) && command->lun == header.lun) {
+    const TaskScope scope{.lun = std::nullopt, .sequence = command->sequence};
+    abort(*command);
+    return wait_for(scope, [this, tag] { answer_management(tag, TaskManagementResult::complete); });
+  }
+  // RFC 7143 11.5.5: a command that has not come counts as come and aborted.
+  const Serial referenced(header.ref_cmd_sn);
+  const bool to_come =
+      !referenced.before(exp_cmd_sn_) && !referenced.after(max_cmd_sn_) && referenced.before(Serial(header.cmd_sn));
+  if (command == nullptr && to_come && skipped_.size() < kMaxTaskManagement) {
+    if (std::find(skipped_.begin(), skipped_.end(), referenced) == skipped_.end()) skipped_.push_back(referenced);
+    while (std::erase(skipped_, exp_cmd_sn_) != 0) ++exp_cmd_sn_;
+    return answer_management(tag, TaskManagementResult::complete);
+  }
+  answer_management(tag, TaskManagementResult::task_does_not_exist);
+}
+
+void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function) {
+  using scsi::TaskManagement;
+  const bool whole_target =
+      function == TaskManagement::target_warm_reset || function == TaskManagement::target_cold_reset;
+  TaskScope scope;
+  if (!whole_target) scope.lun = header.lun;
+  const auto finish = [this, function, tag = header.task_tag.value(), lun = header.lun.value()] {
+    if (ended_) return;
+    const bool there = setup_.device_server->task_management(nexus_, function, lun);
+    answer_management(tag, there ? TaskManagementResult::complete : TaskManagementResult::lun_does_not_exist);
+    if (function == TaskManagement::target_cold_reset) link_.reset_target();
+  };
+  abort_commands(scope);
+  if (function == TaskManagement::abort_task_set) return wait_for(scope, finish);
+  // The other sessions' first, then ours: each calls back when it has finished.
+  link_.quiesce_others(scope, [this, scope, finish, life = std::weak_ptr<const char>(life_)] {
+    if (!life.expired()) wait_for(scope, finish);
+  });
+}
+
+void Session::abort_commands(const TaskScope& scope) {
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    SessionCommand* const command = slots_.at(i);
+    if (command == nullptr || !scope.covers(*command)) continue;
+    if (command->is_completed && !command->expects_data()) continue;  // its answer is on the way
+    abort(*command);
+  }
+}
+
+void Session::abort(SessionCommand& command) {
+  if (std::exchange(command.is_aborted, true)) return;
+  if (std::exchange(command.is_held, false)) {
+    --held_;
+    if (!command.cmd_sn.before(exp_cmd_sn_)) skipped_.push_back(command.cmd_sn);
+  }
+  command.unsolicited_open = false;
+  command.r2t_outstanding = 0;
+  if (command.pull_wanted && !command.is_deferred) return finish_pull(command, make_error_code(Errc::aborted));
+  finish_if_over(command);
+}
+
+void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    SessionCommand* const command = slots_.at(i);
+    if (command == nullptr || !scope.covers(*command) || !command->pull_wanted || command->is_deferred) continue;
+    command->is_broken = true;
+    command->broken_status = scsi::Status::task_aborted;
+    command->unsolicited_open = false;
+    command->r2t_outstanding = 0;
+    finish_pull(*command, make_error_code(Errc::aborted));
+  }
+  wait_for(scope, std::move(done));
+}
+
+void Session::answer_management(std::uint32_t task_tag, TaskManagementResult result) {
+  if (ended_) return;
+  auto header =
+      iscsi::make_header<iscsi::TaskManagementResponseHeader>(iscsi::Opcode::task_management_response, iscsi::kFinal);
+  header.response = static_cast<std::uint8_t>(result);
+  header.task_tag = task_tag;
+  add_control(bytes_of(header));
+}
+
+// Calls back when every command in `scope` that was there when it was called is completed.
+void Session::wait_for(const TaskScope& scope, engine::Callback<> done) {
+  waiters_.push_back({next_sequence_, scope, std::move(done)});
+  check_waiters();
+}
+
+bool Session::is_over(const Waiter& waiter) const {
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    const SessionCommand* const command = slots_.at(i);
+    if (command != nullptr && command->is_executing && command->sequence < waiter.before &&
+        waiter.scope.covers(*command)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Session::check_waiters() {
+  for (std::size_t i = 0; i < waiters_.size();) {
+    if (!is_over(waiters_[i])) {
+      ++i;
+      continue;
+    }
+    auto done = std::move(waiters_[i].done);
+    waiters_.erase(waiters_.begin() + static_cast<std::ptrdiff_t>(i));
+    done();
+    i = 0;  // what it did may have changed anything
+  }
+}
+
+void Session::end() {
+  if (std::exchange(ended_, true)) return;
+  current_ = nullptr;
+  incoming_ = Incoming::discard;
+  while (first_ready_ != nullptr) {
+    Ready& item = *std::exchange(first_ready_, first_ready_->next_ready);
+    item.is_ready = false;
+    if (!item.is_command) delete static_cast<Control*>(&item);
+  }
+  control_backlog_ = 0;
+  while (first_deferred_ != nullptr) {
+    std::exchange(first_deferred_, first_deferred_->next_deferred)->is_deferred = false;
+  }
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    SessionCommand* const command = slots_.at(i);
+    if (command == nullptr) continue;
+    if (command->is_aborted) {
+      if (command->pull_wanted) {
+        finish_pull(*command, make_error_code(Errc::aborted));
+      } else {
+        finish_if_over(*command);
+      }
+    } else {
+      abort(*command);
+    }
+  }
+  check_waiters();
+  check_drained();
+}
+
+void Session::check_drained() {
+  if (!ended_ || outstanding_ != 0 || std::exchange(told_drained_, true)) return;
+  link_.drained();
+}
+
+}  // namespace lockstep::iscsi_target

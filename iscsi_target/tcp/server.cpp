@@ -1,0 +1,301 @@
+#include "iscsi_target/tcp/server.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "engine/net/tcp.hpp"
+#include "iscsi_target/tcp/port_table.hpp"
+#include "iscsi_target/tcp/worker.hpp"
+
+namespace lockstep::iscsi_target {
+namespace {
+
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+/// Calls back, on the thread that counts last, when everything is counted.
+struct Countdown {
+  explicit Countdown(std::size_t n, engine::Callback<> callback) : left(n), done(std::move(callback)) {}
+  void one() {
+    if (left.fetch_sub(1) == 1 && done) done();
+  }
+  std::atomic<std::size_t> left;
+  engine::Callback<> done;
+};
+
+}  // namespace
+
+struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> {
+  Impl(std::vector<ServerReactor> reactors, TargetRegistry& targets, ServerOptions settings)
+      : registry(targets), options(std::move(settings)) {
+    assert(!reactors.empty());
+    for (std::size_t i = 0; i < reactors.size(); ++i)
+      workers.push_back(std::make_unique<Worker>(*this, i, reactors[i]));
+  }
+
+  [[nodiscard]] engine::Reactor& front() const { return workers.front()->reactor(); }
+
+  template <class Work>
+  void on_each_worker(Work work) {
+    for (const auto& worker : workers) {
+      worker->reactor().post([self = shared_from_this(), worker = worker.get(), work]() mutable { work(*worker); });
+    }
+  }
+
+  // ---- Coming in ----
+
+  void accepted(engine::TcpSocket socket) {
+    const std::string peer = socket.peer_address();
+    std::uint64_t id = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (stopped) return;
+      const std::string host = host_of(peer);
+      const auto from = half_open_from.find(host);
+      const std::size_t from_there = from == half_open_from.end() ? 0 : from->second;
+      if (half_open.size() >= options.max_half_open || from_there >= options.max_half_open_per_address) {
+        return tell_refused(peer, "Too many connections have not finished their login; this one was dropped.");
+      }
+      id = next_id++;
+      half_open.emplace(id, host);
+      ++half_open_from[host];
+    }
+    Worker& worker = *workers[next_worker++ % workers.size()];
+    worker.reactor().post([self = shared_from_this(), &worker, id, socket = std::move(socket)]() mutable {
+      worker.adopt(std::move(socket), id);
+    });
+  }
+
+  // With the lock held.
+  void no_longer_half_open(std::uint64_t id) {
+    const auto at = half_open.find(id);
+    if (at == half_open.end()) return;
+    const auto from = half_open_from.find(at->second);
+    if (--from->second == 0) half_open_from.erase(from);
+    half_open.erase(at);
+  }
+
+  void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) override {
+    if (connection.identity().discovery) return admit(worker, id);
+    PortTable::Entry entry;
+    {
+      const std::lock_guard lock(mutex);
+      if (sessions.size() >= options.max_sessions) {
+        entry.admitted = false;
+      } else {
+        entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
+      }
+    }
+    if (entry.admitted) return admit(worker, id);
+    if (!entry.in_the_way) {
+      return connection.refused(iscsi::LoginStatus::out_of_resources, "There are as many sessions as may be.");
+    }
+    Worker& other = *workers[entry.in_the_way->worker];
+    other.reactor().post([self = shared_from_this(), &other, old = entry.in_the_way->id] {
+      if (TargetConnection* const before = other.find(old)) before->reset("The initiator logged in anew.");
+    });
+  }
+
+  // On the worker's reactor.
+  void admit(Worker& worker, std::uint64_t id) {
+    TargetConnection* const connection = worker.find(id);
+    if (connection == nullptr || connection->phase() != TargetConnection::Phase::admitting) return;
+    std::uint16_t tsih = 0;
+    {
+      const std::lock_guard lock(mutex);
+      no_longer_half_open(id);
+      if (++last_tsih == 0) ++last_tsih;
+      tsih = last_tsih;
+    }
+    connection->admitted(tsih, next_nexus());
+  }
+
+  static std::uint64_t next_nexus() {
+    static std::atomic<std::uint64_t> last{0};  // unique in the process, over all servers
+    return ++last;
+  }
+
+  void opened(const SessionInfo& info) override {
+    {
+      const std::lock_guard lock(mutex);
+      sessions.emplace(info.nexus, info);
+    }
+    tell({.kind = SessionEvent::Kind::opened, .session = info, .reason = {}});
+  }
+
+  // ---- Going out ----
+
+  void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) override {
+    std::optional<ConnectionRef> next;
+    {
+      const std::lock_guard lock(mutex);
+      no_longer_half_open(id);
+      if (info != nullptr) sessions.erase(info->nexus);
+      if (!connection.identity().discovery) {
+        next = ports.leave(PortTable::key_of(connection.identity()), {worker.index(), id});
+      }
+    }
+    if (next) {
+      Worker& theirs = *workers[next->worker];
+      theirs.reactor().post([self = shared_from_this(), &theirs, waiting = next->id] { self->admit(theirs, waiting); });
+    }
+    if (info != nullptr) {
+      tell({.kind = SessionEvent::Kind::closed, .session = *info, .reason = connection.reason()});
+    } else {
+      tell({.kind = SessionEvent::Kind::refused,
+            .session = {.nexus = 0,
+                        .initiator = connection.identity().initiator_name,
+                        .target = connection.identity().target_name,
+                        .address = connection.peer_address(),
+                        .portal = connection.local_address(),
+                        .since = worker.reactor().now()},
+            .reason = connection.reason()});
+    }
+  }
+
+  void tell(const SessionEvent& event) {
+    if (handler) handler(event);
+  }
+
+  void tell_refused(const std::string& peer, std::string reason) {
+    SessionEvent event;
+    event.kind = SessionEvent::Kind::refused;
+    event.session.address = peer;
+    event.reason = std::move(reason);
+    tell(event);
+  }
+
+  void close(std::function<bool(std::uint64_t, const TargetConnection&)> matches, std::string why,
+             engine::Callback<> done) {
+    auto countdown =
+        std::make_shared<Countdown>(workers.size(), [self = shared_from_this(), done = std::move(done)]() mutable {
+          if (done) self->front().post(std::move(done));
+        });
+    on_each_worker([matches = std::move(matches), why = std::move(why), countdown](Worker& worker) {
+      worker.close(matches, why, [countdown] { countdown->one(); });
+    });
+  }
+
+  // ---- Between sessions ----
+
+  void quiesce_others(Worker& asking, std::uint64_t id, const std::string& target, const TaskScope& scope,
+                      engine::Callback<> done) override {
+    auto countdown = std::make_shared<Countdown>(
+        workers.size(), [self = shared_from_this(), &asking, done = std::move(done)]() mutable {
+          asking.reactor().post(std::move(done));
+        });
+    on_each_worker([id, target, scope, countdown](Worker& worker) {
+      worker.quiesce(id, target, scope, [countdown] { countdown->one(); });
+    });
+  }
+
+  void reset_others(std::uint64_t id, const std::string& target) override {
+    close([id, target](std::uint64_t other,
+                       const TargetConnection& c) { return other != id && c.target() && c.target()->name == target; },
+          "Another initiator reset the target.", {});
+  }
+
+  [[nodiscard]] std::uint64_t generation() const override { return generation_now.load(std::memory_order_acquire); }
+  [[nodiscard]] const SessionSettings& session_settings() const override { return options.session; }
+  TargetDirectory& directory() override { return registry; }
+
+  TargetRegistry& registry;
+  const ServerOptions options;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::function<void(const SessionEvent&)> handler;
+  std::atomic<std::uint64_t> generation_now{0};
+  std::atomic<std::size_t> next_worker{0};
+
+  mutable std::mutex mutex;  // guards what follows
+  std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
+  std::map<std::uint64_t, std::string> half_open;  // connection: where from
+  std::map<std::string, std::size_t> half_open_from;
+  std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
+  PortTable ports;
+  std::uint64_t next_id = 1;
+  std::uint16_t last_tsih = 0;
+  bool stopped = false;
+};
+
+TcpTargetServer::TcpTargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options)
+    : impl_(std::make_shared<Impl>(std::move(reactors), registry, std::move(options))) {}
+
+TcpTargetServer::~TcpTargetServer() = default;
+
+void TcpTargetServer::on_event(std::function<void(const SessionEvent&)> handler) {
+  impl_->handler = std::move(handler);
+}
+
+engine::Result<std::string> TcpTargetServer::listen(std::string_view address) {
+  auto listener =
+      engine::TcpListener::open(impl_->front(), address, [weak = std::weak_ptr<Impl>(impl_)](engine::TcpSocket socket) {
+        if (const auto impl = weak.lock()) impl->accepted(std::move(socket));
+      });
+  if (!listener) return std::unexpected(listener.error());
+  std::string actual = (*listener)->address();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->listeners[actual] = *std::move(listener);
+  return actual;
+}
+
+void TcpTargetServer::stop_listening(std::string_view address) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->listeners.erase(std::string(address));
+}
+
+void TcpTargetServer::close_all_sessions(engine::Callback<> done) {
+  const std::uint64_t now = impl_->generation_now.fetch_add(1, std::memory_order_acq_rel) + 1;
+  impl_->close([now](std::uint64_t, const TargetConnection& c) { return c.generation < now; },
+               "The node stopped serving.", std::move(done));
+}
+
+void TcpTargetServer::close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done) {
+  impl_->close(
+      [matches = std::move(matches)](std::uint64_t, const TargetConnection& c) {
+        const SessionInfo info{.nexus = c.nexus_id(),
+                               .initiator = c.identity().initiator_name,
+                               .target = c.identity().target_name,
+                               .address = c.peer_address(),
+                               .portal = c.local_address(),
+                               .since = {}};
+        return matches(info);
+      },
+      "The session was closed by the node.", std::move(done));
+}
+
+void TcpTargetServer::request_logout(std::chrono::seconds grace) {
+  const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>(grace.count(), 0, 65535));
+  impl_->on_each_worker([seconds, impl = impl_, grace](Worker& worker) {
+    worker.request_logout(seconds);
+    std::vector<std::uint64_t> asked = worker.ids();
+    worker.reactor().call_after(grace, [impl, &worker, asked = std::move(asked)] {
+      worker.close([&](std::uint64_t id,
+                       const TargetConnection&) { return std::find(asked.begin(), asked.end(), id) != asked.end(); },
+                   "The initiator did not log out when asked to.", [] {});
+    });
+  });
+}
+
+void TcpTargetServer::stop(engine::Callback<> done) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopped = true;
+    impl_->listeners.clear();
+  }
+  // Twice: a socket that was accepted before may still be on its way to a worker during the first round.
+  close_all_sessions([this_impl = impl_, done = std::move(done)]() mutable {
+    this_impl->close([](std::uint64_t, const TargetConnection&) { return true; }, "The node stops.", std::move(done));
+  });
+}
+
+std::vector<SessionInfo> TcpTargetServer::sessions() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<SessionInfo> out;
+  for (const auto& [nexus, info] : impl_->sessions) out.push_back(info);
+  return out;
+}
+
+}  // namespace lockstep::iscsi_target

@@ -1,0 +1,124 @@
+#include "iscsi_target/tcp/worker.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace lockstep::iscsi_target {
+
+Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
+    : hub_(hub), index_(index), reactor_(where.reactor), resources_{*where.reactor, random_, *where.pool} {}
+
+Worker::~Worker() { assert(connections_.empty()); }
+
+void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
+  auto stream = std::make_unique<engine::TcpStream>(*reactor_, std::move(socket));
+  engine::TcpStream& tcp = *stream;
+  auto connection = std::make_unique<TargetConnection>(std::move(stream), *this, resources_, hub_.directory(),
+                                                       hub_.session_settings());
+  TargetConnection& fresh = *connection;
+  fresh.id = id;
+  fresh.generation = hub_.generation();
+  connections_[id].connection = std::move(connection);
+  tcp.start(fresh);
+}
+
+TargetConnection* Worker::find(std::uint64_t id) {
+  const auto at = connections_.find(id);
+  return at == connections_.end() ? nullptr : at->second.connection.get();
+}
+
+std::vector<std::uint64_t> Worker::ids() const {
+  std::vector<std::uint64_t> out;
+  for (const auto& [id, kept] : connections_) out.push_back(id);
+  return out;
+}
+
+void Worker::close(const std::function<bool(std::uint64_t, const TargetConnection&)>& matches, const std::string& why,
+                   engine::Callback<> done) {
+  Drain drain{.ids = {}, .done = std::move(done)};
+  for (const auto& [id, kept] : connections_) {
+    if (matches(id, *kept.connection)) drain.ids.push_back(id);
+  }
+  const auto ids = drain.ids;
+  if (ids.empty()) return drain.done();
+  drains_.push_back(std::move(drain));
+  for (const std::uint64_t id : ids) {
+    if (TargetConnection* connection = find(id)) connection->reset(why);
+  }
+}
+
+void Worker::request_logout(std::uint16_t seconds) {
+  for (const auto& [id, kept] : connections_) kept.connection->request_logout(seconds);
+}
+
+void Worker::quiesce(std::uint64_t except, const std::string& target, const TaskScope& scope, engine::Callback<> done) {
+  std::vector<TargetConnection*> others;
+  for (const auto& [id, kept] : connections_) {
+    const auto& theirs = kept.connection->target();
+    if (id != except && theirs && theirs->name == target) others.push_back(kept.connection.get());
+  }
+  if (others.empty()) return done();
+  struct Countdown {
+    std::size_t left;
+    engine::Callback<> done;
+  };
+  auto countdown = std::make_shared<Countdown>(others.size(), std::move(done));
+  for (TargetConnection* other : others) {
+    other->quiesce(scope, [countdown] {
+      if (--countdown->left == 0) countdown->done();
+    });
+  }
+}
+
+void Worker::admit(TargetConnection& connection) { hub_.enter(*this, connection, connection.id); }
+
+void Worker::opened(TargetConnection& connection) {
+  Kept& kept = connections_.at(connection.id);
+  const iscsi::LoginIdentity& who = connection.identity();
+  kept.info = std::make_unique<SessionInfo>(SessionInfo{.nexus = connection.nexus_id(),
+                                                        .initiator = who.initiator_name,
+                                                        .target = who.target_name,
+                                                        .address = connection.peer_address(),
+                                                        .portal = connection.local_address(),
+                                                        .since = reactor_->now()});
+  hub_.opened(*kept.info);
+}
+
+void Worker::closed(TargetConnection& connection) {
+  reactor_->post([this, id = connection.id] { destroy(id); });
+}
+
+void Worker::destroy(std::uint64_t id) {
+  auto node = connections_.extract(id);
+  assert(!node.empty());
+  Kept& kept = node.mapped();
+  // The session's memory first, so that the nexus is closed before anybody takes its place.
+  kept.connection->destroy_session();
+  hub_.gone(*this, *kept.connection, id, kept.info.get());
+  for (std::size_t i = 0; i < drains_.size();) {
+    std::erase(drains_[i].ids, id);
+    if (!drains_[i].ids.empty()) {
+      ++i;
+      continue;
+    }
+    auto done = std::move(drains_[i].done);
+    drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
+    done();
+    i = 0;
+  }
+}
+
+bool Worker::is_fenced(const TargetConnection& connection) const { return connection.generation != hub_.generation(); }
+
+scsi::DeviceServer* Worker::device_server(const Target& target) {
+  return index_ < target.device_servers.size() ? target.device_servers[index_] : nullptr;
+}
+
+void Worker::quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) {
+  hub_.quiesce_others(*this, connection.id, connection.target()->name, scope, std::move(done));
+}
+
+void Worker::reset_target(TargetConnection& connection) { hub_.reset_others(connection.id, connection.target()->name); }
+
+}  // namespace lockstep::iscsi_target

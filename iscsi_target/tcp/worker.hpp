@@ -1,0 +1,85 @@
+#pragma once
+// The connections of one reactor: the server's part that runs there.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/net/tcp.hpp"
+#include "engine/runtime/system_random.hpp"
+#include "iscsi_target/session/connection.hpp"
+#include "iscsi_target/tcp/port_table.hpp"
+#include "iscsi_target/tcp/server.hpp"
+
+namespace lockstep::iscsi_target {
+
+class Worker;
+
+/// What workers need of the server. Any thread.
+class WorkerHub {
+ public:
+  [[nodiscard]] virtual std::uint64_t generation() const = 0;
+  [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
+  virtual TargetDirectory& directory() = 0;
+  virtual void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) = 0;
+  virtual void opened(const SessionInfo& info) = 0;
+  virtual void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) = 0;
+  virtual void quiesce_others(Worker& worker, std::uint64_t id, const std::string& target, const TaskScope& scope,
+                              engine::Callback<> done) = 0;
+  virtual void reset_others(std::uint64_t id, const std::string& target) = 0;
+
+ protected:
+  ~WorkerHub() = default;
+};
+
+/// Everything on the worker's reactor, except where it says otherwise.
+class Worker final : public ConnectionHost {
+ public:
+  Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where);
+  ~Worker();
+
+  void adopt(engine::TcpSocket socket, std::uint64_t id);
+  [[nodiscard]] TargetConnection* find(std::uint64_t id);
+  [[nodiscard]] std::vector<std::uint64_t> ids() const;
+  /// Ends those that match, then calls back when the last of them is gone.
+  void close(const std::function<bool(std::uint64_t, const TargetConnection&)>& matches, const std::string& why,
+             engine::Callback<> done);
+  void request_logout(std::uint16_t seconds);
+  /// The other sessions of `target`: see Session::quiesce().
+  void quiesce(std::uint64_t except, const std::string& target, const TaskScope& scope, engine::Callback<> done);
+
+  [[nodiscard]] std::size_t index() const { return index_; }            ///< any thread
+  [[nodiscard]] engine::Reactor& reactor() const { return *reactor_; }  ///< any thread
+
+  // ConnectionHost
+  void admit(TargetConnection& connection) override;
+  void opened(TargetConnection& connection) override;
+  void closed(TargetConnection& connection) override;
+  [[nodiscard]] bool is_fenced(const TargetConnection& connection) const override;
+  [[nodiscard]] scsi::DeviceServer* device_server(const Target& target) override;
+  void quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) override;
+  void reset_target(TargetConnection& connection) override;
+
+ private:
+  struct Kept {
+    std::unique_ptr<TargetConnection> connection;
+    std::unique_ptr<SessionInfo> info;  // once its session was opened
+  };
+  struct Drain {
+    std::vector<std::uint64_t> ids;
+    engine::Callback<> done;
+  };
+  void destroy(std::uint64_t id);
+
+  WorkerHub& hub_;
+  std::size_t index_;
+  engine::Reactor* reactor_;
+  engine::SystemRandom random_;
+  SessionResources resources_;
+  std::map<std::uint64_t, Kept> connections_;
+  std::vector<Drain> drains_;
+};
+
+}  // namespace lockstep::iscsi_target
