@@ -1,6 +1,9 @@
 #pragma once
 // One node's half of a pair: leases, the partner's requests, and the mirrors of its volumes. Pure: it knows its seams
 // and nothing else, and runs unchanged in lockstepd and in the simulator. Owned by one reactor.
+//
+// Destroying a PairNode while operations are outstanding is how a crash is played: no seam may call back afterwards.
+// engine::Disk::submit() on a volume of a pair is called on the node's own reactor; who comes from another hops first.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +17,7 @@
 #include "engine/seams/random.hpp"
 #include "engine/seams/store.hpp"
 #include "replication/core/arbiter.hpp"
+#include "replication/core/defects.hpp"
 #include "replication/core/link.hpp"
 
 namespace lockstep::replication {
@@ -24,12 +28,13 @@ struct NodeSettings {
   engine::Uuid process;  ///< this process incarnation, new at every start
   engine::Duration lease = std::chrono::milliseconds(1500);
   engine::Duration heartbeat_interval = std::chrono::milliseconds(250);
-  unsigned drift_percent = 20;  ///< added to the lease by its grantor
-  std::uint64_t dirty_bound = std::uint64_t{4} << 30;  ///< bytes of volume that may be dirty in sync
-  engine::Duration clean_after = std::chrono::seconds(10);  ///< a region unwritten for this long is cold
-  std::uint64_t resync_floor = std::uint64_t{8} << 20;   ///< bytes a second
-  std::uint64_t resync_ceiling = 0;                      ///< bytes a second, 0: none
+  unsigned drift_percent = 20;                                 ///< added to the lease by its grantor
+  std::uint64_t dirty_bound = std::uint64_t{4} << 30;          ///< bytes of volume that may be dirty in sync
+  engine::Duration clean_after = std::chrono::seconds(10);     ///< a region unwritten for this long is cold
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;         ///< bytes a second
+  std::uint64_t resync_ceiling = 0;                            ///< bytes a second, 0: none
   engine::Duration store_deadline = std::chrono::seconds(30);  ///< an I/O not completed by then is a failed store
+  Defects defects;                                             ///< planted by tests; nothing else touches it
 };
 
 struct NodeSeams {
@@ -41,16 +46,16 @@ struct NodeSeams {
 };
 
 enum class MirrorState : std::uint8_t {
-  starting,         ///< metadata read, partner or arbiter being asked
-  in_sync,          ///< a member of {A,B}, serving
-  solo,             ///< the only member, serving
-  syncing_source,   ///< the only member, serving, bringing the partner up to date
-  syncing_target,   ///< not a member, being brought up to date; I/O is forwarded
-  suspended,        ///< was serving; the partner is lost and nobody has decided yet
-  waiting,          ///< may not start alone: needs the partner, the witness or an operator
-  split_brain,      ///< the two epochs do not descend from one another: refused, both data kept
-  failed,           ///< this replica's store or metadata failed; I/O is forwarded while the partner serves
-  left,             ///< not a member by agreement (maintenance); I/O is forwarded
+  starting,        ///< metadata read, partner or arbiter being asked
+  in_sync,         ///< a member of {A,B}, serving
+  solo,            ///< the only member, serving
+  syncing_source,  ///< the only member, serving, bringing the partner up to date
+  syncing_target,  ///< not a member, being brought up to date; I/O is forwarded
+  suspended,       ///< was serving; the partner is lost and nobody has decided yet
+  waiting,         ///< may not start alone: needs the partner, the witness or an operator
+  split_brain,     ///< the two epochs do not descend from one another: refused, both data kept
+  failed,          ///< this replica's store or metadata failed; I/O is forwarded while the partner serves
+  left,            ///< not a member by agreement (maintenance); I/O is forwarded
 };
 [[nodiscard]] const char* to_string(MirrorState state);
 
@@ -82,8 +87,8 @@ class NodeObserver {
   virtual ~NodeObserver() = default;
   /// State, serving or access state changed.
   virtual void on_volume_changed(const engine::Uuid& volume) = 0;
-  /// This node lost its lease on these volumes: every initiator session is to be closed and what it had received but not
-  /// started is to be dropped.
+  /// This node lost its lease on these volumes: every initiator session is to be closed and what it had received but
+  /// not started is to be dropped.
   virtual void on_fenced() = 0;
 };
 
@@ -95,8 +100,8 @@ class PairNode final : public LinkEvents {
   /// Begins with the volumes attached so far; more may be attached later.
   void start();
 
-  /// Takes over a replica whose metadata was read. `data` outlives detach()'s callback. Errc::refused when the volume is
-  /// attached already or the store is smaller than the record says.
+  /// Takes over a replica whose metadata was read. `data` outlives detach()'s callback. Errc::refused when the volume
+  /// is attached already or the store is smaller than the record says.
   [[nodiscard]] engine::Result<void> attach(VolumeSettings settings, engine::Store& data,
                                             std::unique_ptr<engine::MetadataArea> metadata);
   /// Stops serving, drains and lets go of the stores; the epoch stays as it is.

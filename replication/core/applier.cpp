@@ -1,0 +1,342 @@
+#include "replication/core/applier.hpp"
+
+#include <bit>
+
+#include "engine/base/byte_order.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/sequencer.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::Errc;
+using engine::LockMode;
+
+Applier::~Applier() {
+  applies_.for_each([](Apply& a) { a.lock.granted = [](engine::RangeLock::Node&) {}; });
+  applies_.for_each([this](Apply& a) {
+    core_.locks.cancel(a.lock);
+    pool_.destroy(a);
+  });
+}
+
+/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target.
+bool Applier::accepts(const Message& m) const {
+  return !closed_ && m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side() && !core_.store_failed;
+}
+
+void Applier::take(std::uint64_t session, InboundRequest& request, const Message& m) {
+  if (m.type == MessageType::map) return map(request, m);
+  if (m.type == MessageType::fetch || m.type == MessageType::flush) {
+    if (m.epoch != core_.epoch().id || closed_ || core_.store_failed) return answer(request, m, Errc::stale);
+    if (m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side()) on_watermark(m.watermark);
+    return m.type == MessageType::fetch ? fetch(session, request, m) : flush(session, request, m);
+  }
+  if (!accepts(m)) {
+    mark<"apply.stale_order_refused">();
+    return answer(request, m, Errc::stale);
+  }
+  on_watermark(m.watermark);
+  switch (m.type) {
+    case MessageType::replicate:
+      return replicate(session, request, m);
+    case MessageType::copy:
+      return copy(session, request, m);
+    case MessageType::clear:
+      return clear(request, m);
+    case MessageType::equal:
+      core_.membership->on_equal();
+      [[fallthrough]];
+    default:
+      return answer(request, m, Errc::ok);
+  }
+}
+
+Apply& Applier::make(std::uint64_t session, InboundRequest& request, const Message& m) {
+  Apply& a = pool_.make(core_);
+  a.request = &request;
+  a.session = session;
+  a.message = m;
+  applies_.push_back(a);
+  return a;
+}
+
+Apply* Applier::find(std::uint64_t sequence) {
+  for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
+    if (a->message.type == MessageType::replicate && a->message.sequence == sequence) return a;
+  }
+  return nullptr;
+}
+
+namespace {
+bool is_well_formed(const Core& core, const Message& m, std::size_t payload) {
+  const std::uint64_t block = core.info.block_size;
+  if (m.extent.empty() || !m.extent.fits(core.volume_size())) return false;
+  if (m.extent.offset % block || m.extent.length % block) return false;
+  switch (m.opcode) {
+    case DiskOpcode::write:
+      return payload == m.extent.length;
+    case DiskOpcode::write_same:
+      return payload == block;
+    case DiskOpcode::write_zeroes:
+    case DiskOpcode::unmap:
+      return payload == 0;
+    default:
+      return false;
+  }
+}
+}  // namespace
+
+void Applier::replicate(std::uint64_t session, InboundRequest& request, const Message& m) {
+  if (!is_well_formed(core_, m, request.payload().size())) return answer(request, m, Errc::corrupt);
+  if (m.sequence <= watermark_) {
+    mark<"apply.duplicate_of_finished">();
+    return answer(request, m, Errc::ok);
+  }
+  if (Apply* twin = find(m.sequence)) {
+    mark<"apply.duplicate">();
+    // Only one that is done can come again: states are exchanged after old sessions' work ended.
+    return answer(request, m, twin->applied ? Errc::ok : Errc::stale);
+  }
+  Apply& a = make(session, request, m);
+  a.lock.owner = &a;
+  a.lock.granted = &Applier::on_granted;
+  if (core_.locks.acquire(a.lock, m.extent, LockMode::exclusive)) run(a);
+}
+
+void Applier::on_granted(engine::RangeLock::Node& node) {
+  Apply& a = *static_cast<Apply*>(node.owner);
+  a.core.applier->run(a);
+}
+
+void Applier::run(Apply& a) {
+  a.started = true;
+  a.since = core_.now();
+  if (core_.defects().forget_dirty_bit || core_.meta->is_durably_dirty(a.message.extent)) return store(a);
+  core_.meta->set_dirty(a.message.extent, [&a](std::error_code error) {
+    if (!error) return a.core.applier->store(a);
+    a.core.membership->fail_metadata("The dirty map can't be written.");
+    a.core.applier->end(a, Errc::io_error);
+  });
+}
+
+void Applier::store(Apply& a) {
+  const Message& m = a.message;
+  const bool copied = m.type == MessageType::copy;
+  // A target's copies are flushed before it joins; a member's are used as soon as they are answered.
+  const bool lazily = copied && core_.role == Role::forward;
+  const auto durability = lazily   ? engine::Durability::cached
+                          : copied ? engine::Durability::durable
+                                   : core_.durability(m.flags & kFlagFua);
+  auto done = [&a](std::error_code error) { a.core.applier->on_stored(a, error); };
+  switch (m.opcode) {
+    case DiskOpcode::write_zeroes:
+      if (!(m.flags & kFlagMayUnmap)) return core_.data.write_zeroes(m.extent, durability, std::move(done));
+      [[fallthrough]];
+    case DiskOpcode::unmap:
+      return core_.data.discard(m.extent, durability, std::move(done));
+    case DiskOpcode::write_same:
+      return write_same(core_, m.extent, a.request->payload(), durability, std::move(done));
+    default:
+      return core_.data.write(m.extent.offset, a.request->payload(), durability, std::move(done));
+  }
+}
+
+void Applier::on_stored(Apply& a, std::error_code error) {
+  if (error) {
+    core_.fail_store("The store failed a write of the partner's: " + error.message() + ".");
+    return end(a, Errc::io_error);
+  }
+  if (a.message.type == MessageType::replicate && a.message.tag) core_.forwarder->note_applied(a.message.tag);
+  if (a.message.type != MessageType::replicate || core_.defects().ignore_uncommitted || core_.role == Role::forward) {
+    return end(a, Errc::ok);
+  }
+  a.applied = true;
+  InboundRequest& request = *std::exchange(a.request, nullptr);
+  answer(request, a.message, Errc::ok);
+  if (a.message.sequence <= watermark_) let_go(a);
+  over();
+}
+
+void Applier::end(Apply& a, Errc status) {
+  InboundRequest& request = *std::exchange(a.request, nullptr);
+  const Message m = a.message;
+  let_go(a);
+  answer(request, m, status);
+  over();
+}
+
+void Applier::let_go(Apply& a) {
+  applies_.remove(a);
+  if (!a.lock.idle()) {
+    a.lock.granted = nullptr;
+    core_.locks.cancel(a.lock);
+  }
+  pool_.destroy(a);
+}
+
+void Applier::on_watermark(std::uint64_t watermark) {
+  if (watermark <= watermark_) return;
+  watermark_ = watermark;
+  for (bool again = true; again;) {
+    again = false;
+    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
+      if (!a->applied || a->message.sequence > watermark_) continue;
+      let_go(*a);  // may let others run: look again from the start
+      again = true;
+      break;
+    }
+  }
+}
+
+// ---- resync, flushes, bits, reads --------------------------------------------------------------------------------
+
+/// The source holds the region's lock until this is answered: nothing overlaps it here but reads, which a target and a
+/// member that is being made equal do not serve themselves.
+void Applier::copy(std::uint64_t session, InboundRequest& request, const Message& m) {
+  Message order = m;
+  order.opcode = DiskOpcode::write;
+  if (!is_well_formed(core_, order, request.payload().size())) return answer(request, m, Errc::corrupt);
+  run(make(session, request, order));
+}
+
+void Applier::flush(std::uint64_t session, InboundRequest& request, const Message& m) {
+  Apply& a = make(session, request, m);
+  a.started = true;
+  a.since = core_.now();
+  core_.data.flush([&a](std::error_code error) {
+    if (error) a.core.fail_store("The store failed a flush: " + error.message() + ".");
+    a.core.applier->end(a, error ? Errc::io_error : Errc::ok);
+  });
+}
+
+/// The sequencer saw both flushes. Orders that it sent after this come after it and set their bits again.
+void Applier::clear(InboundRequest& request, const Message& m) {
+  const auto bytes = request.payload();
+  if (bytes.size() % 8) return answer(request, m, Errc::corrupt);
+  std::vector<std::uint64_t> regions;
+  for (std::size_t at = 0; at < bytes.size(); at += 8) {
+    const auto region = engine::load_be<std::uint64_t>(bytes.data() + at);
+    if (region >= core_.meta->region_count()) return answer(request, m, Errc::corrupt);
+    bool in_use = false;
+    applies_.for_each(
+        [&](Apply& a) { in_use |= !a.applied && a.message.extent.overlaps(core_.region_extent(region)); });
+    if (!in_use || core_.defects().clear_dirty_early) regions.push_back(region);
+  }
+  core_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
+  answer(request, m, Errc::ok);
+}
+
+/// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
+void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
+  const bool member = (core_.role == Role::sync && core_.local_reads) || core_.defects().resync_wrong_way;
+  if (!member || m.extent.empty() || !m.extent.fits(core_.volume_size()) || m.extent.length > kMaxPiece ||
+      m.extent.length > request.max_answer_payload()) {
+    return answer(request, m, Errc::stale);
+  }
+  Apply& a = make(session, request, m);
+  a.buffer = core_.seams.buffers.allocate(m.extent.length);
+  if (!a.buffer) return end(a, Errc::resource_exhausted);
+  a.started = true;
+  a.since = core_.now();
+  core_.data.read(m.extent.offset, a.buffer.span(), [&a](std::error_code error) {
+    Applier& self = *a.core.applier;
+    if (error) return self.end(a, Errc::io_error);
+    InboundRequest& inbound = *std::exchange(a.request, nullptr);
+    Message header;
+    header.type = MessageType::fetch;
+    header.volume = a.message.volume;
+    auto bytes = a.buffer.span();
+    auto keep = std::make_unique<engine::Buffer>(std::move(a.buffer));
+    self.let_go(a);
+    answer(inbound, header, bytes, [keep = std::move(keep)] {});
+    self.over();
+  });
+}
+
+/// Words of the dirty map, big-endian.
+void Applier::map(InboundRequest& request, const Message& m) {
+  const auto& words = core_.meta->words();
+  if (!m.extent.fits(words.size()) || m.extent.length * 8 > request.max_answer_payload() ||
+      m.extent.length * 8 > kMaxLinkPayload) {
+    return answer(request, m, Errc::out_of_range);
+  }
+  auto bytes = std::make_unique<std::vector<std::byte>>(m.extent.length * 8);
+  for (std::uint64_t i = 0; i < m.extent.length; ++i) {
+    engine::store_be<std::uint64_t>(bytes->data() + i * 8, words[m.extent.offset + i]);
+  }
+  Message header;
+  header.type = m.type;
+  header.volume = m.volume;
+  const std::span<const std::byte> payload = *bytes;
+  answer(request, header, payload, [keep = std::move(bytes)] {});
+}
+
+// ---- epochs ------------------------------------------------------------------------------------------------------
+
+void Applier::over() {
+  if (on_work_over) on_work_over();
+  if (!quiet_) return;
+  bool busy = false;
+  applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
+  if (busy) return;
+  auto done = std::exchange(quiet_, nullptr);
+  done();
+}
+
+void Applier::quiesce(engine::Callback<> done) {
+  closed_ = true;
+  while (Apply* waiting = [this]() -> Apply* {
+    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
+      if (!a->started) return a;
+    }
+    return nullptr;
+  }()) {
+    mark<"apply.dropped_with_its_epoch">();
+    end(*waiting, Errc::stale);
+  }
+  quiet_ = std::move(done);
+  over();
+}
+
+void Applier::open(bool new_epoch) {
+  closed_ = false;
+  quiet_ = nullptr;
+  if (!new_epoch) return;
+  watermark_ = 0;
+  while (Apply* done = [this]() -> Apply* {
+    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
+      if (a->applied) return a;
+    }
+    return nullptr;
+  }()) {
+    let_go(*done);
+  }
+}
+
+void Applier::drop_old(std::uint64_t current) {
+  while (Apply* waiting = [&]() -> Apply* {
+    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
+      if (!a->started && a->session != current) return a;
+    }
+    return nullptr;
+  }()) {
+    mark<"apply.dropped_with_its_session">();
+    end(*waiting, Errc::stale);
+  }
+}
+
+bool Applier::has_old_work(std::uint64_t current) {
+  bool busy = false;
+  applies_.for_each([&](Apply& a) { busy |= !a.applied && a.session != current; });
+  return busy;
+}
+
+bool Applier::has_older_than(engine::TimePoint limit) {
+  bool found = false;
+  applies_.for_each([&](Apply& a) { found |= a.started && !a.applied && a.since < limit; });
+  return found;
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,75 @@
+#pragma once
+// The partner's orders on this node's store: replicated writes, resync copies, flushes, cleared bits, fetched reads.
+//
+// An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
+// that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
+// again and not carried out twice.
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+
+namespace lockstep::replication {
+
+/// One order under way, or applied and not yet covered by the watermark.
+struct Apply {
+  explicit Apply(Core& c) : core(c) {}
+  Core& core;
+  Hook<Apply> hook;
+  InboundRequest* request = nullptr;  ///< null once answered
+  std::uint64_t session = 0;
+  Message message;
+  engine::RangeLock::Node lock;
+  engine::Buffer buffer;
+  engine::TimePoint since;
+  bool started = false;  ///< the store or the map has it
+  bool applied = false;  ///< durable here, waits for the watermark
+};
+
+class Applier {
+ public:
+  explicit Applier(Core& core) : core_(core) {}
+  ~Applier();
+
+  void take(std::uint64_t session, InboundRequest& request, const Message& message);
+  /// Covers everything up to `watermark`: those ranges may be read.
+  void on_watermark(std::uint64_t watermark);
+
+  /// Refuses what comes from now on, drops what waits, and calls back when what the store has is done.
+  void quiesce(engine::Callback<> done);
+  /// A new epoch (or the same one again) begins: orders are taken. What an old one left uncommitted is let go.
+  void open(bool new_epoch);
+  /// Drops what came by an old session and was not started.
+  void drop_old(std::uint64_t current_session);
+  /// Calls back when nothing that came by a session other than `current` is under way.
+  [[nodiscard]] bool has_old_work(std::uint64_t current_session);
+  [[nodiscard]] bool has_older_than(engine::TimePoint limit);
+  /// The order of the partner's forward with this tag is in this node's store.
+  [[nodiscard]] bool closed() const { return closed_; }
+  engine::Callback<> on_work_over;  ///< runs whenever an order ended
+
+ private:
+  [[nodiscard]] bool accepts(const Message& message) const;
+  Apply* find(std::uint64_t sequence);
+  void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
+  static void on_granted(engine::RangeLock::Node& node);
+  void run(Apply& apply);
+  void store(Apply& apply);
+  void on_stored(Apply& apply, std::error_code error);
+  void copy(std::uint64_t session, InboundRequest& request, const Message& message);
+  void flush(std::uint64_t session, InboundRequest& request, const Message& message);
+  void clear(InboundRequest& request, const Message& message);
+  void fetch(std::uint64_t session, InboundRequest& request, const Message& message);
+  void map(InboundRequest& request, const Message& message);
+  void end(Apply& apply, engine::Errc status);
+  void let_go(Apply& apply);
+  void over();
+  Apply& make(std::uint64_t session, InboundRequest& request, const Message& message);
+
+  Core& core_;
+  bool closed_ = true;
+  std::uint64_t watermark_ = 0;
+  Pool<Apply> pool_;
+  List<Apply> applies_;  // under way, and applied but uncommitted
+  engine::Callback<> quiet_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,98 @@
+#include "replication/core/cleaner.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/base/byte_order.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+
+void Cleaner::cancel() {
+  ++run_;
+  busy_ = false;
+  batch_.clear();
+  equal_.clear();
+}
+
+void Cleaner::tick() {
+  const bool kept_equal =
+      (core_.role == Role::sync && core_.is_sequencer()) || (core_.role == Role::solo && core_.resync->mirroring());
+  if (busy_ || !kept_equal || !core_.partner_ready || core_.gated || !core_.resync->knows_unequal()) return;
+  gather();
+  if (batch_.empty()) return;
+  busy_ = true;
+  flushes_ = 2;
+  flushed_well_ = true;
+  began_ = core_.now();
+  const std::uint64_t run = run_;
+  if (core_.defects().clear_dirty_early) {
+    flushes_ = 1;
+    return on_flushed(run, true);
+  }
+  core_.data.flush([this, run](std::error_code error) {
+    if (error) core_.fail_store("The store failed a flush: " + error.message() + ".");
+    on_flushed(run, !error);
+  });
+  core_.partner.send(core_.message(MessageType::flush), {}, {}, [this, run](const IoResult<Message>& result) {
+    on_flushed(run, result && result->status == Errc::ok);
+  });
+}
+
+/// Regions made equal by a resync, then dirty ones that are cold, or any that rest when too many are dirty.
+void Cleaner::gather() {
+  batch_.clear();
+  while (!equal_.empty() && batch_.size() < kBatch) {
+    batch_.push_back(equal_.back());
+    equal_.pop_back();
+  }
+  const bool too_many = core_.meta->dirty_count() * core_.region_size() > core_.settings.dirty_bound;
+  const auto cold = core_.defects().clear_dirty_early || too_many ? engine::Duration{0} : core_.settings.clean_after;
+  const engine::TimePoint now = core_.now();
+  const engine::TimePoint limit{now.since_origin > cold ? now.since_origin - cold : engine::Duration{0}};
+  for (std::size_t seen = 0; seen < 4 * kBatch && batch_.size() < kBatch; ++seen) {
+    const auto next = core_.meta->next_dirty(cursor_);
+    if (!next) {
+      cursor_ = 0;
+      break;
+    }
+    cursor_ = *next + 1;
+    const bool quiet = core_.defects().clear_dirty_early || core_.regions->quiet_since(*next, limit);
+    if (quiet && !core_.resync->is_unequal(*next)) batch_.push_back(*next);
+  }
+}
+
+void Cleaner::on_flushed(std::uint64_t run, bool ok) {
+  if (run != run_) return;
+  flushed_well_ &= ok;
+  if (--flushes_) return;
+  busy_ = false;
+  if (flushed_well_ && core_.partner_ready) clear();
+  batch_.clear();
+}
+
+void Cleaner::clear() {
+  std::ranges::sort(batch_);
+  batch_.erase(std::ranges::unique(batch_).begin(), batch_.end());
+  std::erase_if(batch_, [this](std::uint64_t region) {
+    if (core_.defects().clear_dirty_early) return false;
+    return core_.resync->is_unequal(region) || !core_.regions->quiet_since(region, began_);
+  });
+  if (batch_.empty()) return;
+  mark<"cleaner.cleared">();
+  auto bytes = std::make_unique<std::vector<std::byte>>(batch_.size() * 8);
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    engine::store_be<std::uint64_t>(bytes->data() + i * 8, batch_[i]);
+    core_.regions->forget(batch_[i]);
+  }
+  const std::span<const std::byte> payload = *bytes;
+  core_.partner.send(core_.message(MessageType::clear), payload, {},
+                     [keep = std::move(bytes)](const IoResult<Message>&) {});
+  core_.meta->clear_dirty(batch_, [](std::error_code) {});
+}
+
+}  // namespace lockstep::replication

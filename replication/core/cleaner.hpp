@@ -1,0 +1,45 @@
+#pragma once
+// Clears dirty bits lazily, on both nodes, from the node that orders: regions that are equal and cold, and those that a
+// resync has just made equal.
+//
+// A bit is cleared only after a flush of both stores that began after the region's last write and last comparison, and
+// only if nothing wrote there since. The order to clear goes out before anything that is written later, and orders
+// arrive in order; the clearing here begins in the same turn.
+#include <vector>
+
+#include "replication/core/core_state.hpp"
+
+namespace lockstep::replication {
+
+class Cleaner {
+ public:
+  static constexpr std::size_t kBatch = 2048;       ///< regions
+  static constexpr std::size_t kMaxQueued = 65536;  ///< regions made equal and not yet cleared; more stay dirty a while
+
+  explicit Cleaner(Core& core) : core_(core) {}
+
+  /// This region was just made equal: clear it with the next batch.
+  void note_equal(std::uint64_t region) {
+    if (equal_.size() < kMaxQueued) equal_.push_back(region);
+  }
+  /// The two are no longer kept equal: a batch under way clears nothing.
+  void cancel();
+  void tick();
+
+ private:
+  void gather();
+  void on_flushed(std::uint64_t run, bool ok);
+  void clear();
+
+  Core& core_;
+  std::uint64_t run_ = 0;
+  bool busy_ = false;
+  unsigned flushes_ = 0;
+  bool flushed_well_ = true;
+  engine::TimePoint began_;
+  std::uint64_t cursor_ = 0;
+  std::vector<std::uint64_t> equal_;
+  std::vector<std::uint64_t> batch_;
+};
+
+}  // namespace lockstep::replication

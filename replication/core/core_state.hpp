@@ -1,0 +1,99 @@
+#pragma once
+// What the parts of one volume's mirror share: its stores, its locks, where it stands in its epoch, and its parts.
+//
+// Invariants:
+//  1. role is sync only while the durable record is {A,B} and both members recorded it; solo only while it is {me}.
+//  2. Nothing is started while gated, and nothing at all with role none.
+//  3. A local read is answered only with role solo, or with role sync, a valid lease and local_reads (or as sequencer).
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/locks/range_lock.hpp"
+#include "engine/metadata/metadata_area.hpp"
+#include "replication/core/marks.hpp"
+#include "replication/core/op.hpp"
+#include "replication/core/pair_node.hpp"
+#include "replication/core/partner.hpp"
+#include "replication/core/replica_state.hpp"
+
+namespace lockstep::replication {
+
+class Front;
+class Sequencer;
+class Applier;
+class Forwarder;
+class ForwardServer;
+class Regions;
+class Cleaner;
+class Resync;
+class Membership;
+class Witnessing;
+
+enum class Role : std::uint8_t {
+  none,     ///< serves nothing
+  sync,     ///< member of {A,B}
+  solo,     ///< the only member
+  forward,  ///< no member: everything goes to the partner
+};
+
+struct Core {
+  Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partner_in, engine::DiskInfo info_in,
+       engine::Store& data_in, std::unique_ptr<engine::MetadataArea> meta_in);
+  ~Core();
+
+  const NodeSettings& settings;
+  NodeSeams& seams;
+  Partner& partner;
+  const engine::DiskInfo info;
+  engine::Store& data;
+  std::unique_ptr<engine::MetadataArea> meta;
+  engine::RangeLock locks;
+  Pool<Op> ops;
+  std::function<void()> changed;  ///< tells the observer
+  std::function<void()> fence;    ///< closes the initiators' sessions
+
+  Role role = Role::none;
+  bool gated = false;        ///< new operations are held: a transition is under way
+  bool suspended = false;    ///< was serving {A,B}, lost the partner, undecided
+  bool local_reads = false;  ///< as the other member: own store may be read
+  bool leased = false;       ///< a lease was granted in this epoch
+  engine::TimePoint lease_until;
+  engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
+  bool store_failed = false;
+  bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
+  std::string reason;
+
+  std::unique_ptr<Front> front;
+  std::unique_ptr<Sequencer> sequencer;
+  std::unique_ptr<Applier> applier;
+  std::unique_ptr<Forwarder> forwarder;
+  std::unique_ptr<ForwardServer> forwards;
+  std::unique_ptr<Regions> regions;
+  std::unique_ptr<Cleaner> cleaner;
+  std::unique_ptr<Resync> resync;
+  std::unique_ptr<Witnessing> witnessing;
+  std::unique_ptr<Membership> membership;
+
+  [[nodiscard]] engine::NodeSide side() const { return settings.side; }
+  [[nodiscard]] engine::TimePoint now() const { return seams.clock.now(); }
+  [[nodiscard]] const engine::EpochRecord& epoch() const { return meta->epoch(); }
+  [[nodiscard]] const Defects& defects() const { return settings.defects; }
+  [[nodiscard]] bool is_sequencer() const { return epoch().sequencer == side(); }
+  /// This node orders writes now.
+  [[nodiscard]] bool orders() const { return role == Role::solo || (role == Role::sync && is_sequencer()); }
+  [[nodiscard]] bool lease_valid() const { return defects().ignore_lease || (leased && now() < lease_until); }
+  [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
+  [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }
+  [[nodiscard]] engine::Extent region_extent(std::uint64_t region) const;
+  [[nodiscard]] engine::Durability durability(bool fua) const {
+    return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;
+  }
+  /// A request about this volume, with epoch and watermark filled in.
+  [[nodiscard]] Message message(MessageType type) const;
+  /// The local store can't be relied on any more: this replica leaves.
+  void fail_store(const std::string& why);
+};
+
+}  // namespace lockstep::replication

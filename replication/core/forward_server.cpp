@@ -1,0 +1,143 @@
+#include "replication/core/forward_server.hpp"
+
+#include "replication/core/front.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::Errc;
+
+ForwardServer::~ForwardServer() = default;
+
+bool ForwardServer::is_well_formed(const InboundRequest& request, const Message& m) const {
+  if (m.opcode == DiskOpcode::flush) return true;
+  const std::uint64_t block = core_.info.block_size;
+  if (m.extent.empty() || !m.extent.fits(core_.volume_size())) return false;
+  if (m.extent.offset % block || m.extent.length % block) return false;
+  const std::size_t payload = request.payload().size();
+  switch (m.opcode) {
+    case DiskOpcode::read:
+      return m.extent.length <= kMaxPiece && m.extent.length <= request.max_answer_payload();
+    case DiskOpcode::write:
+    case DiskOpcode::verify:
+      return payload == m.extent.length;
+    case DiskOpcode::compare_and_write:
+      return m.extent.length <= Front::kMaxCompareAndWrite && payload == 2 * m.extent.length;
+    case DiskOpcode::write_same:
+      return payload == block;
+    default:
+      return payload == 0;
+  }
+}
+
+void ForwardServer::take(InboundRequest& request, const Message& m) {
+  if (!is_well_formed(request, m)) return answer(request, m, Errc::out_of_range);
+  forget_below(m.lowest_tag);
+  if (m.tag < lowest_) return answer(request, m, Errc::stale);
+  const auto found = entries_.find(m.tag);
+  if (found == entries_.end()) return begin(request, m);
+  ForwardEntry& entry = *found->second;
+  mark<"forward.came_again">();
+  if (entry.op) {
+    if (entry.again) answer(*entry.again, entry.message, Errc::stale);
+    entry.again = &request;
+    return;
+  }
+  if (core_.defects().forget_forward_results || m.opcode == DiskOpcode::read) {
+    entries_.erase(found);
+    return begin(request, m);
+  }
+  respond(request, m, entry);
+}
+
+void ForwardServer::begin(InboundRequest& request, const Message& m) {
+  if (m.epoch != core_.epoch().id || core_.gated || !core_.orders()) return answer(request, m, Errc::stale);
+  if (!core_.partner.is_fresh(m.stamp)) {
+    mark<"forward.too_old">();
+    return answer(request, m, Errc::stale);
+  }
+  if (entries_.size() >= kMaxEntries) return answer(request, m, Errc::stale);
+  auto owned = std::make_unique<ForwardEntry>();
+  ForwardEntry& entry = *owned;
+  entry.tag = m.tag;
+  entry.stamp = m.stamp;
+  entry.message = m;
+  entry.carrier = &request;
+  Op& op = core_.ops.make(core_);
+  if (m.opcode == DiskOpcode::read) {
+    entry.buffer = core_.seams.buffers.allocate(m.extent.length);
+    if (!entry.buffer) {
+      core_.ops.destroy(op);
+      return answer(request, m, Errc::stale);
+    }
+  }
+  entry.op = &op;
+  op.entry = &entry;
+  op.opcode = m.opcode;
+  op.fua = m.flags & kFlagFua;
+  op.may_unmap = m.flags & kFlagMayUnmap;
+  op.extent = m.extent;
+  op.data = m.opcode == DiskOpcode::read ? entry.buffer.span() : request.payload();
+  op.nexus = m.nexus;
+  entries_[m.tag] = std::move(owned);
+  core_.front->route(op);
+}
+
+void ForwardServer::finished(Op& op) {
+  ForwardEntry& entry = *op.entry;
+  entry.status = to_errc(op.status);
+  entry.miscompare_offset = op.miscompare_offset;
+  entry.op = nullptr;
+  core_.ops.destroy(op);
+  InboundRequest* carrier = std::exchange(entry.carrier, nullptr);
+  InboundRequest* again = std::exchange(entry.again, nullptr);
+  const Message question = entry.message;
+  const bool orphan = std::erase_if(orphans_, [&](auto& o) { return o.get() == &entry; }) > 0;
+  if (orphan) {
+    if (again) answer(*again, question, Errc::stale);
+    return answer(*carrier, question, Errc::stale);
+  }
+  // What was not carried out is not remembered: it may come again and then be carried out.
+  const bool keep = entry.status == Errc::ok || entry.status == Errc::miscompare;
+  if (again) {
+    answer(*carrier, question, Errc::stale);
+    respond(*again, question, entry);
+  } else {
+    respond(*carrier, question, entry);
+  }
+  if (!keep || question.opcode == DiskOpcode::read) entries_.erase(question.tag);
+}
+
+void ForwardServer::respond(InboundRequest& request, const Message& question, const ForwardEntry& entry) {
+  Message header;
+  header.type = MessageType::forward;
+  header.volume = question.volume;
+  header.status = entry.status;
+  header.tag = entry.miscompare_offset;
+  if (question.opcode != DiskOpcode::read || entry.status != Errc::ok) return answer(request, header);
+  auto keep = std::make_unique<engine::Buffer>(std::move(const_cast<ForwardEntry&>(entry).buffer));
+  const std::span<const std::byte> bytes = keep->span();
+  answer(request, header, bytes, [keep = std::move(keep)] {});
+}
+
+void ForwardServer::forget_below(std::uint64_t tag) {
+  if (tag <= lowest_) return;
+  for (; lowest_ < tag && tag - lowest_ <= kMaxEntries; ++lowest_) {
+    const auto found = entries_.find(lowest_);
+    if (found != entries_.end() && !found->second->op) entries_.erase(found);
+  }
+  if (lowest_ < tag) {
+    std::erase_if(entries_, [&](const auto& e) { return e.first < tag && !e.second->op; });
+    lowest_ = tag;
+  }
+}
+
+void ForwardServer::on_partner_restarted() {
+  for (auto& [tag, entry] : entries_) {
+    if (entry->op) orphans_.push_back(std::move(entry));
+  }
+  entries_.clear();
+  lowest_ = 0;
+}
+
+}  // namespace lockstep::replication

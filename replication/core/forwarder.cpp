@@ -1,0 +1,150 @@
+#include "replication/core/forwarder.hpp"
+
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::Errc;
+using engine::IoResult;
+
+Forwarder::~Forwarder() {
+  core_.seams.clock.cancel(retry_);
+  ops_.for_each([](Op& op) { op.core.ops.destroy(op); });
+}
+
+void Forwarder::start(Op& op) {
+  op.tag = ++last_tag_;
+  op.stage = Stage::forward_wait;
+  op.scratch.reset();
+  op.status = {};
+  ops_.push_back(op);
+  pump();
+}
+
+/// Sends what may be sent: contact holds, states were exchanged, and the oldest open tag is not too far back.
+void Forwarder::pump() {
+  core_.partner.check();
+  if (pumping_ || core_.gated || (core_.role != Role::forward && core_.role != Role::sync)) return;
+  if (!core_.partner_ready || !core_.partner.in_contact()) return;
+  pumping_ = true;
+  for (Op* op = ops_.front(); op && op->tag < ops_.front()->tag + kWindow; op = List<Op>::next(op)) {
+    if (op->stage == Stage::forward_wait && !op->on_link && !op->doomed) send(*op);
+  }
+  pumping_ = false;
+}
+
+void Forwarder::send(Op& op) {
+  Message m = core_.message(MessageType::forward);
+  m.watermark = 0;
+  m.opcode = op.opcode;
+  m.flags = static_cast<std::uint16_t>((op.fua ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
+  m.tag = op.tag;
+  m.lowest_tag = ops_.front()->tag;
+  m.extent = op.extent;
+  m.stamp = core_.partner.contact_stamp();
+  m.nexus = op.nexus;
+  if (op.sent_before) mark<"forward.sent_again">();
+  op.sent_before = true;
+  op.sent_outside |= core_.role == Role::forward;
+  op.stage = Stage::forwarded;
+  op.on_link = true;
+  const bool reads = op.opcode == DiskOpcode::read;
+  core_.partner.send(m, reads ? std::span<std::byte>{} : op.data,
+                     reads ? op.data.first(op.extent.length) : std::span<std::byte>{},
+                     [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
+}
+
+void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
+  op.on_link = false;
+  core_.partner.check();
+  if (op.doomed) return end(op, Errc::unknown_outcome);
+  // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out.
+  const bool again =
+      !result || result->status == Errc::stale || result->status == Errc::not_serving ||
+      result->status == Errc::unknown_outcome || result->status == Errc::corrupt ||
+      (result->status == Errc::ok && op.opcode == DiskOpcode::read && result->payload != op.extent.length);
+  if (again) {
+    op.stage = Stage::forward_wait;
+    if (core_.role == Role::none && !core_.gated) return;  // whoever decides routes or drops it
+    if (core_.orders()) return take_over();
+    return retry_soon();
+  }
+  op.miscompare_offset = result->tag;
+  end(op, make_error_code(result->status));
+  pump();
+}
+
+void Forwarder::retry_soon() {
+  if (retrying_) return;
+  retrying_ = true;
+  retry_ = core_.seams.clock.call_after(std::chrono::milliseconds(5), [this] {
+    retrying_ = false;
+    pump();
+  });
+}
+
+void Forwarder::end(Op& op, std::error_code status) {
+  ops_.remove(op);
+  if (status == Errc::ok) status = {};
+  core_.front->finish(op, status);
+}
+
+void Forwarder::resend() { pump(); }
+
+void Forwarder::doom() {
+  if (core_.defects().keep_held_when_fenced) return;
+  ops_.for_each([](Op& op) { op.doomed = true; });
+  end_doomed();
+}
+
+void Forwarder::end_doomed() {
+  while (Op* over = [this]() -> Op* {
+    for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+      if (op->doomed && !op->on_link) return op;
+    }
+    return nullptr;
+  }()) {
+    end(*over, over->sent_before ? Errc::unknown_outcome : Errc::not_serving);
+  }
+}
+
+void Forwarder::take_over() {
+  while (Op* op = [this]() -> Op* {
+    for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
+      if (!at->on_link) return at;
+    }
+    return nullptr;
+  }()) {
+    if (op->applied_here) {
+      mark<"forward.done_by_order">();
+      end(*op, {});
+    } else if (op->sent_outside) {
+      mark<"forward.outcome_unknown">();
+      end(*op, Errc::unknown_outcome);
+    } else {
+      mark<"forward.taken_over">();
+      ops_.remove(*op);
+      op->tag = 0;
+      op->sent_before = false;
+      core_.front->route(*op);
+    }
+  }
+}
+
+void Forwarder::note_applied(std::uint64_t tag) {
+  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
+    if (op->tag == tag) op->applied_here = true;
+  }
+}
+
+/// A solo sequencer that restarted may have carried them out and does not remember: sent again they might take effect
+/// twice. In sync it does not matter: what it finished came here as an order.
+void Forwarder::on_partner_restarted() {
+  if (core_.role != Role::forward) return;
+  ops_.for_each([](Op& op) { op.doomed |= op.sent_before && op.opcode != DiskOpcode::read; });
+  end_doomed();
+}
+
+}  // namespace lockstep::replication

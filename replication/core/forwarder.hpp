@@ -1,0 +1,48 @@
+#pragma once
+// Operations that this node sends to the one that orders: all of a replica that is no member, the writes of the other
+// member. Each has a tag that is never used again; it is sent again under it until an answer comes, and the sequencer
+// carries it out once. What was sent may have been carried out; what was not is dropped when contact is lost.
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+
+namespace lockstep::replication {
+
+class Forwarder {
+ public:
+  /// Forwards with the partner at once; more wait. Bounds the sequencer's table of results.
+  static constexpr std::size_t kWindow = 1024;
+
+  explicit Forwarder(Core& core) : core_(core) {}
+  ~Forwarder();
+
+  void start(Op& op);
+  /// States were exchanged or the epoch changed: everything unanswered goes out (again).
+  void resend();
+  /// Contact was lost: what was not sent ends with not_serving, what was with unknown_outcome.
+  void doom();
+  /// This node orders now: what the partner cannot have carried out unseen is carried out here, what came back as an
+  /// order is done.
+  void take_over();
+  /// The order of this forward is in this node's store.
+  void note_applied(std::uint64_t tag);
+  [[nodiscard]] std::size_t waiting() const { return ops_.size(); }
+  /// The partner is another process now: it knows nothing of what was sent to the last one.
+  void on_partner_restarted();
+
+ private:
+  void pump();
+  void send(Op& op);
+  void on_answer(Op& op, const engine::IoResult<Message>& result);
+  void retry_soon();
+  void end_doomed();
+  void end(Op& op, std::error_code status);
+
+  Core& core_;
+  List<Op> ops_;  // by rising tag
+  std::uint64_t last_tag_ = 0;
+  engine::TimerId retry_{};
+  bool retrying_ = false;
+  bool pumping_ = false;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,135 @@
+#include "replication/core/front.hpp"
+
+#include "replication/core/forward_server.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/sequencer.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::DiskRequest;
+using engine::Errc;
+
+namespace {
+bool carries_data(DiskOpcode opcode) {
+  return opcode == DiskOpcode::read || opcode == DiskOpcode::write || opcode == DiskOpcode::verify;
+}
+void end(DiskRequest& request, std::error_code status) {
+  request.status = status;
+  request.done(request);
+}
+}  // namespace
+
+Front::~Front() {
+  held_.for_each([](Op& op) { op.core.ops.destroy(op); });
+}
+
+std::error_code Front::check(const DiskRequest& r) const {
+  if (r.opcode == DiskOpcode::flush) return {};
+  if (!r.extent.fits(core_.volume_size())) return Errc::out_of_range;
+  if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
+  const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
+                               : r.opcode == DiskOpcode::write_same        ? core_.info.block_size
+                               : r.opcode == DiskOpcode::compare_and_write ? 2 * r.extent.length
+                                                                           : 0;
+  if (r.data.size() < wanted) return Errc::misaligned;
+  if (r.opcode == DiskOpcode::compare_and_write && r.extent.length > kMaxCompareAndWrite) {
+    return Errc::resource_exhausted;
+  }
+  return {};
+}
+
+void Front::submit(DiskRequest& request) {
+  core_.partner.check();
+  if (const auto wrong = check(request)) return end(request, wrong);
+  if (request.opcode != DiskOpcode::flush && request.extent.empty()) return end(request, {});
+  if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
+  (request.opcode == DiskOpcode::read || request.opcode == DiskOpcode::verify ? reads : writes) += 1;
+  request.status = {};
+  Parent& parent = parents_.make();
+  parent.request = &request;
+  const std::uint64_t length = request.extent.length;
+  const std::uint64_t step = carries_data(request.opcode) ? kMaxPiece : std::max<std::uint64_t>(length, 1);
+  parent.pieces = 1;  // held until all are made: the first may finish at once
+  for (std::uint64_t at = 0; at < std::max<std::uint64_t>(length, 1); at += step) {
+    ++parent.pieces;
+    route(piece(parent, at, std::min(step, length - at)));
+  }
+  if (--parent.pieces == 0) {
+    parents_.destroy(parent);
+    request.done(request);
+  }
+}
+
+Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
+  const DiskRequest& request = *parent.request;
+  Op& op = core_.ops.make(core_);
+  op.parent = &parent;
+  op.opcode = request.opcode;
+  op.fua = request.fua;
+  op.may_unmap = request.may_unmap;
+  op.extent = {request.extent.offset + offset, length};
+  op.data = carries_data(request.opcode) ? request.data.subspan(offset, length) : request.data;
+  if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
+  if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
+  op.nexus = request.nexus;
+  return op;
+}
+
+void Front::hold(Op& op) {
+  op.stage = Stage::held;
+  held_.push_back(op);
+}
+
+void Front::route(Op& op) {
+  if (core_.gated) {
+    // The partner's are not held: it sends them again under the epoch that follows.
+    if (op.entry) return finish(op, Errc::stale);
+    return hold(op);
+  }
+  switch (core_.role) {
+    case Role::none:
+      return finish(op, op.entry ? Errc::stale : Errc::not_serving);
+    case Role::solo:
+      return core_.sequencer->start(op);
+    case Role::sync:
+      if (core_.is_sequencer() || (op.reads() && core_.local_reads)) return core_.sequencer->start(op);
+      break;
+    case Role::forward:
+      if (core_.defects().serve_stale_replica && op.opcode == DiskOpcode::read) return core_.sequencer->start(op);
+      break;
+  }
+  // A forward never goes back to where it came from.
+  if (op.entry) return finish(op, Errc::stale);
+  core_.forwarder->start(op);
+}
+
+void Front::release_held() {
+  List<Op> waiting;
+  held_.splice_to(waiting);
+  while (Op* op = waiting.pop_front()) route(*op);
+}
+
+void Front::drop_held() {
+  if (core_.defects().keep_held_when_fenced) return;
+  List<Op> waiting;
+  held_.splice_to(waiting);
+  while (Op* op = waiting.pop_front()) finish(*op, Errc::not_serving);
+}
+
+void Front::finish(Op& op, std::error_code status) {
+  op.status = status;
+  if (op.entry) return core_.forwards->finished(op);
+  Parent& parent = *op.parent;
+  DiskRequest& request = *parent.request;
+  if (status) {
+    request.status = status;
+    request.miscompare_offset = op.extent.offset - request.extent.offset + op.miscompare_offset;
+  }
+  core_.ops.destroy(op);
+  if (--parent.pieces) return;
+  parents_.destroy(parent);
+  request.done(request);
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,37 @@
+#pragma once
+// The volume as initiators see it: requests are checked, cut into pieces and sent the way that the role asks for.
+#include "replication/core/core_state.hpp"
+
+namespace lockstep::replication {
+
+class Front {
+ public:
+  /// A COMPARE AND WRITE is one message each way, so that it stays one operation: 512 KiB compared, 512 KiB written.
+  static constexpr std::uint64_t kMaxCompareAndWrite = kMaxPiece / 2;
+
+  explicit Front(Core& core) : core_(core) {}
+  ~Front();
+
+  void submit(engine::DiskRequest& request);
+  /// Starts `op` the way that the present role asks for, holds it, or refuses it.
+  void route(Op& op);
+  /// What was held goes its way; the gate is open.
+  void release_held();
+  /// What was held and never started ends with not_serving.
+  void drop_held();
+  void hold(Op& op);
+  /// The operation is over, whoever it came from. `op` is gone afterwards.
+  void finish(Op& op, std::error_code status);
+  [[nodiscard]] bool idle() const { return parents_.in_use() == 0; }
+  std::uint64_t reads = 0, writes = 0;
+
+ private:
+  [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
+  Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
+
+  Core& core_;
+  Pool<Parent> parents_;
+  List<Op> held_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,133 @@
+#pragma once
+// Where this replica stands in its volume's epochs, and every step from one to the next. Steps are few and slow: each
+// is a chain of callbacks under one token (step_), void as soon as another step begins or the way out breaks.
+//
+// Who acts is decided by verdict.hpp from states that the nodes exchange; a follower refuses what does not follow from
+// its own durable record, so that a decision from an old state does no harm.
+#include <optional>
+#include <string>
+
+#include "replication/core/core_state.hpp"
+#include "replication/core/verdict.hpp"
+
+namespace lockstep::replication {
+
+class Membership {
+ public:
+  using Done = engine::Callback<engine::Result<void>>;
+
+  explicit Membership(Core& core) : core_(core) {}
+  ~Membership();
+
+  /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
+  /// is seen.
+  void begin();
+  void tick();
+
+  void on_connected();
+  void on_disconnected();
+  void on_inbound_down();
+  void on_contact_lost();
+  void on_partner_restarted();
+  /// True when the volume is its own requests' (state, propose, resume).
+  void take(std::uint64_t session, InboundRequest& request, const Message& message);
+
+  [[nodiscard]] bool wants_lease() const { return core_.role == Role::sync; }
+  [[nodiscard]] bool grant(const engine::Uuid& epoch);
+  void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
+  /// The lease ran out: suspend, drop what was not started, close the sessions.
+  void lose_lease();
+
+  void on_equal();            ///< the sequencer says that nothing differs any more
+  void join();                ///< the target is equal: {A,B}
+  void on_partner_refused();  ///< an order was refused: look at its state
+  void on_store_failed();
+  void fail_metadata(const std::string& why);
+
+  void leave(Done done);
+  void force_solo(bool accept_inconsistent, Done done);
+  void give_up(Done done);
+  /// Serves nothing any more; calls back when nothing is under way.
+  void close(engine::Callback<> done);
+
+  [[nodiscard]] ReplicaState state() const;
+  [[nodiscard]] MirrorState mirror_state() const;
+  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] bool serving() const;
+  [[nodiscard]] bool failover_limited() const;
+  [[nodiscard]] bool busy() const { return step_kind_ != Step::none; }
+
+ private:
+  enum class Step : std::uint8_t { none, driving, following, recording };
+  struct PendingSolo {
+    engine::EpochRecord next;
+    bool forced = false;
+  };
+
+  // exchange and decide
+  void exchange();
+  void on_state(std::uint64_t run, const engine::IoResult<Message>& result, std::span<const std::byte> payload);
+  void act(const ReplicaState& theirs);
+  void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
+  void answer_states();
+  // steps
+  std::uint64_t begin_step(Step kind);
+  void end_step();
+  [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
+  void record(const engine::EpochRecord& next, engine::IoCallback done);
+  void drive_resume();
+  void drive_both(const ReplicaState& theirs, std::uint64_t above);
+  void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
+  void propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
+               engine::Callback<engine::Errc> done);
+  void drive_solo(const ReplicaState& theirs);
+  void adopt(const engine::EpochRecord& record, bool serve);
+  void take_propose(InboundRequest& request, const Message& message);
+  void follow_leave(std::uint64_t step, engine::EpochRecord next);
+  void follow_join(std::uint64_t step, engine::EpochRecord next, bool equal);
+  void answer_proposal(engine::Errc status);
+  void take_resume(InboundRequest& request, const Message& message);
+  // alone
+  void decide_without_partner();
+  void want_solo(engine::EpochRecord next, bool forced);
+  void go_solo_when_leases_are_over();
+  // arriving
+  void enter_sync(bool equal);
+  void resume_sync();
+  void enter_solo();
+  void enter_forward();
+  void suspend();
+  void start_source();
+  void open_gate();
+  void close_gate() { core_.gated = true; }
+  void shut_gate_and_drop();
+  void drop_unstarted();
+  void end_unrecorded_step();
+  void finish_waiter(engine::Result<void> result);
+
+  Core& core_;
+  bool stable_ = false, running_ = false, leaving_ = false, metadata_failed_ = false, closed_ = false;
+  bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
+  Step step_kind_ = Step::none;
+  std::uint64_t step_ = 0, exchange_run_ = 0, current_session_ = 0;
+  bool step_recording_ = false;
+  engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
+  std::optional<ReplicaState> partner_;
+  Verdict verdict_ = Verdict::wait;
+  std::optional<PendingSolo> pending_solo_;
+  Done waiter_;
+  bool waiter_is_leave_ = false;
+  engine::TimePoint waiter_until_;
+  engine::Callback<> closed_done_;
+  struct WaitingState {
+    InboundRequest* request;
+    Message message;
+    std::uint64_t session;
+  };
+  std::vector<WaitingState> states_to_answer_;
+  InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
+  Message proposal_message_;
+  std::string failure_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,144 @@
+// What an operator or the daemon asks of a volume's membership, and what it is told.
+#include "replication/core/applier.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::fail;
+using engine::MemberSet;
+
+void Membership::finish_waiter(engine::Result<void> result) {
+  if (auto done = std::exchange(waiter_, nullptr)) done(std::move(result));
+}
+
+/// The other node proposes {itself} when it sees that this one does not want to be a member.
+void Membership::leave(Done done) {
+  if (waiter_) return done(fail(Errc::refused, "Another command on this volume has not ended yet. Try again later."));
+  if (!core_.epoch().members.contains(core_.side())) return done({});
+  if (!core_.epoch().members.is_both()) {
+    return done(
+        fail(Errc::refused, "This replica is the only member: nobody would be left. Resync the partner first."));
+  }
+  if (core_.role != Role::sync || !core_.partner_ready) {
+    return done(fail(Errc::not_serving, "Not in sync with the partner: it can't agree to go on alone."));
+  }
+  leaving_ = true;
+  waiter_ = std::move(done);
+  waiter_is_leave_ = true;
+  waiter_until_ = core_.now() + std::chrono::seconds(10);
+  exchange();
+}
+
+void Membership::force_solo(bool accept_inconsistent, Done done) {
+  if (core_.role == Role::sync || core_.role == Role::solo) {
+    return done(fail(Errc::refused, "This replica serves already: there is nothing to force."));
+  }
+  if (core_.partner_ready && partner_ && partner_->serving) {
+    return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
+  }
+  if (waiter_ || step_kind_ != Step::none) {
+    return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
+  }
+  if (core_.store_failed || metadata_failed_) return done(fail(Errc::io_error, "This replica's store has failed."));
+  const engine::EpochRecord& mine = core_.epoch();
+  const bool member = mine.members.contains(core_.side());
+  if (!member && !accept_inconsistent) {
+    return done(fail(Errc::refused,
+                     "This replica is no member of its epoch: it may be stale or in the middle of a resync. Force it "
+                     "with accept_inconsistent only if the partner's data is lost."));
+  }
+  mark<"membership.forced">();
+  engine::EpochRecord next = next_epoch(mine, mine, MemberSet::only(core_.side()), core_.side(),
+                                        core_.seams.random.uuid(), core_.witnessing->attempted());
+  // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
+  if (!member) next.ancestors.clear();
+  core_.witnessing->abandon();
+  waiter_ = std::move(done);
+  waiter_is_leave_ = false;
+  waiter_until_ = core_.now() + 4 * core_.settings.lease;
+  want_solo(std::move(next), true);
+}
+
+void Membership::give_up(Done done) {
+  if (verdict_ != Verdict::split_brain || !partner_ || !core_.partner_ready) {
+    return done(fail(Errc::refused, "No split brain is seen with a connected partner: there is nothing to give up."));
+  }
+  if (!(partner_->record.members == MemberSet::only(engine::other(core_.side())))) {
+    return done(
+        fail(Errc::refused, "The partner is not on its own: bring it to serve alone first (force_solo there)."));
+  }
+  if (step_kind_ != Step::none) return done(fail(Errc::refused, "Another change has not ended yet. Try again."));
+  mark<"membership.gave_up">();
+  adopt(partner_->record, false);
+  done({});
+}
+
+void Membership::close(engine::Callback<> done) {
+  closed_ = true;
+  end_unrecorded_step();
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  core_.role = Role::none;
+  core_.gated = false;
+  drop_unstarted();
+  core_.resync->stop();
+  core_.sequencer->settle_after_leaving();
+  finish_waiter(fail(Errc::aborted, "The volume was detached."));
+  closed_done_ = [this, finished = std::move(done)]() mutable {
+    core_.applier->quiesce([this, finished = std::move(finished)]() mutable {
+      core_.data.flush([finished = std::move(finished)](std::error_code) mutable { finished(); });
+    });
+  };
+}
+
+// ---- what is told ------------------------------------------------------------------------------------------------
+
+MirrorState Membership::mirror_state() const {
+  if (split_) return MirrorState::split_brain;
+  if (core_.role == Role::solo) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
+  if (core_.role == Role::sync) return MirrorState::in_sync;
+  if (core_.store_failed || metadata_failed_) return MirrorState::failed;
+  if (leaving_) return MirrorState::left;
+  if (core_.role == Role::forward) return MirrorState::syncing_target;
+  if (core_.suspended) return MirrorState::suspended;
+  const bool early = !stable_ || core_.now() - attached_ < core_.settings.lease;
+  return early ? MirrorState::starting : MirrorState::waiting;
+}
+
+bool Membership::serving() const {
+  if (closed_) return false;
+  if (core_.role == Role::forward) return core_.partner_ready && partner_ && partner_->serving;
+  return core_.role != Role::none;
+}
+
+bool Membership::failover_limited() const {
+  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  return core_.role == Role::sync && witnessed && core_.is_sequencer() && !core_.witnessing->raised();
+}
+
+std::string Membership::reason() const {
+  if (split_) {
+    return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
+  }
+  if (!failure_.empty()) return failure_;
+  if (core_.store_failed) return core_.reason;
+  if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
+  if (core_.role == Role::none && !core_.partner.refusal().empty()) return core_.partner.refusal();
+  if (core_.role == Role::none || failover_limited()) {
+    if (!core_.witnessing->reason().empty()) return core_.witnessing->reason();
+  }
+  if (failover_limited()) return "The witness has not been told of this epoch yet.";
+  if (core_.role == Role::none && core_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
+    return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
+  }
+  if (core_.role == Role::none) return "Waiting for the partner, the witness or an operator.";
+  return {};
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,241 @@
+// Arriving in an epoch, and losing touch: what each role starts and stops.
+#include "replication/core/applier.hpp"
+#include "replication/core/cleaner.hpp"
+#include "replication/core/forward_server.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+void Membership::open_gate() {
+  core_.gated = false;
+  core_.front->release_held();
+}
+
+/// Nothing that was received and not started is started any more.
+void Membership::drop_unstarted() {
+  core_.sequencer->doom();
+  core_.forwarder->doom();
+  core_.front->drop_held();
+}
+
+void Membership::shut_gate_and_drop() {
+  close_gate();
+  drop_unstarted();
+}
+
+void Membership::end_unrecorded_step() {
+  if (step_kind_ != Step::driving && step_kind_ != Step::following) return;
+  if (!step_recording_) end_step();
+}
+
+/// Both members recorded the epoch. `equal`: so are their stores; otherwise the sequencer makes them so before use.
+void Membership::enter_sync(bool equal) {
+  mark<"membership.in_sync">();
+  core_.role = Role::sync;
+  core_.suspended = core_.leased = false;
+  running_ = true;
+  partner_stopped_ = false;
+  entered_ = core_.now();
+  core_.local_reads = core_.is_sequencer() || equal || core_.defects().serve_before_equal;
+  core_.applier->open(true);
+  core_.witnessing->settled();
+  core_.regions->remember(true);
+  if (equal) core_.resync->stop();
+  if (!equal && core_.is_sequencer() && !core_.resync->active()) {
+    mark<"membership.both_restarted">();
+    core_.resync->start(false);
+  }
+  core_.partner.heartbeat_now();
+  if (core_.orders()) core_.forwarder->take_over();
+  open_gate();
+  core_.forwarder->resend();
+  core_.resync->go_on();
+  core_.changed();
+  exchange();
+}
+
+void Membership::resume_sync() {
+  mark<"membership.resumed">();
+  core_.role = Role::sync;
+  core_.suspended = core_.leased = false;
+  entered_ = core_.now();
+  core_.applier->open(false);
+  core_.partner.heartbeat_now();
+  core_.sequencer->resend();
+  open_gate();
+  core_.forwarder->resend();
+  core_.resync->go_on();
+  core_.changed();
+}
+
+void Membership::enter_solo() {
+  mark<"membership.solo">();
+  core_.role = Role::solo;
+  core_.suspended = core_.leased = core_.local_reads = false;
+  running_ = true;
+  partner_stopped_ = false;
+  core_.applier->open(true);
+  core_.resync->stop();
+  core_.regions->remember(false);
+  core_.witnessing->settled();
+  core_.sequencer->drop_remote();
+  core_.forwarder->take_over();
+  open_gate();
+  core_.changed();
+  exchange();
+}
+
+void Membership::enter_forward() {
+  mark<"membership.forwarding">();
+  core_.role = Role::forward;
+  core_.suspended = core_.leased = core_.local_reads = false;
+  running_ = false;
+  core_.resync->stop();
+  core_.applier->open(true);
+  core_.witnessing->settled();
+  open_gate();
+  core_.forwarder->resend();
+  core_.changed();
+  exchange();
+}
+
+void Membership::start_source() {
+  mark<"membership.source">();
+  core_.resync->start(true);
+  core_.changed();
+}
+
+/// A proposal's fate is open: what was held stays held until contact is lost or the two agree.
+void Membership::suspend() {
+  core_.role = Role::none;
+  core_.suspended = running_;
+  core_.leased = false;
+  if (core_.resync->mirroring()) core_.resync->stop();
+  core_.changed();
+}
+
+void Membership::lose_lease() {
+  if (core_.role != Role::sync) return;
+  mark<"membership.lease_lost">();
+  end_unrecorded_step();
+  core_.role = Role::none;
+  core_.suspended = true;
+  core_.leased = core_.gated = false;
+  drop_unstarted();
+  core_.fence();
+  core_.changed();
+}
+
+bool Membership::grant(const engine::Uuid& epoch) {
+  if (core_.role != Role::sync || core_.gated || closed_ || epoch != core_.epoch().id) return false;
+  core_.last_grant = core_.now();
+  return true;
+}
+
+void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {
+  if (!granted || core_.role != Role::sync || epoch != core_.epoch().id) return;
+  if (!core_.leased || until > core_.lease_until) core_.lease_until = until;
+  core_.leased = true;
+  core_.sequencer->on_leased();
+}
+
+void Membership::on_connected() {
+  ++exchange_run_;
+  exchanging_ = false;
+  exchange();
+}
+
+void Membership::on_disconnected() {
+  ++exchange_run_;
+  exchanging_ = core_.partner_ready = partner_unknown_ = false;
+  verdict_ = Verdict::wait;
+  end_unrecorded_step();
+  if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
+  if (core_.resync->mirroring()) {
+    mark<"resync.target_lost">();
+    core_.resync->stop();
+    core_.sequencer->drop_remote();
+    core_.changed();
+  }
+}
+
+void Membership::on_inbound_down() {
+  if (step_kind_ == Step::following) end_unrecorded_step();
+  if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
+  core_.applier->drop_old(0);
+  core_.sequencer->doom_forwards();
+}
+
+void Membership::on_contact_lost() {
+  core_.sequencer->doom_forwards();
+  switch (core_.role) {
+    case Role::sync:
+      return lose_lease();
+    case Role::solo:
+      if (core_.resync->mirroring()) core_.resync->stop();
+      return core_.sequencer->drop_remote();
+    case Role::forward:
+      core_.role = Role::none;
+      break;
+    case Role::none:
+      break;
+  }
+  end_unrecorded_step();
+  if (step_kind_ == Step::none) core_.gated = false;
+  drop_unstarted();
+  core_.fence();
+  core_.changed();
+}
+
+void Membership::on_partner_restarted() {
+  partner_.reset();
+  core_.partner_ready = false;
+  core_.sequencer->doom_forwards();
+  core_.forwards->on_partner_restarted();
+  core_.forwarder->on_partner_restarted();
+  if (core_.resync->mirroring()) {
+    core_.resync->stop();
+    core_.sequencer->drop_remote();
+  }
+}
+
+void Membership::on_equal() {
+  mark<"membership.told_equal">();
+  core_.local_reads = true;
+}
+
+/// A target that refuses is no target; a member that refuses is in another epoch or leaving: its state will tell.
+void Membership::on_partner_refused() {
+  if (core_.resync->mirroring()) {
+    core_.resync->stop();
+    core_.sequencer->drop_remote();
+  }
+  if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
+}
+
+void Membership::on_store_failed() {
+  if (core_.role == Role::sync && step_kind_ == Step::none) close_gate();
+  core_.changed();
+  exchange();
+}
+
+void Membership::fail_metadata(const std::string& why) {
+  if (metadata_failed_) return;
+  metadata_failed_ = true;
+  failure_ = why;
+  core_.store_failed = true;
+  core_.role = Role::none;
+  core_.suspended = false;
+  drop_unstarted();
+  core_.fence();
+  core_.changed();
+  exchange();
+}
+
+}  // namespace lockstep::replication

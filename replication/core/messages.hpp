@@ -1,0 +1,77 @@
+#pragma once
+// What the two nodes say to one another: one header of fixed layout for every request and answer, big-endian, with
+// magic, version and CRC32C. Payloads (data, epoch records, map words, region numbers) travel beside it; the link's own
+// digest covers them. decode() is the only reader: bytes that it lets through are within their ranges.
+#include <array>
+#include <cstdint>
+#include <expected>
+#include <span>
+
+#include "engine/base/extent.hpp"
+#include "engine/base/result.hpp"
+#include "engine/base/uuid.hpp"
+#include "engine/disk.hpp"
+#include "replication/core/link.hpp"
+
+namespace lockstep::replication {
+
+enum class MessageType : std::uint8_t {
+  hello = 1,      ///< first on every session: process, pair, side. stamp in the answer
+  heartbeat = 2,  ///< payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted
+  state = 3,      ///< payload: a ReplicaState, both ways. Answered when the old session's work on the volume is over
+  propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
+  resume = 5,     ///< both go on in the epoch that they share
+  replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
+  forward = 7,    ///< an operation for the sequencer: process, tag, lowest open tag, stamp
+  watermark = 8,  ///< nothing but the watermark
+  flush = 9,      ///< flush the data store
+  clear = 10,     ///< payload: region numbers, 8 bytes each: clear these bits
+  map = 11,       ///< answer's payload: `length` words of the dirty map from word `offset`
+  copy = 12,      ///< resync: data to be stored as it is
+  fetch = 13,     ///< answer's payload: the extent as the partner's store has it
+  equal = 14,     ///< resync is done: the other member may read its own store
+};
+constexpr std::uint8_t kLastMessageType = 14;
+
+/// One header, request or answer. Fields that a type does not use are zero.
+struct Message {
+  MessageType type = MessageType::hello;
+  bool answer = false;
+  engine::DiskOpcode opcode = engine::DiskOpcode::read;
+  std::uint16_t flags = 0;                 ///< kFlag…
+  engine::Errc status = engine::Errc::ok;  ///< answers
+  std::uint32_t payload = 0;               ///< bytes that travel beside this header
+  engine::Uuid volume;                     ///< nil for hello and heartbeat
+  engine::Uuid epoch;                      ///< id of the sender's epoch
+  std::uint64_t number = 0;                ///< its number
+  engine::Uuid process;                    ///< the sender's incarnation; hello also names the pair in `epoch`
+  std::uint64_t sequence = 0;
+  std::uint64_t watermark = 0;  ///< every sequence up to here is finished on both
+  std::uint64_t tag = 0;
+  std::uint64_t lowest_tag = 0;  ///< every tag below is acknowledged
+  engine::Extent extent;         ///< bytes of the volume; words for map
+  std::uint64_t stamp = 0;       ///< the receiver's clock as the sender last saw it, or the answerer's own
+  std::uint64_t nexus = 0;
+};
+
+constexpr std::uint16_t kFlagFua = 1;  ///< durable before it is answered, whatever the volume's write cache
+constexpr std::uint16_t kFlagMayUnmap = 2;
+constexpr std::uint16_t kFlagSideB = 4;  ///< hello: the sender is side B
+constexpr std::uint16_t kFlagEqual = 8;  ///< propose: the two stores are equal, reads need not be forwarded
+constexpr std::uint16_t kKnownFlags = 15;
+
+constexpr std::size_t kMessageBytes = 160;
+static_assert(kMessageBytes <= kMaxLinkHeader && kMessageBytes <= kMaxLinkAnswerHeader);
+/// Operations with data are cut into pieces of this many bytes.
+constexpr std::uint64_t kMaxPiece = kMaxLinkPayload;
+
+/// A status that may travel: what is not of engine::Errc is io_error.
+[[nodiscard]] engine::Errc to_errc(std::error_code code);
+
+using MessageBytes = std::array<std::byte, kMessageBytes>;
+[[nodiscard]] MessageBytes encode(const Message& message);
+/// corrupt (size, checksum, magic, values out of range), wrong_version. Never reads `extent` against a volume: the
+/// receiver does that.
+[[nodiscard]] engine::IoResult<Message> decode(std::span<const std::byte> bytes);
+
+}  // namespace lockstep::replication

@@ -1,0 +1,110 @@
+#include "replication/core/mirror.hpp"
+
+#include "replication/core/applier.hpp"
+#include "replication/core/cleaner.hpp"
+#include "replication/core/forward_server.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::AccessState;
+
+Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partner_in, engine::DiskInfo info_in,
+           engine::Store& data_in, std::unique_ptr<engine::MetadataArea> meta_in)
+    : settings(settings_in),
+      seams(seams_in),
+      partner(partner_in),
+      info(std::move(info_in)),
+      data(data_in),
+      meta(std::move(meta_in)),
+      front(std::make_unique<Front>(*this)),
+      sequencer(std::make_unique<Sequencer>(*this)),
+      applier(std::make_unique<Applier>(*this)),
+      forwarder(std::make_unique<Forwarder>(*this)),
+      forwards(std::make_unique<ForwardServer>(*this)),
+      regions(std::make_unique<Regions>(meta->identity().region_size)),
+      cleaner(std::make_unique<Cleaner>(*this)),
+      resync(std::make_unique<Resync>(*this)),
+      witnessing(std::make_unique<Witnessing>(*this)),
+      membership(std::make_unique<Membership>(*this)) {}
+
+Core::~Core() = default;
+
+engine::Extent Core::region_extent(std::uint64_t region) const {
+  const std::uint64_t offset = region * region_size();
+  return {offset, std::min<std::uint64_t>(region_size(), volume_size() - offset)};
+}
+
+Message Core::message(MessageType type) const {
+  Message m;
+  m.type = type;
+  m.volume = info.id;
+  m.epoch = epoch().id;
+  m.number = epoch().number;
+  m.watermark = sequencer->watermark();
+  return m;
+}
+
+/// Alone there is nobody to hand over to: each operation tells its own error.
+void Core::fail_store(const std::string& why) {
+  if (role == Role::solo || store_failed) return;
+  mark<"store.failed">();
+  store_failed = true;
+  reason = why;
+  membership->on_store_failed();
+}
+
+Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner, engine::DiskInfo info,
+               engine::Store& data, std::unique_ptr<engine::MetadataArea> meta)
+    : core_(settings, seams, partner, std::move(info), data, std::move(meta)) {}
+
+Mirror::~Mirror() = default;
+
+AccessState Mirror::access_state() const {
+  if (core_.membership->serving() && !core_.gated) return AccessState::active_optimized;
+  switch (core_.membership->mirror_state()) {
+    case MirrorState::waiting:
+    case MirrorState::split_brain:
+    case MirrorState::failed:
+    case MirrorState::left:
+      return AccessState::unavailable;
+    default:
+      return AccessState::transitioning;
+  }
+}
+
+void Mirror::submit(engine::DiskRequest& request) { core_.front->submit(request); }
+
+VolumeStatus Mirror::status() const {
+  VolumeStatus s;
+  s.volume = core_.info.id;
+  s.state = core_.membership->mirror_state();
+  s.serving = core_.membership->serving();
+  s.failover_limited = core_.membership->failover_limited();
+  s.epoch = core_.epoch();
+  s.dirty_bytes = core_.meta->dirty_count() * core_.region_size();
+  s.resync = core_.resync->progress();
+  s.reason = core_.membership->reason();
+  return s;
+}
+
+void Mirror::take(std::uint64_t session, InboundRequest& request, const Message& m) {
+  switch (m.type) {
+    case MessageType::state:
+    case MessageType::propose:
+    case MessageType::resume:
+      return core_.membership->take(session, request, m);
+    case MessageType::forward:
+      return core_.forwards->take(request, m);
+    default:
+      return core_.applier->take(session, request, m);
+  }
+}
+
+}  // namespace lockstep::replication

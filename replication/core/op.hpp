@@ -1,0 +1,84 @@
+#pragma once
+// One operation of at most kMaxPiece bytes of data on its way through a mirror: a piece of an initiator's request, or
+// a request that the partner forwarded. Pooled; in exactly one list at any time.
+#include <cstdint>
+#include <span>
+#include <system_error>
+
+#include "engine/disk.hpp"
+#include "engine/locks/range_lock.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/seams/clock.hpp"
+#include "replication/core/pool.hpp"
+
+namespace lockstep::replication {
+
+struct Core;
+struct ForwardEntry;
+
+/// An initiator's request while its pieces are under way.
+struct Parent {
+  engine::DiskRequest* request = nullptr;
+  unsigned pieces = 0;
+};
+
+enum class Stage : std::uint8_t {
+  held,          ///< waits for a transition to end
+  equal_wait,    ///< its regions are being made equal first
+  lock_wait,     ///< waits for its range
+  lease_wait,    ///< the epoch is new and no lease has come yet
+  reading,       ///< local read (or compare) under way
+  marking,       ///< dirty bits are being made durable
+  issued,        ///< written here and sent to the partner: cannot be taken back
+  fetching,      ///< being read from the partner after a local read error
+  repairing,     ///< what was fetched is being rewritten here
+  forward_wait,  ///< to be sent to the sequencer
+  forwarded,     ///< sent to the sequencer
+};
+
+enum class Remote : std::uint8_t { none, wanted, sent, done };
+
+struct Op {
+  explicit Op(Core& c) : core(c) {}
+  Core& core;
+  Hook<Op> hook;
+  Parent* parent = nullptr;
+  ForwardEntry* entry = nullptr;  ///< the partner's
+  engine::DiskOpcode opcode{};
+  bool fua = false;
+  bool may_unmap = false;
+  engine::Extent extent;
+  std::span<std::byte> data;
+  std::uint64_t nexus = 0;
+
+  std::error_code status;
+  std::uint64_t miscompare_offset = 0;
+
+  Stage stage = Stage::held;
+  bool doomed = false;  ///< ends with an error as soon as nothing uses it
+  engine::RangeLock::Node lock;
+  engine::Buffer scratch;
+  engine::TimePoint since;  ///< when the local store got it
+
+  // As the sequencer's:
+  std::uint64_t sequence = 0;
+  bool tracked = false;  ///< counted by the region tracker
+  bool local_busy = false;
+  std::error_code local_error;
+  Remote remote = Remote::none;
+  std::error_code remote_error;
+  std::span<const std::byte> payload;  ///< what is stored: `data`, or its second half
+
+  // As a forward:
+  std::uint64_t tag = 0;
+  bool on_link = false;       ///< the link holds its buffer
+  bool sent_before = false;   ///< the sequencer may have carried it out
+  bool sent_outside = false;  ///< … while this node was no member, so that it need not have seen the order
+  bool applied_here = false;  ///< its order came back and is in this node's store
+
+  [[nodiscard]] bool reads() const {
+    return opcode == engine::DiskOpcode::read || opcode == engine::DiskOpcode::verify;
+  }
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,246 @@
+#include "replication/core/pair_node.hpp"
+
+#include <cstring>
+#include <map>
+
+#include "replication/core/membership.hpp"
+#include "replication/core/mirror.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::fail;
+using engine::Uuid;
+
+const char* to_string(MirrorState state) {
+  switch (state) {
+    case MirrorState::starting:
+      return "starting";
+    case MirrorState::in_sync:
+      return "in_sync";
+    case MirrorState::solo:
+      return "solo";
+    case MirrorState::syncing_source:
+      return "syncing_source";
+    case MirrorState::syncing_target:
+      return "syncing_target";
+    case MirrorState::suspended:
+      return "suspended";
+    case MirrorState::waiting:
+      return "waiting";
+    case MirrorState::split_brain:
+      return "split_brain";
+    case MirrorState::failed:
+      return "failed";
+    case MirrorState::left:
+      return "left";
+  }
+  return "?";
+}
+
+struct PairNode::Impl final : PartnerUser {
+  Impl(NodeSettings settings_in, NodeSeams seams_in, NodeObserver& observer_in)
+      : settings(std::move(settings_in)), seams(seams_in), observer(observer_in), partner(settings, seams, *this) {}
+  ~Impl() override {
+    seams.clock.cancel(tick_timer);
+    seams.clock.cancel(beat_timer);
+  }
+
+  NodeSettings settings;
+  NodeSeams seams;
+  NodeObserver& observer;
+  Partner partner;
+  std::map<Uuid, std::unique_ptr<Mirror>> mirrors;
+  std::vector<std::unique_ptr<Mirror>> closing;  // detached; late callbacks may still find them
+  engine::TimerId tick_timer{}, beat_timer{};
+  bool started = false;
+  unsigned leaving = 0;
+
+  [[nodiscard]] Mirror* find(const Uuid& volume) {
+    const auto found = mirrors.find(volume);
+    return found == mirrors.end() ? nullptr : found->second.get();
+  }
+  template <class Act>
+  void for_each(Act act) {
+    for (auto& [id, mirror] : mirrors) act(mirror->core());
+  }
+
+  void tick() {
+    partner.check();
+    for_each([](Core& c) { c.membership->tick(); });
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i]->core().membership->tick();
+    tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
+  }
+  void beat() {
+    partner.check();
+    partner.heartbeat_now();
+    beat_timer = seams.clock.call_after(settings.heartbeat_interval, [this] { beat(); });
+  }
+
+  void on_connected() override {
+    for_each([](Core& c) { c.membership->on_connected(); });
+  }
+  void on_disconnected() override {
+    for_each([](Core& c) { c.membership->on_disconnected(); });
+  }
+  void on_partner_restarted() override {
+    for_each([](Core& c) { c.membership->on_partner_restarted(); });
+  }
+  void on_contact_lost() override {
+    for_each([](Core& c) { c.membership->on_contact_lost(); });
+  }
+
+  /// Only for volumes that are in sync: the others answer nothing from their own store by leave of the partner.
+  void list_leases(std::vector<std::byte>& ids) override {
+    for_each([&](Core& c) {
+      if (!c.membership->wants_lease() || ids.size() + 32 > kMaxLinkPayload) return;
+      const auto volume = std::as_bytes(std::span(c.info.id.bytes));
+      const auto epoch = std::as_bytes(std::span(c.epoch().id.bytes));
+      ids.insert(ids.end(), volume.begin(), volume.end());
+      ids.insert(ids.end(), epoch.begin(), epoch.end());
+    });
+  }
+  void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted, engine::TimePoint until) override {
+    for (std::size_t i = 0; i < granted.size(); ++i) {
+      Uuid volume, epoch;
+      std::memcpy(volume.bytes.data(), ids.data() + i * 32, 16);
+      std::memcpy(epoch.bytes.data(), ids.data() + i * 32 + 16, 16);
+      Mirror* mirror = find(volume);
+      if (mirror) mirror->core().membership->on_lease(epoch, granted[i] == std::byte{1}, until);
+    }
+  }
+  bool grant_lease(const Uuid& volume, const Uuid& epoch) override {
+    Mirror* mirror = find(volume);
+    return mirror && mirror->core().membership->grant(epoch);
+  }
+
+  engine::Result<void> attach(VolumeSettings volume, engine::Store& data, std::unique_ptr<engine::MetadataArea> meta);
+  void left_one(const std::shared_ptr<engine::Callback<>>& done);
+  void stop_all(const std::shared_ptr<engine::Callback<>>& done);
+};
+
+engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store& data,
+                                            std::unique_ptr<engine::MetadataArea> meta) {
+  const Uuid id = volume.disk.id;
+  if (mirrors.contains(id)) return fail(Errc::refused, "Volume " + volume.disk.name + " is attached already.");
+  const auto& identity = meta->identity();
+  if (identity.volume != id || identity.pair != settings.pair || identity.owner != settings.side) {
+    return fail(Errc::foreign, "The metadata of " + volume.disk.name + " belongs to another volume, pair or side.");
+  }
+  if (data.info().size < meta->epoch().size) {
+    return fail(Errc::refused, "The store " + data.info().name + " is smaller than the volume's record says.");
+  }
+  volume.disk.size = meta->epoch().size;
+  auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));
+  Core& core = mirror->core();
+  core.changed = [this, id] { observer.on_volume_changed(id); };
+  core.fence = [this] { observer.on_fenced(); };
+  mirrors.emplace(id, std::move(mirror));
+  core.membership->begin();
+  return {};
+}
+
+PairNode::PairNode(NodeSettings settings, NodeSeams seams, NodeObserver& observer)
+    : impl_(std::make_unique<Impl>(std::move(settings), seams, observer)) {}
+PairNode::~PairNode() = default;
+
+void PairNode::start() {
+  if (std::exchange(impl_->started, true)) return;
+  impl_->tick();
+  impl_->beat();
+}
+
+engine::Result<void> PairNode::attach(VolumeSettings settings, engine::Store& data,
+                                      std::unique_ptr<engine::MetadataArea> metadata) {
+  return impl_->attach(std::move(settings), data, std::move(metadata));
+}
+
+void PairNode::detach(const Uuid& volume, engine::Callback<> done) {
+  const auto found = impl_->mirrors.find(volume);
+  if (found == impl_->mirrors.end()) return done();
+  impl_->closing.push_back(std::move(found->second));
+  impl_->mirrors.erase(found);
+  impl_->closing.back()->core().membership->close(std::move(done));
+}
+
+engine::Disk* PairNode::disk(const Uuid& volume) { return impl_->find(volume); }
+
+std::vector<VolumeStatus> PairNode::status() const {
+  std::vector<VolumeStatus> all;
+  for (const auto& [id, mirror] : impl_->mirrors) all.push_back(mirror->status());
+  return all;
+}
+
+bool PairNode::partner_connected() const { return impl_->partner.connected(); }
+
+namespace {
+template <class Done>
+void no_such_volume(Done& done) {
+  done(fail(Errc::refused, "No such volume is attached to this node."));
+}
+}  // namespace
+
+void PairNode::leave(const Uuid& volume, engine::Callback<engine::Result<void>> done) {
+  Mirror* mirror = impl_->find(volume);
+  mirror ? mirror->core().membership->leave(std::move(done)) : no_such_volume(done);
+}
+void PairNode::force_solo(const Uuid& volume, bool accept, engine::Callback<engine::Result<void>> done) {
+  Mirror* mirror = impl_->find(volume);
+  mirror ? mirror->core().membership->force_solo(accept, std::move(done)) : no_such_volume(done);
+}
+void PairNode::give_up(const Uuid& volume, engine::Callback<engine::Result<void>> done) {
+  Mirror* mirror = impl_->find(volume);
+  mirror ? mirror->core().membership->give_up(std::move(done)) : no_such_volume(done);
+}
+
+/// Leaves where a partner can go on, then stops: what could not be agreed is settled by the arbiter, as after a crash.
+void PairNode::shutdown(engine::Callback<> done) {
+  auto shared = std::make_shared<engine::Callback<>>(std::move(done));
+  impl_->leaving = 1;
+  for (auto& [id, mirror] : impl_->mirrors) {
+    ++impl_->leaving;
+    mirror->core().membership->leave([this, shared](engine::Result<void>) { impl_->left_one(shared); });
+  }
+  impl_->left_one(shared);
+}
+
+void PairNode::Impl::left_one(const std::shared_ptr<engine::Callback<>>& done) {
+  if (--leaving == 0) stop_all(done);
+}
+
+void PairNode::Impl::stop_all(const std::shared_ptr<engine::Callback<>>& done) {
+  leaving = 1;
+  const auto one = [this, done] {
+    if (--leaving == 0) (*done)();
+  };
+  while (!mirrors.empty()) {
+    auto node = mirrors.extract(mirrors.begin());
+    closing.push_back(std::move(node.mapped()));
+    ++leaving;
+    closing.back()->core().membership->close(one);
+  }
+  one();
+}
+
+void PairNode::on_link_up() { impl_->partner.on_link_up(); }
+void PairNode::on_link_down() { impl_->partner.on_link_down(); }
+void PairNode::on_inbound_up(std::uint64_t session) { impl_->partner.on_inbound_up(session); }
+void PairNode::on_inbound_down(std::uint64_t session) {
+  impl_->partner.on_inbound_down(session);
+  impl_->for_each([](Core& c) { c.membership->on_inbound_down(); });
+}
+
+void PairNode::on_request(std::uint64_t session, InboundRequest& request) {
+  impl_->partner.check();
+  const auto message = decode(request.header());
+  if (!message || message->answer)
+    return answer(request, Message{}, message ? Errc::corrupt : to_errc(message.error()));
+  if (message->payload != request.payload().size()) return answer(request, *message, Errc::corrupt);
+  if (impl_->partner.take(session, request, *message)) return;
+  Mirror* mirror = impl_->find(message->volume);
+  if (!mirror) return answer(request, *message, Errc::foreign);
+  mirror->take(session, request, *message);
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,196 @@
+#include "replication/core/partner.hpp"
+
+#include <cstring>
+
+#include "replication/core/marks.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+
+engine::IoResult<Message> read_answer(const IoResult<LinkAnswer>& result, MessageType type) {
+  if (!result) return std::unexpected(result.error());
+  auto message = decode(result->header);
+  if (!message) return message;
+  if (!message->answer || message->type != type) return std::unexpected(make_error_code(Errc::corrupt));
+  message->payload = static_cast<std::uint32_t>(result->payload_bytes);
+  return message;
+}
+
+void answer(InboundRequest& request, Message header, std::span<const std::byte> payload, engine::Callback<> sent) {
+  header.answer = true;
+  header.payload = static_cast<std::uint32_t>(payload.size());
+  const MessageBytes bytes = encode(header);
+  request.answer(bytes, payload, std::move(sent));
+}
+
+void answer(InboundRequest& request, const Message& question, Errc status) {
+  Message header;
+  header.type = question.type;
+  header.volume = question.volume;
+  header.status = status;
+  answer(request, header);
+}
+
+/// A heartbeat on its way or one being answered; its bytes outlive the link's use of them.
+struct Partner::Beat {
+  std::vector<std::byte> ids;
+  std::vector<std::byte> granted;
+  engine::TimePoint sent;
+  std::uint64_t stamp = 0;
+  bool busy = false;
+};
+
+Partner::Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user)
+    : settings_(settings), seams_(seams), user_(user) {}
+
+Partner::~Partner() { seams_.clock.cancel(hello_timer_); }
+
+bool Partner::is_fresh(std::uint64_t its_stamp) const {
+  const auto allowed = settings_.lease * (100 - std::min(settings_.drift_percent, 90U)) / 100;
+  const std::uint64_t mine = stamp();
+  return its_stamp != 0 && its_stamp <= mine && mine - its_stamp <= static_cast<std::uint64_t>(allowed.count());
+}
+
+void Partner::on_link_up() { say_hello(); }
+
+void Partner::say_hello() {
+  Message hello;
+  hello.type = MessageType::hello;
+  hello.epoch = settings_.pair;
+  hello.flags = settings_.side == engine::NodeSide::b ? kFlagSideB : std::uint16_t{0};
+  const std::uint64_t attempt = ++attempt_;
+  send(hello, {}, {}, [this, attempt](const IoResult<Message>& result) { on_hello_answer(attempt, result); });
+}
+
+void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& result) {
+  if (attempt != attempt_ || !seams_.link.is_up()) return;
+  if (!result || result->status != Errc::ok) {
+    mark<"partner.hello_refused">();
+    refusal_ = "The partner refused this node: " + make_error_code(result ? result->status : Errc::corrupt).message() +
+               ". Check that both nodes name the same pair and different sides.";
+    hello_timer_ = seams_.clock.call_after(std::chrono::seconds(1), [this, attempt] {
+      if (attempt == attempt_ && seams_.link.is_up()) say_hello();
+    });
+    return;
+  }
+  refusal_.clear();
+  meet(result->process);
+  partner_stamp_ = result->stamp;
+  connected_ = true;
+  heartbeat_now();
+  user_.on_connected();
+}
+
+void Partner::on_link_down() {
+  ++attempt_;
+  const bool was = connected_;
+  connected_ = false;
+  if (was) user_.on_disconnected();
+}
+
+/// Everything known of an earlier process of the partner's is void.
+void Partner::meet(const engine::Uuid& process) {
+  if (process == process_) return;
+  const bool restarted = !process_.is_nil();
+  process_ = process;
+  partner_stamp_ = 0;
+  contact_stamp_ = 0;
+  if (!restarted) return;
+  mark<"partner.restarted">();
+  user_.on_partner_restarted();
+}
+
+bool Partner::take(std::uint64_t session, InboundRequest& request, const Message& message) {
+  if (message.type == MessageType::hello) return take_hello(request, message), true;
+  if (session != inbound_ || !greeted_ || message.process != process_) {
+    answer(request, message, Errc::stale);
+    return true;
+  }
+  if (message.type == MessageType::heartbeat) return take_heartbeat(request, message), true;
+  return false;
+}
+
+void Partner::take_hello(InboundRequest& request, const Message& message) {
+  const bool from_b = message.flags & kFlagSideB;
+  if (message.epoch != settings_.pair || from_b == (settings_.side == engine::NodeSide::b)) {
+    return answer(request, message, Errc::foreign);
+  }
+  const bool other_process = connected_ && message.process != process_;
+  meet(message.process);
+  greeted_ = true;
+  Message header;
+  header.type = MessageType::hello;
+  header.process = settings_.process;
+  header.stamp = stamp();
+  answer(request, header);
+  // The way out still leads to a process that is gone: what is on it must end before anything is sent to the new one.
+  if (other_process) reset();
+}
+
+void Partner::heartbeat_now() {
+  if (!connected_) return;
+  Beat* beat = nullptr;
+  for (auto& b : beats_) {
+    if (!b->busy) beat = b.get();
+  }
+  if (!beat) {
+    if (beats_.size() == kMaxBeats) return;
+    beat = beats_.emplace_back(std::make_unique<Beat>()).get();
+  }
+  beat->ids.clear();
+  user_.list_leases(beat->ids);
+  beat->granted.assign(beat->ids.size() / 32, std::byte{0});
+  beat->sent = now();
+  beat->stamp = partner_stamp_;
+  beat->busy = true;
+  Message message;
+  message.type = MessageType::heartbeat;
+  send(message, beat->ids, beat->granted,
+       [this, beat](const IoResult<Message>& result) { on_beat_answer(*beat, result); });
+}
+
+void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
+  beat.busy = false;
+  if (!result || result->status != Errc::ok || result->process != process_) return;
+  partner_stamp_ = std::max(partner_stamp_, result->stamp);
+  const auto until = beat.sent + settings_.lease;
+  if (now() >= until) return check();
+  check();  // contact may have run out unseen: what was held until then is dropped before new contact begins
+  if (!in_contact_ || until > contact_until_) contact_until_ = until;
+  in_contact_ = true;
+  contact_stamp_ = std::max(contact_stamp_, beat.stamp);
+  if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, until);
+}
+
+void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
+  const auto ids = request.payload();
+  Message header;
+  header.type = message.type;
+  header.process = settings_.process;
+  header.stamp = stamp();
+  if (ids.size() % 32 != 0 || ids.size() / 32 > request.max_answer_payload()) {
+    return answer(request, message, Errc::corrupt);
+  }
+  auto granted = std::make_unique<std::vector<std::byte>>(ids.size() / 32);
+  for (std::size_t i = 0; i < granted->size(); ++i) {
+    engine::Uuid volume, epoch;
+    std::memcpy(volume.bytes.data(), ids.data() + i * 32, 16);
+    std::memcpy(epoch.bytes.data(), ids.data() + i * 32 + 16, 16);
+    (*granted)[i] = std::byte{user_.grant_lease(volume, epoch)};
+  }
+  const std::span<const std::byte> payload = *granted;
+  answer(request, header, payload, [keep = std::move(granted)] {});
+}
+
+void Partner::check() {
+  if (!in_contact_ || now() < contact_until_) return;
+  in_contact_ = false;
+  contact_stamp_ = 0;
+  mark<"partner.contact_lost">();
+  user_.on_contact_lost();
+  reset();
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,106 @@
+#pragma once
+// The partner as a process: hello on every new way out, heartbeats, and how long its last answer holds. One a node.
+//
+// Contact: from the sending of a heartbeat that was answered, for the lease time. When it runs out, everything that
+// this node holds for initiators and that needs the partner is dropped (on_contact_lost), and the way out is reset, so
+// that nothing sent before arrives long after.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "replication/core/messages.hpp"
+#include "replication/core/pair_node.hpp"
+#include "replication/core/pool.hpp"
+
+namespace lockstep::replication {
+
+/// What a request's sender gets back: the decoded answer, whose own status may be an error, or that of the link.
+[[nodiscard]] engine::IoResult<Message> read_answer(const engine::IoResult<LinkAnswer>& answer, MessageType type);
+/// Ends an inbound request without payload.
+void answer(InboundRequest& request, const Message& question, engine::Errc status);
+void answer(
+    InboundRequest& request, Message header, std::span<const std::byte> payload = {}, engine::Callback<> sent = [] {});
+
+class PartnerUser {
+ public:
+  virtual ~PartnerUser() = default;
+  virtual void on_connected() = 0;
+  virtual void on_disconnected() = 0;
+  virtual void on_partner_restarted() = 0;  ///< another process than the one known before
+  virtual void on_contact_lost() = 0;
+  virtual void list_leases(std::vector<std::byte>& ids) = 0;  ///< appends volume id, epoch id for each wanted lease
+  virtual void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted,
+                         engine::TimePoint until) = 0;
+  [[nodiscard]] virtual bool grant_lease(const engine::Uuid& volume, const engine::Uuid& epoch) = 0;
+};
+
+class Partner {
+ public:
+  Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user);
+  ~Partner();
+
+  /// Hello was answered on the present way out.
+  [[nodiscard]] bool connected() const { return connected_; }
+  [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
+  [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
+  [[nodiscard]] const engine::Uuid& process() const { return process_; }
+  /// What the partner's clock showed, at the latest, when this node sent the heartbeat that its contact rests on: a
+  /// forward that carries it was sent before this node could have dropped it.
+  [[nodiscard]] std::uint64_t contact_stamp() const { return contact_stamp_; }
+  /// True when a request with that stamp comes from a node that cannot have lost contact since.
+  [[nodiscard]] bool is_fresh(std::uint64_t stamp) const;
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+
+  /// `done` takes an IoResult<Message>; two pointers' worth of captures cost no allocation.
+  template <class Done>
+  void send(Message message, std::span<const std::byte> out, std::span<std::byte> in, Done done) {
+    message.process = settings_.process;
+    message.payload = static_cast<std::uint32_t>(out.size());
+    const MessageBytes bytes = encode(message);
+    seams_.link.send(bytes, out, in, [type = message.type, done = std::move(done)](auto result) mutable {
+      done(read_answer(result, type));
+    });
+  }
+  void reset() { seams_.link.reset(); }
+  void heartbeat_now();
+  /// To be called at least every few milliseconds' worth of events: notices that contact has run out.
+  void check();
+
+  void on_link_up();
+  void on_link_down();
+  void on_inbound_up(std::uint64_t session) { inbound_ = session, greeted_ = false; }
+  void on_inbound_down(std::uint64_t session) { inbound_ = inbound_ == session ? 0 : inbound_; }
+  /// True: the request was the node's own (hello, heartbeat) or is refused, and was answered.
+  bool take(std::uint64_t session, InboundRequest& request, const Message& message);
+
+ private:
+  struct Beat;
+  void say_hello();
+  void on_hello_answer(std::uint64_t attempt, const engine::IoResult<Message>& result);
+  void take_hello(InboundRequest& request, const Message& message);
+  void take_heartbeat(InboundRequest& request, const Message& message);
+  void on_beat_answer(Beat& beat, const engine::IoResult<Message>& result);
+  void meet(const engine::Uuid& process);
+  [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
+
+  static constexpr std::size_t kMaxBeats = 8;
+
+  const NodeSettings& settings_;
+  NodeSeams& seams_;
+  PartnerUser& user_;
+  engine::Uuid process_;
+  bool connected_ = false;
+  bool in_contact_ = false;
+  bool greeted_ = false;  // the inbound session said hello
+  std::uint64_t inbound_ = 0;
+  std::uint64_t attempt_ = 0;
+  engine::TimePoint contact_until_;
+  std::uint64_t contact_stamp_ = 0;
+  std::uint64_t partner_stamp_ = 0;
+  std::string refusal_;
+  std::vector<std::unique_ptr<Beat>> beats_;
+  engine::TimerId hello_timer_{};
+};
+
+}  // namespace lockstep::replication

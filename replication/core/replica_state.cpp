@@ -1,0 +1,89 @@
+#include "replication/core/replica_state.hpp"
+
+#include "engine/base/byte_order.hpp"
+#include "engine/base/crc32c.hpp"
+
+namespace lockstep::replication {
+namespace {
+using engine::ArbiterKind;
+using engine::Errc;
+using engine::NodeSide;
+using engine::Uuid;
+
+constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
+constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kKnown = 7;
+constexpr std::size_t kMaxAddress = 255;
+
+void put_uuid(engine::ByteWriter& out, const Uuid& id) { out.bytes(std::as_bytes(std::span(id.bytes))); }
+Uuid get_uuid(engine::ByteReader& in) {
+  Uuid id;
+  in.copy(std::as_writable_bytes(std::span(id.bytes)));
+  return id;
+}
+bool is_side(std::uint8_t v) { return v <= 1; }
+bool is_kind(std::uint8_t v) { return v >= 1 && v <= 3; }
+}  // namespace
+
+std::vector<std::byte> encode_state(const ReplicaState& s) {
+  std::vector<std::byte> bytes(kMaxStateBytes);
+  engine::ByteWriter out(bytes);
+  const auto& r = s.record;
+  out.be32(kMagic);
+  out.be16(kVersion);
+  out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0)));
+  out.u8(static_cast<std::uint8_t>(s.side));
+  out.u8(r.members.bits);
+  out.u8(static_cast<std::uint8_t>(r.sequencer));
+  out.u8(static_cast<std::uint8_t>(r.arbiter.kind));
+  out.u8(static_cast<std::uint8_t>(r.arbiter.preferred));
+  out.u8(static_cast<std::uint8_t>(std::min(r.arbiter.address.size(), kMaxAddress)));
+  out.be16(static_cast<std::uint16_t>(r.ancestors.size()));
+  out.be64(s.attempted);
+  out.be64(r.number);
+  put_uuid(out, r.id);
+  out.be64(r.size);
+  out.bytes(std::as_bytes(std::span(r.arbiter.address)).first(std::min(r.arbiter.address.size(), kMaxAddress)));
+  for (const Uuid& id : r.ancestors) put_uuid(out, id);
+  out.be32(engine::crc32c(out.written()));
+  bytes.resize(out.size());
+  return bytes;
+}
+
+engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
+  const auto corrupt = std::unexpected(make_error_code(Errc::corrupt));
+  if (bytes.size() < 12 || bytes.size() > kMaxStateBytes) return corrupt;
+  if (engine::load_be<std::uint32_t>(bytes.last(4).data()) != engine::crc32c(bytes.first(bytes.size() - 4))) {
+    return corrupt;
+  }
+  engine::ByteReader in(bytes.first(bytes.size() - 4));
+  if (in.be32() != kMagic) return corrupt;
+  if (in.be16() != kVersion) return std::unexpected(make_error_code(Errc::wrong_version));
+  const std::uint16_t flags = in.be16();
+  const std::uint8_t side = in.u8(), members = in.u8(), sequencer = in.u8(), kind = in.u8(), preferred = in.u8();
+  const std::uint8_t address = in.u8();
+  const std::uint16_t ancestors = in.be16();
+  if ((flags & ~kKnown) || !is_side(side) || !is_side(sequencer) || !is_side(preferred) || !is_kind(kind))
+    return corrupt;
+  if (members == 0 || members > 3 || ancestors > engine::EpochRecord::kMaxAncestors) return corrupt;
+  ReplicaState s;
+  s.running = flags & kRunning;
+  s.able = flags & kAble;
+  s.serving = flags & kServing;
+  s.side = static_cast<NodeSide>(side);
+  s.record.members = {members};
+  s.record.sequencer = static_cast<NodeSide>(sequencer);
+  s.record.arbiter.kind = static_cast<ArbiterKind>(kind);
+  s.record.arbiter.preferred = static_cast<NodeSide>(preferred);
+  s.attempted = in.be64();
+  s.record.number = in.be64();
+  s.record.id = get_uuid(in);
+  s.record.size = in.be64();
+  const auto text = in.bytes(address);
+  s.record.arbiter.address.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  for (unsigned i = 0; i < ancestors; ++i) s.record.ancestors.push_back(get_uuid(in));
+  if (!in.finished() || !s.record.members.contains(s.record.sequencer)) return corrupt;
+  return s;
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,30 @@
+#pragma once
+// What a node tells its partner of its replica of one volume, and its bytes.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "engine/metadata/identity.hpp"
+
+namespace lockstep::replication {
+
+struct ReplicaState {
+  engine::EpochRecord record;  ///< durable here
+  engine::NodeSide side = engine::NodeSide::a;
+  bool running = false;         ///< this process was let into `record`, or into the one that it was made from
+  bool able = false;            ///< store and metadata are well, nobody asked it to leave: may be a member
+  bool serving = false;         ///< answers I/O under `record` now
+  std::uint64_t attempted = 0;  ///< the highest number asked of the witness that nothing decided yet; 0: none
+  bool operator==(const ReplicaState&) const = default;
+};
+
+/// At most this many bytes, and far below kMaxLinkPayload.
+constexpr std::size_t kMaxStateBytes = 4096;
+
+[[nodiscard]] std::vector<std::byte> encode_state(const ReplicaState& state);
+/// corrupt or wrong_version. Checks its checksum before anything else and every value against its range.
+[[nodiscard]] engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes);
+
+}  // namespace lockstep::replication

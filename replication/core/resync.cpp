@@ -1,0 +1,336 @@
+#include "replication/core/resync.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/base/byte_order.hpp"
+#include "replication/core/cleaner.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/sequencer.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+using engine::LockMode;
+
+/// One region on its way: locked against writes from the reading until the partner has it durably enough to be flushed.
+struct Resync::Copy {
+  Core& core;
+  std::uint64_t run = 0;
+  std::uint64_t region = 0;
+  engine::RangeLock::Node lock{};
+  engine::Buffer buffer{};
+  bool busy = false;  ///< the store or the link has the buffer
+};
+
+Resync::~Resync() {
+  for (Copy* copy : copies_) copy->lock.granted = [](engine::RangeLock::Node&) {};
+  for (Copy* copy : copies_) {
+    core_.locks.cancel(copy->lock);
+    delete copy;
+  }
+}
+
+bool Resync::is_unequal(std::uint64_t region) const {
+  return active_ && (!known_ || (words_[region / 64] >> (region % 64) & 1));
+}
+
+void Resync::set(std::uint64_t region, bool unequal) {
+  std::uint64_t& word = words_[region / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (region % 64);
+  if (bool(word & bit) == unequal) return;
+  word ^= bit;
+  unequal ? ++unequal_ : --unequal_;
+}
+
+void Resync::start(bool solo) {
+  stop();
+  active_ = true;
+  solo_ = solo;
+  words_.assign(core_.meta->words().size(), 0);
+  began_ = core_.now();
+  core_.regions->remember(true);
+  ask_map();
+}
+
+void Resync::stop() {
+  ++run_;
+  active_ = known_ = told_ = map_asked_ = false;
+  unequal_ = total_ = cursor_ = map_at_ = 0;
+  words_.clear();
+  core_.cleaner->cancel();
+  const std::vector<Copy*> copies = copies_;
+  for (Copy* copy : copies) {
+    if (std::ranges::find(copies_, copy) != copies_.end() && !copy->busy) end(*copy, false);
+  }
+  wake();
+}
+
+void Resync::go_on() {
+  if (!active_) return;
+  known_ ? pump() : ask_map();
+}
+
+// ---- the union of the maps ---------------------------------------------------------------------------------------
+
+void Resync::ask_map() {
+  if (map_asked_ || known_ || !core_.partner_ready) return;
+  const std::uint64_t count = std::min(kMapWords, words_.size() - map_at_);
+  if (count == 0) return unite();
+  if (!map_) map_ = core_.seams.buffers.allocate(kMapWords * 8);
+  if (!map_) return;  // asked again with the next tick
+  map_asked_ = true;
+  Message m = core_.message(MessageType::map);
+  m.extent = {map_at_, count};
+  const std::uint64_t run = run_;
+  core_.partner.send(m, {}, map_.span().first(count * 8),
+                     [this, run](const IoResult<Message>& result) { on_map(run, result); });
+}
+
+void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
+  if (run != run_) return;
+  map_asked_ = false;
+  const std::uint64_t count = std::min(kMapWords, words_.size() - map_at_);
+  if (!result || result->status != Errc::ok || result->payload != count * 8) return;  // asked again with the next tick
+  for (std::uint64_t i = 0; i < count; ++i) {
+    words_[map_at_ + i] = engine::load_be<std::uint64_t>(map_.data() + i * 8);
+  }
+  map_at_ += count;
+  ask_map();
+}
+
+/// This node's bits come last: whatever was written here without the partner was marked before that.
+void Resync::unite() {
+  const auto& mine = core_.meta->words();
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    words_[i] = core_.defects().drop_union ? mine[i] : words_[i] | mine[i];
+  }
+  const std::uint64_t odd = core_.meta->region_count() % 64;
+  if (odd && !words_.empty()) words_.back() &= (std::uint64_t{1} << odd) - 1;
+  unequal_ = 0;
+  for (const std::uint64_t word : words_) unequal_ += static_cast<std::uint64_t>(std::popcount(word));
+  total_ = unequal_;
+  known_ = true;
+  map_.reset();
+  core_.changed();
+  wake();
+  pump();
+}
+
+// ---- copying -----------------------------------------------------------------------------------------------------
+
+bool Resync::is_being_copied(std::uint64_t region) {
+  return std::ranges::any_of(copies_, [&](const Copy* c) { return c->region == region; });
+}
+
+/// What an operation waits for comes first, then the walk.
+std::optional<std::uint64_t> Resync::next_region() {
+  for (const Op* op : waiting_) {
+    for (std::uint64_t r = op->extent.offset / core_.region_size(); r * core_.region_size() < op->extent.end(); ++r) {
+      if (is_unequal(r) && !is_being_copied(r)) return r;
+    }
+  }
+  for (std::uint64_t seen = 0; seen <= words_.size(); ++seen) {
+    const std::uint64_t at = (cursor_ / 64) % words_.size();
+    std::uint64_t word = words_[at];
+    if (seen == 0) word &= ~std::uint64_t{0} << (cursor_ % 64);
+    for (; word; word &= word - 1) {
+      const std::uint64_t region = at * 64 + static_cast<unsigned>(std::countr_zero(word));
+      if (is_being_copied(region)) continue;
+      cursor_ = region + 1;
+      return region;
+    }
+    cursor_ = (at + 1) % words_.size() * 64;
+  }
+  return {};
+}
+
+bool Resync::may_spend(std::uint64_t bytes) {
+  const std::uint64_t ceiling = core_.settings.resync_ceiling;
+  if (ceiling == 0 || !waiting_.empty()) return true;
+  const engine::TimePoint now = core_.now();
+  if (now < spent_until_) return false;
+  spent_until_ = now + engine::Duration(bytes * 1'000'000'000 / ceiling);
+  return true;
+}
+
+void Resync::pump() {
+  if (!active_ || !known_ || core_.gated || !core_.partner_ready) return;
+  if (core_.now() < pause_until_) return;
+  const bool busy = core_.sequencer->active() > kBusyOperations + waiting_.size();
+  const std::size_t limit = busy && waiting_.empty() ? kBusyCopies : kMaxCopies;
+  while (unequal_ > 0 && copies_.size() < limit) {
+    const auto region = next_region();
+    if (!region || !may_spend(core_.region_size())) return;
+    const std::uint64_t run = run_;
+    begin(*region);
+    if (run != run_ || core_.now() < pause_until_) return;
+  }
+  finish_if_equal();
+}
+
+void Resync::begin(std::uint64_t region) {
+  auto buffer = core_.seams.buffers.allocate(core_.region_extent(region).length);
+  if (!buffer) {
+    pause_until_ = core_.now() + std::chrono::milliseconds(5);
+    return;
+  }
+  Copy* copy = new Copy{.core = core_, .run = run_, .region = region};
+  copy->buffer = std::move(buffer);
+  copies_.push_back(copy);
+  copy->lock.owner = copy;
+  copy->lock.granted = &Resync::on_granted;
+  if (core_.locks.acquire(copy->lock, core_.region_extent(region), LockMode::shared)) read(*copy);
+}
+
+void Resync::on_granted(engine::RangeLock::Node& node) {
+  Copy& copy = *static_cast<Copy*>(node.owner);
+  copy.core.resync->read(copy);
+}
+
+void Resync::read(Copy& copy) {
+  if (copy.run != run_) return end(copy, false);
+  copy.busy = true;
+  if (core_.defects().resync_wrong_way) return copy_backwards(copy);
+  core_.data.read(core_.region_extent(copy.region).offset, copy.buffer.span(), [&copy](std::error_code error) {
+    Resync& self = *copy.core.resync;
+    copy.busy = false;
+    if (copy.run != self.run_) return self.end(copy, false);
+    if (!error) return self.send(copy);
+    // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
+    mark<"resync.source_unreadable">();
+    self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
+    self.end(copy, false);
+  });
+}
+
+/// The defect of that name.
+void Resync::copy_backwards(Copy& copy) {
+  Message m = core_.message(MessageType::fetch);
+  m.extent = core_.region_extent(copy.region);
+  core_.partner.send(m, {}, copy.buffer.span(), [&copy](const IoResult<Message>& result) {
+    Resync& self = *copy.core.resync;
+    if (!result || result->status != Errc::ok) {
+      copy.busy = false;
+      return self.on_copied(copy, result);
+    }
+    copy.core.data.write(copy.core.region_extent(copy.region).offset, copy.buffer.span(), engine::Durability::durable,
+                         [&copy](std::error_code error) {
+                           copy.busy = false;
+                           copy.core.resync->end(copy, !error && copy.run == copy.core.resync->run_);
+                         });
+  });
+}
+
+void Resync::send(Copy& copy) {
+  if (!core_.partner_ready) return end(copy, false);
+  copy.busy = true;
+  Message m = core_.message(MessageType::copy);
+  m.opcode = engine::DiskOpcode::write;
+  m.extent = core_.region_extent(copy.region);
+  core_.partner.send(m, copy.buffer.span(), {}, [&copy](const IoResult<Message>& result) {
+    copy.busy = false;
+    copy.core.resync->on_copied(copy, result);
+  });
+}
+
+void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
+  if (copy.run != run_) return end(copy, false);
+  const bool equal = result && result->status == Errc::ok;
+  if (!equal) {
+    pause_until_ = core_.now() + std::chrono::milliseconds(50);
+    if (result) core_.membership->on_partner_refused();
+    if (copy.run != run_) return end(copy, false);
+  }
+  end(copy, equal);
+}
+
+void Resync::end(Copy& copy, bool equal) {
+  const bool current = copy.run == run_;
+  if (current && equal) {
+    set(copy.region, false);
+    core_.cleaner->note_equal(copy.region);
+  }
+  std::erase(copies_, &copy);
+  if (!copy.lock.idle()) core_.locks.cancel(copy.lock);
+  delete &copy;
+  if (!current) return;
+  wake();
+  pump();
+}
+
+/// Nothing differs any more: a target joins; a member may read its own store.
+void Resync::finish_if_equal() {
+  if (!all_equal()) return;
+  if (solo_) return core_.membership->join();
+  if (told_ || !core_.partner_ready) return;
+  told_ = true;
+  const std::uint64_t run = run_;
+  core_.partner.send(core_.message(MessageType::equal), {}, {}, [this, run](const IoResult<Message>& result) {
+    if (run != run_) return;
+    if (!result || result->status != Errc::ok) return void(told_ = false);
+    active_ = false;
+    core_.changed();
+  });
+}
+
+// ---- on demand ---------------------------------------------------------------------------------------------------
+
+bool Resync::must_equalize(engine::Extent extent) const {
+  if (!active_ || solo_) return false;
+  if (!known_) return true;
+  if (unequal_ == 0) return false;
+  for (std::uint64_t r = extent.offset / core_.region_size(); r * core_.region_size() < extent.end(); ++r) {
+    if (is_unequal(r)) return true;
+  }
+  return false;
+}
+
+void Resync::equalize(Op& op) {
+  mark<"resync.on_demand">();
+  waiting_.push_back(&op);
+  pump();
+}
+
+void Resync::forget(Op& op) { std::erase(waiting_, &op); }
+
+void Resync::wake() {
+  for (std::size_t i = 0; i < waiting_.size();) {
+    Op* op = waiting_[i];
+    if (must_equalize(op->extent)) {
+      ++i;
+      continue;
+    }
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    core_.sequencer->lock(*op);
+    i = 0;
+  }
+}
+
+void Resync::note_unequal(engine::Extent extent) {
+  if (!active_ || !known_) return;
+  for (std::uint64_t r = extent.offset / core_.region_size(); r * core_.region_size() < extent.end(); ++r) {
+    if (!is_unequal(r)) ++total_;
+    set(r, true);
+  }
+}
+
+void Resync::tick() {
+  if (!active_) return;
+  go_on();
+}
+
+ResyncProgress Resync::progress() const {
+  if (!active_) return {};
+  ResyncProgress p;
+  p.running = true;
+  p.bytes_total = total_ * core_.region_size();
+  p.bytes_done = known_ ? (total_ - std::min(total_, unequal_)) * core_.region_size() : 0;
+  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(core_.now() - began_).count();
+  if (spent > 0) p.bytes_per_second = p.bytes_done * 1000 / static_cast<std::uint64_t>(spent);
+  return p;
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,85 @@
+#pragma once
+// Makes two replicas equal: the union of both dirty maps, region by region, from the node that orders to the other.
+//
+// Two uses. Solo: the partner is a target, kept up to date with every write from the start, and joins when nothing is
+// unequal any more. In sync, after both restarted: both serve, and a dirty region is made equal before its first use.
+// What is unequal is known in memory only; on disk the bits of both maps stay until the regions are equal and flushed.
+#include <optional>
+#include <vector>
+
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+
+namespace lockstep::replication {
+
+class Resync {
+ public:
+  static constexpr std::size_t kMaxCopies = 16;      ///< regions under way when nothing else is
+  static constexpr std::size_t kBusyCopies = 2;      ///< … while initiators are busy: the floor
+  static constexpr std::size_t kBusyOperations = 8;  ///< this many operations at once are busy
+  static constexpr std::uint64_t kMapWords = 8192;   ///< words of a map asked for at once
+
+  explicit Resync(Core& core) : core_(core) {}
+  ~Resync();
+
+  /// Begins as the source of the partner as it is connected now. `solo`: it is a target, and joins at the end.
+  void start(bool solo);
+  /// The union of the maps could not be had, the target was lost, or the role changed: forget everything.
+  void stop();
+  /// The way out is usable again (in sync): copies go on.
+  void go_on();
+  void tick();
+
+  [[nodiscard]] bool active() const { return active_; }
+  [[nodiscard]] bool idle() const { return copies_.empty(); }
+  /// Writes in a solo epoch go to the target too.
+  [[nodiscard]] bool mirroring() const { return active_ && solo_; }
+  /// The union is known, or there is nothing to know.
+  [[nodiscard]] bool knows_unequal() const { return !active_ || known_; }
+  [[nodiscard]] bool is_unequal(std::uint64_t region) const;
+  [[nodiscard]] bool all_equal() const { return active_ && known_ && unequal_ == 0 && copies_.empty(); }
+
+  /// In sync: some region of `extent` must be made equal before it is used.
+  [[nodiscard]] bool must_equalize(engine::Extent extent) const;
+  /// Takes `op` (which stays in the sequencer's list) until its regions are equal, then calls Sequencer::lock().
+  void equalize(Op& op);
+  void forget(Op& op);
+  /// A write failed here after the target had it: copy again.
+  void note_unequal(engine::Extent extent);
+
+  [[nodiscard]] ResyncProgress progress() const;
+
+ private:
+  struct Copy;
+  void ask_map();
+  void on_map(std::uint64_t run, const engine::IoResult<Message>& result);
+  void unite();
+  void pump();
+  [[nodiscard]] std::optional<std::uint64_t> next_region();
+  void begin(std::uint64_t region);
+  static void on_granted(engine::RangeLock::Node& node);
+  void read(Copy& copy);
+  void copy_backwards(Copy& copy);
+  void send(Copy& copy);
+  void on_copied(Copy& copy, const engine::IoResult<Message>& result);
+  void end(Copy& copy, bool equal);
+  void wake();
+  void finish_if_equal();
+  void set(std::uint64_t region, bool unequal);
+  [[nodiscard]] bool is_being_copied(std::uint64_t region);
+  [[nodiscard]] bool may_spend(std::uint64_t bytes);
+
+  Core& core_;
+  bool active_ = false, solo_ = false, known_ = false, told_ = false;
+  std::uint64_t run_ = 0;
+  std::vector<std::uint64_t> words_;
+  std::uint64_t unequal_ = 0, total_ = 0, cursor_ = 0;
+  std::uint64_t map_at_ = 0;
+  engine::Buffer map_;
+  bool map_asked_ = false;
+  std::vector<Copy*> copies_;
+  std::vector<Op*> waiting_;
+  engine::TimePoint began_, spent_until_, pause_until_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,434 @@
+#include "replication/core/sequencer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "replication/core/cleaner.hpp"
+#include "replication/core/forward_server.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::Errc;
+using engine::IoResult;
+using engine::LockMode;
+
+Sequencer::~Sequencer() {
+  core_.seams.clock.cancel(watermark_timer_);
+  // The process is gone: no lock is handed on, nothing is answered.
+  active_.for_each([this](Op& op) { op.lock.granted = [](engine::RangeLock::Node&) {}; });
+  active_.for_each([this](Op& op) {
+    core_.locks.cancel(op.lock);
+    core_.ops.destroy(op);
+  });
+}
+
+bool Sequencer::mirrored() const {
+  return core_.role == Role::sync || (core_.role == Role::solo && core_.resync->mirroring());
+}
+
+void Sequencer::start(Op& op) {
+  active_.push_back(op);
+  if (op.opcode == DiskOpcode::flush) return flush(op);
+  if (!core_.defects().serve_before_equal && core_.resync->must_equalize(op.extent)) {
+    op.stage = Stage::equal_wait;
+    return core_.resync->equalize(op);
+  }
+  lock(op);
+}
+
+void Sequencer::lock(Op& op) {
+  op.stage = Stage::lock_wait;
+  op.lock.owner = &op;
+  op.lock.granted = &Sequencer::on_granted;
+  if (core_.locks.acquire(op.lock, op.extent, op.reads() ? LockMode::shared : LockMode::exclusive)) run(op);
+}
+
+void Sequencer::on_granted(engine::RangeLock::Node& node) {
+  Op& op = *static_cast<Op*>(node.owner);
+  op.core.sequencer->run(op);
+}
+
+/// Nothing that was received before contact was lost is started after it, and no forward that its sender may have
+/// dropped since.
+bool Sequencer::may_start(Op& op) {
+  core_.partner.check();
+  if (op.doomed) return false;
+  if (op.entry && !core_.partner.is_fresh(core_.forwards->stamp_of(*op.entry))) {
+    mark<"forward.too_old_to_start">();
+    op.status = Errc::stale;
+    return false;
+  }
+  if (core_.role == Role::none) return false;
+  return true;
+}
+
+/// The first operation of which `pred` is true. Whoever acts on it makes it false and asks again: what is done to one
+/// operation may end others.
+template <class Pred>
+Op* Sequencer::find(Pred pred) {
+  for (Op* op = active_.front(); op; op = List<Op>::next(op)) {
+    if (pred(*op)) return op;
+  }
+  return nullptr;
+}
+
+void Sequencer::run(Op& op) {
+  if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
+  if (core_.role == Role::sync && !core_.lease_valid()) {
+    if (core_.leased) {
+      core_.membership->lose_lease();
+      return finish(op, Errc::not_serving);
+    }
+    op.stage = Stage::lease_wait;
+    return;
+  }
+  if (op.reads() || op.opcode == DiskOpcode::compare_and_write) return read(op);
+  op.payload = op.data;
+  mark_dirty(op);
+}
+
+void Sequencer::on_leased() {
+  while (Op* op = find([](const Op& o) { return o.stage == Stage::lease_wait; })) {
+    op->stage = Stage::lock_wait;
+    run(*op);
+    if (!core_.lease_valid()) return;
+  }
+}
+
+// ---- reads -------------------------------------------------------------------------------------------------------
+
+void Sequencer::read(Op& op) {
+  std::span<std::byte> into = op.data;
+  if (op.opcode != DiskOpcode::read) {
+    if (!op.scratch) op.scratch = core_.seams.buffers.allocate(op.extent.length);
+    if (!op.scratch) return finish(op, Errc::resource_exhausted);
+    into = op.scratch.span();
+  }
+  op.stage = Stage::reading;
+  op.local_busy = true;
+  op.since = core_.now();
+  core_.data.read(op.extent.offset, into.first(op.extent.length), [&op](std::error_code error) {
+    op.local_busy = false;
+    op.core.sequencer->on_read(op, error);
+  });
+}
+
+void Sequencer::on_read(Op& op, std::error_code error) {
+  if (op.doomed) return finish(op, Errc::not_serving);
+  if (error) {
+    if (core_.role == Role::sync && !core_.is_sequencer()) {
+      mark<"read.error_forwarded">();
+      core_.locks.release(op.lock);
+      active_.remove(op);
+      core_.forwarder->start(op);
+      return check_drained();
+    }
+    if (core_.role == Role::sync && core_.partner_ready) return fetch(op);
+    return finish(op, error);
+  }
+  if (op.opcode == DiskOpcode::read) return answer_read(op);
+  on_compared(op);
+}
+
+/// What was read reveals state: it passes the lease, checked after the reading.
+void Sequencer::answer_read(Op& op) {
+  core_.partner.check();
+  if (op.doomed) return finish(op, Errc::not_serving);
+  if (core_.role == Role::none) return finish(op, Errc::not_serving);
+  if (core_.role == Role::sync && !core_.lease_valid()) {
+    mark<"read.lease_ran_out_meanwhile">();
+    core_.membership->lose_lease();
+    return finish(op, Errc::not_serving);
+  }
+  finish(op, op.status);
+}
+
+void Sequencer::on_compared(Op& op) {
+  const auto have = op.scratch.span().first(op.extent.length);
+  const auto want = op.data.first(op.extent.length);
+  const auto differ = std::ranges::mismatch(have, want);
+  if (differ.in1 != have.end()) {
+    op.miscompare_offset = static_cast<std::uint64_t>(differ.in1 - have.begin());
+    op.status = Errc::miscompare;
+    return answer_read(op);
+  }
+  if (op.opcode == DiskOpcode::verify) return answer_read(op);
+  op.payload = op.data.subspan(op.extent.length, op.extent.length);
+  mark_dirty(op);
+}
+
+/// A medium error here: the partner has the same bytes, since this node orders and holds the range.
+void Sequencer::fetch(Op& op) {
+  mark<"read.fetched_from_partner">();
+  if (op.opcode != DiskOpcode::read && !op.scratch) return finish(op, Errc::io_error);
+  op.stage = Stage::fetching;
+  Message m = core_.message(MessageType::fetch);
+  m.extent = op.extent;
+  const auto into = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
+  op.on_link = true;
+  core_.partner.send(m, {}, into, [&op](const IoResult<Message>& result) {
+    op.on_link = false;
+    op.core.sequencer->on_fetched(op, result);
+  });
+}
+
+void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
+  if (op.doomed) return finish(op, Errc::not_serving);
+  if (!result || result->status != Errc::ok || result->payload != op.extent.length) {
+    return finish(op, Errc::io_error);
+  }
+  repair(op);
+}
+
+/// Rewrites what could not be read. The range is locked and the bytes are the partner's; a tear is covered by the bits.
+void Sequencer::repair(Op& op) {
+  op.stage = Stage::repairing;
+  op.local_busy = true;
+  op.since = core_.now();
+  core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
+    Sequencer& self = *op.core.sequencer;
+    if (error) {
+      op.local_busy = false;
+      op.core.membership->fail_metadata("The dirty map can't be written.");
+      return self.finish(op, Errc::io_error);
+    }
+    const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
+    op.core.data.write(op.extent.offset, bytes, engine::Durability::durable, [&op](std::error_code failed) {
+      op.local_busy = false;
+      if (failed) op.core.fail_store("The store could not rewrite what it could not read.");
+      Sequencer& then = *op.core.sequencer;
+      if (op.doomed) return then.finish(op, Errc::not_serving);
+      op.opcode == DiskOpcode::read ? then.answer_read(op) : then.on_compared(op);
+    });
+  });
+}
+
+// ---- flush -------------------------------------------------------------------------------------------------------
+
+/// With the write cache off every acknowledged write is durable already. With it on, both stores are flushed.
+void Sequencer::flush(Op& op) {
+  if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
+  if (!core_.info.write_cache) return finish(op, {});
+  op.stage = Stage::issued;
+  op.sequence = sequences_.next();
+  op.local_busy = true;
+  op.since = core_.now();
+  op.remote = mirrored() ? Remote::wanted : Remote::none;
+  core_.data.flush([&op](std::error_code error) { op.core.sequencer->on_stored(op, error); });
+  if (op.remote == Remote::wanted) send(op);
+}
+
+// ---- writes ------------------------------------------------------------------------------------------------------
+
+void Sequencer::mark_dirty(Op& op) {
+  if (core_.defects().forget_dirty_bit || core_.meta->is_durably_dirty(op.extent)) return issue(op);
+  op.stage = Stage::marking;
+  op.local_busy = true;
+  op.since = core_.now();
+  core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
+    op.local_busy = false;
+    if (error) {
+      op.core.membership->fail_metadata("The dirty map can't be written.");
+      return op.core.sequencer->finish(op, Errc::not_serving);
+    }
+    op.core.sequencer->issue(op);
+  });
+}
+
+void Sequencer::issue(Op& op) {
+  if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
+  // A lazy clearing may have begun while other bits of this write were being made durable.
+  if (!core_.defects().forget_dirty_bit && !core_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
+  core_.regions->begin_write(op.extent, core_.now());
+  op.tracked = true;
+  op.stage = Stage::issued;
+  op.sequence = sequences_.next();
+  op.local_busy = true;
+  op.since = core_.now();
+  op.remote = mirrored() ? Remote::wanted : Remote::none;
+  store(op);
+  if (op.remote == Remote::wanted) send(op);
+}
+
+void Sequencer::store(Op& op) {
+  const auto durability = core_.durability(op.fua);
+  auto done = [&op](std::error_code error) { op.core.sequencer->on_stored(op, error); };
+  switch (op.opcode) {
+    case DiskOpcode::write_zeroes:
+      if (!op.may_unmap) return core_.data.write_zeroes(op.extent, durability, std::move(done));
+      [[fallthrough]];
+    case DiskOpcode::unmap:
+      return core_.data.discard(op.extent, durability, std::move(done));
+    case DiskOpcode::write_same:
+      return write_same(core_, op.extent, op.payload, durability, std::move(done));
+    default:
+      return core_.data.write(op.extent.offset, op.payload, durability, std::move(done));
+  }
+}
+
+void Sequencer::send(Op& op) {
+  if (!core_.partner_ready || op.on_link) return;
+  Message m = core_.message(op.opcode == DiskOpcode::flush ? MessageType::flush : MessageType::replicate);
+  m.opcode = op.opcode == DiskOpcode::compare_and_write ? DiskOpcode::write : op.opcode;
+  m.flags = static_cast<std::uint16_t>((op.fua ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
+  m.sequence = op.sequence;
+  m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
+  if (op.entry) m.tag = core_.forwards->tag_of(*op.entry);
+  op.remote = Remote::sent;
+  op.on_link = true;
+  core_.partner.send(m, op.payload, {},
+                     [&op](const IoResult<Message>& result) { op.core.sequencer->on_replicated(op, result); });
+}
+
+void Sequencer::on_stored(Op& op, std::error_code error) {
+  op.local_busy = false;
+  op.local_error = error;
+  if (error && core_.role != Role::solo) core_.fail_store("The store failed a write: " + error.message() + ".");
+  settle(op);
+}
+
+void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
+  op.on_link = false;
+  if (op.remote != Remote::none) {
+    const bool done = (result && result->status == Errc::ok) || core_.defects().ack_before_partner;
+    op.remote = done ? Remote::done : Remote::wanted;
+    if (!done && result) {
+      mark<"replicate.refused">();
+      op.remote_error = make_error_code(result->status);
+      core_.membership->on_partner_refused();
+    }
+  }
+  settle(op);
+}
+
+/// Ends the write when neither store holds its buffer and the epoch's members have it.
+void Sequencer::settle(Op& op) {
+  if (op.local_busy || op.on_link) return;
+  if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && core_.role == Role::solo) {
+    op.remote = Remote::none;
+  }
+  if (op.local_error) return settle_failed(op);
+  if (op.remote == Remote::none || op.remote == Remote::done) return finish(op, {});
+  check_drained();
+}
+
+/// The local store failed it. Alone, the initiator is told; in sync this replica leaves and the partner's answer
+/// counts.
+void Sequencer::settle_failed(Op& op) {
+  if (core_.role == Role::solo) {
+    if (op.remote != Remote::none && op.tracked) core_.resync->note_unequal(op.extent);
+    return finish(op, op.local_error);
+  }
+  if (core_.role == Role::forward) {
+    return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
+  }
+  check_drained();
+}
+
+void Sequencer::finish(Op& op, std::error_code status) {
+  if (op.tracked) core_.regions->end_write(op.extent, core_.now());
+  if (op.sequence) {
+    sequences_.finish(op.sequence);
+    owe_watermark();
+  }
+  active_.remove(op);
+  if (op.stage == Stage::equal_wait) core_.resync->forget(op);
+  if (!op.lock.idle()) core_.locks.cancel(op.lock);
+  core_.front->finish(op, status);
+  check_drained();
+}
+
+void Sequencer::owe_watermark() {
+  if (watermark_owed_ || !mirrored()) return;
+  watermark_owed_ = true;
+  core_.seams.clock.cancel(watermark_timer_);
+  watermark_timer_ = core_.seams.clock.call_after(std::chrono::microseconds(500), [this] {
+    watermark_timer_ = {};
+    if (!watermark_owed_ || !core_.partner_ready || !mirrored()) return void(watermark_owed_ = false);
+    core_.partner.send(core_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
+  });
+}
+
+// ---- epochs ------------------------------------------------------------------------------------------------------
+
+void Sequencer::resend() {
+  active_.for_each([this](Op& op) {
+    if (op.stage != Stage::issued || op.remote != Remote::wanted || op.on_link) return;
+    mark<"replicate.resent">();
+    send(op);
+  });
+  owe_watermark();
+}
+
+void Sequencer::drop_remote() {
+  const auto waits = [](const Op& o) {
+    return o.stage == Stage::issued && (o.remote == Remote::wanted || o.remote == Remote::sent);
+  };
+  while (Op* op = find(waits)) {
+    op->remote = Remote::none;
+    settle(*op);
+  }
+}
+
+/// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
+void Sequencer::doom_where(bool forwards_only) {
+  active_.for_each([&](Op& op) { op.doomed |= op.stage != Stage::issued && (op.entry || !forwards_only); });
+  const auto can_end = [](const Op& o) { return o.doomed && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
+  while (Op* op = find(can_end)) finish(*op, op->entry ? Errc::stale : Errc::not_serving);
+}
+
+void Sequencer::doom() {
+  if (!core_.defects().keep_held_when_fenced) doom_where(false);
+}
+
+void Sequencer::doom_forwards() { doom_where(true); }
+
+bool Sequencer::counts_for_drain(const Op& op) const {
+  // A write that the local store failed waits for the transition that the drain belongs to.
+  return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
+}
+
+void Sequencer::drain(engine::Callback<> done) {
+  const auto waits = [](const Op& o) { return o.stage == Stage::equal_wait || o.stage == Stage::lease_wait; };
+  while (Op* op = find(waits)) {
+    if (op->stage == Stage::equal_wait) core_.resync->forget(*op);
+    op->stage = Stage::held;
+    active_.remove(*op);
+    op->scratch.reset();
+    if (!op->lock.idle()) core_.locks.cancel(op->lock);
+    core_.front->route(*op);  // gated: held, or sent back to the partner
+  }
+  drained_ = std::move(done);
+  check_drained();
+}
+
+void Sequencer::check_drained() {
+  if (!drained_) return;
+  bool busy = false;
+  active_.for_each([&](Op& op) { busy |= counts_for_drain(op); });
+  if (busy) return;
+  auto done = std::exchange(drained_, nullptr);
+  done();
+}
+
+void Sequencer::settle_after_leaving() {
+  const auto over = [](const Op& o) { return o.stage == Stage::issued && !o.local_busy && !o.on_link; };
+  while (Op* op = find(over)) {
+    const bool known = op->remote == Remote::done;
+    finish(*op, known ? std::error_code{} : make_error_code(Errc::unknown_outcome));
+  }
+}
+
+bool Sequencer::has_older_than(engine::TimePoint limit) {
+  bool found = false;
+  active_.for_each([&](Op& op) { found |= op.local_busy && op.since < limit; });
+  return found;
+}
+
+}  // namespace lockstep::replication

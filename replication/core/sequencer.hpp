@@ -1,0 +1,85 @@
+#pragma once
+// Operations on this node's own store: all of them on the member that orders, reads alone on the other.
+//
+// A write: range locked exclusively -> dirty bits durable -> written here and sent to the partner at once -> both
+// durable -> watermark, unlock, acknowledge. Once issued it is never taken back: it ends in the epoch that decides.
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+#include "replication/core/sequences.hpp"
+
+namespace lockstep::replication {
+
+class Sequencer {
+ public:
+  explicit Sequencer(Core& core) : core_(core) {}
+  ~Sequencer();
+
+  void start(Op& op);
+  /// Regions of `op` are equal now: it may go on to its lock.
+  void lock(Op& op);
+
+  /// Writes that were not answered on an old way out go out again: the receiver said that its old work is over.
+  void resend();
+  /// The partner is no longer waited for: writes end with what this node has.
+  void drop_remote();
+  /// Everything that was not issued ends with not_serving; what is being read ends so when the store returns it.
+  void doom();
+  /// Partner's forwards that were not issued end: their session is gone.
+  void doom_forwards();
+  /// A lease came: what waited for it goes on.
+  void on_leased();
+  /// Operations that wait for nothing that is under way here go back to be held; `done` runs when no other is left.
+  void drain(engine::Callback<> done);
+  void cancel_drain() { drained_ = nullptr; }
+  /// This replica left: what only the partner has is acknowledged, what nobody knows of is not.
+  void settle_after_leaving();
+
+  [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
+  [[nodiscard]] std::size_t active() const { return active_.size(); }
+  /// An operation that the store has had since before `limit`.
+  [[nodiscard]] bool has_older_than(engine::TimePoint limit);
+  /// Sends the watermark by itself if nothing else has within a millisecond.
+  void watermark_sent() { watermark_owed_ = false; }
+
+ private:
+  template <class Pred>
+  [[nodiscard]] Op* find(Pred pred);
+  void doom_where(bool forwards_only);
+  static void on_granted(engine::RangeLock::Node& node);
+  [[nodiscard]] bool may_start(Op& op);
+  void run(Op& op);
+  void flush(Op& op);
+  void read(Op& op);
+  void on_read(Op& op, std::error_code error);
+  void on_compared(Op& op);
+  void fetch(Op& op);
+  void on_fetched(Op& op, const engine::IoResult<Message>& result);
+  void repair(Op& op);
+  void answer_read(Op& op);
+  void mark_dirty(Op& op);
+  void issue(Op& op);
+  void store(Op& op);
+  void send(Op& op);
+  void on_stored(Op& op, std::error_code error);
+  void on_replicated(Op& op, const engine::IoResult<Message>& result);
+  void settle(Op& op);
+  void settle_failed(Op& op);
+  void finish(Op& op, std::error_code status);
+  void owe_watermark();
+  void check_drained();
+  [[nodiscard]] bool counts_for_drain(const Op& op) const;
+  [[nodiscard]] bool mirrored() const;
+
+  Core& core_;
+  List<Op> active_;
+  Sequences sequences_;
+  engine::Callback<> drained_;
+  bool watermark_owed_ = false;
+  engine::TimerId watermark_timer_{};
+};
+
+/// Repeats one block over an extent of the volume's own store.
+void write_same(Core& core, engine::Extent extent, std::span<const std::byte> block, engine::Durability durability,
+                engine::IoCallback done);
+
+}  // namespace lockstep::replication

@@ -1,0 +1,172 @@
+#include "replication/core/verdict.hpp"
+
+#include <algorithm>
+
+#include "replication/core/arbiter.hpp"
+
+namespace lockstep::replication {
+namespace {
+using engine::EpochRecord;
+using engine::MemberSet;
+using engine::NodeSide;
+using engine::Uuid;
+
+bool knows(const EpochRecord& record, const Uuid& id) {
+  return record.id == id || std::ranges::find(record.ancestors, id) != record.ancestors.end();
+}
+
+bool is_void_beside(const ReplicaState& holder, const ReplicaState& other) {
+  const EpochRecord& r = holder.record;
+  const bool could_serve_alone = !r.members.is_both() && r.members.contains(holder.side);
+  return !could_serve_alone && !r.ancestors.empty() && knows(other.record, r.ancestors.front());
+}
+
+/// Both hold the volume's whole truth: the newer record {A,B} was made from the older one, also {A,B}, and nobody
+/// served the newer one, since the older's holder never recorded it.
+bool is_direct_heir(const EpochRecord& newer, const EpochRecord& older) {
+  return newer.members.is_both() && older.members.is_both() && !newer.ancestors.empty() &&
+         newer.ancestors.front() == older.id;
+}
+
+/// Two members of one truth whose records are the same, or of which one is the direct heir of the other.
+Verdict decide_members(const ReplicaState& mine, const ReplicaState& theirs, const EpochRecord& newer, bool same) {
+  if (!mine.able && !theirs.able) return Verdict::wait;
+  if (mine.able != theirs.able) return mine.able ? Verdict::drive_solo : Verdict::follow;
+  if (mine.running != theirs.running) return mine.running ? Verdict::drive_solo : Verdict::follow;
+  const bool lead = newer.sequencer == mine.side;
+  const bool undecided = mine.attempted > newer.number || theirs.attempted > newer.number;
+  if (!same || !mine.running || undecided) return lead ? Verdict::drive_both : Verdict::follow;
+  if (mine.serving && theirs.serving) return Verdict::settled;
+  return lead ? Verdict::drive_resume : Verdict::follow;
+}
+
+Verdict decide_mine_newer(const ReplicaState& mine, const ReplicaState& theirs) {
+  const EpochRecord& r = mine.record;
+  if (r.members == MemberSet::only(mine.side)) {
+    if (!mine.able) return Verdict::wait;
+    return mine.serving ? Verdict::source : Verdict::start_solo;
+  }
+  if (r.members == MemberSet::only(theirs.side)) return Verdict::follow;
+  if (is_direct_heir(r, theirs.record)) return decide_members(mine, theirs, r, false);
+  // The solo member records a join before its target does: the reverse cannot be.
+  if (theirs.record.members == MemberSet::only(theirs.side)) return Verdict::wait;
+  return mine.able ? Verdict::drive_solo : Verdict::wait;
+}
+
+Verdict decide_theirs_newer(const ReplicaState& mine, const ReplicaState& theirs) {
+  const EpochRecord& r = theirs.record;
+  if (r.members == MemberSet::only(theirs.side)) return Verdict::adopt;
+  if (r.members == MemberSet::only(mine.side)) {
+    return mine.record.members.contains(mine.side) && mine.able ? Verdict::take_over : Verdict::wait;
+  }
+  if (is_direct_heir(r, mine.record)) return decide_members(mine, theirs, r, false);
+  if (mine.record.members == MemberSet::only(mine.side)) return Verdict::wait;
+  return theirs.able ? Verdict::follow : Verdict::wait;
+}
+
+Verdict decide_same(const ReplicaState& mine, const ReplicaState& theirs) {
+  if (mine.record.members.is_both()) return decide_members(mine, theirs, mine.record, true);
+  if (!mine.record.members.contains(mine.side)) return Verdict::target;
+  if (!mine.able) return Verdict::wait;
+  return mine.serving ? Verdict::source : Verdict::start_solo;
+}
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::wait:
+      return "wait";
+    case Verdict::follow:
+      return "follow";
+    case Verdict::settled:
+      return "settled";
+    case Verdict::drive_resume:
+      return "drive_resume";
+    case Verdict::drive_both:
+      return "drive_both";
+    case Verdict::drive_solo:
+      return "drive_solo";
+    case Verdict::start_solo:
+      return "start_solo";
+    case Verdict::source:
+      return "source";
+    case Verdict::adopt:
+      return "adopt";
+    case Verdict::target:
+      return "target";
+    case Verdict::take_over:
+      return "take_over";
+    case Verdict::split_brain:
+      return "split_brain";
+  }
+  return "?";
+}
+
+Relation relate(const ReplicaState& mine, const ReplicaState& theirs) {
+  if (mine.record.id == theirs.record.id) return Relation::same;
+  if (mine.record.descends_from(theirs.record)) return Relation::mine_newer;
+  if (theirs.record.descends_from(mine.record)) return Relation::theirs_newer;
+  const bool mine_void = is_void_beside(mine, theirs), theirs_void = is_void_beside(theirs, mine);
+  if (mine_void && theirs_void) {
+    const auto rank = [](const EpochRecord& r) { return std::pair(r.number, r.id); };
+    return rank(mine.record) > rank(theirs.record) ? Relation::mine_newer : Relation::theirs_newer;
+  }
+  if (mine_void) return Relation::theirs_newer;
+  return theirs_void ? Relation::mine_newer : Relation::unrelated;
+}
+
+Verdict decide(const ReplicaState& mine, const ReplicaState& theirs) {
+  switch (relate(mine, theirs)) {
+    case Relation::same:
+      return decide_same(mine, theirs);
+    case Relation::mine_newer:
+      return decide_mine_newer(mine, theirs);
+    case Relation::theirs_newer:
+      return decide_theirs_newer(mine, theirs);
+    case Relation::unrelated:
+      break;
+  }
+  return Verdict::split_brain;
+}
+
+EpochRecord next_epoch(const EpochRecord& mine, const EpochRecord& theirs, MemberSet members, NodeSide sequencer,
+                       const Uuid& id, std::uint64_t above) {
+  const bool mine_first = mine.descends_from(theirs) || (!theirs.descends_from(mine) && mine.number >= theirs.number);
+  const EpochRecord& newer = mine_first ? mine : theirs;
+  const EpochRecord& older = mine_first ? theirs : mine;
+  EpochRecord next = newer;
+  next.number = std::max({mine.number, theirs.number, above}) + 1;
+  next.id = id;
+  next.members = members;
+  next.sequencer = sequencer;
+  next.ancestors.clear();
+  next.ancestors.push_back(newer.id);
+  if (!knows(newer, older.id)) next.ancestors.push_back(older.id);
+  next.ancestors.insert(next.ancestors.end(), newer.ancestors.begin(), newer.ancestors.end());
+  if (next.ancestors.size() > EpochRecord::kMaxAncestors) next.ancestors.resize(EpochRecord::kMaxAncestors);
+  return next;
+}
+
+AloneRule decide_alone(const ReplicaState& mine, bool witness_configured) {
+  if (!mine.able || !mine.record.members.contains(mine.side)) return AloneRule::stay;
+  if (!mine.record.members.is_both()) return AloneRule::start;
+  switch (mine.record.arbiter.kind) {
+    case engine::ArbiterKind::witness:
+      return witness_configured ? AloneRule::ask_witness : AloneRule::stay;
+    case engine::ArbiterKind::preferred:
+      return mine.running && mine.record.arbiter.preferred == mine.side ? AloneRule::preferred_goes_on
+                                                                        : AloneRule::stay;
+    case engine::ArbiterKind::fence:
+      return AloneRule::stay;
+  }
+  return AloneRule::stay;
+}
+
+WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record) {
+  if (!record) return WitnessWord::no_record;
+  // A record at or below my own number was settled by a later agreement that I took part in: void.
+  if (record->number <= mine.record.number) return WitnessWord::may_try;
+  return record->members == MemberSet::only(mine.side) ? WitnessWord::may_try : WitnessWord::lost;
+}
+
+}  // namespace lockstep::replication

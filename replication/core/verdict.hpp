@@ -1,0 +1,49 @@
+#pragma once
+// Who goes on, who follows, who is resynced from whom: one total function of what two talking nodes know of a volume.
+// What it tells one node fits what it tells the other; tests go through every combination.
+#include <string>
+
+#include "engine/metadata/identity.hpp"
+#include "replication/core/replica_state.hpp"
+
+namespace lockstep::replication {
+
+enum class Verdict : std::uint8_t {
+  wait,          ///< nobody may go on: an operator or a repaired store is needed
+  follow,        ///< the partner acts next
+  settled,       ///< both serve the epoch that they share
+  drive_resume,  ///< same epoch, nothing decided since: tell the partner to go on with me
+  drive_both,    ///< agree the next epoch {A,B}, I am its sequencer
+  drive_solo,    ///< agree the next epoch {me}; the partner leaves first
+  start_solo,    ///< my record names only me: serve
+  source,        ///< I serve alone: bring the partner up to date
+  adopt,         ///< record the partner's epoch, which names only it, and be its target
+  target,        ///< not a member: forward, and be brought up to date
+  take_over,     ///< the partner left in my favour and I did not record it yet: record, then serve
+  split_brain,   ///< neither epoch descends from the other
+};
+[[nodiscard]] const char* to_string(Verdict verdict);
+
+enum class Relation : std::uint8_t { same, mine_newer, theirs_newer, unrelated };
+
+/// A record that its holder cannot have served alone ({A,B}, or one that names only the other) and that the partner
+/// never made its own is void: nothing was acknowledged under it, its parent counts. Two void ones: the higher number.
+[[nodiscard]] Relation relate(const ReplicaState& mine, const ReplicaState& theirs);
+[[nodiscard]] Verdict decide(const ReplicaState& mine, const ReplicaState& theirs);
+
+/// The record that follows both: higher than either number, than `above`, and descending from both.
+[[nodiscard]] engine::EpochRecord next_epoch(const engine::EpochRecord& mine, const engine::EpochRecord& theirs,
+                                             engine::MemberSet members, engine::NodeSide sequencer,
+                                             const engine::Uuid& id, std::uint64_t above);
+
+/// May a node that talks to nobody ask to go on alone, and whom? (`preferred` has no memory: only for a node that was
+/// in sync in this process.)
+enum class AloneRule : std::uint8_t { start, ask_witness, preferred_goes_on, stay };
+[[nodiscard]] AloneRule decide_alone(const ReplicaState& mine, bool witness_configured);
+
+/// What a record at the witness means to a node that wants {me}.
+enum class WitnessWord : std::uint8_t { may_try, lost, no_record };
+struct WitnessRecord;
+[[nodiscard]] WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record);
+
+}  // namespace lockstep::replication

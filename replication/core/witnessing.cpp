@@ -1,0 +1,164 @@
+#include "replication/core/witnessing.hpp"
+
+#include <algorithm>
+
+#include "replication/core/membership.hpp"
+#include "replication/core/verdict.hpp"
+
+namespace lockstep::replication {
+
+using engine::IoResult;
+using engine::MemberSet;
+
+Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
+
+void Witnessing::ask(engine::Callback<WitnessRecord> won) {
+  if (asking_ || !core_.seams.witness) return;
+  asking_ = true;
+  ++run_;
+  won_ = std::move(won);
+  read();
+}
+
+void Witnessing::abandon() {
+  asking_ = false;
+  ++run_;
+  won_ = nullptr;
+  core_.seams.clock.cancel(timer_);
+}
+
+void Witnessing::settled() {
+  abandon();
+  attempted_ = 0;
+  above_ = 0;
+  raised_ = raising_ = false;
+  ++raise_run_;
+  next_raise_ = {};
+  reason_.clear();
+}
+
+void Witnessing::again_after(engine::Duration delay) {
+  core_.seams.clock.cancel(timer_);
+  timer_ = core_.seams.clock.call_after(delay, [this, run = run_] {
+    if (run == run_ && asking_) read();
+  });
+}
+
+void Witnessing::read() {
+  core_.seams.witness->read(volume(), [this, run = run_](const IoResult<WitnessView>& view) {
+    if (run != run_) return;
+    if (view) return consider(*view);
+    mark<"witness.unreachable">();
+    reason_ = "The witness can't be reached: " + view.error().message() + ".";
+    again_after(std::chrono::milliseconds(200));
+  });
+}
+
+void Witnessing::consider(const WitnessView& view) {
+  if (view.record && attempted_ && *view.record == mine_) {
+    mark<"witness.unknown_outcome_was_won">();
+    return win(mine_);
+  }
+  switch (judge(core_.membership->state(), view.record ? &*view.record : nullptr)) {
+    case WitnessWord::may_try:
+      return swap(view);
+    case WitnessWord::lost:
+      mark<"witness.lost">();
+      attempted_ = 0;
+      reason_ = "The witness let the partner go on alone; this replica waits to be brought up to date by it.";
+      return again_after(std::chrono::seconds(1));
+    case WitnessWord::no_record:
+      reason_ = "The witness has no record of this volume: only both nodes together make one.";
+      return again_after(std::chrono::seconds(1));
+  }
+}
+
+void Witnessing::swap(const WitnessView& view) {
+  const std::uint64_t there = view.record ? view.record->number : 0;
+  attempted_ = std::max({core_.epoch().number, there, attempted_}) + 1;
+  mine_ = {attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side())};
+  core_.seams.witness->swap(volume(), view.mod_revision, mine_,
+                            [this, run = run_](const IoResult<SwapOutcome>& result) {
+                              if (run != run_) return;
+                              if (!result) {
+                                mark<"witness.outcome_unknown">();
+                                return again_after(std::chrono::milliseconds(100));
+                              }
+                              if (result->won) return win(mine_);
+                              mark<"witness.swap_lost">();
+                              consider(result->current);
+                            });
+}
+
+void Witnessing::win(const WitnessRecord& record) {
+  asking_ = false;
+  ++run_;
+  auto won = std::exchange(won_, nullptr);
+  mark<"witness.won">();
+  if (won) won(record);
+}
+
+void Witnessing::confirm(engine::Callback<bool> may_start) {
+  if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
+  auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
+  core_.seams.witness->read(volume(), [this, done, run = run_](const IoResult<WitnessView>& view) {
+    if (run != run_) return (*done)(false);
+    const bool lost =
+        view && judge(core_.membership->state(), view->record ? &*view->record : nullptr) == WitnessWord::lost;
+    if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
+    (*done)(!lost);
+  });
+}
+
+// ---- raising -----------------------------------------------------------------------------------------------------
+
+void Witnessing::tick() {
+  const bool serves = (core_.role == Role::sync && core_.is_sequencer()) || core_.role == Role::solo;
+  if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
+  if (!serves || raised_ || raising_ || above_ || core_.gated || core_.now() < next_raise_) return;
+  raise();
+}
+
+void Witnessing::raise() {
+  raising_ = true;
+  next_raise_ = core_.now() + std::chrono::seconds(1);
+  core_.seams.witness->read(volume(), [this, run = raise_run_](const IoResult<WitnessView>& view) {
+    if (run != raise_run_) return;
+    raising_ = false;
+    if (!view) {
+      reason_ = "The witness can't be reached: " + view.error().message() + ".";
+      return;
+    }
+    raise_over(*view);
+  });
+}
+
+/// Only both nodes together make a record: in sync, by the one that orders. Alone, a missing one stays missing.
+void Witnessing::raise_over(const WitnessView& view) {
+  const engine::EpochRecord& epoch = core_.epoch();
+  const WitnessRecord record{epoch.number, epoch.id, epoch.members};
+  if (view.record == record) {
+    raised_ = true;
+    reason_.clear();
+    return core_.changed();
+  }
+  if (!view.record && core_.role != Role::sync) return;
+  if (view.record && view.record->number >= epoch.number) {
+    mark<"witness.record_is_above">();
+    above_ = view.record->number;
+    return;
+  }
+  if (core_.role == Role::sync && !core_.lease_valid()) return;
+  raising_ = true;
+  core_.seams.witness->swap(volume(), view.mod_revision, record,
+                            [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
+                              if (run != raise_run_) return;
+                              raising_ = false;
+                              if (!result || !result->won) return;
+                              raised_ = true;
+                              reason_.clear();
+                              core_.changed();
+                            });
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,57 @@
+#pragma once
+// One volume's dealings with the witness: asking for {me} when the partner is lost, and raising its record to the epoch
+// that this node serves.
+//
+// An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
+// whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
+#include <optional>
+#include <string>
+
+#include "replication/core/core_state.hpp"
+
+namespace lockstep::replication {
+
+class Witnessing {
+ public:
+  explicit Witnessing(Core& core) : core_(core) {}
+  ~Witnessing();
+
+  /// Asks for {me} until it is won, lost or abandoned. `won` gets the record that the witness holds then.
+  void ask(engine::Callback<WitnessRecord> won);
+  /// A record {me} starts: only a record of somebody else's above it forbids that. No answer does not.
+  void confirm(engine::Callback<bool> may_start);
+  /// The nodes agree between themselves, or the partner is back.
+  void abandon();
+  /// A new epoch is entered: what was asked before is void.
+  void settled();
+  void tick();
+
+  [[nodiscard]] bool asking() const { return asking_; }
+  [[nodiscard]] std::uint64_t attempted() const { return attempted_; }
+  [[nodiscard]] bool raised() const { return raised_; }
+  /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
+  [[nodiscard]] std::uint64_t above() const { return above_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  void read();
+  void consider(const WitnessView& view);
+  void swap(const WitnessView& view);
+  void win(const WitnessRecord& record);
+  void again_after(engine::Duration delay);
+  void raise();
+  void raise_over(const WitnessView& view);
+  [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
+
+  Core& core_;
+  bool asking_ = false, raising_ = false, raised_ = false;
+  std::uint64_t run_ = 0, raise_run_ = 0;
+  std::uint64_t attempted_ = 0, above_ = 0;
+  WitnessRecord mine_;
+  engine::Callback<WitnessRecord> won_;
+  engine::TimerId timer_{};
+  engine::TimePoint next_raise_;
+  std::string reason_;
+};
+
+}  // namespace lockstep::replication

@@ -1,0 +1,61 @@
+#include <algorithm>
+#include <cstring>
+
+#include "replication/core/sequencer.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+/// One WRITE SAME under way: a buffer full of the block, written over the extent piece by piece.
+struct Repeat {
+  Core& core;
+  engine::Extent rest;
+  engine::Durability durability;
+  engine::IoCallback done;
+  engine::Buffer buffer;
+
+  static void step(std::unique_ptr<Repeat> self) {
+    if (self->rest.empty()) {
+      auto done = std::move(self->done);
+      return done({});
+    }
+    const std::uint64_t length = std::min<std::uint64_t>(self->rest.length, self->buffer.size());
+    const std::uint64_t offset = self->rest.offset;
+    self->rest = {offset + length, self->rest.length - length};
+    auto& store = self->core.data;
+    const auto bytes = self->buffer.span().first(length);
+    const auto durability = self->durability;
+    store.write(offset, bytes, durability, [self = std::move(self)](std::error_code error) mutable {
+      if (!error) return step(std::move(self));
+      auto done = std::move(self->done);
+      done(error);
+    });
+  }
+};
+
+constexpr std::uint64_t kRepeatBytes = 256 << 10;
+
+}  // namespace
+
+void write_same(Core& core, engine::Extent extent, std::span<const std::byte> block, engine::Durability durability,
+                engine::IoCallback done) {
+  if (std::ranges::all_of(block, [](std::byte b) { return b == std::byte{0}; })) {
+    return core.data.write_zeroes(extent, durability, std::move(done));
+  }
+  const std::uint64_t bytes = std::min(extent.length, kRepeatBytes / block.size() * block.size());
+  auto buffer = core.seams.buffers.allocate(bytes);
+  if (!buffer) {
+    // Pool dry: the store's error would make the replica leave, so wait for a buffer instead.
+    core.seams.clock.call_after(std::chrono::milliseconds(5),
+                                [&core, extent, block, durability, done = std::move(done)]() mutable {
+                                  write_same(core, extent, block, durability, std::move(done));
+                                });
+    return;
+  }
+  for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+    std::memcpy(buffer.data() + at, block.data(), std::min<std::uint64_t>(block.size(), bytes - at));
+  }
+  Repeat::step(std::unique_ptr<Repeat>(new Repeat{core, extent, durability, std::move(done), std::move(buffer)}));
+}
+
+}  // namespace lockstep::replication
