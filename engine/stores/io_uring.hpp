@@ -1,6 +1,7 @@
 #pragma once
 // The ring of one reactor: what all its stores ask for in a turn goes to the kernel in one system call at the turn's
-// end. Stores use the Request interface; everybody else only makes the ring and hands it to them.
+// end. Stores use the Request interface; everybody else only makes the ring and hands it to them. May be made anywhere;
+// from its first submission on it belongs to the thread that runs the reactor.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,7 @@ class IoUring {
     std::uint64_t length = 0;                      ///< bytes
     int rw_flags = 0;                              ///< RWF_DSYNC; or the mode of fallocate
     void (*done)(Request&, int result) = nullptr;  ///< bytes or a negative errno
+    void* owner = nullptr;                         ///< for the store
     Request* next = nullptr;                       ///< the ring's while in flight
   };
   static constexpr unsigned kMaxFiles = 1024;
@@ -44,6 +46,8 @@ class IoUring {
   [[nodiscard]] Result<int> register_file(int descriptor);
   void unregister_file(int file);
   [[nodiscard]] std::size_t in_flight() const;
+  /// A stretch of zeros to write from.
+  [[nodiscard]] std::span<const std::byte> zeros() const;
   /// True when the pool's buffers are registered: reads and writes in them cost no page lookups.
   [[nodiscard]] bool has_fixed_buffers() const;
 

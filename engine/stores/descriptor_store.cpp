@@ -1,0 +1,296 @@
+#include "engine/stores/descriptor_store.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/uio.h>
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::size_t kBounceAlignment = 4096;
+constexpr std::uint64_t kWriteRatherThanAllocate = 256 << 10;  // bytes: below, writing zeros beats an fallocate
+
+struct FreeBounce {
+  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kBounceAlignment}); }
+};
+
+/// A part of an extent to be zeroed: written when `mode` is 0, otherwise by fallocate.
+struct Piece {
+  Extent extent;
+  int mode = 0;
+};
+
+constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+constexpr int kZeroRange = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+
+std::error_code store_error(int negative_errno) {
+  switch (-negative_errno) {
+    case ENOSPC:
+    case EDQUOT:
+      return Errc::no_space;
+    case EINVAL:
+      return Errc::misaligned;
+    default:
+      return Errc::io_error;
+  }
+}
+
+}  // namespace
+
+struct DescriptorStore::Operation {
+  IoUring::Request request;
+  ReactorTask later;
+  DescriptorStore* store = nullptr;
+  Operation* next = nullptr;
+  IoCallback done;
+  Durability durability{};
+  std::error_code result;
+  std::span<std::byte> user;  // a read into misaligned memory ends there
+  std::unique_ptr<std::byte, FreeBounce> bounce;
+  std::uint64_t left = 0;  // bytes of the transfer
+  bool zeros = false;      // the data is the ring's zeros, at every offset
+  std::array<Piece, 3> pieces;
+  std::size_t piece = 0, piece_count = 0;
+};
+
+DescriptorStore::DescriptorStore(IoUring& ring, StoreInfo info, DescriptorStoreOptions options, int file)
+    : ring_(ring), info_(std::move(info)), options_(options), file_(file) {
+  sync_.store = this;
+}
+
+Result<std::unique_ptr<DescriptorStore>> DescriptorStore::create(IoUring& ring, StoreInfo info,
+                                                                 DescriptorStoreOptions options) {
+  const auto file = ring.register_file(options.descriptor);
+  if (!file) return std::unexpected(file.error());
+  return std::unique_ptr<DescriptorStore>(new DescriptorStore(ring, std::move(info), options, *file));
+}
+
+DescriptorStore::~DescriptorStore() {
+  assert(active_ == 0);
+  ring_.unregister_file(file_);
+}
+
+DescriptorStore::Operation& DescriptorStore::start(Durability durability, IoCallback done) {
+  if (free_ == nullptr) {
+    free_ = operations_.emplace_back(std::make_unique<Operation>()).get();
+    free_->store = this;
+    free_->request.owner = free_;
+    free_->request.file = file_;
+  }
+  Operation& op = *free_;
+  free_ = op.next;
+  op.done = std::move(done);
+  op.durability = durability;
+  op.zeros = false;
+  op.piece = op.piece_count = 0;
+  op.request.rw_flags = 0;
+  ++active_;
+  return op;
+}
+
+std::error_code DescriptorStore::check(std::uint64_t offset, std::uint64_t length) const {
+  if (!Extent{offset, length}.fits(info_.size)) return Errc::out_of_range;
+  if (offset % info_.block_size != 0 || length % info_.block_size != 0) return Errc::misaligned;
+  return {};
+}
+
+/// Callbacks never run inside the call that took them.
+void DescriptorStore::end_later(Operation& op, std::error_code result) {
+  op.result = result;
+  op.later.owner = &op;
+  op.later.run = [](ReactorTask& task) {
+    Operation& self = *static_cast<Operation*>(task.owner);
+    self.store->finish(self, self.result);
+  };
+  ring_.reactor().post(op.later);
+}
+
+void DescriptorStore::finish(Operation& op, std::error_code result) {
+  IoCallback done = std::move(op.done);
+  op.bounce.reset();
+  op.user = {};
+  op.next = free_;
+  free_ = &op;
+  --active_;
+  done(result);
+}
+
+void DescriptorStore::read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) {
+  Operation& op = start(Durability::cached, std::move(done));
+  if (const auto error = check(offset, into.size()); error || into.empty()) return end_later(op, error);
+  op.request.kind = IoUring::Request::Kind::read;
+  op.request.offset = options_.base + offset;
+  op.left = into.size();
+  op.request.data = into.data();
+  if (reinterpret_cast<std::uintptr_t>(into.data()) % options_.memory_alignment != 0) {
+    op.bounce.reset(static_cast<std::byte*>(::operator new (into.size(), std::align_val_t{kBounceAlignment})));
+    op.request.data = op.bounce.get();
+    op.user = into;
+  }
+  submit(op);
+}
+
+void DescriptorStore::write(std::uint64_t offset, std::span<const std::byte> from, Durability durability,
+                            IoCallback done) {
+  Operation& op = start(durability, std::move(done));
+  if (failed_) return end_later(op, Errc::io_error);
+  if (const auto error = check(offset, from.size())) return end_later(op, error);
+  if (from.empty()) return end_later(op, {});
+  op.request.kind = IoUring::Request::Kind::write;
+  op.request.offset = options_.base + offset;
+  op.left = from.size();
+  op.request.data = const_cast<std::byte*>(from.data());
+  if (durability == Durability::durable && options_.sync_each) op.request.rw_flags = RWF_DSYNC;
+  if (reinterpret_cast<std::uintptr_t>(from.data()) % options_.memory_alignment != 0) {
+    op.bounce.reset(static_cast<std::byte*>(::operator new (from.size(), std::align_val_t{kBounceAlignment})));
+    std::memcpy(op.bounce.get(), from.data(), from.size());
+    op.request.data = op.bounce.get();
+  }
+  submit(op);
+}
+
+void DescriptorStore::write_zeroes(Extent extent, Durability durability, IoCallback done) {
+  zero(extent, extent.length < kWriteRatherThanAllocate ? 0 : kZeroRange, durability, std::move(done));
+}
+
+void DescriptorStore::discard(Extent extent, Durability durability, IoCallback done) {
+  if (info_.discard_granularity == 0) return write_zeroes(extent, durability, std::move(done));
+  zero(extent, kPunch, durability, std::move(done));
+}
+
+/// Whole granules by fallocate in `mode`, the ragged ends by writing.
+void DescriptorStore::zero(Extent extent, int mode, Durability durability, IoCallback done) {
+  Operation& op = start(durability, std::move(done));
+  if (failed_) return end_later(op, Errc::io_error);
+  if (const auto error = check(extent.offset, extent.length)) return end_later(op, error);
+  if (extent.empty()) return end_later(op, {});
+  const std::uint64_t granule =
+      mode == kPunch ? std::max(info_.discard_granularity, options_.granule) : options_.granule;
+  const std::uint64_t begin = options_.base + extent.offset, end = begin + extent.length;
+  const std::uint64_t body = std::min(end, (begin + granule - 1) / granule * granule);
+  const std::uint64_t body_end = std::max(body, end / granule * granule);
+  const auto add = [&](std::uint64_t from, std::uint64_t to, int how) {
+    if (from < to) op.pieces[op.piece_count++] = {{from, to - from}, how};
+  };
+  if (mode == 0 || body == body_end) {
+    add(begin, end, 0);
+  } else {
+    add(begin, body, 0);
+    add(body, body_end, mode);
+    add(body_end, end, 0);
+  }
+  next_piece(op);
+}
+
+void DescriptorStore::next_piece(Operation& op) {
+  if (op.piece == op.piece_count) return op.durability == Durability::durable ? join_sync(op) : finish(op, {});
+  const Piece& piece = op.pieces[op.piece];
+  op.request.offset = piece.extent.offset;
+  op.request.rw_flags = piece.mode;
+  op.left = piece.extent.length;
+  op.zeros = piece.mode == 0;
+  op.request.kind = op.zeros ? IoUring::Request::Kind::write : IoUring::Request::Kind::fallocate;
+  submit(op);
+}
+
+void DescriptorStore::submit(Operation& op) {
+  op.request.length = op.left;
+  if (op.zeros) {
+    op.request.data = const_cast<std::byte*>(ring_.zeros().data());
+    op.request.length = std::min<std::uint64_t>(op.left, ring_.zeros().size());
+  }
+  if (op.request.kind == IoUring::Request::Kind::fallocate) {
+    op.request.done = [](IoUring::Request& request, int result) {
+      Operation& self = *static_cast<Operation*>(request.owner);
+      self.store->on_allocated(self, result);
+    };
+  } else {
+    op.request.done = [](IoUring::Request& request, int result) {
+      Operation& self = *static_cast<Operation*>(request.owner);
+      self.store->on_transferred(self, result);
+    };
+  }
+  ring_.submit(op.request);
+}
+
+void DescriptorStore::on_transferred(Operation& op, int result) {
+  if (result == -EINTR || result == -EAGAIN) return submit(op);
+  if (result < 0) return finish(op, store_error(result));
+  // What is left after a short transfer goes on at a whole block; none at all means that the file ends here.
+  const std::uint64_t got = static_cast<std::uint64_t>(result);
+  const std::uint64_t moved = got < op.left ? got / info_.block_size * info_.block_size : got;
+  if (moved == 0) return finish(op, Errc::io_error);
+  op.left -= moved;
+  op.request.offset += moved;
+  if (!op.zeros) op.request.data += moved;
+  if (op.left > 0) return submit(op);
+  if (op.piece_count > 0) return ++op.piece, next_piece(op);
+  if (!op.user.empty()) std::memcpy(op.user.data(), op.bounce.get(), op.user.size());
+  if (op.durability == Durability::durable && !options_.sync_each) return join_sync(op);
+  finish(op, {});
+}
+
+/// What a file system cannot do in one way it may do in the next: punch a hole, make a range zero, write zeros.
+void DescriptorStore::on_allocated(Operation& op, int result) {
+  if (result == -EINTR || result == -EAGAIN) return submit(op);
+  int& mode = op.pieces[op.piece].mode;
+  if (result == -EOPNOTSUPP || result == -ENODEV || (result == -EINVAL && mode != 0)) {
+    mode = mode == kPunch ? kZeroRange : 0;
+    return next_piece(op);
+  }
+  if (result < 0) return finish(op, store_error(result));
+  ++op.piece;
+  next_piece(op);
+}
+
+void DescriptorStore::flush(IoCallback done) {
+  Operation& op = start(Durability::durable, std::move(done));
+  if (failed_) return end_later(op, Errc::io_error);
+  join_sync(op);
+}
+
+void DescriptorStore::join_sync(Operation& op) {
+  op.next = nullptr;
+  (sync_.waiting != nullptr ? sync_.last_waiting->next : sync_.waiting) = &op;
+  sync_.last_waiting = &op;
+  if (!sync_.in_flight) ring_.reactor().at_end_of_turn(sync_);
+}
+
+void DescriptorStore::start_sync() {
+  if (sync_.in_flight || sync_.waiting == nullptr) return;
+  sync_.in_flight = true;
+  sync_.current = std::exchange(sync_.waiting, nullptr);
+  sync_.request.kind = IoUring::Request::Kind::fdatasync;
+  sync_.request.file = file_;
+  sync_.request.owner = this;
+  sync_.request.done = [](IoUring::Request& request, int result) {
+    static_cast<DescriptorStore*>(request.owner)->on_synced(result);
+  };
+  ring_.submit(sync_.request);
+}
+
+void DescriptorStore::on_synced(int result) {
+  sync_.in_flight = false;
+  if (result == -EINTR || result == -EAGAIN) {
+    sync_.in_flight = true;
+    return ring_.submit(sync_.request);
+  }
+  failed_ |= result < 0;
+  Operation* op = std::exchange(sync_.current, nullptr);
+  if (sync_.waiting != nullptr) start_sync();
+  while (op != nullptr) {
+    Operation* next = op->next;
+    finish(*op, result < 0 ? store_error(result) : std::error_code{});
+    op = next;
+  }
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,72 @@
+#pragma once
+// What FileStore and BlockStore share: a stretch of an open descriptor, read and written through a ring past the page
+// cache. Short transfers are resumed, memory that direct I/O would refuse is copied, syncs are shared.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/seams/store.hpp"
+#include "engine/stores/io_uring.hpp"
+
+namespace lockstep::engine {
+
+struct DescriptorStoreOptions {
+  int descriptor = -1;     ///< kept open by the owner
+  std::uint64_t base = 0;  ///< bytes; where the store begins in the descriptor
+  std::uint32_t memory_alignment = 512;
+  std::uint64_t granule = 4096;  ///< bytes: fallocate works on multiples of it
+  bool sync_each = true;         ///< durable writes carry RWF_DSYNC; otherwise a shared fdatasync follows them
+};
+
+class DescriptorStore final : public Store {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<DescriptorStore>> create(IoUring& ring, StoreInfo info,
+                                                                       DescriptorStoreOptions options);
+  ~DescriptorStore() override;
+
+  [[nodiscard]] const StoreInfo& info() const override { return info_; }
+  void read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) override;
+  void write(std::uint64_t offset, std::span<const std::byte> from, Durability durability, IoCallback done) override;
+  void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
+  void discard(Extent extent, Durability durability, IoCallback done) override;
+  void flush(IoCallback done) override;
+
+ private:
+  struct Operation;
+  /// One fdatasync in flight; who asks meanwhile, and until the end of the turn, shares the next.
+  struct Sync final : TurnHook {
+    IoUring::Request request;
+    DescriptorStore* store = nullptr;
+    Operation* current = nullptr;
+    Operation* waiting = nullptr;
+    Operation* last_waiting = nullptr;
+    bool in_flight = false;
+    void end_of_turn() override { store->start_sync(); }
+  };
+
+  DescriptorStore(IoUring& ring, StoreInfo info, DescriptorStoreOptions options, int file);
+  Operation& start(Durability durability, IoCallback done);
+  [[nodiscard]] std::error_code check(std::uint64_t offset, std::uint64_t length) const;
+  void end_later(Operation& op, std::error_code result);
+  void zero(Extent extent, int mode, Durability durability, IoCallback done);
+  void submit(Operation& op);
+  void next_piece(Operation& op);
+  void on_transferred(Operation& op, int result);
+  void on_allocated(Operation& op, int result);
+  void join_sync(Operation& op);
+  void start_sync();
+  void on_synced(int result);
+  void finish(Operation& op, std::error_code result);
+
+  IoUring& ring_;
+  StoreInfo info_;
+  DescriptorStoreOptions options_;
+  int file_;
+  bool failed_ = false;  // a sync failed: what the kernel holds of our writes is not known any more
+  Sync sync_;
+  std::vector<std::unique_ptr<Operation>> operations_;  // all ever made, used again
+  Operation* free_ = nullptr;
+  std::size_t active_ = 0;
+};
+
+}  // namespace lockstep::engine

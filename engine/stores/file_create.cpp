@@ -1,0 +1,122 @@
+// Making and removing a store's file so that no crash leaves half of it under its name.
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "engine/stores/descriptor.hpp"
+#include "engine/stores/file_store.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+std::string system_reason(int error) { return std::error_code(error, std::generic_category()).message(); }
+
+Errc code_of(int error) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) return Errc::no_space;
+  return error == EEXIST ? Errc::refused : Errc::io_error;
+}
+
+std::unexpected<Error> cannot(const std::string& what, const std::string& path, int error) {
+  return fail(code_of(error), "Cannot " + what + " " + path + ": " + system_reason(error) + ".");
+}
+
+std::string folder_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+Result<void> sync_folder(const std::string& folder) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid() || ::fsync(opened.get()) != 0) return cannot("make durable the folder", folder, errno);
+  return {};
+}
+
+/// The file under a name of its own, until keep(): removed when making it fails on the way.
+class Draft {
+ public:
+  explicit Draft(const std::string& path)
+      : name_(folder_of(path) + "/." + std::filesystem::path(path).filename().string() + ".new") {}
+  ~Draft() {
+    if (opened_.valid() && !kept_) ::unlink(name_.c_str());
+  }
+
+  Result<void> open() {
+    Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!opened.valid()) return cannot("create", name_, errno);
+    if (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0) {
+      return fail(Errc::refused, "Another process is creating " + name_ + ".");
+    }
+    if (::ftruncate(opened.get(), 0) != 0) return cannot("empty", name_, errno);  // left over by a crash
+    opened_ = std::move(opened);
+    return {};
+  }
+  Result<void> fill(std::uint64_t size, Allocation allocation) const {
+    if (::ftruncate(opened_.get(), static_cast<off_t>(size)) != 0) return cannot("give its size to", name_, errno);
+    if (allocation == Allocation::allocated && ::fallocate(opened_.get(), 0, 0, static_cast<off_t>(size)) != 0) {
+      return cannot("allocate the space of", name_, errno);
+    }
+    if (::fsync(opened_.get()) != 0) return cannot("make durable", name_, errno);
+    return {};
+  }
+  /// Takes its final name, which nobody else may have taken meanwhile.
+  Result<void> keep(const std::string& path) {
+    if (::renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+      return cannot("create", path, errno);
+    }
+    kept_ = true;
+    return {};
+  }
+
+ private:
+  std::string name_;
+  Descriptor opened_;
+  bool kept_ = false;
+};
+
+Result<void> check_room(const std::string& path, std::uint64_t size, Allocation allocation) {
+  const std::string folder = folder_of(path);
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0) {
+    return fail(Errc::refused, path + " exists already. Remove it or choose another name.");
+  }
+  if (::stat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+    return fail(Errc::io_error, "The folder " + folder + " does not exist. Create it first.");
+  }
+  struct statvfs space {};
+  if (::statvfs(folder.c_str(), &space) != 0) return cannot("look at the space of", folder, errno);
+  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (allocation == Allocation::allocated && free_bytes < size) {
+    return fail(Errc::no_space, path + " needs " + std::to_string(size) + " bytes, but only " +
+                                    std::to_string(free_bytes) + " are free in " + folder + ".");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> FileStore::create(const std::string& path, std::uint64_t size, Allocation allocation) {
+  if (size > static_cast<std::uint64_t>(INT64_MAX)) return fail(Errc::no_space, "No file can be that large.");
+  if (auto room = check_room(path, size, allocation); !room) return room;
+  Draft draft(path);
+  if (auto done = draft.open(); !done) return done;
+  if (auto done = draft.fill(size, allocation); !done) return done;
+  if (auto done = draft.keep(path); !done) return done;
+  if (auto done = sync_folder(folder_of(path)); !done) {
+    ::unlink(path.c_str());
+    return done;
+  }
+  return {};
+}
+
+Result<void> FileStore::remove(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return cannot("remove", path, errno);
+  if (!std::filesystem::exists(folder_of(path))) return {};
+  return sync_folder(folder_of(path));
+}
+
+}  // namespace lockstep::engine

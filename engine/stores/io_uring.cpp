@@ -1,0 +1,245 @@
+#include "engine/stores/io_uring.hpp"
+
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+#include <liburing.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::size_t kZeros = std::size_t{1} << 20;
+constexpr std::size_t kLargestFixed = std::size_t{1} << 30;  // the kernel's bound on one registered buffer
+
+std::string reason(int negative_errno) { return std::error_code(-negative_errno, std::generic_category()).message(); }
+
+/// The newest way of running that this kernel knows: completions are gathered where we ask for them, not by
+/// interrupting.
+int setup(io_uring& ring, unsigned depth) {
+  constexpr std::array<unsigned, 3> kWays = {
+      IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED,
+      IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED, IORING_SETUP_R_DISABLED};
+  int result = -EINVAL;
+  for (const unsigned flags : kWays) {
+    io_uring_params params{};
+    params.flags = flags | IORING_SETUP_CLAMP;
+    result = io_uring_queue_init_params(depth, &ring, &params);
+    if (result != -EINVAL) break;
+  }
+  return result;
+}
+
+}  // namespace
+
+struct IoUring::Impl final : TurnHook, TurnPoller {
+  Impl(Reactor& r, IoUringOptions o) : reactor(r), options(o) {}
+  ~Impl() override;
+
+  [[nodiscard]] Result<void> open();
+  void register_pool();
+  void push(Request& request);
+  void end_of_turn() override;
+  bool poll() override;
+  bool prepare_to_sleep() override;
+  void woke_up() override;
+  void prepare(Request& request);
+  bool reap();
+
+  Reactor& reactor;
+  IoUringOptions options;
+  io_uring ring{};
+  bool ring_open = false;
+  bool enabled = false;
+  std::span<std::byte> arena;  // empty: not registered
+  std::byte* zeros = nullptr;
+  std::vector<int> free_files;
+  Request* pending_first = nullptr;  // asked for, not yet with the kernel
+  Request* pending_last = nullptr;
+  std::size_t pending = 0;
+  std::size_t in_kernel = 0;
+};
+
+Result<void> IoUring::Impl::open() {
+  if (const int result = setup(ring, options.depth); result < 0) {
+    return fail(Errc::io_error, "io_uring is not available (" + reason(result) +
+                                    "). Lockstep needs Linux 5.19 or later and kernel.io_uring_disabled=0.");
+  }
+  ring_open = true;
+  if (const int result = io_uring_register_files_sparse(&ring, kMaxFiles); result < 0) {
+    return fail(Errc::io_error, "io_uring refused its table of files (" + reason(result) + ").");
+  }
+  for (int i = kMaxFiles - 1; i >= 0; --i) free_files.push_back(i);
+  if (const int result = io_uring_register_eventfd(&ring, reactor.wake_descriptor()); result < 0) {
+    return fail(Errc::io_error, "io_uring refused its event descriptor (" + reason(result) + ").");
+  }
+  io_uring_cq_eventfd_toggle(&ring, false);
+  void* memory = mmap(nullptr, kZeros, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return fail(Errc::resource_exhausted, "There is no memory for io_uring's buffers.");
+  zeros = static_cast<std::byte*>(memory);
+  if (options.pool != nullptr) register_pool();
+  reactor.add_poller(*this);
+  return {};
+}
+
+void IoUring::Impl::register_pool() {
+  const auto whole = options.pool->arena();
+  std::vector<iovec> parts;
+  for (std::size_t at = 0; at < whole.size(); at += kLargestFixed) {
+    parts.push_back({whole.data() + at, std::min(kLargestFixed, whole.size() - at)});
+  }
+  if (io_uring_register_buffers(&ring, parts.data(), static_cast<unsigned>(parts.size())) == 0) arena = whole;
+}
+
+IoUring::Impl::~Impl() {
+  assert(in_kernel == 0 && pending == 0);
+  reactor.remove_poller(*this);
+  if (ring_open) io_uring_queue_exit(&ring);
+  if (zeros != nullptr) munmap(zeros, kZeros);
+}
+
+void IoUring::Impl::push(Request& request) {
+  request.next = nullptr;
+  (pending_last != nullptr ? pending_last->next : pending_first) = &request;
+  pending_last = &request;
+  ++pending;
+  if (in_kernel < options.depth) reactor.at_end_of_turn(*this);
+}
+
+void IoUring::Impl::prepare(Request& request) {
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring);
+  assert(sqe != nullptr);  // the submission queue is as long as `depth`, and emptied each time
+  const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(request.length, kLargestFixed));
+  const bool fixed = !arena.empty() && request.data >= arena.data() && request.data < arena.data() + arena.size();
+  const int buffer =
+      fixed ? static_cast<int>(static_cast<std::size_t>(request.data - arena.data()) / kLargestFixed) : 0;
+  switch (request.kind) {
+    case Request::Kind::read:
+      if (fixed) {
+        io_uring_prep_read_fixed(sqe, request.file, request.data, bytes, request.offset, buffer);
+      } else {
+        io_uring_prep_read(sqe, request.file, request.data, bytes, request.offset);
+      }
+      break;
+    case Request::Kind::write:
+      if (fixed) {
+        io_uring_prep_write_fixed(sqe, request.file, request.data, bytes, request.offset, buffer);
+      } else {
+        io_uring_prep_write(sqe, request.file, request.data, bytes, request.offset);
+      }
+      sqe->rw_flags = request.rw_flags;
+      break;
+    case Request::Kind::fdatasync:
+      io_uring_prep_fsync(sqe, request.file, IORING_FSYNC_DATASYNC);
+      break;
+    case Request::Kind::fallocate:
+      io_uring_prep_fallocate(sqe, request.file, request.rw_flags, static_cast<off_t>(request.offset),
+                              static_cast<off_t>(request.length));
+      break;
+  }
+  sqe->flags |= IOSQE_FIXED_FILE;
+  io_uring_sqe_set_data(sqe, &request);
+}
+
+void IoUring::Impl::end_of_turn() {
+  if (!enabled) {
+    enabled = true;
+    // Not through liburing: 2.3 declares io_uring_enable_rings() and does not export it.
+    [[maybe_unused]] const long result =
+        syscall(__NR_io_uring_register, ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+    assert(result == 0);
+  }
+  while (pending_first != nullptr && in_kernel < options.depth) {
+    Request& request = *pending_first;
+    pending_first = request.next;
+    if (pending_first == nullptr) pending_last = nullptr;
+    --pending;
+    ++in_kernel;
+    prepare(request);
+  }
+  while (io_uring_sq_ready(&ring) > 0) {
+    const int result = io_uring_submit_and_get_events(&ring);
+    if (result == -EINTR) continue;
+    if (result == -EAGAIN || result == -EBUSY) return reactor.at_end_of_turn(*this);  // the kernel is short of memory
+    assert(result >= 0);
+  }
+  reap();
+}
+
+bool IoUring::Impl::reap() {
+  struct Ended {
+    Request* request;
+    int result;
+  };
+  std::array<io_uring_cqe*, 64> entries;
+  std::array<Ended, 64> ended;
+  bool any = false;
+  for (std::size_t seen = 0; seen < options.depth;) {  // bounded, so that the rest of the turn gets its time
+    const unsigned count = io_uring_peek_batch_cqe(&ring, entries.data(), static_cast<unsigned>(entries.size()));
+    if (count == 0) break;
+    for (unsigned i = 0; i < count; ++i) {
+      ended[i] = {static_cast<Request*>(io_uring_cqe_get_data(entries[i])), entries[i]->res};
+    }
+    io_uring_cq_advance(&ring, count);
+    in_kernel -= count;
+    seen += count;
+    any = true;
+    for (unsigned i = 0; i < count; ++i) ended[i].request->done(*ended[i].request, ended[i].result);
+  }
+  if (pending_first != nullptr) reactor.at_end_of_turn(*this);
+  return any;
+}
+
+bool IoUring::Impl::poll() { return in_kernel > 0 && reap(); }
+
+bool IoUring::Impl::prepare_to_sleep() {
+  if (in_kernel == 0) return true;
+  io_uring_cq_eventfd_toggle(&ring, true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const unsigned flags = __atomic_load_n(ring.sq.kflags, __ATOMIC_RELAXED);
+  return io_uring_cq_ready(&ring) == 0 && (flags & IORING_SQ_TASKRUN) == 0;
+}
+
+void IoUring::Impl::woke_up() { io_uring_cq_eventfd_toggle(&ring, false); }
+
+IoUring::IoUring(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+IoUring::~IoUring() = default;
+
+Result<std::unique_ptr<IoUring>> IoUring::create(Reactor& reactor, IoUringOptions options) {
+  auto impl = std::make_unique<Impl>(reactor, options);
+  if (auto opened = impl->open(); !opened) return std::unexpected(opened.error());
+  return std::unique_ptr<IoUring>(new IoUring(std::move(impl)));
+}
+
+Reactor& IoUring::reactor() const { return impl_->reactor; }
+void IoUring::submit(Request& request) { impl_->push(request); }
+std::size_t IoUring::in_flight() const { return impl_->in_kernel + impl_->pending; }
+std::span<const std::byte> IoUring::zeros() const { return {impl_->zeros, kZeros}; }
+bool IoUring::has_fixed_buffers() const { return !impl_->arena.empty(); }
+
+Result<int> IoUring::register_file(int descriptor) {
+  if (impl_->free_files.empty()) {
+    return fail(Errc::resource_exhausted,
+                "One reactor holds at most " + std::to_string(kMaxFiles) + " open stores. Detach some volumes.");
+  }
+  const int file = impl_->free_files.back();
+  const int result = io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &descriptor, 1);
+  if (result != 1) return fail(Errc::io_error, "io_uring refused the file (" + reason(result) + ").");
+  impl_->free_files.pop_back();
+  return file;
+}
+
+void IoUring::unregister_file(int file) {
+  int none = -1;
+  // Refused when the reactor's thread is gone already: the ring's end lets go of the file then.
+  if (io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &none, 1) == 1) {
+    impl_->free_files.push_back(file);
+  }
+}
+
+}  // namespace lockstep::engine
