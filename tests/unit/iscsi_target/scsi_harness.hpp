@@ -1,0 +1,289 @@
+#pragma once
+// A logical unit on a disk in memory, and a transport that keeps what it is given: SCSI commands without a network.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/base/byte_order.hpp"
+#include "engine/disk.hpp"
+#include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/command.hpp"
+#include "engine/scsi/sense.hpp"
+#include "iscsi_target/scsi/lun_map.hpp"
+#include "iscsi_target/scsi/target_device.hpp"
+
+namespace lockstep::iscsi_target::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// A disk that does everything at once, or when told to; and fails when told to.
+class RamDisk final : public engine::Disk {
+ public:
+  explicit RamDisk(engine::DiskInfo info) : info_(std::move(info)), bytes_(info_.size) {}
+
+  [[nodiscard]] const engine::DiskInfo& info() const override { return info_; }
+  [[nodiscard]] engine::AccessState access_state() const override { return access; }
+  void submit(engine::DiskRequest& request) override {
+    log.push_back({request.opcode, request.extent, request.fua});
+    if (deferred) return held_.push_back(&request);
+    carry_out(request);
+  }
+  void release_one() {
+    auto* request = held_.front();
+    held_.pop_front();
+    carry_out(*request);
+  }
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
+
+  struct Seen {
+    engine::DiskOpcode opcode;
+    engine::Extent extent;
+    bool fua;
+  };
+  std::vector<Seen> log;
+  engine::AccessState access = engine::AccessState::active_optimized;
+  std::error_code fail_with;  ///< the next operation
+  bool deferred = false;
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+ private:
+  void carry_out(engine::DiskRequest& request) {
+    request.status = std::exchange(fail_with, {});
+    if (!request.status) request.status = operate(request);
+    request.done(request);
+  }
+
+  std::error_code operate(engine::DiskRequest& r) {
+    if (!r.extent.fits(info_.size)) return engine::Errc::out_of_range;
+    std::byte* at = bytes_.data() + r.extent.offset;
+    switch (r.opcode) {
+      case engine::DiskOpcode::read:
+        std::memcpy(r.data.data(), at, r.extent.length);
+        break;
+      case engine::DiskOpcode::write:
+        std::memcpy(at, r.data.data(), r.extent.length);
+        break;
+      case engine::DiskOpcode::unmap:
+      case engine::DiskOpcode::write_zeroes:
+        std::memset(at, 0, r.extent.length);
+        break;
+      case engine::DiskOpcode::write_same:
+        for (std::uint64_t i = 0; i < r.extent.length; i += r.data.size()) {
+          std::memcpy(at + i, r.data.data(), r.data.size());
+        }
+        break;
+      case engine::DiskOpcode::flush:
+        break;
+      case engine::DiskOpcode::verify:
+        return compare(r, at);
+      case engine::DiskOpcode::compare_and_write:
+        if (const auto error = compare(r, at)) return error;
+        std::memcpy(at, r.data.data() + r.extent.length, r.extent.length);
+        break;
+    }
+    return {};
+  }
+
+  static std::error_code compare(engine::DiskRequest& r, const std::byte* at) {
+    const auto differs = std::mismatch(at, at + r.extent.length, r.data.data()).first - at;
+    r.miscompare_offset = static_cast<std::uint64_t>(differs);
+    return static_cast<std::uint64_t>(differs) == r.extent.length ? std::error_code{} : engine::Errc::miscompare;
+  }
+
+  engine::DiskInfo info_;
+  std::vector<std::byte> bytes_;
+  std::deque<engine::DiskRequest*> held_;
+};
+
+/// One command and what came of it.
+class FakeCommand final : public scsi::Command {
+ public:
+  Bytes data_out;
+  Bytes data_in;
+  int completions = 0;
+  bool is_aborted = false;
+  std::error_code pull_error;
+
+  void pull(std::span<std::byte> into, engine::IoCallback done) override {
+    EXPECT_LE(into.size(), expected_out);
+    const std::size_t there = std::min(into.size(), data_out.size());
+    if (there != 0) std::memcpy(into.data(), data_out.data(), there);
+    done(pull_error);
+  }
+  void complete(std::span<const std::byte> in, engine::Buffer buffer) override {
+    ++completions;
+    EXPECT_LE(in.size(), expected_in);
+    if (!buffer) {
+      EXPECT_LE(in.size(), 4096u);
+    }
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(in.data());
+    data_in.assign(bytes, bytes + in.size());
+  }
+  [[nodiscard]] bool aborted() const override { return is_aborted; }
+
+  [[nodiscard]] scsi::Sense sense_data() const {
+    return scsi::parse_sense(std::span(sense).first(sense_length)).value_or(scsi::Sense{});
+  }
+  [[nodiscard]] std::int64_t residual_in() const {
+    return static_cast<std::int64_t>(expected_in) - static_cast<std::int64_t>(wanted_in);
+  }
+  [[nodiscard]] std::uint16_t be16(std::size_t at) const { return engine::load_be<std::uint16_t>(&data_in.at(at)); }
+  [[nodiscard]] std::uint32_t be32(std::size_t at) const { return engine::load_be<std::uint32_t>(&data_in.at(at)); }
+  [[nodiscard]] std::uint64_t be64(std::size_t at) const { return engine::load_be<std::uint64_t>(&data_in.at(at)); }
+};
+
+struct Expect {
+  scsi::SenseKey key;
+  scsi::AdditionalSense additional;
+};
+
+inline void expect_sense(const FakeCommand& c, scsi::SenseKey key, scsi::AdditionalSense additional) {
+  EXPECT_EQ(c.completions, 1);
+  EXPECT_EQ(c.status, scsi::Status::check_condition);
+  EXPECT_EQ(c.sense_data().key, key);
+  EXPECT_EQ(c.sense_data().additional.code, additional.code);
+  EXPECT_EQ(c.sense_data().additional.qualifier, additional.qualifier);
+}
+inline void expect_field(const FakeCommand& c, scsi::AdditionalSense additional, scsi::FieldPointer field) {
+  expect_sense(c, scsi::SenseKey::illegal_request, additional);
+  ASSERT_TRUE(c.sense_data().field.has_value());
+  EXPECT_EQ(c.sense_data().field->in_cdb, field.in_cdb);
+  EXPECT_EQ(c.sense_data().field->byte, field.byte);
+  EXPECT_EQ(c.sense_data().field->bit, field.bit);
+}
+inline void expect_good(const FakeCommand& c) {
+  EXPECT_EQ(c.completions, 1);
+  EXPECT_EQ(c.status, scsi::Status::good)
+      << "sense " << int(c.sense_data().key) << '/' << std::hex << int(c.sense_data().additional.code) << '/'
+      << int(c.sense_data().additional.qualifier);
+}
+
+inline engine::Uuid uuid(std::uint8_t last) {
+  engine::Uuid id;
+  for (std::size_t i = 0; i < 16; ++i) id.bytes[i] = static_cast<std::uint8_t>(0x10 * i + i);
+  id.bytes[15] = last;
+  return id;
+}
+
+inline engine::DiskInfo disk_info(std::uint8_t number = 1) {
+  engine::DiskInfo info;
+  info.id = uuid(number);
+  info.name = "vm" + std::to_string(number);
+  info.serial = "SERIAL" + std::to_string(number);
+  info.size = std::uint64_t{1} << 20;
+  return info;
+}
+
+class HideFrom final : public AccessView {
+ public:
+  HideFrom(engine::Uuid volume, std::string initiator) : volume_(volume), initiator_(std::move(initiator)) {}
+  [[nodiscard]] bool may_access(const engine::Uuid& volume, std::string_view initiator) const override {
+    return volume != volume_ || initiator != initiator_;
+  }
+
+ private:
+  engine::Uuid volume_;
+  std::string initiator_;
+};
+
+/// A device with one unit at LUN 0 and one nexus that has been told of its power on.
+class ScsiTest : public ::testing::Test {
+ protected:
+  explicit ScsiTest(engine::DiskInfo info = disk_info())
+      : pool(std::size_t{32} << 20),
+        disk(std::move(info)),
+        unit(std::make_shared<LogicalUnit>(disk, UnitSettings{.target_name = "iqn.2026-11.io.lockstep:pair1"})),
+        device(pool) {
+    adopt({{0, unit}});
+    open(nexus, 1, "iqn.1994-05.com.example:one");
+  }
+  ~ScsiTest() override {
+    for (auto* open_nexus : open_) device.on_nexus_closed(*open_nexus);
+  }
+
+  void adopt(std::vector<LunEntry> entries, std::shared_ptr<const AccessView> access = {}) {
+    device.adopt(*LunMap::make(std::move(entries), std::move(access)), {});
+  }
+  /// Opens a nexus and takes its power-on attention away from LUN 0.
+  void open(scsi::Nexus& n, std::uint64_t id, std::string name, bool told = true) {
+    n.id = id;
+    n.initiator_name = std::move(name);
+    device.on_nexus_opened(n);
+    open_.push_back(&n);
+    if (told) run({0x00}, n);
+  }
+  void close(scsi::Nexus& n) {
+    device.on_nexus_closed(n);
+    std::erase(open_, &n);
+  }
+
+  std::unique_ptr<FakeCommand> make(Bytes cdb, std::uint32_t expected_in = 0, Bytes data_out = {}) {
+    auto c = std::make_unique<FakeCommand>();
+    std::ranges::copy(cdb, c->cdb.begin());
+    c->expected_in = expected_in;
+    c->expected_out = static_cast<std::uint32_t>(data_out.size());
+    c->data_out = std::move(data_out);
+    c->nexus = &nexus;
+    return c;
+  }
+  std::unique_ptr<FakeCommand> run(std::unique_ptr<FakeCommand> c) {
+    device.execute(*c);
+    return c;
+  }
+  std::unique_ptr<FakeCommand> run(Bytes cdb, scsi::Nexus& n, std::uint32_t expected_in = 0) {
+    auto c = make(std::move(cdb), expected_in);
+    c->nexus = &n;
+    return run(std::move(c));
+  }
+  std::unique_ptr<FakeCommand> in(Bytes cdb, std::uint32_t expected_in = 4096) {
+    return run(make(std::move(cdb), expected_in));
+  }
+  std::unique_ptr<FakeCommand> out(Bytes cdb, Bytes data) { return run(make(std::move(cdb), 0, std::move(data))); }
+
+  [[nodiscard]] std::uint64_t capacity() const { return unit->blocks(); }
+
+  engine::BufferPool pool;
+  RamDisk disk;
+  std::shared_ptr<LogicalUnit> unit;
+  TargetDevice device;
+  scsi::Nexus nexus;
+
+ private:
+  std::vector<scsi::Nexus*> open_;
+};
+
+inline Bytes cdb10(std::uint8_t opcode, std::uint32_t lba, std::uint16_t blocks, std::uint8_t flags = 0) {
+  Bytes c(10);
+  c[0] = opcode, c[1] = flags;
+  engine::store_be<std::uint32_t>(&c[2], lba);
+  engine::store_be<std::uint16_t>(&c[7], blocks);
+  return c;
+}
+inline Bytes cdb12(std::uint8_t opcode, std::uint32_t lba, std::uint32_t blocks, std::uint8_t flags = 0) {
+  Bytes c(12);
+  c[0] = opcode, c[1] = flags;
+  engine::store_be<std::uint32_t>(&c[2], lba);
+  engine::store_be<std::uint32_t>(&c[6], blocks);
+  return c;
+}
+inline Bytes cdb16(std::uint8_t opcode, std::uint64_t lba, std::uint32_t blocks, std::uint8_t flags = 0) {
+  Bytes c(16);
+  c[0] = opcode, c[1] = flags;
+  engine::store_be<std::uint64_t>(&c[2], lba);
+  engine::store_be<std::uint32_t>(&c[10], blocks);
+  return c;
+}
+inline Bytes pattern(std::size_t size, unsigned seed = 1) {
+  Bytes b(size);
+  for (std::size_t i = 0; i < size; ++i) b[i] = static_cast<std::uint8_t>(i * 31 + i / 512 + seed);
+  return b;
+}
+
+}  // namespace lockstep::iscsi_target::test

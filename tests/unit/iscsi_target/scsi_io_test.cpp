@@ -1,0 +1,429 @@
+// Commands that move or change blocks, and how a disk's failures look to initiators.
+#include "tests/unit/iscsi_target/scsi_harness.hpp"
+
+namespace lockstep::iscsi_target::test {
+namespace {
+
+using engine::DiskOpcode;
+
+class ScsiIo : public ScsiTest {
+ protected:
+  Bytes stored(std::uint64_t lba, std::uint64_t blocks) {
+    const auto* at = reinterpret_cast<const std::uint8_t*>(disk.bytes().data()) + lba * 512;
+    return {at, at + blocks * 512};
+  }
+};
+
+struct ReadWriteCase {
+  const char* name;
+  Bytes (*read)(std::uint32_t lba, std::uint16_t blocks, std::uint8_t flags);
+  Bytes (*write)(std::uint32_t lba, std::uint16_t blocks, std::uint8_t flags);
+};
+
+Bytes six(std::uint8_t opcode, std::uint32_t lba, std::uint16_t blocks) {
+  return {opcode,
+          static_cast<std::uint8_t>(lba >> 16),
+          static_cast<std::uint8_t>(lba >> 8),
+          static_cast<std::uint8_t>(lba),
+          static_cast<std::uint8_t>(blocks),
+          0};
+}
+
+const ReadWriteCase kReadWrite[] = {
+    {"6", [](std::uint32_t l, std::uint16_t n, std::uint8_t) { return six(0x08, l, n); },
+     [](std::uint32_t l, std::uint16_t n, std::uint8_t) { return six(0x0A, l, n); }},
+    {"10", [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb10(0x28, l, n, f); },
+     [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb10(0x2A, l, n, f); }},
+    {"12", [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb12(0xA8, l, n, f); },
+     [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb12(0xAA, l, n, f); }},
+    {"16", [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb16(0x88, l, n, f); },
+     [](std::uint32_t l, std::uint16_t n, std::uint8_t f) { return cdb16(0x8A, l, n, f); }},
+};
+
+TEST_F(ScsiIo, WhatWasWrittenIsReadBackInEveryCdbSize) {
+  unsigned seed = 1;
+  for (const auto& c : kReadWrite) {
+    SCOPED_TRACE(c.name);
+    for (const auto& [lba, blocks] : {std::pair{0u, 1u}, {7u, 3u}, {1792u, 256u}, {2047u, 1u}}) {
+      const Bytes data = pattern(blocks * 512, ++seed);
+      const auto wrote = out(c.write(lba, static_cast<std::uint16_t>(blocks), 0), data);
+      expect_good(*wrote);
+      EXPECT_EQ(wrote->wanted_out, data.size());
+      EXPECT_EQ(stored(lba, blocks), data);
+      const auto back = in(c.read(lba, static_cast<std::uint16_t>(blocks), 0), static_cast<std::uint32_t>(data.size()));
+      expect_good(*back);
+      EXPECT_EQ(back->data_in, data);
+      EXPECT_EQ(back->wanted_in, data.size());
+    }
+  }
+}
+
+TEST_F(ScsiIo, ZeroBlocksMeansNothingButTwoHundredAndFiftySixInSixByteCommands) {
+  EXPECT_EQ(in(six(0x08, 0, 0), 1 << 20)->data_in.size(), 256u * 512);
+  EXPECT_EQ(in(cdb10(0x28, 0, 0), 4096)->data_in.size(), 0u);
+  expect_good(*out(cdb10(0x2A, 2047, 0), {}));
+  EXPECT_EQ(disk.log.size(), 1u);
+}
+
+TEST_F(ScsiIo, ForceUnitAccessReachesTheDisk) {
+  for (const auto& c : std::span(kReadWrite).subspan(1)) {
+    expect_good(*in(c.read(0, 1, 0x18), 512));
+    EXPECT_TRUE(disk.log.back().fua) << c.name;
+    expect_good(*out(c.write(0, 1, 0x18), Bytes(512)));
+    EXPECT_TRUE(disk.log.back().fua) << c.name;
+    expect_good(*out(c.write(0, 1, 0x10), Bytes(512)));
+    EXPECT_FALSE(disk.log.back().fua) << c.name;
+    for (std::uint8_t protect = 1; protect < 8; ++protect) {
+      expect_sense(*in(c.read(0, 1, static_cast<std::uint8_t>(protect << 5)), 512), scsi::SenseKey::illegal_request,
+                   scsi::asc::kInvalidFieldInCdb);
+    }
+  }
+}
+
+TEST_F(ScsiIo, ReadsOfAnyExpectedLengthAreGoodWithTheExactResidual) {
+  const Bytes data = pattern(1024);
+  out(cdb10(0x2A, 0, 2), data);
+  for (const std::uint32_t expected : {0u, 200u, 512u, 700u, 1024u, 10000u}) {
+    const auto c = in(cdb10(0x28, 0, 2), expected);
+    expect_good(*c);
+    EXPECT_EQ(c->data_in, Bytes(data.begin(), data.begin() + std::min<std::uint32_t>(expected, 1024)));
+    EXPECT_EQ(c->residual_in(), std::int64_t{expected} - 1024);
+  }
+}
+
+TEST_F(ScsiIo, DataOutOfAnyOtherLengthIsRefusedWithTheResidualAndNothingIsWritten) {
+  for (const std::size_t sent : {0u, 200u, 1024u, 10000u}) {
+    const auto c = out(cdb10(0x2A, 4, 1), Bytes(sent, 0xBB));
+    expect_sense(*c, scsi::SenseKey::illegal_request, scsi::asc::kInvalidFieldInCommandInformationUnit);
+    EXPECT_EQ(c->wanted_out, 512u);
+  }
+  EXPECT_EQ(stored(4, 1), Bytes(512));
+  EXPECT_TRUE(disk.log.empty());
+}
+
+TEST_F(ScsiIo, TransfersBeyondTheMaximumAreRefusedAtTheLengthField) {
+  unit->set_capacity(std::uint64_t{1} << 40);
+  in({0x00});
+  expect_field(*in(cdb16(0x88, 0, 16385), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 10, .bit = 7});
+  expect_field(*in(cdb10(0x2F, 0, 16385), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 7, .bit = 7});
+  expect_field(*out(cdb16(0x93, 0, 32769), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 10, .bit = 7});
+  expect_field(*out(cdb16(0x93, 0, 0), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 10, .bit = 7});
+}
+
+TEST_F(ScsiIo, WithoutBuffersACommandIsBusyAndOtherCommandsInFlightMakeItTaskSetFull) {
+  std::vector<engine::Buffer> all;
+  for (std::size_t size = engine::BufferPool::kMaxBuffer; size >= 4096;) {
+    auto buffer = pool.allocate(size);
+    if (!buffer) {
+      size /= 2;
+      continue;
+    }
+    all.push_back(std::move(buffer));
+  }
+  EXPECT_EQ(in(cdb10(0x28, 0, 1), 512)->status, scsi::Status::busy);
+  EXPECT_EQ(out(cdb10(0x2A, 0, 1), Bytes(512))->status, scsi::Status::busy);
+
+  disk.deferred = true;
+  const auto flushing = in({0x35});
+  EXPECT_EQ(flushing->completions, 0);
+  EXPECT_EQ(in(cdb10(0x28, 0, 1), 512)->status, scsi::Status::task_set_full);
+  disk.release_one();
+  expect_good(*flushing);
+  all.clear();
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(ScsiIo, EveryBufferGoesBackWhateverBecomesOfTheCommand) {
+  in(cdb10(0x28, 0, 8), 4096);
+  out(cdb10(0x2A, 0, 8), Bytes(4096));
+  out(cdb10(0x2A, 0, 8), Bytes(4095));
+  disk.fail_with = engine::Errc::io_error;
+  out(cdb10(0x2A, 0, 8), Bytes(4096));
+  auto dead = make(cdb10(0x2A, 0, 8), 0, Bytes(4096));
+  dead->pull_error = engine::Errc::aborted;
+  dead = run(std::move(dead));
+  EXPECT_EQ(dead->completions, 1);
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(ScsiIo, ACommandAbortedBeforeItsDataCameWritesNothing) {
+  auto c = make(cdb10(0x2A, 0, 1), 0, Bytes(512, 1));
+  c->is_aborted = true;
+  c = run(std::move(c));
+  EXPECT_EQ(c->completions, 1);
+  EXPECT_TRUE(disk.log.empty());
+}
+
+struct Failure {
+  engine::Errc error;
+  Expect on_read, on_write;
+};
+
+TEST_F(ScsiIo, EachFailureOfTheDiskHasItsSense) {
+  using enum scsi::SenseKey;
+  namespace a = scsi::asc;
+  const Failure failures[] = {
+      {engine::Errc::io_error, {medium_error, a::kUnrecoveredReadError}, {medium_error, a::kWriteError}},
+      {engine::Errc::corrupt, {medium_error, a::kUnrecoveredReadError}, {medium_error, a::kWriteError}},
+      {engine::Errc::no_space,
+       {data_protect, a::kSpaceAllocationFailedWriteProtect},
+       {data_protect, a::kSpaceAllocationFailedWriteProtect}},
+      {engine::Errc::not_serving,
+       {not_ready, a::kLogicalUnitNotAccessibleTargetPortInUnavailableState},
+       {not_ready, a::kLogicalUnitNotAccessibleTargetPortInUnavailableState}},
+      {engine::Errc::out_of_range,
+       {illegal_request, a::kLogicalBlockAddressOutOfRange},
+       {illegal_request, a::kLogicalBlockAddressOutOfRange}},
+      {engine::Errc::timed_out,
+       {aborted_command, a::kCommandTimeoutDuringProcessing},
+       {aborted_command, a::kCommandTimeoutDuringProcessing}},
+      {engine::Errc::unknown_outcome,
+       {aborted_command, a::kInternalTargetFailure},
+       {aborted_command, a::kInternalTargetFailure}},
+  };
+  for (const Failure& f : failures) {
+    SCOPED_TRACE(static_cast<int>(f.error));
+    disk.fail_with = f.error;
+    const auto read = in(cdb10(0x28, 0, 1), 512);
+    expect_sense(*read, f.on_read.key, f.on_read.additional);
+    EXPECT_TRUE(read->data_in.empty());
+    EXPECT_EQ(read->wanted_in, 0u);
+    disk.fail_with = f.error;
+    expect_sense(*out(cdb10(0x2A, 0, 1), Bytes(512)), f.on_write.key, f.on_write.additional);
+  }
+  disk.fail_with = engine::Errc::resource_exhausted;
+  EXPECT_EQ(in(cdb10(0x28, 0, 1), 512)->status, scsi::Status::busy);
+}
+
+TEST_F(ScsiIo, AUnitThatStoppedServingWhileTransitioningSaysSo) {
+  disk.deferred = true;
+  const auto c = in(cdb10(0x28, 0, 1), 512);
+  disk.access = engine::AccessState::transitioning;
+  disk.fail_with = engine::Errc::not_serving;
+  disk.release_one();
+  expect_sense(*c, scsi::SenseKey::not_ready, scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
+}
+
+TEST_F(ScsiIo, VerifyComparesAsByteCheckSays) {
+  const Bytes data = pattern(4 * 512);
+  out(cdb10(0x2A, 8, 4), data);
+  for (const auto verify :
+       {+[](std::uint8_t f) { return cdb10(0x2F, 8, 4, f); }, +[](std::uint8_t f) { return cdb12(0xAF, 8, 4, f); },
+        +[](std::uint8_t f) { return cdb16(0x8F, 8, 4, f); }}) {
+    expect_good(*in(verify(0x00), 0));
+    expect_good(*out(verify(0x02), data));
+    Bytes wrong = data;
+    wrong[700] ^= 1;
+    const auto miscompare = out(verify(0x02), wrong);
+    expect_sense(*miscompare, scsi::SenseKey::miscompare, scsi::asc::kMiscompareDuringVerifyOperation);
+    EXPECT_EQ(miscompare->sense_data().information, 700u);
+    expect_field(*out(verify(0x04), data), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 1, .bit = 2});
+    expect_sense(*out(verify(0x02), Bytes(512)), scsi::SenseKey::illegal_request,
+                 scsi::asc::kInvalidFieldInCommandInformationUnit);
+  }
+}
+
+TEST_F(ScsiIo, VerifyWithOneBlockForAllComparesEachBlockWithIt) {
+  const Bytes block = pattern(512);
+  out(cdb10(0x41, 16, 5), block);
+  expect_good(*out(cdb10(0x2F, 16, 5, 0x06), block));
+  disk.bytes()[16 * 512 + 3 * 512 + 9] ^= std::byte{1};
+  expect_sense(*out(cdb10(0x2F, 16, 5, 0x06), block), scsi::SenseKey::miscompare,
+               scsi::asc::kMiscompareDuringVerifyOperation);
+}
+
+TEST_F(ScsiIo, VerifyWithoutComparingIgnoresDataThatIsSentAnyway) {
+  const auto c = out(cdb10(0x2F, 0, 1, 0x00), Bytes(512, 0xEE));
+  expect_good(*c);
+  EXPECT_EQ(c->wanted_out, 0u);
+}
+
+TEST_F(ScsiIo, WriteAndVerifyWritesThroughThenCompares) {
+  for (const auto& cdb : {cdb10(0x2E, 3, 2, 0x02), cdb12(0xAE, 3, 2), cdb16(0x8E, 3, 2, 0x12)}) {
+    disk.log.clear();
+    const Bytes data = pattern(1024, cdb[0]);
+    expect_good(*out(cdb, data));
+    EXPECT_EQ(stored(3, 2), data);
+    ASSERT_EQ(disk.log.size(), 2u);
+    EXPECT_TRUE(disk.log[0].opcode == DiskOpcode::write && disk.log[0].fua);
+    EXPECT_TRUE(disk.log[1].opcode == DiskOpcode::verify);
+  }
+}
+
+TEST_F(ScsiIo, SynchronizeCacheAndStopFlushAndPrefetchDoesNothing) {
+  expect_good(*in(cdb10(0x35, 0, 0, 0x06)));
+  expect_good(*in(cdb16(0x91, 100, 10)));
+  expect_good(*in({0x1B, 0, 0, 0, 0x00}));
+  ASSERT_EQ(disk.log.size(), 3u);
+  for (const auto& seen : disk.log) EXPECT_EQ(seen.opcode, DiskOpcode::flush);
+  expect_good(*in({0x1B, 0, 0, 0, 0x01}));
+  expect_good(*in(cdb10(0x34, 0, 0, 0x02)));
+  expect_good(*in(cdb16(0x90, 0, 2048)));
+  expect_good(*in({0x1E, 0, 0, 0, 0x01}));
+  expect_good(*in({0x00}));  // still ready
+  EXPECT_EQ(disk.log.size(), 3u);
+}
+
+TEST_F(ScsiIo, CompareAndWriteWritesOnlyWhatMatches) {
+  const Bytes before = pattern(1024, 1), after = pattern(1024, 2);
+  out(cdb10(0x2A, 0, 2), before);
+  Bytes both = before;
+  both.insert(both.end(), after.begin(), after.end());
+  Bytes cdb = cdb16(0x89, 0, 2, 0x08);
+  const auto good = out(cdb, both);
+  expect_good(*good);
+  EXPECT_EQ(good->wanted_out, 2048u);
+  EXPECT_EQ(stored(0, 2), after);
+  EXPECT_TRUE(disk.log.back().fua);
+
+  const auto again = out(cdb, both);
+  expect_sense(*again, scsi::SenseKey::miscompare, scsi::asc::kMiscompareDuringVerifyOperation);
+  EXPECT_EQ(again->sense_data().information, 0u);
+  EXPECT_EQ(stored(0, 2), after);
+
+  Bytes nearly = after;
+  nearly[513] ^= 1;
+  nearly.insert(nearly.end(), before.begin(), before.end());
+  EXPECT_EQ(out(cdb, nearly)->sense_data().information, 513u);
+  expect_sense(*out(cdb, Bytes(1024)), scsi::SenseKey::illegal_request,
+               scsi::asc::kInvalidFieldInCommandInformationUnit);
+  expect_good(*out(cdb16(0x89, 0, 0), {}));
+}
+
+TEST_F(ScsiIo, WriteSameIsOneRequestOfTheKindThatItsDataAsksFor) {
+  const auto one = [&](Bytes cdb, Bytes data, DiskOpcode opcode, engine::Extent extent) {
+    disk.log.clear();
+    expect_good(*out(std::move(cdb), std::move(data)));
+    ASSERT_EQ(disk.log.size(), 1u);
+    EXPECT_EQ(disk.log[0].opcode, opcode);
+    EXPECT_EQ(disk.log[0].extent, extent);
+  };
+  const Bytes data = pattern(512), zeros(512);
+  one(cdb10(0x41, 8, 100), data, DiskOpcode::write_same, {4096, 51200});
+  EXPECT_EQ(stored(107, 1), data);
+  one(cdb10(0x41, 8, 100, 0x08), data, DiskOpcode::write_same, {4096, 51200});
+  one(cdb16(0x93, 8, 100), zeros, DiskOpcode::write_zeroes, {4096, 51200});
+  one(cdb16(0x93, 8, 100, 0x08), zeros, DiskOpcode::unmap, {4096, 51200});
+  one(cdb16(0x93, 8, 100, 0x01), {}, DiskOpcode::write_zeroes, {4096, 51200});
+  one(cdb16(0x93, 8, 100, 0x09), {}, DiskOpcode::unmap, {4096, 51200});
+  one(cdb16(0x93, 2000, 0), zeros, DiskOpcode::write_zeroes, {2000 * 512, 48 * 512});
+}
+
+TEST_F(ScsiIo, WriteSameRefusesAnchorAndDataOfAnotherLength) {
+  expect_field(*out(cdb16(0x93, 0, 1, 0x10), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 1, .bit = 4});
+  expect_field(*out(cdb10(0x41, 0, 1, 0x18), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 1, .bit = 4});
+  for (const std::size_t sent : {0u, 256u, 1024u}) {
+    expect_sense(*out(cdb16(0x93, 0, 1), Bytes(sent)), scsi::SenseKey::illegal_request,
+                 scsi::asc::kInvalidFieldInCommandInformationUnit);
+  }
+}
+
+Bytes unmap_list(std::vector<std::pair<std::uint64_t, std::uint32_t>> ranges) {
+  Bytes list(8 + 16 * ranges.size());
+  engine::store_be<std::uint16_t>(&list[0], static_cast<std::uint16_t>(list.size() - 2));
+  engine::store_be<std::uint16_t>(&list[2], static_cast<std::uint16_t>(list.size() - 8));
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    engine::store_be<std::uint64_t>(&list[8 + 16 * i], ranges[i].first);
+    engine::store_be<std::uint32_t>(&list[16 + 16 * i], ranges[i].second);
+  }
+  return list;
+}
+Bytes unmap_cdb(std::size_t length) {
+  return {0x42, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(length >> 8), static_cast<std::uint8_t>(length), 0};
+}
+
+TEST_F(ScsiIo, UnmapGivesTheDiskOneRequestForEachRange) {
+  out(cdb10(0x2A, 0, 8), pattern(4096));
+  const Bytes list = unmap_list({{0, 2}, {5, 0}, {4, 1}, {2048, 0}});
+  expect_good(*out(unmap_cdb(list.size()), list));
+  ASSERT_EQ(disk.log.size(), 3u);
+  EXPECT_EQ(disk.log[1].extent, (engine::Extent{0, 1024}));
+  EXPECT_EQ(disk.log[2].extent, (engine::Extent{2048, 512}));
+  EXPECT_EQ(stored(0, 2), Bytes(1024));
+  EXPECT_NE(stored(2, 1), Bytes(512));
+}
+
+TEST_F(ScsiIo, UnmapChecksEveryRangeBeforeItTouchesOne) {
+  for (const auto& bad : {std::pair<std::uint64_t, std::uint32_t>{2047, 2}, {2049, 0}, {~std::uint64_t{0}, 2}}) {
+    const Bytes list = unmap_list({{0, 1}, bad});
+    const auto c = out(unmap_cdb(list.size()), list);
+    expect_sense(*c, scsi::SenseKey::illegal_request, scsi::asc::kLogicalBlockAddressOutOfRange);
+    EXPECT_EQ(c->sense_data().field->byte, 24);
+  }
+  Bytes many = unmap_list(std::vector<std::pair<std::uint64_t, std::uint32_t>>(257, {0, 1}));
+  expect_field(*out(unmap_cdb(many.size()), many), scsi::asc::kInvalidFieldInParameterList,
+               {.in_cdb = false, .byte = 2, .bit = 7});
+  EXPECT_TRUE(disk.log.empty());
+  unit->set_capacity(std::uint64_t{1} << 40);
+  in({0x00});
+  const Bytes much = unmap_list({{0, 1 << 20}, {1 << 21, 1}});
+  expect_field(*out(unmap_cdb(much.size()), much), scsi::asc::kInvalidFieldInParameterList,
+               {.in_cdb = false, .byte = 32, .bit = 7});
+  EXPECT_TRUE(disk.log.empty());
+}
+
+TEST_F(ScsiIo, UnmapListsThatAreCutOrLieAreRefused) {
+  expect_good(*out(unmap_cdb(0), {}));
+  expect_sense(*out(unmap_cdb(7), Bytes(7)), scsi::SenseKey::illegal_request, scsi::asc::kParameterListLengthError);
+  Bytes lies = unmap_list({{0, 1}});
+  lies[3] = 32;  // more descriptors than came
+  expect_sense(*out(unmap_cdb(lies.size()), lies), scsi::SenseKey::illegal_request,
+               scsi::asc::kParameterListLengthError);
+  expect_good(*out(unmap_cdb(8), unmap_list({})));
+  expect_sense(*out(unmap_cdb(24), Bytes(8)), scsi::SenseKey::illegal_request,
+               scsi::asc::kInvalidFieldInCommandInformationUnit);
+}
+
+TEST_F(ScsiIo, AFailureEndsTheRestOfAnUnmap) {
+  disk.deferred = true;
+  const Bytes list = unmap_list({{0, 1}, {2, 1}, {4, 1}});
+  const auto c = out(unmap_cdb(list.size()), list);
+  disk.release_one();
+  disk.fail_with = engine::Errc::io_error;
+  disk.release_one();
+  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kWriteError);
+  EXPECT_EQ(disk.held(), 0u);
+}
+
+class ScsiReadOnly : public ScsiTest {
+ protected:
+  ScsiReadOnly()
+      : ScsiTest([] {
+          auto info = disk_info();
+          info.read_only = true;
+          return info;
+        }()) {}
+};
+
+TEST_F(ScsiReadOnly, AReadOnlyVolumeSaysSoAndRefusesWrites) {
+  EXPECT_EQ(in({0x1A, 0x08, 0x3F, 0, 0xFF})->data_in[2] & 0x80, 0x80);
+  expect_sense(*out(cdb10(0x2A, 0, 1), Bytes(512)), scsi::SenseKey::data_protect, scsi::asc::kWriteProtected);
+  expect_good(*in(cdb10(0x28, 0, 1), 512));
+}
+
+class ScsiFourK : public ScsiTest {
+ protected:
+  ScsiFourK()
+      : ScsiTest([] {
+          auto info = disk_info();
+          info.block_size = 4096;
+          return info;
+        }()) {}
+};
+
+TEST_F(ScsiFourK, AVolumeOfFourKBlocksCountsInThem) {
+  EXPECT_EQ(in({0x25})->be32(0), 255u);
+  EXPECT_EQ(in({0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32})->data_in[13], 0);
+  const Bytes data = pattern(8192);
+  expect_good(*out(cdb10(0x2A, 254, 2), data));
+  EXPECT_EQ(in(cdb10(0x28, 254, 2), 8192)->data_in, data);
+  EXPECT_EQ(disk.log.back().extent, (engine::Extent{254 * 4096, 8192}));
+  EXPECT_EQ(in({0x12, 1, 0xB0, 0, 0xFF})->be16(6), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::iscsi_target::test
