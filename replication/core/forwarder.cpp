@@ -57,8 +57,8 @@ void Forwarder::send(Op& op) {
 }
 
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
-  op.on_link = false;
   core_.partner.check();
+  op.on_link = false;
   if (op.doomed) return end(op, Errc::unknown_outcome);
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out.
   const bool again =

@@ -212,10 +212,7 @@ void Resync::copy_backwards(Copy& copy) {
   m.extent = core_.region_extent(copy.region);
   core_.partner.send(m, {}, copy.buffer.span(), [&copy](const IoResult<Message>& result) {
     Resync& self = *copy.core.resync;
-    if (!result || result->status != Errc::ok) {
-      copy.busy = false;
-      return self.on_copied(copy, result);
-    }
+    if (!result || result->status != Errc::ok) return self.on_copied(copy, result);
     copy.core.data.write(copy.core.region_extent(copy.region).offset, copy.buffer.span(), engine::Durability::durable,
                          [&copy](std::error_code error) {
                            copy.busy = false;
@@ -230,12 +227,11 @@ void Resync::send(Copy& copy) {
   Message m = core_.message(MessageType::copy);
   m.opcode = engine::DiskOpcode::write;
   m.extent = core_.region_extent(copy.region);
-  core_.partner.send(m, copy.buffer.span(), {}, [&copy](const IoResult<Message>& result) {
-    copy.busy = false;
-    copy.core.resync->on_copied(copy, result);
-  });
+  core_.partner.send(m, copy.buffer.span(), {},
+                     [&copy](const IoResult<Message>& result) { copy.core.resync->on_copied(copy, result); });
 }
 
+/// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
   if (copy.run != run_) return end(copy, false);
   const bool equal = result && result->status == Errc::ok;

@@ -54,10 +54,23 @@ void Sequencer::on_granted(engine::RangeLock::Node& node) {
   op.core.sequencer->run(op);
 }
 
+/// Losing contact or the lease ends every operation that is not in use: this one is, until its caller ends it.
+void Sequencer::check_contact(Op& op) {
+  op.local_busy = true;
+  core_.partner.check();
+  op.local_busy = false;
+}
+
+void Sequencer::lose_lease(Op& op) {
+  op.local_busy = true;
+  core_.membership->lose_lease();
+  op.local_busy = false;
+}
+
 /// Nothing that was received before contact was lost is started after it, and no forward that its sender may have
 /// dropped since.
 bool Sequencer::may_start(Op& op) {
-  core_.partner.check();
+  check_contact(op);
   if (op.doomed) return false;
   if (op.entry && !core_.partner.is_fresh(core_.forwards->stamp_of(*op.entry))) {
     mark<"forward.too_old_to_start">();
@@ -82,7 +95,7 @@ void Sequencer::run(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   if (core_.role == Role::sync && !core_.lease_valid()) {
     if (core_.leased) {
-      core_.membership->lose_lease();
+      lose_lease(op);
       return finish(op, Errc::not_serving);
     }
     op.stage = Stage::lease_wait;
@@ -138,12 +151,12 @@ void Sequencer::on_read(Op& op, std::error_code error) {
 
 /// What was read reveals state: it passes the lease, checked after the reading.
 void Sequencer::answer_read(Op& op) {
-  core_.partner.check();
+  check_contact(op);
   if (op.doomed) return finish(op, Errc::not_serving);
   if (core_.role == Role::none) return finish(op, Errc::not_serving);
   if (core_.role == Role::sync && !core_.lease_valid()) {
     mark<"read.lease_ran_out_meanwhile">();
-    core_.membership->lose_lease();
+    lose_lease(op);
     return finish(op, Errc::not_serving);
   }
   finish(op, op.status);
@@ -194,8 +207,8 @@ void Sequencer::repair(Op& op) {
   core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
     Sequencer& self = *op.core.sequencer;
     if (error) {
-      op.local_busy = false;
       op.core.membership->fail_metadata("The dirty map can't be written.");
+      op.local_busy = false;
       return self.finish(op, Errc::io_error);
     }
     const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
@@ -232,9 +245,9 @@ void Sequencer::mark_dirty(Op& op) {
   op.local_busy = true;
   op.since = core_.now();
   core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
+    if (error) op.core.membership->fail_metadata("The dirty map can't be written.");
     op.local_busy = false;
     if (error) {
-      op.core.membership->fail_metadata("The dirty map can't be written.");
       return op.core.sequencer->finish(op, Errc::not_serving);
     }
     op.core.sequencer->issue(op);
@@ -294,16 +307,16 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
 }
 
 void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
-  op.on_link = false;
   if (op.remote != Remote::none) {
     const bool done = (result && result->status == Errc::ok) || core_.defects().ack_before_partner;
     op.remote = done ? Remote::done : Remote::wanted;
     if (!done && result) {
       mark<"replicate.refused">();
       op.remote_error = make_error_code(result->status);
-      core_.membership->on_partner_refused();
+      core_.membership->on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
+  op.on_link = false;
   settle(op);
 }
 

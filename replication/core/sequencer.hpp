@@ -46,6 +46,8 @@ class Sequencer {
   [[nodiscard]] Op* find(Pred pred);
   void doom_where(bool forwards_only);
   static void on_granted(engine::RangeLock::Node& node);
+  void check_contact(Op& op);
+  void lose_lease(Op& op);
   [[nodiscard]] bool may_start(Op& op);
   void run(Op& op);
   void flush(Op& op);
