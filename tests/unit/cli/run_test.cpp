@@ -1,0 +1,345 @@
+// The whole command against a server that is played here: what it sends, what it prints, how it exits.
+#include "ui-api/cli/run.hpp"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kVolumeId = "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11";
+
+json volume() {
+  return json::parse(
+      R"({"id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "name": "vm1", "size_bytes": 10737418240, "block_size_bytes": 512,
+    "thin": true, "access": ["iqn.2026-11.org.example:h1"], "serial": "5b0e", "lun": 3, "target_name": "iqn.2026-11.io.lockstep:pair1",
+    "portals": [{"side": "a", "address": "10.0.0.11:3260"}, {"side": "b", "address": "10.0.0.12:3260"}], "lifecycle": "ready",
+    "health": "degraded", "summary": "Served by node-a.", "created_at": "2026-11-21T08:01:00Z", "replicas": [
+      {"side": "a", "node": "node-a", "state": "syncing_source", "serving": true, "access": "active_optimized", "failover_limited": false,
+       "dirty_bytes": 536870912, "allocated_bytes": 2147483648, "reason": "",
+       "epoch": {"number": 4, "id": "9f0b4d5e-1d57-4d54-8a1f-0d1f2e3c4b5a", "members": "a", "sequencer": "a"},
+       "resync": {"running": true, "bytes_total": 1073741824, "bytes_done": 536870912, "bytes_per_second": 94371840, "seconds_left": 6},
+       "io": {"reads": 1, "writes": 2, "read_bytes": 4096, "write_bytes": 8192}}]})");
+}
+
+/// Answers what a test laid out, in order, and keeps what was asked.
+class PlayedServer final : public Transport {
+ public:
+  struct Script {
+    std::vector<std::pair<std::string, Response>> answers;  ///< "METHOD target" and the answer
+    std::vector<Request> asked;
+    std::vector<std::string> streams;
+  };
+  explicit PlayedServer(Script& script) : script_(script) {}
+
+  Outcome<Response> send(const Request& request) override {
+    script_.asked.push_back(request);
+    const std::size_t n = script_.asked.size() - 1;
+    if (n >= script_.answers.size()) return fail(Exit::unreachable, "nothing more is played");
+    EXPECT_EQ(request.method + " " + request.target, script_.answers[n].first);
+    return script_.answers[n].second;
+  }
+  Outcome<std::optional<Response>> stream(const std::string&, const std::string& last,
+                                          const std::function<bool(std::string_view)>& on_data) override {
+    script_.asked.push_back({"STREAM", last, std::nullopt});
+    if (script_.streams.empty())
+      return Response{401, "application/problem+json", R"({"title": "Over", "status": 401, "detail": "Over."})"};
+    const std::string body = script_.streams.front();
+    script_.streams.erase(script_.streams.begin());
+    on_data(body);
+    return std::nullopt;
+  }
+
+ private:
+  Script& script_;
+};
+
+class Run : public testing::Test {
+ protected:
+  void answer(const std::string& request, unsigned status, const json& body = nullptr) {
+    script_.answers.emplace_back(request, Response{status, "application/json", body.is_null() ? "" : body.dump()});
+  }
+  void answer_volumes() { answer("GET /api/v1/volumes", 200, {{"items", json::array({volume()})}}); }
+  static json job(const char* state, double progress = 0, json error = nullptr) {
+    return {{"id", "j1"},
+            {"kind", "volume.create"},
+            {"state", state},
+            {"progress", progress},
+            {"message", std::string("It is ") + state + "."},
+            {"error", std::move(error)},
+            {"volume_id", kVolumeId}};
+  }
+  int run(std::vector<std::string> arguments, bool terminal = false, const std::string& typed = "") {
+    std::istringstream in(typed);
+    out_.str("");
+    err_.str("");
+    World world{in, out_, err_, terminal, {}, {}, {}};
+    world.getenv = [](const char* name) -> std::optional<std::string> {
+      if (std::string(name) == "LOCKSTEP_TOKEN") return "t";
+      if (std::string(name) == "LOCKSTEP_CONFIG") return "/dev/null";
+      return std::nullopt;
+    };
+    world.connect = [this](const Settings& settings) {
+      settings_ = settings;
+      return std::make_unique<PlayedServer>(script_);
+    };
+    world.sleep = [this](unsigned) { ++slept_; };
+    return cli::run(arguments, std::move(world));
+  }
+  json sent(std::size_t n) const { return json::parse(script_.asked.at(n).body.value_or("null")); }
+
+  PlayedServer::Script script_;
+  std::ostringstream out_, err_;
+  Settings settings_;
+  int slept_ = 0;
+};
+
+TEST_F(Run, WithoutACommandItSaysSoAndExitsWithTwo) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--help"));
+  EXPECT_EQ(run({"volume"}), 2);
+  EXPECT_EQ(run({"volume", "explode"}), 2);
+  EXPECT_EQ(run({"volume", "create", "vm1"}), 2) << "without a size";
+  EXPECT_TRUE(script_.asked.empty());
+}
+
+TEST_F(Run, HelpHasExamplesAndExitsWithZero) {
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
+  EXPECT_EQ(run({"volume", "create", "--help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB"));
+  EXPECT_EQ(run({"--version"}), 0);
+}
+
+TEST_F(Run, GlobalOptionsMayStandBehindTheCommand) {
+  answer("GET /api/v1/volumes", 200, {{"items", json::array()}});
+  EXPECT_EQ(run({"volume", "list", "--server", "https://node-b:1", "--token", "other"}), 0);
+  EXPECT_EQ(settings_.server, (Url{true, "node-b", "1"}));
+  EXPECT_EQ(settings_.token, "other");
+  EXPECT_THAT(out_.str(), HasSubstr("No volumes."));
+}
+
+TEST_F(Run, VolumeListIsATableWithTheResync) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "list"}), 0);
+  EXPECT_EQ(out_.str(),
+            "NAME    SIZE  HEALTH    NODE A          NODE B  RESYNC                      LUN  ACCESS\n"
+            "vm1   10 GiB  degraded  syncing_source  -       50.0 %, 90 MiB/s, 6 s left    3  1\n");
+}
+
+TEST_F(Run, JsonIsTheServersOwn) {
+  answer_volumes();
+  EXPECT_EQ(run({"--json", "volume", "list"}), 0);
+  EXPECT_EQ(json::parse(out_.str()), json::array({volume()}));
+}
+
+TEST_F(Run, VolumeShowTellsReplicasAndHowToConnect) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "show", kVolumeId}), 0) << "an id is as good as a name";
+  for (const char* part : {"10.0.0.11:3260, 10.0.0.12:3260", "iqn.2026-11.io.lockstep:pair1",
+                           "Replica on node-a (side a)", "512 MiB", "50.0 %"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(part));
+  }
+}
+
+TEST_F(Run, VolumeCreateSendsTheSizeInBytesAndWaitsForTheJob) {
+  answer("POST /api/v1/volumes", 202, job("pending"));
+  answer("GET /api/v1/jobs/j1", 200, job("running", 0.5));
+  answer("GET /api/v1/jobs/j1", 200, job("done", 1));
+  EXPECT_EQ(
+      run({"volume", "create", "vm1", "--size", "10GiB", "--block-size", "4096", "--thick", "--initiator", "iqn.x"}),
+      0);
+  EXPECT_EQ(
+      sent(0),
+      json::parse(
+          R"({"name": "vm1", "size_bytes": 10737418240, "thin": false, "block_size_bytes": 4096, "access": ["iqn.x"]})"));
+  EXPECT_EQ(slept_, 2);
+  EXPECT_EQ(out_.str(), "It is done.\n");
+}
+
+TEST_F(Run, OnATerminalAJobHasAProgressBar) {
+  answer("POST /api/v1/volumes", 202, job("running", 0.5));
+  answer("GET /api/v1/jobs/j1", 200, job("done", 1));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1G"}, true), 0);
+  EXPECT_THAT(err_.str(), HasSubstr("[###############...............]  50 %"));
+}
+
+TEST_F(Run, NoWaitOnlyNamesTheJob) {
+  answer("POST /api/v1/volumes", 202, job("pending"));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1G", "--no-wait"}), 0);
+  EXPECT_EQ(out_.str(), "Job j1 was started.\n");
+}
+
+TEST_F(Run, AFailedJobExitsWithOneAndTheReason) {
+  answer("POST /api/v1/volumes", 202, job("running"));
+  answer("GET /api/v1/jobs/j1", 200,
+         job("failed", 0.2, {{"title", "No space"}, {"detail", "The disk of node-b is full."}}));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1G"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("No space.\nThe disk of node-b is full."));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(Run, ARefusalExitsWithOneAndNamesTheField) {
+  answer("POST /api/v1/volumes", 409,
+         json::parse(R"({"type": "urn:lockstep:problem:conflict", "title": "The name is taken", "status": 409,
+    "detail": "Choose another name.", "errors": [{"pointer": "/name", "detail": "There is a vm1."}]})"));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1G"}), 1);
+  EXPECT_EQ(err_.str(), "lockstep: The name is taken.\nChoose another name.\n  name: There is a vm1.\n");
+}
+
+TEST_F(Run, NoAnswerExitsWithThree) {
+  EXPECT_EQ(run({"health"}), 3);
+  EXPECT_THAT(err_.str(), HasSubstr("nothing more is played"));
+}
+
+TEST_F(Run, AWrongSizeIsNeverSent) {
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "ten"}), 2);
+  EXPECT_TRUE(script_.asked.empty());
+}
+
+TEST_F(Run, DeleteNeedsTheNameTypedOnATerminal) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "delete", "vm1"}, true, "vm2\n"), 2);
+  EXPECT_EQ(script_.asked.size(), 1u) << "nothing but the list was asked for";
+  EXPECT_THAT(err_.str(), HasSubstr("All 10 GiB of vm1 are erased on both nodes"));
+
+  script_ = {};
+  answer_volumes();
+  answer(std::string("DELETE /api/v1/volumes/") + kVolumeId + "?confirm=vm1", 202, job("done"));
+  EXPECT_EQ(run({"volume", "delete", "vm1"}, true, "vm1\n"), 0);
+}
+
+TEST_F(Run, WithoutATerminalDeleteNeedsConfirmOrYes) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "delete", "vm1"}, false, "vm1\n"), 2);
+  script_ = {};
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "delete", "vm1", "--confirm", "vm"}), 2);
+  EXPECT_EQ(script_.asked.size(), 1u);
+  for (const auto& sure : {std::vector<std::string>{"--confirm", "vm1"}, std::vector<std::string>{"--yes"}}) {
+    script_ = {};
+    answer_volumes();
+    answer(std::string("DELETE /api/v1/volumes/") + kVolumeId + "?confirm=vm1", 202, job("done"));
+    std::vector<std::string> arguments{"volume", "delete", "vm1"};
+    arguments.insert(arguments.end(), sure.begin(), sure.end());
+    EXPECT_EQ(run(arguments), 0);
+  }
+}
+
+TEST_F(Run, ForceSoloFindsTheSideOfANamedNodeAndConfirms) {
+  answer_volumes();
+  answer("GET /api/v1/nodes", 200,
+         {{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}});
+  answer(std::string("POST /api/v1/volumes/") + kVolumeId + "/actions", 202, job("done"));
+  EXPECT_EQ(run({"volume", "force-solo", "vm1", "--node", "node-b", "--accept-inconsistent", "--confirm", "vm1"}), 0);
+  EXPECT_EQ(sent(2),
+            json::parse(R"({"action": "force_solo", "side": "b", "confirm": "vm1", "accept_inconsistent": true})"));
+}
+
+TEST_F(Run, LeaveNeedsNoConfirmation) {
+  answer_volumes();
+  answer(std::string("POST /api/v1/volumes/") + kVolumeId + "/actions", 202, job("done"));
+  EXPECT_EQ(run({"volume", "leave", "vm1", "--node", "b"}), 0);
+  EXPECT_EQ(sent(1), json::parse(R"({"action": "leave", "side": "b"})"));
+}
+
+TEST_F(Run, AccessAddsToTheListThatIsThere) {
+  answer_volumes();
+  json changed = volume();
+  changed["access"] = {"iqn.2026-11.org.example:h1", "iqn.2026-11.org.example:h2"};
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--add", "iqn.2026-11.org.example:h2"}), 0);
+  EXPECT_EQ(sent(1), (json{{"access", {"iqn.2026-11.org.example:h1", "iqn.2026-11.org.example:h2"}}}));
+}
+
+TEST_F(Run, RemovingTheLastInitiatorDoesNotOpenTheVolumeToAllByAccident) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "access", "vm1", "--remove", "iqn.2026-11.org.example:h1"}), 2);
+  EXPECT_EQ(script_.asked.size(), 1u);
+  EXPECT_THAT(err_.str(), HasSubstr("--any"));
+}
+
+TEST_F(Run, InitiatorAddReadsTheSecretFromStandardInput) {
+  answer("POST /api/v1/initiators", 201, {{"iqn", "iqn.x"}});
+  EXPECT_EQ(run({"initiator", "add", "iqn.x", "--chap-user", "u", "--chap-secret-file", "-"}, false,
+                "a long enough secret\n"),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"iqn": "iqn.x", "chap": {"user": "u", "secret": "a long enough secret"}})"));
+  EXPECT_EQ(out_.str().find("secret"), std::string::npos);
+}
+
+TEST_F(Run, AChapUserWithoutASecretIsAskedForOne) {
+  EXPECT_EQ(run({"initiator", "add", "iqn.x", "--chap-user", "u"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--chap-secret-file"));
+}
+
+TEST_F(Run, InitiatorRemoveEncodesTheName) {
+  answer("DELETE /api/v1/initiators/iqn.2026-11.x%3Ah1", 204);
+  EXPECT_EQ(run({"initiator", "remove", "iqn.2026-11.x:h1"}), 0);
+}
+
+TEST_F(Run, PairCreateWantsToKnowWhoDecides) {
+  EXPECT_EQ(run({"pair", "create", "pair1"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--witness"));
+  answer("POST /api/v1/pair", 201, {{"state", "alone"}, {"name", "pair1"}});
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "http://10.0.0.10:2379", "--portal", "10.0.0.11:3260",
+                 "--link", "10.0.1.11:3261", "--resync-ceiling", "200MiB"}),
+            0);
+  EXPECT_EQ(sent(0),
+            json::parse(R"({"name": "pair1", "arbiter": {"kind": "witness", "endpoints": ["http://10.0.0.10:2379"]},
+    "node": {"portals": ["10.0.0.11:3260"], "link_address": "10.0.1.11:3261"},
+    "settings": {"resync_ceiling_bytes_per_second": 209715200}})"));
+}
+
+TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {
+  answer("POST /api/v1/pair/invitations", 201, {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}});
+  EXPECT_EQ(run({"pair", "invite"}), 0);
+  EXPECT_EQ(out_.str(), "lsi1.x.y\n");
+  EXPECT_THAT(err_.str(), HasSubstr("2026-11-21 09:15:00"));
+}
+
+TEST_F(Run, HealthExitsWithOneWhenNotAllIsWell) {
+  answer("GET /api/v1/health", 200, json::parse(R"({"status": "ok", "summary": "All is in order.", "problems": []})"));
+  EXPECT_EQ(run({"health"}), 0);
+  EXPECT_EQ(out_.str(), "OK: All is in order.\n");
+  script_ = {};
+  answer("GET /api/v1/health", 200, json::parse(R"({"status": "degraded", "summary": "Alone.",
+    "problems": [{"severity": "warning", "message": "node-b is away.", "advice": "Check its power."}]})"));
+  EXPECT_EQ(run({"health"}), 1);
+  EXPECT_EQ(out_.str(), "DEGRADED: Alone.\n- node-b is away.\n  Check its power.\n");
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(Run, FollowTakesABrokenStreamUpWhereItBroke) {
+  answer("GET /api/v1/events?limit=50", 200,
+         {{"items", {{{"id", 7}, {"time", "2026-11-21T08:14:05.120Z"}, {"severity", "info"}, {"message", "old"}}}}});
+  script_.streams = {"event: node\ndata: {}\n\nevent: event\nid: 8\ndata: {\"message\":\"new\"}\n\n", ": nothing\n\n"};
+  EXPECT_EQ(run({"event", "list", "--follow"}), 1) << "the played server refuses the third stream";
+  EXPECT_EQ(script_.asked.at(1).target, "7");
+  EXPECT_EQ(script_.asked.at(2).target, "8");
+  EXPECT_EQ(script_.asked.at(3).target, "8");
+  EXPECT_THAT(out_.str(), HasSubstr("2026-11-21 08:14:05  info      -     old\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("new"));
+}
+
+TEST_F(Run, TokenCreatePrintsOnlyTheSecretToStandardOutput) {
+  answer("POST /api/v1/tokens", 201, {{"token", "lst_x"}});
+  EXPECT_EQ(run({"token", "create", "prometheus", "--role", "viewer", "--expires-days", "2"}), 0);
+  EXPECT_EQ(sent(0), json::parse(R"({"name": "prometheus", "role": "viewer", "expires_in_seconds": 172800})"));
+  EXPECT_EQ(out_.str(), "lst_x\n");
+}
+
+TEST_F(Run, TokenRevokeFindsTheTokenByName) {
+  answer("GET /api/v1/tokens", 200, {{"items", {{{"id", "t1"}, {"name", "old"}}}}});
+  answer("DELETE /api/v1/tokens/t1", 204);
+  EXPECT_EQ(run({"token", "revoke", "old"}), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

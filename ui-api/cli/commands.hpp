@@ -1,0 +1,21 @@
+#pragma once
+// The commands, by what they are about. Each function adds its subcommands; the chosen one leaves its work in `chosen`.
+#include "ui-api/cli/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+void add_pair_commands(CLI::App& app, Action& chosen);
+void add_node_commands(CLI::App& app, Action& chosen);
+void add_volume_commands(CLI::App& app, Action& chosen);
+void add_volume_action_commands(CLI::App& volume, Action& chosen);
+void add_initiator_commands(CLI::App& app, Action& chosen);
+void add_job_commands(CLI::App& app, Action& chosen);
+void add_event_commands(CLI::App& app, Action& chosen);
+void add_token_commands(CLI::App& app, Action& chosen);
+void add_health_command(CLI::App& app, Action& chosen);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,84 @@
+// lockstep node ..., lockstep health
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/size.hpp"
+#include "ui-api/cli/table.hpp"
+
+namespace lockstep::cli {
+namespace {
+
+std::string link_text(const json& node) {
+  const json& link = part(node, "partner_link");
+  return flag(link, "connected") ? "up (" + text(link, "path") + ")" : "down";
+}
+
+std::string witness_text(const json& node) {
+  const json& witness = part(node, "witness");
+  if (text(witness, "kind") != "witness") return text(witness, "kind");
+  if (!part(witness, "reachable").is_boolean()) return "unknown";
+  return flag(witness, "reachable") ? "reachable" : "lost";
+}
+
+std::string nodes_text(const json& nodes) {
+  Table table{"SIDE", "NAME", "MANAGEMENT", "LOCKSTEPD", "VERSION", "UP FOR", "LINK", "WITNESS", "PORTALS"};
+  std::string messages;
+  for (const json& node : nodes) {
+    const json& daemon = part(node, "lockstepd");
+    const std::string uptime =
+        part(daemon, "uptime_seconds").is_number() ? format_duration(number(daemon, "uptime_seconds")) : "-";
+    table.add({text(node, "side"), text(node, "name") + (flag(node, "local") ? " *" : ""),
+               flag(node, "reachable") ? "reachable" : "not reachable", text(daemon, "state"),
+               or_dash(text(node, "version")), uptime, link_text(node), witness_text(node),
+               or_dash(joined(part(part(node, "addresses"), "portals")))});
+    if (const std::string message = text(daemon, "message"); !message.empty()) {
+      messages += fmt::format("{}: {}\n", text(node, "name"), printable(message));
+    }
+  }
+  if (table.empty()) return "No nodes: this node is not in a pair.\n";
+  return table.text() + messages + "* the node that answered\n";
+}
+
+std::string health_text(const json& health) {
+  std::string status = text(health, "status");
+  std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::string out = fmt::format("{}: {}\n", status, printable(text(health, "summary")));
+  for (const json& problem : part(health, "problems")) {
+    out += fmt::format("- {}\n", printable(text(problem, "message")));
+    if (const std::string advice = text(problem, "advice"); !advice.empty())
+      out += fmt::format("  {}\n", printable(advice));
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_node_commands(CLI::App& app, Action& chosen) {
+  auto* node = app.add_subcommand("node", "Each of the two machines");
+  node->require_subcommand(1);
+  node->add_subcommand("list", "List both nodes")->callback([&chosen] {
+    chosen = [](Context& context) -> Outcome<void> {
+      const auto nodes = context.api.list("/nodes");
+      if (!nodes) return std::unexpected(nodes.error());
+      context.show(*nodes, nodes_text);
+      return {};
+    };
+  });
+}
+
+void add_health_command(CLI::App& app, Action& chosen) {
+  auto* health = app.add_subcommand("health", "Tell whether all is well; exits 1 when it is not");
+  health->footer("Example:\n  lockstep health || mail -s 'lockstep is not well' admin");
+  health->callback([&chosen] {
+    chosen = [](Context& context) -> Outcome<void> {
+      const auto found = context.api.get("/health");
+      if (!found) return std::unexpected(found.error());
+      context.show(*found, health_text);
+      if (text(*found, "status") != "ok") return fail(Exit::refused, "");
+      return {};
+    };
+  });
+}
+
+}  // namespace lockstep::cli

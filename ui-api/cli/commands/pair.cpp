@@ -1,0 +1,184 @@
+// lockstep pair ...
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/size.hpp"
+#include "ui-api/cli/table.hpp"
+
+namespace lockstep::cli {
+namespace {
+
+struct NodeOptions {
+  std::string name;
+  std::vector<std::string> portals;
+  std::string link, management;
+
+  void add_to(CLI::App& command) {
+    const auto group = "This node (default: as in its mgmtd.toml)";
+    command.add_option("--node-name", name, "How it is called")->type_name("NAME")->group(group);
+    command.add_option("--portal", portals, "Where hosts reach it; may be repeated")
+        ->type_name("IP:PORT")
+        ->group(group);
+    command.add_option("--link", link, "Where its partner reaches it for replication")
+        ->type_name("IP:PORT")
+        ->group(group);
+    command.add_option("--management", management, "Where its partner's management reaches it")
+        ->type_name("IP:PORT")
+        ->group(group);
+  }
+  [[nodiscard]] json body() const {
+    json node = json::object();
+    if (!name.empty()) node["name"] = name;
+    if (!portals.empty()) node["portals"] = portals;
+    if (!link.empty()) node["link_address"] = link;
+    if (!management.empty()) node["management_address"] = management;
+    return node;
+  }
+};
+
+std::string arbiter_text(const json& arbiter) {
+  if (text(arbiter, "kind") == "witness") return "witness at " + joined(part(arbiter, "endpoints"));
+  if (text(arbiter, "kind") == "preferred") return "none; side " + text(arbiter, "preferred_side") + " is preferred";
+  return "-";
+}
+
+std::string pair_text(const json& pair) {
+  if (text(pair, "state") == "none") return "This node is not in a pair. Make one with `lockstep pair create`.\n";
+  Facts facts;
+  facts.add("Name", text(pair, "name"));
+  facts.add("State", text(pair, "state") == "complete" ? "complete" : "alone: the second node has not joined yet");
+  facts.add("Target", text(pair, "target_name"));
+  facts.add("Arbiter", arbiter_text(part(pair, "arbiter")));
+  const json& settings = part(pair, "settings");
+  facts.add("Lease", fmt::format("{} ms", number(settings, "lease_ms")));
+  const std::uint64_t ceiling = number(settings, "resync_ceiling_bytes_per_second");
+  facts.add("Resync", fmt::format("at least {}/s, {}", format_size(number(settings, "resync_floor_bytes_per_second")),
+                                  ceiling == 0 ? "no ceiling" : "at most " + format_size(ceiling) + "/s"));
+  facts.add("Asked", fmt::format("side {}", text(pair, "local_side")));
+  facts.add("Revision", std::to_string(number(pair, "revision")));
+  facts.add("Id", text(pair, "id"));
+  return facts.text();
+}
+
+void add_create(CLI::App& pair, Action& chosen) {
+  struct Options {
+    std::string name, target, preferred, floor, ceiling;
+    std::vector<std::string> witness;
+    std::uint64_t lease_ms = 0;
+    NodeOptions node;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = pair.add_subcommand("create", "Make a pair, with the node asked as side A");
+  c->footer(
+      "Examples:\n"
+      "  lockstep pair create pair1 --witness http://10.0.0.10:2379\n"
+      "  lockstep pair create pair1 --preferred a --portal 10.0.0.11:3260 --link 10.0.1.11:3261");
+  c->add_option("name", o->name, "Lower-case letters, digits and hyphens")->required();
+  auto* witness =
+      c->add_option("--witness", o->witness, "The etcd server that decides when the nodes cannot talk; may be repeated")
+          ->type_name("URL");
+  c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
+      ->check(CLI::IsMember({"a", "b"}))
+      ->excludes(witness)
+      ->type_name("a|b");
+  c->add_option("--target-name", o->target, "The target's iSCSI name")->type_name("IQN");
+  c->add_option("--lease-ms", o->lease_ms, "How long a node may serve without having heard from its partner")
+      ->type_name("MS");
+  c->add_option("--resync-floor", o->floor, "Resync is never slower, a second")->type_name("SIZE");
+  c->add_option("--resync-ceiling", o->ceiling, "Resync is never faster, a second")->type_name("SIZE");
+  o->node.add_to(*c);
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      if (o->witness.empty() && o->preferred.empty()) {
+        return fail(Exit::usage,
+                    "Who decides when the nodes cannot talk? Name a witness with --witness URL (recommended), or the "
+                    "node that goes on with --preferred a.");
+      }
+      json body{{"name", o->name}};
+      body["arbiter"] = o->witness.empty() ? json{{"kind", "preferred"}, {"preferred_side", o->preferred}}
+                                           : json{{"kind", "witness"}, {"endpoints", o->witness}};
+      if (!o->target.empty()) body["target_name"] = o->target;
+      if (const json node = o->node.body(); !node.empty()) body["node"] = node;
+      json settings = json::object();
+      if (o->lease_ms != 0) settings["lease_ms"] = o->lease_ms;
+      for (const auto& [given, key] : {std::pair{&o->floor, "resync_floor_bytes_per_second"},
+                                       std::pair{&o->ceiling, "resync_ceiling_bytes_per_second"}}) {
+        if (given->empty()) continue;
+        const auto bytes = parse_size(*given);
+        if (!bytes) return std::unexpected(bytes.error());
+        settings[key] = *bytes;
+      }
+      if (!settings.empty()) body["settings"] = settings;
+      const auto made = context.api.post("/pair", body);
+      if (!made) return std::unexpected(made.error());
+      context.show(*made, [](const json& p) {
+        return pair_text(p) + "\nNext: `lockstep pair invite` here, then `lockstep pair join` on the second node.\n";
+      });
+      return {};
+    };
+  });
+}
+
+void add_invite(CLI::App& pair, Action& chosen) {
+  auto* c = pair.add_subcommand("invite", "Make an invitation for the second node; it works once");
+  c->footer("Example:\n  lockstep pair invite");
+  c->callback([&chosen] {
+    chosen = [](Context& context) -> Outcome<void> {
+      const auto made = context.api.post("/pair/invitations", json::object());
+      if (!made) return std::unexpected(made.error());
+      if (!context.json_output) {
+        context.err << "On the second node, until " << short_time(part(*made, "expires_at"))
+                    << " UTC:\n  lockstep pair join INVITATION\nThe invitation is:\n";
+      }
+      context.show(*made, [](const json& i) { return text(i, "invitation") + "\n"; });
+      return {};
+    };
+  });
+}
+
+void add_join(CLI::App& pair, Action& chosen) {
+  struct Options {
+    std::string invitation;
+    bool no_wait = false;
+    NodeOptions node;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = pair.add_subcommand("join", "Let the node asked join a pair as side B");
+  c->footer("Example:\n  lockstep pair join lsi1.eyJ1...");
+  c->add_option("invitation", o->invitation, "What `lockstep pair invite` printed on the first node")->required();
+  c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
+  o->node.add_to(*c);
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      json body{{"invitation", o->invitation}};
+      if (const json node = o->node.body(); !node.empty()) body["node"] = node;
+      auto job = context.api.post("/pair/join", body);
+      if (!job) return std::unexpected(job.error());
+      return finish_job(context, std::move(*job), !o->no_wait);
+    };
+  });
+}
+
+}  // namespace
+
+void add_pair_commands(CLI::App& app, Action& chosen) {
+  auto* pair = app.add_subcommand("pair", "The two nodes that hold the same volumes");
+  pair->require_subcommand(1);
+  auto* show = pair->add_subcommand("show", "Show the pair");
+  show->callback([&chosen] {
+    chosen = [](Context& context) -> Outcome<void> {
+      const auto found = context.api.get("/pair");
+      if (!found) return std::unexpected(found.error());
+      context.show(*found, pair_text);
+      return {};
+    };
+  });
+  add_create(*pair, chosen);
+  add_invite(*pair, chosen);
+  add_join(*pair, chosen);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,44 @@
+#pragma once
+// What every command works with, and the questions that several of them ask.
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "ui-api/cli/api.hpp"
+
+namespace lockstep::cli {
+
+struct Context {
+  Api& api;
+  std::istream& in;
+  std::ostream& out;  ///< results
+  std::ostream& err;  ///< progress, questions
+  bool json_output = false;
+  bool terminal = false;  ///< a person looks at `err` and answers at `in`
+  std::function<void(unsigned ms)> sleep;
+
+  /// In JSON when that was asked for, else what `human` makes of it.
+  void show(const json& value, const std::function<std::string(const json&)>& human);
+};
+
+using Action = std::function<Outcome<void>(Context&)>;
+
+/// By name, or by id.
+[[nodiscard]] Outcome<json> find_volume(Context& context, const std::string& name);
+/// "a" or "b" from a side or a node's name.
+[[nodiscard]] Outcome<std::string> find_side(Context& context, const std::string& node);
+
+/// The person types `name` when there is one; `given` (an option) stands for that. Exit::usage when neither.
+[[nodiscard]] Outcome<void> confirm(Context& context, const std::string& warning, const std::string& name,
+                                    const std::string& given);
+
+/// Waits for a job, with a progress bar on a terminal, and ends as it ends; with `wait` false only names the job.
+[[nodiscard]] Outcome<void> finish_job(Context& context, json job, bool wait);
+
+/// "2026-11-21T08:14:05.120Z" -> "2026-11-21 08:14:05"; "-" for null.
+[[nodiscard]] std::string short_time(const json& time);
+[[nodiscard]] std::string or_dash(std::string text);
+/// "a, b"
+[[nodiscard]] std::string joined(const json& texts);
+
+}  // namespace lockstep::cli

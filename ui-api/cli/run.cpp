@@ -1,0 +1,89 @@
+#include "ui-api/cli/run.hpp"
+
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "ui-api/cli/commands.hpp"
+
+namespace lockstep::cli {
+namespace {
+
+void add_global_options(CLI::App& app, GlobalOptions& options) {
+  const auto group = "The server";
+  app.add_option("--server", options.server, "Either node, such as https://node-a:8443 (default: this machine)")
+      ->type_name("URL")
+      ->group(group);
+  app.add_option("--token-file", options.token_file, "File that holds the token")->type_name("FILE")->group(group);
+  app.add_option("--token", options.token, "The token; other users of this machine may see it, so prefer a file")
+      ->type_name("TOKEN")
+      ->group(group);
+  app.add_option("--ca", options.ca, "Trust the certificates in this PEM file, a node's own tls.crt for one")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--fingerprint", options.fingerprint,
+                 "Trust the certificate with this SHA-256 fingerprint and no other")
+      ->type_name("HEX")
+      ->group(group);
+  app.add_flag("--insecure", options.insecure, "Trust any certificate: whoever is in between can read the token")
+      ->group(group);
+  app.add_option("--config", options.config, std::string("Settings (default: ") + kConfigFile + ")")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("--json", options.json, "Print the server's answer as JSON");
+}
+
+void describe(CLI::App& app) {
+  app.description("Manages a Lockstep pair: two servers, one highly available iSCSI disk.");
+  app.footer(
+      "Examples:\n"
+      "  lockstep health\n"
+      "  lockstep volume create vm1 --size 100GiB\n"
+      "  lockstep --server https://node-b:8443 --ca tls.crt --token-file token volume list\n\n"
+      "Exit codes: 0 done; 1 refused or failed (health: not all is well); 2 wrong use; 3 no answer from the server.\n"
+      "`lockstep COMMAND --help` tells more; so does lockstep(1).");
+  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // global options may stand behind the command, too
+}
+
+int report(const Failure& failure, std::ostream& err) {
+  if (!failure.message.empty()) err << "lockstep: " << failure.message << '\n';
+  return static_cast<int>(failure.exit);
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, World world) {
+  CLI::App app;
+  app.name("lockstep");
+  GlobalOptions options;
+  Action chosen;
+  describe(app);
+  add_global_options(app, options);
+  add_health_command(app, chosen);
+  add_pair_commands(app, chosen);
+  add_node_commands(app, chosen);
+  add_volume_commands(app, chosen);
+  add_initiator_commands(app, chosen);
+  add_job_commands(app, chosen);
+  add_event_commands(app, chosen);
+  add_token_commands(app, chosen);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::Success& e) {
+    return app.exit(e, world.out, world.err);
+  } catch (const CLI::ParseError& e) {
+    world.err << "lockstep: " << e.what() << "\nRun with --help for what can be said.\n";
+    return static_cast<int>(Exit::usage);
+  }
+  const auto settings = resolve_settings(options, world.getenv);
+  if (!settings) return report(settings.error(), world.err);
+  const auto transport = world.connect(*settings);
+  Api api(*transport);
+  Context context{api, world.in, world.out, world.err, options.json, world.terminal, world.sleep};
+  const auto done = chosen(context);
+  return done ? static_cast<int>(Exit::ok) : report(done.error(), world.err);
+}
+
+}  // namespace lockstep::cli
