@@ -1,0 +1,32 @@
+#include "mgmt/control/address.hpp"
+
+#include <charconv>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+namespace lockstep::mgmt {
+
+std::optional<Address> parse_address(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  Address address;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.size() > 5) return std::nullopt;
+  address.v6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (address.v6) host = host.substr(1, host.size() - 2);
+  address.host = host;
+  in6_addr parsed{};
+  if (::inet_pton(address.v6 ? AF_INET6 : AF_INET, address.host.c_str(), &parsed) != 1) return std::nullopt;
+  return address;
+}
+
+std::string to_string(const Address& address) {
+  return address.v6 ? fmt::format("[{}]:{}", address.host, address.port)
+                    : fmt::format("{}:{}", address.host, address.port);
+}
+
+}  // namespace lockstep::mgmt

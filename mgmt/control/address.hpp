@@ -1,0 +1,20 @@
+#pragma once
+// "10.0.0.11:3260" and "[fd00::11]:3260": numeric addresses with a port. Names are not resolved: a pair must come up
+// without a name server.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::mgmt {
+
+struct Address {
+  std::string host;  ///< without brackets
+  std::uint16_t port = 0;
+  bool v6 = false;
+};
+
+[[nodiscard]] std::optional<Address> parse_address(std::string_view text);
+[[nodiscard]] std::string to_string(const Address& address);
+
+}  // namespace lockstep::mgmt

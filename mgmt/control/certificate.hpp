@@ -1,0 +1,33 @@
+#pragma once
+// This node's TLS identity: a key and a self-signed certificate, made once. Both ends of a pair pin each other's
+// certificate by its fingerprint, so no authority is needed.
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.hpp"
+
+struct ssl_st;  // OpenSSL's SSL
+
+namespace lockstep::mgmt {
+
+struct TlsIdentity {
+  std::filesystem::path certificate_file;  ///< PEM
+  std::filesystem::path key_file;          ///< PEM, mode 0600
+  std::string certificate_pem;
+  std::string fingerprint;  ///< SHA-256 of the certificate's DER, 64 hex digits
+};
+
+/// Reads the identity in `folder`, or makes one for these host names and IP addresses when there is none. A key or a
+/// certificate that is there but can't be read is an error: it is never replaced, since the partner has pinned it.
+[[nodiscard]] engine::Result<TlsIdentity> load_or_make_identity(const std::filesystem::path& folder,
+                                                                const std::vector<std::string>& hosts);
+
+/// Of the first certificate in a PEM text; empty when there is none.
+[[nodiscard]] std::string fingerprint_of_pem(std::string_view pem);
+
+/// Of the certificate that the other end of a connection showed; empty when it showed none.
+[[nodiscard]] std::string fingerprint_of_peer(const ssl_st* connection);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,35 @@
+#include "mgmt/control/configuration.hpp"
+
+#include <algorithm>
+
+namespace lockstep::mgmt {
+
+const Node* Configuration::node(NodeSide side) const {
+  const auto found = std::ranges::find(nodes, side, &Node::side);
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+const Volume* Configuration::volume(const Uuid& id) const {
+  const auto found = std::ranges::find(volumes, id, &Volume::id);
+  return found == volumes.end() ? nullptr : &*found;
+}
+
+Volume* Configuration::volume(const Uuid& id) {
+  const auto found = std::ranges::find(volumes, id, &Volume::id);
+  return found == volumes.end() ? nullptr : &*found;
+}
+
+const Initiator* Configuration::initiator(std::string_view iqn) const {
+  const auto found = std::ranges::find(initiators, iqn, &Initiator::iqn);
+  return found == initiators.end() ? nullptr : &*found;
+}
+
+void Configuration::sort() {
+  std::ranges::sort(nodes, {}, &Node::side);
+  std::ranges::sort(volumes, {}, &Volume::name);
+  std::ranges::sort(initiators, {}, &Initiator::iqn);
+  std::ranges::sort(tokens, {}, &Token::name);
+  for (auto& volume : volumes) std::ranges::sort(volume.access);
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,122 @@
+#pragma once
+// What the operator wants of a pair: the whole desired state as one value. A change makes a new value, which becomes
+// the next revision on both nodes (revision.hpp); nothing in it belongs to one node's process or disk.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/uuid.hpp"
+#include "engine/metadata/identity.hpp"
+#include "mgmt/control/refusal.hpp"
+
+namespace lockstep::mgmt {
+
+using engine::NodeSide;
+using engine::Uuid;
+
+[[nodiscard]] inline const char* side_name(NodeSide side) { return side == NodeSide::a ? "a" : "b"; }
+
+struct Chap {
+  std::string user;
+  std::string secret;
+  bool operator==(const Chap&) const = default;
+};
+
+struct PairSettings {
+  std::int64_t lease_ms = 1500;
+  std::int64_t resync_floor = std::int64_t{8} << 20;  ///< bytes a second
+  std::int64_t resync_ceiling = 0;                    ///< bytes a second, 0: none
+  bool operator==(const PairSettings&) const = default;
+};
+
+struct Arbiter {
+  bool witness = false;                ///< else: the preferred node goes on
+  std::vector<std::string> endpoints;  ///< of the witness
+  NodeSide preferred = NodeSide::a;
+  bool operator==(const Arbiter&) const = default;
+};
+
+struct Pair {
+  Uuid id;
+  std::string name;
+  std::string target_name;
+  Arbiter arbiter;
+  PairSettings settings;
+  Chap link;         ///< what the node that opens the partner link proves itself with
+  Chap link_mutual;  ///< what the other one answers with
+  std::int64_t created_ms = 0;
+  bool operator==(const Pair&) const = default;
+};
+
+struct Node {
+  Uuid id;
+  NodeSide side = NodeSide::a;
+  std::string name;
+  std::vector<std::string> portals;  ///< address:port each
+  std::string link_address;
+  std::string management_address;
+  std::string fingerprint;  ///< of its TLS certificate
+  bool operator==(const Node&) const = default;
+};
+
+enum class Lifecycle : std::uint8_t { creating, ready, deleting };
+
+struct Volume {
+  Uuid id;
+  std::string name;
+  std::string serial;
+  std::int64_t lun = 0;
+  std::int64_t size = 0;  ///< bytes
+  std::int64_t block_size = 512;
+  bool thin = true;
+  Lifecycle lifecycle = Lifecycle::creating;
+  Uuid first_epoch;                 ///< the id of epoch number 1, the same on both nodes
+  std::vector<std::string> access;  ///< initiators' names, sorted; empty: any
+  std::int64_t created_ms = 0;
+  bool operator==(const Volume&) const = default;
+};
+
+struct Initiator {
+  std::string iqn;
+  std::optional<Chap> chap;
+  std::optional<Chap> mutual;
+  std::int64_t created_ms = 0;
+  bool operator==(const Initiator&) const = default;
+};
+
+enum class Role : std::uint8_t { admin, viewer };
+
+struct Token {
+  Uuid id;
+  std::string name;
+  std::string digest;  ///< SHA-256 of the secret, hex; the secret itself is never kept
+  Role role = Role::admin;
+  std::int64_t created_ms = 0;
+  std::int64_t expires_ms = 0;  ///< 0: never
+  bool operator==(const Token&) const = default;
+};
+
+struct Configuration {
+  std::optional<Pair> pair;
+  std::vector<Node> nodes;            ///< by side; one, then two
+  std::vector<Volume> volumes;        ///< by name
+  std::vector<Initiator> initiators;  ///< by iqn
+  std::vector<Token> tokens;          ///< by name
+  bool operator==(const Configuration&) const = default;
+
+  [[nodiscard]] const Node* node(NodeSide side) const;
+  [[nodiscard]] const Volume* volume(const Uuid& id) const;
+  [[nodiscard]] Volume* volume(const Uuid& id);
+  [[nodiscard]] const Initiator* initiator(std::string_view iqn) const;
+  /// Puts every list into its order.
+  void sort();
+};
+
+/// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
+[[nodiscard]] std::string to_document(const Configuration& configuration);
+/// Refusal malformed or internal when the text is not a document that this version knows.
+[[nodiscard]] Outcome<Configuration> from_document(std::string_view document);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,179 @@
+// Configuration as JSON, for the partner and for tentative revisions.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/configuration.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using nlohmann::json;
+constexpr int kVersion = 1;
+
+struct BadDocument : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+Uuid uuid_at(const json& object, const char* key) {
+  const auto text = object.at(key).get<std::string>();
+  const auto id = Uuid::parse(text);
+  if (!id) throw BadDocument(fmt::format("{} is not a UUID: {}", key, text));
+  return *id;
+}
+
+NodeSide side_at(const json& object, const char* key) {
+  const auto text = object.at(key).get<std::string>();
+  if (text != "a" && text != "b") throw BadDocument(fmt::format("{} is neither a nor b: {}", key, text));
+  return text == "a" ? NodeSide::a : NodeSide::b;
+}
+
+json chap_json(const std::optional<Chap>& chap) {
+  return chap ? json{{"user", chap->user}, {"secret", chap->secret}} : json();
+}
+
+Chap chap_from(const json& j) { return {j.at("user").get<std::string>(), j.at("secret").get<std::string>()}; }
+
+std::optional<Chap> optional_chap(const json& j) { return j.is_null() ? std::nullopt : std::optional(chap_from(j)); }
+
+json pair_json(const Pair& p) {
+  return {{"id", p.id.to_string()},
+          {"name", p.name},
+          {"target_name", p.target_name},
+          {"arbiter",
+           {{"witness", p.arbiter.witness},
+            {"endpoints", p.arbiter.endpoints},
+            {"preferred", side_name(p.arbiter.preferred)}}},
+          {"settings",
+           {{"lease_ms", p.settings.lease_ms},
+            {"resync_floor", p.settings.resync_floor},
+            {"resync_ceiling", p.settings.resync_ceiling}}},
+          {"link", chap_json(p.link)},
+          {"link_mutual", chap_json(p.link_mutual)},
+          {"created_ms", p.created_ms}};
+}
+
+Pair pair_from(const json& j) {
+  const json& arbiter = j.at("arbiter");
+  const json& settings = j.at("settings");
+  Pair p;
+  p.id = uuid_at(j, "id");
+  p.name = j.at("name");
+  p.target_name = j.at("target_name");
+  p.arbiter = {arbiter.at("witness"), arbiter.at("endpoints"), side_at(arbiter, "preferred")};
+  p.settings = {settings.at("lease_ms"), settings.at("resync_floor"), settings.at("resync_ceiling")};
+  p.link = chap_from(j.at("link"));
+  p.link_mutual = chap_from(j.at("link_mutual"));
+  p.created_ms = j.at("created_ms");
+  return p;
+}
+
+json node_json(const Node& n) {
+  return {{"id", n.id.to_string()},      {"side", side_name(n.side)},      {"name", n.name},
+          {"portals", n.portals},        {"link_address", n.link_address}, {"management_address", n.management_address},
+          {"fingerprint", n.fingerprint}};
+}
+
+Node node_from(const json& j) {
+  Node n;
+  n.id = uuid_at(j, "id");
+  n.side = side_at(j, "side");
+  n.name = j.at("name");
+  n.portals = j.at("portals").get<std::vector<std::string>>();
+  n.link_address = j.at("link_address");
+  n.management_address = j.at("management_address");
+  n.fingerprint = j.at("fingerprint");
+  return n;
+}
+
+json volume_json(const Volume& v) {
+  return {{"id", v.id.to_string()},
+          {"name", v.name},
+          {"serial", v.serial},
+          {"lun", v.lun},
+          {"size", v.size},
+          {"block_size", v.block_size},
+          {"thin", v.thin},
+          {"lifecycle", static_cast<int>(v.lifecycle)},
+          {"first_epoch", v.first_epoch.to_string()},
+          {"access", v.access},
+          {"created_ms", v.created_ms}};
+}
+
+Volume volume_from(const json& j) {
+  Volume v;
+  v.id = uuid_at(j, "id");
+  v.name = j.at("name");
+  v.serial = j.at("serial");
+  v.lun = j.at("lun");
+  v.size = j.at("size");
+  v.block_size = j.at("block_size");
+  v.thin = j.at("thin");
+  const int lifecycle = j.at("lifecycle");
+  if (lifecycle < 0 || lifecycle > static_cast<int>(Lifecycle::deleting)) throw BadDocument("lifecycle is not known");
+  v.lifecycle = static_cast<Lifecycle>(lifecycle);
+  v.first_epoch = uuid_at(j, "first_epoch");
+  v.access = j.at("access").get<std::vector<std::string>>();
+  v.created_ms = j.at("created_ms");
+  return v;
+}
+
+json initiator_json(const Initiator& i) {
+  return {{"iqn", i.iqn}, {"chap", chap_json(i.chap)}, {"mutual", chap_json(i.mutual)}, {"created_ms", i.created_ms}};
+}
+
+Initiator initiator_from(const json& j) {
+  return {j.at("iqn").get<std::string>(), optional_chap(j.at("chap")), optional_chap(j.at("mutual")),
+          j.at("created_ms").get<std::int64_t>()};
+}
+
+json token_json(const Token& t) {
+  return {{"id", t.id.to_string()},     {"name", t.name},
+          {"digest", t.digest},         {"viewer", t.role == Role::viewer},
+          {"created_ms", t.created_ms}, {"expires_ms", t.expires_ms}};
+}
+
+Token token_from(const json& j) {
+  return {uuid_at(j, "id"),
+          j.at("name").get<std::string>(),
+          j.at("digest").get<std::string>(),
+          j.at("viewer").get<bool>() ? Role::viewer : Role::admin,
+          j.at("created_ms").get<std::int64_t>(),
+          j.at("expires_ms").get<std::int64_t>()};
+}
+
+}  // namespace
+
+std::string to_document(const Configuration& configuration) {
+  json document = {{"version", kVersion},         {"pair", nullptr},
+                   {"nodes", json::array()},      {"volumes", json::array()},
+                   {"initiators", json::array()}, {"tokens", json::array()}};
+  if (configuration.pair) document["pair"] = pair_json(*configuration.pair);
+  for (const auto& n : configuration.nodes) document["nodes"].push_back(node_json(n));
+  for (const auto& v : configuration.volumes) document["volumes"].push_back(volume_json(v));
+  for (const auto& i : configuration.initiators) document["initiators"].push_back(initiator_json(i));
+  for (const auto& t : configuration.tokens) document["tokens"].push_back(token_json(t));
+  return document.dump();
+}
+
+Outcome<Configuration> from_document(std::string_view text) {
+  try {
+    const json document = json::parse(text);
+    const int version = document.at("version");
+    if (version != kVersion)
+      throw BadDocument(fmt::format("it is of version {}, and this program knows version {}", version, kVersion));
+    Configuration c;
+    if (!document.at("pair").is_null()) c.pair = pair_from(document.at("pair"));
+    for (const auto& j : document.at("nodes")) c.nodes.push_back(node_from(j));
+    for (const auto& j : document.at("volumes")) c.volumes.push_back(volume_from(j));
+    for (const auto& j : document.at("initiators")) c.initiators.push_back(initiator_from(j));
+    for (const auto& j : document.at("tokens")) c.tokens.push_back(token_from(j));
+    c.sort();
+    return c;
+  } catch (const std::exception& e) {
+    return refuse(
+        RefusalKind::malformed,
+        fmt::format("The partner's configuration cannot be read: {}. Are both nodes of the same version?", e.what()));
+  }
+}
+
+}  // namespace lockstep::mgmt

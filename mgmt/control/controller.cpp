@@ -1,0 +1,131 @@
+#include "mgmt/control/controller.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+Severity severity_of(const std::string& kind, const std::string& to) {
+  if (kind == "store.failed" || kind == "fenced") return Severity::critical;
+  if (kind == "partner.lost" || kind == "witness.lost" || kind == "session.refused") return Severity::warning;
+  if (kind != "volume.state") return Severity::info;
+  if (to == "split_brain" || to == "failed" || to == "suspended" || to == "waiting") return Severity::critical;
+  if (to == "solo" || to == "left") return Severity::warning;
+  return Severity::info;
+}
+
+}  // namespace
+
+engine::Result<std::unique_ptr<Controller>> Controller::open(LocalSettings settings) {
+  auto core = NodeCore::open(std::move(settings));
+  if (!core) return std::unexpected(core.error());
+  const auto token_file = (*core)->local.data_folder / "admin.token";
+  auto controller = std::unique_ptr<Controller>(new Controller(std::move(*core)));
+  if (auto first = controller->tokens_.ensure_first_token(token_file); !first) return std::unexpected(first.error());
+  return controller;
+}
+
+Controller::Controller(std::unique_ptr<NodeCore> core)
+    : core_(std::move(core)),
+      data_plane_(core_->local.rpc_socket, {.connected = [this](bool) { reconciler_.poke(); },
+                                            .event = [this](const std::string& p) { on_data_plane_event(p); }}),
+      reconciler_(
+          data_plane_, core_->events, [this] { return wanted(); }, [this] { return core_->side(); }),
+      partner_(*core_),
+      agent_(*core_, data_plane_),
+      runner_(*core_),
+      volume_jobs_(
+          *core_, agent_,
+          [this] {
+            const PartnerView partner = partner_.view();
+            return PairReports{reconciler_.report(), partner.report, partner.reachable};
+          },
+          [this] { poke(); }),
+      tokens_(*core_),
+      pair_(*core_, runner_, agent_),
+      volumes_(*core_, runner_),
+      initiators_(*core_) {
+  volume_jobs_.teach(runner_);
+  core_->on_change([this] {
+    poke();
+    runner_.poke();
+  });
+}
+
+Controller::~Controller() { stop(); }
+
+void Controller::start() {
+  data_plane_.start();
+  reconciler_.start();
+  partner_.start();
+  runner_.start();
+}
+
+void Controller::stop() {
+  runner_.stop();
+  partner_.stop();
+  reconciler_.stop();
+  data_plane_.stop();
+}
+
+void Controller::poke() {
+  reconciler_.poke();
+  partner_.poke();
+}
+
+std::optional<WantedState> Controller::wanted() const {
+  const auto side = core_->side();
+  if (!side) return std::nullopt;
+  const auto head = core_->revisions.state().head;
+  const auto configuration = core_->configuration();
+  return WantedState{head.n, apply_parameters(*configuration, head.n, *side, core_->local.volume_folder)};
+}
+
+PairView Controller::view() const {
+  PairView view;
+  view.configuration = core_->configuration();
+  view.revision = core_->revisions.state();
+  view.conflict = core_->revisions.conflict();
+  for (const auto& node : view.configuration->nodes) {
+    NodeView& n = view.nodes[static_cast<std::size_t>(node.side)];
+    n.node = &node;
+    n.local = node.id == core_->node_id;
+    if (n.local) {
+      view.local_side = node.side;
+      n.report = reconciler_.report();
+      n.asked = n.report.at_ms != 0;
+      continue;
+    }
+    const PartnerView partner = partner_.view();
+    n.asked = partner.asked;
+    n.reachable = partner.reachable;
+    n.reason = partner.reason;
+    n.since_ms = partner.since_ms;
+    n.report = partner.report;
+  }
+  return view;
+}
+
+void Controller::on_data_plane_event(const std::string& params) {
+  const auto j = nlohmann::json::parse(params, nullptr, false);
+  if (!j.is_object()) return;
+  const auto text = [&](const char* key) {
+    const auto found = j.find(key);
+    return found != j.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  Event event;
+  event.kind = text("kind");
+  event.severity = severity_of(event.kind, text("to"));
+  event.side = core_->side();
+  event.volume = Uuid::parse(text("volume"));
+  event.message = text("message");
+  if (event.message.empty()) event.message = event.kind + ".";
+  if (const auto at = j.find("time_ms"); at != j.end() && at->is_number_integer())
+    event.at_ms = at->get<std::int64_t>();
+  core_->events.append(std::move(event));
+  reconciler_.poke();
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,109 @@
+#include "mgmt/control/database.hpp"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "mgmt/control/migrations.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using engine::Errc;
+
+int pragma(SQLite::Database& db, const char* name) { return db.execAndGet(fmt::format("PRAGMA {}", name)).getInt(); }
+
+engine::Result<void> check_version(SQLite::Database& db, const std::string& path) {
+  const int version = pragma(db, "user_version");
+  const int known = static_cast<int>(migrations().size());
+  const int application = pragma(db, "application_id");
+  const bool empty = db.execAndGet("SELECT count(*) FROM sqlite_schema").getInt() == 0;
+  if (!empty && application != kApplicationId)
+    return engine::fail(Errc::foreign, fmt::format("{} is a database, but not one of Lockstep's. Move it away or set "
+                                                   "another data folder in the configuration file.",
+                                                   path));
+  if (version > known)
+    return engine::fail(Errc::wrong_version,
+                        fmt::format("{} has schema version {}; this lockstep-mgmtd knows versions up to {}. It was "
+                                    "written by a newer lockstep-mgmtd: install that one again, or restore the backup "
+                                    "made before the upgrade. Nothing was changed.",
+                                    path, version, known));
+  return {};
+}
+
+engine::Result<void> check_integrity(SQLite::Database& db, const std::string& path) {
+  const std::string verdict = db.execAndGet("PRAGMA integrity_check(1)").getString();
+  if (verdict == "ok") return {};
+  return engine::fail(Errc::corrupt, verdict + " in " + path);
+}
+
+void migrate(SQLite::Database& db) {
+  const auto all = migrations();
+  for (auto version = static_cast<std::size_t>(pragma(db, "user_version")); version < all.size(); ++version) {
+    SQLite::Transaction transaction(db);
+    db.exec(std::string(all[version]));
+    db.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
+    db.exec(fmt::format("PRAGMA user_version = {}", version + 1));
+    transaction.commit();
+  }
+}
+
+std::string corrupt_message(const std::string& path, const char* reason) {
+  return fmt::format(
+      "{} is damaged ({}). The volumes themselves are not touched by this. Restore the file from a backup; without "
+      "one, "
+      "move {} and its -wal and -shm files away: this node then starts without a pair, and can join again from an "
+      "invitation made on its partner.",
+      path, reason, path);
+}
+
+}  // namespace
+
+Database::Database(std::unique_ptr<SQLite::Database> handle) : handle_(std::move(handle)) {}
+Database::~Database() = default;
+
+engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  const mode_t before = ::umask(0077);  // SQLite makes the file and its -wal beside it with what the umask leaves
+  try {
+    auto handle = std::make_unique<SQLite::Database>(name, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, 5000);
+    ::umask(before);
+    auto good = check_version(*handle, name);
+    if (!good) return std::unexpected(good.error());
+    handle->exec("PRAGMA journal_mode = WAL");
+    handle->exec("PRAGMA synchronous = FULL");
+    handle->exec("PRAGMA foreign_keys = ON");
+    good = check_integrity(*handle, name);
+    if (!good) return engine::fail(Errc::corrupt, corrupt_message(name, good.error().message.c_str()));
+    migrate(*handle);
+    return std::unique_ptr<Database>(new Database(std::move(handle)));
+  } catch (const SQLite::Exception& e) {
+    ::umask(before);
+    const int code = e.getErrorCode();
+    const bool damaged = code == 11 || code == 26;  // SQLITE_CORRUPT, SQLITE_NOTADB
+    if (damaged) return engine::fail(Errc::corrupt, corrupt_message(name, e.what()));
+    return engine::fail(Errc::io_error, fmt::format("Cannot open the database {}: {}. Check the folder's permissions "
+                                                    "and free space, and that no other lockstep-mgmtd uses it.",
+                                                    name, e.what()));
+  }
+}
+
+void Database::use(const std::function<void(SQLite::Database&)>& work) {
+  const std::lock_guard lock(mutex_);
+  work(*handle_);
+}
+
+void Database::transact(const std::function<void(SQLite::Database&)>& work) {
+  const std::lock_guard lock(mutex_);
+  if (depth_ > 0) return work(*handle_);
+  struct Depth {
+    int& depth;
+    explicit Depth(int& d) : depth(d) { ++depth; }
+    ~Depth() { --depth; }
+  } const nested(depth_);
+  SQLite::Transaction transaction(*handle_);
+  work(*handle_);
+  transaction.commit();
+}
+
+}  // namespace lockstep::mgmt

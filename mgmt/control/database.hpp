@@ -1,0 +1,39 @@
+#pragma once
+// lockstep-mgmtd's memory: one SQLite file (WAL, synchronous=FULL, foreign keys), its schema brought up to date by
+// numbered migrations. A statement that fails throws std::runtime_error (SQLite::Exception): a broken disk is nobody's
+// ordinary case, and the borders (a request, a job's step, a loop's turn) report it.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "engine/base/result.hpp"
+
+namespace SQLite {
+class Database;
+}
+
+namespace lockstep::mgmt {
+
+class Database {
+ public:
+  /// Opens or makes the file (mode 0600), checks it and migrates it. Errors: corrupt (what to do is in the message),
+  /// wrong_version (made by a newer lockstep-mgmtd; nothing was changed), foreign (not a database of Lockstep's).
+  [[nodiscard]] static engine::Result<std::unique_ptr<Database>> open(const std::filesystem::path& path);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  /// Runs `work` alone, outside any transaction.
+  void use(const std::function<void(SQLite::Database&)>& work);
+  /// Runs `work` alone and durably, whole or not at all. May be nested: the outermost one commits.
+  void transact(const std::function<void(SQLite::Database&)>& work);
+
+ private:
+  explicit Database(std::unique_ptr<SQLite::Database> handle);
+  std::unique_ptr<SQLite::Database> handle_;
+  std::recursive_mutex mutex_;
+  int depth_ = 0;
+};
+
+}  // namespace lockstep::mgmt

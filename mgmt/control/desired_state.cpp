@@ -1,0 +1,114 @@
+#include "mgmt/control/desired_state.hpp"
+
+#include <cassert>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::mgmt {
+namespace {
+
+using nlohmann::json;
+
+json arbiter_json(const Arbiter& arbiter) {
+  if (arbiter.witness) return {{"kind", "witness"}, {"endpoints", arbiter.endpoints}};
+  return {{"kind", "preferred"}, {"preferred", side_name(arbiter.preferred)}};
+}
+
+json partner_json(const Pair& pair, const Node& mine, const Node& partner) {
+  return {{"name", partner.name},
+          {"portals", partner.portals},
+          {"link",
+           {{"listen", mine.link_address},
+            {"connect", partner.link_address},
+            {"chap_user", pair.link.user},
+            {"chap_secret", pair.link.secret},
+            {"mutual_user", pair.link_mutual.user},
+            {"mutual_secret", pair.link_mutual.secret}}}};
+}
+
+json credential(const std::optional<Chap>& chap, std::string Chap::*field) {
+  return chap ? json(*chap.*field) : json();
+}
+
+json access_json(const Configuration& configuration, const Volume& volume) {
+  json list = json::array();
+  for (const auto& iqn : volume.access) {
+    const Initiator* known = configuration.initiator(iqn);
+    assert(known);  // the database's foreign key
+    list.push_back({{"initiator", iqn},
+                    {"chap_user", credential(known->chap, &Chap::user)},
+                    {"chap_secret", credential(known->chap, &Chap::secret)},
+                    {"mutual_user", credential(known->mutual, &Chap::user)},
+                    {"mutual_secret", credential(known->mutual, &Chap::secret)}});
+  }
+  return list;
+}
+
+json volume_json(const Configuration& configuration, const Volume& volume, const std::filesystem::path& folder) {
+  const auto files = replica_files(folder, volume.id);
+  return {{"id", volume.id.to_string()},
+          {"name", volume.name},
+          {"serial", volume.serial},
+          {"lun", volume.lun},
+          {"size", volume.size},
+          {"block_size", volume.block_size},
+          {"thin", volume.thin},
+          {"read_only", false},
+          {"write_cache", false},
+          {"mirrored", true},
+          {"data", files.data},
+          {"metadata", files.metadata},
+          {"access", access_json(configuration, volume)}};
+}
+
+}  // namespace
+
+ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume) {
+  const std::string base = (folder / volume.to_string()).string();
+  return {base + ".data", base + ".meta"};
+}
+
+std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
+                             const std::filesystem::path& folder) {
+  assert(configuration.pair && configuration.node(side));
+  const Pair& pair = *configuration.pair;
+  const Node& mine = *configuration.node(side);
+  const Node* partner = configuration.node(engine::other(side));
+  json wanted = {{"revision", revision},
+                 {"pair", {{"id", pair.id.to_string()}, {"name", pair.name}}},
+                 {"node", {{"side", side_name(side)}, {"id", mine.id.to_string()}, {"name", mine.name}}},
+                 {"target", {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", nullptr}}},
+                 {"partner", partner ? partner_json(pair, mine, *partner) : json()},
+                 {"arbiter", arbiter_json(pair.arbiter)},
+                 {"settings",
+                  {{"lease_ms", pair.settings.lease_ms},
+                   {"resync_floor", pair.settings.resync_floor},
+                   {"resync_ceiling", pair.settings.resync_ceiling}}},
+                 {"volumes", json::array()}};
+  for (const auto& volume : configuration.volumes)
+    if (volume.lifecycle == Lifecycle::ready) wanted["volumes"].push_back(volume_json(configuration, volume, folder));
+  return wanted.dump();
+}
+
+std::string create_parameters(const Configuration& configuration, const Volume& volume, NodeSide side,
+                              const ReplicaBirth& birth, const std::filesystem::path& folder) {
+  assert(configuration.pair);
+  const auto files = replica_files(folder, volume.id);
+  return json{
+      {"volume", volume.id.to_string()},
+      {"pair", configuration.pair->id.to_string()},
+      {"side", side_name(side)},
+      {"name", volume.name},
+      {"serial", volume.serial},
+      {"size", volume.size},
+      {"block_size", volume.block_size},
+      {"thin", volume.thin},
+      {"data", files.data},
+      {"metadata", files.metadata},
+      {"epoch", {{"id", volume.first_epoch.to_string()}, {"members", birth.both ? "both" : "a"}, {"sequencer", "a"}}},
+      {"arbiter", arbiter_json(configuration.pair->arbiter)},
+      {"clean", birth.clean}}
+      .dump();
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,98 @@
+#include "mgmt/control/https_client.hpp"
+
+#include <exception>
+#include <stdexcept>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <fmt/format.h>
+
+#include "mgmt/control/address.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Stream = beast::ssl_stream<beast::tcp_stream>;
+
+constexpr std::uint64_t kMaxReply = std::uint64_t{16} << 20;
+
+struct Unreachable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+asio::ssl::context make_context(const TlsIdentity& identity) {
+  asio::ssl::context context(asio::ssl::context::tls_client);
+  SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  context.use_certificate_chain_file(identity.certificate_file.string());
+  context.use_private_key_file(identity.key_file.string(), asio::ssl::context::pem);
+  // The certificate is self-signed and pinned: the fingerprint is compared after the handshake, before anything is
+  // sent.
+  context.set_verify_mode(asio::ssl::verify_peer);
+  context.set_verify_callback([](bool, asio::ssl::verify_context&) { return true; });
+  return context;
+}
+
+asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target, asio::ip::tcp::endpoint endpoint,
+                                     const http::request<http::string_body>& request,
+                                     std::chrono::milliseconds deadline) {
+  auto& tcp = beast::get_lowest_layer(stream);
+  tcp.expires_after(deadline);
+  co_await tcp.async_connect(endpoint, asio::use_awaitable);
+  SSL_set_tlsext_host_name(stream.native_handle(), kPeerServerName);
+  co_await stream.async_handshake(asio::ssl::stream_base::client, asio::use_awaitable);
+  if (fingerprint_of_peer(stream.native_handle()) != target.fingerprint)
+    throw Unreachable(fmt::format("{} shows another certificate than the one that was pinned", target.address));
+  co_await http::async_write(stream, request, asio::use_awaitable);
+  beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kMaxReply);
+  co_await http::async_read(stream, buffer, parser, asio::use_awaitable);
+  co_return HttpsReply{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
+}
+
+}  // namespace
+
+Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget& target, const std::string& method,
+                                  const std::string& path, const std::string& body,
+                                  std::chrono::milliseconds deadline) {
+  const auto parsed = parse_address(target.address);
+  if (!parsed) return refuse(RefusalKind::not_current, fmt::format("has no usable address ({})", target.address));
+  try {
+    asio::io_context io;
+    auto context = make_context(identity);
+    Stream stream(io, context);
+    http::request<http::string_body> request(http::string_to_verb(method), path, 11, body);
+    request.set(http::field::host, target.address);
+    request.set(http::field::content_type, "application/json");
+    request.prepare_payload();
+    const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(parsed->host), parsed->port);
+    HttpsReply reply;
+    std::exception_ptr failed;
+    asio::co_spawn(io, exchange(stream, target, endpoint, request, deadline), [&](std::exception_ptr e, HttpsReply r) {
+      failed = e;
+      reply = std::move(r);
+    });
+    io.run();
+    if (failed) std::rethrow_exception(failed);
+    return reply;
+  } catch (const Unreachable& e) {
+    return refuse(RefusalKind::not_current, e.what());
+  } catch (const boost::system::system_error& e) {
+    const bool late = e.code() == beast::error::timeout;
+    return refuse(RefusalKind::not_current,
+                  late ? fmt::format("did not answer at {} in time", target.address)
+                       : fmt::format("cannot be reached at {} ({})", target.address, e.code().message()));
+  }
+}
+
+}  // namespace lockstep::mgmt

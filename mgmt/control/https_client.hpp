@@ -1,0 +1,30 @@
+#pragma once
+// One HTTPS request to the partner's management, with both ends' certificates pinned. Blocking, bounded by a deadline.
+#include <chrono>
+#include <string>
+
+#include "mgmt/control/certificate.hpp"
+#include "mgmt/control/refusal.hpp"
+
+namespace lockstep::mgmt {
+
+/// The TLS server name that asks a node's management to speak as one node to another: it then asks for a certificate.
+inline constexpr const char* kPeerServerName = "peer.lockstep.internal";
+
+struct HttpsReply {
+  int status = 0;
+  std::string body;
+};
+
+struct HttpsTarget {
+  std::string address;      ///< "10.0.0.12:8443", "[fd00::12]:8443"
+  std::string fingerprint;  ///< the certificate that it must show; nothing is sent to any other
+};
+
+/// Refusal not_current: it could not be reached, or shows another certificate; `detail` says which, without a full
+/// stop, to be put into a sentence. The request may have been carried out if the connection broke after sending.
+[[nodiscard]] Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget& target,
+                                                const std::string& method, const std::string& path,
+                                                const std::string& body, std::chrono::milliseconds deadline);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,84 @@
+#include "mgmt/control/initiator_service.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/validation.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+std::vector<FieldProblem> problems_of(const Initiator& i) {
+  std::vector<FieldProblem> problems;
+  const auto check = [&](const char* pointer, const Complaint& complaint) {
+    if (complaint) problems.push_back({pointer, *complaint});
+  };
+  check("/iqn", check_iscsi_name(i.iqn));
+  if (i.chap) {
+    check("/chap/user", check_chap_user(i.chap->user));
+    check("/chap/secret", check_chap_secret(i.chap->secret));
+  }
+  if (i.mutual) {
+    check("/mutual_chap/user", check_chap_user(i.mutual->user));
+    check("/mutual_chap/secret", check_chap_secret(i.mutual->secret));
+    if (!i.chap) problems.push_back({"/mutual_chap", "Needs chap: the initiator proves itself first."});
+    if (i.chap && i.chap->secret == i.mutual->secret)
+      problems.push_back({"/mutual_chap/secret", "Must differ from the initiator's secret (RFC 7143 12.1.3)."});
+  }
+  return problems;
+}
+
+}  // namespace
+
+Outcome<Initiator> InitiatorService::create(Initiator wanted) {
+  if (auto problems = problems_of(wanted); !problems.empty())
+    return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+  wanted.created_ms = wall_clock_ms();
+  const auto changed =
+      core_.change(fmt::format("Initiator {} made known", wanted.iqn), [&](Configuration& c) -> Outcome<void> {
+        if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+        if (c.initiator(wanted.iqn)) {
+          const std::string known = fmt::format("{} is known already.", wanted.iqn);
+          return refuse(RefusalKind::conflict, known + " To change its credentials, delete it and make it known again.",
+                        {{"/iqn", known}});
+        }
+        if (c.initiators.size() >= kMaxInitiators)
+          return refuse(
+              RefusalKind::conflict,
+              fmt::format("There are {} initiators already, which is the most there can be.", kMaxInitiators));
+        c.initiators.push_back(wanted);
+        return {};
+      });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append({.kind = "initiator.created",
+                       .side = {},
+                       .volume = {},
+                       .message = fmt::format("The initiator {} was made known.", wanted.iqn)});
+  return wanted;
+}
+
+Outcome<void> InitiatorService::remove(const std::string& iqn) {
+  const auto changed = core_.change(fmt::format("Initiator {} forgotten", iqn), [&](Configuration& c) -> Outcome<void> {
+    const auto found = std::ranges::find(c.initiators, iqn, &Initiator::iqn);
+    if (found == c.initiators.end()) return refuse(RefusalKind::not_found, "No initiator of this name is known.");
+    for (const auto& volume : c.volumes)
+      if (std::ranges::find(volume.access, iqn) != volume.access.end())
+        return refuse(
+            RefusalKind::conflict,
+            fmt::format("The volume {} lets this initiator in. Take it off the volume's access list first; if it "
+                        "is the only one there, an empty list would let in any.",
+                        volume.name));
+    c.initiators.erase(found);
+    return {};
+  });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append({.kind = "initiator.deleted",
+                       .side = {},
+                       .volume = {},
+                       .message = fmt::format("The initiator {} was forgotten.", iqn)});
+  return {};
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,135 @@
+#include "mgmt/control/job_runner.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr auto kTurn = std::chrono::milliseconds(300);
+constexpr int kStepsATurn = 16;  // so that one job can't keep the others waiting for ever
+
+}  // namespace
+
+JobRunner::~JobRunner() { stop(); }
+
+void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
+
+void JobRunner::start() {
+  thread_ = std::thread([this] { loop(); });
+}
+
+void JobRunner::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  poked_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobRunner::poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    poke_ = true;
+  }
+  poked_.notify_all();
+}
+
+void JobRunner::submit(Job job) {
+  store(job);
+  poke();
+}
+
+void JobRunner::store(const Job& job) {
+  core_.jobs.put(job);
+  if (const auto peer = core_.peer()) (void)peer->put_job(job);  // only so that it can tell of it, too
+}
+
+void JobRunner::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    poke_ = false;
+    lock.unlock();
+    try {
+      turn();
+    } catch (const std::exception& e) {
+      spdlog::error("The job runner: {}", e.what());
+    }
+    lock.lock();
+    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
+  }
+}
+
+void JobRunner::turn() {
+  for (auto& job : core_.jobs.unfinished()) {
+    if (job.runner != core_.node_id) continue;
+    if (run(std::move(job))) poke();
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+  }
+}
+
+// True when there is more to do at once.
+bool JobRunner::run(Job job) {
+  const auto step = steps_.find(job.kind);
+  if (step == steps_.end()) return false;
+  for (int i = 0; i < kStepsATurn; ++i) {
+    const Job before = job;
+    StepResult result = StepResult::again_later;
+    try {
+      result = step->second(job);
+    } catch (const std::exception& e) {
+      spdlog::error("{}, step {}: {}", job.kind, job.step, e.what());
+      job.message = fmt::format("{}: tries again.", e.what());
+    }
+    const bool idle = result == StepResult::again_later && job.message == before.message;
+    if (job.state == JobState::pending && !idle) job.state = JobState::running;
+    const bool moved = job.step != before.step || job.state != before.state || job.message != before.message ||
+                       job.progress != before.progress;
+    if (moved) store(job);
+    if (result != StepResult::again_now) return false;
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+  }
+  return true;
+}
+
+Job make_job(const NodeCore& core, std::string kind, std::string step, std::string message) {
+  Job job;
+  job.id = random_uuid();
+  job.kind = std::move(kind);
+  job.runner = core.node_id;
+  job.step = std::move(step);
+  job.message = std::move(message);
+  job.parameters = "{}";
+  job.created_ms = wall_clock_ms();
+  return job;
+}
+
+StepResult finish(Job& job, std::string message) {
+  job.state = JobState::done;
+  job.step = "done";
+  job.progress = 1;
+  job.message = std::move(message);
+  job.finished_ms = wall_clock_ms();
+  return StepResult::finished;
+}
+
+StepResult fail(NodeCore& core, Job& job, Refusal reason) {
+  job.state = JobState::failed;
+  job.step = "failed";
+  job.finished_ms = wall_clock_ms();
+  job.message = reason.detail;
+  core.events.append({.kind = "job.failed",
+                      .severity = Severity::warning,
+                      .side = core.side(),
+                      .volume = job.volume,
+                      .message = fmt::format("{}: {}", job.kind, reason.detail)});
+  job.error = std::move(reason);
+  return StepResult::finished;
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,125 @@
+#include "mgmt/control/mgmtd_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include "mgmt/control/address.hpp"
+#include "mgmt/control/validation.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+struct BadFile {
+  std::string what;
+};
+
+constexpr std::array kKnown = {"listen",
+                               "data_folder",
+                               "volume_folder",
+                               "rpc_socket",
+                               "node_name",
+                               "portals",
+                               "link_address",
+                               "management_address",
+                               "log_level",
+                               "web_folder",
+                               "create_patience_seconds",
+                               "invitation_life_seconds"};
+constexpr std::array kLevels = {"trace", "debug", "info", "warning", "error"};
+
+std::string where(const toml::node& node) { return fmt::format("line {}", node.source().begin.line); }
+
+std::string text(const toml::table& table, const char* key, const std::string& otherwise) {
+  const toml::node* node = table.get(key);
+  if (!node) return otherwise;
+  if (const auto value = node->value<std::string>(); value && node->is_string()) return *value;
+  throw BadFile{fmt::format("{}: {} must be a string", where(*node), key)};
+}
+
+std::string address(const toml::table& table, const char* key, const std::string& otherwise) {
+  const std::string value = text(table, key, otherwise);
+  if (value.empty() || parse_address(value)) return value;
+  throw BadFile{fmt::format("{}: {} must be a numeric address and a port, such as 10.0.0.11:8443 or [fd00::11]:8443",
+                            where(*table.get(key)), key)};
+}
+
+std::chrono::seconds seconds(const toml::table& table, const char* key, std::chrono::seconds otherwise) {
+  const toml::node* node = table.get(key);
+  if (!node) return otherwise;
+  const auto value = node->value<std::int64_t>();
+  if (node->is_integer() && *value > 0 && *value <= 86'400) return std::chrono::seconds(*value);
+  throw BadFile{fmt::format("{}: {} must be a number of seconds from 1 to 86400", where(*node), key)};
+}
+
+std::vector<std::string> addresses(const toml::table& table, const char* key) {
+  std::vector<std::string> list;
+  const toml::node* node = table.get(key);
+  if (!node) return list;
+  if (!node->is_array()) throw BadFile{fmt::format("{}: {} must be a list of addresses", where(*node), key)};
+  for (const auto& item : *node->as_array()) {
+    const auto value = item.value<std::string>();
+    if (!value || !parse_address(*value))
+      throw BadFile{
+          fmt::format("{}: each of {} must be a numeric address and a port, such as 10.0.0.11:3260", where(item), key)};
+    list.push_back(*value);
+  }
+  return list;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "node";
+  const std::string text(name.data());
+  return check_node_name(text) ? "node" : text;
+}
+
+MgmtdConfig read(const toml::table& table) {
+  for (const auto& [key, node] : table)
+    if (std::ranges::find(kKnown, key.str()) == kKnown.end())
+      throw BadFile{fmt::format("line {}: there is no setting {}", key.source().begin.line, key.str())};
+  MgmtdConfig config;
+  config.listen = address(table, "listen", "0.0.0.0:8443");
+  config.log_level = text(table, "log_level", "info");
+  if (std::ranges::find(kLevels, config.log_level) == kLevels.end())
+    throw BadFile{
+        fmt::format("{}: log_level must be trace, debug, info, warning or error", where(*table.get("log_level")))};
+  config.web_folder = text(table, "web_folder", "/usr/share/lockstep/web");
+  LocalSettings& local = config.local;
+  local.data_folder = text(table, "data_folder", "/var/lib/lockstep/mgmt");
+  local.volume_folder = text(table, "volume_folder", "/var/lib/lockstep/volumes");
+  local.rpc_socket = text(table, "rpc_socket", "/run/lockstep/lockstepd.sock");
+  local.node_name = text(table, "node_name", host_name());
+  local.portals = addresses(table, "portals");
+  local.link_address = address(table, "link_address", "");
+  local.management_address = address(table, "management_address", config.listen);
+  local.create_patience = seconds(table, "create_patience_seconds", local.create_patience);
+  local.invitation_life = seconds(table, "invitation_life_seconds", local.invitation_life);
+  if (const auto complaint = check_node_name(local.node_name))
+    throw BadFile{fmt::format("node_name is {}: {}", local.node_name, *complaint)};
+  return config;
+}
+
+}  // namespace
+
+engine::Result<MgmtdConfig> read_mgmtd_config(const std::filesystem::path& file) {
+  const auto refused = [&](const std::string& why) {
+    return engine::fail(engine::Errc::refused,
+                        fmt::format("The configuration file {} cannot be used: {}.", file.string(), why));
+  };
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return refused("it is not there");
+  try {
+    return read(toml::parse_file(file.string()));
+  } catch (const toml::parse_error& e) {
+    return refused(fmt::format("line {}: {}", e.source().begin.line, e.description()));
+  } catch (const BadFile& e) {
+    return refused(e.what);
+  }
+}
+
+}  // namespace lockstep::mgmt

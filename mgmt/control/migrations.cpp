@@ -1,0 +1,144 @@
+#include "mgmt/control/migrations.hpp"
+
+#include <array>
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr std::string_view kInitial = R"sql(
+-- What belongs to this node alone: its id, its pending join, and the like.
+CREATE TABLE settings (
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The configuration in force is what the tables below hold; its revision is the newest committed row.
+-- At most one row is tentative: it waits, with its whole document, for the partner's decision.
+CREATE TABLE revisions (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  epoch TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  change TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('tentative', 'committed')),
+  summary TEXT NOT NULL,
+  at_ms INTEGER NOT NULL,
+  document TEXT,
+  CHECK ((state = 'tentative') = (document IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX one_tentative_revision ON revisions (state) WHERE state = 'tentative';
+
+CREATE TABLE pair (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  target_name TEXT NOT NULL,
+  arbiter TEXT NOT NULL CHECK (arbiter IN ('witness', 'preferred')),
+  endpoints TEXT NOT NULL,
+  preferred TEXT NOT NULL CHECK (preferred IN ('a', 'b')),
+  lease_ms INTEGER NOT NULL,
+  resync_floor INTEGER NOT NULL,
+  resync_ceiling INTEGER NOT NULL,
+  link_user TEXT NOT NULL,
+  link_secret TEXT NOT NULL,
+  link_mutual_user TEXT NOT NULL,
+  link_mutual_secret TEXT NOT NULL,
+  created_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE nodes (
+  side TEXT PRIMARY KEY CHECK (side IN ('a', 'b')),
+  id TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL UNIQUE,
+  portals TEXT NOT NULL,
+  link_address TEXT NOT NULL,
+  management_address TEXT NOT NULL,
+  fingerprint TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE volumes (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  serial TEXT NOT NULL UNIQUE,
+  lun INTEGER NOT NULL UNIQUE,
+  size INTEGER NOT NULL,
+  block_size INTEGER NOT NULL,
+  thin INTEGER NOT NULL CHECK (thin IN (0, 1)),
+  lifecycle TEXT NOT NULL CHECK (lifecycle IN ('creating', 'ready', 'deleting')),
+  first_epoch TEXT NOT NULL,
+  created_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE initiators (
+  iqn TEXT PRIMARY KEY,
+  chap_user TEXT,
+  chap_secret TEXT,
+  mutual_user TEXT,
+  mutual_secret TEXT,
+  created_ms INTEGER NOT NULL,
+  CHECK ((chap_user IS NULL) = (chap_secret IS NULL)),
+  CHECK ((mutual_user IS NULL) = (mutual_secret IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE access (
+  volume TEXT NOT NULL REFERENCES volumes (id) ON DELETE CASCADE,
+  initiator TEXT NOT NULL REFERENCES initiators (iqn),
+  PRIMARY KEY (volume, initiator)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX access_by_initiator ON access (initiator);
+
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  digest TEXT NOT NULL UNIQUE,
+  role TEXT NOT NULL CHECK (role IN ('admin', 'viewer')),
+  created_ms INTEGER NOT NULL,
+  expires_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- This node's own: when a token was last used here.
+CREATE TABLE token_use (
+  id TEXT PRIMARY KEY,
+  used_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE invitations (
+  digest TEXT PRIMARY KEY,
+  expires_ms INTEGER NOT NULL,
+  used INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL,
+  runner TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('pending', 'running', 'done', 'failed')),
+  step TEXT NOT NULL,
+  progress REAL NOT NULL,
+  message TEXT NOT NULL,
+  error TEXT,
+  volume TEXT,
+  parameters TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  finished_ms INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX jobs_by_time ON jobs (created_ms);
+
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  severity TEXT NOT NULL CHECK (severity IN ('info', 'warning', 'critical')),
+  side TEXT,
+  volume TEXT,
+  message TEXT NOT NULL,
+  partner_id INTEGER UNIQUE
+) STRICT;
+)sql";
+
+constexpr std::array<std::string_view, 1> kMigrations{kInitial};
+
+}  // namespace
+
+std::span<const std::string_view> migrations() { return kMigrations; }
+
+}  // namespace lockstep::mgmt

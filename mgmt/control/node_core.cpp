@@ -1,0 +1,94 @@
+#include "mgmt/control/node_core.hpp"
+
+#include <algorithm>
+
+#include "mgmt/control/address.hpp"
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+Uuid load_or_make_node_id(NodeSettings& settings) {
+  if (const auto kept = settings.get("node_id"))
+    if (const auto id = Uuid::parse(*kept)) return *id;
+  const Uuid id = random_uuid();
+  settings.set("node_id", id.to_string());
+  return id;
+}
+
+std::vector<std::string> certificate_hosts(const LocalSettings& local) {
+  std::vector<std::string> hosts{local.node_name};
+  const auto address = parse_address(local.management_address);
+  if (address && address->host != "0.0.0.0" && address->host != "::") hosts.push_back(address->host);
+  return hosts;
+}
+
+}  // namespace
+
+engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
+  if (auto made = make_private_folder(local.data_folder); !made) return std::unexpected(made.error());
+  if (auto made = make_private_folder(local.volume_folder); !made) return std::unexpected(made.error());
+  auto identity = load_or_make_identity(local.data_folder, certificate_hosts(local));
+  if (!identity) return std::unexpected(identity.error());
+  auto database = Database::open(local.data_folder / "mgmt.db");
+  if (!database) return std::unexpected(database.error());
+  return std::unique_ptr<NodeCore>(new NodeCore(std::move(local), std::move(*identity), std::move(*database)));
+}
+
+NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
+    : local(std::move(l)),
+      identity(std::move(i)),
+      database_(std::move(d)),
+      settings(*database_),
+      revision_tables(*database_),
+      events(*database_),
+      jobs(*database_),
+      revisions(revision_tables, [this] { tell_listeners(); }),
+      node_id(load_or_make_node_id(settings)) {}
+
+std::optional<NodeSide> NodeCore::side() const {
+  const auto c = configuration();
+  const auto found = std::ranges::find(c->nodes, node_id, &Node::id);
+  return found == c->nodes.end() ? std::nullopt : std::optional(found->side);
+}
+
+const Node* NodeCore::partner(const Configuration& c) const {
+  const auto found = std::ranges::find_if(c.nodes, [this](const Node& n) { return n.id != node_id; });
+  return found == c.nodes.end() ? nullptr : &*found;
+}
+
+std::unique_ptr<Peer> NodeCore::peer() const {
+  const auto c = configuration();
+  const Node* n = partner(*c);
+  if (!n) return nullptr;
+  return std::make_unique<Peer>(identity, HttpsTarget{n->management_address, n->fingerprint});
+}
+
+bool NodeCore::orders_changes() const { return side().value_or(NodeSide::a) == NodeSide::a; }
+
+Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit) {
+  if (!orders_changes())
+    return refuse(RefusalKind::not_current, "Changes are made through the node of side A. Send the request there.");
+  if (revisions.conflict())
+    return refuse(RefusalKind::not_current,
+                  "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
+                  "Has one of the databases been restored from an old backup? Restore the newer one on that node.");
+  const auto partner_link = peer();
+  return revisions.change(summary, edit, partner_link.get());
+}
+
+void NodeCore::on_change(std::function<void()> listener) {
+  const std::lock_guard lock(listeners_mutex_);
+  listeners_.push_back(std::move(listener));
+}
+
+void NodeCore::tell_listeners() {
+  std::vector<std::function<void()>> all;
+  {
+    const std::lock_guard lock(listeners_mutex_);
+    all = listeners_;
+  }
+  for (const auto& listener : all) listener();
+}
+
+}  // namespace lockstep::mgmt

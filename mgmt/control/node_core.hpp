@@ -1,0 +1,76 @@
+#pragma once
+// What every part of lockstep-mgmtd stands on: this node's identity, its database and what is kept there, and the way
+// in which the pair's configuration is changed.
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mgmt/control/certificate.hpp"
+#include "mgmt/control/database.hpp"
+#include "mgmt/control/event_log.hpp"
+#include "mgmt/control/job.hpp"
+#include "mgmt/control/node_settings.hpp"
+#include "mgmt/control/peer.hpp"
+#include "mgmt/control/revision_tables.hpp"
+#include "mgmt/control/revisions.hpp"
+
+namespace lockstep::mgmt {
+
+/// From lockstep-mgmtd's configuration file.
+struct LocalSettings {
+  std::filesystem::path data_folder;
+  std::filesystem::path volume_folder;
+  std::string rpc_socket;
+  std::string node_name;
+  std::vector<std::string> portals;
+  std::string link_address;
+  std::string management_address;            ///< where the partner reaches this node's management
+  std::chrono::seconds create_patience{60};  ///< for a new volume to be in sync on both nodes
+  std::chrono::seconds invitation_life{3600};
+};
+
+class NodeCore {
+ public:
+  /// Opens or makes everything below the data folder.
+  [[nodiscard]] static engine::Result<std::unique_ptr<NodeCore>> open(LocalSettings settings);
+
+  const LocalSettings local;
+  const TlsIdentity identity;
+
+ private:
+  std::unique_ptr<Database> database_;
+  NodeCore(LocalSettings settings, TlsIdentity identity, std::unique_ptr<Database> database);
+
+  std::mutex listeners_mutex_;
+  std::vector<std::function<void()>> listeners_;
+  void tell_listeners();
+
+ public:
+  NodeSettings settings;
+  RevisionTables revision_tables;
+  EventLog events;
+  JobTable jobs;
+  Revisions revisions;
+  const Uuid node_id;
+
+  [[nodiscard]] Database& database() { return *database_; }
+  [[nodiscard]] std::shared_ptr<const Configuration> configuration() const { return revisions.configuration(); }
+  /// This node's side; nothing while it is in no pair.
+  [[nodiscard]] std::optional<NodeSide> side() const;
+  /// The partner; null while there is none.
+  [[nodiscard]] const Node* partner(const Configuration& configuration) const;
+  [[nodiscard]] std::unique_ptr<Peer> peer() const;
+  /// True when this node orders the pair's changes; the other node passes them on to it.
+  [[nodiscard]] bool orders_changes() const;
+  /// A change of the configuration, made by the node that orders them.
+  Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit);
+  /// `listener` is called after every change of the configuration in force. For start-up only.
+  void on_change(std::function<void()> listener);
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,84 @@
+#pragma once
+// What a node's management knows of its own lockstepd: node.status as values, and how the last node.apply went. It
+// travels to the partner as JSON.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/uuid.hpp"
+#include "mgmt/control/refusal.hpp"
+
+namespace lockstep::mgmt {
+
+struct EpochView {
+  std::int64_t number = 0;
+  std::string id;
+  std::string members;
+  std::string sequencer;
+};
+
+struct ReplicaStatus {
+  engine::Uuid volume;
+  std::string state;
+  bool serving = false;
+  std::string access;
+  bool failover_limited = false;
+  std::optional<EpochView> epoch;
+  std::int64_t dirty_bytes = 0;
+  std::int64_t allocated_bytes = 0;
+  std::string reason;
+  bool resync_running = false;
+  std::int64_t resync_total = 0;
+  std::int64_t resync_done = 0;
+  std::int64_t resync_rate = 0;
+  std::int64_t reads = 0;
+  std::int64_t writes = 0;
+  std::int64_t read_bytes = 0;
+  std::int64_t write_bytes = 0;
+};
+
+struct SessionStatus {
+  std::string initiator;
+  std::string address;
+  std::string portal;
+  std::int64_t since_ms = 0;
+};
+
+struct DataPlaneStatus {
+  std::string version;
+  std::string process;
+  std::int64_t revision = 0;
+  std::int64_t uptime_ms = 0;
+  bool partner_connected = false;
+  std::string partner_path;
+  std::int64_t partner_since_ms = 0;
+  std::string witness_kind;
+  std::optional<bool> witness_reachable;
+  std::vector<ReplicaStatus> volumes;
+  std::vector<SessionStatus> sessions;
+
+  [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
+};
+
+struct ApplyProblem {
+  std::string object;
+  std::string message;
+};
+
+struct NodeReport {
+  bool running = false;                   ///< lockstepd answers
+  std::string message;                    ///< why not, when it does not
+  std::optional<DataPlaneStatus> status;  ///< the last one there was
+  std::int64_t applied = 0;               ///< the revision that node.apply was last called with
+  std::vector<ApplyProblem> problems;     ///< of that call
+  std::int64_t at_ms = 0;
+};
+
+/// Of node.status's result. Fields that are missing stay as they are above: an older lockstepd says less.
+[[nodiscard]] Outcome<DataPlaneStatus> status_from(std::string_view json);
+[[nodiscard]] std::string to_json_text(const NodeReport& report);
+[[nodiscard]] Outcome<NodeReport> report_from(std::string_view json);
+
+}  // namespace lockstep::mgmt

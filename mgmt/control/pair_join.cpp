@@ -1,0 +1,140 @@
+// The joining node's part: the steps of a pair.join job. ask -> confirm -> replicas -> done; when the outcome of
+// confirm is not known: settle, which asks the partner until it says whether it committed.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/pair_service.hpp"
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using nlohmann::json;
+
+HttpsTarget target_of(const Job& job) {
+  const auto parameters = json::parse(job.parameters);
+  return {parameters.at("address"), parameters.at("fingerprint")};
+}
+
+bool unknown_outcome(const Refusal& refusal) { return refusal.kind == RefusalKind::not_current; }
+
+}  // namespace
+
+StepResult PairService::join_step(Job& job) {
+  if (job.step == "ask") return ask(job);
+  if (job.step == "confirm") return confirm(job);
+  if (job.step == "settle") return settle(job);
+  if (job.step == "replicas") return replicas(job);
+  return fail(core_, job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
+}
+
+StepResult PairService::ask(Job& job) {
+  const auto request = wire::join_request_from(json::parse(job.parameters).at("request").get<std::string>());
+  if (!request) return fail(core_, job, request.error());
+  const HttpsTarget target = target_of(job);
+  Peer inviter(core_.identity, target);
+  const auto offer = inviter.ask_to_join(*request);
+  if (!offer) {
+    Refusal reason = offer.error();
+    if (unknown_outcome(reason)) {  // nothing was decided there: an offer lapses by itself
+      reason.kind = RefusalKind::conflict;
+      reason.detail =
+          fmt::format("The inviting node {}. Check that the two can reach each other, then try again.", reason.detail);
+    }
+    return fail(core_, job, std::move(reason));
+  }
+  if (core_.configuration()->pair)
+    return fail(core_, job, {RefusalKind::conflict, "This node got into a pair meanwhile.", {}});
+  core_.revision_tables.put_tentative({offer->id, "Joined", offer->document});
+  job.step = "confirm";
+  job.progress = 0.4;
+  job.message = "Was offered a place in the pair, and takes it.";
+  return StepResult::again_now;
+}
+
+StepResult PairService::confirm(Job& job) {
+  const auto tentative = core_.revision_tables.tentative();
+  if (!tentative) return fail(core_, job, {RefusalKind::conflict, "The join was taken back. Try again.", {}});
+  Peer inviter(core_.identity, target_of(job));
+  const auto confirmed = inviter.confirm_join(tentative->id);
+  if (!confirmed && unknown_outcome(confirmed.error())) {
+    job.step = "settle";
+    job.message =
+        fmt::format("The inviting node {}. Asks it whether this node is in the pair.", confirmed.error().detail);
+    return StepResult::again_later;
+  }
+  if (!confirmed) {
+    forget_join();
+    return fail(core_, job, confirmed.error());
+  }
+  const auto configuration = from_document(tentative->document);
+  if (!configuration) return fail(core_, job, configuration.error());
+  take_over(tentative->id, *configuration);
+  return joined(job);
+}
+
+StepResult PairService::settle(Job& job) {
+  Peer inviter(core_.identity, target_of(job));
+  const auto theirs = inviter.ask();
+  if (!theirs && unknown_outcome(theirs.error())) {
+    // A newer attempt takes this one's place: the operator has decided.
+    const auto others = core_.jobs.unfinished();
+    const bool replaced = std::ranges::any_of(others, [&](const Job& o) {
+      return o.kind == "pair.join" && o.id != job.id && o.created_ms >= job.created_ms;
+    });
+    if (replaced)
+      return fail(core_, job, {RefusalKind::conflict, "A newer attempt to join took the place of this one.", {}});
+    return StepResult::again_later;
+  }
+  if (!theirs) {
+    forget_join();
+    return fail(
+        core_, job,
+        {RefusalKind::conflict, "The connection broke before the inviting node let this one in. Try again.", {}});
+  }
+  const auto configuration = from_document(theirs->document);
+  if (!configuration) return fail(core_, job, configuration.error());
+  take_over(theirs->state.head, *configuration);
+  return joined(job);
+}
+
+void PairService::take_over(const RevisionId& id, const Configuration& configuration) {
+  core_.revisions.commit_new_epoch(id, "Joined the pair", configuration);
+}
+
+void PairService::forget_join() { core_.revision_tables.drop_tentative(); }
+
+StepResult PairService::joined(Job& job) {
+  auto parameters = json::parse(job.parameters);
+  parameters.erase("request");  // the secret has done its work
+  job.parameters = parameters.dump();
+  job.step = "replicas";
+  job.progress = 0.7;
+  job.message = "Is in the pair.";
+  return StepResult::again_now;
+}
+
+StepResult PairService::replicas(Job& job) {
+  const auto configuration = core_.configuration();
+  for (const auto& volume : configuration->volumes) {
+    if (volume.lifecycle != Lifecycle::ready) continue;
+    const auto made = agent_.carry_out(
+        {.kind = ReplicaOrder::Kind::create, .volume = volume, .birth = {.both = false, .clean = false}});
+    if (!made && made.error().kind == RefusalKind::data_plane_away) {
+      job.message =
+          fmt::format("Is in the pair. Waits to make the replica of {}: {}", volume.name, made.error().detail);
+      return StepResult::again_later;
+    }
+    if (!made)
+      return fail(core_, job,
+                  {RefusalKind::conflict,
+                   fmt::format("This node is in the pair, but its replica of {} could not be made: {}", volume.name,
+                               made.error().detail),
+                   {}});
+  }
+  return finish(job, fmt::format("This node is in the pair {}.", configuration->pair->name));
+}
+
+}  // namespace lockstep::mgmt

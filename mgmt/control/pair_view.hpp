@@ -1,0 +1,66 @@
+#pragma once
+// Both nodes at one moment, as far as this one knows, and the verdicts on it: pure.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mgmt/control/configuration.hpp"
+#include "mgmt/control/event_log.hpp"
+#include "mgmt/control/node_report.hpp"
+#include "mgmt/control/revision.hpp"
+
+namespace lockstep::mgmt {
+
+struct NodeView {
+  const Node* node = nullptr;  ///< null: there is no such node (yet)
+  bool local = false;
+  bool asked = true;      ///< false: it has not been asked yet since this process started
+  bool reachable = true;  ///< its management answers
+  std::string reason;     ///< why not
+  std::int64_t since_ms = 0;
+  NodeReport report;  ///< the last one, when it is not reachable
+
+  /// lockstepd runs there and its status is of now.
+  [[nodiscard]] bool current() const { return reachable && report.running && report.status.has_value(); }
+};
+
+struct PairView {
+  std::shared_ptr<const Configuration> configuration;
+  RevisionState revision;
+  bool conflict = false;
+  std::optional<NodeSide> local_side;
+  std::array<NodeView, 2> nodes;  ///< by side
+
+  [[nodiscard]] const NodeView& at(NodeSide side) const { return nodes[static_cast<std::size_t>(side)]; }
+};
+
+enum class Verdict : std::uint8_t { ok, degraded, critical };
+[[nodiscard]] const char* to_string(Verdict verdict);
+
+struct VolumeVerdict {
+  Verdict verdict = Verdict::ok;
+  std::string summary;  ///< one sentence
+  std::string advice;   ///< what to do; empty when nothing, or when it heals by itself
+};
+[[nodiscard]] VolumeVerdict judge_volume(const PairView& view, const Volume& volume);
+
+struct HealthProblem {
+  Severity severity = Severity::warning;  ///< never info
+  std::string subject;                    ///< pair, node, link, witness, volume
+  std::optional<NodeSide> side;
+  std::optional<Uuid> volume;
+  std::string message;
+  std::string advice;
+};
+
+struct Health {
+  Verdict verdict = Verdict::ok;
+  std::string summary;
+  std::vector<HealthProblem> problems;  ///< the worst first
+};
+[[nodiscard]] Health judge_pair(const PairView& view);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,116 @@
+#include "mgmt/control/partner_watch.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr auto kTurn = std::chrono::seconds(1);
+
+}  // namespace
+
+PartnerWatch::~PartnerWatch() { stop(); }
+
+void PartnerWatch::start() {
+  thread_ = std::thread([this] { loop(); });
+}
+
+void PartnerWatch::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  poked_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void PartnerWatch::poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    poke_ = true;
+  }
+  poked_.notify_all();
+}
+
+PartnerView PartnerWatch::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+void PartnerWatch::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    poke_ = false;
+    lock.unlock();
+    try {
+      turn();
+    } catch (const std::exception& e) {
+      spdlog::error("Looking at the partner: {}", e.what());
+    }
+    lock.lock();
+    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
+  }
+}
+
+void PartnerWatch::turn() {
+  const auto configuration = core_.configuration();
+  const Node* partner = core_.partner(*configuration);
+  if (!partner) return;
+  const auto peer = core_.peer();
+  if (!peer) return;
+  note(look(*peer), *partner);
+}
+
+Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
+  const bool was_in_conflict = core_.revisions.conflict();
+  if (auto verdict = core_.revisions.compare_notes(peer); !verdict) return std::unexpected(verdict.error());
+  if (core_.revisions.conflict() && !was_in_conflict)
+    core_.events.append({.kind = "configuration.conflict",
+                         .severity = Severity::critical,
+                         .side = {},
+                         .volume = {},
+                         .message = "The two nodes hold configurations that do not follow from one another."});
+  fetch_events(peer);
+  return peer.report();
+}
+
+void PartnerWatch::fetch_events(Peer& peer) {
+  const auto last = core_.events.last_from_partner();
+  auto events = peer.events(last > 0 ? last - 1 : 0);
+  if (!events) return;  // the next turn asks again
+  if (last > 0 && events->empty()) {
+    core_.events.forget_partner_ids();  // its log does not reach as far as what we have: it was begun anew
+    return;
+  }
+  if (!events->empty() && events->back().id > last) core_.events.append_from_partner(*events);
+}
+
+void PartnerWatch::note(const Outcome<NodeReport>& seen, const Node& partner) {
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    changed = !view_.asked || view_.reachable != seen.has_value();
+    view_.asked = true;
+    view_.reachable = seen.has_value();
+    if (changed) view_.since_ms = wall_clock_ms();
+    if (seen) view_.report = *seen;
+    view_.reason = seen ? "" : seen.error().detail;
+  }
+  if (!changed) return;
+  if (seen)
+    core_.events.append({.kind = "node.reachable",
+                         .side = partner.side,
+                         .volume = {},
+                         .message = fmt::format("The management of {} answers.", partner.name)});
+  else
+    core_.events.append({.kind = "node.unreachable",
+                         .severity = Severity::warning,
+                         .side = partner.side,
+                         .volume = {},
+                         .message = fmt::format("The management of {} {}.", partner.name, seen.error().detail)});
+}
+
+}  // namespace lockstep::mgmt

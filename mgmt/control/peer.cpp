@@ -1,0 +1,87 @@
+#include "mgmt/control/peer.hpp"
+
+#include <fmt/format.h>
+
+#include "mgmt/control/refusal_json.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kShort = 4s;
+constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
+constexpr auto kForward = 40s;
+constexpr auto kJoin = 12s;  // the partner connects back before it answers
+
+template <class T>
+Outcome<T> understood(const Outcome<std::string>& reply, Outcome<T> (*read)(std::string_view)) {
+  if (!reply) return std::unexpected(reply.error());
+  return read(*reply);
+}
+
+Outcome<void> nothing(const Outcome<std::string>& reply) {
+  if (!reply) return std::unexpected(reply.error());
+  return {};
+}
+
+}  // namespace
+
+Outcome<std::string> Peer::request(const std::string& method, const std::string& path, const std::string& body,
+                                   std::chrono::milliseconds patience) {
+  auto reply = https_request(identity_, target_, method, path, body, patience);
+  if (!reply) return std::unexpected(reply.error());
+  if (reply->status >= 200 && reply->status < 300) return std::move(reply->body);
+  return std::unexpected(refusal_from(reply->body));
+}
+
+Outcome<PrepareAnswer> Peer::prepare(const Proposal& proposal) {
+  return understood(request("POST", "/peer/v1/revision/prepare", wire::to_text(proposal), kShort),
+                    wire::prepare_answer_from);
+}
+
+Outcome<void> Peer::commit(const RevisionId& id) {
+  return nothing(request("POST", "/peer/v1/revision/commit", wire::to_text(id), kShort));
+}
+
+Outcome<void> Peer::discard(const RevisionId& id) {
+  return nothing(request("POST", "/peer/v1/revision/discard", wire::to_text(id), kShort));
+}
+
+Outcome<void> Peer::bring_up_to_date(const CurrentRevision& mine) {
+  return nothing(request("POST", "/peer/v1/revision/bring-up-to-date", wire::to_text(mine), kShort));
+}
+
+Outcome<CurrentRevision> Peer::ask() {
+  return understood(request("GET", "/peer/v1/revision", "", kShort), wire::current_revision_from);
+}
+
+Outcome<NodeReport> Peer::report() { return understood(request("GET", "/peer/v1/report", "", kShort), report_from); }
+
+Outcome<std::vector<Event>> Peer::events(std::int64_t after) {
+  return understood(request("GET", fmt::format("/peer/v1/events?after={}", after), "", kShort), wire::events_from);
+}
+
+Outcome<void> Peer::put_job(const Job& job) {
+  return nothing(request("POST", "/peer/v1/jobs", to_json_text(job), kShort));
+}
+
+Outcome<void> Peer::carry_out(const ReplicaOrder& order) {
+  return nothing(request("POST", "/peer/v1/replicas", wire::to_text(order), kReplica));
+}
+
+Outcome<ForwardedReply> Peer::forward(const ForwardedRequest& forwarded) {
+  return understood(request("POST", "/peer/v1/forward", wire::to_text(forwarded), kForward),
+                    wire::forwarded_reply_from);
+}
+
+Outcome<JoinOffer> Peer::ask_to_join(const JoinRequest& join) {
+  return understood(request("POST", "/peer/v1/join", wire::to_text(join), kJoin), wire::join_offer_from);
+}
+
+Outcome<void> Peer::confirm_join(const RevisionId& id) {
+  return nothing(request("POST", "/peer/v1/join/confirm", wire::to_text(id), kShort));
+}
+
+Outcome<Uuid> Peer::who() { return understood(request("GET", "/peer/v1/hello", "", kShort), wire::uuid_from); }
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,107 @@
+#pragma once
+// The partner's management, over mutual TLS: what one node asks of the other, and the forms in which it travels.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mgmt/control/desired_state.hpp"
+#include "mgmt/control/event_log.hpp"
+#include "mgmt/control/https_client.hpp"
+#include "mgmt/control/job.hpp"
+#include "mgmt/control/node_report.hpp"
+#include "mgmt/control/revisions.hpp"
+
+namespace lockstep::mgmt {
+
+/// What is done to one node's replica of a volume.
+struct ReplicaOrder {
+  enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up };
+  Kind kind = Kind::create;
+  Volume volume;
+  ReplicaBirth birth;                ///< create
+  bool accept_inconsistent = false;  ///< force_solo
+};
+
+/// A request of a user's, passed on to the node that orders changes.
+struct ForwardedRequest {
+  std::string method;
+  std::string target;
+  std::string content_type;
+  std::string body;
+};
+struct ForwardedReply {
+  int status = 0;
+  std::string content_type;
+  std::string location;
+  std::string body;
+};
+
+/// A node that was given an invitation asks to become side B.
+struct JoinRequest {
+  std::string secret;  ///< the invitation's
+  Node node;           ///< its fingerprint is taken from the connection
+  Token token;         ///< stays valid, so that whoever joined the node is not locked out of it
+};
+/// What the pair will be: kept by the joining node as tentative, then confirmed.
+struct JoinOffer {
+  RevisionId id;
+  std::string document;
+};
+
+class Peer final : public RevisionPeer {
+ public:
+  Peer(const TlsIdentity& identity, HttpsTarget target) : identity_(identity), target_(std::move(target)) {}
+
+  Outcome<PrepareAnswer> prepare(const Proposal& proposal) override;
+  Outcome<void> commit(const RevisionId& id) override;
+  Outcome<void> discard(const RevisionId& id) override;
+  Outcome<void> bring_up_to_date(const CurrentRevision& mine) override;
+  Outcome<CurrentRevision> ask() override;
+
+  Outcome<NodeReport> report();
+  Outcome<std::vector<Event>> events(std::int64_t after);
+  Outcome<void> put_job(const Job& job);
+  Outcome<void> carry_out(const ReplicaOrder& order);
+  Outcome<ForwardedReply> forward(const ForwardedRequest& request);
+
+  Outcome<JoinOffer> ask_to_join(const JoinRequest& join);
+  Outcome<void> confirm_join(const RevisionId& id);
+  /// The node's id; answered to anyone.
+  Outcome<Uuid> who();
+
+ private:
+  Outcome<std::string> request(const std::string& method, const std::string& path, const std::string& body,
+                               std::chrono::milliseconds patience);
+  const TlsIdentity& identity_;
+  HttpsTarget target_;
+};
+
+// The forms. Each `..._from` gives malformed when the text is not one.
+namespace wire {
+[[nodiscard]] std::string to_text(const RevisionId& id);
+[[nodiscard]] Outcome<RevisionId> revision_id_from(std::string_view text);
+[[nodiscard]] std::string to_text(const Proposal& proposal);
+[[nodiscard]] Outcome<Proposal> proposal_from(std::string_view text);
+[[nodiscard]] std::string to_text(const CurrentRevision& current);
+[[nodiscard]] Outcome<CurrentRevision> current_revision_from(std::string_view text);
+[[nodiscard]] std::string to_text(PrepareAnswer answer);
+[[nodiscard]] Outcome<PrepareAnswer> prepare_answer_from(std::string_view text);
+[[nodiscard]] std::string to_text(const std::vector<Event>& events);
+[[nodiscard]] Outcome<std::vector<Event>> events_from(std::string_view text);
+[[nodiscard]] std::string to_text(const ReplicaOrder& order);
+[[nodiscard]] Outcome<ReplicaOrder> replica_order_from(std::string_view text);
+[[nodiscard]] std::string to_text(const ForwardedRequest& request);
+[[nodiscard]] Outcome<ForwardedRequest> forwarded_request_from(std::string_view text);
+[[nodiscard]] std::string to_text(const ForwardedReply& reply);
+[[nodiscard]] Outcome<ForwardedReply> forwarded_reply_from(std::string_view text);
+[[nodiscard]] std::string to_text(const JoinRequest& join);
+[[nodiscard]] Outcome<JoinRequest> join_request_from(std::string_view text);
+[[nodiscard]] std::string to_text(const JoinOffer& offer);
+[[nodiscard]] Outcome<JoinOffer> join_offer_from(std::string_view text);
+[[nodiscard]] std::string to_text(const Uuid& id);
+[[nodiscard]] Outcome<Uuid> uuid_from(std::string_view text);
+}  // namespace wire
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,148 @@
+#include "mgmt/control/reconciler.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTurn = 1s;
+constexpr auto kRetry = 5s;  // of an apply that left problems
+constexpr auto kStatusPatience = 3s;
+constexpr auto kApplyPatience = 20s;
+
+std::vector<ApplyProblem> problems_from(const std::string& result) {
+  std::vector<ApplyProblem> problems;
+  const auto j = nlohmann::json::parse(result, nullptr, false);
+  if (!j.is_object()) return {{"node", "lockstepd's answer to node.apply cannot be read."}};
+  for (const auto& p : j.value("problems", nlohmann::json::array()))
+    problems.push_back({p.value("object", ""), p.value("message", "")});
+  return problems;
+}
+
+}  // namespace
+
+Reconciler::Reconciler(DataPlane& data_plane, EventLog& events, std::function<std::optional<WantedState>()> wanted,
+                       std::function<std::optional<engine::NodeSide>()> side)
+    : data_plane_(data_plane), events_(events), wanted_(std::move(wanted)), side_(std::move(side)) {
+  report_.message = "lockstepd has not been asked yet.";
+}
+
+Reconciler::~Reconciler() { stop(); }
+
+void Reconciler::start() {
+  thread_ = std::thread([this] { loop(); });
+}
+
+void Reconciler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  poked_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reconciler::poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    poke_ = true;
+  }
+  poked_.notify_all();
+}
+
+NodeReport Reconciler::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+void Reconciler::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    poke_ = false;
+    lock.unlock();
+    try {
+      turn();
+    } catch (const std::exception& e) {
+      spdlog::error("The reconcile loop: {}", e.what());
+    }
+    lock.lock();
+    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
+  }
+}
+
+void Reconciler::turn() {
+  const NodeReport before = report();
+  NodeReport now = before;
+  now.at_ms = wall_clock_ms();
+  auto answer = data_plane_.call("node.status", "{}", kStatusPatience);
+  auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
+  now.running = status.has_value();
+  now.message = status ? "" : status.error().detail;
+  if (status) {
+    const bool restarted = status->process != applied_process_;
+    now.status = std::move(*status);
+    const auto wanted = wanted_();
+    const bool differs =
+        wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
+    const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;
+    if (differs || again) apply(*wanted, now);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    report_ = now;
+  }
+  tell_of_changes(before, now);
+}
+
+void Reconciler::apply(const WantedState& wanted, NodeReport& report) {
+  auto applied = data_plane_.call("node.apply", wanted.parameters, kApplyPatience);
+  retry_at_ = Clock::now() + kRetry;
+  if (!applied) {
+    report.problems = {{"node", applied.error().detail}};
+    applied_parameters_.clear();  // the outcome is not known: tell it again
+    if (applied.error().kind == RefusalKind::conflict)
+      applied_parameters_ = wanted.parameters;  // refused: after kRetry
+    return;
+  }
+  report.problems = problems_from(*applied);
+  report.applied = wanted.revision;
+  applied_parameters_ = wanted.parameters;
+  applied_process_ = report.status->process;
+  if (auto answer = data_plane_.call("node.status", "{}", kStatusPatience)) {
+    if (auto status = status_from(*answer)) report.status = std::move(*status);
+  }
+}
+
+void Reconciler::tell_of_changes(const NodeReport& before, const NodeReport& now) {
+  const auto side = side_();
+  if (now.running && !before.running)
+    events_.append({.kind = "lockstepd.started", .side = side, .volume = {}, .message = "lockstepd answers."});
+  const bool first_turn = before.at_ms == 0;
+  if (!now.running && (before.running || first_turn))
+    events_.append({.kind = "lockstepd.stopped",
+                    .severity = Severity::critical,
+                    .side = side,
+                    .volume = {},
+                    .message = now.message});
+  for (const auto& p : now.problems) {
+    const bool known = std::ranges::any_of(
+        before.problems, [&](const ApplyProblem& b) { return b.object == p.object && b.message == p.message; });
+    if (!known)
+      events_.append({.kind = "apply.problem",
+                      .severity = Severity::warning,
+                      .side = side,
+                      .volume = {},
+                      .message = fmt::format("{}: {}", p.object, p.message)});
+  }
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,62 @@
+#pragma once
+// The loop that makes lockstepd match the configuration: asks how it stands about once a second, and tells it again
+// whenever what it carries out is not what is wanted, whatever the reason (a change, its restart, an earlier failure).
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "mgmt/control/data_plane.hpp"
+#include "mgmt/control/event_log.hpp"
+#include "mgmt/control/node_report.hpp"
+
+namespace lockstep::mgmt {
+
+struct WantedState {
+  std::int64_t revision = 0;
+  std::string parameters;  ///< of node.apply
+};
+
+class Reconciler {
+ public:
+  /// `wanted` gives nothing while the node is in no pair; it is called on the loop's thread.
+  Reconciler(DataPlane& data_plane, EventLog& events, std::function<std::optional<WantedState>()> wanted,
+             std::function<std::optional<engine::NodeSide>()> side);
+  ~Reconciler();
+  void start();
+  void stop();
+  /// Something changed: take a turn now.
+  void poke();
+  [[nodiscard]] NodeReport report() const;
+
+  /// One turn; the loop's body, for tests.
+  void turn();
+
+ private:
+  void loop();
+  void apply(const WantedState& wanted, NodeReport& report);
+  void tell_of_changes(const NodeReport& before, const NodeReport& now);
+
+  DataPlane& data_plane_;
+  EventLog& events_;
+  std::function<std::optional<WantedState>()> wanted_;
+  std::function<std::optional<engine::NodeSide>()> side_;
+
+  // Of the loop's thread.
+  std::string applied_parameters_;
+  std::string applied_process_;
+  std::chrono::steady_clock::time_point retry_at_{};
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::condition_variable poked_;
+  bool poke_ = false;
+  bool stopping_ = false;
+  NodeReport report_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,111 @@
+#pragma once
+// The revision protocol of revision.hpp carried out: this node's part in it, as orderer and as follower. Thread-safe.
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "mgmt/control/configuration.hpp"
+#include "mgmt/control/revision.hpp"
+
+namespace lockstep::mgmt {
+
+/// Where revisions are kept. Each call is durable when it returns, and whole or not at all; it throws if it can't be.
+class RevisionStore {
+ public:
+  virtual ~RevisionStore() = default;
+  struct Tentative {
+    RevisionId id;
+    std::string summary;
+    std::string document;
+  };
+  virtual RevisionId head() = 0;
+  virtual Configuration configuration() = 0;
+  virtual std::optional<Tentative> tentative() = 0;
+  /// Replaces the tentative revision that may be there.
+  virtual void put_tentative(const Tentative& revision) = 0;
+  virtual void drop_tentative() = 0;
+  /// Makes the configuration the one in force; a tentative revision is gone afterwards.
+  virtual void commit(const RevisionId& id, const std::string& summary, const Configuration& configuration) = 0;
+};
+
+/// A change on its way to the partner. Attempts of one process are numbered, so that one that was held up on the way
+/// can't replace a later one.
+struct Proposal {
+  RevisionId base;  ///< the head it changes
+  RevisionId id;
+  std::string summary;
+  std::string document;
+  engine::Uuid process;
+  std::int64_t attempt = 0;
+};
+
+struct CurrentRevision {
+  RevisionState state;
+  std::string document;  ///< of the head
+  engine::Uuid process;
+};
+
+enum class PrepareAnswer : std::uint8_t {
+  kept,
+  behind,  ///< the follower is not at `base`, or does not know the orderer's process: bring it up to date first
+};
+
+/// The partner as the protocol sees it. A refusal means that the outcome is not known.
+class RevisionPeer {
+ public:
+  virtual ~RevisionPeer() = default;
+  virtual Outcome<PrepareAnswer> prepare(const Proposal& proposal) = 0;
+  virtual Outcome<void> commit(const RevisionId& id) = 0;
+  virtual Outcome<void> discard(const RevisionId& id) = 0;
+  /// Gives the follower this node's state and configuration, to take over what it lacks.
+  virtual Outcome<void> bring_up_to_date(const CurrentRevision& mine) = 0;
+  virtual Outcome<CurrentRevision> ask() = 0;
+};
+
+class Revisions {
+ public:
+  /// `store` outlives this. `changed` is called after each change of the configuration in force, without locks held.
+  Revisions(RevisionStore& store, std::function<void()> changed);
+
+  [[nodiscard]] std::shared_ptr<const Configuration> configuration() const;
+  [[nodiscard]] RevisionState state() const;
+  [[nodiscard]] CurrentRevision current() const;
+  [[nodiscard]] bool conflict() const;  ///< the last comparison found that an operator must choose
+
+  using Edit = std::function<Outcome<void>(Configuration&)>;
+  /// The orderer's part. `edit` changes the newest configuration; its refusal is passed on. `peer` null: this node is
+  /// alone in its pair. Changes come one after the other. Refusal not_current: nothing was changed.
+  [[nodiscard]] Outcome<RevisionId> change(const std::string& summary, const Edit& edit, RevisionPeer* peer);
+  /// Begins a new epoch with this configuration; for a change of the pair's membership.
+  void commit_new_epoch(const RevisionId& id, const std::string& summary, const Configuration& configuration);
+
+  // The follower's part: the partner's requests.
+  [[nodiscard]] PrepareAnswer on_prepare(const Proposal& proposal);
+  [[nodiscard]] Outcome<void> on_commit(const RevisionId& id);
+  void on_discard(const RevisionId& id);
+  [[nodiscard]] Outcome<void> on_bring_up_to_date(const CurrentRevision& theirs);
+
+  /// Compares notes with the partner and does what this node has to do. To be called whenever the partner answers.
+  [[nodiscard]] Outcome<RevisionVerdict> compare_notes(RevisionPeer& peer);
+
+ private:
+  Outcome<void> carry_out(RevisionVerdict verdict, const RevisionState& judged, const CurrentRevision& theirs);
+  void commit_locked(const RevisionId& id, const std::string& summary, const Configuration& configuration);
+  Outcome<void> have_partner_keep(const Proposal& proposal, RevisionPeer& peer);
+
+  RevisionStore& store_;
+  std::function<void()> changed_;
+  const engine::Uuid process_;
+  mutable std::mutex mutex_;  ///< guards what follows; never held while the partner is asked
+  std::shared_ptr<const Configuration> configuration_;
+  RevisionState state_;
+  engine::Uuid partner_process_;
+  std::int64_t partner_attempt_ = 0;
+  bool conflict_ = false;
+
+  std::mutex change_mutex_;  ///< one change at a time; held while the partner is asked
+  std::int64_t attempt_ = 0;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,123 @@
+#include "mgmt/control/token_service.hpp"
+
+#include <algorithm>
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr std::int64_t kMinute = 60'000;
+
+bool valid(const Token& token, std::int64_t now_ms) { return token.expires_ms == 0 || now_ms < token.expires_ms; }
+
+NewToken make(const std::string& name, Role role, std::int64_t expires_in_seconds) {
+  const std::string secret = "lst_" + base64url_encode(random_bytes(32));
+  const std::int64_t now = wall_clock_ms();
+  return {{random_uuid(), name, sha256_hex(secret), role, now,
+           expires_in_seconds == 0 ? 0 : now + expires_in_seconds * 1000},
+          secret};
+}
+
+}  // namespace
+
+engine::Result<void> TokenService::ensure_first_token(const std::filesystem::path& file) {
+  if (!core_.configuration()->tokens.empty()) return {};
+  const NewToken first = make("admin", Role::admin, 0);
+  // The file first: a token that nobody was told of would lock everyone out.
+  if (auto written = write_private_file(file, first.secret + "\n"); !written) return written;
+  const auto made = core_.change("First token", [&](Configuration& c) -> Outcome<void> {
+    c.tokens.push_back(first.token);
+    return {};
+  });
+  if (!made) return engine::fail(engine::Errc::refused, made.error().detail);
+  spdlog::info("The first token is in {}.", file.string());
+  return {};
+}
+
+std::optional<Token> TokenService::authenticate(std::string_view secret) {
+  const std::string digest = sha256_hex(secret);
+  const auto configuration = core_.configuration();
+  const std::int64_t now = wall_clock_ms();
+  // Digests of 256 random bits: how long a comparison takes tells nothing that would help to find another secret.
+  const auto found = std::ranges::find(configuration->tokens, digest, &Token::digest);
+  if (found == configuration->tokens.end() || !valid(*found, now)) return std::nullopt;
+  note_use(*found, now);
+  return *found;
+}
+
+void TokenService::note_use(const Token& token, std::int64_t now_ms) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto& minute = noted_[token.id];
+    if (minute == now_ms / kMinute) return;
+    minute = now_ms / kMinute;
+  }
+  core_.database().transact([&](SQLite::Database& db) {
+    SQLite::Statement q(
+        db, "INSERT INTO token_use VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used_ms = excluded.used_ms");
+    q.bind(1, token.id.to_string());
+    q.bind(2, now_ms / kMinute * kMinute);
+    q.exec();
+  });
+}
+
+std::vector<TokenUse> TokenService::list() const {
+  std::vector<TokenUse> list;
+  for (const auto& token : core_.configuration()->tokens) list.push_back({token, 0});
+  core_.database().use([&](SQLite::Database& db) {
+    SQLite::Statement q(db, "SELECT used_ms FROM token_use WHERE id = ?");
+    for (auto& entry : list) {
+      q.bind(1, entry.token.id.to_string());
+      if (q.executeStep()) entry.last_used_ms = q.getColumn(0).getInt64();
+      q.reset();
+    }
+  });
+  return list;
+}
+
+Outcome<NewToken> TokenService::create(const std::string& name, Role role, std::int64_t expires_in_seconds) {
+  NewToken made = make(name, role, expires_in_seconds);
+  const auto changed = core_.change(fmt::format("Token {} made", name), [&](Configuration& c) -> Outcome<void> {
+    if (std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end()) {
+      const std::string taken = fmt::format("There is a token named {} already.", name);
+      return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
+    }
+    if (c.tokens.size() >= kMaxTokens)
+      return refuse(RefusalKind::too_many, fmt::format("There are {} tokens already. Revoke some.", kMaxTokens));
+    c.tokens.push_back(made.token);
+    return {};
+  });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append(
+      {.kind = "token.created", .side = {}, .volume = {}, .message = fmt::format("The token {} was made.", name)});
+  return made;
+}
+
+Outcome<void> TokenService::revoke(const Uuid& id) {
+  std::string name;
+  const auto changed = core_.change("Token revoked", [&](Configuration& c) -> Outcome<void> {
+    const auto found = std::ranges::find(c.tokens, id, &Token::id);
+    if (found == c.tokens.end()) return refuse(RefusalKind::not_found, "There is no token with this id.");
+    const std::int64_t now = wall_clock_ms();
+    const auto admin = [&](const Token& t) { return t.role == Role::admin && valid(t, now); };
+    if (admin(*found) && std::ranges::count_if(c.tokens, admin) == 1)
+      return refuse(
+          RefusalKind::conflict,
+          "This is the last token with the role admin: nobody could manage the pair any more. Make another one "
+          "first.");
+    name = found->name;
+    c.tokens.erase(found);
+    return {};
+  });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append(
+      {.kind = "token.deleted", .side = {}, .volume = {}, .message = fmt::format("The token {} was revoked.", name)});
+  return {};
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,45 @@
+#pragma once
+// Who may use the API: tokens are random 256-bit secrets, known to the database only by their SHA-256.
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mgmt/control/node_core.hpp"
+
+namespace lockstep::mgmt {
+
+struct NewToken {
+  Token token;
+  std::string secret;  ///< shown once
+};
+
+struct TokenUse {
+  Token token;
+  std::int64_t last_used_ms = 0;  ///< on this node; 0: never
+};
+
+constexpr std::size_t kMaxTokens = 1000;
+
+class TokenService {
+ public:
+  explicit TokenService(NodeCore& core) : core_(core) {}
+  /// At the very first start: makes an admin token and writes it to `file` (mode 0600).
+  [[nodiscard]] engine::Result<void> ensure_first_token(const std::filesystem::path& file);
+
+  /// The token whose secret this is, if it is valid now.
+  [[nodiscard]] std::optional<Token> authenticate(std::string_view secret);
+  [[nodiscard]] std::vector<TokenUse> list() const;
+  [[nodiscard]] Outcome<NewToken> create(const std::string& name, Role role, std::int64_t expires_in_seconds);
+  [[nodiscard]] Outcome<void> revoke(const Uuid& id);
+
+ private:
+  void note_use(const Token& token, std::int64_t now_ms);
+  NodeCore& core_;
+  std::mutex mutex_;
+  std::map<Uuid, std::int64_t> noted_;  ///< minute of the last use that is in the database
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,251 @@
+#include "mgmt/control/volume_jobs.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using Kind = ReplicaOrder::Kind;
+
+// Whether trying again may help: the other side could not be asked, as against refused.
+bool passing(const Refusal& refusal) {
+  return refusal.kind == RefusalKind::not_current || refusal.kind == RefusalKind::data_plane_away;
+}
+
+StepResult move_on(Job& job, const char* step, double progress, std::string message) {
+  job.step = step;
+  job.progress = progress;
+  job.message = std::move(message);
+  return StepResult::again_now;
+}
+
+StepResult wait(Job& job, std::string message) {
+  job.message = std::move(message);
+  return StepResult::again_later;
+}
+
+std::string problem_with(const NodeReport& report, const Uuid& volume) {
+  const std::string id = volume.to_string();
+  for (const auto& p : report.problems)
+    if (p.object.find(id) != std::string::npos) return p.message;
+  return {};
+}
+
+bool in_sync(const NodeReport& report, const Uuid& volume, bool alone) {
+  if (!report.running || !report.status) return false;
+  const ReplicaStatus* replica = report.status->volume(volume);
+  return replica && replica->serving && (replica->state == "in_sync" || (alone && replica->state == "solo"));
+}
+
+bool detached(const NodeReport& report, std::int64_t revision, const Uuid& volume) {
+  return report.running && report.status && report.status->revision >= revision && !report.status->volume(volume);
+}
+
+}  // namespace
+
+VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports,
+                       std::function<void()> poke)
+    : core_(core), agent_(agent), reports_(std::move(reports)), poke_(std::move(poke)) {}
+
+void VolumeJobs::teach(JobRunner& runner) {
+  for (const char* kind : {"volume.create", "volume.delete"})
+    runner.teach(kind, [this](Job& job) { return step(job); });
+  for (const char* kind : {"volume.leave", "volume.force_solo", "volume.give_up"})
+    runner.teach(kind, [this](Job& job) { return act(job); });
+}
+
+bool VolumeJobs::out_of_patience(const Job& job) const {
+  return wall_clock_ms() - job.created_ms > core_.local.create_patience.count() * 1000;
+}
+
+StepResult VolumeJobs::step(Job& job) {
+  const auto configuration = core_.configuration();
+  const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
+  if (job.step == "begin") {  // the process ended between the job and its revision
+    if (wall_clock_ms() - job.created_ms < 60'000) return StepResult::again_later;  // it may still be under way
+    if (!volume)
+      return fail(core_, job,
+                  {RefusalKind::internal, "lockstep-mgmtd was restarted before it had begun. Try again.", {}});
+    job.step = volume->lifecycle == Lifecycle::deleting ? "detach" : "replica_here";
+  }
+  if (!volume) {  // only its last step does this
+    if (job.error) return fail(core_, job, *job.error);
+    return finish(job, "The volume is gone.");
+  }
+  if (job.step == "replica_here") return replica_here(job, *volume);
+  if (job.step == "replica_there") return replica_there(job, *volume);
+  if (job.step == "publish") return publish(job, *volume);
+  if (job.step == "sync") return sync(job, *volume);
+  if (job.step == "undo") return undo(job);
+  if (job.step == "detach") return detach(job);
+  if (job.step == "remove_there") return remove_there(job, *volume);
+  if (job.step == "remove_here") return remove_here(job, *volume);
+  if (job.step == "forget") return forget(job);
+  return fail(core_, job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
+}
+
+StepResult VolumeJobs::begin_undo(Job& job, Refusal reason) {
+  const std::string message = fmt::format("Takes everything back: {}", reason.detail);
+  job.error = std::move(reason);
+  return move_on(job, "undo", job.progress, message);
+}
+
+StepResult VolumeJobs::replica_here(Job& job, const Volume& volume) {
+  const bool both = core_.peer() != nullptr;
+  const auto made = agent_.carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = both, .clean = true}});
+  if (!made && passing(made.error()) && !out_of_patience(job)) return wait(job, made.error().detail);
+  if (!made) return begin_undo(job, made.error());
+  if (!both) return move_on(job, "publish", 0.6, fmt::format("Puts {} into service.", volume.name));
+  return move_on(job, "replica_there", 0.3, fmt::format("Makes the replica of {} on the partner.", volume.name));
+}
+
+StepResult VolumeJobs::replica_there(Job& job, const Volume& volume) {
+  const auto peer = core_.peer();
+  if (!peer) return begin_undo(job, {RefusalKind::internal, "The partner is gone from the configuration.", {}});
+  const auto made = peer->carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = true, .clean = true}});
+  if (!made && passing(made.error()) && !out_of_patience(job))
+    return wait(job, fmt::format("Waits for the partner, which {}.", made.error().detail));
+  if (!made) {
+    Refusal reason = made.error();
+    reason.detail = fmt::format("The partner: {}", reason.detail);
+    return begin_undo(job, std::move(reason));
+  }
+  return move_on(job, "publish", 0.6, fmt::format("Puts {} into service.", volume.name));
+}
+
+StepResult VolumeJobs::publish(Job& job, const Volume& volume) {
+  const auto changed =
+      core_.change(fmt::format("Volume {} in service", volume.name), [&](Configuration& c) -> Outcome<void> {
+        if (Volume* v = c.volume(volume.id)) v->lifecycle = Lifecycle::ready;
+        return {};
+      });
+  if (!changed && passing(changed.error()) && !out_of_patience(job)) return wait(job, changed.error().detail);
+  if (!changed) return begin_undo(job, changed.error());
+  return move_on(job, "sync", 0.8, fmt::format("Waits until {} is in service.", volume.name));
+}
+
+StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
+  const bool alone = core_.peer() == nullptr;
+  const PairReports reports = reports_();
+  const bool here = in_sync(reports.here, volume.id, alone);
+  const bool there = alone || in_sync(reports.there, volume.id, false);
+  if (here && there) {
+    core_.events.append({.kind = "volume.created",
+                         .side = {},
+                         .volume = volume.id,
+                         .message = fmt::format("The volume {} was made.", volume.name)});
+    return finish(job, fmt::format("{} is in service{}.", volume.name, alone ? "" : " on both nodes"));
+  }
+  if (!out_of_patience(job)) {
+    poke_();
+    return StepResult::again_later;
+  }
+  std::string why = problem_with(reports.here, volume.id);
+  if (why.empty()) why = problem_with(reports.there, volume.id);
+  if (why.empty()) why = "Look at the health of both nodes and of the link between them.";
+  return begin_undo(job, {RefusalKind::conflict,
+                          fmt::format("{} did not come into service on {} within {} seconds. {}", volume.name,
+                                      here ? "the partner" : "this node", core_.local.create_patience.count(), why),
+                          {}});
+}
+
+StepResult VolumeJobs::undo(Job& job) {
+  const auto changed = core_.change("Volume taken back", [&](Configuration& c) -> Outcome<void> {
+    if (Volume* v = c.volume(*job.volume)) v->lifecycle = Lifecycle::deleting;
+    return {};
+  });
+  if (!changed) return wait(job, fmt::format("Will take everything back. {}", changed.error().detail));
+  return move_on(job, "detach", job.progress, job.message);
+}
+
+StepResult VolumeJobs::detach(Job& job) {
+  const auto revision = core_.revisions.state().head.n;
+  const PairReports reports = reports_();
+  const bool alone = core_.peer() == nullptr;
+  if (!detached(reports.here, revision, *job.volume)) {
+    poke_();
+    return wait(job, "Waits until the volume is out of service on this node.");
+  }
+  if (!alone && (!reports.partner_reachable || !detached(reports.there, revision, *job.volume))) {
+    poke_();
+    return wait(job, "Waits until the volume is out of service on the partner.");
+  }
+  return move_on(job, alone ? "remove_here" : "remove_there", 0.5, "Removes the data.");
+}
+
+StepResult VolumeJobs::remove_there(Job& job, const Volume& volume) {
+  const auto peer = core_.peer();
+  const auto done = peer ? peer->carry_out({.kind = Kind::remove, .volume = volume, .birth = {}}) : Outcome<void>();
+  if (!done && passing(done.error()))
+    return wait(job, fmt::format("Waits for the partner, which {}.", done.error().detail));
+  if (!done) {
+    const Refusal reason{
+        RefusalKind::conflict,
+        fmt::format("The partner could not remove its replica: {} Mend this and delete the volume again.",
+                    done.error().detail),
+        {}};
+    return fail(core_, job, reason);
+  }
+  return move_on(job, "remove_here", 0.7, job.message);
+}
+
+StepResult VolumeJobs::remove_here(Job& job, const Volume& volume) {
+  const auto done = agent_.carry_out({.kind = Kind::remove, .volume = volume, .birth = {}});
+  if (!done && passing(done.error())) return wait(job, done.error().detail);
+  if (!done) {
+    const Refusal reason{
+        RefusalKind::conflict,
+        fmt::format("This node's replica could not be removed: {} Mend this and delete the volume again.",
+                    done.error().detail),
+        {}};
+    return fail(core_, job, reason);
+  }
+  return move_on(job, "forget", 0.9, job.message);
+}
+
+StepResult VolumeJobs::forget(Job& job) {
+  std::string name;
+  const auto changed = core_.change("Volume forgotten", [&](Configuration& c) -> Outcome<void> {
+    if (const Volume* v = c.volume(*job.volume)) name = v->name;
+    std::erase_if(c.volumes, [&](const Volume& v) { return v.id == *job.volume; });
+    return {};
+  });
+  if (!changed) return wait(job, changed.error().detail);
+  if (job.error) return fail(core_, job, *job.error);
+  core_.events.append({.kind = "volume.deleted",
+                       .side = {},
+                       .volume = job.volume,
+                       .message = fmt::format("The volume {} was deleted.", name)});
+  return finish(job, fmt::format("{} was deleted on all nodes.", name));
+}
+
+StepResult VolumeJobs::act(Job& job) {
+  const auto parameters = nlohmann::json::parse(job.parameters, nullptr, false);
+  const auto configuration = core_.configuration();
+  const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
+  if (!volume) return fail(core_, job, {RefusalKind::not_found, "The volume is gone.", {}});
+  const NodeSide side = parameters.value("side", "a") == "a" ? NodeSide::a : NodeSide::b;
+  const ReplicaOrder order{.kind = static_cast<Kind>(parameters.value("action", 0)),
+                           .volume = *volume,
+                           .birth = {},
+                           .accept_inconsistent = parameters.value("accept_inconsistent", false)};
+  const bool here = core_.side() == side;
+  const auto peer = core_.peer();
+  const auto done = here   ? agent_.carry_out(order)
+                    : peer ? peer->carry_out(order)
+                           : Outcome<void>(refuse(RefusalKind::conflict, "That node is not in the pair."));
+  poke_();
+  if (done) return finish(job, fmt::format("Done on {}.", here ? "this node" : "the partner"));
+  Refusal reason = done.error();
+  if (!here && reason.kind == RefusalKind::not_current)
+    reason.detail =
+        fmt::format("The partner, whose replica is meant, {}. Send the request there when it answers.", reason.detail);
+  return fail(core_, job, std::move(reason));
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,51 @@
+#pragma once
+// The steps of volume jobs. Making a volume:
+//
+//   replica_here -> replica_there -> publish -> sync -> done
+//        any failure -> undo -> detach -> remove_there -> remove_here -> forget -> failed
+//
+// Deleting one is the second line, from detach, and ends in done. Every step may be taken again: what was done already
+// is found done. Steps that need the partner wait for it; making a volume gives up after
+// LocalSettings::create_patience.
+#include <functional>
+
+#include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/node_report.hpp"
+#include "mgmt/control/replica_agent.hpp"
+
+namespace lockstep::mgmt {
+
+/// What the steps know of both lockstepds: the newest reports.
+struct PairReports {
+  NodeReport here;
+  NodeReport there;
+  bool partner_reachable = false;
+};
+
+class VolumeJobs {
+ public:
+  VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports, std::function<void()> poke);
+  void teach(JobRunner& runner);
+
+ private:
+  StepResult step(Job& job);
+  StepResult act(Job& job);
+  StepResult replica_here(Job& job, const Volume& volume);
+  StepResult replica_there(Job& job, const Volume& volume);
+  StepResult publish(Job& job, const Volume& volume);
+  StepResult sync(Job& job, const Volume& volume);
+  StepResult undo(Job& job);
+  StepResult detach(Job& job);
+  StepResult remove_there(Job& job, const Volume& volume);
+  StepResult remove_here(Job& job, const Volume& volume);
+  StepResult forget(Job& job);
+  StepResult begin_undo(Job& job, Refusal reason);
+  [[nodiscard]] bool out_of_patience(const Job& job) const;
+
+  NodeCore& core_;
+  ReplicaAgent& agent_;
+  std::function<PairReports()> reports_;
+  std::function<void()> poke_;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,189 @@
+#include "mgmt/control/volume_service.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/validation.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+void check_access(const std::vector<std::string>& access, const Configuration& c, std::vector<FieldProblem>& problems) {
+  if (access.size() > kMaxAccess) problems.push_back({"/access", fmt::format("At most {} initiators.", kMaxAccess)});
+  for (std::size_t i = 0; i < access.size(); ++i) {
+    const std::string pointer = fmt::format("/access/{}", i);
+    if (const auto complaint = check_iscsi_name(access[i]))
+      problems.push_back({pointer, *complaint});
+    else if (!c.initiator(access[i]))
+      problems.push_back({pointer, fmt::format("{} is not known. Make the initiator known first.", access[i])});
+    else if (std::ranges::find(access.begin(), access.begin() + static_cast<std::ptrdiff_t>(i), access[i]) !=
+             access.begin() + static_cast<std::ptrdiff_t>(i))
+      problems.push_back({pointer, "Is listed twice."});
+  }
+}
+
+std::int64_t lowest_free_lun(const Configuration& c) {
+  for (std::int64_t lun = 0;; ++lun)
+    if (std::ranges::find(c.volumes, lun, &Volume::lun) == c.volumes.end()) return lun;
+}
+
+Volume describe_volume(const VolumeWish& wish, const Configuration& c) {
+  Volume v;
+  v.id = random_uuid();
+  v.name = wish.name;
+  v.serial = v.id.to_string();
+  std::erase(v.serial, '-');
+  v.lun = lowest_free_lun(c);
+  v.size = wish.size;
+  v.block_size = wish.block_size;
+  v.thin = wish.thin;
+  v.first_epoch = random_uuid();
+  v.access = wish.access;
+  v.created_ms = wall_clock_ms();
+  return v;
+}
+
+Outcome<void> check_new(const VolumeWish& wish, const Configuration& c) {
+  if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+  if (auto problems = problems_of(wish, c); !problems.empty())
+    return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+  if (std::ranges::find(c.volumes, wish.name, &Volume::name) != c.volumes.end()) {
+    const std::string taken = fmt::format("There is a volume named {} already.", wish.name);
+    return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
+  }
+  if (c.volumes.size() >= kMaxVolumes)
+    return refuse(RefusalKind::conflict,
+                  fmt::format("There are {} volumes already, which is the most there can be.", kMaxVolumes));
+  return {};
+}
+
+std::unexpected<Refusal> no_such_volume() { return refuse(RefusalKind::not_found, "There is no volume with this id."); }
+
+Outcome<void> check_confirmation(const Volume& volume, const std::string& confirm, const std::string& what,
+                                 const char* pointer) {
+  if (confirm == volume.name) return {};
+  return refuse(RefusalKind::confirmation_needed,
+                fmt::format("{} Confirm it with the volume's name, {}.", what, volume.name),
+                {{pointer, fmt::format("Must be {}.", volume.name)}});
+}
+
+}  // namespace
+
+std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuration& configuration) {
+  std::vector<FieldProblem> problems;
+  if (const auto complaint = check_volume_name(wish.name)) problems.push_back({"/name", *complaint});
+  if (const auto complaint = check_volume_size(wish.size)) problems.push_back({"/size_bytes", *complaint});
+  if (wish.block_size != 512 && wish.block_size != 4096)
+    problems.push_back({"/block_size_bytes", "Must be 512 or 4096."});
+  check_access(wish.access, configuration, problems);
+  return problems;
+}
+
+Outcome<Job> VolumeService::create(const VolumeWish& wish) {
+  Job job = make_job(core_, "volume.create", "begin", fmt::format("Makes the volume {}.", wish.name));
+  // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
+  const auto changed = core_.change(fmt::format("Volume {} begun", wish.name), [&](Configuration& c) -> Outcome<void> {
+    if (auto good = check_new(wish, c); !good) return good;
+    const Volume volume = describe_volume(wish, c);
+    job.volume = volume.id;
+    core_.jobs.put(job);
+    c.volumes.push_back(volume);
+    return {};
+  });
+  if (!changed) {
+    core_.jobs.erase(job.id);
+    return std::unexpected(changed.error());
+  }
+  job.step = "replica_here";
+  jobs_.submit(job);
+  return job;
+}
+
+Outcome<void> VolumeService::change_access(const Uuid& id, std::vector<std::string> access) {
+  std::string name;
+  const auto changed = core_.change("Access of a volume changed", [&](Configuration& c) -> Outcome<void> {
+    Volume* volume = c.volume(id);
+    if (!volume) return no_such_volume();
+    std::vector<FieldProblem> problems;
+    check_access(access, c, problems);
+    if (!problems.empty())
+      return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+    volume->access = access;
+    name = volume->name;
+    return {};
+  });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append({.kind = "volume.changed",
+                       .side = {},
+                       .volume = id,
+                       .message = fmt::format("{} may be used by {}.", name,
+                                              access.empty() ? std::string("any initiator")
+                                                             : fmt::format("{} initiators", access.size()))});
+  return {};
+}
+
+Outcome<Job> VolumeService::remove(const Uuid& id, const std::optional<std::string>& confirm) {
+  Job job = make_job(core_, "volume.delete", "begin", "");
+  job.volume = id;
+  const auto changed = core_.change("Volume to be deleted", [&](Configuration& c) -> Outcome<void> {
+    Volume* volume = c.volume(id);
+    if (!volume) return no_such_volume();
+    if (auto good = check_confirmation(*volume, confirm.value_or(""), "Deleting cannot be undone.", "?confirm"); !good)
+      return good;
+    for (const auto& other : core_.jobs.unfinished())
+      if (other.volume == id && other.id != job.id)
+        return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
+    job.message = fmt::format("Deletes the volume {}.", volume->name);
+    job.parameters = nlohmann::json{{"name", volume->name}}.dump();
+    core_.jobs.put(job);
+    volume->lifecycle = Lifecycle::deleting;
+    return {};
+  });
+  if (!changed) {
+    core_.jobs.erase(job.id);
+    return std::unexpected(changed.error());
+  }
+  job.step = "detach";
+  jobs_.submit(job);
+  return job;
+}
+
+Outcome<Job> VolumeService::act(const Uuid& id, const VolumeActionWish& wish) {
+  const auto configuration = core_.configuration();
+  const Volume* volume = configuration->volume(id);
+  if (!volume) return no_such_volume();
+  const Node* node = configuration->node(wish.side);
+  if (!node)
+    return refuse(RefusalKind::conflict, "That node has not joined the pair yet.",
+                  {{"/side", "There is no such node."}});
+  using Kind = ReplicaOrder::Kind;
+  std::string kind = "volume.leave";
+  std::string message = fmt::format("Takes the replica of {} on {} out.", volume->name, node->name);
+  if (wish.kind == Kind::force_solo) {
+    kind = "volume.force_solo";
+    message = fmt::format("Makes {} go on alone with {}.", node->name, volume->name);
+    if (auto good = check_confirmation(*volume, wish.confirm, "If the partner still runs, the two copies drift apart.",
+                                       "/confirm");
+        !good)
+      return std::unexpected(good.error());
+  } else if (wish.kind == Kind::give_up) {
+    kind = "volume.give_up";
+    message = fmt::format("Drops what {} alone has of {}.", node->name, volume->name);
+    if (auto good = check_confirmation(*volume, wish.confirm, "This node's own changes will be lost.", "/confirm");
+        !good)
+      return std::unexpected(good.error());
+  }
+  Job job = make_job(core_, kind, "act", message);
+  job.volume = id;
+  job.parameters = nlohmann::json{{"side", side_name(wish.side)},
+                                  {"action", static_cast<int>(wish.kind)},
+                                  {"accept_inconsistent", wish.accept_inconsistent}}
+                       .dump();
+  jobs_.submit(job);
+  return job;
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,125 @@
+// One volume's verdict and its sentence.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "mgmt/control/pair_view.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr const char* kOnlyOneNode = "Invite a second node.";
+
+struct Replica {
+  const NodeView* node = nullptr;
+  const ReplicaStatus* status = nullptr;  ///< null: not known now
+
+  [[nodiscard]] bool is(std::string_view state) const { return status && status->state == state; }
+  [[nodiscard]] bool serving() const { return status && status->serving; }
+  [[nodiscard]] const std::string& name() const { return node->node->name; }
+};
+
+std::vector<Replica> replicas_of(const PairView& view, const Volume& volume) {
+  std::vector<Replica> replicas;
+  for (const auto& node : view.nodes) {
+    if (!node.node) continue;
+    replicas.push_back({&node, node.current() ? node.report.status->volume(volume.id) : nullptr});
+  }
+  return replicas;
+}
+
+std::string duration(std::int64_t seconds) {
+  if (seconds < 120) return fmt::format("{} seconds", seconds);
+  if (seconds < 7200) return fmt::format("{} minutes", (seconds + 30) / 60);
+  return fmt::format("{} hours", (seconds + 1800) / 3600);
+}
+
+std::string progress_of(const ReplicaStatus& r) {
+  if (!r.resync_running || r.resync_total <= 0) return "";
+  const auto percent = std::clamp<std::int64_t>(r.resync_done * 100 / r.resync_total, 0, 100);
+  const auto left = std::max<std::int64_t>(0, r.resync_total - r.resync_done);
+  if (r.resync_rate <= 0) return fmt::format(" ({} %)", percent);
+  return fmt::format(" ({} %, about {} left)", percent, duration(left / r.resync_rate));
+}
+
+std::string why_absent(const Replica& r) {
+  const NodeView& node = *r.node;
+  if (!node.asked) return fmt::format("{} has not been asked yet", r.name());
+  if (!node.reachable) return fmt::format("the management of {} cannot be reached", r.name());
+  if (!node.report.running) return fmt::format("lockstepd does not run on {}", r.name());
+  return fmt::format("{} does not have it attached", r.name());
+}
+
+std::string reason_of(const Replica& r) {
+  if (!r.status) return why_absent(r);
+  if (!r.status->reason.empty()) {
+    std::string reason = r.status->reason;
+    if (reason.back() == '.') reason.pop_back();
+    return fmt::format("{}: {}", r.name(), reason);
+  }
+  return fmt::format("its replica on {} is {}", r.name(), r.status->state);
+}
+
+VolumeVerdict not_served(const std::vector<Replica>& replicas) {
+  std::string why;
+  for (const auto& r : replicas) why += (why.empty() ? "" : "; ") + reason_of(r);
+  const bool waits =
+      std::ranges::any_of(replicas, [](const Replica& r) { return r.is("waiting") || r.is("suspended"); });
+  return {
+      Verdict::critical, fmt::format("Not served: {}.", why),
+      waits ? "Bring the other node or the witness back. Only if the other node is gone for good, force this one to go "
+              "on alone."
+            : ""};
+}
+
+// Served by one member alone: what about the other?
+VolumeVerdict served_alone(const Replica& server, const Replica& other) {
+  const std::string served = fmt::format("Served by {}", server.name());
+  if (other.is("syncing_target") || server.is("syncing_source")) {
+    const ReplicaStatus& figures = server.status->resync_running ? *server.status
+                                   : other.status                ? *other.status
+                                                                 : *server.status;
+    return {Verdict::degraded,
+            fmt::format("{}; {} is being brought up to date{}.", served, other.name(), progress_of(figures)), ""};
+  }
+  if (other.is("left"))
+    return {Verdict::degraded, fmt::format("{}; {} is out for maintenance.", served, other.name()),
+            "Restart lockstepd there when the maintenance is done: it is then brought up to date."};
+  if (other.is("failed"))
+    return {Verdict::degraded, fmt::format("{}; {}.", served, reason_of(other)),
+            "Look at that node's disk and its log."};
+  return {Verdict::degraded, fmt::format("{} alone; {}.", served, reason_of(other)), ""};
+}
+
+VolumeVerdict judge_two(const Replica& a, const Replica& b) {
+  if (a.is("split_brain") || b.is("split_brain"))
+    return {Verdict::critical, "Both copies went on alone, so that they differ; both are kept.",
+            "Decide which node's own changes are to be dropped, and give them up there."};
+  if (!a.serving() && !b.serving()) return not_served({a, b});
+  if (a.is("in_sync") && b.is("in_sync")) {
+    if (!a.status->failover_limited && !b.status->failover_limited) return {Verdict::ok, "In sync on both nodes.", ""};
+    return {Verdict::degraded,
+            "In sync on both nodes, but the witness could not be told: the loss of a node now would "
+            "suspend I/O.",
+            "Look at the witness."};
+  }
+  const auto member = [](const Replica& r) { return r.is("solo") || r.is("syncing_source") || r.is("in_sync"); };
+  if (member(a) && a.serving() && (!member(b) || b.is("syncing_target"))) return served_alone(a, b);
+  if (member(b) && b.serving() && (!member(a) || a.is("syncing_target"))) return served_alone(b, a);
+  const Replica& server = a.serving() ? a : b;
+  return {Verdict::degraded, fmt::format("Served by {}, and changing state on the other node.", server.name()), ""};
+}
+
+}  // namespace
+
+VolumeVerdict judge_volume(const PairView& view, const Volume& volume) {
+  if (volume.lifecycle == Lifecycle::creating) return {Verdict::ok, "Being made.", ""};
+  if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
+  const auto replicas = replicas_of(view, volume);
+  if (replicas.size() == 2) return judge_two(replicas[0], replicas[1]);
+  if (replicas.empty() || !replicas[0].serving()) return not_served(replicas);
+  return {Verdict::degraded, fmt::format("Served by {}, the pair's only node so far.", replicas[0].name()),
+          kOnlyOneNode};
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,73 @@
+// lockstep-mgmtd: reads its configuration file, opens the node's management, serves the API until it is told to stop.
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "mgmt/control/controller.hpp"
+#include "mgmt/control/mgmtd_config.hpp"
+#include "ui-api/rest/api.hpp"
+#include "ui-api/rest/https_server.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+int refuse_to_start(const std::string& reason) {
+  std::cerr << "lockstep-mgmtd: " << reason << std::endl;
+  return 1;
+}
+
+// Blocks the signals in every thread made from now on; main() waits for them.
+sigset_t block_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+int run(const mgmt::MgmtdConfig& config) {
+  const sigset_t signals = block_signals();
+  auto controller = mgmt::Controller::open(config.local);
+  if (!controller) return refuse_to_start(controller.error().message);
+  const auto& identity = (*controller)->core().identity;
+  ui_api::Api api(**controller, {.web_folder = config.web_folder});
+  ui_api::HttpsServer server(identity, {}, [&api](const ui_api::Request& request) { return api.handle(request); });
+  const auto listening = server.start(config.listen);
+  if (!listening) return refuse_to_start(listening.error().message);
+  spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
+               identity.fingerprint);
+  (*controller)->start();
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("Stops, on signal {}.", signal);
+  server.stop();
+  (*controller)->stop();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Lockstep's management: REST API, web page, desired state of the pair.", "lockstep-mgmtd");
+  std::string file = "/etc/lockstep/mgmtd.toml";
+  app.add_option("--config", file, "Configuration file")->capture_default_str();
+  app.set_version_flag("--version", "lockstep-mgmtd " LOCKSTEP_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const auto config = mgmt::read_mgmtd_config(file);
+  if (!config) return refuse_to_start(config.error().message);
+  spdlog::set_level(spdlog::level::from_str(config->log_level));
+  spdlog::flush_on(spdlog::level::info);
+  try {
+    return run(*config);
+  } catch (const std::exception& e) {
+    return refuse_to_start(fmt::format("{}.", e.what()));
+  }
+}

@@ -1,0 +1,131 @@
+#include "ui-api/rest/metrics.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+namespace lockstep::ui_api {
+namespace {
+
+using namespace mgmt;
+using Labels = std::vector<std::pair<std::string, std::string>>;
+using prometheus::MetricType;
+
+constexpr const char* kStates[] = {"starting",  "in_sync", "solo",        "syncing_source", "syncing_target",
+                                   "suspended", "waiting", "split_brain", "failed",         "left"};
+
+class Figures {
+ public:
+  explicit Figures(Labels common) : common_(std::move(common)) {}
+
+  void add(const char* name, const char* help, MetricType type, double value, const Labels& labels = {}) {
+    if (families_.empty() || families_.back().name != name) families_.push_back({name, help, type, {}});
+    prometheus::ClientMetric metric;
+    for (const auto& [key, value_text] : common_) metric.label.push_back({key, value_text});
+    for (const auto& [key, value_text] : labels) metric.label.push_back({key, value_text});
+    if (type == MetricType::Counter)
+      metric.counter.value = value;
+    else
+      metric.gauge.value = value;
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void gauge(const char* name, const char* help, double value, const Labels& labels = {}) {
+    add(name, help, MetricType::Gauge, value, labels);
+  }
+  [[nodiscard]] std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  Labels common_;
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+using ReplicaFigure = std::int64_t ReplicaStatus::*;
+
+struct VolumeFigures {
+  const char* name;
+  const char* help;
+  MetricType type;
+  ReplicaFigure value;
+};
+
+constexpr VolumeFigures kVolumeFigures[] = {
+    {"lockstep_volume_dirty_bytes", "What the partner may lack.", MetricType::Gauge, &ReplicaStatus::dirty_bytes},
+    {"lockstep_volume_allocated_bytes", "Space taken on this node's disk.", MetricType::Gauge,
+     &ReplicaStatus::allocated_bytes},
+    {"lockstep_resync_bytes_total", "What was to be compared or copied when the resync began.", MetricType::Gauge,
+     &ReplicaStatus::resync_total},
+    {"lockstep_resync_bytes_done", "How much of it is done.", MetricType::Gauge, &ReplicaStatus::resync_done},
+    {"lockstep_resync_bytes_per_second", "How fast it goes.", MetricType::Gauge, &ReplicaStatus::resync_rate},
+    {"lockstep_volume_reads_total", "Reads by initiators through this node.", MetricType::Counter,
+     &ReplicaStatus::reads},
+    {"lockstep_volume_writes_total", "Writes by initiators through this node.", MetricType::Counter,
+     &ReplicaStatus::writes},
+    {"lockstep_volume_read_bytes_total", "Bytes read by initiators through this node.", MetricType::Counter,
+     &ReplicaStatus::read_bytes},
+    {"lockstep_volume_written_bytes_total", "Bytes written by initiators through this node.", MetricType::Counter,
+     &ReplicaStatus::write_bytes},
+};
+
+void add_volumes(Figures& figures, const PairView& view, const DataPlaneStatus& status) {
+  const auto& volumes = view.configuration->volumes;
+  const auto each = [&](const auto& use) {
+    for (const auto& v : volumes)
+      if (const ReplicaStatus* r = status.volume(v.id)) use(*r, Labels{{"volume", v.name}});
+  };
+  for (const auto& v : volumes)
+    figures.gauge("lockstep_volume_size_bytes", "The volume's size.", static_cast<double>(v.size),
+                  {{"volume", v.name}});
+  each([&](const ReplicaStatus& r, const Labels& labels) {
+    for (const char* state : kStates) {
+      Labels with_state = labels;
+      with_state.emplace_back("state", state);
+      figures.gauge("lockstep_volume_state", "1 for the state that this node's replica is in.", r.state == state,
+                    with_state);
+    }
+  });
+  each([&](const ReplicaStatus& r, const Labels& labels) {
+    figures.gauge("lockstep_volume_serving", "1 while this node answers initiators.", r.serving, labels);
+  });
+  each([&](const ReplicaStatus& r, const Labels& labels) {
+    figures.gauge("lockstep_volume_failover_limited", "1 while the witness could not be told.", r.failover_limited,
+                  labels);
+  });
+  each([&](const ReplicaStatus& r, const Labels& labels) {
+    figures.gauge("lockstep_resync_running", "1 while a resync runs.", r.resync_running, labels);
+  });
+  for (const auto& f : kVolumeFigures)
+    each([&](const ReplicaStatus& r, const Labels& labels) {
+      figures.add(f.name, f.help, f.type, static_cast<double>(r.*f.value), labels);
+    });
+}
+
+}  // namespace
+
+std::string metrics_text(const PairView& view) {
+  const auto& pair = view.configuration->pair;
+  const NodeView none;
+  const NodeView& mine = view.local_side ? view.at(*view.local_side) : none;
+  Figures figures({{"pair", pair ? pair->name : ""}, {"node", mine.node ? mine.node->name : ""}});
+  figures.gauge("lockstep_configuration_revision", "Number of the configuration in force.",
+                static_cast<double>(view.revision.head.n));
+  figures.gauge("lockstep_health", "0 ok, 1 degraded, 2 critical.", static_cast<double>(judge_pair(view).verdict));
+  figures.gauge("lockstep_lockstepd_up", "1 while lockstepd answers on this node.", mine.node && mine.report.running);
+  if (view.local_side && view.at(engine::other(*view.local_side)).node)
+    figures.gauge("lockstep_partner_management_reachable", "1 while the partner's management answers.",
+                  view.at(engine::other(*view.local_side)).reachable);
+  if (!mine.node || !mine.current()) return figures.text();
+  const DataPlaneStatus& status = *mine.report.status;
+  figures.gauge("lockstep_lockstepd_uptime_seconds", "Since lockstepd started.",
+                static_cast<double>(status.uptime_ms) / 1000);
+  figures.gauge("lockstep_lockstepd_info", "Always 1.", 1, {{"version", status.version}});
+  figures.gauge("lockstep_partner_link_connected", "1 while the replication link is up.", status.partner_connected);
+  if (status.witness_reachable)
+    figures.gauge("lockstep_witness_reachable", "1 while the witness answers.", *status.witness_reachable);
+  figures.gauge("lockstep_sessions", "iSCSI sessions open on this node.", static_cast<double>(status.sessions.size()));
+  add_volumes(figures, view, status);
+  return figures.text();
+}
+
+}  // namespace lockstep::ui_api

@@ -1,0 +1,106 @@
+// /api/v1/pair, /nodes, /sessions
+#include "mgmt/control/controller.hpp"
+#include "ui-api/rest/api.hpp"
+#include "ui-api/rest/fields.hpp"
+#include "ui-api/rest/respond.hpp"
+
+namespace lockstep::ui_api {
+namespace {
+
+using mgmt::Controller;
+using mgmt::NodeSide;
+
+NodeSide side_of(const std::string& text) { return text == "b" ? NodeSide::b : NodeSide::a; }
+
+mgmt::NodeWish read_node(Fields fields) {
+  mgmt::NodeWish wish;
+  wish.name = fields.text("name", Presence::optional);
+  wish.portals = fields.texts("portals", Presence::optional);
+  wish.link_address = fields.text("link_address", Presence::optional);
+  wish.management_address = fields.text("management_address", Presence::optional);
+  fields.nothing_else();
+  return wish;
+}
+
+mgmt::Arbiter read_arbiter(Fields fields, Problems& problems) {
+  mgmt::Arbiter arbiter;
+  arbiter.witness = fields.one_of("kind", Presence::required, {"witness", "preferred"}) == "witness";
+  arbiter.endpoints = fields.texts("endpoints", Presence::optional).value_or(std::vector<std::string>());
+  if (const auto side = fields.one_of("preferred_side", Presence::optional, {"a", "b"})) {
+    if (arbiter.witness) problems.push_back({"/arbiter/preferred_side", "Belongs to the kind preferred."});
+    arbiter.preferred = side_of(*side);
+  }
+  if (arbiter.endpoints.size() > 9) problems.push_back({"/arbiter/endpoints", "Must be at most 9."});
+  fields.nothing_else();
+  return arbiter;
+}
+
+mgmt::PairSettings read_settings(Fields fields) {
+  mgmt::PairSettings s;
+  s.lease_ms = fields.integer("lease_ms", Presence::optional, 500, 60'000).value_or(s.lease_ms);
+  s.resync_floor =
+      fields.integer("resync_floor_bytes_per_second", Presence::optional, 0, INT64_MAX).value_or(s.resync_floor);
+  s.resync_ceiling =
+      fields.integer("resync_ceiling_bytes_per_second", Presence::optional, 0, INT64_MAX).value_or(s.resync_ceiling);
+  fields.nothing_else();
+  return s;
+}
+
+Response create_pair(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::PairWish wish;
+  wish.name = fields.text("name", Presence::required).value_or("");
+  wish.target_name = fields.text("target_name", Presence::optional).value_or("");
+  if (auto node = fields.object("node", Presence::optional)) wish.node = read_node(std::move(*node));
+  if (auto arbiter = fields.object("arbiter", Presence::required))
+    wish.arbiter = read_arbiter(std::move(*arbiter), problems);
+  if (auto settings = fields.object("settings", Presence::optional))
+    wish.settings = read_settings(std::move(*settings));
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto done = controller.pair().create(wish); !done) return problem(done.error());
+  return created(pair_json(controller.view()), "/api/v1/pair");
+}
+
+Response invite(Controller& controller) {
+  const auto invitation = controller.pair().invite();
+  if (!invitation) return problem(invitation.error());
+  return ok({{"invitation", invitation->text}, {"expires_at", rfc3339(invitation->expires_ms)}}, 201);
+}
+
+Response join(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto invitation = fields.text("invitation", Presence::required);
+  if (invitation && (invitation->empty() || invitation->size() > 4096))
+    problems.push_back({"/invitation", "Must be 1 to 4096 characters."});
+  mgmt::NodeWish node;
+  if (auto n = fields.object("node", Presence::optional)) node = read_node(std::move(*n));
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.pair().join(*invitation, node, call.token));
+}
+
+}  // namespace
+
+void add_pair_resources(Router& router, Controller& controller) {
+  router.add({"GET", "/api/v1/pair", Access::viewer, false,
+              [&controller](const Call&) { return ok(pair_json(controller.view())); }});
+  router.add({"POST", "/api/v1/pair", Access::admin, false,
+              [&controller](const Call& call) { return create_pair(controller, call); }});
+  router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
+              [&controller](const Call&) { return invite(controller); }});
+  router.add({"POST", "/api/v1/pair/join", Access::admin, false,
+              [&controller](const Call& call) { return join(controller, call); }});
+  router.add({"GET", "/api/v1/nodes", Access::viewer, false,
+              [&controller](const Call&) { return ok(nodes_json(controller.view())); }});
+  router.add({"GET", "/api/v1/sessions", Access::viewer, false,
+              [&controller](const Call&) { return ok(sessions_json(controller.view())); }});
+}
+
+}  // namespace lockstep::ui_api
