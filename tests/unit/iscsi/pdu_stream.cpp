@@ -24,7 +24,7 @@ struct Seen {
   Bytes ahs, data;
 };
 
-class Collector : public PduSink {
+class Collector final : public PduSink {
  public:
   void on_header(const Bhs& header, std::span<const std::byte> ahs, std::uint32_t length) override {
     current = {header, Bytes(ahs.begin(), ahs.end()), Bytes(length)};
