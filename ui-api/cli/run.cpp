@@ -35,6 +35,13 @@ void add_global_options(CLI::App& app, GlobalOptions& options) {
 
 void describe(CLI::App& app) {
   app.description("Manages a Lockstep pair: two servers, one highly available iSCSI disk.");
+  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // global options may stand behind the command, too
+}
+
+/// After the commands: those made before would inherit it.
+void add_footer(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  lockstep health\n"
@@ -42,9 +49,23 @@ void describe(CLI::App& app) {
       "  lockstep --server https://node-b:8443 --ca tls.crt --token-file token volume list\n\n"
       "Exit codes: 0 done; 1 refused or failed (health: not all is well); 2 wrong use; 3 no answer from the server.\n"
       "`lockstep COMMAND --help` tells more; so does lockstep(1).");
-  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();  // global options may stand behind the command, too
+}
+
+/// "There is no ..." or "Say one of ...", where CLI11 only misses a subcommand.
+std::string wrong_command(const CLI::App& app) {
+  const CLI::App* deepest = &app;
+  std::string path = "lockstep";
+  while (!deepest->get_subcommands().empty()) {
+    deepest = deepest->get_subcommands().front();
+    path += " " + deepest->get_name();
+  }
+  std::string names;
+  for (const CLI::App* command : deepest->get_subcommands([](const CLI::App*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  const auto extras = app.remaining(true);
+  const std::string unknown = extras.empty() ? "" : "There is no command \"" + path + " " + extras.front() + "\". ";
+  return unknown + "Say one of: " + path + " " + names + ".";
 }
 
 int report(const Failure& failure, std::ostream& err) {
@@ -69,12 +90,15 @@ int run(const std::vector<std::string>& arguments, World world) {
   add_job_commands(app, chosen);
   add_event_commands(app, chosen);
   add_token_commands(app, chosen);
+  add_footer(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& e) {
     return app.exit(e, world.out, world.err);
   } catch (const CLI::ParseError& e) {
-    world.err << "lockstep: " << e.what() << "\nRun with --help for what can be said.\n";
+    const bool no_command = std::string_view(e.what()) == "A subcommand is required";
+    world.err << "lockstep: " << (no_command ? wrong_command(app) : e.what())
+              << "\nRun with --help for what can be said.\n";
     return static_cast<int>(Exit::usage);
   }
   const auto settings = resolve_settings(options, world.getenv);

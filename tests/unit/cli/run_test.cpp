@@ -109,6 +109,15 @@ TEST_F(Run, WithoutACommandItSaysSoAndExitsWithTwo) {
   EXPECT_TRUE(script_.asked.empty());
 }
 
+TEST_F(Run, AMistypedCommandIsNamedWithThoseThatThereAre) {
+  EXPECT_EQ(run({"volume", "lsit"}), 2);
+  EXPECT_THAT(
+      err_.str(),
+      HasSubstr("There is no command \"lockstep volume lsit\". Say one of: lockstep volume list, create, show"));
+  EXPECT_EQ(run({"nonsense"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("There is no command \"lockstep nonsense\". Say one of: lockstep health, pair"));
+}
+
 TEST_F(Run, HelpHasExamplesAndExitsWithZero) {
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
