@@ -107,6 +107,7 @@ export function Frame({ onSignOut, children }: { onSignOut: () => void; children
       masthead={<Head onSignOut={onSignOut} />}
       horizontalSubnav={<SectionNav />}
       skipToContent={<SkipToContent href="#content" onClick={skip}>Skip to content</SkipToContent>}
+      isContentFilled
       mainContainerId="content"
       mainTabIndex={-1}
     >

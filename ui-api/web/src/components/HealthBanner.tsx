@@ -23,6 +23,9 @@ function Problem({ problem }: { problem: HealthProblem }) {
   );
 }
 
+// With hundreds of volumes one lost node has hundreds of consequences; the first few tell the story.
+const MAX_PROBLEMS = 6;
+
 export function HealthBanner({ health }: { health: Health }) {
   const Shown = ICON[health.status];
   return (
@@ -33,7 +36,10 @@ export function HealthBanner({ health }: { health: Health }) {
         <div>{health.summary}</div>
         {health.problems.length > 0 && (
           <ul className="ls-problems">
-            {health.problems.map((p, i) => <Problem key={`${p.subject}-${p.side}-${p.volume_id}-${i}`} problem={p} />)}
+            {health.problems.slice(0, MAX_PROBLEMS).map((p, i) => <Problem key={`${p.subject}-${p.side}-${p.volume_id}-${i}`} problem={p} />)}
+            {health.problems.length > MAX_PROBLEMS && (
+              <li className="ls-quiet">and {health.problems.length - MAX_PROBLEMS} more</li>
+            )}
           </ul>
         )}
       </div>
