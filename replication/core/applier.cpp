@@ -278,8 +278,9 @@ void Applier::map(InboundRequest& request, const Message& m) {
 void Applier::over() {
   if (on_work_over) on_work_over();
   if (!quiet_) return;
+  // A store that failed may never return what it has; this replica is on its way out and nothing of it counts.
   bool busy = false;
-  applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
+  if (!core_.store_failed) applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
   if (busy) return;
   auto done = std::exchange(quiet_, nullptr);
   done();

@@ -37,6 +37,8 @@ class Applier {
   void quiesce(engine::Callback<> done);
   /// A new epoch (or the same one again) begins: orders are taken. What an old one left uncommitted is let go.
   void open(bool new_epoch);
+  /// The sequencer is another process, perhaps in the same epoch (a record {it} lets it start again): it counts anew.
+  void forget_sequences() { watermark_ = 0; }
   /// Drops what came by an old session and was not started.
   void drop_old(std::uint64_t current_session);
   /// Calls back when nothing that came by a session other than `current` is under way.

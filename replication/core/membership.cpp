@@ -30,6 +30,7 @@ ReplicaState Membership::state() const {
   s.running = running_;
   s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_;
   s.serving = core_.role == Role::sync || core_.role == Role::solo;
+  s.changing = step_kind_ != Step::none;
   s.attempted = core_.witnessing->attempted();
   return s;
 }
@@ -132,7 +133,7 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 // ---- decide ------------------------------------------------------------------------------------------------------
 
 void Membership::act(const ReplicaState& theirs) {
-  if (step_kind_ != Step::none || !stable_) return;
+  if (step_kind_ != Step::none || !stable_ || theirs.changing) return;
   ReplicaState mine = state();
   if (core_.defects().reenter_after_restart && mine.record.members.is_both()) mine.running = theirs.running;
   const Verdict before = verdict_;
@@ -158,6 +159,7 @@ void Membership::act(const ReplicaState& theirs) {
       enter_solo();
       break;
     case Verdict::source:
+      if (!theirs.able && core_.resync->active()) lose_target();
       if (theirs.able && theirs.record.id == core_.epoch().id && !core_.resync->active()) start_source();
       break;
     case Verdict::adopt:
@@ -197,8 +199,10 @@ void Membership::end_step() {
 /// Both slots, each flushed. After an error nobody knows what is there: this replica stops.
 void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
   step_recording_ = true;
+  record_began_ = core_.now();
   core_.meta->write_epoch(next, [this, done = std::move(done)](std::error_code error) mutable {
     step_recording_ = false;
+    if (metadata_failed_) return done(Errc::io_error);  // given up before it returned
     if (error) fail_metadata("The epoch record can't be written: " + error.message() + ".");
     done(error);
   });
@@ -298,6 +302,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
       return;
     }
     if (status != Errc::ok) return end_step();
+    step_kind_ = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
     core_.applier->quiesce([this, step, next] {
       record(next, [this, step](std::error_code error) {
         if (!current(step)) return;
@@ -392,7 +397,10 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
     core_.applier->quiesce([this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
+      flushing_ = true;
+      flush_began_ = core_.now();
       core_.data.flush([this, step, equal, next](std::error_code failed) {
+        flushing_ = false;
         if (failed) core_.fail_store("The store failed a flush: " + failed.message() + ".");
         if (!current(step)) return;
         if (failed) return end_step();
@@ -429,10 +437,12 @@ void Membership::tick() {
   if (core_.role == Role::sync && !core_.lease_valid()) {
     if (core_.leased || now - entered_ > 2 * core_.settings.lease) lose_lease();
   }
-  const engine::TimePoint overdue{now.since_origin - std::min(now.since_origin, core_.settings.store_deadline)};
-  if (!core_.store_failed && (core_.sequencer->has_older_than(overdue) || core_.applier->has_older_than(overdue))) {
-    mark<"store.hung">();
-    core_.fail_store("The store did not complete an operation within its deadline.");
+  watch_stores(now);
+  // The partner left and never answered what it held: break the way out to have the buffers back.
+  const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, core_.settings.lease)};
+  if (core_.role == Role::solo && core_.partner_ready && core_.sequencer->stuck_on_link(long_ago)) {
+    mark<"membership.buffers_taken_back">();
+    core_.partner.reset();
   }
   // A step that waits for work to drain does not wait for ever.
   if ((step_kind_ == Step::driving || step_kind_ == Step::following) && !step_recording_ &&
@@ -456,6 +466,31 @@ void Membership::tick() {
     if (waiter_is_leave_) leaving_ = false;
     finish_waiter(engine::fail(Errc::timed_out, "The partner did not agree in time. Look at its state and try again."));
   }
+}
+
+/// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
+void Membership::watch_stores(engine::TimePoint now) {
+  const engine::TimePoint overdue{now.since_origin - std::min(now.since_origin, core_.settings.store_deadline)};
+  if (step_recording_ && record_began_ < overdue) {
+    fail_metadata("The metadata's store did not complete a write in time.");
+    end_step();
+  }
+  if (core_.store_failed) return;
+  const bool flush_hangs = flushing_ && flush_began_ < overdue;
+  if (!flush_hangs && !core_.sequencer->has_older_than(overdue) && !core_.applier->has_older_than(overdue) &&
+      !core_.resync->has_older_than(overdue)) {
+    return;
+  }
+  mark<"store.hung">();
+  const std::string why = "The store did not complete an operation within its deadline.";
+  if (core_.role != Role::solo) return core_.fail_store(why);
+  core_.store_failed = true;
+  core_.reason = why + " This was the only member: mend the store and start the daemon again.";
+  core_.role = Role::none;
+  core_.resync->stop();
+  drop_unstarted();
+  core_.fence();
+  core_.changed();
 }
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.

@@ -89,6 +89,7 @@ class Membership {
   void take_resume(InboundRequest& request, const Message& message);
   // alone
   void decide_without_partner();
+  void watch_stores(engine::TimePoint now);
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
   // arriving
@@ -98,6 +99,7 @@ class Membership {
   void enter_forward();
   void suspend();
   void start_source();
+  void lose_target();
   void open_gate();
   void close_gate() { core_.gated = true; }
   void shut_gate_and_drop();
@@ -110,7 +112,8 @@ class Membership {
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
   Step step_kind_ = Step::none;
   std::uint64_t step_ = 0, exchange_run_ = 0, current_session_ = 0;
-  bool step_recording_ = false;
+  bool step_recording_ = false, flushing_ = false;
+  engine::TimePoint record_began_, flush_began_;
   engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
   std::optional<ReplicaState> partner_;
   Verdict verdict_ = Verdict::wait;

@@ -111,6 +111,16 @@ void Membership::start_source() {
   core_.changed();
 }
 
+/// The target can't take more: writes go on without it. What it holds and does not answer keeps our buffers and locks,
+/// so that the way out is broken to get them back.
+void Membership::lose_target() {
+  mark<"resync.target_failed">();
+  core_.resync->stop();
+  core_.sequencer->drop_remote();
+  core_.changed();
+  if (core_.sequencer->on_link() || !core_.resync->idle()) core_.partner.reset();
+}
+
 /// A proposal's fate is open: what was held stays held until contact is lost or the two agree.
 void Membership::suspend() {
   core_.role = Role::none;
@@ -196,6 +206,7 @@ void Membership::on_contact_lost() {
 void Membership::on_partner_restarted() {
   partner_.reset();
   core_.partner_ready = false;
+  core_.applier->forget_sequences();
   core_.sequencer->doom_forwards();
   core_.forwards->on_partner_restarted();
   core_.forwarder->on_partner_restarted();

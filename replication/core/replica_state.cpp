@@ -12,7 +12,7 @@ using engine::Uuid;
 
 constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kKnown = 7;
+constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kKnown = 15;
 constexpr std::size_t kMaxAddress = 255;
 
 void put_uuid(engine::ByteWriter& out, const Uuid& id) { out.bytes(std::as_bytes(std::span(id.bytes))); }
@@ -31,7 +31,8 @@ std::vector<std::byte> encode_state(const ReplicaState& s) {
   const auto& r = s.record;
   out.be32(kMagic);
   out.be16(kVersion);
-  out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0)));
+  out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0) |
+                                      (s.changing ? kChanging : 0)));
   out.u8(static_cast<std::uint8_t>(s.side));
   out.u8(r.members.bits);
   out.u8(static_cast<std::uint8_t>(r.sequencer));
@@ -70,6 +71,7 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
   s.running = flags & kRunning;
   s.able = flags & kAble;
   s.serving = flags & kServing;
+  s.changing = flags & kChanging;
   s.side = static_cast<NodeSide>(side);
   s.record.members = {members};
   s.record.sequencer = static_cast<NodeSide>(sequencer);

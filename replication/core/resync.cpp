@@ -23,6 +23,8 @@ struct Resync::Copy {
   engine::RangeLock::Node lock{};
   engine::Buffer buffer{};
   bool busy = false;  ///< the store or the link has the buffer
+  bool reading = false;
+  engine::TimePoint since{};
 };
 
 Resync::~Resync() {
@@ -194,9 +196,11 @@ void Resync::read(Copy& copy) {
   if (copy.run != run_) return end(copy, false);
   copy.busy = true;
   if (core_.defects().resync_wrong_way) return copy_backwards(copy);
+  copy.reading = true;
+  copy.since = core_.now();
   core_.data.read(core_.region_extent(copy.region).offset, copy.buffer.span(), [&copy](std::error_code error) {
     Resync& self = *copy.core.resync;
-    copy.busy = false;
+    copy.busy = copy.reading = false;
     if (copy.run != self.run_) return self.end(copy, false);
     if (!error) return self.send(copy);
     // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
@@ -316,6 +320,10 @@ void Resync::note_unequal(engine::Extent extent) {
 void Resync::tick() {
   if (!active_) return;
   go_on();
+}
+
+bool Resync::has_older_than(engine::TimePoint limit) const {
+  return std::ranges::any_of(copies_, [&](const Copy* c) { return c->reading && c->since < limit; });
 }
 
 ResyncProgress Resync::progress() const {

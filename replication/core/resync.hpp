@@ -48,6 +48,8 @@ class Resync {
   void note_unequal(engine::Extent extent);
 
   [[nodiscard]] ResyncProgress progress() const;
+  /// A region that the store has been reading since before `limit`.
+  [[nodiscard]] bool has_older_than(engine::TimePoint limit) const;
 
  private:
   struct Copy;

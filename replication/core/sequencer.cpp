@@ -403,7 +403,8 @@ void Sequencer::doom() {
 void Sequencer::doom_forwards() { doom_where(true); }
 
 bool Sequencer::counts_for_drain(const Op& op) const {
-  // A write that the local store failed waits for the transition that the drain belongs to.
+  // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
+  if (core_.store_failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
   return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
 }
 
@@ -436,6 +437,14 @@ void Sequencer::settle_after_leaving() {
     const bool known = op->remote == Remote::done;
     finish(*op, known ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
+}
+
+bool Sequencer::on_link() {
+  return find([](const Op& o) { return o.on_link; }) != nullptr;
+}
+
+bool Sequencer::stuck_on_link(engine::TimePoint limit) {
+  return find([&](const Op& o) { return o.on_link && o.remote == Remote::none && o.since < limit; }) != nullptr;
 }
 
 bool Sequencer::has_older_than(engine::TimePoint limit) {

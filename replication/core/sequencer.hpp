@@ -36,6 +36,10 @@ class Sequencer {
 
   [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
   [[nodiscard]] std::size_t active() const { return active_.size(); }
+  /// The link has a buffer of some operation.
+  [[nodiscard]] bool on_link();
+  /// … of one that no longer waits for the partner, since before `limit`.
+  [[nodiscard]] bool stuck_on_link(engine::TimePoint limit);
   /// An operation that the store has had since before `limit`.
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
   /// Sends the watermark by itself if nothing else has within a millisecond.

@@ -40,6 +40,20 @@ Verdict decide_members(const ReplicaState& mine, const ReplicaState& theirs, con
   return lead ? Verdict::drive_resume : Verdict::follow;
 }
 
+/// At least one of the two records is void, and neither descends from the other. Whoever `newer` names goes on alone,
+/// in an epoch that descends from both, so that nobody has to record one that does not descend from its own.
+Verdict decide_over_void(const ReplicaState& mine, const ReplicaState& theirs, bool mine_is_newer) {
+  const ReplicaState& newer = mine_is_newer ? mine : theirs;
+  const ReplicaState& older = mine_is_newer ? theirs : mine;
+  const bool both_void = is_void_beside(newer, older) && is_void_beside(older, newer);
+  if (both_void && newer.record.members.is_both() && older.record.members.is_both()) {
+    return decide_members(mine, theirs, newer.record, false);
+  }
+  const ReplicaState& survivor = newer.record.members.contains(newer.side) ? newer : older;
+  if (!survivor.able) return Verdict::wait;
+  return survivor.side == mine.side ? Verdict::drive_solo : Verdict::follow;
+}
+
 Verdict decide_mine_newer(const ReplicaState& mine, const ReplicaState& theirs) {
   const EpochRecord& r = mine.record;
   if (r.members == MemberSet::only(mine.side)) {
@@ -116,7 +130,12 @@ Relation relate(const ReplicaState& mine, const ReplicaState& theirs) {
 }
 
 Verdict decide(const ReplicaState& mine, const ReplicaState& theirs) {
-  switch (relate(mine, theirs)) {
+  const Relation relation = relate(mine, theirs);
+  const bool by_descent = mine.record.descends_from(theirs.record) || theirs.record.descends_from(mine.record);
+  if (relation != Relation::unrelated && !by_descent) {
+    return decide_over_void(mine, theirs, relation == Relation::mine_newer);
+  }
+  switch (relation) {
     case Relation::same:
       return decide_same(mine, theirs);
     case Relation::mine_newer:
