@@ -1,10 +1,12 @@
 #include "tests/simulation/batch.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstring>
 #include <map>
 #include <vector>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +27,14 @@ struct Tally {
   std::uint64_t events = 0;
   std::uint64_t writes = 0;
   std::uint64_t reads = 0;
+
+  void add(const Tally& other) {
+    passed += other.passed;
+    failed += other.failed;
+    events += other.events;
+    writes += other.writes;
+    reads += other.reads;
+  }
 };
 
 constexpr unsigned kMostReports = 20;  ///< failures told in full, each process
@@ -46,11 +56,17 @@ void report(const BatchOptions& options, const Outcome& outcome) {
               outcome.seed, extra.c_str());
 }
 
-/// Every `jobs`-th seed, beginning with the `job`-th.
-Tally run_share(const BatchOptions& options, unsigned job) {
+/// Where a process of the batch stands, in memory that it shares with its parent: what a crash leaves behind.
+struct Share {
+  std::uint64_t seed = 0;
   Tally tally;
-  for (std::uint64_t seed = options.from + job; seed <= options.to; seed += options.jobs) {
-    const Outcome outcome = run_twice(options, seed);
+};
+
+/// Every `jobs`-th seed from `seed` on.
+void run_share(const BatchOptions& options, Share& share) {
+  Tally& tally = share.tally;
+  for (; share.seed <= options.to; share.seed += options.jobs) {
+    const Outcome outcome = run_twice(options, share.seed);
     tally.events += outcome.events;
     tally.writes += outcome.writes;
     tally.reads += outcome.reads;
@@ -62,33 +78,23 @@ Tally run_share(const BatchOptions& options, unsigned job) {
     }
     std::fflush(stdout);
   }
-  return tally;
 }
 
-/// What a process tells its parent: the tally, then one line for each mark.
-std::string pack(const Tally& tally) {
-  std::string text(reinterpret_cast<const char*>(&tally), sizeof tally);
+/// What a process tells its parent at its end: one line for each mark.
+std::string pack_marks() {
+  std::string text;
   for (const auto& [name, count] : replication::all_marks())
     text += std::string(name) + " " + std::to_string(count) + "\n";
   return text;
 }
 
-bool unpack(const std::string& text, Tally& sum, std::map<std::string, std::uint64_t>& marks) {
-  Tally tally;
-  if (text.size() < sizeof tally) return false;
-  std::memcpy(&tally, text.data(), sizeof tally);
-  sum.passed += tally.passed;
-  sum.failed += tally.failed;
-  sum.events += tally.events;
-  sum.writes += tally.writes;
-  sum.reads += tally.reads;
-  for (std::size_t at = sizeof tally; at < text.size();) {
+void unpack_marks(const std::string& text, std::map<std::string, std::uint64_t>& marks) {
+  for (std::size_t at = 0; at < text.size();) {
     const std::size_t space = text.find(' ', at);
     const std::size_t end = text.find('\n', space);
     marks[text.substr(at, space - at)] += std::strtoull(text.c_str() + space, nullptr, 10);
     at = end + 1;
   }
-  return true;
 }
 
 std::string read_all(int fd) {
@@ -142,6 +148,7 @@ Outcome run_twice(const BatchOptions& options, std::uint64_t seed) {
 int trace_one(const BatchOptions& options) {
   WorldOptions world = world_options(options, options.from);
   world.trace = stdout;
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a crash leaves the trace whole
   const Outcome outcome = World(world, *options.kind).run();
   if (outcome.violation.empty()) {
     std::printf("seed %" PRIu64 " passed  hash %016" PRIx64 "  %" PRIu64 " events\n1 passed, 0 failed\n", outcome.seed,
@@ -153,41 +160,71 @@ int trace_one(const BatchOptions& options) {
   return 1;
 }
 
+namespace {
+
+struct Child {
+  pid_t pid = -1;
+  int fd = -1;
+};
+
+Child start(const BatchOptions& options, Share& share) {
+  int fds[2];
+  if (::pipe(fds) != 0) return {};
+  std::fflush(stdout);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(fds[0]);
+    run_share(options, share);
+    const bool told = write_all(fds[1], pack_marks());
+    std::fflush(stdout);
+    ::_exit(told ? 0 : 1);
+  }
+  ::close(fds[1]);
+  return {pid, fds[0]};
+}
+
+/// Waits for a child. After a crash its seed has failed, and another goes on behind it.
+void see_through(const BatchOptions& options, Child child, Share& share, std::map<std::string, std::uint64_t>& marks) {
+  while (child.pid > 0) {
+    unpack_marks(read_all(child.fd), marks);
+    ::close(child.fd);
+    int status = 0;
+    ::waitpid(child.pid, &status, 0);
+    if (status == 0) return;
+    ++share.tally.failed;
+    if (share.tally.failed <= kMostReports) {
+      Outcome crash;
+      crash.seed = share.seed;
+      crash.violation = "the process died (wait status " + std::to_string(status) + ")";
+      report(options, crash);
+    }
+    share.seed += options.jobs;
+    child = start(options, share);
+  }
+}
+
+}  // namespace
+
 int run_batch(const BatchOptions& given) {
   BatchOptions options = given;
   const std::uint64_t seeds = options.to - options.from + 1;
   options.jobs = static_cast<unsigned>(std::clamp<std::uint64_t>(options.jobs, 1, std::min<std::uint64_t>(seeds, 64)));
-  struct Child {
-    pid_t pid;
-    int fd;
-  };
+  void* memory =
+      ::mmap(nullptr, options.jobs * sizeof(Share), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 2;
+  auto* shares = static_cast<Share*>(memory);
   std::vector<Child> children;
-  std::fflush(stdout);
   for (unsigned job = 0; job < options.jobs; ++job) {
-    int fds[2];
-    if (::pipe(fds) != 0) return 2;
-    const pid_t pid = ::fork();
-    if (pid < 0) return 2;
-    if (pid == 0) {
-      ::close(fds[0]);
-      const bool told = write_all(fds[1], pack(run_share(options, job)));
-      std::fflush(stdout);
-      ::_exit(told ? 0 : 1);
-    }
-    ::close(fds[1]);
-    children.push_back({pid, fds[0]});
+    shares[job].seed = options.from + job;
+    children.push_back(start(options, shares[job]));
   }
   Tally sum;
   std::map<std::string, std::uint64_t> marks;
-  for (const Child& child : children) {
-    const bool told = unpack(read_all(child.fd), sum, marks);
-    ::close(child.fd);
-    int status = 0;
-    ::waitpid(child.pid, &status, 0);
-    if (told) continue;
-    ++sum.failed;
-    std::printf("FAILED a process of the batch ended with status %d: run its seeds alone\n", status);
+  for (unsigned job = 0; job < options.jobs; ++job) {
+    see_through(options, children[job], shares[job], marks);
+    sum.add(shares[job].tally);
   }
+  ::munmap(memory, options.jobs * sizeof(Share));
   sum.failed += judge_marks(options, marks);
   std::printf("%" PRIu64 " seeds, %" PRIu64 " writes, %" PRIu64 " reads, %" PRIu64
               " events in the first runs; commit %s\n",

@@ -59,7 +59,7 @@ std::optional<std::string> BlockJudge::gather() {
     if (w.zero()) continue;
     Cluster c;
     c.value = value;
-    c.first_finish = w.finish;
+    c.first_finish = w.latest();
     c.last_start = w.start;
     c.real = w.finish != kNever;
     clusters_.push_back(c);
@@ -170,7 +170,7 @@ bool BlockJudge::explained(const Seen& read) const {
   if (survives(0)) return true;  // the zeroes that the volume began with
   return std::any_of(writes_.begin(), writes_.end(), [&](Value value) {
     const WriteRecord& w = history_.write(value);
-    return w.zero() && !w.had_no_effect && w.start < read.finish && survives(w.finish);
+    return w.zero() && !w.had_no_effect && w.start < read.finish && survives(w.latest());
   });
 }
 
@@ -194,8 +194,11 @@ std::string BlockJudge::report(const std::string& what) const {
     const WriteRecord& w = history_.write(value);
     std::string line = std::string(kind_of(w.kind)) + " " + name_of(value) + " from " + seconds(w.start_time);
     if (w.kind == WriteKind::compare_and_write) line += " expecting " + name_of(expected_by(value));
-    line += w.finish == kNever ? (w.had_no_effect ? ", said to be without effect" : ", outcome unknown")
-                               : " acknowledged at " + seconds(w.finish_time);
+    line += w.finish == kNever
+                ? (w.had_no_effect        ? ", said to be without effect"
+                   : w.deadline != kNever ? ", outcome unknown, over at moment " + std::to_string(w.deadline)
+                                          : ", outcome unknown")
+                : " acknowledged at " + seconds(w.finish_time);
     lines.emplace_back(w.finish == kNever ? w.start : w.finish, std::move(line));
   }
   for (const Seen& seen : seen_) {

@@ -42,7 +42,7 @@ void History::found_other(unsigned volume, std::uint64_t block, Value value, Mom
 
 bool History::not_older(unsigned volume, std::uint64_t block, Value found, Value acked) const {
   const WriteRecord& w = writes_[acked];
-  const auto newer = [&](const WriteRecord& x) { return x.covers(volume, block) && x.finish > w.start; };
+  const auto newer = [&](const WriteRecord& x) { return x.covers(volume, block) && x.latest() > w.start; };
   if (found == kGarbage || found >= writes_.size()) return false;
   if (found != 0) return found == acked || newer(writes_[found]);
   if (w.zero()) return true;

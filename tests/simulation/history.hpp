@@ -8,7 +8,8 @@
 // cluster it found and the cluster it made together. Zeroes are not unique: a zero read needs some zeroing that it may
 // have seen, and may not stand between two operations of one cluster.
 //
-// A write whose outcome is unknown may take effect at any time after its start, or never.
+// A write whose outcome is unknown may take effect at any time after its start, or never; but not after a later try of
+// the same write was acknowledged.
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -35,9 +36,12 @@ struct WriteRecord {
   bool maybe_missed = false;   ///< a COMPARE AND WRITE that did not end well
   Moment start = 0;
   Moment finish = kNever;
+  Moment deadline = kNever;  ///< without an acknowledgement: took effect by then, or never will
   Nanos start_time = 0;
   Nanos finish_time = 0;
   std::vector<Value> expected;  ///< COMPARE AND WRITE: one for each block
+  /// It did not take effect later than this, if at all.
+  [[nodiscard]] Moment latest() const { return finish < deadline ? finish : deadline; }
   [[nodiscard]] bool zero() const { return kind == WriteKind::zero; }
   [[nodiscard]] bool covers(unsigned v, std::uint64_t block) const {
     return v == volume && block >= first && block < first + count;
@@ -52,6 +56,8 @@ class History {
   Value begin_write(unsigned volume, std::uint64_t first, std::uint32_t count, WriteKind kind, Nanos now,
                     std::vector<Value> expected = {});
   void write_acknowledged(Value value, Nanos now);
+  /// A try of a write whose later try was acknowledged just now: nothing of it may come after that.
+  void write_is_over(Value value) { writes_[value].deadline = moment_; }
   /// The disk says that the write never happened and never will.
   void write_had_no_effect(Value value) { writes_[value].had_no_effect = true; }
 

@@ -89,6 +89,24 @@ TEST_F(HistoryJudge, AnUnknownWriteMayNotHappenTwice) {
   EXPECT_FALSE(linearizable());
 }
 
+TEST_F(HistoryJudge, AnEarlierTryMayTakeEffectBeforeALaterOneIsAcknowledged) {
+  const Value first = begin();
+  read(first);
+  const Value second = written();
+  history.write_is_over(first);
+  read(second);
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(HistoryJudge, AnEarlierTryMayNotTakeEffectAfterALaterOneWasAcknowledged) {
+  const Value first = begin();
+  (void)written();
+  history.write_is_over(first);
+  (void)written();
+  read(first);
+  EXPECT_FALSE(linearizable());
+}
+
 TEST_F(HistoryJudge, BytesThatNobodyWroteAreRefused) {
   (void)written();
   read(kGarbage);

@@ -66,28 +66,40 @@ void Initiator::choose(Lane& lane) {
   lane.fua = random_.chance(100'000);
   lane.value = 0;
   lane.expected.clear();
+  lane.earlier.clear();
   choose_extent(lane);
-  const Nanos now = world_.scheduler.now();
+  if (lane.kind == Kind::compare_and_write) choose_expected(lane);
+}
+
+void Initiator::begin_write(Lane& lane) {
+  WriteKind kind = WriteKind::write;
   switch (lane.kind) {
     case Kind::read:
     case Kind::flush:
-      break;
+      return;
     case Kind::write:
-      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::write, now);
       break;
     case Kind::write_same:
-      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::write_same, now);
+      kind = WriteKind::write_same;
       break;
     case Kind::write_zeroes:
     case Kind::unmap:
-      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::zero, now);
+      kind = WriteKind::zero;
       break;
     case Kind::compare_and_write:
-      choose_expected(lane);
-      lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, WriteKind::compare_and_write, now,
-                                              lane.expected);
+      kind = WriteKind::compare_and_write;
       break;
   }
+  if (lane.value != 0) lane.earlier.push_back(lane.value);
+  lane.value =
+      world_.history.begin_write(lane.volume, lane.first, lane.count, kind, world_.scheduler.now(), lane.expected);
+}
+
+void Initiator::acknowledge(Lane& lane) {
+  world_.history.write_acknowledged(lane.value, world_.scheduler.now());
+  for (const Value value : lane.earlier) world_.history.write_is_over(value);
+  const bool zero = world_.history.write(lane.value).zero();
+  world_.checkers->note_written(lane.volume, lane.first, lane.count, zero ? 0 : lane.value);
 }
 
 void Initiator::choose_extent(Lane& lane) {
@@ -153,6 +165,7 @@ void Initiator::attempt(unsigned number) {
   }
   lane.path = host;
   ++lane.tries;
+  begin_write(lane);
   Attempt& a = take_attempt();
   lane.attempt = &a;
   a.host = host;
@@ -283,7 +296,6 @@ void Initiator::answered(Attempt& a) {
 void Initiator::conclude(Lane& lane, Attempt& a) {
   const unsigned number = a.lane;
   const std::error_code status = a.request.status;
-  const Nanos now = world_.scheduler.now();
   if (status == make_error_code(Errc::miscompare) && lane.kind == Kind::compare_and_write) {
     conclude_compare(lane, a, false);
   } else if (status) {
@@ -296,9 +308,7 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
   } else if (lane.kind == Kind::compare_and_write) {
     conclude_compare(lane, a, true);
   } else if (lane.value != 0) {
-    world_.history.write_acknowledged(lane.value, now);
-    world_.checkers->note_written(lane.volume, lane.first, lane.count,
-                                  lane.kind == Kind::write || lane.kind == Kind::write_same ? lane.value : 0);
+    acknowledge(lane);
   }
   release(a);
   finish(number);
@@ -322,9 +332,7 @@ void Initiator::conclude_read(Lane& lane, Attempt& a) {
 void Initiator::conclude_compare(Lane& lane, Attempt& a, bool hit) {
   const Nanos now = world_.scheduler.now();
   if (hit) {
-    world_.history.write_acknowledged(lane.value, now);
-    world_.checkers->note_written(lane.volume, lane.first, lane.count, lane.value);
-    return;
+    return acknowledge(lane);
   }
   world_.history.write_had_no_effect(lane.value);
   const std::uint64_t block = a.request.miscompare_offset / kBlock;

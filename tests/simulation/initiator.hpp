@@ -39,7 +39,8 @@ class Initiator {
     std::uint64_t first = 0;
     std::uint32_t count = 0;
     bool fua = false;
-    Value value = 0;
+    Value value = 0;             ///< of the present try
+    std::vector<Value> earlier;  ///< of the tries before it
     std::vector<Value> expected;
     Moment read_start = 0;
     unsigned tries = 0;
@@ -72,12 +73,14 @@ class Initiator {
 
   void next(unsigned lane);
   void choose(Lane& lane);
+  void begin_write(Lane& lane);
   void choose_extent(Lane& lane);
   void choose_expected(Lane& lane);
   void attempt(unsigned lane);
   void prepare(Attempt& attempt, const Lane& lane);
   void answered(Attempt& attempt);
   void conclude(Lane& lane, Attempt& attempt);
+  void acknowledge(Lane& lane);
   void conclude_read(Lane& lane, Attempt& attempt);
   void conclude_compare(Lane& lane, Attempt& attempt, bool hit);
   void retry(unsigned lane, Nanos delay);

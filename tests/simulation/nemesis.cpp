@@ -186,7 +186,7 @@ void Nemesis::on_mend_store(void* self, std::uint64_t side) {
 void Nemesis::on_restart_after_leave(void* self, std::uint64_t side) {
   auto& nemesis = *static_cast<Nemesis*>(self);
   Host& host = nemesis.world_.host(side_of(side));
-  if (!host.running() || host.frozen()) return;
+  if (nemesis.over_ || !host.running() || host.frozen()) return;
   host.shut_down();
   nemesis.world_.scheduler.after(kSecond * 9, Owner::world, &Nemesis::on_boot, self, side);
 }

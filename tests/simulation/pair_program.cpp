@@ -102,15 +102,16 @@ class PairProgram final : public Program, public replication::NodeObserver {
  private:
   void open(unsigned volume) {
     MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
-                       [this, volume](OpenResult area) { opened(volume, std::move(area)); });
+                       [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
+                         opened(volume, std::move(area), machine_.stores[volume].metadata->failed() != before);
+                       });
   }
 
-  void opened(unsigned volume, OpenResult area) {
+  void opened(unsigned volume, OpenResult area, bool store_failed) {
     if (!area) {
       machine_.trace.add(letter(machine_.owner), "metadata.refused", {{"volume", volume}});
       machine_.trace.note(letter(machine_.owner), area.error().message);
-      const bool may_pass = area.error().code == engine::Errc::io_error || area.error().code == engine::Errc::timed_out;
-      if (!may_pass) return machine_.outlet.attach_refused(volume, area.error());
+      if (!store_failed) return machine_.outlet.attach_refused(volume, area.error());
       (void)machine_.clock.call_after(std::chrono::milliseconds(200), [this, volume] { open(volume); });
       return;
     }

@@ -54,7 +54,10 @@ void SimStore::schedule(std::uint32_t slot, std::uint32_t error_chance) {
   if (!op.status && !Extent{op.offset, op.length}.fits(info_.size)) op.status = Errc::out_of_range;
   if (!op.status && (op.offset % kSector != 0 || op.length % kSector != 0)) op.status = Errc::misaligned;
   const bool valid = !op.status;
-  if (valid && error_chance != 0 && random_.chance(error_chance)) op.status = Errc::io_error;
+  if (valid && error_chance != 0 && random_.chance(error_chance)) {
+    op.status = Errc::io_error;
+    ++failed_;
+  }
   if (!valid) op.halves_applied = 3;  // nothing of it may happen
   if (faults_.hang != 0 && random_.chance(faults_.hang)) {
     op.hung = true;

@@ -81,6 +81,9 @@ void World::run_until(Nanos when) {
 }
 
 bool World::all_in_sync() {
+  for (const auto& h : hosts_) {
+    if (!h->running() || h->stopping()) return false;
+  }
   for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
     const auto a = host(NodeSide::a).status(v);
     const auto b = host(NodeSide::b).status(v);
