@@ -256,7 +256,13 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
 std::expected<ReplicaDelete, RpcError> read_replica_delete(const json& params) {
   FieldProblem problem;
   Fields fields(params, "params", problem);
-  ReplicaDelete request{fields.uuid("volume"), read_path(fields, "data"), read_path(fields, "metadata")};
+  ReplicaDelete request;
+  request.volume = fields.uuid("volume");
+  request.data = read_path(fields, "data");
+  request.metadata = read_path(fields, "metadata");
+  request.size = fields.number_or("size", 0, 0, kMaxVolumeSize);
+  if (fields.optional_text("side")) request.side = fields.word<NodeSide>("side", kSides);
+  request.keep_witness = fields.flag_or("keep_witness", false);
   fields.end();
   return verdict(problem, std::move(request));
 }

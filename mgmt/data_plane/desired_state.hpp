@@ -117,8 +117,11 @@ struct ReplicaCreate {
 
 struct ReplicaDelete {
   engine::Uuid volume;
+  std::optional<engine::NodeSide> side;  ///< whose replica; this node's when not said
+  std::uint64_t size = 0;                ///< bytes of the volume; needed for block devices only
   std::string data;
   std::string metadata;
+  bool keep_witness = false;  ///< the volume lives on in the partner's replica
 };
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);

@@ -46,6 +46,10 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   // ---- the connection ----
 
   void connect() {
+    if (settings.address.empty()) {
+      state = State::idle;
+      return;
+    }
     state = State::connecting;
     connector =
         std::make_unique<engine::TcpConnector>(reactor, settings.from, settings.address, settings.connect_timeout,
@@ -231,9 +235,15 @@ IscsiLink::IscsiLink(engine::Reactor& reactor, engine::Random& random, IscsiLink
 IscsiLink::~IscsiLink() { impl_->stop(); }
 
 void IscsiLink::start(LinkEvents& events) {
-  assert(impl_->state == Impl::State::idle);
+  assert(!impl_->events);
   impl_->events = &events;
   impl_->connect();
+}
+
+void IscsiLink::change(IscsiLinkSettings settings) {
+  impl_->settings = std::move(settings);
+  if (impl_->session) return impl_->fail("The partner's address or credentials were changed.");
+  if (impl_->events && impl_->state == Impl::State::idle) impl_->connect();
 }
 
 void IscsiLink::stop() { impl_->stop(); }

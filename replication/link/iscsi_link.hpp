@@ -14,7 +14,7 @@ namespace lockstep::replication {
 
 struct IscsiLinkSettings {
   LinkIdentity identity;
-  std::string address;  ///< the partner's, "10.0.0.2:3261"
+  std::string address;  ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
   std::string from;     ///< local address to connect from, "10.0.0.1:0"; empty: any
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
@@ -34,6 +34,8 @@ class IscsiLink final : public Link {
   ~IscsiLink() override;
 
   void start(LinkEvents& events);
+  /// Another address or other credentials: a session that stands is given up and made anew.
+  void change(IscsiLinkSettings settings);
   /// Ends the session for good without a further event; what is outstanding is forgotten.
   void stop();
 

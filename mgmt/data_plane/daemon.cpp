@@ -1,0 +1,156 @@
+#include "mgmt/data_plane/daemon.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <boost/asio/signal_set.hpp>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/rdma/devices.hpp"
+#include "engine/runtime/reactor_asio.hpp"
+#include "engine/runtime/system_random.hpp"
+#include "mgmt/data_plane/log.hpp"
+#include "mgmt/data_plane/rpc_methods.hpp"
+#include "mgmt/data_plane/version.hpp"
+
+namespace lockstep::mgmt {
+
+using engine::Errc;
+using engine::Result;
+
+namespace {
+
+// A stop that takes longer than this ends without the partner's agreement: to the partner it was a crash.
+constexpr engine::Duration kStopPatience = std::chrono::seconds(25);
+constexpr engine::Duration kDrainPatience = std::chrono::milliseconds(500);
+
+Result<void> check_state_folder(const std::string& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return engine::fail(Errc::refused, "The state folder " + folder + " is missing. Make it (mkdir -p " + folder +
+                                           "), or set state_folder in the configuration.");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return engine::fail(Errc::refused,
+                        "lockstepd may not write in the state folder " + folder + ": " + std::strerror(errno) + ".");
+  }
+  return {};
+}
+
+// Every session is a descriptor, every volume two.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void log_machine(const Workers& workers) {
+  if (!workers.front()->ring->has_fixed_buffers()) {
+    log_info("Buffers are not pinned (ulimit -l is too low): disk access costs a little more CPU.");
+  }
+  const auto devices = engine::rdma_devices();
+  log_info(devices.empty() ? "No RDMA device; the partner link uses TCP."
+                           : std::to_string(devices.size()) + " RDMA device(s) present; the partner link uses TCP.");
+}
+
+}  // namespace
+
+struct Daemon::Impl final : EventSink {
+  explicit Impl(Workers w, const Configuration& c)
+      : configuration(c),
+        workers(std::move(w)),
+        link_buffers(c.link_buffer_mib << 20),
+        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), *this)),
+        methods(control, workers.front()->reactor, *node,
+                [this](engine::Callback<> answered) { stop(std::move(answered)); }),
+        signals(engine::io_context(control), SIGTERM, SIGINT) {}
+
+  // Destroyed in reverse: nodes before workers, all of it after every thread but this one has ended.
+  Configuration configuration;
+  engine::Reactor control{{.name = "control", .cpu = -1, .busy_poll = {}}};
+  engine::SystemRandom random;
+  Workers workers;
+  engine::BufferPool link_buffers;
+  std::unique_ptr<Node> node;
+  RpcMethods methods;
+  boost::asio::signal_set signals;
+  std::unique_ptr<ControlServer> server;
+  bool stopping = false;
+  int exit_code = 0;
+
+  void publish(Event event) override {
+    control.post([this, event = std::move(event)] {
+      if (server) server->publish(to_json(event));
+    });
+  }
+
+  void wait_for_signal() {
+    signals.async_wait([this](boost::system::error_code e, int number) {
+      if (e) return;
+      log_info(std::string(number == SIGTERM ? "SIGTERM" : "SIGINT") + ": leaving the pair and stopping.");
+      stop({});
+      wait_for_signal();
+    });
+  }
+
+  void stop(engine::Callback<> answered) {
+    if (std::exchange(stopping, true)) {
+      if (answered) answered();
+      return;
+    }
+    control.call_after(kStopPatience, [this] {
+      log_warning("The stop took too long and was cut short; the partner decides by itself.");
+      exit_code = 1;
+      control.stop();
+    });
+    workers.front()->reactor.post([this, answered = std::move(answered)]() mutable {
+      node->shutdown([this, answered = std::move(answered)]() mutable {
+        control.post([this, answered = std::move(answered)]() mutable {
+          if (answered) answered();
+          server->drain(kDrainPatience, [this] {
+            log_info("Stopped.");
+            control.stop();
+          });
+        });
+      });
+    });
+  }
+};
+
+Result<std::unique_ptr<Daemon>> Daemon::create(const Configuration& configuration) {
+  raise_descriptor_limit();
+  if (auto folder = check_state_folder(configuration.state_folder); !folder) return std::unexpected(folder.error());
+  auto workers = make_workers(configuration);
+  if (!workers) return std::unexpected(workers.error());
+  auto impl = std::make_unique<Impl>(std::move(*workers), configuration);
+  auto server = ControlServer::create(impl->control, configuration.rpc_socket, impl->methods);
+  if (!server) return std::unexpected(server.error());
+  impl->server = std::move(*server);
+  return std::unique_ptr<Daemon>(new Daemon(std::move(impl)));
+}
+
+Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Daemon::~Daemon() = default;
+
+int Daemon::run() {
+  Impl& d = *impl_;
+  std::signal(SIGPIPE, SIG_IGN);
+  log_info("lockstepd " + std::string(kVersion) + ", control socket " + d.configuration.rpc_socket + ", " +
+           std::to_string(d.workers.size()) + " data reactor(s). Waiting to be told what to serve.");
+  log_machine(d.workers);
+  d.wait_for_signal();
+  for (const auto& worker : d.workers) worker->reactor.start();
+  d.control.run();
+  for (const auto& worker : d.workers) worker->reactor.stop();
+  for (const auto& worker : d.workers) worker->reactor.join();
+  d.server.reset();
+  return d.exit_code;
+}
+
+}  // namespace lockstep::mgmt

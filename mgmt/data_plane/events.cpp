@@ -1,0 +1,22 @@
+#include "mgmt/data_plane/events.hpp"
+
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::mgmt {
+
+std::int64_t wall_clock_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+nlohmann::json to_json(const Event& event) {
+  nlohmann::json json = {{"time_ms", wall_clock_ms()}, {"kind", event.kind}, {"message", event.message}};
+  if (event.volume) json["volume"] = event.volume->to_string();
+  if (!event.from.empty()) json["from"] = event.from;
+  if (!event.to.empty()) json["to"] = event.to;
+  return json;
+}
+
+}  // namespace lockstep::mgmt

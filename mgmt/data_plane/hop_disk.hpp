@@ -1,0 +1,53 @@
+#pragma once
+// A volume's disk as sessions on any reactor see it: brings each request to the reactor that the volume lives on and
+// its completion back, without a lock and, once warm, without an allocation. Counts what passes.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/disk.hpp"
+#include "engine/runtime/reactor.hpp"
+
+namespace lockstep::mgmt {
+
+struct DiskCounters {
+  std::uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0;
+};
+
+class HopDisk final : public engine::Disk {
+ public:
+  /// `reactors` are all that may submit; `home` is the index of the volume's own. They outlive the disk.
+  HopDisk(engine::Disk& inner, std::vector<engine::Reactor*> reactors, std::size_t home);
+  /// Nothing in flight.
+  ~HopDisk() override;
+
+  [[nodiscard]] const engine::DiskInfo& info() const override { return info_; }
+  [[nodiscard]] engine::AccessState access_state() const override { return access_.load(std::memory_order_relaxed); }
+  void submit(engine::DiskRequest& request) override;
+
+  /// Looks at the inner disk's access state; on the home reactor.
+  void refresh_access() { access_.store(inner_.access_state(), std::memory_order_relaxed); }
+  [[nodiscard]] DiskCounters counters() const;  ///< any thread
+
+ private:
+  struct Hop;
+  /// What one reactor has: only its own thread touches it, but for the counters.
+  struct alignas(64) Lane {
+    engine::Reactor* reactor = nullptr;
+    Hop* free = nullptr;
+    std::vector<std::unique_ptr<Hop>> hops;
+    std::atomic<std::uint64_t> reads{0}, writes{0}, read_bytes{0}, write_bytes{0};
+  };
+  [[nodiscard]] Lane& lane_of_this_thread();
+  static void count(Lane& lane, const engine::DiskRequest& request);
+
+  engine::Disk& inner_;
+  const engine::DiskInfo info_;
+  std::size_t home_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<engine::AccessState> access_;
+};
+
+}  // namespace lockstep::mgmt

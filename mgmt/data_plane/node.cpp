@@ -1,0 +1,302 @@
+#include "mgmt/data_plane/node.hpp"
+
+#include "mgmt/data_plane/log.hpp"
+
+namespace lockstep::mgmt {
+
+using engine::Errc;
+using engine::Result;
+using engine::Uuid;
+
+namespace {
+
+std::vector<iscsi_target::ServerReactor> server_reactors(const Workers& workers) {
+  std::vector<iscsi_target::ServerReactor> all;
+  for (const auto& worker : workers) all.push_back({&worker->reactor, &worker->pool});
+  return all;
+}
+
+Event session_event(const iscsi_target::SessionEvent& event) {
+  using Kind = iscsi_target::SessionEvent::Kind;
+  const std::string who = event.session.initiator.empty()
+                              ? event.session.address
+                              : event.session.initiator + " (" + event.session.address + ")";
+  switch (event.kind) {
+    case Kind::opened:
+      return {"session.opened", std::nullopt, {}, {}, who + " logged in at " + event.session.portal + "."};
+    case Kind::closed:
+      return {"session.closed", std::nullopt, {}, {}, who + " is gone: " + event.reason};
+    case Kind::refused:
+      break;
+  }
+  return {
+      "session.refused", std::nullopt, {}, {}, who + " was refused at " + event.session.portal + ": " + event.reason};
+}
+
+}  // namespace
+
+Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, Uuid process, EventSink& events)
+    : workers_(workers),
+      random_(random),
+      link_buffers_(link_buffers),
+      process_(process),
+      events_(events),
+      server_(server_reactors(workers), registry_),
+      started_(workers.front()->reactor.now()) {
+  server_.on_event([this](const iscsi_target::SessionEvent& event) {
+    Event told = session_event(event);
+    log(event.kind == iscsi_target::SessionEvent::Kind::refused ? LogLevel::warning : LogLevel::info, told.message);
+    events_.publish(std::move(told));
+  });
+}
+
+Node::~Node() = default;
+
+// ---- one thing after the other ----
+
+void Node::queue(std::function<void(engine::Callback<>)> work, engine::Callback<> refused) {
+  if (stopping_ || queue_.size() >= kMaxQueued) return refused();
+  queue_.push_back(std::move(work));
+  next_in_queue();
+}
+
+void Node::next_in_queue() {
+  if (busy_ || queue_.empty()) return;
+  busy_ = true;
+  auto work = std::move(queue_.front());
+  queue_.pop_front();
+  work([this] {
+    home().post([this] {
+      busy_ = false;
+      next_in_queue();
+    });
+  });
+}
+
+// ---- replicas ----
+
+namespace {
+
+// `done` for a queue entry, which must be copyable though callbacks are not.
+template <class T>
+std::shared_ptr<engine::Callback<T>> shared(engine::Callback<T> done) {
+  return std::make_shared<engine::Callback<T>>(std::move(done));
+}
+
+std::unexpected<engine::Error> too_busy() {
+  return engine::fail(Errc::resource_exhausted,
+                      "The node is stopping, or too many requests wait for it; try again later.");
+}
+
+}  // namespace
+
+void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
+  auto reply = shared(std::move(done));
+  queue(
+      [this, request = std::move(request), reply](engine::Callback<> next) {
+        if (volumes_.contains(request.identity.volume)) {
+          (*reply)({});  // it is attached: it was made
+          return next();
+        }
+        create_replica(*workers_.front()->ring, request,
+                       [name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
+                         if (outcome) log_info("Volume " + name + ": the replica is made.");
+                         (*reply)(std::move(outcome));
+                         next();
+                       });
+      },
+      [reply] { (*reply)(too_busy()); });
+}
+
+void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
+  auto reply = shared(std::move(done));
+  if (!request.side && state_) request.side = state_->side;
+  queue(
+      [this, request = std::move(request), reply](engine::Callback<> next) {
+        if (volumes_.contains(request.volume)) {
+          (*reply)(engine::fail(Errc::refused, "The volume is attached; take it out of the desired state first."));
+          return next();
+        }
+        delete_replica(*workers_.front()->ring, request,
+                       [this, request, reply,
+                        next = std::move(next)](Result<std::optional<engine::ArbiterSettings>> outcome) mutable {
+                         next();
+                         if (!outcome) return (*reply)(std::unexpected(outcome.error()));
+                         const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
+                         if (!witness || request.keep_witness || !pair_) return (*reply)({});
+                         // A record that stays behind harms nobody: no volume ever gets the same UUID again.
+                         pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
+                           if (e)
+                             log_warning("Volume " + request.volume.to_string() +
+                                         ": its record at the witness could not be removed: " + e.message() + ".");
+                           (*reply)({});
+                         });
+                       });
+      },
+      [reply] { (*reply)(too_busy()); });
+}
+
+// ---- volumes ----
+
+Result<Volume*> Node::mirrored_volume(const Uuid& id) {
+  const auto at = volumes_.find(id);
+  if (at == volumes_.end()) {
+    return engine::fail(Errc::refused, "Volume " + id.to_string() + " is not attached on this node.");
+  }
+  if (!at->second->spec.mirrored) {
+    return engine::fail(Errc::refused,
+                        "Volume " + at->second->spec.name + " is not mirrored: it has one replica only.");
+  }
+  return at->second.get();
+}
+
+void Node::leave(const Uuid& volume, engine::Callback<Result<void>> done) {
+  if (auto found = mirrored_volume(volume); !found) return done(std::unexpected(found.error()));
+  pair_->node().leave(volume, std::move(done));
+}
+
+void Node::force_solo(const Uuid& volume, bool accept_inconsistent, engine::Callback<Result<void>> done) {
+  const auto found = mirrored_volume(volume);
+  if (!found) return done(std::unexpected(found.error()));
+  log_warning("Volume " + (*found)->spec.name + ": an operator forces it to go on alone.");
+  pair_->node().force_solo(volume, accept_inconsistent, std::move(done));
+}
+
+void Node::give_up(const Uuid& volume, engine::Callback<Result<void>> done) {
+  const auto found = mirrored_volume(volume);
+  if (!found) return done(std::unexpected(found.error()));
+  log_warning("Volume " + (*found)->spec.name + ": an operator gives up this node's changes.");
+  pair_->node().give_up(volume, std::move(done));
+}
+
+// ---- what the mirror tells ----
+
+void Node::on_fenced() {
+  log_warning("This node lost its lease: all initiator sessions are closed.");
+  server_.close_all_sessions();
+  events_.publish({"fenced", std::nullopt, {}, {}, "This node lost its lease: all initiator sessions were closed."});
+}
+
+// The mirror may not be called back from in here.
+void Node::on_volume_changed(const Uuid&) {
+  if (std::exchange(look_planned_, true)) return;
+  home().post([this] {
+    look_planned_ = false;
+    look_for_changes();
+  });
+}
+
+void Node::look_for_changes() {
+  if (!pair_) return;
+  for (const auto& status : pair_->node().status()) {
+    const auto at = volumes_.find(status.volume);
+    if (at == volumes_.end() || !at->second->disk) continue;
+    Volume& volume = *at->second;
+    volume.disk->refresh_access();
+    const bool partner_serves =
+        pair_->node().partner_connected() &&
+        (status.state == replication::MirrorState::in_sync ||
+         status.state == replication::MirrorState::syncing_source ||
+         status.state == replication::MirrorState::syncing_target || status.state == replication::MirrorState::left ||
+         status.state == replication::MirrorState::failed);
+    volume.unit->set_partner_access(partner_serves ? engine::AccessState::active_optimized
+                                                   : engine::AccessState::unavailable);
+    (void)volume.unit->access_state();
+    tell_volume(volume, status);
+  }
+}
+
+void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) {
+  const std::string name = "Volume " + volume.spec.name;
+  if (status.state != volume.state) {
+    Event event{"volume.state", status.volume, to_string(volume.state), to_string(status.state), {}};
+    event.message =
+        name + " went from " + event.from + " to " + event.to + (status.reason.empty() ? "." : ": ") + status.reason;
+    const bool bad = !status.serving || status.state == replication::MirrorState::failed;
+    log(bad ? LogLevel::warning : LogLevel::info, event.message);
+    events_.publish(event);
+    if (status.state == replication::MirrorState::failed) {
+      events_.publish({"store.failed", status.volume, {}, {}, name + ": this node's replica failed. " + status.reason});
+    }
+    volume.state = status.state;
+  }
+  if (status.resync.running != volume.resyncing) {
+    volume.resyncing = status.resync.running;
+    const std::string message =
+        name + (volume.resyncing ? ": resync of " + std::to_string(status.resync.bytes_total) + " bytes started."
+                                 : ": resync finished.");
+    log_info(message);
+    events_.publish({volume.resyncing ? "resync.started" : "resync.finished", status.volume, {}, {}, message});
+  }
+}
+
+// ---- status ----
+
+NodeReport Node::report() {
+  NodeReport report;
+  report.process = process_.to_string();
+  report.now = home().now();
+  report.uptime = report.now - started_;
+  report.sessions = server_.sessions();
+  report.arbiter = "none";
+  if (state_) {
+    report.revision = state_->revision;
+    report.side = state_->side;
+    report.has_partner = state_->partner.has_value();
+    report.arbiter = state_->arbiter.kind == engine::ArbiterKind::witness ? "witness" : "preferred";
+  }
+  if (pair_) {
+    report.partner_connected = pair_->node().partner_connected();
+    report.partner_since_ms = pair_->since_ms();
+    report.partner_problem = pair_->link_problem();
+    report.witness_reachable = pair_->witness().reachable();
+    for (auto& status : pair_->node().status()) {
+      VolumeReport volume;
+      volume.id = status.volume;
+      volume.mirror = std::move(status);
+      report.volumes.push_back(std::move(volume));
+    }
+  }
+  for (const auto& [id, volume] : volumes_) {
+    if (volume->spec.mirrored || !volume->disk) continue;
+    VolumeReport plain;
+    plain.id = id;
+    plain.mirrored = false;
+    plain.mirror.volume = id;
+    plain.mirror.state = replication::MirrorState::solo;
+    plain.mirror.serving = true;
+    plain.mirror.epoch.members = engine::MemberSet::only(state_->side);
+    plain.mirror.epoch.sequencer = state_->side;
+    report.volumes.push_back(std::move(plain));
+  }
+  for (auto& entry : report.volumes) {
+    const auto at = volumes_.find(entry.id);
+    if (at == volumes_.end()) continue;
+    const Volume& volume = *at->second;
+    entry.size = volume.spec.size;
+    entry.allocated_bytes = volume.stores.allocated_bytes();
+    if (volume.disk) {
+      volume.disk->refresh_access();
+      entry.access = volume.disk->access_state();
+      entry.io = volume.disk->counters();
+    }
+  }
+  return report;
+}
+
+// ---- the end ----
+
+void Node::shutdown(engine::Callback<> done) {
+  stopping_ = true;
+  queue_.clear();
+  auto finish = [this, done = std::move(done)]() mutable {
+    server_.stop([this, done = std::move(done)]() mutable {
+      if (!pair_) return done();
+      pair_->stop(std::move(done));
+    });
+  };
+  if (!pair_) return finish();
+  pair_->node().shutdown(std::move(finish));
+}
+
+}  // namespace lockstep::mgmt

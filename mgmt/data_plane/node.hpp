@@ -1,0 +1,106 @@
+#pragma once
+// The node: makes what is served equal to the desired state, and carries out what management asks. Lives on the home
+// worker's reactor; what it is asked is done one after the other.
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "iscsi_target/tcp/server.hpp"
+#include "mgmt/data_plane/access.hpp"
+#include "mgmt/data_plane/desired_state.hpp"
+#include "mgmt/data_plane/events.hpp"
+#include "mgmt/data_plane/pair.hpp"
+#include "mgmt/data_plane/status.hpp"
+#include "mgmt/data_plane/volume.hpp"
+#include "mgmt/data_plane/worker.hpp"
+
+namespace lockstep::mgmt {
+
+struct Problem {
+  std::string object;   ///< "volume vm1", "portal 10.0.0.1:3260"
+  std::string message;  ///< a sentence for a person
+};
+
+struct ApplyOutcome {
+  std::uint64_t revision = 0;
+  std::vector<Problem> problems;
+};
+
+class Node final : public replication::NodeObserver {
+ public:
+  static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
+
+  /// Before any reactor runs. All outlive the node.
+  Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, engine::Uuid process,
+       EventSink& events);
+  /// After the reactors have stopped.
+  ~Node();
+
+  void apply(DesiredState state, engine::Callback<engine::Result<ApplyOutcome>> done);
+  void create(ReplicaCreate request, engine::Callback<engine::Result<void>> done);
+  void remove(ReplicaDelete request, engine::Callback<engine::Result<void>> done);
+  void leave(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
+  void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
+  void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
+  [[nodiscard]] NodeReport report();
+  /// Leaves by agreement, flushes, ends every session. Once; nothing else is asked afterwards.
+  void shutdown(engine::Callback<> done);
+
+  void on_volume_changed(const engine::Uuid& volume) override;
+  void on_fenced() override;
+
+ private:
+  using Volumes = std::map<engine::Uuid, std::unique_ptr<Volume>>;
+  struct Apply;
+  using ApplyPtr = std::shared_ptr<Apply>;
+
+  // node_apply.cpp, in this order
+  void set_up_pair(Apply& apply);
+  void detach_changed(const ApplyPtr& apply);
+  void attach_missing(const ApplyPtr& apply);
+  void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
+  void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
+  void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk);
+  void finish_apply(const ApplyPtr& apply);
+  void set_portals(Apply& apply);
+
+  void publish_map(const std::vector<engine::Uuid>& without, engine::Callback<> drained);
+  void detach(std::vector<engine::Uuid> volumes, engine::Callback<> done);
+  void let_go(const engine::Uuid& volume, engine::Callback<> done);
+  [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
+  void put_target();
+
+  void look_for_changes();
+  void tell_volume(Volume& volume, const replication::VolumeStatus& status);
+  void queue(std::function<void(engine::Callback<>)> work, engine::Callback<> refused);
+  void next_in_queue();
+  [[nodiscard]] engine::Result<Volume*> mirrored_volume(const engine::Uuid& volume);
+  [[nodiscard]] engine::Reactor& home() { return workers_.front()->reactor; }
+
+  Workers& workers_;
+  engine::Random& random_;
+  engine::BufferPool& link_buffers_;
+  engine::Uuid process_;
+  EventSink& events_;
+  iscsi_target::TargetRegistry registry_;
+  iscsi_target::TcpTargetServer server_;
+  std::optional<DesiredState> state_;
+  std::vector<std::string> listening_;
+  std::unique_ptr<Pair> pair_;
+  SettingsSpec pair_settings_;
+  Volumes volumes_;
+  std::shared_ptr<const Access> access_;
+  std::size_t next_home_ = 0;
+  engine::TimePoint started_;
+  bool look_planned_ = false;
+  bool stopping_ = false;
+
+  std::deque<std::function<void(engine::Callback<>)>> queue_;
+  bool busy_ = false;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,276 @@
+// Convergence: node.apply, step by step. Each step that can't be taken is reported by name; the next one follows.
+#include <algorithm>
+#include <set>
+
+#include "mgmt/data_plane/log.hpp"
+#include "mgmt/data_plane/node.hpp"
+
+namespace lockstep::mgmt {
+
+using engine::Errc;
+using engine::Result;
+using engine::Uuid;
+
+struct Node::Apply {
+  DesiredState state;
+  ApplyOutcome outcome;
+  engine::Callback<Result<ApplyOutcome>> done;
+  engine::Callback<> next;
+  std::size_t attaching = 0;  ///< index of the volume being attached
+
+  void problem(const std::string& object, const std::string& message) {
+    log_warning(object + ": " + message);
+    outcome.problems.push_back({object, message});
+  }
+};
+
+void Node::apply(DesiredState state, engine::Callback<Result<ApplyOutcome>> done) {
+  auto apply = std::make_shared<Apply>(Apply{std::move(state), {}, std::move(done), {}, 0});
+  queue(
+      [this, apply](engine::Callback<> next) {
+        apply->next = std::move(next);
+        apply->outcome.revision = apply->state.revision;
+        const PairIdentity identity{apply->state.pair, apply->state.side, process_};
+        if (pair_ && pair_->identity() != identity) {
+          apply->done(engine::fail(Errc::refused,
+                                   "This lockstepd runs for another pair or side; restart it to give it a new one."));
+          return apply->next();
+        }
+        set_up_pair(*apply);
+        detach_changed(apply);
+      },
+      [apply] {
+        apply->done(engine::fail(Errc::resource_exhausted, "The node is stopping, or too many requests wait for it."));
+      });
+}
+
+void Node::set_up_pair(Apply& apply) {
+  const DesiredState& state = apply.state;
+  if (!pair_) {
+    pair_ = std::make_unique<Pair>(*workers_.front(), random_, link_buffers_,
+                                   PairIdentity{state.pair, state.side, process_}, state.settings, *this, events_);
+    pair_settings_ = state.settings;
+  }
+  if (state.settings != pair_settings_) {
+    apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
+  }
+  const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
+  if (auto used = pair_->witness().use(state.pair, witness); !used) apply.problem("witness", used.error().message);
+  if (auto set = pair_->set_partner(state.partner); !set) {
+    apply.problem("partner link " + state.partner->link.listen.to_string(), set.error().message);
+  }
+}
+
+// ---- volumes out ----
+
+void Node::detach_changed(const ApplyPtr& apply) {
+  std::vector<Uuid> gone;
+  for (const auto& [id, volume] : volumes_) {
+    const auto wanted = std::ranges::find(apply->state.volumes, id, &VolumeSpec::id);
+    if (wanted == apply->state.volumes.end() || needs_reattach(volume->spec, *wanted)) gone.push_back(id);
+  }
+  auto go_on = [this, apply] {
+    state_ = apply->state;
+    attach_missing(apply);
+  };
+  if (gone.empty()) return go_on();
+  publish_map(gone, [this, gone, go_on = std::move(go_on)]() mutable { detach(std::move(gone), std::move(go_on)); });
+}
+
+void Node::detach(std::vector<Uuid> volumes, engine::Callback<> done) {
+  if (volumes.empty()) return done();
+  const Uuid id = volumes.back();
+  volumes.pop_back();
+  log_info("Volume " + volumes_.at(id)->spec.name + ": detached.");
+  let_go(id, [this, volumes = std::move(volumes), done = std::move(done)]() mutable {
+    detach(std::move(volumes), std::move(done));
+  });
+}
+
+// The volume is in no map any more. Its stores are closed where they live.
+void Node::let_go(const Uuid& id, engine::Callback<> done) {
+  auto volume = std::shared_ptr<Volume>(std::move(volumes_.extract(id).mapped()));
+  auto close = [this, volume, done = std::move(done)]() mutable {
+    Worker& worker = *workers_[volume->home];
+    worker.reactor.post([this, volume, done = std::move(done)]() mutable {
+      volume->unit.reset();
+      volume->disk.reset();
+      volume->own_disk.reset();
+      volume->stores = {};
+      home().post(std::move(done));
+    });
+  };
+  if (!volume->spec.mirrored || !volume->disk) return close();
+  pair_->node().detach(id, std::move(close));
+}
+
+// ---- volumes in ----
+
+void Node::attach_missing(const ApplyPtr& apply) {
+  while (apply->attaching < apply->state.volumes.size()) {
+    const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
+    if (const auto at = volumes_.find(spec.id); at != volumes_.end()) {
+      at->second->spec = spec;
+      const auto settings = unit_settings(spec);
+      const auto& now = at->second->unit->settings();
+      if (settings.paired != now.paired || settings.target_name != now.target_name) {
+        at->second->unit = std::make_shared<iscsi_target::LogicalUnit>(*at->second->disk, settings);
+      }
+      continue;
+    }
+    return spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
+  }
+  finish_apply(apply);
+}
+
+void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
+  const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
+  open_replica(*workers_.front()->ring, place, spec.id, apply->state.side,
+               [this, apply, &spec](Result<OpenedReplica> opened) {
+                 const std::string object = "volume " + spec.name;
+                 if (!opened) {
+                   apply->problem(object, opened.error().message);
+                   return attach_missing(apply);
+                 }
+                 auto volume = std::make_unique<Volume>();
+                 volume->stores = std::move(opened->stores);
+                 if (opened->area->identity().pair != apply->state.pair) {
+                   apply->problem(object, spec.data + " belongs to pair " + opened->area->identity().pair.to_string() +
+                                              ", not to this one.");
+                   opened->area.reset();
+                   return attach_missing(apply);
+                 }
+                 auto attached = pair_->node().attach({disk_info(spec)}, *volume->stores.data, std::move(opened->area));
+                 if (!attached) {
+                   apply->problem(object, attached.error().message);
+                   return attach_missing(apply);
+                 }
+                 serve(spec, std::move(volume), *pair_->node().disk(spec.id));
+                 attach_missing(apply);
+               });
+}
+
+void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
+  const std::size_t index = next_home_++ % workers_.size();
+  using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
+  open_unmirrored(*workers_[index], home(), spec, apply->state.side, [this, apply, &spec, index](Opened opened) {
+    if (!opened) {
+      apply->problem("volume " + spec.name, opened.error().message);
+      return attach_missing(apply);
+    }
+    auto volume = std::make_unique<Volume>();
+    volume->home = index;
+    volume->stores = std::move(opened->first);
+    volume->own_disk = std::move(opened->second);
+    engine::Disk& disk = *volume->own_disk;
+    serve(spec, std::move(volume), disk);
+    attach_missing(apply);
+  });
+}
+
+void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk) {
+  std::vector<engine::Reactor*> reactors;
+  for (const auto& worker : workers_) reactors.push_back(&worker->reactor);
+  volume->spec = spec;
+  volume->disk = std::make_unique<HopDisk>(disk, std::move(reactors), volume->home);
+  volume->unit = std::make_shared<iscsi_target::LogicalUnit>(*volume->disk, unit_settings(spec));
+  log_info("Volume " + spec.name + ": attached (" + std::to_string(spec.size) + " bytes, LUN " +
+           std::to_string(spec.lun) + (spec.mirrored ? ")." : ", not mirrored)."));
+  volumes_.emplace(spec.id, std::move(volume));
+}
+
+iscsi_target::UnitSettings Node::unit_settings(const VolumeSpec& spec) const {
+  iscsi_target::UnitSettings settings;
+  settings.target_name = state_->target.name;
+  settings.port_group = state_->side == engine::NodeSide::a ? 1 : 2;
+  settings.paired = spec.mirrored && state_->partner.has_value();
+  return settings;
+}
+
+// ---- what initiators see ----
+
+void Node::finish_apply(const ApplyPtr& apply) {
+  std::set<std::uint32_t> luns;
+  for (const VolumeSpec& spec : apply->state.volumes) {
+    if (!luns.insert(spec.lun).second) {
+      apply->problem("volume " + spec.name, "LUN " + std::to_string(spec.lun) + " belongs to another volume already.");
+    } else if (spec.lun >= iscsi_target::kMaxLuns) {
+      apply->problem("volume " + spec.name, "LUNs go from 0 to " + std::to_string(iscsi_target::kMaxLuns - 1) + ".");
+    }
+  }
+  access_ = std::make_shared<const Access>(apply->state.volumes);
+  if (!pair_->started()) pair_->start();
+  look_for_changes();
+  publish_map({}, [this, apply] {
+    put_target();
+    // Not before there is a target: an initiator that is told "not found" may give up for good.
+    set_portals(*apply);
+    apply->done(std::move(apply->outcome));
+    apply->next();
+  });
+}
+
+void Node::set_portals(Apply& apply) {
+  std::vector<std::string> wanted;
+  for (const auto& portal : apply.state.target.portals) wanted.push_back(portal.to_string());
+  for (const auto& address : std::exchange(listening_, {})) {
+    if (std::ranges::find(wanted, address) != wanted.end()) {
+      listening_.push_back(address);
+    } else {
+      server_.stop_listening(address);
+    }
+  }
+  for (const auto& address : wanted) {
+    if (std::ranges::find(listening_, address) != listening_.end()) continue;
+    auto listens = server_.listen(address);
+    if (listens) {
+      listening_.push_back(address);
+      log_info("Serving at " + address + ".");
+    } else {
+      apply.problem("portal " + address, listens.error().message);
+    }
+  }
+}
+
+void Node::publish_map(const std::vector<Uuid>& without, engine::Callback<> drained) {
+  std::vector<iscsi_target::LunEntry> entries;
+  std::set<std::uint32_t> luns;
+  for (const auto& [id, volume] : volumes_) {
+    const bool hidden = std::ranges::find(without, id) != without.end() || !volume->unit;
+    const bool possible = volume->spec.lun < iscsi_target::kMaxLuns && luns.insert(volume->spec.lun).second;
+    if (!hidden && possible) entries.push_back({static_cast<std::uint16_t>(volume->spec.lun), volume->unit});
+  }
+  auto map = iscsi_target::LunMap::make(std::move(entries), access_);
+  if (!map) {
+    log_error("The LUN map can't be made: " + map.error().message);
+    return drained();
+  }
+  on_every_worker(
+      workers_,
+      [map = *map](Worker& worker, engine::Callback<> adopted) { worker.device.adopt(map, std::move(adopted)); },
+      std::move(drained));
+}
+
+void Node::put_target() {
+  iscsi_target::Target target;
+  target.name = state_->target.name;
+  target.alias = state_->pair_name;
+  const std::uint16_t mine = state_->side == engine::NodeSide::a ? 1 : 2;
+  target.portal_group = mine;
+  for (const auto& portal : state_->target.portals) target.portals.push_back({portal.to_string(), mine});
+  if (state_->partner) {
+    for (const auto& portal : state_->partner->portals) {
+      target.portals.push_back({portal.to_string(), static_cast<std::uint16_t>(3 - mine)});
+    }
+  }
+  for (const auto& worker : workers_) target.device_servers.push_back(&worker->device);
+  target.access = access_;
+  registry_.put(std::move(target));
+  std::vector<iscsi::ChapCredentials> discovery;
+  if (state_->target.discovery_auth) {
+    if (const auto chap = to_chap(*state_->target.discovery_auth)) discovery.push_back(*chap);
+  }
+  registry_.set_discovery_credentials(std::move(discovery));
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,153 @@
+#include "mgmt/data_plane/pair.hpp"
+
+#include "mgmt/data_plane/access.hpp"
+#include "mgmt/data_plane/log.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+replication::NodeSettings node_settings(const PairIdentity& identity, const SettingsSpec& settings) {
+  replication::NodeSettings node;
+  node.pair = identity.pair;
+  node.side = identity.side;
+  node.process = identity.process;
+  node.lease = settings.lease;
+  node.heartbeat_interval = settings.lease / 6;
+  node.resync_floor = settings.resync_floor;
+  node.resync_ceiling = settings.resync_ceiling;
+  return node;
+}
+
+iscsi_target::ServerOptions server_options() {
+  iscsi_target::ServerOptions options;
+  iscsi::Offers& offers = options.session.offers;
+  offers.header_digest = iscsi::Offers::Digest::crc32c;
+  offers.data_digest = iscsi::Offers::Digest::crc32c;
+  offers.first_burst = 256 << 10;
+  offers.max_burst = 1 << 20;
+  offers.max_recv = 256 << 10;
+  options.session.queue_depth = iscsi_target::kMaxQueueDepth;
+  options.session.login_timeout = std::chrono::seconds(3);
+  options.session.keepalive = std::chrono::seconds(1);
+  options.max_sessions = 8;
+  options.max_half_open = 8;
+  options.max_half_open_per_address = 8;
+  return options;
+}
+
+}  // namespace
+
+Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
+           const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events)
+    : identity_(identity),
+      events_(events),
+      witness_(home.reactor),
+      link_(home.reactor, random, link_settings(std::nullopt)),
+      node_(node_settings(identity, settings), {home.reactor, random, home.pool, link_, &witness_}, observer),
+      service_(home.reactor, link_buffers, hello(), *this),
+      server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
+      since_ms_(wall_clock_ms()) {
+  witness_.watch([this](bool reachable, const std::string& why) {
+    tell(reachable ? "witness.found" : "witness.lost",
+         reachable ? "The witness answers." : "The witness does not answer: " + why);
+  });
+  link_.on_problem([](const std::string& why) { log_info("Partner link: " + why); });
+  service_.on_refused([](const std::string& why) { log_warning(why); });
+  server_.on_event([](const iscsi_target::SessionEvent& event) {
+    if (event.kind == iscsi_target::SessionEvent::Kind::refused) {
+      log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason);
+    }
+  });
+}
+
+Pair::~Pair() = default;
+
+replication::Hello Pair::hello() const {
+  return {replication::kLinkVersion, identity_.pair, identity_.process, identity_.side};
+}
+
+replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSpec>& partner) const {
+  replication::IscsiLinkSettings settings;
+  settings.identity.ours = hello();
+  if (!partner) return settings;
+  settings.identity.chap = to_chap(partner->link.authentication);
+  settings.address = partner->link.connect.to_string();
+  SocketAddress from = partner->link.listen;
+  from.port = 0;
+  settings.from = from.to_string();
+  return settings;
+}
+
+void Pair::start() {
+  started_ = true;
+  node_.start();
+  link_.start(*this);
+}
+
+engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner) {
+  if (partner == partner_) return {};
+  const bool link_same = partner && partner_ && partner->link == partner_->link;
+  if (!link_same) {
+    link_.change(link_settings(partner));
+    if (!partner && !listening_.empty()) {
+      server_.stop_listening(listening_);
+      listening_.clear();
+    }
+    if (partner) {
+      if (auto listens = listen(*partner); !listens) return listens;
+    }
+  }
+  partner_ = partner;
+  return {};
+}
+
+engine::Result<void> Pair::listen(const PartnerSpec& partner) {
+  iscsi_target::Target target;
+  target.name = replication::link_name(identity_.pair, identity_.side);
+  target.device_servers = {&service_};
+  target.access = std::make_shared<iscsi_target::AccessList>(std::vector<iscsi_target::AccessList::Entry>{
+      {replication::link_name(identity_.pair, engine::other(identity_.side)), to_chap(partner.link.authentication)}});
+  target.discoverable = false;
+  registry_.put(std::move(target));
+  const std::string address = partner.link.listen.to_string();
+  if (address == listening_) return {};
+  if (!listening_.empty()) server_.stop_listening(listening_);
+  listening_.clear();
+  auto listens = server_.listen(address);
+  if (!listens) return std::unexpected(listens.error());
+  listening_ = address;
+  return {};
+}
+
+void Pair::stop(engine::Callback<> done) {
+  service_.stop();
+  link_.stop();
+  server_.stop(std::move(done));
+}
+
+void Pair::tell(const std::string& kind, const std::string& message) {
+  log_info(message);
+  events_.publish({kind, std::nullopt, {}, {}, message});
+}
+
+void Pair::on_link_up() {
+  link_up_ = true;
+  since_ms_ = wall_clock_ms();
+  tell("partner.connected", "The partner is connected.");
+  node_.on_link_up();
+}
+
+void Pair::on_link_down() {
+  link_up_ = false;
+  since_ms_ = wall_clock_ms();
+  tell("partner.lost", "The partner's connection is lost: " + link_.problem());
+  node_.on_link_down();
+}
+
+void Pair::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }
+void Pair::on_inbound_down(std::uint64_t session) { node_.on_inbound_down(session); }
+void Pair::on_request(std::uint64_t session, replication::InboundRequest& request) {
+  node_.on_request(session, request);
+}
+
+}  // namespace lockstep::mgmt

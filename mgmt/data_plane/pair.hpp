@@ -1,0 +1,78 @@
+#pragma once
+// This node's half of the pair, wired up: the mirror, its way out to the partner, the reserved target that the partner
+// comes in by, and the witness. Lives on the home worker's reactor.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/seams/random.hpp"
+#include "iscsi_target/tcp/server.hpp"
+#include "mgmt/data_plane/desired_state.hpp"
+#include "mgmt/data_plane/events.hpp"
+#include "mgmt/data_plane/witness_slot.hpp"
+#include "mgmt/data_plane/worker.hpp"
+#include "replication/core/pair_node.hpp"
+#include "replication/link/iscsi_link.hpp"
+#include "replication/link/partner_service.hpp"
+
+namespace lockstep::mgmt {
+
+struct PairIdentity {
+  engine::Uuid pair;
+  engine::NodeSide side = engine::NodeSide::a;
+  engine::Uuid process;
+  bool operator==(const PairIdentity&) const = default;
+};
+
+class Pair final : private replication::LinkEvents {
+ public:
+  Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
+       const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events);
+  /// While no thread runs the reactor, or after stop().
+  ~Pair();
+
+  /// After the volumes that are there from the first moment were attached.
+  void start();
+  [[nodiscard]] bool started() const { return started_; }
+  /// Listens for the partner and connects to it; null ends both. An error names the address.
+  [[nodiscard]] engine::Result<void> set_partner(const std::optional<PartnerSpec>& partner);
+
+  [[nodiscard]] replication::PairNode& node() { return node_; }
+  [[nodiscard]] WitnessSlot& witness() { return witness_; }
+  [[nodiscard]] const PairIdentity& identity() const { return identity_; }
+  [[nodiscard]] bool link_up() const { return link_up_; }
+  [[nodiscard]] std::int64_t since_ms() const { return since_ms_; }  ///< wall clock, of the last change
+  [[nodiscard]] const std::string& link_problem() const { return link_.problem(); }
+
+  /// Ends both ways of the link; the mirror was shut down before.
+  void stop(engine::Callback<> done);
+
+ private:
+  void on_link_up() override;
+  void on_link_down() override;
+  void on_inbound_up(std::uint64_t session) override;
+  void on_inbound_down(std::uint64_t session) override;
+  void on_request(std::uint64_t session, replication::InboundRequest& request) override;
+  [[nodiscard]] replication::Hello hello() const;
+  [[nodiscard]] replication::IscsiLinkSettings link_settings(const std::optional<PartnerSpec>& partner) const;
+  [[nodiscard]] engine::Result<void> listen(const PartnerSpec& partner);
+  void tell(const std::string& kind, const std::string& message);
+
+  PairIdentity identity_;
+  EventSink& events_;
+  WitnessSlot witness_;
+  replication::IscsiLink link_;
+  replication::PairNode node_;
+  replication::PartnerService service_;
+  engine::BufferPool session_buffers_{std::size_t{16} << 20};  ///< of the session layer; the data goes to the reserve
+  iscsi_target::TargetRegistry registry_;
+  iscsi_target::TcpTargetServer server_;
+  std::optional<PartnerSpec> partner_;
+  std::string listening_;
+  std::int64_t since_ms_ = 0;
+  bool started_ = false;
+  bool link_up_ = false;
+};
+
+}  // namespace lockstep::mgmt

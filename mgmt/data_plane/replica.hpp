@@ -1,0 +1,52 @@
+#pragma once
+// One node's copy of a volume on its disks: made, opened, removed. A file has its metadata in a file beside it; a block
+// device carries both, blocks at its start and metadata at its end.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/base/result.hpp"
+#include "engine/metadata/metadata_area.hpp"
+#include "engine/seams/store.hpp"
+#include "engine/stores/io_uring.hpp"
+#include "mgmt/data_plane/desired_state.hpp"
+
+namespace lockstep::mgmt {
+
+constexpr std::uint32_t kRegionSize = 65536;  ///< bytes a bit of the dirty map stands for, in replicas made here
+
+/// Destroyed after the metadata area, with nothing in flight.
+struct ReplicaStores {
+  std::unique_ptr<engine::Store> data;
+  std::unique_ptr<engine::Store> metadata;
+  /// Bytes of disk that the data takes now.
+  [[nodiscard]] std::uint64_t allocated_bytes() const;
+};
+
+struct OpenedReplica {
+  ReplicaStores stores;
+  std::unique_ptr<engine::MetadataArea> area;
+};
+
+struct ReplicaPlace {
+  std::string data;
+  std::string metadata;
+  std::uint64_t size = 0;  ///< bytes of the volume
+  std::uint32_t block_size = 512;
+};
+
+/// Opens both stores and reads the metadata, which must be `volume`'s and `side`'s. On the ring's reactor; blocks for
+/// as long as opening files takes.
+void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume, engine::NodeSide side,
+                  engine::Callback<engine::Result<OpenedReplica>> done);
+
+/// What replica.create promises: done again if it is there already, refused if something else is, nothing left behind
+/// on failure. On the ring's reactor; blocks while files are made.
+void create_replica(engine::IoUring& ring, const ReplicaCreate& request, engine::Callback<engine::Result<void>> done);
+
+/// What replica.delete promises but for the witness's record; gives the arbiter that the replica named, if it was
+/// there.
+void delete_replica(engine::IoUring& ring, const ReplicaDelete& request,
+                    engine::Callback<engine::Result<std::optional<engine::ArbiterSettings>>> done);
+
+}  // namespace lockstep::mgmt

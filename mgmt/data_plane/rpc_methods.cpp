@@ -1,0 +1,134 @@
+#include "mgmt/data_plane/rpc_methods.hpp"
+
+#include "mgmt/data_plane/fields.hpp"
+
+namespace lockstep::mgmt {
+
+using engine::Result;
+using engine::Uuid;
+using nlohmann::json;
+
+namespace {
+
+struct VolumeParams {
+  Uuid volume;
+  bool accept_inconsistent = false;
+};
+
+std::expected<VolumeParams, RpcError> read_volume_params(const json& params, bool force) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  VolumeParams read;
+  read.volume = fields.uuid("volume");
+  if (force) read.accept_inconsistent = fields.flag_or("accept_inconsistent", false);
+  fields.end();
+  if (problem.found()) return std::unexpected(problem.error());
+  return read;
+}
+
+json to_json(const ApplyOutcome& outcome) {
+  json problems = json::array();
+  for (const auto& problem : outcome.problems) {
+    problems.push_back({{"object", problem.object}, {"message", problem.message}});
+  }
+  return {{"revision", outcome.revision}, {"problems", std::move(problems)}};
+}
+
+}  // namespace
+
+const RpcMethods::Entry RpcMethods::kMethods[] = {
+    {"node.apply", &RpcMethods::apply},
+    {"node.status", &RpcMethods::status},
+    {"node.shutdown", &RpcMethods::shutdown},
+    {"replica.create", &RpcMethods::replica_create},
+    {"replica.delete", &RpcMethods::replica_delete},
+    {"volume.leave", &RpcMethods::leave},
+    {"volume.force_solo", &RpcMethods::force_solo},
+    {"volume.give_up", &RpcMethods::give_up},
+};
+
+void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
+  std::string known = "events.subscribe";
+  for (const Entry& entry : kMethods) {
+    if (entry.name == request.method) return (this->*entry.method)(request, std::move(reply));
+    known += ", " + std::string(entry.name);
+  }
+  reply(std::unexpected(RpcError{RpcCode::method_not_found,
+                                 "There is no method \"" + request.method + "\"; there are " + known + ".",
+                                 engine::Errc::refused,
+                                 {}}));
+}
+
+engine::Callback<Result<void>> RpcMethods::plain(RpcReply reply) {
+  return [this, reply = std::move(reply)](Result<void> outcome) mutable {
+    control_.post([outcome = std::move(outcome), reply = std::move(reply)]() mutable {
+      if (outcome) return reply(json::object());
+      reply(std::unexpected(to_rpc_error(outcome.error())));
+    });
+  };
+}
+
+void RpcMethods::apply(const RpcRequest& request, RpcReply reply) {
+  auto state = read_desired_state(request.params);
+  if (!state) return reply(std::unexpected(state.error()));
+  home_.post([this, state = std::move(*state), reply = std::move(reply)]() mutable {
+    node_.apply(std::move(state), [this, reply = std::move(reply)](Result<ApplyOutcome> outcome) mutable {
+      control_.post([outcome = std::move(outcome), reply = std::move(reply)]() mutable {
+        if (outcome) return reply(to_json(*outcome));
+        reply(std::unexpected(to_rpc_error(outcome.error())));
+      });
+    });
+  });
+}
+
+void RpcMethods::status(const RpcRequest&, RpcReply reply) {
+  home_.post([this, reply = std::move(reply)]() mutable {
+    control_.post([report = node_.report(), reply = std::move(reply)]() mutable { reply(mgmt::to_json(report)); });
+  });
+}
+
+void RpcMethods::shutdown(const RpcRequest&, RpcReply reply) {
+  stop_([reply = std::move(reply)]() mutable { reply(json::object()); });
+}
+
+void RpcMethods::replica_create(const RpcRequest& request, RpcReply reply) {
+  auto create = read_replica_create(request.params);
+  if (!create) return reply(std::unexpected(create.error()));
+  home_.post([this, create = std::move(*create), done = plain(std::move(reply))]() mutable {
+    node_.create(std::move(create), std::move(done));
+  });
+}
+
+void RpcMethods::replica_delete(const RpcRequest& request, RpcReply reply) {
+  auto remove = read_replica_delete(request.params);
+  if (!remove) return reply(std::unexpected(remove.error()));
+  home_.post([this, remove = std::move(*remove), done = plain(std::move(reply))]() mutable {
+    node_.remove(std::move(remove), std::move(done));
+  });
+}
+
+void RpcMethods::leave(const RpcRequest& request, RpcReply reply) {
+  const auto params = read_volume_params(request.params, false);
+  if (!params) return reply(std::unexpected(params.error()));
+  home_.post([this, volume = params->volume, done = plain(std::move(reply))]() mutable {
+    node_.leave(volume, std::move(done));
+  });
+}
+
+void RpcMethods::force_solo(const RpcRequest& request, RpcReply reply) {
+  const auto params = read_volume_params(request.params, true);
+  if (!params) return reply(std::unexpected(params.error()));
+  home_.post([this, params = *params, done = plain(std::move(reply))]() mutable {
+    node_.force_solo(params.volume, params.accept_inconsistent, std::move(done));
+  });
+}
+
+void RpcMethods::give_up(const RpcRequest& request, RpcReply reply) {
+  const auto params = read_volume_params(request.params, false);
+  if (!params) return reply(std::unexpected(params.error()));
+  home_.post([this, volume = params->volume, done = plain(std::move(reply))]() mutable {
+    node_.give_up(volume, std::move(done));
+  });
+}
+
+}  // namespace lockstep::mgmt

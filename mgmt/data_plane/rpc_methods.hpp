@@ -1,0 +1,44 @@
+#pragma once
+// The methods of the control socket: parameters read here, on the control reactor; carried out on the home worker's;
+// answered here again.
+#include "engine/runtime/reactor.hpp"
+#include "mgmt/data_plane/control_server.hpp"
+#include "mgmt/data_plane/node.hpp"
+
+namespace lockstep::mgmt {
+
+class RpcMethods final : public RpcHandler {
+ public:
+  /// `stop` is asked when a client wants the daemon to end; the answer is sent before it is over.
+  RpcMethods(engine::Reactor& control, engine::Reactor& home, Node& node, std::function<void(engine::Callback<>)> stop)
+      : control_(control), home_(home), node_(node), stop_(std::move(stop)) {}
+
+  void handle(const RpcRequest& request, RpcReply reply) override;
+
+ private:
+  using Method = void (RpcMethods::*)(const RpcRequest&, RpcReply);
+  struct Entry {
+    std::string_view name;
+    Method method;
+  };
+  static const Entry kMethods[];
+
+  void apply(const RpcRequest& request, RpcReply reply);
+  void status(const RpcRequest& request, RpcReply reply);
+  void shutdown(const RpcRequest& request, RpcReply reply);
+  void replica_create(const RpcRequest& request, RpcReply reply);
+  void replica_delete(const RpcRequest& request, RpcReply reply);
+  void leave(const RpcRequest& request, RpcReply reply);
+  void force_solo(const RpcRequest& request, RpcReply reply);
+  void give_up(const RpcRequest& request, RpcReply reply);
+
+  /// A callback for the home reactor that answers on the control reactor; nothing to say but that it was done.
+  engine::Callback<engine::Result<void>> plain(RpcReply reply);
+
+  engine::Reactor& control_;
+  engine::Reactor& home_;
+  Node& node_;
+  std::function<void(engine::Callback<>)> stop_;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,47 @@
+#pragma once
+// What node.status says, gathered on the home reactor as values and written as JSON elsewhere.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "iscsi_target/tcp/server.hpp"
+#include "mgmt/data_plane/hop_disk.hpp"
+#include "replication/core/pair_node.hpp"
+
+namespace lockstep::mgmt {
+
+struct VolumeReport {
+  engine::Uuid id;
+  bool mirrored = true;
+  engine::AccessState access = engine::AccessState::unavailable;
+  std::uint64_t size = 0;  ///< bytes
+  std::uint64_t allocated_bytes = 0;
+  DiskCounters io;
+  replication::VolumeStatus mirror;  ///< of a volume that is not mirrored: as if solo
+};
+
+struct NodeReport {
+  std::string process;
+  std::uint64_t revision = 0;
+  std::optional<engine::NodeSide> side;  ///< nothing before the first node.apply
+  engine::Duration uptime{};
+  bool has_partner = false;
+  bool partner_connected = false;
+  std::int64_t partner_since_ms = 0;
+  std::string partner_problem;
+  std::string arbiter;  ///< "witness", "preferred" or "none"
+  bool witness_reachable = false;
+  std::vector<VolumeReport> volumes;
+  std::vector<iscsi_target::SessionInfo> sessions;
+  engine::TimePoint now;
+};
+
+[[nodiscard]] nlohmann::json to_json(const NodeReport& report);
+[[nodiscard]] const char* name_of(engine::MemberSet members);
+[[nodiscard]] const char* name_of(engine::NodeSide side);
+[[nodiscard]] const char* name_of(engine::AccessState state);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,76 @@
+#include "mgmt/data_plane/volume.hpp"
+
+#include "engine/store_disk.hpp"
+#include "engine/stores/file_store.hpp"
+#include "engine/stores/memory_store.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using engine::Result;
+using Opened = std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>;
+
+Opened with_disk(Worker& worker, const VolumeSpec& spec, ReplicaStores stores) {
+  auto disk = std::make_unique<engine::StoreDisk>(*stores.data, worker.pool, disk_info(spec));
+  return {std::move(stores), std::move(disk)};
+}
+
+Result<ReplicaStores> open_plain(Worker& worker, const VolumeSpec& spec) {
+  ReplicaStores stores;
+  if (spec.data == "memory:") {
+    auto memory = engine::MemoryStore::create(worker.reactor, spec.size, spec.block_size, spec.name);
+    if (!memory) return std::unexpected(memory.error());
+    stores.data = std::move(*memory);
+  } else {
+    auto file = engine::FileStore::open(*worker.ring, spec.data, spec.size, spec.block_size);
+    if (!file) return std::unexpected(file.error());
+    stores.data = std::move(*file);
+  }
+  return stores;
+}
+
+}  // namespace
+
+bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to) {
+  VolumeSpec same = to;
+  same.lun = from.lun;
+  same.access = from.access;
+  return from != same;
+}
+
+engine::DiskInfo disk_info(const VolumeSpec& spec) {
+  engine::DiskInfo info;
+  info.id = spec.id;
+  info.name = spec.name;
+  info.serial = spec.serial;
+  info.size = spec.size;
+  info.block_size = spec.block_size;
+  info.thin = spec.thin;
+  info.read_only = spec.read_only;
+  info.write_cache = spec.write_cache;
+  return info;
+}
+
+void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
+                     engine::Callback<Result<Opened>> done) {
+  auto give = [&home, done = std::move(done)](Result<Opened> opened) mutable {
+    home.post([opened = std::move(opened), done = std::move(done)]() mutable { done(std::move(opened)); });
+  };
+  worker.reactor.post([&worker, spec, side, give = std::move(give)]() mutable {
+    if (spec.metadata.empty() || spec.data == "memory:") {
+      auto stores = open_plain(worker, spec);
+      if (!stores) return give(std::unexpected(stores.error()));
+      return give(with_disk(worker, spec, std::move(*stores)));
+    }
+    // The metadata is read for what it proves: that this is the volume that was meant.
+    const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
+    open_replica(*worker.ring, place, spec.id, side,
+                 [&worker, spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
+                   if (!opened) return give(std::unexpected(opened.error()));
+                   opened->area.reset();
+                   give(with_disk(worker, spec, std::move(opened->stores)));
+                 });
+  });
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,35 @@
+#pragma once
+// A volume that this node serves: its stores, its disk, its logical unit.
+#include <memory>
+
+#include "engine/disk.hpp"
+#include "iscsi_target/scsi/logical_unit.hpp"
+#include "mgmt/data_plane/hop_disk.hpp"
+#include "mgmt/data_plane/replica.hpp"
+#include "mgmt/data_plane/worker.hpp"
+#include "replication/core/pair_node.hpp"
+
+namespace lockstep::mgmt {
+
+struct Volume {
+  VolumeSpec spec;
+  std::size_t home = 0;                    ///< index of the worker it lives on
+  ReplicaStores stores;                    ///< destroyed on that worker's reactor
+  std::unique_ptr<engine::Disk> own_disk;  ///< of a volume that is not mirrored
+  std::unique_ptr<HopDisk> disk;           ///< null while it can't be served
+  std::shared_ptr<iscsi_target::LogicalUnit> unit;
+  // As last told in events.
+  replication::MirrorState state = replication::MirrorState::starting;
+  bool resyncing = false;
+};
+
+/// True when `to` needs the volume to be detached and attached again; else only LUN and access lists differ.
+[[nodiscard]] bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to);
+[[nodiscard]] engine::DiskInfo disk_info(const VolumeSpec& spec);
+
+/// Opens the stores of a volume that is not mirrored and makes its disk, on `worker`'s reactor; `done` runs on `home`.
+/// An error leaves nothing open.
+void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
+                     engine::Callback<engine::Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>> done);
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,93 @@
+#include "mgmt/data_plane/witness_slot.hpp"
+
+#include <utility>
+
+namespace lockstep::mgmt {
+
+using engine::Errc;
+
+namespace {
+
+// A call whose callback must run even if the witness is replaced meanwhile. Whoever is destroyed without having run
+// calls back with `lost`.
+template <class T>
+class Guarded {
+ public:
+  Guarded(engine::Reactor& reactor, engine::Callback<T> done, T lost)
+      : reactor_(&reactor), done_(std::move(done)), lost_(std::move(lost)) {}
+  Guarded(Guarded&& o) noexcept : reactor_(o.reactor_), done_(std::exchange(o.done_, {})), lost_(std::move(o.lost_)) {}
+  Guarded& operator=(Guarded&&) = delete;
+  ~Guarded() {
+    if (done_) reactor_->post([done = std::move(done_), lost = std::move(lost_)]() mutable { done(std::move(lost)); });
+  }
+  void operator()(T value) { std::exchange(done_, {})(std::move(value)); }
+
+ private:
+  engine::Reactor* reactor_;
+  engine::Callback<T> done_;
+  T lost_;
+};
+
+}  // namespace
+
+WitnessSlot::~WitnessSlot() { reactor_.cancel(timer_); }
+
+engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, const std::string& addresses) {
+  if (addresses == addresses_) return {};
+  replication::EtcdSettings settings;
+  settings.pair = pair;
+  for (std::size_t at = 0; at < addresses.size();) {
+    const std::size_t comma = std::min(addresses.find(',', at), addresses.size());
+    auto endpoint = replication::HttpEndpoint::parse(std::string_view(addresses).substr(at, comma - at));
+    if (!endpoint) return std::unexpected(endpoint.error());
+    settings.endpoints.push_back(std::move(*endpoint));
+    at = comma + 1;
+  }
+  etcd_ =
+      settings.endpoints.empty() ? nullptr : std::make_shared<replication::EtcdWitness>(reactor_, std::move(settings));
+  addresses_ = addresses;
+  told_ = false;
+  reactor_.cancel(timer_);
+  if (etcd_) probe();
+  return {};
+}
+
+void WitnessSlot::watch(engine::Callback<bool, const std::string&> changed) { changed_ = std::move(changed); }
+
+void WitnessSlot::probe() {
+  timer_ = engine::TimerId::none;
+  etcd_->probe([this, asked = std::weak_ptr(etcd_)](bool reachable) {
+    if (asked.lock() != etcd_) return;
+    const bool is_new = !told_ || reachable != reachable_;
+    told_ = true;
+    reachable_ = reachable;
+    if (is_new && changed_) changed_(reachable, etcd_->last_problem());
+    probe_later();
+  });
+}
+
+void WitnessSlot::probe_later() {
+  timer_ = reactor_.call_after(kProbeEvery, [this] { probe(); });
+}
+
+void WitnessSlot::read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) {
+  using Outcome = engine::IoResult<replication::WitnessView>;
+  Guarded<Outcome> guarded(reactor_, std::move(done), std::unexpected(make_error_code(Errc::io_error)));
+  if (etcd_) etcd_->read(volume, std::move(guarded));
+}
+
+void WitnessSlot::swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+                       engine::Callback<engine::IoResult<replication::SwapOutcome>> done) {
+  using Outcome = engine::IoResult<replication::SwapOutcome>;
+  const Errc lost = etcd_ ? Errc::unknown_outcome : Errc::io_error;
+  Guarded<Outcome> guarded(reactor_, std::move(done), std::unexpected(make_error_code(lost)));
+  if (etcd_) etcd_->swap(volume, expected, record, std::move(guarded));
+}
+
+void WitnessSlot::remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) {
+  const Errc lost = etcd_ ? Errc::unknown_outcome : Errc::io_error;
+  Guarded<std::error_code> guarded(reactor_, std::move(done), make_error_code(lost));
+  if (etcd_) etcd_->remove(volume, std::move(guarded));
+}
+
+}  // namespace lockstep::mgmt

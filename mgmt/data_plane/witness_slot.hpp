@@ -1,0 +1,43 @@
+#pragma once
+// The witness as the mirror holds it: etcd, at addresses that may change while the mirror runs, or none at all.
+#include <memory>
+#include <string>
+
+#include "engine/runtime/reactor.hpp"
+#include "replication/arbiter/etcd_witness.hpp"
+
+namespace lockstep::mgmt {
+
+class WitnessSlot final : public replication::Witness {
+ public:
+  explicit WitnessSlot(engine::Reactor& reactor) : reactor_(reactor) {}
+  ~WitnessSlot() override;
+
+  /// `addresses` are etcd's endpoints, comma separated; empty: no witness. What was outstanding with the old one ends
+  /// with unknown_outcome.
+  [[nodiscard]] engine::Result<void> use(const engine::Uuid& pair, const std::string& addresses);
+  [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
+  /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one.
+  void watch(engine::Callback<bool, const std::string&> changed);
+  [[nodiscard]] bool reachable() const { return reachable_; }
+
+  void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
+  void swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+            engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
+  void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
+
+ private:
+  static constexpr engine::Duration kProbeEvery = std::chrono::seconds(2);
+  void probe();
+  void probe_later();
+
+  engine::Reactor& reactor_;
+  std::shared_ptr<replication::EtcdWitness> etcd_;
+  std::string addresses_;
+  engine::Callback<bool, const std::string&> changed_;
+  engine::TimerId timer_ = engine::TimerId::none;
+  bool reachable_ = false;
+  bool told_ = false;  ///< whether `reachable_` was ever found out
+};
+
+}  // namespace lockstep::mgmt

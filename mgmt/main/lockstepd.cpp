@@ -1,0 +1,47 @@
+// lockstepd: the data plane. Reads its options, makes the daemon, runs it.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "mgmt/data_plane/configuration.hpp"
+#include "mgmt/data_plane/daemon.hpp"
+#include "mgmt/data_plane/log.hpp"
+#include "mgmt/data_plane/version.hpp"
+
+namespace {
+
+constexpr const char* kDefaultConfiguration = "/etc/lockstep/lockstepd.toml";
+
+// The default file may be missing: then the defaults hold.
+lockstep::engine::Result<lockstep::mgmt::Configuration> configuration_of(const std::string& path) {
+  if (path.empty() && !std::filesystem::exists(kDefaultConfiguration)) return lockstep::mgmt::Configuration{};
+  return lockstep::mgmt::load_configuration(path.empty() ? kDefaultConfiguration : path);
+}
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "lockstepd: %s\n", message.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "lockstepd moves the data: it serves mirrored disks over iSCSI. It is told what to serve by\n"
+      "lockstep-mgmtd through its control socket.");
+  std::string path;
+  app.add_option("--config", path, std::string("Configuration file (default: ") + kDefaultConfiguration + ")");
+  app.set_version_flag("--version", std::string("lockstepd ") + lockstep::mgmt::kVersion);
+  CLI11_PARSE(app, argc, argv);
+
+  const auto configuration = configuration_of(path);
+  if (!configuration) return fail(configuration.error().message);
+  lockstep::mgmt::start_log(configuration->log_level);
+  auto daemon = lockstep::mgmt::Daemon::create(*configuration);
+  if (!daemon) return fail(daemon.error().message);
+  const int code = (*daemon)->run();
+  if (code != 0) std::_Exit(code);  // cut short: what is still under way can not be taken apart
+  return 0;
+}
