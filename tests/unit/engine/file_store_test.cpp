@@ -173,6 +173,29 @@ TEST_F(FileStores, BuffersOfTheRegisteredPoolWork) {
   ring_.reset();
 }
 
+TEST_F(FileStores, ARingMadeBeforeItsReactorsThreadStartsServesThatThread) {
+  ASSERT_TRUE(FileStore::create(path, kMiB, Allocation::thin));
+  ring();
+  reactor.start();
+  const Memory4K data(4096, 5);
+  std::unique_ptr<FileStore> store;
+  std::error_code written = Errc::timed_out;
+  reactor.post([&] {
+    store = open(kMiB);
+    store->write(0, data.span(), Durability::durable, [&](std::error_code error) {
+      written = error;
+      store.reset();
+      reactor.post([&] { reactor.stop(); });
+    });
+  });
+  reactor.join();
+  EXPECT_FALSE(written);
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> start(4096);
+  in.read(start.data(), 4096);
+  EXPECT_EQ(std::memcmp(start.data(), data.span().data(), 4096), 0);
+}
+
 /// A small tmpfs of this test's own: full when it is full.
 struct FullDisk : FileStores {
   std::string mounted = folder / "small";
