@@ -31,9 +31,10 @@ void write_zeroes(Task& task) {
   submit(task, unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes, task.extent(), {}, finish_good);
 }
 
-/// Zeros are never stored as data; anything else is, UNMAP or not: an unmapped block could not read as that.
+/// Zeros are never stored as data. With UNMAP the block's contents do not count, as with every target in use (LIO,
+/// SCST, tgt) and as libiscsi's suite has it, though SBC-3 would have other contents written.
 void write_pulled_block(Task& task) {
-  if (all_zero(task.buffer.span())) return write_zeroes(task);
+  if ((task.cdb(1) & kUnmapBit) || all_zero(task.buffer.span())) return write_zeroes(task);
   submit(task, engine::DiskOpcode::write_same, task.extent(), task.buffer.span(), finish_good);
 }
 
@@ -47,16 +48,20 @@ UnmapRange unmap_range(const Task& task, std::uint32_t i) {
   return {load_be<std::uint64_t>(at), load_be<std::uint32_t>(at + 8)};
 }
 
+/// Ranges that follow one another are one: initiators cut what they give back into pieces.
 void unmap_next(Task& task) {
-  const unsigned shift = task.unit().block_shift();
+  UnmapRange whole;
   while (task.cursor < task.count) {
-    const UnmapRange range = unmap_range(task, task.cursor++);
-    if (range.blocks == 0) continue;
-    task.request.may_unmap = true;
-    return submit(task, engine::DiskOpcode::unmap, {range.lba << shift, std::uint64_t{range.blocks} << shift}, {},
-                  unmap_next);
+    const UnmapRange next = unmap_range(task, task.cursor);
+    if (whole.blocks != 0 && next.blocks != 0 && next.lba != whole.lba + whole.blocks) break;
+    if (whole.blocks == 0) whole.lba = next.lba;
+    whole.blocks += next.blocks;  // the sum of all is bounded
+    ++task.cursor;
   }
-  finish(task);
+  if (whole.blocks == 0) return finish(task);
+  const unsigned shift = task.unit().block_shift();
+  task.request.may_unmap = true;
+  submit(task, engine::DiskOpcode::unmap, {whole.lba << shift, std::uint64_t{whole.blocks} << shift}, {}, unmap_next);
 }
 
 /// Everything is checked before anything is unmapped.
@@ -90,6 +95,8 @@ void check_unmap_list(Task& task) {
 
 void compare_and_write(Task& task) {
   const engine::Extent extent = task.extent();
+  // Data for no blocks: more than 255 were meant, and their number does not fit its field.
+  if (extent.length == 0 && task.command.expected_out != 0) return fail_cdb(task, task.entry->blocks.offset);
   if (!expect_data_out(task, 2 * extent.length)) return;
   if (extent.length == 0) return finish(task);
   if (!take_buffer(task, 2 * extent.length)) return;

@@ -290,6 +290,8 @@ TEST_F(ScsiIo, CompareAndWriteWritesOnlyWhatMatches) {
   expect_sense(*out(cdb, Bytes(1024)), scsi::SenseKey::illegal_request,
                scsi::asc::kInvalidFieldInCommandInformationUnit);
   expect_good(*out(cdb16(0x89, 0, 0), {}));
+  expect_field(*out(cdb16(0x89, 0, 0), Bytes(512 * 512)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 13, .bit = 7});
 }
 
 TEST_F(ScsiIo, WriteSameIsOneRequestOfTheKindThatItsDataAsksFor) {
@@ -303,7 +305,7 @@ TEST_F(ScsiIo, WriteSameIsOneRequestOfTheKindThatItsDataAsksFor) {
   const Bytes data = pattern(512), zeros(512);
   one(cdb10(0x41, 8, 100), data, DiskOpcode::write_same, {4096, 51200});
   EXPECT_EQ(stored(107, 1), data);
-  one(cdb10(0x41, 8, 100, 0x08), data, DiskOpcode::write_same, {4096, 51200});
+  one(cdb10(0x41, 8, 100, 0x08), data, DiskOpcode::unmap, {4096, 51200});
   one(cdb16(0x93, 8, 100), zeros, DiskOpcode::write_zeroes, {4096, 51200});
   one(cdb16(0x93, 8, 100, 0x08), zeros, DiskOpcode::unmap, {4096, 51200});
   one(cdb16(0x93, 8, 100, 0x01), {}, DiskOpcode::write_zeroes, {4096, 51200});
@@ -345,6 +347,14 @@ TEST_F(ScsiIo, UnmapGivesTheDiskOneRequestForEachRange) {
   EXPECT_EQ(disk.log[2].extent, (engine::Extent{2048, 512}));
   EXPECT_EQ(stored(0, 2), Bytes(1024));
   EXPECT_NE(stored(2, 1), Bytes(512));
+}
+
+TEST_F(ScsiIo, RangesOfAnUnmapThatFollowOneAnotherAreOneRequest) {
+  const Bytes list = unmap_list({{8, 1}, {9, 3}, {40, 0}, {12, 4}, {15, 1}, {16, 1}});
+  expect_good(*out(unmap_cdb(list.size()), list));
+  ASSERT_EQ(disk.log.size(), 2u);
+  EXPECT_EQ(disk.log[0].extent, (engine::Extent{8 * 512, 8 * 512}));
+  EXPECT_EQ(disk.log[1].extent, (engine::Extent{15 * 512, 2 * 512}));
 }
 
 TEST_F(ScsiIo, UnmapChecksEveryRangeBeforeItTouchesOne) {
