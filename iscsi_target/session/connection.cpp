@@ -27,6 +27,7 @@ TargetConnection::TargetConnection(std::unique_ptr<engine::Stream> stream, Conne
       reader_(*this),
       queue_(resources.pdus),
       login_(std::make_unique<TargetLogin>(directory, resources.random, settings.offers)) {
+  reader_.set_limits({.ahs = 0});  // login requests have none
   start_timer(settings_.login_timeout);
 }
 

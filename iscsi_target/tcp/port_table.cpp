@@ -1,5 +1,7 @@
 #include "iscsi_target/tcp/port_table.hpp"
 
+#include <utility>
+
 namespace lockstep::iscsi_target {
 
 PortTable::Entry PortTable::enter(const Key& key, ConnectionRef who) {
@@ -9,19 +11,23 @@ PortTable::Entry PortTable::enter(const Key& key, ConnectionRef who) {
   return {.admitted = false, .in_the_way = at->second.current};
 }
 
-std::optional<ConnectionRef> PortTable::leave(const Key& key, ConnectionRef who) {
+PortTable::Succession PortTable::leave(const Key& key, ConnectionRef who) {
   const auto at = ports_.find(key);
-  if (at == ports_.end()) return std::nullopt;
+  if (at == ports_.end()) return {};
   Port& port = at->second;
   std::erase(port.waiting, who);
-  if (port.current != who) return std::nullopt;
+  if (port.current != who) return {};
   if (port.waiting.empty()) {
     ports_.erase(at);
-    return std::nullopt;
+    return {};
   }
-  port.current = port.waiting.front();
-  port.waiting.pop_front();
-  return port.current;
+  Succession succession;
+  succession.superseded = std::move(port.waiting);
+  port.waiting.clear();
+  port.current = succession.superseded.back();
+  succession.superseded.pop_back();
+  succession.next = port.current;
+  return succession;
 }
 
 }  // namespace lockstep::iscsi_target

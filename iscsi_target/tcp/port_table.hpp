@@ -2,11 +2,11 @@
 // One session for each initiator port and target at a time (RFC 7143 6.3.5): a new login with the same initiator name,
 // ISID and target first ends the old session, wherever it lives, and waits until it has drained.
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "engine/iscsi/login_target.hpp"
 
@@ -32,13 +32,16 @@ class PortTable {
     std::optional<ConnectionRef> in_the_way;  ///< whom to end
   };
   Entry enter(const Key& key, ConnectionRef who);
-  /// Gives who may come in now, if anybody waited for this one.
-  std::optional<ConnectionRef> leave(const Key& key, ConnectionRef who);
+  struct Succession {
+    std::optional<ConnectionRef> next;      ///< who may come in now
+    std::vector<ConnectionRef> superseded;  ///< who waited as well, but for nothing: a later login replaces them
+  };
+  Succession leave(const Key& key, ConnectionRef who);
 
  private:
   struct Port {
     ConnectionRef current;
-    std::deque<ConnectionRef> waiting;
+    std::vector<ConnectionRef> waiting;  // oldest first
   };
   std::map<Key, Port> ports_;
 };

@@ -93,9 +93,13 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     if (!entry.in_the_way) {
       return connection.refused(iscsi::LoginStatus::out_of_resources, "There are as many sessions as may be.");
     }
-    Worker& other = *workers[entry.in_the_way->worker];
-    other.reactor().post([self = shared_from_this(), &other, old = entry.in_the_way->id] {
-      if (TargetConnection* const before = other.find(old)) before->reset("The initiator logged in anew.");
+    reset_one(*entry.in_the_way);
+  }
+
+  void reset_one(const ConnectionRef& who) {
+    Worker& worker = *workers[who.worker];
+    worker.reactor().post([self = shared_from_this(), &worker, id = who.id] {
+      if (TargetConnection* const connection = worker.find(id)) connection->reset("The initiator logged in anew.");
     });
   }
 
@@ -129,18 +133,14 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   // ---- Going out ----
 
   void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) override {
-    std::optional<ConnectionRef> next;
+    PortTable::Succession after;
     {
       const std::lock_guard lock(mutex);
       no_longer_half_open(id);
       if (info != nullptr) sessions.erase(info->nexus);
       if (!connection.identity().discovery) {
-        next = ports.leave(PortTable::key_of(connection.identity()), {worker.index(), id});
+        after = ports.leave(PortTable::key_of(connection.identity()), {worker.index(), id});
       }
-    }
-    if (next) {
-      Worker& theirs = *workers[next->worker];
-      theirs.reactor().post([self = shared_from_this(), &theirs, waiting = next->id] { self->admit(theirs, waiting); });
     }
     if (info != nullptr) {
       tell({.kind = SessionEvent::Kind::closed, .session = *info, .reason = connection.reason()});
@@ -153,6 +153,12 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
                         .portal = connection.local_address(),
                         .since = worker.reactor().now()},
             .reason = connection.reason()});
+    }
+    for (const ConnectionRef& late : after.superseded) reset_one(late);
+    if (after.next) {
+      Worker& theirs = *workers[after.next->worker];
+      theirs.reactor().post(
+          [self = shared_from_this(), &theirs, id_next = after.next->id] { self->admit(theirs, id_next); });
     }
   }
 

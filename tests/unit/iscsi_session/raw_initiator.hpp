@@ -28,7 +28,7 @@ struct RawOptions {
   std::string target = kTarget;  ///< empty: discovery
   iscsi::Isid isid{0x80, 0, 0, 0, 0, 1};
   iscsi::Offers offers{.header_digest = iscsi::Offers::Digest::none, .data_digest = iscsi::Offers::Digest::none};
-  std::optional<iscsi::ChapCredentials> chap;
+  std::optional<iscsi::ChapCredentials> chap{};
 };
 
 class RawInitiator {

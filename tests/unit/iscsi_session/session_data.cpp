@@ -221,7 +221,12 @@ TEST_F(SessionData, WithoutMemoryForEarlyDataTheInitiatorIsToldToComeAgain) {
   command.cdb[0] = RamDisk::kLateWrite10;
   initiator.send(command, data);
   expect_status(scsi::Status::busy);
-  server.reactors[0]->post([all = std::move(all)]() mutable { all.clear(); });
+  std::promise<void> given_back;
+  server.reactors[0]->post([&] {
+    all.clear();
+    given_back.set_value();
+  });
+  given_back.get_future().wait();
   initiator.send(initiator.write10(9, 8), data);
   expect_status(scsi::Status::good);
 }

@@ -1,0 +1,394 @@
+// Sessions among each other and the server around them.
+#include <set>
+
+#include "engine/net/tcp.hpp"
+#include "tests/unit/iscsi_session/raw_initiator.hpp"
+
+namespace lockstep::test {
+namespace {
+
+using namespace iscsi;
+using Kind = iscsi_target::SessionEvent::Kind;
+
+std::string text_of(const std::optional<ReceivedPdu>& pdu) {
+  std::string text;
+  if (!pdu) return "closed";
+  for (const std::byte b : pdu->data) text.push_back(b == std::byte{0} ? '|' : static_cast<char>(b));
+  return text;
+}
+
+TextRequestHeader text_request(std::uint32_t tag = 77) {
+  auto header = make_header<TextRequestHeader>(Opcode::text_request, kFinal);
+  header.opcode |= kImmediate;
+  header.task_tag = tag;
+  header.transfer_tag = kReservedTag;
+  return header;
+}
+
+std::string ask(RawInitiator& initiator, std::string text) {
+  for (char& c : text) {
+    if (c == '|') c = '\0';
+  }
+  initiator.send(text_request(), std::as_bytes(std::span(text)));
+  return text_of(initiator.receive());
+}
+
+// ---- Reinstatement ----
+
+TEST(Reinstatement, TheSamePortReplacesItsOldSession) {
+  TestServer server;
+  RawInitiator first(server.address), second(server.address);
+  ASSERT_EQ(first.log_in(), "");
+  ASSERT_EQ(second.log_in(), "");
+  EXPECT_TRUE(first.is_closed());
+  EXPECT_EQ(server.server->sessions().size(), 1u);
+  EXPECT_EQ(server.reasons(Kind::closed), std::vector<std::string>{"The initiator logged in anew."});
+  second.send(second.read10(0, 1));
+  EXPECT_TRUE(second.receive());
+}
+
+TEST(Reinstatement, TheNewSessionWaitsUntilTheOldOnesCommandsAreOver) {
+  TestServer server;
+  RawInitiator first(server.address), second(server.address);
+  ASSERT_EQ(first.log_in(), "");
+  server.storage.hold = true;
+  first.send(first.read10(0, 1));
+  ASSERT_TRUE(eventually([&] { return server.storage.held == 1; }));
+  std::atomic<bool> in = false;
+  std::thread login([&] {
+    EXPECT_EQ(second.log_in(), "");
+    in = true;
+  });
+  EXPECT_TRUE(first.is_closed());  // the old one is dead at once
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(in);
+  EXPECT_EQ(server.storage.nexuses_opened, 1);
+  server.release_held();
+  login.join();
+  EXPECT_EQ(server.storage.nexuses_opened, 2);
+  EXPECT_EQ(server.storage.nexuses_open, 1);
+}
+
+TEST(Reinstatement, AnotherIsidIsAnotherSession) {
+  TestServer server;
+  RawInitiator first(server.address), second(server.address);
+  ASSERT_EQ(first.log_in(), "");
+  ASSERT_EQ(second.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+  EXPECT_EQ(server.server->sessions().size(), 2u);
+  first.send(first.read10(0, 1));
+  EXPECT_TRUE(first.receive());
+}
+
+TEST(Reinstatement, ManyAtOnceLeaveExactlyOne) {
+  TestServer server;
+  std::vector<std::unique_ptr<RawInitiator>> all;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) all.push_back(std::make_unique<RawInitiator>(server.address));
+  for (auto& one : all) threads.emplace_back([&one] { (void)one->log_in(); });
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(eventually([&] { return server.server->sessions().size() == 1 && server.storage.nexuses_open == 1; }));
+}
+
+// ---- Fencing and closing ----
+
+TEST(Fencing, EverySessionFallsSilentAndIsDrained) {
+  TestServer server;
+  RawInitiator one(server.address), two(server.address);
+  ASSERT_EQ(one.log_in(), "");
+  ASSERT_EQ(two.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+  server.storage.hold = true;
+  one.send(one.read10(0, 1));
+  two.send(two.read10(0, 1));
+  ASSERT_TRUE(eventually([&] { return server.storage.held == 2; }));
+  std::promise<void> drained;
+  auto done = drained.get_future();
+  server.server->close_all_sessions([&] { drained.set_value(); });
+  EXPECT_FALSE(one.receive());  // nothing more comes
+  EXPECT_FALSE(two.receive());
+  EXPECT_EQ(done.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  server.release_held();
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(server.storage.nexuses_open, 0);
+  RawInitiator again(server.address);
+  EXPECT_EQ(again.log_in(), "");
+}
+
+TEST(Closing, OnlyTheSessionsThatMatchAreClosed) {
+  TestServer server;
+  RawInitiator one(server.address), two(server.address);
+  ASSERT_EQ(one.log_in(), "");
+  ASSERT_EQ(two.log_in({.initiator = "iqn.2026-11.io.lockstep:second"}), "");
+  std::promise<void> closed;
+  server.server->close_sessions([](const auto& info) { return info.initiator == kInitiator; },
+                                [&] { closed.set_value(); });
+  EXPECT_EQ(closed.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_TRUE(one.is_closed());
+  two.send(two.read10(0, 1));
+  EXPECT_TRUE(two.receive());
+}
+
+TEST(Closing, InitiatorsAreAskedToLogOutBeforeTheyAreClosed) {
+  TestServer server;
+  RawInitiator polite(server.address), deaf(server.address);
+  ASSERT_EQ(polite.log_in(), "");
+  ASSERT_EQ(deaf.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+  server.server->request_logout(std::chrono::seconds(1));
+  const auto message = polite.receive();
+  ASSERT_TRUE(message && message->opcode() == Opcode::async_message);
+  EXPECT_EQ(message->as<AsyncMessageHeader>().event, 1);
+  EXPECT_EQ(message->as<AsyncMessageHeader>().parameter3, 1);
+  auto logout = make_header<LogoutRequestHeader>(Opcode::logout_request);
+  logout.opcode |= kImmediate;
+  logout.reason = kFinal;
+  polite.send(logout);
+  const auto bye = polite.receive();
+  ASSERT_TRUE(bye && bye->opcode() == Opcode::logout_response);
+  EXPECT_TRUE(polite.is_closed());
+  (void)deaf.receive();  // the message
+  EXPECT_TRUE(deaf.is_closed());
+}
+
+TEST(Logout, EveryFormIsAnswered) {
+  TestServer server;
+  RawInitiator initiator(server.address);
+  ASSERT_EQ(initiator.log_in(), "");
+  const auto log_out = [&](int reason, std::uint16_t cid) {
+    auto logout = make_header<LogoutRequestHeader>(Opcode::logout_request);
+    logout.opcode |= kImmediate;
+    logout.reason = static_cast<std::uint8_t>(kFinal | reason);
+    logout.cid = cid;
+    initiator.send(logout);
+    return initiator.receive();
+  };
+  EXPECT_EQ(log_out(1, 99)->as<LogoutResponseHeader>().response, 1);  // no such connection
+  EXPECT_EQ(log_out(2, 0)->as<LogoutResponseHeader>().response, 2);   // no recovery here
+  EXPECT_EQ(static_cast<int>(log_out(9, 0)->opcode()), static_cast<int>(Opcode::reject));
+  EXPECT_EQ(log_out(1, 0)->as<LogoutResponseHeader>().response, 0);
+  EXPECT_TRUE(initiator.is_closed());
+}
+
+// ---- Keepalive and the login's time ----
+
+TEST(Keepalive, ASilentInitiatorIsAskedAndThenGivenUp) {
+  iscsi_target::ServerOptions options;
+  options.session.keepalive = std::chrono::milliseconds(100);
+  TestServer server(options);
+  RawInitiator silent(server.address), answering(server.address);
+  ASSERT_EQ(silent.log_in(), "");
+  ASSERT_EQ(answering.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+  for (int i = 0; i < 4; ++i) {
+    const auto ping = answering.receive();
+    ASSERT_TRUE(ping && ping->opcode() == Opcode::nop_in);
+    const auto in = ping->as<NopInHeader>();
+    EXPECT_EQ(in.task_tag, kReservedTag);
+    EXPECT_NE(in.transfer_tag, kReservedTag);
+    auto pong = make_header<NopOutHeader>(Opcode::nop_out, kFinal);
+    pong.opcode |= kImmediate;
+    pong.task_tag = kReservedTag;
+    pong.transfer_tag = in.transfer_tag;
+    answering.send(pong);
+  }
+  const auto ping = silent.receive();
+  EXPECT_TRUE(ping && ping->opcode() == Opcode::nop_in);
+  EXPECT_TRUE(silent.is_closed());
+  EXPECT_EQ(server.reasons(Kind::closed), std::vector<std::string>{"The initiator has fallen silent."});
+}
+
+TEST(Keepalive, ANopIsEchoed) {
+  TestServer server;
+  RawInitiator initiator(server.address);
+  ASSERT_EQ(initiator.log_in(), "");
+  const auto data = bytes_pattern(777, 1);
+  auto nop = initiator.nop();
+  nop.lun = 0x0001000000000000;
+  initiator.send(nop, data);
+  const auto echo = initiator.receive();
+  ASSERT_TRUE(echo && echo->opcode() == Opcode::nop_in);
+  EXPECT_EQ(echo->data, data);
+  EXPECT_EQ(echo->as<NopInHeader>().task_tag, nop.task_tag.value());
+  EXPECT_EQ(echo->as<NopInHeader>().transfer_tag, kReservedTag);
+}
+
+TEST(LoginTime, ALoginThatDoesNotEndIsGivenUp) {
+  iscsi_target::ServerOptions options;
+  options.session.login_timeout = std::chrono::milliseconds(100);
+  TestServer server(options);
+  RawInitiator mute(server.address);
+  EXPECT_TRUE(mute.is_closed());
+  EXPECT_EQ(server.reasons(Kind::refused), std::vector<std::string>{"The initiator did not finish its login in time."});
+}
+
+TEST(LoginTime, HalfOpenLoginsAreBoundedByAddressAndForgottenWhenTheyEnd) {
+  iscsi_target::ServerOptions options;
+  options.max_half_open_per_address = 4;
+  TestServer server(options);
+  std::vector<std::unique_ptr<RawInitiator>> mute;
+  for (int i = 0; i < 4; ++i) mute.push_back(std::make_unique<RawInitiator>(server.address));
+  RawInitiator fifth(server.address);
+  EXPECT_TRUE(fifth.is_closed());
+  mute.clear();
+  EXPECT_TRUE(eventually([&] {
+    RawInitiator next(server.address);
+    return next.log_in().empty();
+  }));
+  EXPECT_NE(server.reasons(Kind::refused).front().find("Too many connections"), std::string::npos);
+}
+
+TEST(Sessions, ThereAreNoMoreThanMayBe) {
+  iscsi_target::ServerOptions options;
+  options.max_sessions = 1;
+  TestServer server(options);
+  RawInitiator one(server.address), two(server.address);
+  ASSERT_EQ(one.log_in(), "");
+  EXPECT_NE(two.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}).find("no resources"), std::string::npos);
+}
+
+TEST(Sessions, AreSpreadOverTheReactors) {
+  TestServer server;
+  std::vector<std::unique_ptr<RawInitiator>> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(std::make_unique<RawInitiator>(server.address));
+    ASSERT_EQ(all.back()->log_in({.isid = {0x80, 0, 0, 0, 0, static_cast<std::uint8_t>(i)}}), "");
+    all.back()->send(all.back()->read10(0, 128));
+    ASSERT_TRUE(all.back()->receive());
+  }
+  // Each reactor's pool has served two of them.
+  EXPECT_EQ(server.storage.nexuses_open, 4);
+}
+
+// ---- SendTargets ----
+
+TEST(SendTargets, InANormalSession) {
+  TestServer server;
+  server.put_target({}, {{"127.0.0.11:3260", 1}, {"[::1]:3260", 2}});
+  server.put_target({}, {}, "iqn.2026-11.io.lockstep:another");
+  RawInitiator initiator(server.address);
+  ASSERT_EQ(initiator.log_in(), "");
+  const std::string own = "TargetName=" + kTarget + "|TargetAddress=127.0.0.11:3260,1|TargetAddress=[::1]:3260,2|";
+  const std::string another = "TargetName=iqn.2026-11.io.lockstep:another|TargetAddress=" + server.address + ",1|";
+  EXPECT_EQ(ask(initiator, "SendTargets=|"), own);
+  EXPECT_EQ(ask(initiator, "SendTargets=All|"), another + own);
+  EXPECT_EQ(ask(initiator, "SendTargets=iqn.2026-11.io.lockstep:ANOTHER|"), another);
+  EXPECT_EQ(ask(initiator, "SendTargets=iqn.2026-11.io.lockstep:none|"), "");
+  EXPECT_EQ(ask(initiator, "X-foo=1|HeaderDigest=None|"), "X-foo=NotUnderstood|HeaderDigest=Reject|");
+}
+
+TEST(SendTargets, ALongAnswerComesInPieces) {
+  TestServer server;
+  for (int i = 0; i < 20; ++i) server.put_target({}, {}, "iqn.2026-11.io.lockstep:t" + std::to_string(100 + i));
+  RawOptions options;
+  options.target = {};
+  options.offers.max_recv = 512;
+  RawInitiator initiator(server.address);
+  ASSERT_EQ(initiator.log_in(options), "");
+  std::string text = "SendTargets=All";
+  text.push_back('\0');
+  auto request = text_request();
+  initiator.send(request, std::as_bytes(std::span(text)));
+  std::string all;
+  for (;;) {
+    const auto piece = initiator.receive();
+    ASSERT_TRUE(piece && piece->opcode() == Opcode::text_response);
+    ASSERT_LE(piece->data.size(), 512u);
+    all += text_of(piece);
+    const auto header = piece->as<TextResponseHeader>();
+    if (header.flags & kFinal) {
+      EXPECT_EQ(header.transfer_tag, kReservedTag);
+      break;
+    }
+    EXPECT_EQ(header.flags, kContinue);
+    request.transfer_tag = header.transfer_tag;
+    initiator.send(request);
+  }
+  std::size_t names = 0;
+  for (std::size_t at = 0; (at = all.find("TargetName=", at)) != std::string::npos; ++at) ++names;
+  EXPECT_EQ(names, 21u);
+}
+
+TEST(SendTargets, ADiscoverySessionDoesNothingElse) {
+  TestServer server;
+  RawInitiator initiator(server.address);
+  RawOptions options;
+  options.target = {};
+  ASSERT_EQ(initiator.log_in(options), "");
+  initiator.send(initiator.read10(0, 1));
+  const auto reject = initiator.receive();
+  ASSERT_TRUE(reject && reject->opcode() == Opcode::reject);
+  initiator.send(initiator.task_management(scsi::TaskManagement::logical_unit_reset));
+  const auto answer = initiator.receive();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->as<TaskManagementResponseHeader>().response,
+            static_cast<std::uint8_t>(TaskManagementResult::not_supported));
+}
+
+// ---- The listener ----
+
+TEST(Listening, AnAddressInUseIsAnErrorThatSaysWhatToDo) {
+  TestServer server;
+  const auto again = server.server->listen(server.address);
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message.find("Cannot listen on " + server.address), std::string::npos);
+  EXPECT_NE(again.error().message.find("another address or port"), std::string::npos);
+}
+
+TEST(Listening, AnAddressThatIsNoneIsNamed) {
+  TestServer server;
+  for (const auto* bad : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "[::1:3260", "localhost:3260", ":3260"}) {
+    const auto listening = server.server->listen(bad);
+    ASSERT_FALSE(listening) << bad;
+    EXPECT_NE(listening.error().message.find("is no address and port"), std::string::npos);
+  }
+}
+
+TEST(Listening, StopsAndStartsAgainAtTheSameAddressWhileSessionsGoOn) {
+  TestServer server;
+  RawInitiator before(server.address);
+  ASSERT_EQ(before.log_in(), "");
+  server.server->stop_listening(server.address);
+  EXPECT_THROW(RawInitiator{server.address}, std::runtime_error);
+  before.send(before.read10(0, 1));
+  EXPECT_TRUE(before.receive());
+  EXPECT_TRUE(server.server->listen(server.address));
+  RawInitiator after(server.address);
+  EXPECT_EQ(after.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+}
+
+// ---- The way out ----
+
+TEST(Connecting, ReachesAListenerOrSaysWhyNot) {
+  engine::Reactor reactor;
+  reactor.start();
+  std::promise<std::string> accepted;
+  auto listener = engine::TcpListener::open(
+      reactor, "127.0.0.1:0", [&](engine::TcpSocket socket) { accepted.set_value(socket.peer_address()); });
+  ASSERT_TRUE(listener);
+  const std::string address = (*listener)->address();
+  const auto connect = [&](const std::string& to) {
+    std::promise<std::string> result;
+    std::unique_ptr<engine::TcpConnector> connector;
+    reactor.post([&] {
+      connector = std::make_unique<engine::TcpConnector>(
+          reactor, "127.0.0.2:0", to, std::chrono::seconds(5), [&](engine::Result<engine::TcpSocket> socket) {
+            result.set_value(socket ? "connected" : socket.error().message);
+          });
+    });
+    auto text = result.get_future().get();
+    std::promise<void> dropped;
+    reactor.post([&] {
+      connector.reset();
+      dropped.set_value();
+    });
+    dropped.get_future().wait();
+    return text;
+  };
+  EXPECT_EQ(connect(address), "connected");
+  EXPECT_EQ(accepted.get_future().get().substr(0, 10), "127.0.0.2:");
+  listener->reset();
+  EXPECT_EQ(connect(address), "Cannot connect to " + address + ": Connection refused.");
+  EXPECT_NE(connect("nowhere").find("is no address and port"), std::string::npos);
+  reactor.stop();
+  reactor.join();
+}
+
+}  // namespace
+}  // namespace lockstep::test
