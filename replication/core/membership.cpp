@@ -435,7 +435,11 @@ void Membership::tick() {
   if (closed_) return;
   const engine::TimePoint now = core_.now();
   if (core_.role == Role::sync && !core_.lease_valid()) {
-    if (core_.leased || now - entered_ > 2 * core_.settings.lease) lose_lease();
+    if (core_.leased || now - entered_ > 2 * core_.settings.lease) {
+      lose_lease();
+    } else {
+      core_.partner.heartbeat_now();  // the partner may have entered a moment later than this node asked
+    }
   }
   watch_stores(now);
   // The partner left and never answered what it held: break the way out to have the buffers back.

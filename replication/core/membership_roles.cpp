@@ -85,6 +85,7 @@ void Membership::enter_solo() {
   core_.regions->remember(false);
   core_.witnessing->settled();
   core_.sequencer->drop_remote();
+  core_.sequencer->on_leased();
   core_.forwarder->take_over();
   open_gate();
   core_.changed();

@@ -110,7 +110,7 @@ void Sequencer::on_leased() {
   while (Op* op = find([](const Op& o) { return o.stage == Stage::lease_wait; })) {
     op->stage = Stage::lock_wait;
     run(*op);
-    if (!core_.lease_valid()) return;
+    if (core_.role == Role::sync && !core_.lease_valid()) return;
   }
 }
 
@@ -363,7 +363,8 @@ void Sequencer::owe_watermark() {
   core_.seams.clock.cancel(watermark_timer_);
   watermark_timer_ = core_.seams.clock.call_after(std::chrono::microseconds(500), [this] {
     watermark_timer_ = {};
-    if (!watermark_owed_ || !core_.partner_ready || !mirrored()) return void(watermark_owed_ = false);
+    watermark_owed_ = false;
+    if (!core_.partner_ready || !mirrored()) return;
     core_.partner.send(core_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });
 }

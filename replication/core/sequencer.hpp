@@ -26,7 +26,7 @@ class Sequencer {
   void doom();
   /// Partner's forwards that were not issued end: their session is gone.
   void doom_forwards();
-  /// A lease came: what waited for it goes on.
+  /// A lease came, or is not needed any more: what waited for it goes on.
   void on_leased();
   /// Operations that wait for nothing that is under way here go back to be held; `done` runs when no other is left.
   void drain(engine::Callback<> done);
@@ -42,8 +42,6 @@ class Sequencer {
   [[nodiscard]] bool stuck_on_link(engine::TimePoint limit);
   /// An operation that the store has had since before `limit`.
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
-  /// Sends the watermark by itself if nothing else has within a millisecond.
-  void watermark_sent() { watermark_owed_ = false; }
 
  private:
   template <class Pred>
