@@ -60,6 +60,10 @@ void Host::boot() {
   ++life_;
   booted_at_ = world_.scheduler.now();
   world_.trace.add(name(), "node.boot", {{"life", life_}});
+  for (auto& s : stores_) {
+    s.data->set_open(true);
+    s.metadata->set_open(true);
+  }
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
   program_->start();
@@ -84,22 +88,15 @@ void Host::end(End how) {
   way_out().sender_died(silent);
   way_in().receiver_died(silent);
   for (auto& s : stores_) {
-    if (silent) {
-      s.data->power_cut();
-      s.metadata->power_cut();
-    } else {
-      s.data->process_died();
-      s.metadata->process_died();
+    for (SimStore* store : {s.data.get(), s.metadata.get()}) {
+      store->set_open(false);
+      silent ? store->power_cut() : store->process_died();
     }
   }
   witness_->clear();
   clock_->clear();
   program_.reset();
   // Whatever destructors have asked of the seams is dropped as well.
-  for (auto& s : stores_) {
-    s.data->process_died();
-    s.metadata->process_died();
-  }
   witness_->clear();
   clock_->clear();
   world_.scheduler.forget(owner_);

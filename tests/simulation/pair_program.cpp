@@ -4,6 +4,7 @@
 
 #include "engine/metadata/metadata_area.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "replication/core/messages.hpp"
 #include "tests/simulation/scratch_store.hpp"
 
 namespace lockstep::simulation {
@@ -191,6 +192,29 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
   return std::nullopt;
 }
 
+std::string read_message(std::span<const std::byte> header) {
+  const auto m = replication::decode(header);
+  if (!m) return "a header that makes no sense";
+  static constexpr const char* kTypes[] = {"?",      "hello",     "heartbeat", "state",     "propose",
+                                           "resume", "replicate", "forward",   "watermark", "flush",
+                                           "clear",  "map",       "copy",      "fetch",     "equal"};
+  const auto type = static_cast<std::size_t>(m->type);
+  std::string text = type < std::size(kTypes) ? kTypes[type] : "message " + std::to_string(type);
+  if (m->answer) text += " answered " + make_error_code(m->status).message();
+  const auto value = [&](const char* name, std::uint64_t v) {
+    if (v != 0) text += std::string(" ") + name + "=" + std::to_string(v);
+  };
+  value("number", m->number);
+  value("opcode", static_cast<std::uint64_t>(m->opcode));
+  value("sequence", m->sequence);
+  value("watermark", m->watermark);
+  value("tag", m->tag);
+  value("offset", m->extent.offset);
+  value("length", m->extent.length);
+  value("stamp", m->stamp);
+  return text;
+}
+
 }  // namespace
 
 const ProgramKind& pair_program() {
@@ -199,6 +223,7 @@ const ProgramKind& pair_program() {
       format,
       [](Machine& m) -> std::unique_ptr<Program> { return std::make_unique<PairProgram>(m); },
       corruption_probe,
+      read_message,
       true,
   };
   return kind;

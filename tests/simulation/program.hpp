@@ -70,6 +70,8 @@ struct ProgramKind {
   std::function<std::unique_ptr<Program>(Machine&)> start;
   /// True when what metadata holds in `damaged` is refused or no less safe than in `whole`; else says what is wrong.
   std::function<std::optional<std::string>(Machine&, unsigned volume, SimRandom&)> corruption_probe;
+  /// A message on the link, for those who read a trace; may be empty.
+  MessageReader read_message;
   bool replicates = true;  ///< promises 1 and 5 concern its stores
 };
 

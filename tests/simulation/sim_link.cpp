@@ -68,6 +68,7 @@ SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTim
       trace_(world.trace),
       verdict_(world.verdict),
       network_(world.network),
+      read_message_(world.read_message),
       random_(random),
       sender_(sender),
       times_(times) {}
@@ -96,6 +97,7 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
   slot.done = std::move(done);
   trace_.add(letter(sender_owner()), "link.send",
              {{"slot", id}, {"bytes", payload_out.size()}, {"hash", hash_bytes(header)}});
+  tell(sender_owner(), header);
   if (!up_) {
     slot.session = 0;
     scheduler_.after(random_.below(kMillisecond), sender_owner(), &SimLink::on_refuse, this,
@@ -117,6 +119,12 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
   if (sender_session_ == broken_session_) return;
   wire_.push_back(std::move(packet));
   pump();
+}
+
+void SimLink::tell(Owner who, std::span<const std::byte> header) {
+  if (trace_.printing() && read_message_ != nullptr && *read_message_) {
+    trace_.note(letter(who), (*read_message_)(header));
+  }
 }
 
 void SimLink::take_copy(Packet& packet) {
@@ -415,6 +423,7 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
               {"session", request.session_},
               {"bytes", payload.size()},
               {"hash", hash_bytes(header)}});
+  tell(receiver_owner(), header);
   request.poison();
   free_inbounds_.push_back(&request);
   scheduler_.after(random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond), receiver_owner(), &SimLink::on_sent,

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "replication/core/link.hpp"
@@ -20,6 +22,9 @@ struct LinkTimes {
   Nanos notice = 4 * kSecond;        ///< within which a transport notices by itself that the other end is gone
 };
 
+/// Says what a header on the link says.
+using MessageReader = std::function<std::string(std::span<const std::byte>)>;
+
 class SimLink final : public replication::Link {
  public:
   struct World {
@@ -27,6 +32,7 @@ class SimLink final : public replication::Link {
     Trace& trace;
     Verdict& verdict;
     const Network& network;
+    const MessageReader* read_message = nullptr;
   };
   SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times);
   ~SimLink() override;
@@ -105,6 +111,7 @@ class SimLink final : public replication::Link {
   void fail_outstanding();
   void drop_inbounds();
   void both_notice(Nanos sender_within, Nanos receiver_within);
+  void tell(Owner who, std::span<const std::byte> header);
   void release_slot(std::uint32_t slot);
   void release_reply(std::uint32_t reply);
   [[nodiscard]] Owner sender_owner() const { return sender_ == engine::NodeSide::a ? Owner::node_a : Owner::node_b; }
@@ -115,6 +122,7 @@ class SimLink final : public replication::Link {
   Trace& trace_;
   Verdict& verdict_;
   const Network& network_;
+  const MessageReader* read_message_;
   SimRandom random_;
   engine::NodeSide sender_;
   LinkTimes times_;

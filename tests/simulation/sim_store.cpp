@@ -78,6 +78,7 @@ void SimStore::schedule(std::uint32_t slot, std::uint32_t error_chance) {
 }
 
 void SimStore::read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) {
+  if (!open_) return;
   const auto slot = begin(Kind::read, offset, into.size(), false, std::move(done));
   ops_[slot].into = into;
   schedule(slot, faults_.read_error);
@@ -97,6 +98,7 @@ void SimStore::discard(Extent extent, Durability durability, IoCallback done) {
 
 void SimStore::submit_write(Kind kind, Extent extent, std::span<const std::byte> from, Durability durability,
                             IoCallback done) {
+  if (!open_) return;
   const auto slot = begin(kind, extent.offset, extent.length, durability == Durability::durable, std::move(done));
   Op& op = ops_[slot];
   op.from = from;
@@ -109,6 +111,7 @@ void SimStore::submit_write(Kind kind, Extent extent, std::span<const std::byte>
 }
 
 void SimStore::flush(IoCallback done) {
+  if (!open_) return;
   const auto slot = begin(Kind::flush, 0, 0, false, std::move(done));
   Op& op = ops_[slot];
   op.flushed.clear();

@@ -49,6 +49,8 @@ class SimStore final : public engine::Store {
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();
+  /// Without a process, nothing is taken: what destructors ask for is dropped.
+  void set_open(bool open) { open_ = open; }
   /// How many operations were made to fail so far.
   [[nodiscard]] std::uint64_t failed() const { return failed_; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
@@ -111,6 +113,7 @@ class SimStore final : public engine::Store {
   std::vector<bool> allocated_;
   std::vector<Op> ops_;
   std::vector<std::uint32_t> free_;
+  bool open_ = true;
   std::size_t in_flight_ = 0;
   std::uint64_t failed_ = 0;
   unsigned flushing_ = 0;

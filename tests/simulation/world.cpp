@@ -22,8 +22,8 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   if (options.without_faults) scenario.faults = {};
   const LinkTimes times{scenario.slowest_link, 4 * kSecond};
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    ways_[static_cast<std::size_t>(side)] =
-        std::make_unique<SimLink>(SimLink::World{scheduler, trace, verdict, network}, random.split(), side, times);
+    ways_[static_cast<std::size_t>(side)] = std::make_unique<SimLink>(
+        SimLink::World{scheduler, trace, verdict, network, &kind.read_message}, random.split(), side, times);
   }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     hosts_[static_cast<std::size_t>(side)] = std::make_unique<Host>(*this, side, random.split());
