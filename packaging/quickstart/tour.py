@@ -1,5 +1,4 @@
 """./quickstart --tour: the product's promises, one step after the other, each seen to hold."""
-import collections
 import json
 import signal
 import subprocess
@@ -22,8 +21,8 @@ class Writer:
              "--target", volume["target_name"], "--lun", str(volume["lun"]), "--span-mib", "64", "--depth", "8",
              "--resume", resume, "--log", log],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.lines = collections.deque()
         self.last = None
+        self.lines = 0
         self.longest = 0
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -32,6 +31,7 @@ class Writer:
             status = json.loads(line)
             self.longest = max(self.longest, status["gap_ms"])
             self.last = status
+            self.lines += 1
 
     def check(self):
         if self.process.poll() is not None:
@@ -40,7 +40,9 @@ class Writer:
 
     def goes_on(self, seconds=20):
         """Waits until a write that began after this call was acknowledged."""
-        before = wait_for("the writer's first status", self.check, 10)["writes"]
+        line = self.lines  # what stands there now may be older than what happened meanwhile
+        wait_for("the writer's status", lambda: (self.check() or True) and self.lines > line, 10)
+        before = self.last["writes"]
         wait_for("the writer to go on", lambda: self.check()["writes"] > before + 16, seconds)
 
     def pause(self):
