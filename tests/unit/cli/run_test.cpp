@@ -313,6 +313,23 @@ TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {
   EXPECT_THAT(err_.str(), HasSubstr("2026-11-21 09:15:00"));
 }
 
+TEST_F(Run, NodeListDoesNotShowWhatAStoppedNodeSaidLast) {
+  answer("GET /api/v1/nodes", 200, {{"items", json::parse(R"([
+    {"side": "a", "name": "node-a", "local": true, "reachable": true, "lockstepd": {"state": "running", "uptime_seconds": 61, "message": ""},
+     "version": "0.1.0", "partner_link": {"connected": true, "path": "tcp"}, "witness": {"kind": "witness", "reachable": true},
+     "addresses": {"portals": ["10.0.0.11:3260"]}},
+    {"side": "b", "name": "node-b", "local": false, "reachable": true, "lockstepd": {"state": "stopped", "uptime_seconds": null, "message": "It is gone."},
+     "version": null, "partner_link": {"connected": true, "path": "tcp"}, "witness": {"kind": "witness", "reachable": true},
+     "addresses": {"portals": []}}])")}});
+  EXPECT_EQ(run({"node", "list"}), 0);
+  EXPECT_EQ(out_.str(),
+            "SIDE  NAME      MANAGEMENT  LOCKSTEPD  VERSION  UP FOR     LINK      WITNESS    PORTALS\n"
+            "a     node-a *  reachable   running    0.1.0    1 min 1 s  up (tcp)  reachable  10.0.0.11:3260\n"
+            "b     node-b    reachable   stopped    -        -          -         -          -\n"
+            "node-b: It is gone.\n"
+            "* the node that answered\n");
+}
+
 TEST_F(Run, HealthExitsWithOneWhenNotAllIsWell) {
   answer("GET /api/v1/health", 200, json::parse(R"({"status": "ok", "summary": "All is in order.", "problems": []})"));
   EXPECT_EQ(run({"health"}), 0);

@@ -9,7 +9,10 @@
 namespace lockstep::cli {
 namespace {
 
+bool runs(const json& node) { return text(part(node, "lockstepd"), "state") == "running"; }
+
 std::string link_text(const json& node) {
+  if (!runs(node)) return "-";  // what it said last is of no use now
   const json& link = part(node, "partner_link");
   return flag(link, "connected") ? "up (" + text(link, "path") + ")" : "down";
 }
@@ -17,6 +20,7 @@ std::string link_text(const json& node) {
 std::string witness_text(const json& node) {
   const json& witness = part(node, "witness");
   if (text(witness, "kind") != "witness") return text(witness, "kind");
+  if (!runs(node)) return "-";
   if (!part(witness, "reachable").is_boolean()) return "unknown";
   return flag(witness, "reachable") ? "reachable" : "lost";
 }

@@ -19,7 +19,9 @@ struct Wording {
 
 constexpr Wording kActions[] = {
     {"leave", "leave", "Take one node's replica out for maintenance; the other node goes on alone",
-     "Example:\n  lockstep volume leave vm1 --node b", nullptr},
+     "The replica returns, and is brought up to date, when lockstepd on that node is restarted.\n\n"
+     "Example:\n  lockstep volume leave vm1 --node b",
+     nullptr},
     {"force-solo", "force_solo", "Make one node go on alone, on your word that the other is gone for good",
      "Example:\n  lockstep volume force-solo vm1 --node b --confirm vm1",
      "Node {0} will serve {1} alone. If the other node serves it too, the two copies drift apart and one will have to "

@@ -30,7 +30,7 @@ function NodeCard({ node }: { node: Node }) {
         </div>
         <dl className="ls-facts">
           <div><dt>Portals</dt><dd className="ls-code">{node.addresses.portals.join(', ') || '–'}</dd></div>
-          <div><dt>Up to date</dt><dd>{replicas.length === 0 ? 'No volumes' : `${current} of ${replicas.length} volumes`}</dd></div>
+          <div><dt>Up to date</dt><dd>{replicas.length === 0 ? 'No volumes' : `${current} of ${replicas.length} ${replicas.length === 1 ? 'volume' : 'volumes'}`}</dd></div>
           <div><dt>Up for</dt><dd>{up === null ? '–' : duration(up)}</dd></div>
         </dl>
         {node.lockstepd.message && <p className="ls-small ls-node-message">{node.lockstepd.message}</p>}
@@ -52,7 +52,8 @@ function witnessState(pair: Pair, nodes: Node[]): { text: string; tone: Tone } {
     const preferred = nodes.find((n) => n.side === pair.arbiter?.preferred_side);
     return { text: preferred ? `No witness: ${preferred.name} goes on` : 'No witness', tone: undefined };
   }
-  const words = nodes.map((n) => n.witness.reachable).filter((r) => r !== null);
+  const running = nodes.filter((n) => n.reachable && n.lockstepd.state === 'running');
+  const words = running.map((n) => n.witness.reachable).filter((r) => r !== null);
   if (words.length === 0) return { text: 'Witness unknown', tone: undefined };
   if (words.every(Boolean)) return { text: 'Witness reachable', tone: 'success' };
   return words.some(Boolean) ? { text: 'Witness seen by one node', tone: 'warning' } : { text: 'Witness lost', tone: 'warning' };

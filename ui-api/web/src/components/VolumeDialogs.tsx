@@ -71,7 +71,7 @@ export const ACTIONS: Record<VolumeActionName, Wording> = {
   leave: {
     menu: 'Leave for maintenance',
     title: (v, r) => `Let ${r.node} leave ${v.name}?`,
-    text: (r) => `The other node goes on alone, so the loss of it would stop the volume. ${r.node} keeps its data and lacks only what is written from now on.`,
+    text: (r) => `The other node goes on alone, so the loss of it would stop the volume. ${r.node} keeps its data and lacks only what is written from now on; it returns when lockstepd there is restarted.`,
     button: 'Leave',
     danger: false,
   },
