@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "ui-api/web/dist"
 ISCSI, LINK, MANAGEMENT, ETCD_CLIENT, ETCD_PEER = 3260, 3261, 8443, 2379, 2380
 
 
@@ -54,6 +55,7 @@ class Node:
             f'data_folder = "{self.folder / "mgmt"}"\n'
             f'volume_folder = "{self.folder / "volumes"}"\n'
             f'rpc_socket = "{self.socket}"\n'
+            f'web_folder = "{PAGE}"\n'
             f'node_name = "{self.name}"\n'
             f'portals = ["{self.portal}"]\n'
             f'link_address = "{self.address}:{LINK}"\n')
