@@ -174,7 +174,7 @@ constexpr bool lengths_follow_group_codes() {  // SPC-4 4.2.5.1
 
 constexpr bool rows_make_sense() {
   for (const auto& e : kTable) {
-    if (e.usage[0] != e.opcode || e.handler == nullptr || e.name.empty()) return false;
+    if (e.usage[0] != e.opcode || e.name.empty()) return false;
     if (e.has_service_action() && (e.usage[1] & kServiceActionMask) != kServiceActionMask) return false;
     if (e.has(kChangesMedium) != (e.serialization == S::write)) return false;
     if (e.serialization == S::write && e.reservation != R::refused) return false;

@@ -25,6 +25,10 @@ class ScsiTable : public ScsiTest {
   std::unique_ptr<FakeCommand> probe(Bytes cdb) { return in(std::move(cdb), 8192); }
 };
 
+TEST_F(ScsiTable, EveryRowHasAHandler) {
+  for (const CommandEntry& entry : command_table()) EXPECT_NE(entry.handler, nullptr) << entry.name;
+}
+
 TEST_F(ScsiTable, EveryBitOutsideTheUsageDataIsRefusedWithAPointerToIt) {
   for (const CommandEntry& entry : command_table()) {
     for (std::uint16_t byte = 1; byte < entry.cdb_length; ++byte) {
