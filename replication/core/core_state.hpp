@@ -55,10 +55,11 @@ struct Core {
   std::function<void()> fence;    ///< closes the initiators' sessions
 
   Role role = Role::none;
-  bool gated = false;        ///< new operations are held: a transition is under way
-  bool suspended = false;    ///< was serving {A,B}, lost the partner, undecided
-  bool local_reads = false;  ///< as the other member: own store may be read
-  bool leased = false;       ///< a lease was granted in this epoch
+  bool gated = false;          ///< new operations are held: a transition is under way
+  bool suspended = false;      ///< was serving {A,B}, lost the partner, undecided
+  bool local_reads = false;    ///< as the other member: own store may be read
+  bool partner_alone = false;  ///< this replica left and the partner is known to have gone on in that epoch
+  bool leased = false;         ///< a lease was granted in this epoch
   engine::TimePoint lease_until;
   engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
   bool store_failed = false;

@@ -170,7 +170,7 @@ void Membership::act(const ReplicaState& theirs) {
       break;
     case Verdict::target:
       if (core_.role != Role::forward) enter_forward();
-      if (theirs.serving) core_.sequencer->settle_after_leaving();
+      if (theirs.serving) settle_left();
       if (theirs.serving && waiter_ && waiter_is_leave_) finish_waiter({});
       break;
     case Verdict::split_brain:
@@ -335,6 +335,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
       if (serve) return enter_solo();
       running_ = false;
       enter_forward();
+      settle_left();  // its record is what was adopted: the partner is alone already
     });
   });
 }
@@ -376,7 +377,7 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
     core_.applier->quiesce([this, step, next] {
       if (!current(step)) return;
       core_.role = Role::none;
-      core_.suspended = false;
+      core_.suspended = core_.partner_alone = false;
       if (metadata_failed_) {
         answer_proposal(Errc::io_error);
         return end_step();
@@ -393,14 +394,14 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
+  if (core_.role == Role::forward) settle_left();  // only a member that was alone lets another join
   core_.sequencer->drain([this, step, equal, next = std::move(next)] {
     core_.applier->quiesce([this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
-      flushing_ = true;
-      flush_began_ = core_.now();
+      if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
       core_.data.flush([this, step, equal, next](std::error_code failed) {
-        flushing_ = false;
+        --flushing_;
         if (failed) core_.fail_store("The store failed a flush: " + failed.message() + ".");
         if (!current(step)) return;
         if (failed) return end_step();
@@ -480,7 +481,7 @@ void Membership::watch_stores(engine::TimePoint now) {
     end_step();
   }
   if (core_.store_failed) return;
-  const bool flush_hangs = flushing_ && flush_began_ < overdue;
+  const bool flush_hangs = flushing_ > 0 && flush_began_ < overdue;
   if (!flush_hangs && !core_.sequencer->has_older_than(overdue) && !core_.applier->has_older_than(overdue) &&
       !core_.resync->has_older_than(overdue)) {
     return;

@@ -100,6 +100,7 @@ class Membership {
   void suspend();
   void start_source();
   void lose_target();
+  void settle_left();
   void open_gate();
   void close_gate() { core_.gated = true; }
   void shut_gate_and_drop();
@@ -112,7 +113,8 @@ class Membership {
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
   Step step_kind_ = Step::none;
   std::uint64_t step_ = 0, exchange_run_ = 0, current_session_ = 0;
-  bool step_recording_ = false, flushing_ = false;
+  bool step_recording_ = false;
+  unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;
   engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
   std::optional<ReplicaState> partner_;

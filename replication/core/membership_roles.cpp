@@ -38,7 +38,7 @@ void Membership::end_unrecorded_step() {
 void Membership::enter_sync(bool equal) {
   mark<"membership.in_sync">();
   core_.role = Role::sync;
-  core_.suspended = core_.leased = false;
+  core_.suspended = core_.leased = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
   entered_ = core_.now();
@@ -77,7 +77,7 @@ void Membership::resume_sync() {
 void Membership::enter_solo() {
   mark<"membership.solo">();
   core_.role = Role::solo;
-  core_.suspended = core_.leased = core_.local_reads = false;
+  core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
   core_.applier->open(true);
@@ -120,6 +120,12 @@ void Membership::lose_target() {
   core_.sequencer->drop_remote();
   core_.changed();
   if (core_.sequencer->on_link() || !core_.resync->idle()) core_.partner.reset();
+}
+
+/// What this replica had issued before it left ends now: acknowledged if the partner had it.
+void Membership::settle_left() {
+  core_.partner_alone = true;
+  core_.sequencer->settle_after_leaving();
 }
 
 /// A proposal's fate is open: what was held stays held until contact is lost or the two agree.

@@ -34,7 +34,8 @@ Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partne
       witnessing(std::make_unique<Witnessing>(*this)),
       membership(std::make_unique<Membership>(*this)) {}
 
-Core::~Core() = default;
+/// The process ends, perhaps in the middle of everything: no lock is handed on to anybody.
+Core::~Core() { locks.forget_all(); }
 
 engine::Extent Core::region_extent(std::uint64_t region) const {
   const std::uint64_t offset = region * region_size();

@@ -326,6 +326,9 @@ void Sequencer::settle(Op& op) {
   if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && core_.role == Role::solo) {
     op.remote = Remote::none;
   }
+  if (core_.role == Role::forward && core_.partner_alone) {
+    return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
+  }
   if (op.local_error) return settle_failed(op);
   if (op.remote == Remote::none || op.remote == Remote::done) return finish(op, {});
   check_drained();

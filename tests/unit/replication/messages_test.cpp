@@ -1,0 +1,122 @@
+// The bytes between two nodes: fixed, checked, and safe to read from anybody.
+#include "replication/core/messages.hpp"
+
+#include <gtest/gtest.h>
+
+#include "replication/core/replica_state.hpp"
+#include "replication/core/sequences.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+Message sample() {
+  Message m;
+  m.type = MessageType::replicate;
+  m.opcode = engine::DiskOpcode::write;
+  m.flags = kFlagFua;
+  m.payload = 4096;
+  m.volume.bytes[0] = 0xAA;
+  m.epoch.bytes[15] = 0xBB;
+  m.number = 7;
+  m.sequence = 0x0102030405060708;
+  m.watermark = 6;
+  m.extent = {8192, 4096};
+  return m;
+}
+
+TEST(Messages, HeaderHasItsFixedLayout) {
+  const MessageBytes bytes = encode(sample());
+  const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(bytes[i]); };
+  EXPECT_EQ(at(0), 'L');
+  EXPECT_EQ(at(3), 'R');
+  EXPECT_EQ(at(4), 1u);      // version
+  EXPECT_EQ(at(5), 6u);      // replicate
+  EXPECT_EQ(at(7), 1u);      // write
+  EXPECT_EQ(at(9), 1u);      // FUA
+  EXPECT_EQ(at(14), 0x10u);  // 4096 bytes of payload
+  EXPECT_EQ(at(16), 0xAAu);
+  EXPECT_EQ(at(47), 0xBBu);
+  EXPECT_EQ(at(55), 7u);
+  EXPECT_EQ(at(72), 1u);
+  EXPECT_EQ(at(79), 8u);
+  EXPECT_EQ(at(110), 0x20u);  // offset 8192
+}
+
+TEST(Messages, WhatWasEncodedIsDecoded) {
+  const auto back = decode(encode(sample()));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->sequence, sample().sequence);
+  EXPECT_EQ(back->extent, sample().extent);
+  EXPECT_EQ(back->flags, kFlagFua);
+}
+
+TEST(Messages, EveryFlippedBitIsRefused) {
+  const MessageBytes good = encode(sample());
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    MessageBytes bad = good;
+    bad[bit / 8] ^= std::byte{static_cast<unsigned char>(1u << (bit % 8))};
+    ASSERT_FALSE(decode(bad)) << "bit " << bit;
+  }
+}
+
+TEST(Messages, OtherLengthsAreRefused) {
+  const MessageBytes good = encode(sample());
+  for (std::size_t length = 0; length < good.size(); ++length) ASSERT_FALSE(decode(std::span(good).first(length)));
+}
+
+TEST(Messages, AnExtentThatWrapsIsRefused) {
+  Message m = sample();
+  m.extent = {~std::uint64_t{0} - 10, 4096};
+  EXPECT_FALSE(decode(encode(m)));
+}
+
+ReplicaState state() {
+  ReplicaState s;
+  s.record.number = 3;
+  s.record.id.bytes[3] = 9;
+  s.record.members = engine::MemberSet::both();
+  s.record.size = 1 << 30;
+  s.record.arbiter = {engine::ArbiterKind::witness, engine::NodeSide::b, std::string(255, 'x')};
+  s.record.ancestors.resize(engine::EpochRecord::kMaxAncestors);
+  s.running = s.able = s.changing = true;
+  s.attempted = 12;
+  return s;
+}
+
+TEST(ReplicaStates, TheLargestFitsAndComesBack) {
+  const auto bytes = encode_state(state());
+  EXPECT_LE(bytes.size(), kMaxStateBytes);
+  const auto back = decode_state(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(*back, state());
+}
+
+TEST(ReplicaStates, EveryFlippedBitAndEveryOtherLengthIsRefused) {
+  auto small = state();
+  small.record.ancestors.resize(2);
+  small.record.arbiter.address = "http://w";
+  const auto good = encode_state(small);
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    auto bad = good;
+    bad[bit / 8] ^= std::byte{static_cast<unsigned char>(1u << (bit % 8))};
+    ASSERT_FALSE(decode_state(bad)) << "bit " << bit;
+  }
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    ASSERT_FALSE(decode_state(std::span(good).first(length)));
+  }
+}
+
+TEST(Sequences, TheWatermarkWaitsForTheSlowest) {
+  Sequences s;
+  for (int i = 0; i < 300; ++i) (void)s.next();
+  for (std::uint64_t i = 300; i > 1; --i) {
+    s.finish(i);
+    ASSERT_EQ(s.watermark(), 0u);
+  }
+  s.finish(1);
+  EXPECT_EQ(s.watermark(), 300u);
+  EXPECT_TRUE(s.all_finished());
+}
+
+}  // namespace
+}  // namespace lockstep::replication

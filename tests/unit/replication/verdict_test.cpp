@@ -1,0 +1,166 @@
+// What two nodes decide of one another: every combination of what they may know, from both sides.
+#include "replication/core/verdict.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "replication/core/arbiter.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using engine::EpochRecord;
+using engine::MemberSet;
+using engine::NodeSide;
+using engine::Uuid;
+
+Uuid id(std::uint8_t n) {
+  Uuid u;
+  u.bytes[15] = n;
+  return u;
+}
+
+EpochRecord record(std::uint64_t number, std::uint8_t name, MemberSet members, std::vector<Uuid> ancestors) {
+  EpochRecord r;
+  r.number = number;
+  r.id = id(name);
+  r.members = members;
+  r.sequencer = members.contains(NodeSide::a) ? NodeSide::a : NodeSide::b;
+  r.ancestors = std::move(ancestors);
+  r.size = 1 << 20;
+  return r;
+}
+
+/// Records of a small family tree: a root, children of every membership, grandchildren, and a stranger.
+std::vector<EpochRecord> records() {
+  std::vector<EpochRecord> all;
+  std::uint8_t name = 1;
+  const MemberSet sets[] = {MemberSet::both(), MemberSet::only(NodeSide::a), MemberSet::only(NodeSide::b)};
+  for (const MemberSet root : sets) all.push_back(record(1, name++, root, {}));
+  for (const MemberSet child : sets) all.push_back(record(2, name++, child, {id(1)}));
+  for (const MemberSet other : sets) all.push_back(record(2, name++, other, {id(1)}));
+  for (const MemberSet grand : sets) all.push_back(record(3, name++, grand, {id(4), id(1)}));
+  for (const MemberSet grand : sets) all.push_back(record(3, name++, grand, {id(5), id(1)}));
+  return all;
+}
+
+template <class Visit>
+void for_every_pair(Visit visit) {
+  for (const EpochRecord& ra : records()) {
+    for (const EpochRecord& rb : records()) {
+      for (unsigned bits = 0; bits < 256; ++bits) {
+        ReplicaState a, b;
+        a.record = ra;
+        b.record = rb;
+        b.side = NodeSide::b;
+        a.running = bits & 1;
+        b.running = bits & 2;
+        a.able = bits & 4;
+        b.able = bits & 8;
+        a.serving = bits & 16;
+        b.serving = bits & 32;
+        a.attempted = bits & 64 ? 9 : 0;
+        b.attempted = bits & 128 ? 9 : 0;
+        visit(a, b);
+      }
+    }
+  }
+}
+
+bool drives(Verdict v) { return v == Verdict::drive_both || v == Verdict::drive_resume || v == Verdict::drive_solo; }
+bool fits(Verdict x, Verdict y) {
+  if (drives(x)) return y == Verdict::follow;
+  switch (x) {
+    case Verdict::settled:
+      return y == Verdict::settled;
+    case Verdict::split_brain:
+      return y == Verdict::split_brain;
+    case Verdict::source:
+    case Verdict::start_solo:
+      return y == Verdict::target || y == Verdict::adopt;
+    case Verdict::take_over:
+      return y == Verdict::follow;
+    case Verdict::target:
+    case Verdict::adopt:
+      return y == Verdict::source || y == Verdict::start_solo || y == Verdict::wait;
+    case Verdict::follow:
+      return drives(y) || y == Verdict::take_over || y == Verdict::wait;
+    case Verdict::wait:
+      return y == Verdict::wait || y == Verdict::target || y == Verdict::adopt || y == Verdict::follow;
+    default:
+      return false;
+  }
+}
+
+TEST(Verdict, WhatADecidesAboutBFitsWhatBDecidesAboutAInEveryCombination) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    const Verdict va = decide(a, b), vb = decide(b, a);
+    ASSERT_TRUE(fits(va, vb) && fits(vb, va))
+        << to_string(va) << " against " << to_string(vb) << ", records " << int(a.record.id.bytes[15]) << " and "
+        << int(b.record.id.bytes[15]) << " running " << a.running << b.running << " able " << a.able << b.able;
+  });
+}
+
+TEST(Verdict, NobodyServesOrDrivesFromARecordThatNamesOnlyTheOther) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    const Verdict v = decide(a, b);
+    if (a.record.members == MemberSet::only(NodeSide::b) && a.record.id == b.record.id) {
+      ASSERT_EQ(v, Verdict::target);
+    }
+    if (v == Verdict::source || v == Verdict::start_solo) {
+      ASSERT_TRUE(a.record.members == MemberSet::only(NodeSide::a));
+    }
+    if (v == Verdict::adopt) {
+      ASSERT_TRUE(b.record.members == MemberSet::only(NodeSide::b));
+    }
+  });
+}
+
+TEST(Verdict, ARestartedProcessNeverReentersTheEpochThatItsPartnerStillRuns) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    if (a.record.id != b.record.id || a.running == b.running) return;
+    const Verdict v = decide(a, b);
+    ASSERT_NE(v, Verdict::settled);
+    ASSERT_NE(v, Verdict::drive_resume);
+    ASSERT_NE(v, Verdict::drive_both);
+  });
+}
+
+TEST(Verdict, TheNextEpochDescendsFromBothAndIsAboveEverythingAttempted) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    const EpochRecord next = next_epoch(a.record, b.record, MemberSet::both(), NodeSide::a, id(99), 7);
+    ASSERT_TRUE(next.descends_from(a.record) && next.descends_from(b.record));
+    ASSERT_GT(next.number, std::max({a.record.number, b.record.number, std::uint64_t{7}}));
+  });
+}
+
+TEST(Alone, PreferredNeverDecidesForAProcessThatWasNotInSync) {
+  ReplicaState mine;
+  mine.able = true;
+  mine.record = record(1, 1, MemberSet::both(), {});
+  mine.record.arbiter.kind = engine::ArbiterKind::preferred;
+  mine.record.arbiter.preferred = NodeSide::a;
+  EXPECT_EQ(decide_alone(mine, true), AloneRule::stay);
+  mine.running = true;
+  EXPECT_EQ(decide_alone(mine, true), AloneRule::preferred_goes_on);
+  mine.side = NodeSide::b;
+  EXPECT_EQ(decide_alone(mine, true), AloneRule::stay);
+}
+
+TEST(Alone, AWitnessRecordAboveMineForbidsUnlessItNamesOnlyMe) {
+  ReplicaState mine;
+  mine.record = record(5, 1, MemberSet::both(), {});
+  EXPECT_EQ(judge(mine, nullptr), WitnessWord::no_record);
+  WitnessRecord there{5, id(9), MemberSet::only(NodeSide::b)};
+  EXPECT_EQ(judge(mine, &there), WitnessWord::may_try);  // at my own number: void
+  there.number = 6;
+  EXPECT_EQ(judge(mine, &there), WitnessWord::lost);
+  there.members = MemberSet::only(NodeSide::a);
+  EXPECT_EQ(judge(mine, &there), WitnessWord::may_try);
+  there.members = MemberSet::both();
+  EXPECT_EQ(judge(mine, &there), WitnessWord::lost);
+}
+
+}  // namespace
+}  // namespace lockstep::replication
