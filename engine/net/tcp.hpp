@@ -12,8 +12,9 @@
 
 namespace lockstep::engine {
 
-constexpr std::size_t kReceiveScratch = std::size_t{128} << 10;  ///< bytes, one buffer a thread
-constexpr std::size_t kMaxGather = 256;                          ///< pieces in one send
+/// Bytes, one buffer a thread. More falls out of the processor's cache before it is looked at.
+constexpr std::size_t kReceiveScratch = std::size_t{64} << 10;
+constexpr std::size_t kMaxGather = 256;  ///< pieces in one send
 
 /// A connected socket that has no reactor yet; closed when dropped. May be moved between threads.
 class TcpSocket {

@@ -79,7 +79,9 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
   command.expected_in = command.writes ? additional->bidi_read_length.value_or(0) : header.expected_length.value();
   if (!command.reads) command.expected_in = 0;
   command.nexus = &nexus_;
-  command.unsolicited_open = command.writes && !(header.flags & iscsi::kFinal);
+  // Nothing more may come when the immediate data is all there may be, whatever the F bit says.
+  command.unsolicited_open = command.writes && !(header.flags & iscsi::kFinal) &&
+                             data_length < std::min(command.expected_out, setup_.parameters.first_burst);
   slots_.insert(command);
 
   current_ = &command;
