@@ -173,6 +173,7 @@ void Initiator::attempt(unsigned number) {
   a.serial = lane.serial;
   prepare(a, lane);
   lane.read_start = world_.history.begin_read();
+  if (lane.value != 0) world_.nemesis->write_was_sent(*host);
   world_.trace.add(host->name(), "io.submit",
                    {{"initiator", number_},
                     {"lane", number},
@@ -316,9 +317,12 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
 
 void Initiator::conclude_read(Lane& lane, Attempt& a) {
   Value values[kMostBlocks];
+  bool fresh = false;
   for (std::uint32_t i = 0; i < lane.count; ++i) {
     values[i] = read_stamp({a.memory + i * kBlock, kBlock}, lane.first + i);
     world_.checkers->note_seen(lane.volume, lane.first + i, values[i]);
+    fresh |= values[i] != 0 && values[i] != kGarbage && values[i] <= world_.history.write_count() &&
+             world_.history.write(values[i]).finish == kNever;
   }
   world_.trace.add('-', "io.read",
                    {{"initiator", number_},
@@ -327,6 +331,7 @@ void Initiator::conclude_read(Lane& lane, Attempt& a) {
                     {"first", values[0]},
                     {"hash", hash_bytes(std::as_bytes(std::span(values, lane.count)))}});
   world_.history.read_returned(lane.volume, lane.first, {values, lane.count}, lane.read_start, world_.scheduler.now());
+  if (fresh) world_.nemesis->unacknowledged_was_read();
 }
 
 void Initiator::conclude_compare(Lane& lane, Attempt& a, bool hit) {

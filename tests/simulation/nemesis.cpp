@@ -45,6 +45,42 @@ void Nemesis::act() {
                          &Nemesis::on_act, this);
 }
 
+void Nemesis::write_was_sent(Host& host) {
+  if (over_ || !random_.chance(6'000)) return;
+  const FaultKinds& f = world_.scenario.faults;
+  std::vector<Fault> fitting;
+  if (f.kill) fitting.push_back(Fault::kill);
+  if (f.power_cut) fitting.push_back(Fault::power_cut);
+  if (f.session_break) fitting.push_back(Fault::session_break);
+  if (fitting.empty()) return;
+  const Fault fault = fitting[random_.below(fitting.size())];
+  const Nanos window = 2 * (world_.scenario.slowest_store + world_.scenario.slowest_link);
+  world_.scheduler.after(random_.skewed(0, window), Owner::world, &Nemesis::on_strike, this,
+                         static_cast<std::uint64_t>(fault) << 1 | number(host.side()));
+}
+
+void Nemesis::on_strike(void* self, std::uint64_t argument) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  if (nemesis.over_) return;
+  Host& host = nemesis.world_.host(side_of(argument & 1));
+  const auto fault = static_cast<Fault>(argument >> 1);
+  if (fault == Fault::session_break) {
+    return nemesis.world_.way_from(nemesis.random_.chance(500'000) ? host.side() : engine::other(host.side()))
+        .break_session();
+  }
+  nemesis.end(host, fault == Fault::kill ? Host::End::killed : Host::End::power_cut);
+}
+
+void Nemesis::unacknowledged_was_read() {
+  if (over_ || !world_.scenario.faults.power_cut_both || !random_.chance(50'000)) return;
+  world_.scheduler.after(0, Owner::world, &Nemesis::on_strike_both, this);
+}
+
+void Nemesis::on_strike_both(void* self, std::uint64_t) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  if (!nemesis.over_) nemesis.commit(Fault::power_cut_both);
+}
+
 Host& Nemesis::either() { return world_.host(random_.chance(500'000) ? NodeSide::a : NodeSide::b); }
 
 void Nemesis::commit(Fault fault) {
@@ -65,6 +101,12 @@ void Nemesis::commit(Fault fault) {
     case Fault::shutdown:
       if (!host.running() || host.frozen()) return;
       host.shut_down();
+      if (random_.chance(200'000)) {
+        Host& partner = world_.host(engine::other(host.side()));
+        if (!partner.frozen()) partner.shut_down();
+        world_.scheduler.after(a_while(kSecond, 12 * kSecond), Owner::world, &Nemesis::on_boot, this,
+                               number(partner.side()));
+      }
       return world_.scheduler.after(a_while(kSecond, 12 * kSecond), Owner::world, &Nemesis::on_boot, this,
                                     number(host.side()));
     case Fault::leave:

@@ -15,6 +15,10 @@ class Nemesis {
   void start();
   /// No more faults; everything that can be mended from outside is.
   void heal();
+  /// Moments in which a fault tells more than at others: a write has just been sent to `host`; a read through `host`
+  /// has returned what nobody acknowledged yet. Now and then one follows.
+  void write_was_sent(Host& host);
+  void unacknowledged_was_read();
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
   void nurse();
 
@@ -35,6 +39,8 @@ class Nemesis {
     store_full,
   };
   static void on_act(void* self, std::uint64_t);
+  static void on_strike(void* self, std::uint64_t fault_and_side);
+  static void on_strike_both(void* self, std::uint64_t);
   static void on_boot(void* self, std::uint64_t side);
   static void on_thaw(void* self, std::uint64_t side);
   static void on_mend_network(void* self, std::uint64_t from);
