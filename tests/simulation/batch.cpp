@@ -117,6 +117,7 @@ bool write_all(int fd, const std::string& text) {
 std::uint64_t judge_marks(const BatchOptions& options, const std::map<std::string, std::uint64_t>& marks) {
   std::uint64_t missing = 0;
   for (const auto& [name, count] : marks) {
+    if (options.marks) std::printf("mark %-40s %" PRIu64 "\n", name.c_str(), count);
     if (count == 0) std::printf("mark never reached: %s\n", name.c_str());
   }
   if (!options.ci) return 0;

@@ -14,6 +14,7 @@ struct BatchOptions {
   unsigned jobs = 1;
   bool ci = false;  ///< a required mark that no seed reached is a failure
   bool without_faults = false;
+  bool marks = false;  ///< tell how often each mark was reached
   std::string defect;  ///< its name, for the command that reproduces
   replication::Defects defects;
   const ProgramKind* kind = nullptr;

@@ -20,6 +20,7 @@ int usage() {
       "simulation --seed N [--trace]            one world, run twice (with --trace once, every event printed)\n"
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
       "  --defect NAME     plants a defect (replication/core/defects.hpp)\n"
+      "  --marks           tells how often each rare branch of the mirror was taken\n"
       "  --no-faults       worlds in which nothing breaks\n",
       stderr);
   return 2;
@@ -50,6 +51,8 @@ int main(int argc, char** argv) {
       trace = true;
     } else if (arg == "--ci") {
       options.ci = true;
+    } else if (arg == "--marks") {
+      options.marks = true;
     } else if (arg == "--no-faults") {
       options.without_faults = true;
     } else if (arg == "--seed" && more) {

@@ -55,7 +55,9 @@ class Nemesis {
   void spoil_store(Fault fault, Host& host);
   void mend_store(Host& host);
   [[nodiscard]] Host& either();
-  [[nodiscard]] Nanos a_while(Nanos low, Nanos high) { return random_.skewed(low, high); }
+  [[nodiscard]] Nanos a_while(Nanos low, Nanos high) {
+    return random_.chance(400'000) ? random_.between(low, high) : random_.skewed(low, high);
+  }
 
   World& world_;
   SimRandom random_;

@@ -30,7 +30,8 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.heartbeat_interval = engine::Duration(s.heartbeat);
   settings.dirty_bound = s.dirty_bound;
   settings.clean_after = engine::Duration(s.clean_after);
-  settings.resync_floor = std::uint64_t{8} << 20;
+  settings.resync_ceiling = s.resync_ceiling;
+  settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
   settings.store_deadline = engine::Duration(s.store_deadline);
   settings.defects = s.defects;
   return settings;

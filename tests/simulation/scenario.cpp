@@ -64,6 +64,8 @@ Scenario draw_scenario(std::uint64_t seed, SimRandom& random) {
   s.clean_after = random.between(200, 3000) * kMillisecond;
   s.store_deadline = random.between(1500, 4000) * kMillisecond;
   s.dirty_bound = random.chance(500'000) ? s.volume_size() : random.between(2, 8) * s.region_size;
+  // A slow resync leaves time for things to happen during it.
+  if (random.chance(350'000)) s.resync_ceiling = random.skewed(30'000, 2'000'000);
   for (auto& rate : s.clock_rate) {
     // Two clocks never differ by more than 10 %, which is what the leases' margin is made for, with some to spare.
     rate = random.chance(300'000) ? (random.chance(500'000) ? 952'000 : 1'047'000)

@@ -45,7 +45,8 @@ struct Scenario {
   Nanos heartbeat = 0;
   Nanos clean_after = 0;
   Nanos store_deadline = 0;
-  std::uint64_t dirty_bound = 0;  ///< bytes
+  std::uint64_t dirty_bound = 0;     ///< bytes
+  std::uint64_t resync_ceiling = 0;  ///< bytes a second, 0: none
   std::uint32_t clock_rate[2] = {1'000'000, 1'000'000};
 
   unsigned initiators = 2;
