@@ -345,6 +345,11 @@ std::optional<TargetLogin::Step> TargetLogin::prove_ourselves(const Pairs& pairs
     return fail(LoginStatus::authentication_failure,
                 "The initiator wants us to authenticate, but no mutual credentials are configured for it.");
   }
+  if (credentials.mutual_secret ==
+      credentials.secret) {  // RFC 7143 9.2.1: else one side can be made to answer for both
+    return fail(LoginStatus::authentication_failure,
+                "The CHAP secrets of both directions are the same; configure two different ones.");
+  }
   if (verifier_->is_own_challenge(*bytes)) {
     return fail(LoginStatus::authentication_failure, "The initiator sent our own CHAP challenge back.");
   }

@@ -8,6 +8,7 @@
 namespace lockstep::iscsi_target {
 
 constexpr std::uint32_t kMaxQueueDepth = 240;     ///< a task's slot number fits a byte, with room for immediate ones
+constexpr std::uint32_t kNarrowWindow = 4;        ///< commands of a session while the reactor is short of buffers
 constexpr std::uint32_t kImmediateSlots = 8;      ///< immediate commands beyond the window
 constexpr std::size_t kMaxTaskManagement = 16;    ///< functions waiting for their tasks, a session
 constexpr std::size_t kPauseControlBacklog = 64;  ///< unsent answers to NOP, text, task management: reading pauses

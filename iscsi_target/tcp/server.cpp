@@ -79,14 +79,15 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   }
 
   void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) override {
-    if (connection.identity().discovery) return admit(worker, id);
     PortTable::Entry entry;
     {
       const std::lock_guard lock(mutex);
-      if (sessions.size() >= options.max_sessions) {
-        entry.admitted = false;
-      } else {
-        entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
+      if (sessions.size() < options.max_sessions) {
+        if (connection.identity().discovery) {
+          entry.admitted = true;  // any number of them, side by side
+        } else {
+          entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
+        }
       }
     }
     if (entry.admitted) return admit(worker, id);

@@ -147,6 +147,13 @@ TEST(Login, ATargetWithoutMutualSecretFailsTheChallengeOfItself) {
   EXPECT_EQ(run(settings_with(kMutual), authority).status, 0x0201);
 }
 
+TEST(Login, OneSecretForBothDirectionsIsRefused) {
+  Authority authority;
+  const ChapCredentials same{"alice", "the very same", "target", "the very same"};
+  authority.decision.chap = {same};
+  EXPECT_EQ(run(settings_with(same), authority).status, 0x0201);
+}
+
 TEST(Login, RefusalsOfTheAuthorityArriveAsTheirStatus) {
   for (const auto status : {LoginStatus::not_found, LoginStatus::authorization_failure,
                             LoginStatus::service_unavailable, LoginStatus::target_removed}) {
