@@ -32,6 +32,7 @@ struct ApplyOutcome {
 
 class Node final : public replication::NodeObserver {
  public:
+  static constexpr engine::Duration kDeadHold = std::chrono::seconds(3);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
@@ -64,6 +65,8 @@ class Node final : public replication::NodeObserver {
   void attach_missing(const ApplyPtr& apply);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
+  [[nodiscard]] bool may_be_held_by_the_dead(const engine::Error& error);
+  void try_again(const ApplyPtr& apply);
   void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk);
   void finish_apply(const ApplyPtr& apply);
   void set_portals(Apply& apply);

@@ -123,12 +123,24 @@ void Node::attach_missing(const ApplyPtr& apply) {
   finish_apply(apply);
 }
 
+// The kernel takes a moment to let go of what a killed process had open through io_uring: right after a start, a store
+// that is in use is tried again before it is called so.
+bool Node::may_be_held_by_the_dead(const engine::Error& error) {
+  return error.code == Errc::refused && home().now() - started_ < kDeadHold;
+}
+
+void Node::try_again(const ApplyPtr& apply) {
+  --apply->attaching;
+  home().call_after(std::chrono::milliseconds(50), [this, apply] { attach_missing(apply); });
+}
+
 void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
   open_replica(*workers_.front()->ring, place, spec.id, apply->state.side,
                [this, apply, &spec](Result<OpenedReplica> opened) {
                  const std::string object = "volume " + spec.name;
                  if (!opened) {
+                   if (may_be_held_by_the_dead(opened.error())) return try_again(apply);
                    apply->problem(object, opened.error().message);
                    return attach_missing(apply);
                  }
@@ -155,6 +167,7 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
   open_unmirrored(*workers_[index], home(), spec, apply->state.side, [this, apply, &spec, index](Opened opened) {
     if (!opened) {
+      if (may_be_held_by_the_dead(opened.error())) return try_again(apply);
       apply->problem("volume " + spec.name, opened.error().message);
       return attach_missing(apply);
     }

@@ -97,7 +97,8 @@ std::size_t LinkSession::gather(std::span<std::span<const std::byte>> pieces) {
 void LinkSession::sent(std::size_t bytes) { transmit_.sent(bytes); }
 
 void LinkSession::on_stream_closed(std::error_code why) {
-  fail(why ? "The connection to the partner broke: " + why.message() + "." : "The partner closed the connection.");
+  const bool closed = !why || why == std::errc::connection_aborted;  // what the stream makes of an end without an error
+  fail(closed ? "The partner closed the connection." : "The connection to the partner broke: " + why.message() + ".");
 }
 
 void LinkSession::on_read_error(iscsi::ReadError error) {

@@ -1,0 +1,448 @@
+"""Real lockstepd processes on loopback addresses of their own, a real etcd, and what tests need to ask of them."""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+
+class Settings:
+    """Of this run; `run` sets them."""
+    build = REPO / "build/release"
+    sanitized = False
+    keep = False
+
+
+settings = Settings()
+
+
+class Skipped(Exception):
+    """The machine lacks something that the test needs; says what."""
+
+
+class Failed(Exception):
+    """What a test expected and did not find."""
+
+
+def check(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+def wait_for(what, condition, seconds=20.0, interval=0.02):
+    """Waits until `condition()` is true and gives its value; says what was waited for when it never is."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {seconds:g} s for {what}")
+        time.sleep(interval)
+
+
+def free_port(address):
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return s.getsockname()[1]
+
+
+class RpcError(Exception):
+    def __init__(self, error):
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.errc = error.get("data", {}).get("code")
+        self.field = error.get("data", {}).get("field")
+
+
+class Rpc:
+    """One connection to a control socket."""
+
+    def __init__(self, path, timeout=30.0):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(timeout)
+        self.socket.connect(str(path))
+        self.reader = self.socket.makefile("r", encoding="utf-8")
+        self.ids = 0
+
+    def call(self, method, **params):
+        self.ids += 1
+        request = {"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params}
+        self.socket.sendall((json.dumps(request) + "\n").encode())
+        answer = self.next()
+        if "error" in answer:
+            raise RpcError(answer["error"])
+        return answer["result"]
+
+    def next(self):
+        line = self.reader.readline()
+        if not line:
+            raise ConnectionError("the control socket was closed")
+        return json.loads(line)
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+
+class Etcd:
+    """A witness of one member."""
+
+    def __init__(self, folder, address="127.0.0.1"):
+        self.folder, self.address = folder, address
+        self.client, self.peer = free_port(address), free_port(address)
+        self.process = None
+
+    @property
+    def url(self):
+        return f"http://{self.address}:{self.client}"
+
+    def start(self):
+        log = open(self.folder / "etcd.log", "ab")
+        peer = f"http://{self.address}:{self.peer}"
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", self.url, "--advertise-client-urls",
+             self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+             f"default={peer}", "--logger", "zap"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_for("etcd to answer", self.answers, 30)
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            with socket.create_connection((self.address, self.client), 0.5) as s:
+                s.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                return b"true" in s.recv(4096)
+        return False
+
+    def kill(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class Volume:
+    """A volume as both nodes are told of it."""
+
+    def __init__(self, name, lun, size, mirrored=True, memory=False, block_size=512, access=None):
+        self.id, self.epoch = str(uuid.uuid4()), str(uuid.uuid4())
+        self.name, self.lun, self.size = name, lun, size
+        self.mirrored, self.memory, self.block_size = mirrored, memory, block_size
+        self.serial = "LS" + self.id.replace("-", "")[:12]
+        self.access = access or []
+
+
+class Node:
+    """One lockstepd with its folder and address."""
+
+    def __init__(self, world, side, address):
+        self.world, self.side, self.address = world, side, address
+        self.id = str(uuid.uuid4())
+        self.folder = world.folder / side
+        self.folder.mkdir()
+        self.volume_folder = self.folder
+        self.socket = self.folder / "lockstepd.sock"
+        self.log = self.folder / "lockstepd.log"
+        self.iscsi, self.link = free_port(address), free_port(address)
+        self.options = {"buffer_mib": 64, "link_buffer_mib": 64}
+        self.process = None
+        self.rpc = None
+
+    @property
+    def portal(self):
+        return f"{self.address}:{self.iscsi}"
+
+    @property
+    def link_address(self):
+        return f"{self.address}:{self.link}"
+
+    def data(self, volume):
+        return "memory:" if volume.memory else str(self.volume_folder / f"{volume.name}.data")
+
+    def metadata(self, volume):
+        return "" if volume.memory else str(self.volume_folder / f"{volume.name}.meta")
+
+    # ---- the process ----
+
+    def configure(self):
+        lines = [f'rpc_socket = "{self.socket}"', f'state_folder = "{self.folder}"']
+        lines += [f"{key} = {json.dumps(value)}" for key, value in self.options.items()]
+        (self.folder / "lockstepd.toml").write_text("\n".join(lines) + "\n")
+
+    def start(self):
+        self.configure()
+        log = open(self.log, "ab")
+        self.process = subprocess.Popen([self.world.lockstepd, "--config", self.folder / "lockstepd.toml"],
+                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.rpc = wait_for(f"lockstepd {self.side} to answer", self._connect, 20)
+
+    def _connect(self):
+        if self.process.poll() is not None:
+            raise Failed(f"lockstepd {self.side} ended with {self.process.returncode}: {self.log_tail(3)}")
+        with contextlib.suppress(OSError):
+            return Rpc(self.socket)
+        return None
+
+    def kill(self, sig=signal.SIGKILL):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(sig)
+        return self.wait()
+
+    def wait(self, seconds=40):
+        code = self.process.wait(seconds) if self.process else None
+        if self.rpc:
+            self.rpc.close()
+        self.process = self.rpc = None
+        return code
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def log_text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def log_tail(self, lines=30):
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def sanitizer_reports(self):
+        marks = ("ERROR: AddressSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "ERROR: LeakSanitizer")
+        return [line for line in self.log_text().splitlines() if any(mark in line for mark in marks)]
+
+    # ---- what it is told ----
+
+    def create(self, volume, clean=True):
+        members = "both" if self.world.paired else self.side
+        return self.rpc.call(
+            "replica.create", volume=volume.id, pair=self.world.pair, side=self.side, name=volume.name,
+            serial=volume.serial, size=volume.size, block_size=volume.block_size, data=self.data(volume),
+            metadata=self.metadata(volume), epoch={"id": volume.epoch, "members": members,
+                                                   "sequencer": "a" if self.world.paired else self.side},
+            arbiter=self.world.arbiter(), clean=clean)
+
+    def desired(self, volumes, **changes):
+        other = self.world.other(self)
+        state = {
+            "revision": self.world.next_revision(),
+            "pair": {"id": self.world.pair, "name": "test"},
+            "node": {"side": self.side, "id": self.id, "name": f"node-{self.side}"},
+            "target": {"name": self.world.target, "portals": [self.portal], "discovery_auth": None},
+            "partner": other and {
+                "name": f"node-{other.side}", "portals": [other.portal],
+                "link": {"listen": self.link_address, "connect": other.link_address, "chap_user": "link",
+                         "chap_secret": "link-secret-0001", "mutual_user": "knil", "mutual_secret": "knil-secret-0001"}},
+            "arbiter": self.world.arbiter(),
+            "settings": {"lease_ms": self.world.lease_ms, "resync_floor": 64 * MIB, "resync_ceiling": 0},
+            "volumes": [{"id": v.id, "name": v.name, "serial": v.serial, "lun": v.lun, "size": v.size,
+                         "block_size": v.block_size, "thin": True, "read_only": False, "write_cache": False,
+                         "mirrored": v.mirrored, "data": self.data(v), "metadata": self.metadata(v),
+                         "access": v.access} for v in volumes],
+        }
+        state.update(changes)
+        return state
+
+    def apply(self, volumes=None, **changes):
+        return self.rpc.call("node.apply", **self.desired(self.world.volumes if volumes is None else volumes, **changes))
+
+    def apply_cleanly(self, volumes=None, **changes):
+        result = self.apply(volumes, **changes)
+        check(not result["problems"], f"node {self.side} reports problems: {result['problems']}")
+
+    def restart(self):
+        self.start()
+        self.apply_cleanly()
+
+    # ---- what it says ----
+
+    def status(self):
+        return self.rpc.call("node.status")
+
+    def volume_status(self, volume):
+        return next((v for v in self.status()["volumes"] if v["id"] == volume.id), None)
+
+    def wait_state(self, volume, *states, seconds=30):
+        def there():
+            status = self.volume_status(volume)
+            return status if status and status["state"] in states else None
+        try:
+            return wait_for(f"volume {volume.name} on node {self.side} to be {' or '.join(states)}", there, seconds)
+        except Failed as failed:
+            raise Failed(f"{failed}; it is {self.volume_status(volume)}") from None
+
+
+class World:
+    """One or two nodes, perhaps a witness, in a folder of their own that goes away with a test that passes."""
+
+    def __init__(self, nodes=2, witness=True, lease_ms=1000):
+        self.build = settings.build
+        self.lockstepd = self.build / "mgmt/main/lockstepd"
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-e2e-", dir=os.environ.get("LOCKSTEP_E2E_FOLDER")))
+        self.pair = str(uuid.uuid4())
+        self.target = f"iqn.2026-11.io.lockstep:test-{self.pair[:8]}"
+        self.lease_ms = lease_ms
+        self.paired = nodes == 2
+        self.revision = 0
+        self.volumes = []
+        self.cleanups = []
+        self.children = []
+        # Addresses of this run's own, so that runs side by side do not meet.
+        net = random.randrange(1, 250)
+        host = random.randrange(1, 60) * 4
+        self.etcd = Etcd(self.folder) if witness else None
+        self.a = Node(self, "a", f"127.77.{net}.{host}")
+        self.b = Node(self, "b", f"127.77.{net}.{host + 1}") if nodes == 2 else None
+        self.nodes = [n for n in (self.a, self.b) if n]
+
+    def __enter__(self):
+        if self.etcd:
+            self.etcd.start()
+        for node in self.nodes:
+            node.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        for node in self.nodes:
+            if node.process:
+                node.thaw()
+                node.kill()
+        if self.etcd:
+            self.etcd.kill()
+        for cleanup in reversed(self.cleanups):
+            cleanup()
+        reports = [r for n in self.nodes for r in n.sanitizer_reports()] if settings.sanitized else []
+        if reports and not kind:
+            raise Failed("a sanitizer reports: " + "; ".join(reports))
+        if kind and not issubclass(kind, KeyboardInterrupt):
+            for node in self.nodes:
+                print(f"--- log of node {node.side}, its last lines ({node.log})\n{node.log_tail()}")
+        if not kind and not settings.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def other(self, node):
+        return None if not self.paired else self.b if node is self.a else self.a
+
+    def next_revision(self):
+        self.revision += 1
+        return self.revision
+
+    def arbiter(self):
+        if self.etcd:
+            return {"kind": "witness", "endpoints": [self.etcd.url]}
+        return {"kind": "preferred", "preferred": "a"}
+
+    def add(self, volume):
+        self.volumes.append(volume)
+        return volume
+
+    def mirror(self, size=64 * MIB, name="vm1", lun=0):
+        """A mirrored volume on both nodes, in sync."""
+        volume = self.add(Volume(name, lun, size))
+        for node in self.nodes:
+            node.create(volume)
+        for node in self.nodes:
+            node.apply_cleanly()
+        for node in self.nodes:
+            node.wait_state(volume, "in_sync")
+        if self.etcd:
+            wait_for("the witness to be told", lambda: not any(
+                node.volume_status(volume)["failover_limited"] for node in self.nodes))
+        return volume
+
+    def small_file_system(self, size):
+        """A folder on a file system of its own, of `size` bytes."""
+        image, mount = self.folder / f"small-{len(self.cleanups)}.img", self.folder / f"small-{len(self.cleanups)}"
+        mount.mkdir()
+        with open(image, "wb") as f:
+            f.truncate(size)
+        for command in (["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], ["mount", "-o", "loop", image, mount]):
+            done = self.run(*command)
+            if done.returncode != 0:
+                raise Skipped(f"{command[0]}: {done.stdout.strip()}")
+        self.cleanups.append(lambda: wait_for("the file system to be unmounted",
+                                              lambda: self.run("umount", mount).returncode == 0))
+        return mount
+
+    # ---- initiators ----
+
+    def url(self, node, volume, user=None):
+        who = f"{user}@" if user else ""
+        return f"iscsi://{who}{node.portal}/{self.target}/{volume.lun}"
+
+    def run(self, *command, seconds=60):
+        return subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=seconds)
+
+    def verifier(self, *arguments):
+        return [self.build / "tests/e2e/verifier", *arguments, "--target", self.target]
+
+
+class Writer:
+    """The verifying initiator, writing through the given nodes until it is stopped."""
+
+    def __init__(self, world, volume, nodes, span_mib=16, depth=8, log=None, resume=None, read_percent=30):
+        self.log = log or world.folder / f"writer-{random.randrange(1 << 30)}.log"
+        portals = [part for node in nodes for part in ("--portal", node.portal)]
+        command = world.verifier(*portals, "--lun", volume.lun, "--span-mib", span_mib, "--depth", depth, "--log", self.log,
+                                 "--read-percent", read_percent, *(["--resume", resume] if resume else []))
+        self.lines = []
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.partial = ""
+        world.children.append(self.process)
+
+    def poll(self):
+        """The latest status line."""
+        with contextlib.suppress(BlockingIOError, TypeError):
+            self.partial += self.process.stdout.read() or ""
+        *whole, self.partial = self.partial.split("\n")
+        self.lines += whole
+        for line in reversed(self.lines):
+            if line.startswith("{"):
+                return json.loads(line)
+        return {}
+
+    def field(self, name):
+        return self.poll().get(name, 0)
+
+    def wait_writes(self, more, seconds=20):
+        begun = self.field("writes")
+
+        def grown():
+            check(self.process.poll() is None, f"the writer ended with {self.process.returncode}: {self.output()}")
+            return self.field("writes") >= begun + more
+        wait_for(f"{more} more acknowledged writes", grown, seconds)
+
+    def output(self):
+        self.poll()
+        return "\n".join(self.lines[-5:])
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 40
+        while self.process.poll() is None:
+            check(time.monotonic() < deadline, "the writer does not end")
+            self.poll()
+            time.sleep(0.01)
+        status = self.poll()
+        check(self.process.returncode == 0, f"the writer found something wrong ({self.process.returncode}): {self.output()}")
+        return status

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""A lockstepd that keeps nothing: it speaks docs/developer/rpc.md, believes what it is told and says that all is well.
+For tests of the management alone. A file beside the socket, <socket>.script, changes its mind:
+
+    {"fail": {"replica.create": "a sentence"}, "state": "solo", "serving": true, "resync": {...}, "silent": ["node.apply"]}
+"""
+import json
+import pathlib
+import socket
+import socketserver
+import sys
+import threading
+import time
+import uuid
+
+
+class Node:
+    def __init__(self, path):
+        self.script_file = pathlib.Path(str(path) + ".script")
+        self.process = str(uuid.uuid4())
+        self.start = time.monotonic()
+        self.applied = None
+        self.replicas_file = pathlib.Path(str(path) + ".replicas")  # as the disks would keep them
+        self.lock = threading.Lock()
+        self.subscribers = []
+        self.calls = []
+
+    @property
+    def replicas(self):
+        return json.loads(self.replicas_file.read_text()) if self.replicas_file.exists() else {}
+
+    def keep(self, replicas):
+        self.replicas_file.write_text(json.dumps(replicas))
+
+    def script(self):
+        try:
+            return json.loads(self.script_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def call(self, method, params):
+        with self.lock:
+            script = self.script()
+            if method in script.get("fail", {}):
+                raise Refused(script["fail"][method])
+            handler = getattr(self, method.replace(".", "_"), None)
+            if handler is None:
+                raise Refused(f"There is no method {method}.")
+            return handler(params, script)
+
+    def node_apply(self, wanted, script):
+        problems = []
+        for volume in wanted["volumes"]:
+            assert volume["data"].endswith(".data") and volume["metadata"].endswith(".meta")
+            if volume["id"] not in self.replicas:
+                problems.append({"object": f"volume {volume['id']}", "message": "There is no replica of it here."})
+        before = {v["id"] for v in (self.applied or {"volumes": []})["volumes"]}
+        self.applied = wanted
+        for volume in wanted["volumes"]:
+            if volume["id"] in self.replicas and volume["id"] not in before:
+                self.tell({"kind": "volume.state", "volume": volume["id"], "from": "starting", "to": "in_sync",
+                           "message": f"{volume['name']} is in sync."})
+        return {"revision": wanted["revision"], "problems": problems}
+
+    def replica_create(self, p, script):
+        assert p["side"] in "ab" and p["epoch"]["sequencer"] == "a" and p["epoch"]["members"] in ("a", "both")
+        replicas = self.replicas
+        known = replicas.get(p["volume"])
+        if known is not None and known != p:
+            raise Refused(f"{p['data']} holds another replica.")
+        replicas[p["volume"]] = p
+        self.keep(replicas)
+        return {}
+
+    def replica_delete(self, p, script):
+        if self.applied and any(v["id"] == p["volume"] for v in self.applied["volumes"]):
+            raise Refused("The volume is attached.")
+        replicas = self.replicas
+        replicas.pop(p["volume"], None)
+        self.keep(replicas)
+        return {}
+
+    def volume_leave(self, p, script):
+        self.tell({"kind": "volume.state", "volume": p["volume"], "from": "in_sync", "to": "left", "message": "Left."})
+        return {}
+
+    volume_force_solo = volume_give_up = volume_leave
+
+    def node_status(self, p, script):
+        applied = self.applied or {"revision": 0, "volumes": [], "node": {"side": None}, "arbiter": {"kind": "none"},
+                                   "partner": None}
+        witness = {"kind": applied["arbiter"]["kind"]}
+        if witness["kind"] == "witness":
+            witness["reachable"] = script.get("witness", True)
+        return {"version": "0.1.0", "process": self.process, "revision": applied["revision"],
+                "side": applied["node"]["side"], "uptime_ms": int((time.monotonic() - self.start) * 1000),
+                "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
+                                                   "since_ms": int(time.time() * 1000)},
+                "witness": witness,
+                "volumes": [self.volume(v, script) for v in applied["volumes"] if v["id"] in self.replicas],
+                "sessions": script.get("sessions", [])}
+
+    def volume(self, v, script):
+        epoch = self.replicas[v["id"]]["epoch"]
+        state = script.get("state") or ("in_sync" if epoch["members"] == "both" else "solo")
+        return {"id": v["id"], "state": state, "serving": script.get("serving", True), "access": "active_optimized",
+                "failover_limited": False, "epoch": {"number": 1, **epoch}, "dirty_bytes": 0, "allocated_bytes": 4096,
+                "reason": script.get("reason", ""),
+                "resync": script.get("resync", {"running": False, "bytes_total": 0, "bytes_done": 0,
+                                                "bytes_per_second": 0}),
+                "io": {"reads": 7, "writes": 3, "read_bytes": 28672, "write_bytes": 12288}}
+
+    def events_subscribe(self, p, script):
+        return {}
+
+    def tell(self, params):
+        line = json.dumps({"jsonrpc": "2.0", "method": "event",
+                           "params": {"time_ms": int(time.time() * 1000), **params}}) + "\n"
+        for write in list(self.subscribers):
+            try:
+                write(line.encode())
+            except OSError:
+                self.subscribers.remove(write)
+
+
+class Refused(Exception):
+    pass
+
+
+class Connection(socketserver.StreamRequestHandler):
+    def handle(self):
+        node = self.server.node
+        lock = threading.Lock()
+
+        def write(data):
+            with lock:
+                self.connection.sendall(data)
+        for line in self.rfile:
+            request = json.loads(line)
+            answer = {"jsonrpc": "2.0", "id": request["id"]}
+            if request["method"] in node.script().get("silent", []):
+                continue
+            try:
+                answer["result"] = node.call(request["method"], request.get("params", {}))
+            except Refused as refused:
+                answer["error"] = {"code": -32000, "message": str(refused), "data": {"code": "refused"}}
+            write((json.dumps(answer) + "\n").encode())
+            if request["method"] == "events.subscribe":
+                node.subscribers.append(write)
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+def main():
+    path = pathlib.Path(sys.argv[1])
+    path.unlink(missing_ok=True)
+    with Server(str(path), Connection) as server:
+        server.node = Node(path)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
