@@ -85,14 +85,15 @@ void Host::end(End how) {
     return;
   }
   world_.scheduler.forget(owner_);
-  way_out().sender_died(silent);
-  way_in().receiver_died(silent);
+  // The disks first: what they were writing may come from requests of the partner's, whose memory goes with the link.
   for (auto& s : stores_) {
     for (SimStore* store : {s.data.get(), s.metadata.get()}) {
       store->set_open(false);
       silent ? store->power_cut() : store->process_died();
     }
   }
+  way_out().sender_died(silent);
+  way_in().receiver_died(silent);
   witness_->clear();
   clock_->clear();
   program_.reset();
