@@ -31,8 +31,8 @@ void write_zeroes(Task& task) {
   submit(task, unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes, task.extent(), {}, finish_good);
 }
 
-/// Zeros are never stored as data. With UNMAP the block's contents do not count: so do LIO and tgt, and libiscsi's suite
-/// wants it, though SBC-3 would have other contents written.
+/// Zeros are never stored as data. With UNMAP the block's contents do not count: so do LIO and tgt, and libiscsi's
+/// suite wants it, though SBC-3 would have other contents written.
 void write_pulled_block(Task& task) {
   if ((task.cdb(1) & kUnmapBit) || all_zero(task.buffer.span())) return write_zeroes(task);
   submit(task, engine::DiskOpcode::write_same, task.extent(), task.buffer.span(), finish_good);
