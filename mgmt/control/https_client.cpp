@@ -62,6 +62,13 @@ asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target, 
 
 }  // namespace
 
+std::string trouble_with_partner(const Refusal& refusal) {
+  if (refusal.kind == RefusalKind::not_current) return refusal.detail;
+  std::string sentence = refusal.detail;
+  if (sentence.ends_with('.')) sentence.pop_back();
+  return "answers: " + sentence;
+}
+
 Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget& target, const std::string& method,
                                   const std::string& path, const std::string& body,
                                   std::chrono::milliseconds deadline) {

@@ -21,6 +21,10 @@ struct HttpsTarget {
   std::string fingerprint;  ///< the certificate that it must show; nothing is sent to any other
 };
 
+/// Why the partner did not do something, to be put behind "the partner" or its name: "cannot be reached at …" or
+/// "answers: …", without a full stop.
+[[nodiscard]] std::string trouble_with_partner(const Refusal& refusal);
+
 /// Refusal not_current: it could not be reached, or shows another certificate; `detail` says which, without a full
 /// stop, to be put into a sentence. The request may have been carried out if the connection broke after sending.
 [[nodiscard]] Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget& target,

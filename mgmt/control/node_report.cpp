@@ -38,7 +38,7 @@ ReplicaStatus replica_from(const json& j) {
   r.serving = flag(j, "serving");
   r.access = text(j, "access");
   r.failover_limited = flag(j, "failover_limited");
-  if (const json& e = member(j, "epoch"); !e.empty())
+  if (const json& e = member(j, "epoch"); number(e, "number") > 0)
     r.epoch = EpochView{number(e, "number"), text(e, "id"), text(e, "members"), text(e, "sequencer")};
   r.dirty_bytes = number(j, "dirty_bytes");
   r.allocated_bytes = number(j, "allocated_bytes");

@@ -184,7 +184,7 @@ Outcome<void> PairService::check_reachable(const Node& node) {
   Peer peer(core_.identity, {node.management_address, node.fingerprint});
   const auto who = peer.who();
   if (who && *who == node.id) return {};
-  const std::string why = who ? "another node answers there" : who.error().detail;
+  const std::string why = who ? "another node answers there" : "it " + trouble_with_partner(who.error());
   return refuse(RefusalKind::conflict,
                 fmt::format("The inviting node cannot reach the joining one's management at {}: {}.",
                             node.management_address, why),

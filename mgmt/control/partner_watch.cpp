@@ -9,6 +9,7 @@ namespace lockstep::mgmt {
 namespace {
 
 constexpr auto kTurn = std::chrono::seconds(1);
+constexpr int kFirstRefusals = 3;
 
 }  // namespace
 
@@ -92,12 +93,14 @@ void PartnerWatch::note(const Outcome<NodeReport>& seen, const Node& partner) {
   bool changed = false;
   {
     const std::lock_guard lock(mutex_);
+    // A partner that has just been let in, or has just started, may not know of this node yet.
+    if (!view_.asked && !seen && ++first_refusals_ < kFirstRefusals) return;
     changed = !view_.asked || view_.reachable != seen.has_value();
     view_.asked = true;
     view_.reachable = seen.has_value();
     if (changed) view_.since_ms = wall_clock_ms();
     if (seen) view_.report = *seen;
-    view_.reason = seen ? "" : seen.error().detail;
+    view_.reason = seen ? "" : trouble_with_partner(seen.error());
   }
   if (!changed) return;
   if (seen)
@@ -106,11 +109,12 @@ void PartnerWatch::note(const Outcome<NodeReport>& seen, const Node& partner) {
                          .volume = {},
                          .message = fmt::format("The management of {} answers.", partner.name)});
   else
-    core_.events.append({.kind = "node.unreachable",
-                         .severity = Severity::warning,
-                         .side = partner.side,
-                         .volume = {},
-                         .message = fmt::format("The management of {} {}.", partner.name, seen.error().detail)});
+    core_.events.append(
+        {.kind = "node.unreachable",
+         .severity = Severity::warning,
+         .side = partner.side,
+         .volume = {},
+         .message = fmt::format("The management of {} {}.", partner.name, trouble_with_partner(seen.error()))});
 }
 
 }  // namespace lockstep::mgmt

@@ -41,6 +41,7 @@ class PartnerWatch {
   bool poke_ = false;
   bool stopping_ = false;
   PartnerView view_;
+  int first_refusals_ = 0;
   std::thread thread_;
 };
 

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTurn = 1s;
+constexpr int kFirstFailures = 5;
 constexpr auto kRetry = 5s;  // of an apply that left problems
 constexpr auto kStatusPatience = 3s;
 constexpr auto kApplyPatience = 20s;
@@ -126,8 +127,11 @@ void Reconciler::tell_of_changes(const NodeReport& before, const NodeReport& now
   const auto side = side_();
   if (now.running && !before.running)
     events_.append({.kind = "lockstepd.started", .side = side, .volume = {}, .message = "lockstepd answers."});
-  const bool first_turn = before.at_ms == 0;
-  if (!now.running && (before.running || first_turn))
+  // When both daemons start together, lockstepd may well be the later one.
+  failures_ = now.running ? 0 : failures_ + 1;
+  const bool never_came = !seen_running_ && failures_ == kFirstFailures;
+  seen_running_ = seen_running_ || now.running;
+  if (!now.running && (before.running || never_came))
     events_.append({.kind = "lockstepd.stopped",
                     .severity = Severity::critical,
                     .side = side,

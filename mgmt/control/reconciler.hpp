@@ -50,6 +50,8 @@ class Reconciler {
   std::string applied_parameters_;
   std::string applied_process_;
   std::chrono::steady_clock::time_point retry_at_{};
+  int failures_ = 0;
+  bool seen_running_ = false;
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable poked_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/https_client.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -52,14 +53,12 @@ Outcome<void> Revisions::have_partner_keep(const Proposal& proposal, RevisionPee
   auto answer = peer.prepare(proposal);
   if (answer && *answer == PrepareAnswer::behind) {
     if (auto done = peer.bring_up_to_date(current()); !done)
-      return refuse(RefusalKind::not_current,
-                    fmt::format(kPartnerAway, "could not be brought up to date: " + done.error().detail));
+      return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(done.error())));
     answer = peer.prepare(proposal);
     if (answer && *answer == PrepareAnswer::behind)
       return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, "holds another configuration"));
   }
-  if (!answer)
-    return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, "could not: " + answer.error().detail));
+  if (!answer) return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(answer.error())));
   return {};
 }
 

@@ -109,10 +109,10 @@ StepResult VolumeJobs::replica_there(Job& job, const Volume& volume) {
   if (!peer) return begin_undo(job, {RefusalKind::internal, "The partner is gone from the configuration.", {}});
   const auto made = peer->carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = true, .clean = true}});
   if (!made && passing(made.error()) && !out_of_patience(job))
-    return wait(job, fmt::format("Waits for the partner, which {}.", made.error().detail));
+    return wait(job, fmt::format("Waits for the partner, which {}.", trouble_with_partner(made.error())));
   if (!made) {
     Refusal reason = made.error();
-    reason.detail = fmt::format("The partner: {}", reason.detail);
+    reason.detail = fmt::format("The partner {}.", trouble_with_partner(reason));
     return begin_undo(job, std::move(reason));
   }
   return move_on(job, "publish", 0.6, fmt::format("Puts {} into service.", volume.name));
@@ -182,7 +182,7 @@ StepResult VolumeJobs::remove_there(Job& job, const Volume& volume) {
   const auto peer = core_.peer();
   const auto done = peer ? peer->carry_out({.kind = Kind::remove, .volume = volume, .birth = {}}) : Outcome<void>();
   if (!done && passing(done.error()))
-    return wait(job, fmt::format("Waits for the partner, which {}.", done.error().detail));
+    return wait(job, fmt::format("Waits for the partner, which {}.", trouble_with_partner(done.error())));
   if (!done) {
     const Refusal reason{
         RefusalKind::conflict,
@@ -243,8 +243,8 @@ StepResult VolumeJobs::act(Job& job) {
   if (done) return finish(job, fmt::format("Done on {}.", here ? "this node" : "the partner"));
   Refusal reason = done.error();
   if (!here && reason.kind == RefusalKind::not_current)
-    reason.detail =
-        fmt::format("The partner, whose replica is meant, {}. Send the request there when it answers.", reason.detail);
+    reason.detail = fmt::format("The partner, whose replica is meant, {}. Send the request there when it answers.",
+                                trouble_with_partner(reason));
   return fail(core_, job, std::move(reason));
 }
 

@@ -1,6 +1,7 @@
 #include "ui-api/rest/https_server.hpp"
 
 #include <thread>
+#include <vector>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -33,6 +34,8 @@ using tcp = asio::ip::tcp;
 using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 using Parser = http::request_parser<http::string_body>;
 constexpr auto kAwait = asio::use_awaitable;
+constexpr auto kHearOut = std::chrono::seconds(3);
+constexpr std::size_t kHearOutBytes = std::size_t{32} << 20;
 constexpr auto kStreamTurn = std::chrono::milliseconds(250);
 
 bool asked_for_peer_api(const SSL* connection) {
@@ -118,6 +121,7 @@ struct HttpsServer::Impl {
   asio::awaitable<void> serve(tcp::socket socket);
   asio::awaitable<bool> serve_one(TlsStream& stream, beast::flat_buffer& buffer);
   asio::awaitable<bool> refuse_unread(TlsStream& stream, error_code error);
+  asio::awaitable<void> discard_rest(TlsStream& stream);
   asio::awaitable<void> send_stream(TlsStream& stream, ResponseStream& source, asio::thread_pool& pool);
   Request read(const Parser& parser, TlsStream& stream, bool& well_formed) const;
 };
@@ -185,7 +189,19 @@ asio::awaitable<bool> HttpsServer::Impl::refuse_unread(TlsStream& stream, error_
   beast::get_lowest_layer(stream).expires_after(limits.write);
   const auto out = to_beast(response, 11, false, false);
   co_await http::async_write(stream, out, asio::as_tuple(kAwait));
+  co_await discard_rest(stream);
   co_return false;
+}
+
+// A client that is still sending would meet a closed connection before it reads why: hears it out, within bounds.
+asio::awaitable<void> HttpsServer::Impl::discard_rest(TlsStream& stream) {
+  std::vector<char> nowhere(65536);
+  beast::get_lowest_layer(stream).expires_after(kHearOut);
+  for (std::size_t read = 0; read < kHearOutBytes;) {
+    const auto [error, n] = co_await stream.async_read_some(asio::buffer(nowhere), asio::as_tuple(kAwait));
+    if (error) co_return;
+    read += n;
+  }
 }
 
 asio::awaitable<bool> HttpsServer::Impl::serve_one(TlsStream& stream, beast::flat_buffer& buffer) {

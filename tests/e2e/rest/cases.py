@@ -729,8 +729,13 @@ class Watching(Scratch):
         messages = self.stream(b)
         seen = []
 
-        def until(condition):
+        def until(condition, deadline=60):
+            """Reads on until a message fulfils the condition; one that was read already will do."""
+            if any(condition(m["event"], m["data"]) for m in seen):
+                return
+            end = time.monotonic() + deadline
             for message in messages:
+                self.assertLess(time.monotonic(), end, seen)
                 problems = CONTRACT.check(message["data"], {"$ref": f"#/components/schemas/{schemas[message['event']]}"},
                                           f"stream {message['event']}")
                 self.assertEqual(problems, [])
