@@ -42,7 +42,7 @@ TEST(Reinstatement, TheSamePortReplacesItsOldSession) {
   ASSERT_EQ(second.log_in(), "");
   EXPECT_TRUE(first.is_closed());
   EXPECT_EQ(server.server->sessions().size(), 1u);
-  EXPECT_EQ(server.reasons(Kind::closed), std::vector<std::string>{"The initiator logged in anew."});
+  EXPECT_EQ(server.awaited_reasons(Kind::closed), std::vector<std::string>{"The initiator logged in anew."});
   second.send(second.read10(0, 1));
   EXPECT_TRUE(second.receive());
 }
@@ -191,7 +191,7 @@ TEST(Keepalive, ASilentInitiatorIsAskedAndThenGivenUp) {
   const auto ping = silent.receive();
   EXPECT_TRUE(ping && ping->opcode() == Opcode::nop_in);
   EXPECT_TRUE(silent.is_closed());
-  EXPECT_EQ(server.reasons(Kind::closed), std::vector<std::string>{"The initiator has fallen silent."});
+  EXPECT_EQ(server.awaited_reasons(Kind::closed), std::vector<std::string>{"The initiator has fallen silent."});
 }
 
 TEST(Keepalive, ANopIsEchoed) {
@@ -215,7 +215,8 @@ TEST(LoginTime, ALoginThatDoesNotEndIsGivenUp) {
   TestServer server(options);
   RawInitiator mute(server.address);
   EXPECT_TRUE(mute.is_closed());
-  EXPECT_EQ(server.reasons(Kind::refused), std::vector<std::string>{"The initiator did not finish its login in time."});
+  EXPECT_EQ(server.awaited_reasons(Kind::refused),
+            std::vector<std::string>{"The initiator did not finish its login in time."});
 }
 
 TEST(LoginTime, HalfOpenLoginsAreBoundedByAddressAndForgottenWhenTheyEnd) {
@@ -231,7 +232,7 @@ TEST(LoginTime, HalfOpenLoginsAreBoundedByAddressAndForgottenWhenTheyEnd) {
     RawInitiator next(server.address);
     return next.log_in().empty();
   }));
-  EXPECT_NE(server.reasons(Kind::refused).front().find("Too many connections"), std::string::npos);
+  EXPECT_NE(server.awaited_reasons(Kind::refused).front().find("Too many connections"), std::string::npos);
 }
 
 TEST(Sessions, ThereAreNoMoreThanMayBe) {

@@ -83,6 +83,11 @@ struct TestServer {
     }
   }
 
+  /// The reasons of all events of that kind, of which there is bound to be one.
+  [[nodiscard]] std::vector<std::string> awaited_reasons(iscsi_target::SessionEvent::Kind kind) {
+    EXPECT_TRUE(eventually([&] { return !reasons(kind).empty(); }));
+    return reasons(kind);
+  }
   /// The reasons of all events of that kind.
   [[nodiscard]] std::vector<std::string> reasons(iscsi_target::SessionEvent::Kind kind) {
     const std::lock_guard lock(events_mutex);
