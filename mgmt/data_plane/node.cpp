@@ -289,14 +289,22 @@ NodeReport Node::report() {
 void Node::shutdown(engine::Callback<> done) {
   stopping_ = true;
   queue_.clear();
-  auto finish = [this, done = std::move(done)]() mutable {
+  auto finish = std::make_shared<engine::Callback<>>([this, done = std::move(done)]() mutable {
     server_.stop([this, done = std::move(done)]() mutable {
       if (!pair_) return done();
       pair_->stop(std::move(done));
     });
+  });
+  const auto once = [finish] {
+    if (auto run = std::exchange(*finish, {})) run();
   };
-  if (!pair_) return finish();
-  pair_->node().shutdown(std::move(finish));
+  if (!pair_) return once();
+  // The partner may be stopping, too, or gone: then the epoch stays as it is, and both sort it out when they are back.
+  home().call_after(kLeavePatience, [once, finish] {
+    if (*finish) log_warning("Leaving could not be agreed with the partner in time; stopping with the epoch as it is.");
+    once();
+  });
+  pair_->node().shutdown(once);
 }
 
 }  // namespace lockstep::mgmt

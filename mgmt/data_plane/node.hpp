@@ -33,6 +33,7 @@ struct ApplyOutcome {
 class Node final : public replication::NodeObserver {
  public:
   static constexpr engine::Duration kDeadHold = std::chrono::seconds(3);
+  static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3500);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.

@@ -1,6 +1,5 @@
 // lockstepd: the data plane. Reads its options, makes the daemon, runs it.
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
@@ -41,7 +40,5 @@ int main(int argc, char** argv) {
   lockstep::mgmt::start_log(configuration->log_level);
   auto daemon = lockstep::mgmt::Daemon::create(*configuration);
   if (!daemon) return fail(daemon.error().message);
-  const int code = (*daemon)->run();
-  if (code != 0) std::_Exit(code);  // cut short: what is still under way can not be taken apart
-  return 0;
+  return (*daemon)->run();
 }

@@ -150,6 +150,20 @@ def test_a_clean_stop_leaves_by_agreement_and_hardly_pauses():
         return pause_is_short(status)
 
 
+def test_both_nodes_stopped_at_the_same_moment_end_in_time_and_come_back():
+    with World() as w:
+        volume = w.mirror()
+        for node in w.nodes:
+            node.process.send_signal(signal.SIGTERM)
+        for node in w.nodes:
+            check(node.wait(10) == 0, f"node {node.side} ends with 0")
+        for node in w.nodes:
+            node.start()
+        for node in w.nodes:
+            node.apply_cleanly()
+        in_sync(w, volume)
+
+
 def test_a_frozen_node_serves_nothing_stale_when_it_thaws():
     with World() as w:
         volume = w.mirror()
