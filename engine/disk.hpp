@@ -27,20 +27,20 @@ enum class DiskOpcode : std::uint8_t {
 /// In flight from Disk::submit() until `done` runs; the submitter owns it and keeps it and its buffer alive until then.
 struct DiskRequest {
   DiskOpcode opcode{};
-  bool fua = false;        ///< durable when done, even with the write cache on
+  bool fua = false;  ///< durable when done, even with the write cache on
   bool may_unmap = false;
   Extent extent;
   std::span<std::byte> data;  ///< aligned to 4096 bytes where the buffers are the pool's
   std::uint64_t nexus = 0;    ///< identifies the I_T nexus on this node
 
   // Results, set before `done`.
-  std::error_code status;            ///< Errc values; not_serving means: retry on the other node
+  std::error_code status;               ///< Errc values; not_serving means: retry on the other node
   std::uint64_t miscompare_offset = 0;  ///< bytes into `data`, with Errc::miscompare
 
   void (*done)(DiskRequest&) = nullptr;
-  void* owner = nullptr;          ///< for the submitter
-  DiskRequest* next = nullptr;    ///< for whoever holds the request
-  void* holder = nullptr;         ///< for whoever holds the request
+  void* owner = nullptr;        ///< for the submitter
+  DiskRequest* next = nullptr;  ///< for whoever holds the request
+  void* holder = nullptr;       ///< for whoever holds the request
 };
 
 enum class AccessState : std::uint8_t {  // asymmetric access states that the product reports, SPC-4 6.37
@@ -50,7 +50,7 @@ enum class AccessState : std::uint8_t {  // asymmetric access states that the pr
 };
 
 struct DiskInfo {
-  Uuid id;                         ///< the volume's UUID, the same on both nodes
+  Uuid id;  ///< the volume's UUID, the same on both nodes
   std::string name;
   std::string serial;              ///< VPD 80h
   std::uint64_t size = 0;          ///< bytes

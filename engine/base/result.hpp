@@ -10,20 +10,20 @@ namespace lockstep::engine {
 
 enum class Errc {
   ok = 0,
-  out_of_range,       ///< beyond the end of the store or volume
-  misaligned,         ///< not a multiple of the block size
-  io_error,           ///< the store failed the operation; it had no effect that may be relied on
-  no_space,           ///< the store is full (thin provisioning)
-  not_serving,        ///< this replica may not answer now: not a member, no lease, suspended
-  unknown_outcome,    ///< the request may or may not have been carried out: ask again, never assume
-  refused,            ///< the other side understood and said no
-  stale,              ///< belongs to an epoch, incarnation or session that is over
-  aborted,            ///< dropped on request before it had any effect
-  miscompare,         ///< COMPARE AND WRITE, VERIFY: data differs
-  corrupt,            ///< bytes that fail their checksum or make no sense
-  foreign,            ///< well-formed, but belongs to another pair, volume or node
-  wrong_version,      ///< well-formed, of a version this program does not know
-  resource_exhausted, ///< a named bound was reached
+  out_of_range,        ///< beyond the end of the store or volume
+  misaligned,          ///< not a multiple of the block size
+  io_error,            ///< the store failed the operation; it had no effect that may be relied on
+  no_space,            ///< the store is full (thin provisioning)
+  not_serving,         ///< this replica may not answer now: not a member, no lease, suspended
+  unknown_outcome,     ///< the request may or may not have been carried out: ask again, never assume
+  refused,             ///< the other side understood and said no
+  stale,               ///< belongs to an epoch, incarnation or session that is over
+  aborted,             ///< dropped on request before it had any effect
+  miscompare,          ///< COMPARE AND WRITE, VERIFY: data differs
+  corrupt,             ///< bytes that fail their checksum or make no sense
+  foreign,             ///< well-formed, but belongs to another pair, volume or node
+  wrong_version,       ///< well-formed, of a version this program does not know
+  resource_exhausted,  ///< a named bound was reached
   timed_out,
 };
 

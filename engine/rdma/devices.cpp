@@ -1,8 +1,8 @@
 #include "engine/rdma/devices.hpp"
 
-#include <infiniband/verbs.h>
-
 #include <memory>
+
+#include <infiniband/verbs.h>
 
 namespace lockstep::engine {
 

@@ -16,11 +16,11 @@ enum class Durability : std::uint8_t {
 };
 
 struct StoreInfo {
-  std::uint64_t size = 0;               ///< bytes
-  std::uint32_t block_size = 512;       ///< bytes; every offset, length and buffer address is a multiple of it
+  std::uint64_t size = 0;                 ///< bytes
+  std::uint32_t block_size = 512;         ///< bytes; every offset, length and buffer address is a multiple of it
   std::uint64_t discard_granularity = 0;  ///< bytes; 0: discard() is write_zeroes()
-  bool reads_zero_when_new = false;     ///< nothing but zeroes was there when it was created
-  std::string name;                     ///< path, for messages
+  bool reads_zero_when_new = false;       ///< nothing but zeroes was there when it was created
+  std::string name;                       ///< path, for messages
 };
 
 /// Owned by one reactor; callbacks run on it and never from inside the call that took them. Buffers stay valid and
