@@ -161,8 +161,12 @@ void apply_mode_list(Task& task) {
   if (!list.read_header() || !list.check_block_descriptor() || !list.read_pages()) return;
   LogicalUnit& unit = task.unit();
   if (unit.set_mode(list.state())) {
-    auto& mine = task.nexus.find(*decode_lun(task.command.lun))->attentions;
-    mine.raise_for_others(unit.events(), UnitAttention::mode_parameters_changed);
+    NexusUnit* mine = task.nexus.find(*decode_lun(task.command.lun));
+    if (mine && mine->use == task.use) {
+      mine->attentions.raise_for_others(unit.events(), UnitAttention::mode_parameters_changed);
+    } else {  // taken out of this nexus's sight while the list was on its way
+      unit.events().raise(UnitAttention::mode_parameters_changed);
+    }
   }
   finish(task);
 }

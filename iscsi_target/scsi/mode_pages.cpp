@@ -7,6 +7,7 @@ constexpr std::uint8_t kDescriptorSense = 0x04;  // control page, byte 2
 constexpr std::uint8_t kGlobalLogSave = 0x02;    // control page, byte 2: GLTSD
 constexpr std::uint8_t kReorders = 0x10;         // control page, byte 3: unrestricted reordering
 constexpr std::uint8_t kWriteProtect = 0x08;     // control page, byte 4: SWP
+constexpr std::uint8_t kTaskAborted = 0x40;      // control page, byte 5: TAS, as sessions do it
 constexpr std::uint8_t kWriteCache = 0x04;       // caching page, byte 2: WCE
 constexpr std::uint8_t kNoExceptions = 0x08;     // informational exceptions, byte 2: DEXCPT
 
@@ -29,6 +30,7 @@ PageImage control_page(PageControl control, ModeState state) {
   image.bytes[2] = static_cast<std::uint8_t>(kGlobalLogSave | (state.descriptor_sense ? kDescriptorSense : 0));
   image.bytes[3] = kReorders;
   image.bytes[4] = state.software_write_protect ? kWriteProtect : 0;
+  image.bytes[5] = kTaskAborted;
   return image;
 }
 

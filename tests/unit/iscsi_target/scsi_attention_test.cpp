@@ -30,7 +30,7 @@ class ScsiAttention : public ScsiTest {
 
 /// MODE SELECT(6) of a control page.
 Bytes control_page(std::uint8_t byte_2, std::uint8_t byte_4) {
-  return {0, 0, 0, 0, 0x0A, 0x0A, byte_2, 0x10, byte_4, 0, 0, 0, 0, 0, 0, 0};
+  return {0, 0, 0, 0, 0x0A, 0x0A, byte_2, 0x10, byte_4, 0x40, 0, 0, 0, 0, 0, 0};
 }
 const Bytes kSelect{0x15, 0x10, 0, 0, 16, 0};
 
@@ -154,6 +154,17 @@ TEST_F(ScsiAttention, ModeSelectPointsAtWhatIsWrongAndChangesNothing) {
                {.in_cdb = true, .byte = 1, .bit = 0});
   EXPECT_EQ(unit->mode(), ModeState{});
   expect_ready(second);
+}
+
+TEST_F(ScsiAttention, AModeSelectWhoseUnitGoesOutOfSightMeanwhileStillEndsWell) {
+  auto c = make(kSelect, 0, control_page(0x06, 0));
+  c->defers_pull = true;
+  c = run(std::move(c));
+  adopt({});
+  c->release_pull();
+  expect_good(*c);
+  EXPECT_TRUE(unit->mode().descriptor_sense);
+  adopt({{0, unit}});
 }
 
 TEST_F(ScsiAttention, AUnitResetIsToldToAllItsIssuerIncluded) {

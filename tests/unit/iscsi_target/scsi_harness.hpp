@@ -109,14 +109,20 @@ class FakeCommand final : public scsi::Command {
   Bytes data_in;
   int completions = 0;
   bool is_aborted = false;
+  bool defers_pull = false;
   std::error_code pull_error;
 
   void pull(std::span<std::byte> into, engine::IoCallback done) override {
     EXPECT_LE(into.size(), expected_out);
     const std::size_t there = std::min(into.size(), data_out.size());
     if (there != 0) std::memcpy(into.data(), data_out.data(), there);
-    done(pull_error);
+    if (defers_pull) {
+      pulled_ = std::move(done);
+    } else {
+      done(pull_error);
+    }
   }
+  void release_pull() { std::exchange(pulled_, nullptr)(pull_error); }
   void complete(std::span<const std::byte> in, engine::Buffer buffer) override {
     ++completions;
     EXPECT_LE(in.size(), expected_in);
@@ -137,6 +143,9 @@ class FakeCommand final : public scsi::Command {
   [[nodiscard]] std::uint16_t be16(std::size_t at) const { return engine::load_be<std::uint16_t>(&data_in.at(at)); }
   [[nodiscard]] std::uint32_t be32(std::size_t at) const { return engine::load_be<std::uint32_t>(&data_in.at(at)); }
   [[nodiscard]] std::uint64_t be64(std::size_t at) const { return engine::load_be<std::uint64_t>(&data_in.at(at)); }
+
+ private:
+  engine::IoCallback pulled_;
 };
 
 struct Expect {
