@@ -1,5 +1,6 @@
 #include "mgmt/control/controller.hpp"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/secrets.hpp"
@@ -45,7 +46,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_),
-      volumes_(*core_, runner_),
+      volumes_(*core_, runner_, [this] { return ready_for_a_volume(); }),
       initiators_(*core_) {
   volume_jobs_.teach(runner_);
   core_->on_change([this] {
@@ -81,6 +82,17 @@ std::optional<WantedState> Controller::wanted() const {
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
   return WantedState{head.n, apply_parameters(*configuration, head.n, *side, core_->local.volume_folder)};
+}
+
+Outcome<void> Controller::ready_for_a_volume() const {
+  const PairView now = view();
+  for (const auto& n : now.nodes) {
+    if (!n.node || !n.asked || !n.reachable || n.report.running) continue;
+    return refuse(
+        RefusalKind::data_plane_away,
+        fmt::format("The volume was not made: on {}, {} Try again when it runs.", n.node->name, n.report.message));
+  }
+  return {};
 }
 
 PairView Controller::view() const {

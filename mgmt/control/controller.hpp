@@ -47,6 +47,7 @@ class Controller {
   explicit Controller(std::unique_ptr<NodeCore> core);
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
+  [[nodiscard]] Outcome<void> ready_for_a_volume() const;
 
   std::unique_ptr<NodeCore> core_;
   DataPlaneSocket data_plane_;

@@ -33,7 +33,7 @@ void judge_node(const NodeView& n, std::vector<HealthProblem>& problems) {
     return;
   }
   if (!n.report.running) {
-    problems.push_back({Severity::critical,
+    problems.push_back({Severity::warning,
                         "node",
                         side,
                         {},

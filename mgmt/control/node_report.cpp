@@ -92,7 +92,9 @@ DataPlaneStatus status_of(const json& j) {
   s.partner_since_ms = number(partner, "since_ms");
   const json& witness = member(j, "witness");
   s.witness_kind = text(witness, "kind");
-  if (const auto found = witness.find("reachable"); found != witness.end() && found->is_boolean())
+  const auto found = witness.find("reachable");
+  // Without a witness there is none to be reached.
+  if (s.witness_kind == "witness" && found != witness.end() && found->is_boolean())
     s.witness_reachable = found->get<bool>();
   for (const auto& v : list(j, "volumes")) s.volumes.push_back(replica_from(v));
   for (const auto& v : list(j, "sessions"))

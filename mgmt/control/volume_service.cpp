@@ -87,6 +87,7 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
   const auto changed = core_.change(fmt::format("Volume {} begun", wish.name), [&](Configuration& c) -> Outcome<void> {
     if (auto good = check_new(wish, c); !good) return good;
+    if (auto good = ready_(); !good) return good;
     const Volume volume = describe_volume(wish, c);
     job.volume = volume.id;
     core_.jobs.put(job);

@@ -1,5 +1,6 @@
 #pragma once
 // Volumes: what is asked for, checked and made a revision and a job.
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,9 @@ struct VolumeActionWish {
 
 class VolumeService {
  public:
-  VolumeService(NodeCore& core, JobRunner& jobs) : core_(core), jobs_(jobs) {}
+  /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
+  VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready)
+      : core_(core), jobs_(jobs), ready_(std::move(ready)) {}
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
   [[nodiscard]] Outcome<void> change_access(const Uuid& id, std::vector<std::string> access);
   [[nodiscard]] Outcome<Job> remove(const Uuid& id, const std::optional<std::string>& confirm);
@@ -39,6 +42,7 @@ class VolumeService {
  private:
   NodeCore& core_;
   JobRunner& jobs_;
+  std::function<Outcome<void>()> ready_;
 };
 
 /// What a volume's new description has against it, in this configuration.

@@ -64,11 +64,12 @@ void add_peer_resources(Router& router, Controller& controller) {
                 if (!after) return problem(after.error());
                 return text(wire::to_text(core.events.own(after->value_or(0), kEventsAtOnce)));
               }});
-  router.add(
-      {"POST", "/peer/v1/jobs", Access::partner, false, with_body(job_from, [&core](const Job& job, const Call&) {
-         if (job.runner != core.node_id) core.jobs.put(job);
-         return text("{}");
-       })});
+  router.add({"POST", "/peer/v1/jobs", Access::partner, false,
+              with_body(job_from, [&core, &controller](const Job& job, const Call&) {
+                if (job.runner != core.node_id) core.jobs.put(job);
+                if (job.finished()) controller.poke();  // the partner's state has just changed
+                return text("{}");
+              })});
   router.add({"POST", "/peer/v1/replicas", Access::partner, false,
               with_body(wire::replica_order_from, [&controller](const ReplicaOrder& order, const Call&) {
                 auto carried_out = controller.replicas().carry_out(order);

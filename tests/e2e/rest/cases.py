@@ -485,7 +485,8 @@ class Volumes(Scratch):
         a, b = self.pair()
         volume_id = self.volume(a)
         a.stop_lockstepd(signal.SIGKILL)
-        wait_for("the loss to be seen", lambda: a.get("/api/v1/health").json["status"] == "critical")
+        wait_for("the loss to be seen", lambda: a.get("/api/v1/health").json["status"] == "degraded")
+        self.problem(b.post("/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}), 503, "data-plane-away")
         wait_for("the partner to see it", lambda: [n["lockstepd"]["state"] for n in b.get("/api/v1/nodes").json["items"]]
                  == ["stopped", "running"])
         self.assertEqual(a.get(f"/api/v1/volumes/{volume_id}").json["replicas"][0]["state"], "unknown")

@@ -1,0 +1,151 @@
+// The configuration as a value: to the partner and back, into the tables and back, and what lockstepd is told of it.
+#include "mgmt/control/configuration.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/database.hpp"
+#include "mgmt/control/desired_state.hpp"
+#include "mgmt/control/revision_tables.hpp"
+#include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+Configuration full() {
+  Configuration c;
+  c.pair = Pair{random_uuid(),
+                "pair1",
+                "iqn.2026-11.io.lockstep:pair1",
+                {true, {"http://10.0.0.1:2379", "http://10.0.0.2:2379"}, NodeSide::b},
+                {2000, 1, 2},
+                {"link", "secret-of-the-link"},
+                {"answer", "secret-of-the-answer"},
+                17};
+  c.nodes = {{random_uuid(),
+              NodeSide::a,
+              "node-a",
+              {"10.0.0.11:3260", "[fd00::11]:3260"},
+              "10.0.0.11:3261",
+              "10.0.0.11:8443",
+              "aa"},
+             {random_uuid(), NodeSide::b, "node-b", {"10.0.0.12:3260"}, "10.0.0.12:3261", "10.0.0.12:8443", "bb"}};
+  c.initiators = {{"iqn.2000-01.com.example:h1", Chap{"u", "s1-of-twelve"}, Chap{"m", "s2-of-twelve"}, 1},
+                  {"iqn.2000-01.com.example:h2", {}, {}, 2}};
+  c.volumes = {{random_uuid(),
+                "vm1",
+                "s1",
+                0,
+                1 << 20,
+                512,
+                true,
+                Lifecycle::ready,
+                random_uuid(),
+                {"iqn.2000-01.com.example:h1", "iqn.2000-01.com.example:h2"},
+                3},
+               {random_uuid(), "vm2", "s2", 1, 1 << 21, 4096, false, Lifecycle::creating, random_uuid(), {}, 4},
+               {random_uuid(), "vm3", "s3", 2, 1 << 22, 512, true, Lifecycle::deleting, random_uuid(), {}, 5}};
+  c.tokens = {{random_uuid(), "t1", "d1", Role::admin, 6, 0}, {random_uuid(), "t2", "d2", Role::viewer, 7, 8}};
+  return c;
+}
+
+TEST(ConfigurationDocument, ComesBackAsItWas) {
+  const Configuration c = full();
+  const auto back = from_document(to_document(c));
+  ASSERT_TRUE(back) << back.error().detail;
+  EXPECT_EQ(*back, c);
+  const auto empty = from_document(to_document({}));
+  ASSERT_TRUE(empty);
+  EXPECT_EQ(*empty, Configuration{});
+}
+
+TEST(ConfigurationDocument, WhatIsNotOneIsRefusedWithAReason) {
+  for (const char* text :
+       {"", "[]", "{}", "{\"version\": 2}", "{\"version\": 1}",
+        R"({"version":1,"pair":null,"nodes":[{"id":"x"}],"volumes":[],"initiators":[],"tokens":[]})"}) {
+    const auto refused = from_document(text);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().kind, RefusalKind::malformed);
+    EXPECT_FALSE(refused.error().detail.empty());
+  }
+}
+
+TEST(ConfigurationTables, ComeBackAsTheyWereAfterARestart) {
+  test::TemporaryFolder folder;
+  const Configuration c = full();
+  const RevisionId id{random_uuid(), 5, random_uuid()};
+  const RevisionStore::Tentative tentative{{id.epoch, 6, random_uuid()}, "s", "document"};
+  {
+    auto database = Database::open(folder.path() / "x.db");
+    RevisionTables tables(**database);
+    tables.commit(id, "test", c);
+    tables.put_tentative(tentative);
+  }
+  auto database = Database::open(folder.path() / "x.db");
+  RevisionTables tables(**database);
+  EXPECT_EQ(tables.head(), id);
+  EXPECT_EQ(tables.configuration(), c);
+  ASSERT_TRUE(tables.tentative());
+  EXPECT_EQ(tables.tentative()->id, tentative.id);
+  EXPECT_EQ(tables.tentative()->document, "document");
+  tables.commit({id.epoch, 6, random_uuid()}, "next", {});
+  EXPECT_FALSE(tables.tentative());
+  EXPECT_EQ(tables.configuration(), Configuration{});
+}
+
+TEST(ConfigurationTables, ACommitThatTheTablesRefuseChangesNothing) {
+  test::TemporaryFolder folder;
+  auto database = Database::open(folder.path() / "x.db");
+  RevisionTables tables(**database);
+  const Configuration good = full();
+  const RevisionId id{random_uuid(), 1, random_uuid()};
+  tables.commit(id, "", good);
+  Configuration bad = good;
+  bad.volumes[1].name = "vm1";  // taken
+  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, "", bad));
+  bad = good;
+  bad.initiators.clear();  // still on an access list
+  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, "", bad));
+  EXPECT_EQ(tables.head(), id);
+  EXPECT_EQ(tables.configuration(), good);
+}
+
+TEST(DesiredState, TellsLockstepdOfReadyVolumesAndBothEndsOfTheLink) {
+  const Configuration c = full();
+  const auto a = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"));
+  const auto b = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::b, "/v"));
+  EXPECT_EQ(a["revision"], 9);
+  ASSERT_EQ(a["volumes"].size(), 1u);  // neither the one being made nor the one being deleted
+  EXPECT_EQ(a["volumes"][0]["name"], "vm1");
+  EXPECT_EQ(a["volumes"][0]["data"], "/v/" + c.volumes[0].id.to_string() + ".data");
+  EXPECT_EQ(a["volumes"][0]["access"][0]["chap_secret"], "s1-of-twelve");
+  EXPECT_TRUE(a["volumes"][0]["access"][1]["chap_user"].is_null());
+  EXPECT_EQ(a["partner"]["link"]["listen"], b["partner"]["link"]["connect"]);
+  EXPECT_EQ(a["partner"]["link"]["connect"], b["partner"]["link"]["listen"]);
+  EXPECT_EQ(a["partner"]["link"]["chap_secret"], b["partner"]["link"]["chap_secret"]);
+  EXPECT_EQ(a["partner"]["name"], "node-b");
+  EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "witness"}, {"endpoints", c.pair->arbiter.endpoints}}));
+}
+
+TEST(DesiredState, ANodeAloneHasNoPartner) {
+  Configuration c = full();
+  c.nodes.pop_back();
+  c.pair->arbiter = {false, {}, NodeSide::b};
+  const auto a = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"));
+  EXPECT_TRUE(a["partner"].is_null());
+  EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "preferred"}, {"preferred", "b"}}));
+}
+
+TEST(DesiredState, BothReplicasBeginInTheSameEpoch) {
+  const Configuration c = full();
+  const auto a = nlohmann::json::parse(create_parameters(c, c.volumes[1], NodeSide::a, {}, "/v"));
+  const auto b = nlohmann::json::parse(create_parameters(c, c.volumes[1], NodeSide::b, {}, "/v"));
+  EXPECT_EQ(a["epoch"], b["epoch"]);
+  EXPECT_EQ(a["epoch"]["members"], "both");
+  EXPECT_EQ(a["side"], "a");
+  EXPECT_EQ(b["side"], "b");
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt

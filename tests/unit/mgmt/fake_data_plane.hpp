@@ -1,0 +1,81 @@
+#pragma once
+// A lockstepd in memory, for tests of management: it keeps replicas as disks would, and believes what it is told.
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/data_plane.hpp"
+
+namespace lockstep::test {
+
+class FakeDataPlane final : public mgmt::DataPlane {
+ public:
+  bool away = false;
+  std::map<std::string, std::string> fail;  ///< method -> its sentence
+  std::string problem;                      ///< of every volume in node.apply
+  std::string state = "solo";
+  std::string process = "p1";
+  std::set<std::string> replicas;
+  nlohmann::json applied;
+  std::vector<std::string> calls;
+
+  mgmt::Outcome<std::string> call(const std::string& method, const std::string& parameters,
+                                  std::chrono::milliseconds) override {
+    const std::lock_guard lock(mutex_);
+    if (away) return mgmt::refuse(mgmt::RefusalKind::data_plane_away, "lockstepd does not answer.");
+    calls.push_back(method);
+    if (const auto f = fail.find(method); f != fail.end()) return mgmt::refuse(mgmt::RefusalKind::conflict, f->second);
+    const auto p = nlohmann::json::parse(parameters);
+    if (method == "node.apply") return apply(p);
+    if (method == "node.status") return status();
+    if (method == "replica.create") replicas.insert(p["volume"]);
+    if (method == "replica.delete") {
+      if (attached(p["volume"])) return mgmt::refuse(mgmt::RefusalKind::conflict, "It is attached.");
+      replicas.erase(p["volume"]);
+    }
+    return "{}";
+  }
+  [[nodiscard]] std::ptrdiff_t count(const std::string& method) const {
+    return std::count(calls.begin(), calls.end(), method);
+  }
+  void restart(const std::string& new_process) {
+    applied = nlohmann::json();
+    process = new_process;
+  }
+
+ private:
+  bool attached(const std::string& volume) const {
+    if (!applied.is_object()) return false;
+    for (const auto& v : applied["volumes"])
+      if (v["id"] == volume) return true;
+    return false;
+  }
+  std::string apply(const nlohmann::json& wanted) {
+    applied = wanted;
+    nlohmann::json problems = nlohmann::json::array();
+    for (const auto& v : wanted["volumes"])
+      if (!problem.empty())
+        problems.push_back({{"object", "volume " + v["id"].get<std::string>()}, {"message", problem}});
+    return nlohmann::json{{"revision", wanted["revision"]}, {"problems", problems}}.dump();
+  }
+  std::string status() const {
+    nlohmann::json volumes = nlohmann::json::array();
+    if (applied.is_object() && problem.empty())
+      for (const auto& v : applied["volumes"])
+        volumes.push_back({{"id", v["id"]}, {"state", state}, {"serving", true}, {"access", "active_optimized"}});
+    return nlohmann::json{{"version", "0.1.0"},
+                          {"process", process},
+                          {"revision", applied.is_object() ? applied["revision"] : nlohmann::json(0)},
+                          {"uptime_ms", 5},
+                          {"volumes", volumes}}
+        .dump();
+  }
+  std::mutex mutex_;
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,159 @@
+// Verdicts and their sentences.
+#include <gtest/gtest.h>
+
+#include "mgmt/control/pair_view.hpp"
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+struct Pairs {
+  std::shared_ptr<Configuration> configuration = std::make_shared<Configuration>();
+  PairView view;
+
+  Pairs() {
+    configuration->pair = Pair{.id = random_uuid(),
+                               .name = "pair1",
+                               .target_name = "",
+                               .arbiter = {},
+                               .settings = {},
+                               .link = {},
+                               .link_mutual = {}};
+    configuration->nodes = {{random_uuid(), NodeSide::a, "node-a", {}, "", "", ""},
+                            {random_uuid(), NodeSide::b, "node-b", {}, "", "", ""}};
+    Volume v;
+    v.id = random_uuid();
+    v.name = "vm1";
+    v.lifecycle = Lifecycle::ready;
+    configuration->volumes = {v};
+    view.configuration = configuration;
+    view.local_side = NodeSide::a;
+    for (int i = 0; i < 2; ++i) {
+      NodeView& n = view.nodes[i];
+      n.node = &configuration->nodes[i];
+      n.local = i == 0;
+      n.report.running = true;
+      n.report.at_ms = 1;
+      n.report.status = DataPlaneStatus{};
+      n.report.status->partner_connected = true;
+      ReplicaStatus r;
+      r.volume = v.id;
+      r.serving = true;
+      r.state = "in_sync";
+      n.report.status->volumes = {r};
+    }
+  }
+  ReplicaStatus& a() { return view.nodes[0].report.status->volumes[0]; }
+  ReplicaStatus& b() { return view.nodes[1].report.status->volumes[0]; }
+  void states(const char* of_a, bool a_serves, const char* of_b, bool b_serves) {
+    a().state = of_a;
+    a().serving = a_serves;
+    b().state = of_b;
+    b().serving = b_serves;
+  }
+  VolumeVerdict volume() { return judge_volume(view, configuration->volumes[0]); }
+  Health health() { return judge_pair(view); }
+};
+
+TEST(Health, InSyncEverywhereIsInOrder) {
+  Pairs p;
+  EXPECT_EQ(p.volume().verdict, Verdict::ok);
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+  EXPECT_EQ(p.health().summary, "Everything is in order.");
+}
+
+TEST(Health, AVolumeThatNobodyServesIsCritical) {
+  Pairs p;
+  p.states("waiting", false, "waiting", false);
+  p.a().reason = "The witness cannot be reached.";
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+  EXPECT_NE(p.volume().summary.find("The witness cannot be reached;"), std::string::npos) << p.volume().summary;
+  EXPECT_EQ(p.health().verdict, Verdict::critical);
+  EXPECT_EQ(p.health().problems.at(0).subject, "volume");
+}
+
+TEST(Health, AResyncIsDegradedAndTellsHowFarItIs) {
+  Pairs p;
+  p.states("syncing_source", true, "syncing_target", true);
+  p.a().resync_running = true;
+  p.a().resync_total = 1000;
+  p.a().resync_done = 460;
+  p.a().resync_rate = 1;
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_EQ(p.volume().summary, "Served by node-a; node-b is being brought up to date (46 %, about 9 minutes left).");
+}
+
+TEST(Health, SplitBrainIsCriticalAndAsksForADecision) {
+  Pairs p;
+  p.states("split_brain", false, "solo", true);
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+  EXPECT_FALSE(p.volume().advice.empty());
+}
+
+TEST(Health, FailoverLimitedIsDegraded) {
+  Pairs p;
+  p.a().failover_limited = true;
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+}
+
+TEST(Health, AVerdictDependsOnNeitherSide) {
+  const char* states[] = {"starting",  "in_sync", "solo",        "syncing_source", "syncing_target",
+                          "suspended", "waiting", "split_brain", "failed",         "left"};
+  for (const char* one : states)
+    for (const char* other : states)
+      for (const int serving : {0, 1, 2, 3}) {
+        Pairs p, q;
+        p.states(one, serving & 1, other, serving & 2);
+        q.states(other, serving & 2, one, serving & 1);
+        ASSERT_EQ(p.volume().verdict, q.volume().verdict) << one << " " << other;
+        ASSERT_FALSE(p.volume().summary.empty());
+        if (serving == 0) {
+          ASSERT_EQ(p.volume().verdict, Verdict::critical);
+        }
+        const bool synced = p.a().state == "in_sync" && p.b().state == "in_sync" && serving != 0;
+        ASSERT_EQ(p.volume().verdict == Verdict::ok, synced) << one << " " << other << " " << serving;
+      }
+}
+
+TEST(Health, APartnerThatCannotBeReachedIsNamedAndItsLastFiguresAreNotTrusted) {
+  Pairs p;
+  p.view.nodes[1].reachable = false;
+  p.view.nodes[1].reason = "cannot be reached at 10.0.0.12:8443 (Connection refused)";
+  p.view.nodes[1].since_ms = 1000;
+  p.a().state = "solo";
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_EQ(p.volume().summary, "Served by node-a alone; the management of node-b cannot be reached.");
+  EXPECT_EQ(p.health().problems.at(0).side, NodeSide::b);
+  EXPECT_NE(p.health().problems.at(0).message.find("since 00:00:01 UTC"), std::string::npos);
+}
+
+TEST(Health, LockstepdThatDoesNotRunIsCriticalOnlyWhenAVolumeIsNotServed) {
+  Pairs p;
+  p.view.nodes[0].report.running = false;
+  p.view.nodes[0].report.message = "lockstepd does not answer.";
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  p.b().serving = false;
+  EXPECT_EQ(p.health().verdict, Verdict::critical);
+}
+
+TEST(Health, ALostLinkAndALostWitnessAreWarnings) {
+  Pairs p;
+  p.view.nodes[0].report.status->partner_connected = false;
+  p.view.nodes[1].report.status->witness_reachable = false;
+  const Health health = p.health();
+  EXPECT_EQ(health.verdict, Verdict::degraded);
+  ASSERT_EQ(health.problems.size(), 2u);
+  EXPECT_EQ(health.problems[0].subject, "link");
+  EXPECT_EQ(health.problems[1].subject, "witness");
+}
+
+TEST(Health, ANodeWithoutAPairSaysWhatToDo) {
+  PairView view;
+  view.configuration = std::make_shared<Configuration>();
+  const Health health = judge_pair(view);
+  EXPECT_EQ(health.verdict, Verdict::degraded);
+  EXPECT_FALSE(health.problems.at(0).advice.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt

@@ -1,0 +1,289 @@
+// The revision protocol between two nodes, with each message lost and each node ending at each step.
+#include "mgmt/control/revisions.hpp"
+
+#include <memory>
+#include <set>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+struct Crash : std::runtime_error {
+  Crash() : std::runtime_error("the node ended here") {}
+};
+
+// Counts every step of a run at which something can go wrong, and lets one of them go wrong.
+struct Faults {
+  enum class Kind { none, lost, answer_lost, crash_before, crash_after };
+  int at = -1;
+  Kind kind = Kind::none;
+  int steps = 0;
+  bool strikes(Kind k) const { return steps == at && kind == k; }
+};
+
+class MemoryStore final : public RevisionStore {
+ public:
+  MemoryStore(Faults& faults, RevisionId head) : faults_(faults), head_(head) {}
+  RevisionId head() override { return head_; }
+  Configuration configuration() override { return configuration_; }
+  std::optional<Tentative> tentative() override { return tentative_; }
+  void put_tentative(const Tentative& revision) override {
+    durably([&] { tentative_ = revision; });
+  }
+  void drop_tentative() override {
+    durably([&] { tentative_.reset(); });
+  }
+  void commit(const RevisionId& id, const std::string&, const Configuration& configuration) override {
+    durably([&] {
+      head_ = id;
+      configuration_ = configuration;
+      tentative_.reset();
+    });
+  }
+
+ private:
+  void durably(const std::function<void()>& effect) {
+    ++faults_.steps;
+    if (faults_.strikes(Faults::Kind::crash_before)) throw Crash();
+    effect();
+    if (faults_.strikes(Faults::Kind::crash_after)) throw Crash();
+  }
+  Faults& faults_;
+  RevisionId head_;
+  Configuration configuration_;
+  std::optional<Tentative> tentative_;
+};
+
+// The wire to a node. A crash of the node at the other end looks like a lost answer.
+class Wire final : public RevisionPeer {
+ public:
+  Wire(Faults& faults, std::unique_ptr<Revisions>& to, std::function<void()> restart)
+      : faults_(faults), to_(to), restart_(std::move(restart)) {}
+
+  Outcome<PrepareAnswer> prepare(const Proposal& p) override {
+    return carry<PrepareAnswer>([&] { return to_->on_prepare(p); });
+  }
+  Outcome<void> commit(const RevisionId& id) override {
+    return carry<void>([&] { return to_->on_commit(id); });
+  }
+  Outcome<void> discard(const RevisionId& id) override {
+    return carry<void>([&]() -> Outcome<void> {
+      to_->on_discard(id);
+      return {};
+    });
+  }
+  Outcome<void> bring_up_to_date(const CurrentRevision& mine) override {
+    return carry<void>([&] { return to_->on_bring_up_to_date(mine); });
+  }
+  Outcome<CurrentRevision> ask() override {
+    return carry<CurrentRevision>([&] { return to_->current(); });
+  }
+
+ private:
+  template <class T>
+  Outcome<T> carry(const std::function<Outcome<T>()>& deliver) {
+    ++faults_.steps;
+    const auto lost = refuse(RefusalKind::not_current, "cannot be reached");
+    if (faults_.strikes(Faults::Kind::lost)) return lost;
+    const bool answer_lost = faults_.strikes(Faults::Kind::answer_lost);
+    try {
+      auto answer = deliver();
+      if (answer_lost) return lost;
+      return answer;
+    } catch (const Crash&) {
+      restart_();
+      return lost;
+    }
+  }
+  Faults& faults_;
+  std::unique_ptr<Revisions>& to_;
+  std::function<void()> restart_;
+};
+
+struct World {
+  Faults faults;
+  RevisionId beginning{random_uuid(), 0, random_uuid()};
+  MemoryStore store_a{faults, beginning};
+  MemoryStore store_b{faults, beginning};
+  std::unique_ptr<Revisions> a;
+  std::unique_ptr<Revisions> b;
+  Wire to_b{faults, b, [this] { start_b(); }};
+  Wire to_a{faults, a, [this] { start_a(); }};
+  std::set<std::string> promised;  ///< answered with success
+  std::set<std::string> refused;   ///< answered with "nothing was changed"
+
+  World() {
+    start_a();
+    start_b();
+  }
+  void start_a() {
+    a = std::make_unique<Revisions>(store_a, [] {});
+  }
+  void start_b() {
+    b = std::make_unique<Revisions>(store_b, [] {});
+  }
+
+  void add_token(const std::string& name) {
+    try {
+      const auto done = a->change(
+          "add " + name,
+          [&](Configuration& c) -> Outcome<void> {
+            c.tokens.push_back({random_uuid(), name, sha256_hex(name), Role::admin, 1, 0});
+            return {};
+          },
+          &to_b);
+      (done ? promised : refused).insert(name);
+    } catch (const Crash&) {
+      start_a();  // nobody was answered
+    }
+  }
+
+  // Both look at each other, as they do about once a second.
+  void compare_notes() {
+    try {
+      (void)b->compare_notes(to_a);
+    } catch (const Crash&) {
+      start_b();
+    }
+    try {
+      (void)a->compare_notes(to_b);
+    } catch (const Crash&) {
+      start_a();
+    }
+  }
+
+  static std::set<std::string> tokens(const Revisions& node) {
+    std::set<std::string> names;
+    for (const auto& t : node.configuration()->tokens) names.insert(t.name);
+    return names;
+  }
+
+  void expect_settled(const std::string& where) {
+    faults.at = -1;
+    for (int i = 0; i < 3; ++i) compare_notes();
+    ASSERT_EQ(a->state().head, b->state().head) << where;
+    ASSERT_EQ(*a->configuration(), *b->configuration()) << where;
+    ASSERT_EQ(store_a.configuration(), store_b.configuration()) << where;
+    ASSERT_FALSE(a->state().tentative || b->state().tentative) << where;
+    const auto there = tokens(*a);
+    for (const auto& name : promised) ASSERT_TRUE(there.contains(name)) << where << ": lost " << name;
+    for (const auto& name : refused) ASSERT_FALSE(there.contains(name)) << where << ": refused and yet done " << name;
+  }
+};
+
+TEST(Revisions, AChangeIsOnBothNodesWhenItIsAnswered) {
+  World w;
+  w.add_token("one");
+  EXPECT_EQ(World::tokens(*w.a), std::set<std::string>{"one"});
+  EXPECT_EQ(World::tokens(*w.b), std::set<std::string>{"one"});
+  EXPECT_EQ(w.a->state().head.n, 1);
+}
+
+TEST(Revisions, ARefusedEditChangesNothingAndAsksNobody) {
+  World w;
+  const auto done = w.a->change(
+      "no", [](Configuration&) -> Outcome<void> { return refuse(RefusalKind::conflict, "no"); }, &w.to_b);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().kind, RefusalKind::conflict);
+  EXPECT_EQ(w.faults.steps, 0);
+}
+
+TEST(Revisions, WithThePartnerAwayAChangeIsRefusedAndNothingIsChanged) {
+  World w;
+  w.faults.at = 1;
+  w.faults.kind = Faults::Kind::lost;
+  w.add_token("one");
+  EXPECT_TRUE(w.refused.contains("one"));
+  EXPECT_EQ(w.a->state().head, w.beginning);
+}
+
+TEST(Revisions, WhateverIsLostOrEndsOnceBothNodesAgreeAndPromisesAreKept) {
+  using Kind = Faults::Kind;
+  int runs = 0;
+  for (const Kind kind : {Kind::lost, Kind::answer_lost, Kind::crash_before, Kind::crash_after}) {
+    for (int at = 1;; ++at) {
+      World w;
+      w.faults.at = at;
+      w.faults.kind = kind;
+      w.add_token("one");
+      w.add_token("two");
+      w.compare_notes();
+      w.add_token("three");
+      const bool reached = w.faults.steps >= at;
+      w.expect_settled("fault kind " + std::to_string(int(kind)) + " at step " + std::to_string(at));
+      if (HasFatalFailure() || !reached) break;
+      ++runs;
+    }
+  }
+  EXPECT_GT(runs, 40);  // the faults were met
+}
+
+// The orderer waits for the follower, which is looking at the orderer meanwhile.
+TEST(Revisions, AFollowerThatComparesNotesInTheMiddleOfAChangeKeepsTheTentativeRevision) {
+  World w;
+  struct Looking final : RevisionPeer {
+    World& w;
+    explicit Looking(World& world) : w(world) {}
+    Outcome<PrepareAnswer> prepare(const Proposal& p) override {
+      auto answer = w.to_b.prepare(p);
+      if (answer && *answer == PrepareAnswer::kept) {
+        const auto verdict = w.b->compare_notes(w.to_a);
+        EXPECT_TRUE(verdict && *verdict == RevisionVerdict::wait);
+        EXPECT_TRUE(w.store_b.tentative());
+      }
+      return answer;
+    }
+    Outcome<void> commit(const RevisionId& id) override { return w.to_b.commit(id); }
+    Outcome<void> discard(const RevisionId& id) override { return w.to_b.discard(id); }
+    Outcome<void> bring_up_to_date(const CurrentRevision& c) override { return w.to_b.bring_up_to_date(c); }
+    Outcome<CurrentRevision> ask() override { return w.to_b.ask(); }
+  } looking(w);
+  ASSERT_TRUE(w.a->change(
+      "x", [](Configuration&) -> Outcome<void> { return {}; }, &looking));
+  EXPECT_EQ(w.b->state().head, w.a->state().head);
+}
+
+TEST(Revisions, AProposalThatWasHeldUpDoesNotReplaceALaterOne) {
+  World w;
+  w.add_token("one");
+  Proposal late{
+      w.b->state().head, {w.beginning.epoch, 2, random_uuid()}, "late", to_document({}), w.a->current().process, 1};
+  EXPECT_EQ(w.b->on_prepare(late), PrepareAnswer::behind);
+  EXPECT_FALSE(w.store_b.tentative());
+}
+
+TEST(Revisions, ANodeThatMissedManyRevisionsTakesOverTheNewest) {
+  World w;
+  RevisionId id = w.beginning;
+  Configuration c;
+  for (int i = 0; i < 5; ++i) {
+    id = {id.epoch, id.n + 1, random_uuid()};
+    c.tokens.push_back({random_uuid(), std::to_string(i), std::to_string(i), Role::viewer, 1, 0});
+    w.store_a.commit(id, "", c);
+  }
+  w.start_a();
+  w.expect_settled("behind by five");
+  EXPECT_EQ(World::tokens(*w.b).size(), 5u);
+}
+
+TEST(Revisions, TwoConfigurationsThatDoNotFollowFromOneAnotherAreBothKept) {
+  World w;
+  Configuration c;
+  c.tokens.push_back({random_uuid(), "a", "a", Role::viewer, 1, 0});
+  w.store_a.commit({w.beginning.epoch, 1, random_uuid()}, "", c);
+  w.store_b.commit({w.beginning.epoch, 1, random_uuid()}, "", {});
+  w.start_a();
+  w.start_b();
+  w.compare_notes();
+  EXPECT_TRUE(w.a->conflict());
+  EXPECT_TRUE(w.b->conflict());
+  EXPECT_EQ(World::tokens(*w.a).size(), 1u);
+  EXPECT_EQ(World::tokens(*w.b).size(), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt

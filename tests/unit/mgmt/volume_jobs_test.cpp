@@ -1,0 +1,311 @@
+// Volumes of a pair that has one node so far: made, deleted, taken back, and gone on with after a restart.
+#include "mgmt/control/volume_jobs.hpp"
+
+#include <gtest/gtest.h>
+
+#include "mgmt/control/pair_service.hpp"
+#include "mgmt/control/reconciler.hpp"
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/token_service.hpp"
+#include "mgmt/control/volume_service.hpp"
+#include "tests/unit/mgmt/fake_data_plane.hpp"
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+// One node's management without its threads: the test takes the turns.
+struct Management {
+  explicit Management(const std::filesystem::path& folder, test::FakeDataPlane& plane, std::chrono::seconds patience)
+      : core(open(folder, patience)),
+        agent(*core, plane),
+        reconciler(
+            plane, core->events, [this] { return wanted(); }, [this] { return core->side(); }),
+        runner(*core),
+        jobs(
+            *core, agent,
+            [this] {
+              return PairReports{reconciler.report(), {}, false};
+            },
+            [] {}),
+        pair(*core, runner, agent),
+        volumes(*core, runner, []() -> Outcome<void> { return {}; }) {
+    jobs.teach(runner);
+  }
+
+  static std::unique_ptr<NodeCore> open(const std::filesystem::path& folder, std::chrono::seconds patience) {
+    LocalSettings local;
+    local.data_folder = folder / "mgmt";
+    local.volume_folder = folder / "volumes";
+    local.node_name = "node-a";
+    local.portals = {"127.0.0.1:3260"};
+    local.link_address = "127.0.0.1:3261";
+    local.management_address = "127.0.0.1:8443";
+    local.create_patience = patience;
+    auto core = NodeCore::open(local);
+    EXPECT_TRUE(core) << core.error().message;
+    return std::move(*core);
+  }
+  std::optional<WantedState> wanted() {
+    if (!core->side()) return std::nullopt;
+    const auto n = core->revisions.state().head.n;
+    return WantedState{n, apply_parameters(*core->configuration(), n, NodeSide::a, core->local.volume_folder)};
+  }
+  void make_pair() {
+    const auto made = pair.create({.name = "pair1", .target_name = "", .node = {}, .arbiter = {}, .settings = {}});
+    ASSERT_TRUE(made) << made.error().detail;
+  }
+  void turns(int n = 6) {
+    for (int i = 0; i < n; ++i) {
+      reconciler.turn();
+      runner.turn();
+    }
+  }
+  Job job(const Uuid& id) { return core->jobs.get(id).value_or(Job{}); }
+
+  std::unique_ptr<NodeCore> core;
+  ReplicaAgent agent;
+  Reconciler reconciler;
+  JobRunner runner;
+  VolumeJobs jobs;
+  PairService pair;
+  VolumeService volumes;
+};
+
+class VolumeJobsTest : public ::testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  test::FakeDataPlane plane_;
+  std::chrono::seconds patience_{60};
+  std::unique_ptr<Management> node_;
+
+  void SetUp() override {
+    restart();
+    node_->make_pair();
+  }
+  void restart() {
+    node_.reset();
+    node_ = std::make_unique<Management>(folder_.path(), plane_, patience_);
+  }
+  Job make_volume(const char* name = "vm1") {
+    const auto job = node_->volumes.create({.name = name, .size = 1 << 30, .access = {}});
+    EXPECT_TRUE(job) << job.error().detail;
+    return job.value_or(Job{});
+  }
+};
+
+TEST_F(VolumeJobsTest, AVolumeIsInServiceWhenItsJobIsDone) {
+  const Job job = make_volume();
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::creating);
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::done);
+  EXPECT_EQ(node_->job(job.id).progress, 1);
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
+  EXPECT_EQ(plane_.applied["volumes"].size(), 1u);
+  EXPECT_EQ(plane_.replicas.size(), 1u);
+}
+
+TEST_F(VolumeJobsTest, AReplicaThatCannotBeMadeLeavesNothingBehindAndSaysWhy) {
+  plane_.fail["replica.create"] = "The disk is full.";
+  const Job job = make_volume();
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+  EXPECT_EQ(node_->job(job.id).error->detail, "The disk is full.");
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+  EXPECT_TRUE(plane_.replicas.empty());
+}
+
+TEST_F(VolumeJobsTest, AVolumeThatDoesNotComeIntoServiceInTimeIsTakenBack) {
+  plane_.problem = "The metadata is damaged.";
+  Job job = make_volume();
+  node_->turns(3);
+  ASSERT_EQ(node_->job(job.id).step, "sync");
+  job = node_->job(job.id);
+  job.created_ms = 1;  // long ago
+  node_->core->jobs.put(job);
+  node_->turns(1);
+  plane_.problem.clear();
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+  EXPECT_NE(node_->job(job.id).error->detail.find("The metadata is damaged."), std::string::npos)
+      << node_->job(job.id).error->detail;
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+  EXPECT_TRUE(plane_.replicas.empty());
+}
+
+TEST_F(VolumeJobsTest, LockstepdAwayIsWaitedForAndTheJobSaysSo) {
+  plane_.away = true;
+  const Job job = make_volume();
+  node_->turns(2);
+  EXPECT_EQ(node_->job(job.id).state, JobState::running);
+  EXPECT_EQ(node_->job(job.id).message, "lockstepd does not answer.");
+  plane_.away = false;
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::done);
+}
+
+TEST_F(VolumeJobsTest, AJobGoesOnAfterARestartWhereverItStood) {
+  // One turn of the runner more each time before the restart, until the job is done before it.
+  for (int turns = 0; turns < 5; ++turns) {
+    const Job job = make_volume(("vm" + std::to_string(turns)).c_str());
+    for (int i = 0; i < turns; ++i) node_->runner.turn();
+    restart();
+    node_->turns();
+    EXPECT_EQ(node_->job(job.id).state, JobState::done) << "restarted after " << turns << " turns";
+  }
+  EXPECT_EQ(plane_.replicas.size(), 5u);
+}
+
+TEST_F(VolumeJobsTest, DeletingRemovesTheReplicaOnlyWhenItIsOutOfService) {
+  make_volume();
+  node_->turns();
+  const Uuid id = node_->core->configuration()->volumes.at(0).id;
+  const auto job = node_->volumes.remove(id, "vm1");
+  ASSERT_TRUE(job);
+  node_->runner.turn();  // lockstepd has not been told yet
+  EXPECT_EQ(plane_.replicas.size(), 1u);
+  node_->turns();
+  EXPECT_EQ(node_->job(job->id).state, JobState::done);
+  EXPECT_TRUE(plane_.replicas.empty());
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+}
+
+TEST_F(VolumeJobsTest, AReplicaThatCannotBeRemovedLeavesAVolumeThatCanBeDeletedAgain) {
+  make_volume();
+  node_->turns();
+  const Uuid id = node_->core->configuration()->volumes.at(0).id;
+  plane_.fail["replica.delete"] = "Read-only file system.";
+  const auto first = node_->volumes.remove(id, "vm1");
+  node_->turns();
+  EXPECT_EQ(node_->job(first->id).state, JobState::failed);
+  EXPECT_NE(node_->job(first->id).error->detail.find("Read-only file system."), std::string::npos);
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::deleting);
+  plane_.fail.clear();
+  const auto second = node_->volumes.remove(id, "vm1");
+  ASSERT_TRUE(second);
+  node_->turns();
+  EXPECT_EQ(node_->job(second->id).state, JobState::done);
+}
+
+TEST_F(VolumeJobsTest, DeletingNeedsTheVolumesName) {
+  make_volume();
+  node_->turns();
+  const Uuid id = node_->core->configuration()->volumes.at(0).id;
+  for (const std::optional<std::string>& confirm : {std::optional<std::string>(), std::optional<std::string>("vm2")}) {
+    const auto refused = node_->volumes.remove(id, confirm);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, RefusalKind::confirmation_needed);
+  }
+  EXPECT_TRUE(node_->core->jobs.unfinished().empty());
+}
+
+TEST_F(VolumeJobsTest, AVolumeUnderAJobIsNotDeleted) {
+  const Job job = make_volume();
+  const auto refused = node_->volumes.remove(*job.volume, "vm1");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+}
+
+TEST_F(VolumeJobsTest, NamesAndLunsAreUnique) {
+  make_volume("vm1");
+  const auto refused = node_->volumes.create({.name = "vm1", .size = 1 << 30, .access = {}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+  EXPECT_EQ(refused.error().fields.at(0).pointer, "/name");
+  make_volume("vm2");
+  EXPECT_EQ(node_->core->configuration()->volumes.at(1).lun, 1);
+  EXPECT_EQ(node_->core->jobs.unfinished().size(), 2u);
+}
+
+TEST_F(VolumeJobsTest, AnAccessListNamesKnownInitiatorsOnly) {
+  const auto refused =
+      node_->volumes.create({.name = "vm1", .size = 1 << 30, .access = {"iqn.2000-01.com.example:h1", "x"}});
+  ASSERT_FALSE(refused);
+  ASSERT_EQ(refused.error().fields.size(), 2u);
+  EXPECT_EQ(refused.error().fields[0].pointer, "/access/0");
+  EXPECT_EQ(refused.error().fields[1].pointer, "/access/1");
+}
+
+TEST_F(VolumeJobsTest, ForcingNeedsTheVolumesNameAndReachesLockstepd) {
+  const Job made = make_volume();
+  node_->turns();
+  VolumeActionWish wish{.kind = ReplicaOrder::Kind::force_solo, .side = NodeSide::a, .confirm = ""};
+  const auto refused = node_->volumes.act(*made.volume, wish);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::confirmation_needed);
+  wish.confirm = "vm1";
+  const auto job = node_->volumes.act(*made.volume, wish);
+  ASSERT_TRUE(job);
+  node_->turns(1);
+  EXPECT_EQ(node_->job(job->id).state, JobState::done);
+  EXPECT_EQ(plane_.count("volume.force_solo"), 1);
+}
+
+TEST_F(VolumeJobsTest, TheReconcilerTellsLockstepdAgainAfterItsRestart) {
+  make_volume();
+  node_->turns();
+  const auto before = plane_.count("node.apply");
+  node_->turns(3);
+  EXPECT_EQ(plane_.count("node.apply"), before) << "nothing changed, so nothing is to be told";
+  plane_.restart("p2");
+  node_->reconciler.turn();
+  EXPECT_EQ(plane_.count("node.apply"), before + 1);
+  EXPECT_EQ(plane_.applied["volumes"].size(), 1u);
+}
+
+TEST_F(VolumeJobsTest, TheReconcilerReportsWhatLockstepdCouldNotDo) {
+  make_volume();
+  node_->turns();
+  plane_.problem = "The file is gone.";
+  plane_.restart("p2");
+  node_->reconciler.turn();
+  ASSERT_EQ(node_->reconciler.report().problems.size(), 1u);
+  EXPECT_EQ(node_->reconciler.report().problems[0].message, "The file is gone.");
+  const auto events = node_->core->events.list(std::nullopt, 1);
+  EXPECT_EQ(events.at(0).kind, "apply.problem");
+}
+
+TEST_F(VolumeJobsTest, LockstepdThatStopsIsAnEvent) {
+  node_->reconciler.turn();
+  plane_.away = true;
+  node_->reconciler.turn();
+  EXPECT_FALSE(node_->reconciler.report().running);
+  EXPECT_EQ(node_->core->events.list(std::nullopt, 1).at(0).kind, "lockstepd.stopped");
+}
+
+TEST_F(VolumeJobsTest, TokensWorkUntilRevokedAndTheLastAdminStays) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_first_token(folder_.path() / "token"));
+  const auto secret = read_file(folder_.path() / "token")->substr(0, 47);
+  const auto first = tokens.authenticate(secret);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(tokens.authenticate(secret + "x"));
+  EXPECT_FALSE(tokens.authenticate(""));
+  EXPECT_EQ(tokens.revoke(first->id).error().kind, RefusalKind::conflict);
+  const auto second = tokens.create("ops", Role::admin, 0);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(tokens.create("ops", Role::admin, 0).error().kind, RefusalKind::conflict);
+  ASSERT_TRUE(tokens.revoke(first->id));
+  EXPECT_FALSE(tokens.authenticate(secret));
+  EXPECT_TRUE(tokens.authenticate(second->secret));
+  restart();
+  EXPECT_TRUE(TokenService(*node_->core).authenticate(second->secret));
+}
+
+TEST_F(VolumeJobsTest, AnInvitationWorksOnceAndANewOneEndsTheOld) {
+  const auto joining = [&](const std::string& text) {
+    const auto dot = text.rfind('.');
+    JoinRequest request;
+    request.secret = text.substr(dot + 1);
+    request.node = node_->core->configuration()->nodes.front();
+    return node_->pair.on_join(request, "fp");
+  };
+  const auto first = node_->pair.invite();
+  const auto second = node_->pair.invite();
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(joining(first->text).error().detail.find("not valid"), std::string::npos);
+  EXPECT_NE(joining(second->text).error().detail.find("inviting node itself"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt

@@ -1,0 +1,181 @@
+// What stands between the wire and the resources: targets, routes, bodies, problems, figures.
+#include <gtest/gtest.h>
+
+#include "ui-api/rest/fields.hpp"
+#include "ui-api/rest/http.hpp"
+#include "ui-api/rest/json_views.hpp"
+#include "ui-api/rest/metrics.hpp"
+#include "ui-api/rest/problem.hpp"
+#include "ui-api/rest/router.hpp"
+
+namespace lockstep::ui_api {
+namespace {
+
+using mgmt::RefusalKind;
+using nlohmann::json;
+
+TEST(Target, IsSplitAndDecoded) {
+  Request r;
+  ASSERT_TRUE(parse_target("/api/v1/initiators/iqn.2000-01.com%3Ah%2F1?confirm=a%26b&limit=5&x", r));
+  EXPECT_EQ(r.segments, (std::vector<std::string>{"api", "v1", "initiators", "iqn.2000-01.com:h/1"}));
+  EXPECT_EQ(r.query["confirm"], "a&b");
+  EXPECT_EQ(r.query["limit"], "5");
+  EXPECT_EQ(r.query["x"], "");
+}
+
+TEST(Target, MalformedOnesAreRefused) {
+  for (const char* target : {"", "x", "*", "/%", "/%1", "/%zz", "/a?b=%", "/%00"}) {
+    Request r;
+    EXPECT_FALSE(parse_target(target, r)) << target;
+  }
+}
+
+TEST(Target, ATrailingSlashIsPassedOver) {
+  Request r;
+  ASSERT_TRUE(parse_target("/api/v1/volumes/", r));
+  EXPECT_EQ(r.segments.size(), 3u);
+  Request root;
+  ASSERT_TRUE(parse_target("/", root));
+  EXPECT_TRUE(root.segments.empty());
+}
+
+class RouterTest : public ::testing::Test {
+ protected:
+  Router router_;
+  void SetUp() override {
+    const auto nothing = [](const Call&) { return Response(); };
+    router_.add({"GET", "/v/{id}", Access::viewer, false, nothing});
+    router_.add({"DELETE", "/v/{id}", Access::admin, true, nothing});
+    router_.add({"GET", "/v", Access::viewer, false, nothing});
+  }
+  Router::Match match(const char* method, const char* target) {
+    Request r;
+    r.method = method;
+    EXPECT_TRUE(parse_target(target, r));
+    return router_.match(r);
+  }
+};
+
+TEST_F(RouterTest, FindsTheRouteAndItsParameters) {
+  const auto found = match("DELETE", "/v/7");
+  ASSERT_TRUE(found.route);
+  EXPECT_EQ(found.route->method, "DELETE");
+  EXPECT_EQ(found.parameters, std::vector<std::string>{"7"});
+}
+
+TEST_F(RouterTest, TellsAnUnknownMethodFromAnUnknownPath) {
+  EXPECT_EQ(match("PUT", "/v/7").allow, "GET, HEAD, DELETE");
+  EXPECT_EQ(match("GET", "/w").allow, "");
+  EXPECT_EQ(match("GET", "/v/7/8").allow, "");
+}
+
+TEST(Body, OnlyJsonIsRead) {
+  Request r;
+  r.body = "{}";
+  for (const char* type : {"", "text/plain", "application/jsonx", "application/x-www-form-urlencoded"}) {
+    r.content_type = type;
+    EXPECT_EQ(body_of(r).error().kind, RefusalKind::unsupported_media_type) << type;
+  }
+  for (const char* type : {"application/json", "Application/JSON; charset=utf-8", "application/json ;x=y"}) {
+    r.content_type = type;
+    EXPECT_TRUE(body_of(r)) << type;
+  }
+}
+
+TEST(Body, MalformedJsonIsMalformed) {
+  Request r;
+  r.content_type = "application/json";
+  for (const std::string& body : {std::string(), std::string("{"), std::string("{\"a\":1}x"), std::string("nul"),
+                                  std::string("\"\xff\""), std::string(100000, '[')}) {
+    r.body = body;
+    const auto refused = body_of(r);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, RefusalKind::malformed);
+  }
+}
+
+TEST(Fields, EveryComplaintIsGatheredWithItsPointer) {
+  const json body = json::parse(R"({"size": "big", "thin": 1, "list": ["a", 2], "node": [], "a/b~c": 1, "kind": "x"})");
+  Problems problems;
+  Fields fields(body, "", problems);
+  EXPECT_FALSE(fields.text("name", Presence::required));
+  EXPECT_FALSE(fields.integer("size", Presence::required, 0, 9));
+  EXPECT_FALSE(fields.flag("thin", Presence::optional));
+  (void)fields.texts("list", Presence::optional);
+  (void)fields.object("node", Presence::optional);
+  EXPECT_FALSE(fields.one_of("kind", Presence::required, {"y", "z"}));
+  EXPECT_FALSE(fields.flag("missing", Presence::optional));
+  fields.nothing_else();
+  std::vector<std::string> pointers;
+  for (const auto& p : problems) pointers.push_back(p.pointer);
+  EXPECT_EQ(pointers, (std::vector<std::string>{"/name", "/size", "/thin", "/list/1", "/node", "/kind", "/a~1b~0c"}));
+}
+
+TEST(Fields, IntegersAreBoundedAndNeverWrap) {
+  for (const char* text : {"18446744073709551615", "9223372036854775808", "-1", "10", "1e3", "1.5", "1e400"}) {
+    const json body = json::parse(std::string(R"({"n": )") + text + "}", nullptr, false);
+    if (body.is_discarded()) continue;
+    Problems problems;
+    Fields fields(body, "", problems);
+    EXPECT_FALSE(fields.integer("n", Presence::required, 0, 9)) << text;
+    EXPECT_EQ(problems.size(), 1u);
+  }
+}
+
+TEST(Fields, WhatIsNoObjectIsComplainedAboutOnce) {
+  const json body = json::array();
+  Problems problems;
+  Fields fields(body, "", problems);
+  EXPECT_FALSE(fields.text("name", Presence::required));
+  fields.nothing_else();
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].pointer, "");
+}
+
+TEST(Problem, IsADocumentWithTypeStatusAndFields) {
+  const Response r = problem({RefusalKind::not_current, "Away.", {{"/name", "Taken."}}});
+  EXPECT_EQ(r.status, 503);
+  EXPECT_EQ(r.content_type, "application/problem+json");
+  const json body = json::parse(r.body);
+  EXPECT_EQ(body["type"], "urn:lockstep:problem:not-current");
+  EXPECT_EQ(body["status"], 503);
+  EXPECT_EQ(body["errors"][0]["pointer"], "/name");
+}
+
+TEST(Problem, TextThatIsNotUtf8DoesNotBreakIt) {
+  EXPECT_TRUE(json::accept(problem(RefusalKind::conflict, "\xff\xfe").body));
+}
+
+TEST(Time, IsRfc3339InUtcWithMilliseconds) { EXPECT_EQ(rfc3339(1'000'000'000'007), "2001-09-09T01:46:40.007Z"); }
+
+TEST(Metrics, CarryThePairAndMirrorTheStatus) {
+  auto configuration = std::make_shared<mgmt::Configuration>();
+  configuration->pair.emplace();
+  configuration->pair->name = "pair1";
+  configuration->nodes.push_back({{}, mgmt::NodeSide::a, "node-a", {}, "", "", ""});
+  mgmt::Volume volume;
+  volume.name = "vm\"1";
+  configuration->volumes.push_back(volume);
+  mgmt::PairView view;
+  view.configuration = configuration;
+  view.local_side = mgmt::NodeSide::a;
+  mgmt::NodeView& node = view.nodes[0];
+  node.node = &configuration->nodes[0];
+  node.report.running = true;
+  mgmt::DataPlaneStatus status;
+  mgmt::ReplicaStatus replica;
+  replica.state = "solo";
+  replica.reads = 12;
+  status.volumes.push_back(replica);
+  node.report.status = status;
+  const std::string text = metrics_text(view);
+  EXPECT_NE(text.find(R"(lockstep_volume_reads_total{pair="pair1",node="node-a",volume="vm\"1"} 12)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(R"(state="solo"} 1)"), std::string::npos);
+  EXPECT_NE(text.find(R"(state="in_sync"} 0)"), std::string::npos);
+  EXPECT_EQ(text.find("lockstep_witness_reachable"), std::string::npos) << "not known, so not said";
+}
+
+}  // namespace
+}  // namespace lockstep::ui_api
