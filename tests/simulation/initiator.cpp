@@ -170,6 +170,7 @@ void Initiator::attempt(unsigned number) {
   lane.attempt = &a;
   a.host = host;
   a.lane = number;
+  a.volume = lane.volume;
   a.serial = lane.serial;
   prepare(a, lane);
   lane.read_start = world_.history.begin_read();
@@ -248,7 +249,7 @@ void Initiator::on_arrive(void* self, std::uint64_t argument) {
   auto& initiator = *static_cast<Initiator*>(self);
   Attempt* a = initiator.find(argument);
   if (a == nullptr) return;
-  engine::Disk* disk = a->host->program()->disk(initiator.lanes_[a->lane].volume);
+  engine::Disk* disk = a->host->program()->disk(a->volume);
   if (a->session_closed || disk == nullptr) {  // the target drops what its closed sessions had received
     a->submitted = false;
     if (!a->session_closed) {

@@ -60,6 +60,7 @@ class Initiator {
     bool given_up = false;        ///< by the initiator
     Host* host = nullptr;
     unsigned lane = 0;
+    unsigned volume = 0;  ///< its own: a lane goes on to other operations when it gives one up
     std::uint64_t serial = 0;
     Moment write_start = 0;
   };
