@@ -56,6 +56,8 @@ class Scratch(unittest.TestCase):
             self.assertIn(pointer, found, reply)
 
     def volume(self, node, name="vm1", **more):
+        wait_for("lockstepd to run", lambda: all(
+            n["lockstepd"]["state"] == "running" for n in node.get("/api/v1/nodes").json["items"]))
         job = node.job(node.post("/api/v1/volumes", {"name": name, "size_bytes": GIB, **more}))
         self.assertEqual(job["state"], "done", job)
         return job["volume_id"]
