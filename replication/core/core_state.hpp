@@ -63,7 +63,9 @@ struct Core {
   engine::TimePoint lease_until;
   engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
   bool store_failed = false;
-  bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
+  bool store_hung = false;            ///< it failed by its deadline, and nothing else went wrong with it since
+  engine::TimePoint store_failed_at;  ///< with store_hung
+  bool partner_ready = false;         ///< states were exchanged on this way out: the old one's work there is over
   std::string reason;
 
   std::unique_ptr<Front> front;

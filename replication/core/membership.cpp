@@ -81,6 +81,7 @@ void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, st
   const bool first = !core_.partner_ready;
   core_.partner_ready = true;
   partner_ = *theirs;
+  agreed_ = theirs->record.id;
   act(*theirs);
   if (!first || !core_.partner_ready) return;
   core_.sequencer->resend();
@@ -480,15 +481,16 @@ void Membership::watch_stores(engine::TimePoint now) {
     fail_metadata("The metadata's store did not complete a write in time.");
     end_step();
   }
-  if (core_.store_failed) return;
-  const bool flush_hangs = flushing_ > 0 && flush_began_ < overdue;
-  if (!flush_hangs && !core_.sequencer->has_older_than(overdue) && !core_.applier->has_older_than(overdue) &&
-      !core_.resync->has_older_than(overdue)) {
-    return;
-  }
+  if (core_.store_failed) return trust_store_again();
+  if (!store_owes_since(overdue)) return;
   mark<"store.hung">();
   const std::string why = "The store did not complete an operation within its deadline.";
-  if (core_.role != Role::solo) return core_.fail_store(why);
+  if (core_.role != Role::solo) {
+    core_.fail_store(why);
+    core_.store_hung = true;
+    core_.store_failed_at = now;
+    return;
+  }
   core_.store_failed = true;
   core_.reason = why + " This was the only member: mend the store and start the daemon again.";
   core_.role = Role::none;
@@ -496,6 +498,23 @@ void Membership::watch_stores(engine::TimePoint now) {
   drop_unstarted();
   core_.fence();
   core_.changed();
+}
+
+bool Membership::store_owes_since(engine::TimePoint limit) const {
+  return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
+         core_.applier->has_older_than(limit) || core_.resync->has_older_than(limit);
+}
+
+/// A replica that was too late as one of two, and is the only one since, is all there is: it brings the partner up to
+/// date as soon as its store has returned, without an error, everything that it had when it was given up.
+void Membership::trust_store_again() {
+  if (core_.role != Role::solo || !core_.store_hung || metadata_failed_ || step_kind_ != Step::none) return;
+  if (store_owes_since({core_.store_failed_at.since_origin + engine::Duration(1)})) return;
+  mark<"store.returned_everything">();
+  core_.store_failed = core_.store_hung = false;
+  core_.reason.clear();
+  core_.changed();
+  exchange();
 }
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.

@@ -51,6 +51,8 @@ class Membership {
   void close(engine::Callback<> done);
 
   [[nodiscard]] ReplicaState state() const;
+  /// The partner is known to have recorded this node's epoch.
+  [[nodiscard]] bool agreed() const { return agreed_ == core_.epoch().id; }
   [[nodiscard]] MirrorState mirror_state() const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] bool serving() const;
@@ -90,6 +92,8 @@ class Membership {
   // alone
   void decide_without_partner();
   void watch_stores(engine::TimePoint now);
+  [[nodiscard]] bool store_owes_since(engine::TimePoint limit) const;
+  void trust_store_again();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
   // arriving
@@ -133,6 +137,7 @@ class Membership {
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
+  engine::Uuid agreed_;  ///< the last epoch that the partner is known to have recorded
 };
 
 }  // namespace lockstep::replication

@@ -41,6 +41,7 @@ void Membership::enter_sync(bool equal) {
   core_.suspended = core_.leased = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
+  agreed_ = core_.epoch().id;
   entered_ = core_.now();
   core_.local_reads = core_.is_sequencer() || equal || core_.defects().serve_before_equal;
   core_.applier->open(true);
@@ -98,6 +99,8 @@ void Membership::enter_forward() {
   core_.suspended = core_.leased = core_.local_reads = false;
   running_ = false;
   core_.resync->stop();
+  // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
+  core_.sequencer->doom();
   core_.applier->open(true);
   core_.witnessing->settled();
   open_gate();

@@ -54,6 +54,7 @@ Message Core::message(MessageType type) const {
 
 /// Alone there is nobody to hand over to: each operation tells its own error.
 void Core::fail_store(const std::string& why) {
+  store_hung = false;
   if (role == Role::solo || store_failed) return;
   mark<"store.failed">();
   store_failed = true;

@@ -181,8 +181,13 @@ AloneRule decide_alone(const ReplicaState& mine, bool witness_configured) {
   return AloneRule::stay;
 }
 
-WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record) {
+WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record, bool agreed) {
   if (!record) return WitnessWord::no_record;
+  // The driver of {A,B} records first: until the partner has recorded it, a win of the partner's may be in use.
+  const EpochRecord& r = mine.record;
+  const bool mine_alone = r.members.is_both() && r.sequencer == mine.side && !agreed;
+  const bool partners_win = record->members == MemberSet::only(engine::other(mine.side));
+  if (mine_alone && partners_win && !knows(r, record->epoch)) return WitnessWord::lost;
   // A record at or below my own number was settled by a later agreement that I took part in: void.
   if (record->number <= mine.record.number) return WitnessWord::may_try;
   return record->members == MemberSet::only(mine.side) ? WitnessWord::may_try : WitnessWord::lost;

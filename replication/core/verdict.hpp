@@ -44,6 +44,8 @@ enum class AloneRule : std::uint8_t { start, ask_witness, preferred_goes_on, sta
 /// What a record at the witness means to a node that wants {me}.
 enum class WitnessWord : std::uint8_t { may_try, lost, no_record };
 struct WitnessRecord;
-[[nodiscard]] WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record);
+/// `agreed`: the partner is known to have recorded my epoch, too. What it won before that is void; what it won without
+/// having recorded an {A,B} that I drove stands, whatever the numbers, unless that epoch descends from it.
+[[nodiscard]] WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record, bool agreed);
 
 }  // namespace lockstep::replication

@@ -59,7 +59,7 @@ void Witnessing::consider(const WitnessView& view) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
   }
-  switch (judge(core_.membership->state(), view.record ? &*view.record : nullptr)) {
+  switch (judge(core_.membership->state(), view.record ? &*view.record : nullptr, core_.membership->agreed())) {
     case WitnessWord::may_try:
       return swap(view);
     case WitnessWord::lost:
@@ -103,8 +103,8 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
   auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
   core_.seams.witness->read(volume(), [this, done, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return (*done)(false);
-    const bool lost =
-        view && judge(core_.membership->state(), view->record ? &*view->record : nullptr) == WitnessWord::lost;
+    const auto* record = view && view->record ? &*view->record : nullptr;
+    const bool lost = judge(core_.membership->state(), record, core_.membership->agreed()) == WitnessWord::lost;
     if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
     (*done)(!lost);
   });

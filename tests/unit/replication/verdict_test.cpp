@@ -151,15 +151,30 @@ TEST(Alone, PreferredNeverDecidesForAProcessThatWasNotInSync) {
 TEST(Alone, AWitnessRecordAboveMineForbidsUnlessItNamesOnlyMe) {
   ReplicaState mine;
   mine.record = record(5, 1, MemberSet::both(), {});
-  EXPECT_EQ(judge(mine, nullptr), WitnessWord::no_record);
+  EXPECT_EQ(judge(mine, nullptr, true), WitnessWord::no_record);
   WitnessRecord there{5, id(9), MemberSet::only(NodeSide::b)};
-  EXPECT_EQ(judge(mine, &there), WitnessWord::may_try);  // at my own number: void
+  EXPECT_EQ(judge(mine, &there, true), WitnessWord::may_try);  // at my own number: void
   there.number = 6;
-  EXPECT_EQ(judge(mine, &there), WitnessWord::lost);
+  EXPECT_EQ(judge(mine, &there, true), WitnessWord::lost);
   there.members = MemberSet::only(NodeSide::a);
-  EXPECT_EQ(judge(mine, &there), WitnessWord::may_try);
+  EXPECT_EQ(judge(mine, &there, true), WitnessWord::may_try);
   there.members = MemberSet::both();
-  EXPECT_EQ(judge(mine, &there), WitnessWord::lost);
+  EXPECT_EQ(judge(mine, &there, true), WitnessWord::lost);
+}
+
+TEST(Alone, APartnersWinStandsBesideAnEpochThatThePartnerMayNotHaveRecorded) {
+  ReplicaState mine;
+  mine.record = record(6, 1, MemberSet::both(), {id(2)});  // a drove it and recorded it first
+  const WitnessRecord there{5, id(9), MemberSet::only(NodeSide::b)};
+  EXPECT_EQ(judge(mine, &there, false), WitnessWord::lost);
+  EXPECT_EQ(judge(mine, &there, true), WitnessWord::may_try);
+  mine.record.ancestors.push_back(id(9));
+  EXPECT_EQ(judge(mine, &there, false), WitnessWord::may_try);  // the win was used and joined since
+  mine.record.ancestors.pop_back();
+  mine.record.sequencer = NodeSide::b;
+  EXPECT_EQ(judge(mine, &there, false), WitnessWord::may_try);  // b recorded before a did
+  mine.record.sequencer = NodeSide::a;
+  EXPECT_EQ(judge(mine, nullptr, false), WitnessWord::no_record);
 }
 
 }  // namespace
