@@ -3,6 +3,7 @@
 // single store). One request object carries one operation from submission to completion without allocation.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <system_error>
@@ -10,6 +11,12 @@
 #include "engine/base/extent.hpp"
 #include "engine/base/result.hpp"
 #include "engine/base/uuid.hpp"
+
+namespace lockstep::scsi {  // engine/scsi/lu_state.hpp
+struct NexusKey;
+class LuStateListener;
+enum class AccessClass : std::uint8_t;
+}  // namespace lockstep::scsi
 
 namespace lockstep::engine {
 
@@ -22,6 +29,11 @@ enum class DiskOpcode : std::uint8_t {
   flush,              ///< all completed writes are durable on every member
   compare_and_write,  ///< `data` is the expected bytes followed by the new ones, each extent.length long
   verify,             ///< compare `data` with the disk
+  // On the logical unit's state (engine/scsi/lu_state.hpp); no extent. `transferred` says how much of `data` is answer.
+  change_state,  ///< `data` (kLuAnswerSize bytes at least) is an encoded LuRequest, then the encoded LuAnswer: in force
+                 ///< on every member, and nothing that was checked under the state before is at work any more
+  read_state,    ///< fill `data` (kMaxLuState bytes) with the encoded LuState in force
+  check_access,  ///< done when `access` was checked; nothing else
 };
 
 /// In flight from Disk::submit() until `done` runs; the submitter owns it and keeps it and its buffer alive until then.
@@ -32,10 +44,17 @@ struct DiskRequest {
   Extent extent;
   std::span<std::byte> data;  ///< aligned to 4096 bytes where the buffers are the pool's
   std::uint64_t nexus = 0;    ///< identifies the I_T nexus on this node
+  /// Whose command it is, and what it may be refused for: checked by the disk, where it is ordered. Lives as long as
+  /// the session. Null with `access` unrestricted (0) only: the node's own doing.
+  const scsi::NexusKey* port = nullptr;
+  scsi::AccessClass access{};
 
   // Results, set before `done`.
-  std::error_code status;               ///< Errc values; not_serving means: retry on the other node
+  /// Errc values; not_serving means: retry on the other node. reservation_conflict, write_protected, not_ready: what
+  /// LuState::check() said.
+  std::error_code status;
   std::uint64_t miscompare_offset = 0;  ///< bytes into `data`, with Errc::miscompare
+  std::size_t transferred = 0;          ///< bytes of `data` that are the answer of change_state and read_state
 
   void (*done)(DiskRequest&) = nullptr;
   void* owner = nullptr;        ///< for the submitter
@@ -59,6 +78,8 @@ struct DiskInfo {
   bool thin = true;
   bool read_only = false;
   bool write_cache = false;
+  bool removable = false;         ///< the medium may be ejected
+  bool persistent_state = false;  ///< the logical unit's state outlives power loss: APTPL is possible
 };
 
 class Disk {
@@ -68,6 +89,9 @@ class Disk {
   [[nodiscard]] virtual AccessState access_state() const = 0;
   /// Called from any reactor; `done` runs on the reactor that submitted, and may run inside submit().
   virtual void submit(DiskRequest& request) = 0;
+  /// `listener` hears of the state in force at once, then of every state that is installed, with what it raised; all on
+  /// the reactor that the disk lives on, from where alone this is called. Null: nobody does any more.
+  virtual void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) { (void)listener; }
 };
 
 }  // namespace lockstep::engine

@@ -18,7 +18,7 @@ struct StoreDisk::Operation {
 
 namespace {
 
-bool takes_lock(DiskOpcode opcode) { return opcode != DiskOpcode::flush; }
+bool takes_lock(DiskOpcode opcode) { return opcode < DiskOpcode::change_state && opcode != DiskOpcode::flush; }
 
 LockMode lock_mode(DiskOpcode opcode) {
   return opcode == DiskOpcode::read || opcode == DiskOpcode::verify ? LockMode::shared : LockMode::exclusive;
@@ -38,6 +38,9 @@ std::uint64_t data_needed(const DiskRequest& request, std::uint32_t block_size) 
     case DiskOpcode::write_zeroes:
     case DiskOpcode::unmap:
     case DiskOpcode::flush:
+    case DiskOpcode::change_state:
+    case DiskOpcode::read_state:
+    case DiskOpcode::check_access:
       break;
   }
   return 0;
@@ -131,6 +134,11 @@ void StoreDisk::start(Operation& op) {
       return;
     case DiskOpcode::flush:
       return flush(op);
+    case DiskOpcode::check_access:
+      return end(op, {});
+    case DiskOpcode::change_state:
+    case DiskOpcode::read_state:
+      return end(op, Errc::refused);
   }
 }
 

@@ -37,6 +37,12 @@ const char* sentence(Errc code) {
       return "a limit was reached";
     case Errc::timed_out:
       return "no answer came in time";
+    case Errc::reservation_conflict:
+      return "a reservation of another initiator forbids it";
+    case Errc::write_protected:
+      return "the volume is write-protected";
+    case Errc::not_ready:
+      return "there is no medium, or it is being sanitized";
   }
   return "unknown error";
 }

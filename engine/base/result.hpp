@@ -25,6 +25,9 @@ enum class Errc {
   wrong_version,       ///< well-formed, of a version this program does not know
   resource_exhausted,  ///< a named bound was reached
   timed_out,
+  reservation_conflict,  ///< a reservation of another nexus forbids it
+  write_protected,
+  not_ready,  ///< no medium, or it is being sanitized
 };
 
 [[nodiscard]] const std::error_category& error_category() noexcept;

@@ -25,7 +25,7 @@ Front::~Front() {
 }
 
 std::error_code Front::check(const DiskRequest& r) const {
-  if (r.opcode == DiskOpcode::flush) return {};
+  if (r.opcode == DiskOpcode::flush || r.opcode == DiskOpcode::check_access) return {};
   if (!r.extent.fits(core_.volume_size())) return Errc::out_of_range;
   if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
@@ -41,6 +41,9 @@ std::error_code Front::check(const DiskRequest& r) const {
 
 void Front::submit(DiskRequest& request) {
   core_.partner.check();
+  if (request.opcode == DiskOpcode::change_state || request.opcode == DiskOpcode::read_state) {
+    return end(request, Errc::refused);
+  }
   if (const auto wrong = check(request)) return end(request, wrong);
   if (request.opcode != DiskOpcode::flush && request.extent.empty()) return end(request, {});
   if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);

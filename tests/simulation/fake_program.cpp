@@ -125,6 +125,9 @@ class FakeDisk final : public engine::Disk {
         break;
       case DiskOpcode::flush:
       case DiskOpcode::verify:
+      case DiskOpcode::change_state:
+      case DiskOpcode::read_state:
+      case DiskOpcode::check_access:
         break;
     }
   }

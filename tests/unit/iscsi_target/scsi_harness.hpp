@@ -80,7 +80,11 @@ class RamDisk final : public engine::Disk {
         }
         break;
       case engine::DiskOpcode::flush:
+      case engine::DiskOpcode::check_access:
         break;
+      case engine::DiskOpcode::change_state:
+      case engine::DiskOpcode::read_state:
+        return engine::Errc::refused;
       case engine::DiskOpcode::verify:
         return compare(r, at);
       case engine::DiskOpcode::compare_and_write:
