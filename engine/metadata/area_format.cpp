@@ -31,7 +31,7 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
       for (std::uint64_t block = 0; block < map_->blocks(); ++block) map_->set_block(block);
     }
     store_.write_zeroes({0, layout::kMapAt}, Durability::durable, [self = shared_from_this()](std::error_code error) {
-      if (!self->failed(error)) self->write_map(0);
+      if (!self->failed(error)) self->clear_state();
     });
   }
 
@@ -46,6 +46,15 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
                                       std::to_string(store_.info().size) + ".");
     }
     return {};
+  }
+
+  void clear_state() {
+    const auto at = state_at(store_, state_.identity);
+    if (!at) return write_map(0);
+    store_.write_zeroes({*at, layout::kStateBytes}, Durability::durable,
+                        [self = shared_from_this()](std::error_code error) {
+                          if (!self->failed(error)) self->write_map(0);
+                        });
   }
 
   void write_map(std::uint64_t block) {

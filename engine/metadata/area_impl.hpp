@@ -14,7 +14,12 @@ struct AreaState {
   EpochRecord epoch;
   std::uint64_t epoch_generation = 0;
   std::uint64_t map_generation = 0;
+  std::vector<std::byte> lu_state;  ///< empty: none was ever written
+  std::uint64_t lu_state_generation = 0;
 };
+
+/// Where the state's slots begin; nothing when the store has no room for them.
+[[nodiscard]] std::optional<std::uint64_t> state_at(const Store& store, const VolumeIdentity& identity);
 
 struct MetadataArea::Impl {
   Impl(Store& s, AreaState state_in, DirtyMap map_in)
@@ -24,6 +29,7 @@ struct MetadataArea::Impl {
         writer(store, map, state.key, state.map_generation) {}
 
   void write_epoch_slot(std::uint64_t slot);
+  void write_state_slot(std::uint64_t slot);
 
   Store& store;
   AreaState state;
@@ -34,6 +40,11 @@ struct MetadataArea::Impl {
   EpochRecord next_epoch;
   IoCallback epoch_done;  // set while an epoch is being written
   bool epoch_lost = false;
+
+  std::unique_ptr<layout::Blocks> state_slot;  // made with the first write
+  std::vector<std::byte> next_state;
+  IoCallback state_done;  // set while a state is being written
+  bool state_lost = false;
 };
 
 /// Makes a MetadataArea for those who read or lay one out.

@@ -76,7 +76,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
   }
 
   void read_map(std::uint64_t block) {
-    if (block == map_->blocks()) return put_back(0);
+    if (block == map_->blocks()) return read_states();
     const std::size_t count = std::min<std::uint64_t>(kChunk, map_->blocks() - block);
     if (!chunk_) chunk_.emplace(count);
     store_.read(layout::kMapAt + block * kBlock, chunk_->first(count),
@@ -108,9 +108,50 @@ class Opener : public std::enable_shared_from_this<Opener> {
     return {};
   }
 
+  void read_states() {
+    state_at_ = state_at(store_, state_.identity);
+    if (!state_at_) return put_back(0);
+    states_.emplace(2 * layout::kStateSlot / kBlock);
+    store_.read(*state_at_, states_->all(), [self = shared_from_this()](std::error_code error) {
+      if (!error) return self->decide_state();
+      self->end(Errc::io_error, "cannot be read: its state record gives \"" + error.message() + "\"");
+    });
+  }
+
+  void decide_state() {
+    const auto one = [this](std::size_t slot) {
+      const std::size_t first = slot * layout::kStateSlot / kBlock;
+      return layout::read_state((*states_)[first], states_->all().subspan((first + 1) * kBlock, layout::kMaxState),
+                                slot, state_.key);
+    };
+    const auto chosen = layout::choose(layout::SlotPair<layout::StateBytes>{one(0), one(1)}, where());
+    if (!chosen) return finish(std::unexpected(chosen.error()));
+    state_.lu_state = chosen->slot.value;
+    state_.lu_state_generation = chosen->slot.generation;
+    rewrite_state_ = chosen->rewrite;
+    put_back(0);
+  }
+
+  /// Slots 0 and 1 of the state.
+  void put_back_state(std::size_t slot) {
+    while (slot < 2 && !rewrite_state_[slot]) ++slot;
+    if (slot == 2) return finish(AreaMaker::make(store_, std::move(state_), std::move(*map_)));
+    const layout::Block first = (*states_)[0];
+    std::ranges::fill(first, std::byte{0});
+    if (state_.lu_state_generation > 0) {
+      layout::encode_state(first, states_->all().subspan<kBlock, layout::kMaxState>(), state_.lu_state);
+      layout::seal(first, layout::Kind::state, state_.key, slot, state_.lu_state_generation);
+    }
+    store_.write(*state_at_ + slot * layout::kStateSlot, states_->first(layout::state_blocks(state_.lu_state.size())),
+                 Durability::durable, [self = shared_from_this(), slot](std::error_code error) {
+                   if (!error) return self->put_back_state(slot + 1);
+                   self->end(Errc::io_error, "has a damaged state record that cannot be rewritten: " + error.message());
+                 });
+  }
+
   void put_back(std::size_t n) {
     while (n < 4 && !rewrite_[n]) ++n;
-    if (n == 4) return finish(AreaMaker::make(store_, std::move(state_), std::move(*map_)));
+    if (n == 4) return put_back_state(0);
     const layout::Block block = slots_[n];
     std::ranges::fill(block, std::byte{0});
     if (n < 2) {
@@ -143,6 +184,9 @@ class Opener : public std::enable_shared_from_this<Opener> {
   AreaState state_;
   std::optional<DirtyMap> map_;
   std::optional<layout::Blocks> chunk_;
+  std::optional<std::uint64_t> state_at_;
+  std::optional<layout::Blocks> states_;
+  std::array<bool, 2> rewrite_state_{};
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace lockstep::engine::layout {
 namespace {
 
-constexpr std::array<std::string_view, 3> kMagics = {"LSTEPSUP", "LSTEPEPO", "LSTEPMAP"};
+constexpr std::array<std::string_view, 4> kMagics = {"LSTEPSUP", "LSTEPEPO", "LSTEPMAP", "LSTEPSTA"};
 
 template <class T>
 T payload_of(ConstBlock block) {
@@ -181,6 +181,29 @@ void encode(Block block, const EpochRecord& e) {
   std::ranges::transform(e.ancestors, out.ancestors.begin(), &Uuid::bytes);
   std::ranges::copy(e.arbiter.address, out.address.begin());
   put_payload(block, out);
+}
+
+void encode_state(Block first, std::span<std::byte, kMaxState> room, std::span<const std::byte> state) {
+  State out{};
+  out.length = static_cast<std::uint32_t>(state.size());
+  out.checksum = crc32c(state);
+  put_payload(first, out);
+  std::ranges::copy(state, room.begin());
+  std::ranges::fill(room.subspan(state.size()), std::byte{0});
+}
+
+Checked<std::size_t> decode_state(ConstBlock first, std::span<const std::byte> room) {
+  const auto in = payload_of<State>(first);
+  if (in.length > kMaxState || in.length > room.size() || !all_zero(in.reserved)) {
+    return refuse(Errc::corrupt, "has fields that make no sense");
+  }
+  const std::uint32_t actual = crc32c(room.first(in.length));
+  if (actual != in.checksum) {
+    return std::unexpected(
+        Refusal{true, Errc::corrupt,
+                "is torn or damaged: its state's checksum is " + hex(in.checksum) + ", the bytes give " + hex(actual)});
+  }
+  return in.length;
 }
 
 Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key) {

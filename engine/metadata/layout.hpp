@@ -23,6 +23,9 @@ constexpr std::uint64_t kMapAt = 4 * kBlock;                   ///< bytes
 constexpr std::uint64_t kMaxVolume = std::uint64_t{64} << 40;  ///< bytes
 constexpr std::uint32_t kMinRegion = 4096;                     ///< bytes
 constexpr std::uint32_t kMaxRegion = std::uint32_t{64} << 20;  ///< bytes
+constexpr std::size_t kStateSlot = 16 * kBlock;                ///< bytes; a header block and room for the state
+constexpr std::size_t kMaxState = kStateSlot - kBlock;
+constexpr std::uint64_t kStateBytes = 2 * kStateSlot;  ///< bytes behind the dirty map, where the store has room
 constexpr std::size_t kMaxName = 63, kMaxSerial = 32, kMaxAddress = 255;
 
 using Block = std::span<std::byte, kBlock>;
@@ -85,7 +88,15 @@ struct Map {
 };
 static_assert(sizeof(Map) == kPayload && WireStruct<Map> && kRegionsPerBlock == 32000);
 
-enum class Kind : std::uint8_t { superblock, epoch, map };
+/// The first block of a state slot; the state follows in the next block, zeros behind it up to a whole block.
+struct State {
+  Be32 length;    ///< bytes of state, at most kMaxState
+  Be32 checksum;  ///< CRC32C of them
+  std::array<std::uint8_t, 3992> reserved;
+};
+static_assert(sizeof(State) == kPayload && WireStruct<State>);
+
+enum class Kind : std::uint8_t { superblock, epoch, map, state };
 
 /// What every block of one area carries.
 struct Key {
@@ -122,6 +133,13 @@ void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint
 
 void encode(Block block, const VolumeIdentity& identity);
 void encode(Block block, const EpochRecord& epoch);
+/// Puts `state` (at most kMaxState bytes) behind the slot's first block and describes it there.
+void encode_state(Block first, std::span<std::byte, kMaxState> room, std::span<const std::byte> state);
+/// How many bytes of `room` are the state, once the first block's header was accepted. `damaged` when they are not what
+/// the first block says, as after a torn write.
+[[nodiscard]] Checked<std::size_t> decode_state(ConstBlock first, std::span<const std::byte> room);
+/// Whole blocks that a state of so many bytes takes, with the first.
+[[nodiscard]] constexpr std::size_t state_blocks(std::size_t bytes) { return 1 + (bytes + kBlock - 1) / kBlock; }
 /// The payload of a block whose header was accepted. Every field is checked; reserved bytes are zero.
 [[nodiscard]] Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key);
 [[nodiscard]] Checked<EpochRecord> decode_epoch(ConstBlock block);

@@ -14,6 +14,16 @@ std::uint64_t MetadataArea::required_size(std::uint64_t volume_size, std::uint32
   return layout::kMapAt + layout::map_blocks(regions) * layout::kBlock;
 }
 
+std::uint64_t MetadataArea::size_with_state(std::uint64_t volume_size, std::uint32_t region_size) {
+  const std::uint64_t size = required_size(volume_size, region_size);
+  return size == std::numeric_limits<std::uint64_t>::max() ? size : size + layout::kStateBytes;
+}
+
+std::optional<std::uint64_t> state_at(const Store& store, const VolumeIdentity& identity) {
+  if (store.info().size < MetadataArea::size_with_state(identity.size, identity.region_size)) return std::nullopt;
+  return MetadataArea::required_size(identity.size, identity.region_size);
+}
+
 MetadataArea::MetadataArea(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MetadataArea::~MetadataArea() = default;
 
@@ -48,6 +58,37 @@ void MetadataArea::Impl::write_epoch_slot(std::uint64_t slot) {
                 epoch_lost = static_cast<bool>(error);
                 if (!error) state.epoch = std::move(next_epoch);
                 std::exchange(epoch_done, nullptr)(error);
+              });
+}
+
+static_assert(MetadataArea::kMaxState == layout::kMaxState);
+
+bool MetadataArea::keeps_state() const { return state_at(impl_->store, impl_->state.identity).has_value(); }
+std::span<const std::byte> MetadataArea::state() const { return impl_->state.lu_state; }
+
+void MetadataArea::write_state(std::span<const std::byte> state, IoCallback done) {
+  if (!keeps_state()) return done(Errc::no_space);
+  if (impl_->state_lost) return done(Errc::io_error);
+  if (impl_->state_done) return done(Errc::resource_exhausted);
+  if (state.size() > kMaxState) return done(Errc::refused);
+  impl_->next_state.assign(state.begin(), state.end());
+  impl_->state_done = std::move(done);
+  ++impl_->state.lu_state_generation;
+  if (!impl_->state_slot) impl_->state_slot = std::make_unique<layout::Blocks>(layout::kStateSlot / layout::kBlock);
+  impl_->write_state_slot(0);
+}
+
+void MetadataArea::Impl::write_state_slot(std::uint64_t slot) {
+  const layout::Block first = (*state_slot)[0];
+  layout::encode_state(first, state_slot->all().subspan<layout::kBlock, layout::kMaxState>(), next_state);
+  layout::seal(first, layout::Kind::state, state.key, slot, state.lu_state_generation);
+  store.write(*state_at(store, state.identity) + slot * layout::kStateSlot,
+              state_slot->first(layout::state_blocks(next_state.size())), Durability::durable,
+              [this, slot](std::error_code error) {
+                if (!error && slot == 0) return write_state_slot(1);
+                state_lost = static_cast<bool>(error);
+                if (!error) state.lu_state.swap(next_state);
+                std::exchange(state_done, nullptr)(error);
               });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/extent.hpp"
@@ -24,6 +25,9 @@ class MetadataArea {
   /// volume can have (0, above 64 TiB, a region size that is not a power of two from 4 KiB to 64 MiB).
   [[nodiscard]] static std::uint64_t required_size(std::uint64_t volume_size, std::uint32_t region_size);
 
+  /// … and with room for the state of the logical unit, which areas made before there was one lack.
+  [[nodiscard]] static std::uint64_t size_with_state(std::uint64_t volume_size, std::uint32_t region_size);
+
   /// Lays out a new area and makes it durable. What was there before is overwritten.
   static void format(Store& store, VolumeIdentity identity, EpochRecord epoch, InitialMap map,
                      Callback<Result<std::unique_ptr<MetadataArea>>> done);
@@ -39,6 +43,17 @@ class MetadataArea {
   /// the record makes no sense, or its number is below the present one, or the same with another id. On any other error
   /// the outcome is unknown, epoch() stays what it was and no further record is taken: open the area again, or stop.
   void write_epoch(const EpochRecord& epoch, IoCallback done);
+
+  // The state of the logical unit (reservations, mode parameters): bytes that this class does not look into.
+  static constexpr std::size_t kMaxState = std::size_t{60} << 10;  ///< bytes
+  /// The store has room for it; without, write_state() gives Errc::no_space.
+  [[nodiscard]] bool keeps_state() const;
+  /// What was last written durably; empty: nothing ever was. Valid until a write_state() ends.
+  [[nodiscard]] std::span<const std::byte> state() const;
+  /// Both slots are written and flushed, one after the other; `state` is copied. One at a time
+  /// (Errc::resource_exhausted), at most kMaxState bytes (Errc::refused). On any other error the outcome is unknown and
+  /// no further state is taken: open the area again, or stop.
+  void write_state(std::span<const std::byte> state, IoCallback done);
 
   // The dirty map: set = the two replicas may differ in this region.
   [[nodiscard]] std::uint64_t region_count() const;

@@ -1,5 +1,7 @@
 #include "engine/metadata/slots.hpp"
 
+#include <algorithm>
+
 namespace lockstep::engine::layout {
 namespace {
 
@@ -57,6 +59,18 @@ Checked<Slot<EpochRecord>> read_epoch(ConstBlock block, std::uint64_t slot, cons
   return Slot<EpochRecord>{*epoch, sealed->key, sealed->generation};
 }
 
+Checked<Slot<StateBytes>> read_state(ConstBlock first, std::span<const std::byte> room, std::uint64_t slot,
+                                     const Key& key) {
+  if (std::ranges::all_of(first, [](std::byte b) { return b == std::byte{0}; })) return Slot<StateBytes>{{}, key, 0};
+  const auto sealed = unseal(first, Kind::state, slot);
+  if (!sealed) return std::unexpected(sealed.error());
+  if (const auto ours = check_key(sealed->key, key); !ours) return std::unexpected(ours.error());
+  const auto length = decode_state(first, room);
+  if (!length) return std::unexpected(length.error());
+  return Slot<StateBytes>{
+      {room.begin(), room.begin() + static_cast<std::ptrdiff_t>(*length)}, sealed->key, sealed->generation};
+}
+
 Result<Choice<VolumeIdentity>> choose(const SlotPair<VolumeIdentity>& slots, std::string_view where) {
   return choose_slot<VolumeIdentity>(slots, where, "superblock", [](const auto& a, const auto& b) {
     return a.key == b.key ? compare(a.generation, b.generation) : 0;
@@ -68,6 +82,11 @@ Result<Choice<EpochRecord>> choose(const SlotPair<EpochRecord>& slots, std::stri
     if (a.value.number != b.value.number) return compare(a.value.number, b.value.number);
     return a.value.id == b.value.id ? compare(a.generation, b.generation) : 0;
   });
+}
+
+Result<Choice<StateBytes>> choose(const SlotPair<StateBytes>& slots, std::string_view where) {
+  return choose_slot<StateBytes>(slots, where, "state record",
+                                 [](const auto& a, const auto& b) { return compare(a.generation, b.generation); });
 }
 
 }  // namespace lockstep::engine::layout

@@ -14,7 +14,7 @@ std::string dump(std::span<const std::byte> bytes) {
   for (std::size_t row = 0; row < bytes.size(); row += 16) {
     const auto line = bytes.subspan(row, 16);
     if (std::ranges::all_of(line, [](std::byte b) { return b == std::byte{0}; })) continue;
-    for (int shift = 12; shift >= 0; shift -= 4) out += kDigits[row >> shift & 15];
+    for (int shift = 16; shift >= 0; shift -= 4) out += kDigits[row >> shift & 15];
     for (const std::byte b : line) {
       out += ' ';
       out += kDigits[unsigned(b) >> 4];
@@ -58,7 +58,7 @@ TEST(MetadataGolden, TheExampleOfTheFormatDocumentIsWhatIsWritten) {
   second.members = MemberSet::only(NodeSide::b);
   second.sequencer = NodeSide::b;
 
-  FaultStore store(MetadataArea::required_size(v.size, v.region_size));
+  FaultStore store(MetadataArea::size_with_state(v.size, v.region_size));
   std::unique_ptr<MetadataArea> area;
   MetadataArea::format(store, v, first, InitialMap::clean, [&](auto r) { area = std::move(*r); });
   store.run();
@@ -68,6 +68,10 @@ TEST(MetadataGolden, TheExampleOfTheFormatDocumentIsWhatIsWritten) {
     area->set_dirty({region * 65536, 512}, [](std::error_code e) { EXPECT_FALSE(e); });
     store.run();
   }
+  std::vector<std::byte> state;
+  for (const char c : std::string_view("reserved")) state.push_back(static_cast<std::byte>(c));
+  area->write_state(state, [](std::error_code e) { EXPECT_FALSE(e); });
+  store.run();
   EXPECT_EQ(dump(store.bytes()), example_of_the_document());
 }
 
