@@ -31,7 +31,7 @@ constexpr std::size_t kLuAnswerSize = 24;                     ///< bytes, encode
 
 /// An I_T nexus by its names, which mean the same on both nodes and after every restart.
 struct NexusKey {
-  std::string initiator;  ///< iSCSI name, at most kMaxInitiatorName bytes
+  std::string initiator{};  ///< iSCSI name, at most kMaxInitiatorName bytes
   std::array<std::uint8_t, 6> isid{};
   bool any_isid = false;   ///< in a registration that names the initiator alone: stands for each of its ports
   std::uint16_t port = 0;  ///< relative target port identifier
@@ -71,7 +71,7 @@ enum class ReservationType : std::uint8_t {  // SPC-4 table 64
 }
 
 struct Registration {
-  NexusKey nexus;
+  NexusKey nexus{};
   std::uint64_t key = 0;
   bool operator==(const Registration&) const = default;
 };
@@ -79,7 +79,7 @@ struct Registration {
 /// Scope is always the logical unit.
 struct Reservation {
   ReservationType type = ReservationType::write_exclusive;
-  NexusKey holder;  ///< the registration's; of no meaning for the all-registrants types
+  NexusKey holder{};  ///< the registration's; of no meaning for the all-registrants types
   bool operator==(const Reservation&) const = default;
 };
 
@@ -96,11 +96,11 @@ struct SanitizeState {
   enum class Method : std::uint8_t { overwrite = 1, block_erase = 2, cryptographic_erase = 3 };  // service actions
   Phase phase = Phase::none;
   Method method = Method::block_erase;
-  bool unrestricted_exit = false;  ///< AUSE: EXIT FAILURE MODE is allowed
-  std::uint8_t passes = 1;         ///< of overwrite
-  bool invert = false;             ///< the pattern is inverted between passes
-  std::uint16_t port = 0;          ///< whose node does it
-  std::vector<std::byte> pattern;  ///< of overwrite, repeated over each block; at most kMaxSanitizePattern bytes
+  bool unrestricted_exit = false;    ///< AUSE: EXIT FAILURE MODE is allowed
+  std::uint8_t passes = 1;           ///< of overwrite
+  bool invert = false;               ///< the pattern is inverted between passes
+  std::uint16_t port = 0;            ///< whose node does it
+  std::vector<std::byte> pattern{};  ///< of overwrite, repeated over each block; at most kMaxSanitizePattern bytes
   bool operator==(const SanitizeState&) const = default;
 };
 
@@ -114,8 +114,8 @@ struct LuAnswer {
 };
 
 struct Replay {
-  engine::Uuid request;
-  LuAnswer answer;
+  engine::Uuid request{};
+  LuAnswer answer{};
   bool operator==(const Replay&) const = default;
 };
 
@@ -123,14 +123,14 @@ struct LuState {
   std::uint64_t version = 0;     ///< one more with every change
   std::uint32_t generation = 0;  ///< PRGENERATION
   bool persistent = false;       ///< APTPL: registrations and reservation outlive power loss
-  std::vector<Registration> registrations;
-  std::optional<Reservation> reservation;
-  std::optional<NexusKey> reserved_by;  ///< SPC-2 RESERVE
-  LuMode mode;
-  bool ejected = false;               ///< of a removable medium
-  std::vector<NexusKey> preventions;  ///< who prevents its removal
-  SanitizeState sanitize;
-  std::vector<Replay> replays;  ///< the last requests that changed something, oldest first
+  std::vector<Registration> registrations{};
+  std::optional<Reservation> reservation{};
+  std::optional<NexusKey> reserved_by{};  ///< SPC-2 RESERVE
+  LuMode mode{};
+  bool ejected = false;                 ///< of a removable medium
+  std::vector<NexusKey> preventions{};  ///< who prevents its removal
+  SanitizeState sanitize{};
+  std::vector<Replay> replays{};  ///< the last requests that changed something, oldest first
 
   bool operator==(const LuState&) const = default;
 
@@ -185,17 +185,17 @@ constexpr auto kLastLuRequestKind = LuRequestKind::exit_failure_mode;
 
 struct LuRequest {
   LuRequestKind kind = LuRequestKind::reserve_out;
-  engine::Uuid id;  ///< nil: not remembered; else a request that comes again is answered as it was the first time
-  NexusKey nexus;   ///< who asks; empty for port_lost, power_on and what the unit does on its own account
+  engine::Uuid id{};  ///< nil: not remembered; else a request that comes again is answered as it was the first time
+  NexusKey nexus{};   ///< who asks; empty for port_lost, power_on and what the unit does on its own account
   // PERSISTENT RESERVE OUT:
   std::uint8_t service_action = 0;
-  std::uint8_t scope_and_type = 0;    ///< byte 2 of the CDB
-  std::uint16_t target_ports = 0;     ///< bit n: relative target port n exists; for ALL_TG_PT
-  bool may_persist = false;           ///< APTPL is possible
-  std::vector<std::byte> parameters;  ///< the parameter list, at most kMaxLuParameters bytes
+  std::uint8_t scope_and_type = 0;      ///< byte 2 of the CDB
+  std::uint16_t target_ports = 0;       ///< bit n: relative target port n exists; for ALL_TG_PT
+  bool may_persist = false;             ///< APTPL is possible
+  std::vector<std::byte> parameters{};  ///< the parameter list, at most kMaxLuParameters bytes
   // Others:
-  LuMode mode;                 ///< mode_select
-  SanitizeState sanitize;      ///< sanitize; its phase is not looked at
+  LuMode mode{};               ///< mode_select
+  SanitizeState sanitize{};    ///< sanitize; its phase is not looked at
   std::uint16_t port = 0;      ///< port_lost: the dead one
   std::uint16_t survivor = 0;  ///< port_lost: the port that is left
   bool operator==(const LuRequest&) const = default;
@@ -221,7 +221,7 @@ constexpr auto kLastLuAttention = LuAttention::medium_may_have_changed;
 struct LuEvent {
   LuAttention kind = LuAttention::unit_reset;
   bool for_others = true;  ///< for every nexus but `nexuses`; false: for `nexuses` only
-  std::vector<NexusKey> nexuses;
+  std::vector<NexusKey> nexuses{};
   bool operator==(const LuEvent&) const = default;
   [[nodiscard]] bool concerns(const NexusKey& nexus) const;
 };
@@ -230,10 +230,10 @@ struct LuEvent {
 [[nodiscard]] engine::Result<std::vector<LuEvent>> decode_events(std::span<const std::byte> bytes);
 
 struct LuOutcome {
-  LuAnswer answer;
+  LuAnswer answer{};
   bool changed = false;  ///< false: `next` equals the state before, and there are no events
-  LuState next;
-  std::vector<LuEvent> events;
+  LuState next{};
+  std::vector<LuEvent> events{};
 };
 
 /// One step. Never fails: what is wrong with the request is in the answer.
