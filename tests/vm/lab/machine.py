@@ -1,0 +1,74 @@
+"""A virtual machine: Debian's kernel under qemu's software emulation. Its console goes to a file.
+
+The guest's clock counts instructions (2 ns each), not the host's seconds: on a busy host a guest is slow, but its time
+limits, leases and pauses mean the same as on an idle one. While the guest idles its clock runs with the host's."""
+import pathlib
+import signal
+import subprocess
+import time
+
+# Without tsc=reliable the kernel may fall back to HPET, ten times slower to read. Its check of the timer, which wants ten
+# ticks within a moment, fails without reason on a busy host.
+KERNEL_LINE = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check"
+
+
+class Machine:
+    """One qemu. `extra` are further qemu arguments; `line` is appended to the kernel's command line."""
+
+    def __init__(self, kernel, console, memory_mib=1024, line="", extra=()):
+        self.console = pathlib.Path(console)
+        self.command = [
+            "qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-icount", "shift=1,sleep=on",
+            "-rtc", "clock=vm", "-cpu", "max", "-m", f"{memory_mib}", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-serial", f"file:{self.console}", "-device", "virtio-rng-pci",
+            "-kernel", str(kernel.image), "-initrd", str(kernel.initrd), "-append", f"{KERNEL_LINE} {line}", *map(str, extra)]
+        self.process = None
+
+    def start(self):
+        log = open(self.console.with_suffix(".qemu"), "wb")
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait(self, seconds):
+        """True if the machine ended by itself in time."""
+        try:
+            self.process.wait(seconds)
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+
+    def stop(self):
+        if self.running():
+            self.process.send_signal(signal.SIGTERM)
+            if not self.wait(5):
+                self.process.kill()
+                self.process.wait()
+
+    def output(self):
+        """What the guest printed, and what qemu complained of."""
+        texts = [path.read_text(errors="replace").replace("\r", "") for path in
+                 (self.console, self.console.with_suffix(".qemu")) if path.exists()]
+        return "".join(texts)
+
+    def wait_line(self, text, seconds):
+        """Waits until the console holds a text; gives False when it never comes or the machine ends before."""
+        deadline = time.monotonic() + seconds
+        while text not in self.output():
+            if time.monotonic() > deadline or not self.running():
+                return text in self.output()
+            time.sleep(0.2)
+        return True
+
+
+def disk(path, name, **options):
+    """A virtio disk; the guest sees disks in the order of the arguments."""
+    settings = {"if": "none", "id": name, "format": "raw", "cache": "unsafe", "file": path, **options}
+    drive = ",".join(f"{key}={value}" for key, value in settings.items())
+    return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+
+
+def share(path, tag, read_only=False):
+    more = ",readonly=on" if read_only else ""
+    return ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}"]
