@@ -1,0 +1,176 @@
+// The partner link's frames: any bytes are refused, or read such that writing them gives the same bytes; and the way in
+// from the partner takes any commands in any order, answers each once and keeps nothing.
+#include <cassert>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "replication/link/link_format.hpp"
+#include "replication/link/partner_service.hpp"
+#include "tests/fuzz/input.hpp"
+#include "tests/fuzz/scsi_world.hpp"
+#include "tests/unit/iscsi_session/fake_stream.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::fuzz;
+using namespace lockstep::replication;
+
+void formats(std::span<const std::byte> bytes) {
+  if (const auto command = decode_link_cdb(bytes)) {
+    LinkCdb again;
+    const std::size_t length = encode_link_cdb(*command, again);
+    assert(std::ranges::equal(std::span(again).first(length), bytes));
+  }
+  if (const auto start = decode_answer(bytes)) {
+    assert(start->header <= kMaxLinkAnswerHeader && kAnswerFixed + start->header <= bytes.size());
+    assert(start->payload <= kMaxLinkPayload);
+  }
+  if (const auto hello = decode_hello(bytes)) {
+    assert(std::ranges::equal(encode_hello(*hello), bytes));
+    (void)judge_hello(*hello, Hello{});
+  }
+  if (const auto answer = decode_hello_answer(bytes)) {
+    std::array<std::byte, kMaxLinkAnswerHeader> again;
+    (void)encode_hello_answer(*answer, again);
+  }
+}
+
+/// The mirror's place: holds requests until it is told to answer them.
+class Mirror final : public LinkEvents {
+ public:
+  void on_link_up() override {}
+  void on_link_down() override {}
+  void on_inbound_up(std::uint64_t session) override {
+    assert(alive_ == 0 && session > last_);
+    alive_ = last_ = session;
+  }
+  void on_inbound_down(std::uint64_t session) override {
+    assert(session == alive_);
+    alive_ = 0;
+  }
+  void on_request(std::uint64_t session, InboundRequest& request) override {
+    assert(session == last_);
+    // What is announced is there to be read.
+    volatile unsigned sum = 0;
+    for (const std::byte b : request.header()) sum = sum + static_cast<unsigned>(b);
+    for (const std::byte b : request.payload()) sum = sum + static_cast<unsigned>(b);
+    requests.push_back(&request);
+  }
+  void answer_one(std::size_t which, std::size_t header, std::size_t payload) {
+    if (requests.empty()) return;
+    const auto at = requests.begin() + static_cast<std::ptrdiff_t>(which % requests.size());
+    InboundRequest& request = **at;
+    requests.erase(at);
+    payload = std::min(payload, request.max_answer_payload());
+    request.answer(std::span(bytes_).first(std::min(header, kMaxLinkAnswerHeader)), std::span(bytes_).first(payload),
+                   [this] { ++sent; });
+    ++answered;
+  }
+  std::deque<InboundRequest*> requests;
+  int answered = 0, sent = 0;
+
+ private:
+  std::vector<std::byte> bytes_{std::vector<std::byte>(kMaxLinkPayload, std::byte{7})};
+  std::uint64_t alive_ = 0, last_ = 0;
+};
+
+const Hello kOurs{.pair = {}, .process = {}, .side = engine::NodeSide::b};
+
+std::unique_ptr<CheckedCommand> next_command(Input& input) {
+  auto command = std::make_unique<CheckedCommand>();
+  const std::uint8_t how = input.u8();
+  command->data_out.resize(input.u16());
+  command->expected_out = static_cast<std::uint32_t>(command->data_out.size());
+  command->expected_in = kAnswerPayloadOffset + input.u16();
+  LinkCdb cdb{};
+  std::size_t length = 0;
+  if (how % 4 == 0) {  // a greeting, right but for the pair
+    Hello hello{.pair = {}, .process = {}, .side = engine::NodeSide::a};
+    if (how & 16) input.fill(hello.pair.bytes);
+    const auto greeting = encode_hello(hello);
+    length = encode_link_cdb({LinkOpcode::hello, greeting, 0, 0}, cdb);
+    command->expected_out = 0;
+    command->data_out.clear();
+  } else if (how % 4 != 3) {  // a request, right but for what it says of its lengths
+    const auto header = input.bytes(how >> 2);
+    const auto out = command->expected_out + (how & 128 ? input.u8() : 0);
+    length = encode_link_cdb({LinkOpcode::request, header, out, command->expected_in - 200}, cdb);
+  } else {
+    const auto any = input.bytes(input.u8());
+    std::copy(any.begin(), any.end(), cdb.begin());
+    length = std::max<std::size_t>(any.size(), 16);
+  }
+  std::memcpy(command->cdb.data(), cdb.data(), cdb.size());
+  command->cdb_length = length;
+  return command;
+}
+
+void way_in(Input& input) {
+  test::FakeClock clock;
+  Mirror mirror;
+  std::array<scsi::Nexus, 2> nexuses;
+  std::deque<std::unique_ptr<CheckedCommand>> commands;
+  {
+    PartnerService service(clock, buffers(), kOurs, mirror);
+    // A nexus closes when all its commands are aborted and completed.
+    const auto close = [&](scsi::Nexus& nexus) {
+      for (const auto& command : commands) command->is_aborted |= command->nexus == &nexus;
+      for (bool moved = true; std::exchange(moved, false);) {
+        for (const auto& command : commands) {
+          if (command->nexus != &nexus) continue;
+          command->pull_error = make_error_code(engine::Errc::aborted);
+          moved |= command->answer_pull();
+        }
+        clock.advance(std::chrono::milliseconds(20));
+      }
+      for (const auto& command : commands) assert(command->nexus != &nexus || command->completions == 1);
+      std::erase_if(commands, [](const auto& command) { return command->completions != 0; });
+      service.on_nexus_closed(nexus);
+    };
+    for (auto& nexus : nexuses) service.on_nexus_opened(nexus);
+    for (int n = 0; n < 64 && !input.empty(); ++n) {
+      const std::uint8_t what = input.u8();
+      switch (what % 6) {
+        case 0:
+        case 1:
+          commands.push_back(next_command(input));
+          commands.back()->nexus = &nexuses[what >> 7];
+          service.execute(*commands.back());
+          break;
+        case 2:
+          if (!commands.empty()) commands[(what >> 3) % commands.size()]->answer_pull();
+          break;
+        case 3:
+          mirror.answer_one(what >> 3, input.u8(), input.u16());
+          break;
+        case 4:
+          clock.advance(std::chrono::milliseconds(what >> 3));
+          break;
+        default:
+          close(nexuses[what >> 7]);
+          service.on_nexus_opened(nexuses[what >> 7]);
+          break;
+      }
+    }
+    for (auto& nexus : nexuses) close(nexus);
+    while (!mirror.requests.empty()) mirror.answer_one(0, 8, 0);
+    clock.advance(std::chrono::seconds(1));
+    assert(mirror.sent == mirror.answered);
+  }
+  assert(buffers().in_use() == 0);
+}
+
+}  // namespace
+
+// Input: a byte that says which, then a frame, or commands and what the mirror does.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  if (input.u8() & 1) {
+    formats(input.bytes(size));
+  } else {
+    way_in(input);
+  }
+  return 0;
+}
