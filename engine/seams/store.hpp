@@ -1,5 +1,6 @@
 #pragma once
 // A linear space of bytes that keeps what was flushed: the seam under replicas and metadata areas.
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,6 +22,7 @@ struct StoreInfo {
   std::uint64_t discard_granularity = 0;  ///< bytes; 0: discard() is write_zeroes()
   bool reads_zero_when_new = false;       ///< nothing but zeroes was there when it was created
   std::string name;                       ///< path, for messages
+  bool reserves = false;                  ///< space may run out, and reserve() sets some aside
 };
 
 /// Owned by one reactor; callbacks run on it and never from inside the call that took them. Buffers stay valid and
@@ -40,6 +42,13 @@ class Store {
   /// Everything whose callback ran before this call is on stable storage when `done` runs without error. After an
   /// error nothing unflushed may be relied on: the store has failed.
   virtual void flush(IoCallback done) = 0;
+  /// Sets space aside for `extent`, which reads as it did: a later write there does not run out of space. no_space: it
+  /// would, and nothing else changed. What is set aside ends with a discard() there and with this process. Only of a
+  /// store whose info().reserves says so.
+  virtual void reserve(Extent extent, IoCallback done) {
+    (void)extent, (void)done;
+    assert(false);
+  }
 };
 
 }  // namespace lockstep::engine

@@ -30,6 +30,7 @@ struct Piece {
 
 constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 constexpr int kZeroRange = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+constexpr int kReserve = FALLOC_FL_KEEP_SIZE;
 
 std::error_code store_error(int negative_errno) {
   switch (-negative_errno) {
@@ -249,6 +250,29 @@ void DescriptorStore::on_allocated(Operation& op, int result) {
   if (result < 0) return finish(op, store_error(result));
   ++op.piece;
   next_piece(op);
+}
+
+/// Blocks that were never written are allocated and read as zeros; the others stay as they are.
+void DescriptorStore::reserve(Extent extent, IoCallback done) {
+  Operation& op = start(Durability::cached, std::move(done));
+  if (failed_) return end_later(op, Errc::io_error);
+  if (const auto error = check(extent.offset, extent.length); error || extent.empty()) return end_later(op, error);
+  op.request.kind = IoUring::Request::Kind::fallocate;
+  op.request.offset = options_.base + extent.offset;
+  op.request.length = extent.length;
+  op.request.rw_flags = kReserve;
+  op.request.done = [](IoUring::Request& request, int result) {
+    Operation& self = *static_cast<Operation*>(request.owner);
+    self.store->on_reserved(self, result);
+  };
+  ring_.submit(op.request);
+}
+
+/// A file system that can't set space aside finds out when it writes.
+void DescriptorStore::on_reserved(Operation& op, int result) {
+  if (result == -EINTR || result == -EAGAIN) return ring_.submit(op.request);
+  const bool can_not = result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL;
+  finish(op, result < 0 && !can_not ? store_error(result) : std::error_code{});
 }
 
 void DescriptorStore::flush(IoCallback done) {

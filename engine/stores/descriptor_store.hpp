@@ -30,6 +30,7 @@ class DescriptorStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  void reserve(Extent extent, IoCallback done) override;
 
  private:
   struct Operation;
@@ -53,6 +54,7 @@ class DescriptorStore final : public Store {
   void next_piece(Operation& op);
   void on_transferred(Operation& op, int result);
   void on_allocated(Operation& op, int result);
+  void on_reserved(Operation& op, int result);
   void join_sync(Operation& op);
   void start_sync();
   void on_synced(int result);

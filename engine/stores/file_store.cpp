@@ -80,7 +80,7 @@ Result<std::unique_ptr<FileStore>> FileStore::open(IoUring& ring, const std::str
   struct stat found {};
   ::fstat(opened->get(), &found);
   const auto granule = static_cast<std::uint64_t>(std::max<long>(found.st_blksize, 4096));
-  StoreInfo info{size, block_size, granule, true, path};
+  StoreInfo info{size, block_size, granule, true, path, true};
   DescriptorStoreOptions options;
   options.descriptor = opened->get();
   options.memory_alignment = alignment.memory;
@@ -110,5 +110,6 @@ void FileStore::discard(Extent extent, Durability durability, IoCallback done) {
   impl_->io->discard(extent, durability, std::move(done));
 }
 void FileStore::flush(IoCallback done) { impl_->io->flush(std::move(done)); }
+void FileStore::reserve(Extent extent, IoCallback done) { impl_->io->reserve(extent, std::move(done)); }
 
 }  // namespace lockstep::engine

@@ -37,6 +37,7 @@ class FileStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  void reserve(Extent extent, IoCallback done) override;
 
  private:
   struct Impl;

@@ -97,7 +97,7 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
   if (Apply* twin = find(m.sequence)) {
     mark<"apply.duplicate">();
     // Only one that is done can come again: states are exchanged after old sessions' work ended.
-    return answer(request, m, twin->applied ? Errc::ok : Errc::stale);
+    return answer(request, m, twin->applied && !twin->failed ? Errc::ok : Errc::stale);
   }
   Apply& a = make(session, request, m);
   a.lock.owner = &a;
@@ -144,18 +144,25 @@ void Applier::store(Apply& a) {
 }
 
 void Applier::on_stored(Apply& a, std::error_code error) {
+  error ? core_.doubts.add(a.message.extent) : core_.doubts.settle(a.message.extent);
+  if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".");
+  // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
+  const bool over_already = a.message.epoch != core_.epoch().id;
+  if (over_already) mark<"apply.outlived_its_epoch">();
+  const bool ends = a.message.type != MessageType::replicate || core_.role == Role::forward || over_already;
   if (error) {
-    core_.fail_store("The store failed a write of the partner's: " + error.message() + ".");
-    return end(a, Errc::io_error);
-  }
-  if (a.message.type == MessageType::replicate && a.message.tag) core_.forwarder->note_applied(a.message.tag);
-  if (a.message.type != MessageType::replicate || core_.defects().ignore_uncommitted || core_.role == Role::forward) {
-    return end(a, Errc::ok);
+    if (ends) return end(a, Errc::io_error);
+  } else {
+    if (a.message.type == MessageType::replicate && a.message.tag && !over_already) {
+      core_.forwarder->note_applied(a.message.tag);
+    }
+    if (ends || core_.defects().ignore_uncommitted) return end(a, over_already ? Errc::stale : Errc::ok);
   }
   a.applied = true;
+  a.failed = bool(error);
   InboundRequest& request = *std::exchange(a.request, nullptr);
-  answer(request, a.message, Errc::ok);
-  if (a.message.sequence <= watermark_) let_go(a);
+  answer(request, a.message, error ? Errc::io_error : Errc::ok);
+  if (a.message.sequence <= watermark_ && !error) let_go(a);
   over();
 }
 
@@ -278,15 +285,16 @@ void Applier::map(InboundRequest& request, const Message& m) {
 void Applier::over() {
   if (on_work_over) on_work_over();
   if (!quiet_) return;
-  // A store that failed may never return what it has; this replica is on its way out and nothing of it counts.
+  // A store that failed may never return what it has.
   bool busy = false;
-  if (!core_.store_failed) applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
+  const bool waits = quiet_waits_ == Wait::for_all || !core_.store_failed;
+  if (waits) applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
   if (busy) return;
   auto done = std::exchange(quiet_, nullptr);
   done();
 }
 
-void Applier::quiesce(engine::Callback<> done) {
+void Applier::quiesce(Wait wait, engine::Callback<> done) {
   closed_ = true;
   while (Apply* waiting = [this]() -> Apply* {
     for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
@@ -298,6 +306,7 @@ void Applier::quiesce(engine::Callback<> done) {
     end(*waiting, Errc::stale);
   }
   quiet_ = std::move(done);
+  quiet_waits_ = wait;
   over();
 }
 

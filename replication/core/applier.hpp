@@ -22,6 +22,7 @@ struct Apply {
   engine::TimePoint since;
   bool started = false;  ///< the store or the map has it
   bool applied = false;  ///< durable here, waits for the watermark
+  bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
 };
 
 class Applier {
@@ -33,8 +34,10 @@ class Applier {
   /// Covers everything up to `watermark`: those ranges may be read.
   void on_watermark(std::uint64_t watermark);
 
-  /// Refuses what comes from now on, drops what waits, and calls back when what the store has is done.
-  void quiesce(engine::Callback<> done);
+  /// Refuses what comes from now on, drops what waits, and calls back when what the store has is done. A replica that
+  /// leaves need not wait for what a failed store holds: nothing of it counts. One that goes on must.
+  enum class Wait : std::uint8_t { for_all, unless_failed };
+  void quiesce(Wait wait, engine::Callback<> done);
   /// A new epoch (or the same one again) begins: orders are taken. What an old one left uncommitted is let go.
   void open(bool new_epoch);
   /// The sequencer is another process, perhaps in the same epoch (a record {it} lets it start again): it counts anew.
@@ -72,6 +75,7 @@ class Applier {
   Pool<Apply> pool_;
   List<Apply> applies_;  // under way, and applied but uncommitted
   engine::Callback<> quiet_;
+  Wait quiet_waits_ = Wait::for_all;
 };
 
 }  // namespace lockstep::replication

@@ -12,6 +12,7 @@
 
 #include "engine/locks/range_lock.hpp"
 #include "engine/metadata/metadata_area.hpp"
+#include "replication/core/doubts.hpp"
 #include "replication/core/marks.hpp"
 #include "replication/core/op.hpp"
 #include "replication/core/pair_node.hpp"
@@ -50,6 +51,7 @@ struct Core {
   engine::Store& data;
   std::unique_ptr<engine::MetadataArea> meta;
   engine::RangeLock locks;
+  Doubts doubts;
   Pool<Op> ops;
   std::function<void()> changed;  ///< tells the observer
   std::function<void()> fence;    ///< closes the initiators' sessions

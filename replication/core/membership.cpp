@@ -19,6 +19,7 @@ constexpr engine::Duration kExchangeUnsettled = std::chrono::milliseconds(100);
 constexpr engine::Duration kExchangeSettled = std::chrono::seconds(2);
 constexpr engine::Duration kLeaveTimeout = std::chrono::seconds(10);
 constexpr engine::Duration kCleanEvery = std::chrono::milliseconds(200);
+constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
 }  // namespace
 
 Membership::~Membership() = default;
@@ -191,6 +192,7 @@ std::uint64_t Membership::begin_step(Step kind) {
 
 void Membership::end_step() {
   step_kind_ = Step::none;
+  store_settled_ = nullptr;
   ++step_;
   core_.sequencer->cancel_drain();
   answer_proposal(Errc::refused);
@@ -304,7 +306,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
     }
     if (status != Errc::ok) return end_step();
     step_kind_ = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
-    core_.applier->quiesce([this, step, next] {
+    settle_store(step, [this, step, next] {
       record(next, [this, step](std::error_code error) {
         if (!current(step)) return;
         end_step();
@@ -328,7 +330,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   } else {
     close_gate();
   }
-  core_.applier->quiesce([this, step, next, serve] {
+  auto arrive = [this, step, next, serve] {
     record(next, [this, step, serve](std::error_code error) {
       if (!current(step)) return;
       end_step();
@@ -338,6 +340,19 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
       enter_forward();
       settle_left();  // its record is what was adopted: the partner is alone already
     });
+  };
+  if (serve) return settle_store(step, std::move(arrive));
+  core_.applier->quiesce(Applier::Wait::unless_failed, std::move(arrive));
+}
+
+/// Before this node goes on alone: everything that its store was given is over. What it still held could land on what
+/// is written from now on.
+void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
+  core_.applier->quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
+    if (!current(step)) return;
+    if (!core_.store_failed || !store_owes()) return done();
+    mark<"membership.waits_for_its_store">();
+    store_settled_ = std::move(done);  // asked with each tick
   });
 }
 
@@ -375,7 +390,7 @@ void Membership::answer_proposal(Errc status) {
 void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
   core_.sequencer->drain([this, step, next = std::move(next)] {
-    core_.applier->quiesce([this, step, next] {
+    core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
       if (!current(step)) return;
       core_.role = Role::none;
       core_.suspended = core_.partner_alone = false;
@@ -397,7 +412,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
   mark<"membership.follow_join">();
   if (core_.role == Role::forward) settle_left();  // only a member that was alone lets another join
   core_.sequencer->drain([this, step, equal, next = std::move(next)] {
-    core_.applier->quiesce([this, step, equal, next] {
+    core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
       if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
@@ -430,7 +445,8 @@ void Membership::join() {
 void Membership::tick() {
   if (closed_ && closed_done_) {
     const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-                      core_.resync->idle() && step_kind_ == Step::none && !core_.applier->has_old_work(0);
+                      core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none &&
+                      !core_.applier->has_old_work(0);
     if (idle) std::exchange(closed_done_, nullptr)();
     return;
   }
@@ -481,6 +497,7 @@ void Membership::watch_stores(engine::TimePoint now) {
     fail_metadata("The metadata's store did not complete a write in time.");
     end_step();
   }
+  if (store_settled_ && !store_owes()) return std::exchange(store_settled_, nullptr)();
   if (core_.store_failed) return trust_store_again();
   if (!store_owes_since(overdue)) return;
   mark<"store.hung">();
@@ -491,8 +508,9 @@ void Membership::watch_stores(engine::TimePoint now) {
     core_.store_failed_at = now;
     return;
   }
-  core_.store_failed = true;
-  core_.reason = why + " This was the only member: mend the store and start the daemon again.";
+  core_.store_failed = core_.store_hung = true;
+  core_.store_failed_at = now;
+  core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
   core_.role = Role::none;
   core_.resync->stop();
   drop_unstarted();
@@ -500,16 +518,19 @@ void Membership::watch_stores(engine::TimePoint now) {
   core_.changed();
 }
 
+bool Membership::store_owes() const { return store_owes_since({core_.now().since_origin + engine::Duration(1)}); }
+
 bool Membership::store_owes_since(engine::TimePoint limit) const {
   return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
          core_.applier->has_older_than(limit) || core_.resync->has_older_than(limit);
 }
 
-/// A replica that was too late as one of two, and is the only one since, is all there is: it brings the partner up to
-/// date as soon as its store has returned, without an error, everything that it had when it was given up.
+/// A store that was too late and then returned everything, without an error, is whole. A member that leaves for it goes
+/// on leaving; as a target it waits a little, so that a slow store does not come and go all the time.
 void Membership::trust_store_again() {
-  if (core_.role != Role::solo || !core_.store_hung || metadata_failed_ || step_kind_ != Step::none) return;
-  if (store_owes_since({core_.store_failed_at.since_origin + engine::Duration(1)})) return;
+  if (!core_.store_hung || metadata_failed_ || step_kind_ != Step::none || core_.role == Role::sync) return;
+  if (core_.role == Role::forward && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
+  if (store_owes()) return;
   mark<"store.returned_everything">();
   core_.store_failed = core_.store_hung = false;
   core_.reason.clear();
@@ -569,6 +590,8 @@ void Membership::go_solo_when_leases_are_over() {
   if (!pending_solo_->forced && !witnessed && core_.partner.in_contact() && !partner_stopped_ && !partner_unknown_) {
     return pending_solo_.reset();  // the partner is back: no arbiter was asked, nothing is decided
   }
+  // Alone with a store that does not return is nothing: a partner that comes back may take over meanwhile.
+  if (core_.store_failed) return;
   const auto wait = core_.settings.lease * (100 + core_.settings.drift_percent) / 100;
   const engine::TimePoint since = std::max(core_.last_grant, attached_);
   if (!partner_stopped_ && !core_.defects().skip_lease_wait && core_.now() < since + wait) return;
@@ -577,7 +600,7 @@ void Membership::go_solo_when_leases_are_over() {
   const std::uint64_t step = begin_step(Step::recording);
   pending_solo_.reset();
   close_gate();
-  core_.applier->quiesce([this, step, next] {
+  settle_store(step, [this, step, next] {
     record(next, [this, step](std::error_code error) {
       if (!current(step)) return;
       end_step();

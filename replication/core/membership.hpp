@@ -92,6 +92,8 @@ class Membership {
   // alone
   void decide_without_partner();
   void watch_stores(engine::TimePoint now);
+  void settle_store(std::uint64_t step, engine::Callback<> done);
+  [[nodiscard]] bool store_owes() const;
   [[nodiscard]] bool store_owes_since(engine::TimePoint limit) const;
   void trust_store_again();
   void want_solo(engine::EpochRecord next, bool forced);
@@ -128,6 +130,7 @@ class Membership {
   bool waiter_is_leave_ = false;
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
+  engine::Callback<> store_settled_;  ///< goes on when the store owes nothing
   struct WaitingState {
     InboundRequest* request;
     Message message;

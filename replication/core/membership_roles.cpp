@@ -78,6 +78,9 @@ void Membership::resume_sync() {
 void Membership::enter_solo() {
   mark<"membership.solo">();
   core_.role = Role::solo;
+  // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
+  if (core_.store_failed) core_.reason.clear();
+  core_.store_failed = core_.store_hung = false;
   core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;

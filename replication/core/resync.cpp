@@ -202,9 +202,27 @@ void Resync::read(Copy& copy) {
     Resync& self = *copy.core.resync;
     copy.busy = copy.reading = false;
     if (copy.run != self.run_) return self.end(copy, false);
-    if (!error) return self.send(copy);
+    if (!error) return self.core_.doubts.about(copy.lock.extent()) ? self.write_back(copy) : self.send(copy);
     // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
     mark<"resync.source_unreadable">();
+    self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
+    self.end(copy, false);
+  });
+}
+
+/// What a failed write left is not shown to the partner before it is durable here: it could be gone after a power cut,
+/// and the partner's would be another truth.
+void Resync::write_back(Copy& copy) {
+  mark<"resync.settled_a_failed_write">();
+  copy.busy = copy.reading = true;
+  copy.since = core_.now();
+  const engine::Extent extent = copy.lock.extent();
+  core_.data.write(extent.offset, copy.buffer.span(), engine::Durability::durable, [&copy](std::error_code error) {
+    Resync& self = *copy.core.resync;
+    copy.busy = copy.reading = false;
+    if (!error) self.core_.doubts.settle(copy.lock.extent());
+    if (copy.run != self.run_) return self.end(copy, false);
+    if (!error) return self.send(copy);
     self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
     self.end(copy, false);
   });

@@ -61,6 +61,7 @@ class Resync {
   void begin(std::uint64_t region);
   static void on_granted(engine::RangeLock::Node& node);
   void read(Copy& copy);
+  void write_back(Copy& copy);
   void copy_backwards(Copy& copy);
   void send(Copy& copy);
   void on_copied(Copy& copy, const engine::IoResult<Message>& result);

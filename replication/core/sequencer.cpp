@@ -145,6 +145,10 @@ void Sequencer::on_read(Op& op, std::error_code error) {
     if (core_.role == Role::sync && core_.partner_ready) return fetch(op);
     return finish(op, error);
   }
+  if (core_.doubts.about(op.extent)) {
+    mark<"read.settled_a_failed_write">();
+    return repair(op);
+  }
   if (op.opcode == DiskOpcode::read) return answer_read(op);
   on_compared(op);
 }
@@ -199,7 +203,8 @@ void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
   repair(op);
 }
 
-/// Rewrites what could not be read. The range is locked and the bytes are the partner's; a tear is covered by the bits.
+/// Rewrites what could not be read, or what a failed write may have left. The range is locked and the bytes are the
+/// partner's, or those that were just read; a tear is covered by the bits.
 void Sequencer::repair(Op& op) {
   op.stage = Stage::repairing;
   op.local_busy = true;
@@ -214,9 +219,12 @@ void Sequencer::repair(Op& op) {
     const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
     op.core.data.write(op.extent.offset, bytes, engine::Durability::durable, [&op](std::error_code failed) {
       op.local_busy = false;
-      if (failed) op.core.fail_store("The store could not rewrite what it could not read.");
       Sequencer& then = *op.core.sequencer;
+      const bool in_doubt = op.core.doubts.about(op.extent);
+      if (failed) op.core.fail_store("The store could not rewrite what it could not read.");
+      if (!failed) op.core.doubts.settle(op.extent);
       if (op.doomed) return then.finish(op, Errc::not_serving);
+      if (failed && in_doubt) return then.finish(op, Errc::io_error);
       op.opcode == DiskOpcode::read ? then.answer_read(op) : then.on_compared(op);
     });
   });
@@ -302,6 +310,7 @@ void Sequencer::send(Op& op) {
 void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
   op.local_error = error;
+  if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
   if (error && core_.role != Role::solo) core_.fail_store("The store failed a write: " + error.message() + ".");
   settle(op);
 }
@@ -413,7 +422,9 @@ bool Sequencer::counts_for_drain(const Op& op) const {
 }
 
 void Sequencer::drain(engine::Callback<> done) {
-  const auto waits = [](const Op& o) { return o.stage == Stage::equal_wait || o.stage == Stage::lease_wait; };
+  const auto waits = [](const Op& o) {
+    return o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait;
+  };
   while (Op* op = find(waits)) {
     if (op->stage == Stage::equal_wait) core_.resync->forget(*op);
     op->stage = Stage::held;

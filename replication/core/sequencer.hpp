@@ -28,7 +28,7 @@ class Sequencer {
   void doom_forwards();
   /// A lease came, or is not needed any more: what waited for it goes on.
   void on_leased();
-  /// Operations that wait for nothing that is under way here go back to be held; `done` runs when no other is left.
+  /// Operations that were not started go back to be held; `done` runs when no other is left.
   void drain(engine::Callback<> done);
   void cancel_drain() { drained_ = nullptr; }
   /// This replica left: what only the partner has is acknowledged, what nobody knows of is not.

@@ -12,10 +12,18 @@ constexpr Nanos kPatience = 120 * kSecond;        ///< simulated; within which a
 constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more is in a loop
 }  // namespace
 
+namespace {
+Scenario drawn(const WorldOptions& options, SimRandom& random) {
+  Scenario scenario = draw_scenario(options.seed, random);
+  if (options.adjust) options.adjust(scenario);
+  return scenario;
+}
+}  // namespace
+
 World::World(const WorldOptions& options, const ProgramKind& program)
     : trace(options.trace),
       random(options.seed),
-      scenario(draw_scenario(options.seed, random)),
+      scenario(drawn(options, random)),
       scheduler(trace, random.split()),
       kind(program) {
   scenario.defects = options.defects;

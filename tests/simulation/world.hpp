@@ -2,6 +2,7 @@
 // Everything of one run: two machines, the wires, the witness, the initiators, the nemesis and the checkers, from one
 // seed. run() plays it to the end and says whether a promise was broken.
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct WorldOptions {
   std::FILE* trace = nullptr;
   replication::Defects defects;
   bool without_faults = false;
+  std::function<void(Scenario&)> adjust;  ///< for worlds that are made by hand
 };
 
 class World {

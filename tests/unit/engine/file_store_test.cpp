@@ -1,6 +1,7 @@
 // Files as stores: what opening refuses, what creating leaves behind, what a full disk says, and the space they take.
 #include "engine/stores/file_store.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -59,6 +60,20 @@ TEST_F(FileStores, AThinFileTakesSpaceWithItsFirstWriteAndGivesItBackByDiscard) 
     store->discard({8 * kMiB, 4 * kMiB}, Durability::durable, std::move(done));
   }));
   EXPECT_LT(store->allocated_bytes(), 64 << 10);
+}
+
+TEST_F(FileStores, ReservedSpaceIsTakenAndReadsAsItDid) {
+  const auto store = make(64 * kMiB);
+  EXPECT_TRUE(store->info().reserves);
+  const Memory4K data(8192, 3);
+  Memory4K back(8192, 9);
+  ASSERT_FALSE(write(*store, kMiB, data.span()));
+  EXPECT_FALSE(await([&](IoCallback done) { store->reserve({kMiB, 4 * kMiB}, std::move(done)); }));
+  EXPECT_GE(store->allocated_bytes(), 4 * kMiB);
+  EXPECT_FALSE(await([&](IoCallback done) { store->read(kMiB, back.span(), std::move(done)); }));
+  EXPECT_TRUE(std::ranges::equal(back.span(), data.span()));
+  EXPECT_FALSE(await([&](IoCallback done) { store->read(2 * kMiB, back.span(), std::move(done)); }));
+  EXPECT_TRUE(std::ranges::all_of(back.span(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST_F(FileStores, AnAllocatedFileHasItsSpaceFromTheStartAndKeepsItWhenZeroed) {

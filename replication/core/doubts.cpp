@@ -1,0 +1,34 @@
+#include "replication/core/doubts.hpp"
+
+#include <algorithm>
+
+namespace lockstep::replication {
+
+using engine::Extent;
+
+void Doubts::add(Extent extent) {
+  const auto covers = [&](const Extent& e) { return e.offset <= extent.offset && extent.end() <= e.end(); };
+  if (extent.empty() || std::ranges::any_of(extents_, covers)) return;
+  if (extents_.size() < kMost) return extents_.push_back(extent);
+  Extent& last = extents_.back();
+  const std::uint64_t begin = std::min(last.offset, extent.offset), end = std::max(last.end(), extent.end());
+  last = {begin, end - begin};
+}
+
+void Doubts::settle(Extent extent) {
+  const std::size_t count = extents_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Extent e = extents_[i];
+    if (!e.overlaps(extent)) continue;
+    // What sticks out before and behind stays.
+    extents_[i].length = e.offset < extent.offset ? extent.offset - e.offset : 0;
+    if (extent.end() < e.end()) extents_.push_back({extent.end(), e.end() - extent.end()});
+  }
+  std::erase_if(extents_, [](const Extent& e) { return e.empty(); });
+}
+
+bool Doubts::about(Extent extent) const {
+  return std::ranges::any_of(extents_, [&](const Extent& e) { return e.overlaps(extent); });
+}
+
+}  // namespace lockstep::replication

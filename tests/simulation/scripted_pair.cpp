@@ -1,0 +1,124 @@
+#include "tests/simulation/scripted_pair.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace lockstep::simulation {
+
+using engine::DiskOpcode;
+using engine::NodeSide;
+
+namespace {
+constexpr std::size_t kAlignment = 4096;
+
+WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
+  WorldOptions options;
+  options.without_faults = true;
+  options.trace = std::getenv("LOCKSTEP_TRACE") != nullptr ? stdout : nullptr;
+  options.adjust = [adjust](Scenario& s) {
+    s.volumes.resize(1);
+    s.region_size = 4096;
+    s.regions = 64;
+    s.arbiter.kind = engine::ArbiterKind::witness;
+    s.arbiter.address = "http://192.0.2.1:2379";
+    s.first_sequencer = NodeSide::a;
+    s.born_dirty = false;
+    s.lease = kSecond;
+    s.heartbeat = kSecond / 5;
+    s.clean_after = kSecond;
+    s.store_deadline = 2 * kSecond;
+    s.dirty_bound = s.volume_size();
+    s.resync_ceiling = 0;
+    s.clock_rate[0] = s.clock_rate[1] = 1'000'000;
+    s.initiators = s.operations = 0;
+    s.slowest_store = s.slowest_link = kMillisecond;
+    adjust(s);
+    s.volumes[0].size = s.volume_size();
+  };
+  return options;
+}
+}  // namespace
+
+ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust)
+    : world_(std::make_unique<World>(options_for(adjust), kind)) {
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).format();
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).boot();
+  wait_for([this] { return in_sync(); });
+}
+
+ScriptedPair::~ScriptedPair() = default;
+
+ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::uint64_t block, std::uint32_t count,
+                                       int fill) {
+  Io& io = ios_.emplace_back();
+  const std::size_t bytes = count * kBlock * (opcode == DiskOpcode::compare_and_write ? 2 : 1);
+  io.memory.resize(bytes + kAlignment, static_cast<std::byte>(fill));
+  void* at = io.memory.data();
+  std::size_t space = io.memory.size();
+  std::align(kAlignment, bytes, at, space);
+  io.request.opcode = opcode;
+  io.request.extent = {block * kBlock, count * kBlock};
+  const bool carries = opcode != DiskOpcode::unmap && opcode != DiskOpcode::write_zeroes && opcode != DiskOpcode::flush;
+  if (carries) io.request.data = {static_cast<std::byte*>(at), bytes};
+  if (opcode == DiskOpcode::unmap) io.request.may_unmap = true;
+  if (opcode == DiskOpcode::flush) io.request.extent = {};
+  io.request.nexus = 1;
+  io.request.owner = &io;
+  io.request.done = [](engine::DiskRequest& request) { static_cast<Io*>(request.owner)->done = true; };
+  host(side).program()->disk(0)->submit(io.request);
+  return io;
+}
+
+ScriptedPair::Io& ScriptedPair::write(NodeSide side, std::uint64_t block, int fill, std::uint32_t count) {
+  return submit(side, DiskOpcode::write, block, count, fill);
+}
+ScriptedPair::Io& ScriptedPair::read(NodeSide side, std::uint64_t block, std::uint32_t count) {
+  return submit(side, DiskOpcode::read, block, count, 0xee);
+}
+
+std::error_code ScriptedPair::written(NodeSide side, std::uint64_t block, int fill, std::uint32_t count) {
+  Io& io = write(side, block, fill, count);
+  if (!wait_for([&] { return io.done; })) return engine::Errc::timed_out;
+  return io.status();
+}
+
+int ScriptedPair::value_at(NodeSide side, std::uint64_t block) {
+  Io& io = read(side, block);
+  if (!wait_for([&] { return io.done; }) || io.status()) return -1;
+  return io.first();
+}
+
+bool ScriptedPair::wait_for(const std::function<bool()>& what, Nanos patience) {
+  const Nanos limit = world_->scheduler.now() + patience;
+  while (!what()) {
+    if (world_->scheduler.now() > limit || !world_->scheduler.step()) return what();
+  }
+  return true;
+}
+
+void ScriptedPair::run_for(Nanos time) {
+  wait_for([] { return false; }, time);
+}
+
+replication::VolumeStatus ScriptedPair::status(NodeSide side) {
+  return host(side).status(0).value_or(replication::VolumeStatus{});
+}
+
+bool ScriptedPair::is(NodeSide side, replication::MirrorState state) { return status(side).state == state; }
+
+void ScriptedPair::spoil(NodeSide side, const std::function<void(StoreFaults&)>& how) {
+  StoreFaults faults = host(side).data(0).faults();
+  how(faults);
+  host(side).data(0).set_faults(faults);
+}
+
+void ScriptedPair::mend(NodeSide side) {
+  StoreFaults good;
+  good.slowest = world_->scenario.slowest_store;
+  for (SimStore* store : {&host(side).data(0), &host(side).metadata(0)}) {
+    store->set_faults(good);
+    store->release_hung();
+  }
+}
+
+}  // namespace lockstep::simulation

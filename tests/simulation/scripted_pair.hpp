@@ -1,0 +1,56 @@
+#pragma once
+// Two nodes in the simulated world without chance's help: a test says what breaks, and when.
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+class ScriptedPair {
+ public:
+  static constexpr Nanos kPatience = 60 * kSecond;
+  using Adjust = std::function<void(Scenario&)>;
+
+  /// Boots both and waits until they are in sync; A orders.
+  explicit ScriptedPair(
+      const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {});
+  ~ScriptedPair();
+
+  struct Io {
+    engine::DiskRequest request;
+    std::vector<std::byte> memory;
+    bool done = false;
+    [[nodiscard]] std::error_code status() const { return request.status; }
+    /// The first byte of what was read.
+    [[nodiscard]] int first() const { return std::to_integer<int>(*request.data.data()); }
+  };
+  /// Blocks of 512 bytes.
+  Io& write(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
+  Io& read(engine::NodeSide side, std::uint64_t block, std::uint32_t count = 1);
+  Io& submit(engine::NodeSide side, engine::DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill);
+  /// Submits and waits for its end.
+  std::error_code written(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
+  int value_at(engine::NodeSide side, std::uint64_t block);
+
+  bool wait_for(const std::function<bool()>& what, Nanos patience = kPatience);
+  void run_for(Nanos time);
+  [[nodiscard]] Host& host(engine::NodeSide side) { return world_->host(side); }
+  [[nodiscard]] World& world() { return *world_; }
+  [[nodiscard]] replication::VolumeStatus status(engine::NodeSide side);
+  [[nodiscard]] bool is(engine::NodeSide side, replication::MirrorState state);
+  [[nodiscard]] bool in_sync() { return world_->all_in_sync(); }
+  /// Changes the faults of the node's data store; those of the metadata stay as they are.
+  void spoil(engine::NodeSide side, const std::function<void(StoreFaults&)>& how);
+  void mend(engine::NodeSide side);
+  /// Empty while nothing that the world watches for went wrong.
+  [[nodiscard]] std::string violation() const { return world_->verdict.reason(); }
+
+ private:
+  std::unique_ptr<World> world_;
+  std::deque<Io> ios_;
+};
+
+}  // namespace lockstep::simulation
