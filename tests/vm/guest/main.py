@@ -3,6 +3,7 @@ import importlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import traceback
 
@@ -11,12 +12,18 @@ sys.path[:0] = ["/lab/tests/e2e", "/lab/tests/vm/guest", "/lab/tests/vm/scenario
 import harness  # noqa: E402
 
 
+def out_of_time(*_):
+    raise harness.Failed("no end in time, by the guest's clock")
+
+
 def main():
     job = json.loads((HOST / "job.json").read_text())
     os.environ.update(job["environment"])
     os.environ["LOCKSTEP_E2E_FOLDER"] = "/scratch"
-    harness.settings.build = HOST / "build"
+    harness.settings.build = pathlib.Path("/tmp/build")
     result = {"status": "failed", "note": "the scenario ended the process"}
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.alarm(job["seconds"])
     try:
         note = importlib.import_module(job["scenario"]).scenario()
         result = {"status": "passed", "note": note or ""}
