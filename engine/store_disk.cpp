@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace lockstep::engine {
 
@@ -92,6 +93,14 @@ void StoreDisk::submit(DiskRequest& request) {
     request.done(request);
   };
   if (failed_) return refuse(Errc::not_serving);
+  if (change_) [[unlikely]]
+    return hold(request);
+  if (const auto error = unit_state_.check(request)) [[unlikely]]
+    return refuse(error);
+  if (request.opcode >= DiskOpcode::change_state) {
+    if (request.opcode == DiskOpcode::change_state) return change_state(request);
+    return refuse(request.opcode == DiskOpcode::read_state ? unit_state_.read(request) : std::error_code{});
+  }
   if (const auto error = check(request, info_)) return refuse(error);
   if (takes_lock(request.opcode) && request.extent.empty()) return refuse({});
   Operation* op = take_operation();
@@ -134,12 +143,12 @@ void StoreDisk::start(Operation& op) {
       return;
     case DiskOpcode::flush:
       return flush(op);
-    case DiskOpcode::check_access:
-      return end(op, {});
     case DiskOpcode::change_state:
     case DiskOpcode::read_state:
-      return end(op, Errc::refused);
+    case DiskOpcode::check_access:
+      break;
   }
+  assert(!"no operation on blocks");
 }
 
 void StoreDisk::end(Operation& op, std::error_code result) {
@@ -151,6 +160,38 @@ void StoreDisk::end(Operation& op, std::error_code result) {
   --in_flight_;
   request.status = result;
   request.done(request);
+  if (change_ && in_flight_ == 0) [[unlikely]]
+    install_change();
+}
+
+void StoreDisk::hold(DiskRequest& request) {
+  request.next = nullptr;
+  (first_held_ ? last_held_->next : first_held_) = &request;
+  last_held_ = &request;
+}
+
+void StoreDisk::change_state(DiskRequest& request) {
+  auto outcome = unit_state_.step(request);
+  if (outcome && outcome->changed) {
+    change_ = Change{&request, std::move(*outcome)};
+    if (in_flight_ == 0) install_change();
+    return;
+  }
+  request.status = outcome ? scsi::LuStateHolder::answer(request, outcome->answer) : outcome.error().code;
+  request.done(request);
+}
+
+void StoreDisk::install_change() {
+  Change change = std::move(*change_);
+  change_.reset();
+  change.request->status = scsi::LuStateHolder::answer(*change.request, change.outcome.answer);
+  unit_state_.install(std::move(change.outcome));
+  DiskRequest* held = std::exchange(first_held_, nullptr);
+  change.request->done(*change.request);
+  while (held) {
+    DiskRequest& request = *std::exchange(held, held->next);
+    submit(request);
+  }
 }
 
 bool StoreDisk::take_bounce(Operation& op, std::size_t bytes) {

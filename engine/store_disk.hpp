@@ -1,13 +1,15 @@
 #pragma once
 // A disk on one store: a volume that is not mirrored. Orders what overlaps with range locks and puts together what a
-// store cannot do alone: compare and write, write same, verify.
+// store cannot do alone: compare and write, write same, verify. The logical unit's state is kept in memory.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/disk.hpp"
 #include "engine/locks/range_lock.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/lu_holder.hpp"
 #include "engine/seams/store.hpp"
 
 namespace lockstep::engine {
@@ -29,10 +31,21 @@ class StoreDisk final : public Disk {
     return failed_ ? AccessState::unavailable : AccessState::active_optimized;
   }
   void submit(DiskRequest& request) override;
+  void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) override {
+    unit_state_.listen(std::move(listener));
+  }
 
  private:
   struct Operation;
+  /// A step of the unit's state that waits until what was checked under the state before is over.
+  struct Change {
+    DiskRequest* request = nullptr;
+    scsi::LuOutcome outcome;
+  };
   Operation* take_operation();
+  void hold(DiskRequest& request);
+  void change_state(DiskRequest& request);
+  void install_change();
   void start(Operation& op);
   void end(Operation& op, std::error_code result);
 
@@ -51,6 +64,10 @@ class StoreDisk final : public Disk {
   std::vector<std::unique_ptr<Operation>> operations_;  // all there are; grows to what was in flight at once
   Operation* free_ = nullptr;
   std::size_t in_flight_ = 0;
+  scsi::LuStateHolder unit_state_;
+  std::optional<Change> change_;
+  DiskRequest* first_held_ = nullptr;  // behind the change, in order
+  DiskRequest* last_held_ = nullptr;
   bool failed_ = false;
 };
 

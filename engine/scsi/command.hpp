@@ -100,6 +100,10 @@ class DeviceServer {
   /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
   /// unit adds: reset state, unit attentions. False: LUN does not exist.
   virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;
+  /// The same; `done` (on this reactor, perhaps inside) runs when the reset is in force everywhere.
+  virtual void manage(Nexus& nexus, TaskManagement function, std::uint64_t lun, engine::Callback<bool> done) {
+    done(task_management(nexus, function, lun));
+  }
 };
 
 }  // namespace lockstep::scsi

@@ -21,21 +21,33 @@ constexpr std::uint8_t kInformationDescriptor = 0x00;
 constexpr std::uint8_t kSpecificDescriptor = 0x02;
 constexpr std::uint8_t kValid = 0x80;
 
-std::array<std::uint8_t, 3> key_specific(const FieldPointer& field) {
+bool has_key_specific(const Sense& sense) { return sense.field || sense.progress; }
+
+std::array<std::uint8_t, 3> key_specific(const Sense& sense) {
   std::array<std::uint8_t, 3> bytes{};
+  if (sense.progress) {
+    bytes[0] = kValid;
+    store_be<std::uint16_t>(&bytes[1], *sense.progress);
+    return bytes;
+  }
+  const FieldPointer& field = *sense.field;
   bytes[0] = kValid | (field.in_cdb ? 0x40 : 0x00);
   if (field.bit >= 0) bytes[0] |= static_cast<std::uint8_t>(0x08 | (field.bit & 0x07));
   store_be<std::uint16_t>(&bytes[1], field.byte);
   return bytes;
 }
 
-std::optional<FieldPointer> read_specific(SenseKey key, const std::uint8_t* bytes) {
-  if (key != SenseKey::illegal_request || !(bytes[0] & kValid)) return std::nullopt;
+void read_specific(Sense& sense, const std::uint8_t* bytes) {
+  if (!(bytes[0] & kValid)) return;
+  if (sense.key == SenseKey::not_ready || sense.key == SenseKey::no_sense) {
+    sense.progress = load_be<std::uint16_t>(bytes + 1);
+  }
+  if (sense.key != SenseKey::illegal_request) return;
   FieldPointer field;
   field.in_cdb = bytes[0] & 0x40;
   if (bytes[0] & 0x08) field.bit = static_cast<std::int8_t>(bytes[0] & 0x07);
   field.byte = load_be<std::uint16_t>(bytes + 1);
-  return field;
+  sense.field = field;
 }
 
 std::size_t build_fixed(const Sense& sense, std::span<std::uint8_t> out) {
@@ -49,7 +61,7 @@ std::size_t build_fixed(const Sense& sense, std::span<std::uint8_t> out) {
     out[0] |= kValid;
     store_be<std::uint32_t>(&out[3], static_cast<std::uint32_t>(*sense.information));
   }
-  if (sense.field) std::ranges::copy(key_specific(*sense.field), &out[kFixedSpecific]);
+  if (has_key_specific(sense)) std::ranges::copy(key_specific(sense), &out[kFixedSpecific]);
   return kFixedSize;
 }
 
@@ -67,10 +79,10 @@ std::size_t build_descriptor(const Sense& sense, std::span<std::uint8_t> out) {
     store_be<std::uint64_t>(&out[at + 4], *sense.information);
     at += 12;
   }
-  if (sense.field) {
+  if (has_key_specific(sense)) {
     out[at] = kSpecificDescriptor;
     out[at + 1] = 0x06;
-    std::ranges::copy(key_specific(*sense.field), &out[at + 4]);
+    std::ranges::copy(key_specific(sense), &out[at + 4]);
     at += 8;
   }
   out[7] = static_cast<std::uint8_t>(at - 8);
@@ -81,7 +93,7 @@ std::optional<Sense> parse_fixed(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < 14) return std::nullopt;
   Sense sense{.key = static_cast<SenseKey>(bytes[2] & 0x0F), .additional = {bytes[12], bytes[13]}};
   if (bytes[0] & kValid) sense.information = load_be<std::uint32_t>(&bytes[3]);
-  if (bytes.size() >= kFixedSize) sense.field = read_specific(sense.key, &bytes[kFixedSpecific]);
+  if (bytes.size() >= kFixedSize) read_specific(sense, &bytes[kFixedSpecific]);
   return sense;
 }
 
@@ -95,7 +107,7 @@ std::optional<Sense> parse_descriptor(std::span<const std::uint8_t> bytes) {
     if (rest[0] == kInformationDescriptor && size >= 12 && (rest[2] & kValid)) {
       sense.information = load_be<std::uint64_t>(&rest[4]);
     }
-    if (rest[0] == kSpecificDescriptor && size >= 8) sense.field = read_specific(sense.key, &rest[4]);
+    if (rest[0] == kSpecificDescriptor && size >= 8) read_specific(sense, &rest[4]);
     rest = rest.subspan(size);
   }
   return sense;

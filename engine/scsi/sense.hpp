@@ -51,6 +51,7 @@ inline constexpr AdditionalSense kTooManyTargetDescriptors{0x26, 0x06};
 inline constexpr AdditionalSense kUnsupportedTargetDescriptorType{0x26, 0x07};
 inline constexpr AdditionalSense kTooManySegmentDescriptors{0x26, 0x08};
 inline constexpr AdditionalSense kUnsupportedSegmentDescriptorType{0x26, 0x09};
+inline constexpr AdditionalSense kCopySegmentGranularityViolation{0x26, 0x0D};
 inline constexpr AdditionalSense kWriteProtected{0x27, 0x00};
 inline constexpr AdditionalSense kLogicalUnitSoftwareWriteProtected{0x27, 0x02};
 inline constexpr AdditionalSense kSpaceAllocationFailedWriteProtect{0x27, 0x07};
@@ -90,6 +91,7 @@ struct Sense {
   AdditionalSense additional{};
   std::optional<std::uint64_t> information{};  ///< an LBA or a byte offset, whichever the command defines
   std::optional<FieldPointer> field{};         ///< with illegal_request only
+  std::optional<std::uint16_t> progress{};     ///< of 65536 parts, with not_ready and no_sense only
   bool operator==(const Sense&) const = default;
 };
 

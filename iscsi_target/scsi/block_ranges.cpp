@@ -20,6 +20,8 @@ constexpr std::size_t kUnmapHeader = 8;
 constexpr std::size_t kUnmapDescriptor = 16;
 
 void finish_good(Task& task) { finish(task); }
+void read_for_or(Task& task);
+void write_or(Task& task);
 
 bool all_zero(std::span<const std::byte> bytes) {
   return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
@@ -91,6 +93,27 @@ void check_unmap_list(Task& task) {
   unmap_next(task);
 }
 
+// ORWRITE's buffer: what to set, what the disk had, what it shall have.
+void read_for_or(Task& task) {
+  const std::size_t size = task.extent().length;
+  submit(task, engine::DiskOpcode::read, task.extent(), task.buffer.span().subspan(size, size), write_or);
+}
+
+/// In between somebody else may have written; then it is tried again. In the end the disk has had the OR in one piece.
+void write_or(Task& task) {
+  const std::size_t size = task.extent().length;
+  const std::byte* set = task.buffer.data();
+  for (std::size_t i = 0; i < size; ++i) task.buffer.data()[2 * size + i] = set[i] | set[size + i];
+  task.ignores_miscompare = true;
+  submit(task, engine::DiskOpcode::compare_and_write, task.extent(), task.buffer.span().subspan(size, 2 * size),
+         [](Task& t) {
+           constexpr std::uint32_t kTries = 100;
+           if (!t.request.status) return finish(t);
+           if (++t.cursor == kTries) return finish(t, scsi::Status::busy);
+           read_for_or(t);
+         });
+}
+
 }  // namespace
 
 void compare_and_write(Task& task) {
@@ -103,6 +126,22 @@ void compare_and_write(Task& task) {
   task.request.fua = task.cdb(1) & kFua;
   pull(task, 2 * extent.length,
        [](Task& t) { submit(t, engine::DiskOpcode::compare_and_write, t.extent(), t.buffer.span(), finish_good); });
+}
+
+void or_write(Task& task) {
+  const engine::Extent extent = task.extent();
+  if (!expect_data_out(task, extent.length)) return;
+  if (extent.length == 0) return finish(task);
+  if (!take_buffer(task, 3 * extent.length)) return;
+  task.request.fua = task.cdb(1) & kFua;
+  pull(task, extent.length, read_for_or);
+}
+
+void write_atomic(Task& task) {
+  const std::uint32_t aligned = task.unit().atomic_blocks();
+  if (load_be<std::uint16_t>(&task.command.cdb[10]) != 0) return fail_cdb(task, 10);
+  if (task.lba % aligned != 0) return fail_cdb(task, 2);
+  write(task);
 }
 
 void write_same(Task& task) {

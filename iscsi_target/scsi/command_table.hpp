@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "engine/scsi/lu_state.hpp"
+
 namespace lockstep::iscsi_target {
 
 struct Task;
@@ -30,15 +32,8 @@ enum class Serialization : std::uint8_t {
   whole,  ///< concerns everything written before it
 };
 
-/// Whether a nexus that holds no reservation may send it while another does (SPC-4 table 66, SBC-3 table 13).
-enum class ReservationClass : std::uint8_t {
-  always,   ///< under any reservation
-  read,     ///< refused under Exclusive Access only
-  refused,  ///< refused under every reservation
-};
-
 /// What bounds the number of blocks; more is INVALID FIELD IN CDB. Values stand in VPD page B0h.
-enum class BlockLimit : std::uint8_t { none, transfer, write_same, compare };
+enum class BlockLimit : std::uint8_t { none, transfer, write_same, compare, atomic, or_write };
 
 /// What the number of blocks means when it is zero.
 enum class ZeroBlocks : std::uint8_t { nothing, is_256, to_the_end };
@@ -50,6 +45,8 @@ enum CommandFlags : std::uint8_t {
   kOnWellKnownUnit = 0x08,   ///< answered by the REPORT LUNS well known logical unit
   kChangesMedium = 0x10,     ///< refused when the unit is write-protected
   kThinOnly = 0x20,          ///< exists only on thinly provisioned units
+  kWithoutMedium = 0x40,     ///< answered while there is no medium
+  kWhileSanitizing = 0x80,   ///< answered while the medium is being sanitized
 };
 
 constexpr std::int16_t kNoServiceAction = -1;
@@ -70,8 +67,8 @@ struct CommandEntry {
   BlockLimit limit = BlockLimit::none;
   void (*handler)(Task&) = nullptr;
   Serialization serialization = Serialization::none;
-  ReservationClass reservation = ReservationClass::refused;
-  std::uint8_t flags = 0;      ///< CommandFlags
+  scsi::AccessClass access = scsi::AccessClass::configure;  ///< what reservations of others refuse
+  std::uint8_t flags = 0;                                   ///< CommandFlags
   std::uint8_t thin_bits = 0;  ///< bits of byte 1 that are evaluated only on thinly provisioned units
 
   [[nodiscard]] constexpr bool has_service_action() const { return service_action != kNoServiceAction; }

@@ -11,8 +11,16 @@ namespace lockstep::iscsi_target::handlers {
 // primary.cpp
 void test_unit_ready(Task& task);
 void request_sense(Task& task);
+void read_defect_data(Task& task);
+// medium.cpp
 void start_stop_unit(Task& task);
 void prevent_allow_medium_removal(Task& task);
+// reservations.cpp
+void reserve(Task& task);
+void release(Task& task);
+void persistent_reserve_out(Task& task);
+// reservation_reports.cpp
+void persistent_reserve_in(Task& task);
 // inquiry.cpp
 void inquiry(Task& task);
 // mode.cpp
@@ -38,7 +46,16 @@ void prefetch(Task& task);
 void synchronize_cache(Task& task);
 // block_ranges.cpp
 void compare_and_write(Task& task);
+void or_write(Task& task);
+void write_atomic(Task& task);
 void write_same(Task& task);
 void unmap(Task& task);
+
+// sanitize.cpp
+void sanitize(Task& task);
+// extended_copy.cpp
+void extended_copy(Task& task);
+void receive_copy_status(Task& task);
+void receive_copy_operating_parameters(Task& task);
 
 }  // namespace lockstep::iscsi_target::handlers

@@ -8,24 +8,13 @@
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/reply.hpp"
 #include "iscsi_target/scsi/task.hpp"
+#include "iscsi_target/scsi/unit_name.hpp"
 
 namespace lockstep::iscsi_target {
 namespace {
 
-constexpr std::uint8_t kNothingHere = 0x7F;  // peripheral qualifier 011b, device type 1Fh
-constexpr std::uint8_t kWellKnownUnitType = 0x1E;
 // The company identifier of the NAA designator. A locally administered one: "LS" behind the local bit.
 constexpr std::uint32_t kCompanyId = 0x024C53;
-
-std::array<std::byte, 16> naa_6(const engine::Uuid& volume) {
-  // 6h, 24 bits of company, then 36 bits from the front of the UUID and 64 from its end.
-  std::array<std::byte, 16> out{};
-  const auto& id = volume.bytes;
-  engine::store_be<std::uint32_t>(out.data(), 0x60000000 | kCompanyId << 4 | id[0] >> 4);
-  for (std::size_t i = 0; i < 4; ++i) out[4 + i] = std::byte(static_cast<std::uint8_t>(id[i] << 4 | id[i + 1] >> 4));
-  for (std::size_t i = 0; i < 8; ++i) out[8 + i] = std::byte{id[8 + i]};
-  return out;
-}
 
 std::string hex(std::span<const std::byte> bytes) {
   std::string out;
@@ -36,13 +25,29 @@ std::string hex(std::span<const std::byte> bytes) {
   return out;
 }
 
+}  // namespace
+
+std::array<std::byte, 16> naa_of(const engine::Uuid& volume) {
+  // 6h, 24 bits of company, then 36 bits from the front of the UUID and 64 from its end.
+  std::array<std::byte, 16> out{};
+  const auto& id = volume.bytes;
+  engine::store_be<std::uint32_t>(out.data(), 0x60000000 | kCompanyId << 4 | id[0] >> 4);
+  for (std::size_t i = 0; i < 4; ++i) out[4 + i] = std::byte(static_cast<std::uint8_t>(id[i] << 4 | id[i + 1] >> 4));
+  for (std::size_t i = 0; i < 8; ++i) out[8 + i] = std::byte{id[8 + i]};
+  return out;
+}
+
 std::string serial_of(const LogicalUnit& unit) {
   return unit.info().serial.empty() ? hex(std::as_bytes(std::span(unit.volume().bytes))) : unit.info().serial;
 }
 
+namespace {
+
+constexpr std::uint8_t kNothingHere = 0x7F;  // peripheral qualifier 011b, device type 1Fh
+constexpr std::uint8_t kWellKnownUnitType = 0x1E;
 void standard_data(Reply& reply, const LogicalUnit* unit, bool well_known, const UnitSettings& settings) {
   reply.u8(unit ? 0x00 : well_known ? kWellKnownUnitType : kNothingHere);
-  reply.u8(0x00);                // not removable
+  reply.u8(unit && unit->info().removable ? 0x80 : 0x00);
   reply.u8(0x06);                // SPC-4
   reply.u8(0x12);                // HISUP, response data format 2
   reply.u8(96 - 5);              // additional length
@@ -85,7 +90,7 @@ void number_designator(Reply& reply, std::uint8_t type, std::uint16_t number) {
 
 void device_identification(Reply& reply, const LogicalUnit& unit) {
   const UnitSettings& settings = unit.settings();
-  const auto naa = naa_6(unit.volume());
+  const auto naa = naa_of(unit.volume());
   designator(reply, Association::unit, 1, 0x3, naa);
 
   std::string vendor_specific(LogicalUnit::kVendor);
@@ -129,12 +134,18 @@ void block_limits(Reply& reply, const LogicalUnit& unit) {
   reply.be32(thin ? granule : 0);     // optimal unmap granularity
   reply.be32(thin ? 0x80000000 : 0);  // UGAVALID, alignment 0
   reply.be64(unit.max_blocks(LogicalUnit::kMaxWriteSame));
-  reply.zeros(64 - 44);
+  reply.be32(granule);  // WRITE ATOMIC: a physical block is written whole or not at all, more is not
+  reply.be32(granule);  // its alignment
+  reply.be32(0);        // granularity: a block
+  reply.be32(0);        // no boundaries within
+  reply.be32(0);
 }
 
 void block_device_characteristics(Reply& reply) {
   reply.be16(0x0001);  // not rotating
-  reply.zeros(64 - 6);
+  reply.u8(0);
+  reply.u8(0x40);  // WABEREQ: after a block erase reads succeed
+  reply.zeros(64 - 8);
 }
 
 void logical_block_provisioning(Reply& reply, const LogicalUnit& unit) {

@@ -2,13 +2,18 @@
 // A volume as initiators see it: identity, capacity, mode parameters, asymmetric access. One object a volume and node,
 // shared by all reactors; what changes is atomic, what is text never changes.
 //
-// Mode parameters and unit attentions are this node's own: the partner does not hear of a MODE SELECT or a reset.
+// Reservations, mode parameters and what else both nodes agree on are the disk's (engine/scsi/lu_state.hpp): it orders
+// their changes, and the unit hears of each state that is installed.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "engine/disk.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
 #include "iscsi_target/scsi/unit_attention.hpp"
 
@@ -21,13 +26,29 @@ struct UnitSettings {
   bool paired = true;             ///< false: this node's group is the only one there is
   std::string product = "VDISK";  ///< at most 16 characters
   std::string revision = "0001";  ///< at most 4 characters
+  engine::Uuid instance{};        ///< random, new whenever the unit is made: requests are numbered with it
 };
 
-/// What MODE SELECT may change, and what reset puts back.
-struct ModeState {
-  bool descriptor_sense = false;        ///< D_SENSE
-  bool software_write_protect = false;  ///< SWP
-  bool operator==(const ModeState&) const = default;
+using ModeState = scsi::LuMode;
+
+/// The state that the disk installed last, and the unit attentions that came of all of them. The disk tells it on its
+/// reactor; it is read on any.
+class InstalledState final : public scsi::LuStateListener {
+ public:
+  void on_state(const scsi::LuState& state, std::span<const scsi::LuEvent> events) override;
+  [[nodiscard]] std::shared_ptr<const scsi::LuState> get() const { return state_.load(); }
+  /// False: reservations, write protection and the medium stop nobody.
+  [[nodiscard]] bool restricted() const { return restricted_.load(std::memory_order_acquire); }
+  [[nodiscard]] ModeState mode() const {
+    const auto bits = mode_.load(std::memory_order_relaxed);
+    return {.descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0};
+  }
+  UnitEvents events;
+
+ private:
+  std::atomic<std::shared_ptr<const scsi::LuState>> state_{std::make_shared<const scsi::LuState>()};
+  std::atomic<bool> restricted_{false};
+  std::atomic<std::uint8_t> mode_{0};
 };
 
 class LogicalUnit {
@@ -36,6 +57,7 @@ class LogicalUnit {
   static constexpr std::uint64_t kMaxTransfer = engine::BufferPool::kMaxBuffer;  ///< bytes a command moves at most
   static constexpr std::uint64_t kMaxWriteSame = std::uint64_t{16} << 20;        ///< bytes a WRITE SAME covers at most
   static constexpr std::uint64_t kMaxUnmap = std::uint64_t{512} << 20;           ///< bytes an UNMAP covers at most
+  static constexpr std::uint64_t kMaxOrWrite = std::uint64_t{512} << 10;         ///< bytes an ORWRITE changes at most
   static constexpr std::uint32_t kMaxUnmapDescriptors = 256;
   static constexpr std::uint32_t kMaxCompareBlocks = 255;
 
@@ -44,7 +66,7 @@ class LogicalUnit {
 
   [[nodiscard]] engine::Disk& disk() const { return disk_; }
   [[nodiscard]] const UnitSettings& settings() const { return settings_; }
-  /// As it was when the unit was made; the capacity may have changed since: blocks().
+  /// As it was when the unit was made; what may have changed since: blocks(), read_only(), write_cache().
   [[nodiscard]] const engine::DiskInfo& info() const { return info_; }
   [[nodiscard]] const engine::Uuid& volume() const { return info_.id; }
   [[nodiscard]] std::uint32_t block_size() const { return info_.block_size; }
@@ -54,8 +76,18 @@ class LogicalUnit {
     return static_cast<std::uint32_t>(bytes >> block_shift_);
   }
 
+  /// What a store writes whole or not at all; WRITE ATOMIC is bounded by it and aligned to it.
+  [[nodiscard]] std::uint32_t atomic_blocks() const {
+    return max_blocks(std::max(info_.physical_block_size, info_.block_size));
+  }
+
   /// The volume was resized to `size` bytes. Any thread.
   void set_capacity(std::uint64_t size);
+  /// The volume was made read-only or writable, its write cache put on or off: initiators hear of changed mode
+  /// parameters. Any thread.
+  void set_use(bool read_only, bool write_cache);
+  [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool write_cache() const { return write_cache_.load(std::memory_order_relaxed); }
   /// The access state of the partner's port group, as it was last heard. Any thread.
   void set_partner_access(engine::AccessState state);
   [[nodiscard]] engine::AccessState partner_access() const { return partner_access_.load(std::memory_order_relaxed); }
@@ -66,26 +98,29 @@ class LogicalUnit {
     return state;
   }
 
-  [[nodiscard]] ModeState mode() const { return unpack(mode_.load(std::memory_order_relaxed)); }
-  /// False: nothing changed. The caller raises the unit attention.
-  bool set_mode(ModeState state) { return mode_.exchange(pack(state), std::memory_order_relaxed) != pack(state); }
+  /// As the disk installed it last.
+  [[nodiscard]] std::shared_ptr<const scsi::LuState> state() const { return installed_->get(); }
+  [[nodiscard]] bool restricted() const { return installed_->restricted(); }
+  [[nodiscard]] ModeState mode() const { return installed_->mode(); }
+  /// A request to change it, numbered so that it is carried out once even if it goes to both nodes.
+  [[nodiscard]] scsi::LuRequest request(scsi::LuRequestKind kind, const scsi::NexusKey& nexus);
   [[nodiscard]] scsi::SenseFormat sense_format() const {
     return mode().descriptor_sense ? scsi::SenseFormat::descriptor : scsi::SenseFormat::fixed;
   }
-  [[nodiscard]] bool write_protected() const { return info_.read_only || mode().software_write_protect; }
+  [[nodiscard]] bool write_protected() const { return read_only() || mode().software_write_protect; }
 
-  /// LOGICAL UNIT RESET, or a target reset: mode parameters are as configured, every nexus is told. Any thread.
-  void reset(UnitAttention kind);
+  /// Sanitizing, as far as this node does it: true when it was not at it.
+  [[nodiscard]] bool begin_sanitizing() { return !sanitizing_.exchange(true); }
+  void end_sanitizing() { sanitizing_.store(false); }
+  [[nodiscard]] bool is_sanitizing() const { return sanitizing_.load(); }
+  void set_sanitize_progress(std::uint64_t of_65536) {
+    sanitize_progress_.store(static_cast<std::uint16_t>(std::min<std::uint64_t>(of_65536, 65535)));
+  }
+  [[nodiscard]] std::uint16_t sanitize_progress() const { return sanitize_progress_.load(); }
 
-  [[nodiscard]] UnitEvents& events() { return events_; }
+  [[nodiscard]] UnitEvents& events() { return installed_->events; }
 
  private:
-  static constexpr std::uint8_t pack(ModeState m) {
-    return static_cast<std::uint8_t>((m.descriptor_sense ? 1 : 0) | (m.software_write_protect ? 2 : 0));
-  }
-  static constexpr ModeState unpack(std::uint8_t bits) {
-    return {.descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0};
-  }
   void note_access(engine::AccessState state);
 
   engine::Disk& disk_;
@@ -93,10 +128,14 @@ class LogicalUnit {
   const engine::DiskInfo info_;
   const unsigned block_shift_;
   std::atomic<std::uint64_t> blocks_;
+  std::atomic<bool> read_only_;
+  std::atomic<bool> write_cache_;
   std::atomic<engine::AccessState> known_access_;
   std::atomic<engine::AccessState> partner_access_{engine::AccessState::unavailable};
-  std::atomic<std::uint8_t> mode_{0};
-  UnitEvents events_;
+  std::atomic<std::uint64_t> requests_{0};
+  std::atomic<bool> sanitizing_{false};
+  std::atomic<std::uint16_t> sanitize_progress_{0};
+  const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
 };
 
 }  // namespace lockstep::iscsi_target

@@ -40,7 +40,7 @@ bool mode_pages(Reply& reply, const LogicalUnit& unit, std::uint8_t code, std::u
   bool found = false;
   for (const std::uint8_t each : kModePages) {
     if (!all && each != code) continue;
-    reply.bytes(std::as_bytes(mode_page(each, control, unit.mode(), unit.info().write_cache)->span()));
+    reply.bytes(std::as_bytes(mode_page(each, control, unit.mode(), unit.write_cache())->span()));
     found = true;
   }
   wrong = found ? 3 : 2;
@@ -131,12 +131,12 @@ class ModeList {
     const std::size_t left = list_.size() - at_;
     const std::uint8_t code = bytes[0] & 0x3F;  // PS is reserved here, and many initiators send back what they read
     const LogicalUnit& unit = task_.unit();
-    const auto now = mode_page(code, PageControl::current, state_, unit.info().write_cache);
+    const auto now = mode_page(code, PageControl::current, state_, unit.write_cache());
     if (!now || (bytes[0] & kSubpageFormat)) return fail_at(at_, 5), false;
     if (left < 2) return fail_list_length(task_), false;
     if (bytes[1] != now->bytes[1]) return fail_at(at_ + 1), false;
     if (left < now->size) return fail_list_length(task_), false;
-    const auto changeable = mode_page(code, PageControl::changeable, state_, unit.info().write_cache);
+    const auto changeable = mode_page(code, PageControl::changeable, state_, unit.write_cache());
     for (std::size_t i = 2; i < now->size; ++i) {
       const auto wrong = static_cast<std::uint8_t>((bytes[i] ^ now->bytes[i]) & ~changeable->bytes[i]);
       if (wrong != 0) return fail_at(at_ + i, static_cast<std::int8_t>(std::bit_width(wrong) - 1)), false;
@@ -159,16 +159,9 @@ class ModeList {
 void apply_mode_list(Task& task) {
   ModeList list(task, task.entry->cdb_length == 10);
   if (!list.read_header() || !list.check_block_descriptor() || !list.read_pages()) return;
-  LogicalUnit& unit = task.unit();
-  if (unit.set_mode(list.state())) {
-    NexusUnit* mine = task.nexus.find(*decode_lun(task.command.lun));
-    if (mine && mine->use == task.use) {
-      mine->attentions.raise_for_others(unit.events(), UnitAttention::mode_parameters_changed);
-    } else {  // taken out of this nexus's sight while the list was on its way
-      unit.events().raise(UnitAttention::mode_parameters_changed);
-    }
-  }
-  finish(task);
+  scsi::LuRequest request = task.unit().request(scsi::LuRequestKind::mode_select, task.nexus.key);
+  request.mode = list.state();
+  change_state(task, request);
 }
 
 void mode_select(Task& task) {

@@ -21,6 +21,8 @@ void request_sense(Task& task) {
       sense.additional = additional_sense(*attention);
     } else if (access != engine::AccessState::active_optimized) {
       sense = not_accessible(access);
+    } else {
+      sense = medium_sense(task.unit());
     }
   }
   const auto format = task.cdb(1) & 0x01 ? scsi::SenseFormat::descriptor : scsi::SenseFormat::fixed;
@@ -29,14 +31,14 @@ void request_sense(Task& task) {
   finish_with_data(task, std::as_bytes(std::span(bytes).first(size)), task.length);
 }
 
-/// There are no power conditions, and no stopped state is kept: one initiator's STOP must not take a shared volume away
-/// from the others. What STOP must do to the data, it does: the cache is flushed.
-void start_stop_unit(Task& task) {
-  if (task.cdb(4) & 0x01) return finish(task);
-  submit(task, engine::DiskOpcode::flush, {}, {}, [](Task& t) { finish(t); });
+/// There are no defects to tell of: an empty list in the format that was asked for (SBC-3 5.18).
+void read_defect_data(Task& task) {
+  const bool twelve = task.entry->cdb_length == 12;
+  Reply reply;
+  reply.u8(0);
+  reply.u8(twelve ? task.cdb(1) : task.cdb(2));
+  reply.zeros(twelve ? 6 : 2);
+  finish_with_data(task, reply.done(), task.length);
 }
-
-/// The medium is not removable: preventing and allowing make no difference.
-void prevent_allow_medium_removal(Task& task) { finish(task); }
 
 }  // namespace lockstep::iscsi_target::handlers

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <new>
 
+#include "iscsi_target/scsi/sanitizer.hpp"
 #include "iscsi_target/scsi/task.hpp"
 
 namespace lockstep::iscsi_target {
@@ -43,6 +44,10 @@ std::uint32_t limit_of(const LogicalUnit& unit, BlockLimit limit) {
       return unit.max_blocks(LogicalUnit::kMaxWriteSame);
     case BlockLimit::compare:
       return LogicalUnit::kMaxCompareBlocks;
+    case BlockLimit::atomic:
+      return unit.atomic_blocks();
+    case BlockLimit::or_write:
+      return unit.max_blocks(LogicalUnit::kMaxOrWrite);
   }
   return UINT32_MAX;
 }
@@ -83,11 +88,27 @@ bool check_range(Task& task) {
   return true;
 }
 
+/// Reservations and the medium. The disk looks again, where the command is ordered.
+bool check_restrictions(Task& task) {
+  if (!task.unit().state()->allows(task.nexus.key, task.entry->access)) {
+    finish(task, scsi::Status::reservation_conflict);
+    return false;
+  }
+  const scsi::Sense sense = medium_sense(task.unit());
+  if (sense == scsi::Sense{}) return true;
+  if (sense.additional == scsi::asc::kSanitizeInProgress) Sanitizer::resume(task.device, *task.use);
+  if (task.entry->has(sense.additional == scsi::asc::kMediumNotPresentTrayOpen ? kWithoutMedium : kWhileSanitizing)) {
+    return true;
+  }
+  fail(task, sense);
+  return false;
+}
+
 bool check_write_protection(Task& task) {
   if (!task.entry->has(kChangesMedium) || !task.unit().write_protected()) return true;
   fail(task, {.key = SenseKey::data_protect,
-              .additional = task.unit().info().read_only ? scsi::asc::kWriteProtected
-                                                         : scsi::asc::kLogicalUnitSoftwareWriteProtected});
+              .additional = task.unit().read_only() ? scsi::asc::kWriteProtected
+                                                    : scsi::asc::kLogicalUnitSoftwareWriteProtected});
   return false;
 }
 
@@ -104,12 +125,17 @@ void run_without_unit(Task& task) {
   task.entry->handler(task);
 }
 
+bool loses_something(const scsi::LuState& state, const scsi::NexusKey& nexus) {
+  return state.reserved_by == nexus || std::ranges::find(state.preventions, nexus) != state.preventions.end();
+}
+
 void run(Task& task, NexusUnit& nexus_unit) {
   LogicalUnit& unit = task.unit();
   const auto access = unit.access_state();
   bool known_opcode = false;
   const CommandEntry* entry = task.entry = find_entry(task.command, unit.info().thin, known_opcode);
-  if (nexus_unit.attentions.refresh(unit.events()) && !(entry && entry->has(kKeepsAttention))) [[unlikely]] {
+  if (nexus_unit.attentions.refresh(unit.events(), task.nexus.key) && !(entry && entry->has(kKeepsAttention)))
+      [[unlikely]] {
     return fail(task, {.key = SenseKey::unit_attention, .additional = additional_sense(*nexus_unit.attentions.take())});
   }
   if (!entry) [[unlikely]]
@@ -117,6 +143,8 @@ void run(Task& task, NexusUnit& nexus_unit) {
   if (access != engine::AccessState::active_optimized && !entry->has(kWhileUnavailable)) [[unlikely]] {
     return fail_not_accessible(task, access);
   }
+  if (unit.restricted() && !check_restrictions(task)) [[unlikely]]
+    return;
   if (!check_bits(task) || !check_write_protection(task) || !check_range(task)) return;
   task.length = read_field(task.command.cdb.data(), entry->bytes);
   entry->handler(task);
@@ -186,6 +214,7 @@ void TargetDevice::refresh_view(NexusState& state) {
       continue;
     }
     now.use = uses_[i].get();
+    state.key.port = now.use->unit->settings().port_group;
     now.attentions.begin(now.use->unit->events(), true);
     changed = true;
   }
@@ -201,6 +230,10 @@ void TargetDevice::refresh_view(NexusState& state) {
 void TargetDevice::on_nexus_opened(scsi::Nexus& nexus) {
   auto state = std::make_unique<NexusState>();
   state->nexus = &nexus;
+  state->key.initiator = nexus.initiator_name;
+  std::ranges::transform(state->key.initiator, state->key.initiator.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  state->key.isid = nexus.isid;
   refresh_view(*state);
   for (NexusUnit& unit : state->units) unit.attentions.remove(UnitAttention::luns_changed);  // all of it is new
   nexus.device_state = state.get();
@@ -210,6 +243,11 @@ void TargetDevice::on_nexus_opened(scsi::Nexus& nexus) {
 void TargetDevice::on_nexus_closed(scsi::Nexus& nexus) {
   const auto* state = static_cast<NexusState*>(nexus.device_state);
   assert(state && state->in_flight == 0);
+  for (const NexusUnit& unit : state->units) {
+    if (unit.use && loses_something(*unit.use->unit->state(), state->key)) {
+      send(*unit.use, unit.use->unit->request(scsi::LuRequestKind::nexus_lost, state->key), {});
+    }
+  }
   nexus.device_state = nullptr;
   std::erase_if(nexuses_, [&](const auto& n) { return n.get() == state; });
 }
@@ -231,19 +269,69 @@ void TargetDevice::execute(scsi::Command& command) {
   run(task, *unit);
 }
 
+/// A change_state of the device's own, on its way.
+struct TargetDevice::Errand {
+  TargetDevice& device;
+  UnitUse* use;
+  std::vector<std::byte> data;
+  engine::Callback<> done;
+  engine::DiskRequest request{};
+};
+
+void TargetDevice::send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done) {
+  auto* errand = new Errand{*this, &use, request.encode(), std::move(done)};
+  errand->data.resize(std::max(errand->data.size(), scsi::kLuAnswerSize));
+  ++use.in_flight;
+  engine::DiskRequest& r = errand->request;
+  r.opcode = engine::DiskOpcode::change_state;
+  r.data = errand->data;
+  r.owner = errand;
+  r.done = [](engine::DiskRequest& finished) {
+    const std::unique_ptr<Errand> over(static_cast<Errand*>(finished.owner));
+    --over->use->in_flight;
+    if (over->done) over->done();
+    over->device.finished(over->use);
+  };
+  use.unit->disk().submit(r);
+}
+
 bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) {
-  auto& state = *static_cast<NexusState*>(nexus.device_state);
-  if (function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset) {
-    for (NexusUnit& unit : state.units) {
-      if (unit.use) unit.use->unit->reset(UnitAttention::bus_reset);
-    }
-    return true;
-  }
+  const auto& state = *static_cast<NexusState*>(nexus.device_state);
   const auto number = decode_lun(lun);
-  NexusUnit* unit = number ? state.find(*number) : nullptr;
-  if (!unit) return false;
-  if (function == scsi::TaskManagement::logical_unit_reset) unit->use->unit->reset(UnitAttention::unit_reset);
-  return true;
+  const bool whole =
+      function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset;
+  const bool there = whole || (number && *number < state.units.size() && state.units[*number].use);
+  manage(nexus, function, lun, [](bool) {});
+  return there;
+}
+
+void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
+                          engine::Callback<bool> done) {
+  auto& state = *static_cast<NexusState*>(nexus.device_state);
+  std::vector<UnitUse*> units;
+  auto kind = scsi::LuRequestKind::target_reset;
+  if (function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset) {
+    for (const NexusUnit& unit : state.units) {
+      if (unit.use) units.push_back(unit.use);
+    }
+  } else {
+    const auto number = decode_lun(lun);
+    NexusUnit* unit = number ? state.find(*number) : nullptr;
+    if (!unit) return done(false);
+    if (function != scsi::TaskManagement::logical_unit_reset) return done(true);
+    units.push_back(unit->use);
+    kind = scsi::LuRequestKind::unit_reset;
+  }
+  struct All {
+    std::size_t left;
+    engine::Callback<bool> done;
+  };
+  auto all = std::make_shared<All>(units.size() + 1, std::move(done));
+  const auto one_less = [all] {
+    if (--all->left == 0) all->done(true);
+  };
+  for (UnitUse* use : units) send(*use, use->unit->request(kind, state.key), one_less);
+  one_less();
 }
 
 }  // namespace lockstep::iscsi_target

@@ -30,11 +30,23 @@ struct NexusUnit {
   PendingAttentions attentions;
 };
 
+/// What RECEIVE COPY STATUS tells about an EXTENDED COPY that is over.
+struct CopyResult {
+  std::uint8_t list_id = 0;
+  const UnitUse* use = nullptr;
+  bool failed = false;
+  std::uint16_t segments = 0;  ///< processed
+  std::uint64_t bytes = 0;
+};
+
 /// Kept at Nexus::device_state.
 struct NexusState {
   scsi::Nexus* nexus = nullptr;
+  scsi::NexusKey key;            ///< its names; the target port is that of the units
   std::vector<NexusUnit> units;  ///< by LUN, up to the highest that the nexus may see
   std::size_t in_flight = 0;     ///< commands
+  static constexpr std::size_t kMaxCopies = 16;
+  std::deque<CopyResult> copies;  ///< the last ones
   [[nodiscard]] NexusUnit* find(std::uint16_t lun) {
     return lun < units.size() && units[lun].use ? &units[lun] : nullptr;
   }
@@ -56,12 +68,17 @@ class TargetDevice final : public scsi::DeviceServer {
   void on_nexus_closed(scsi::Nexus& nexus) override;
   void execute(scsi::Command& command) override;
   bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
+  void manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
+              engine::Callback<bool> done) override;
 
   [[nodiscard]] engine::BufferPool& buffers() { return buffers_; }
+  /// Has the unit's disk carry out a step that no command waits for; `done` runs when it is in force, or failed.
+  void send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done);
   /// Called by the task when it is over.
   void finished(UnitUse* use);
 
  private:
+  struct Errand;
   struct Drain {
     std::uint64_t adoption = 0;
     engine::Callback<> done;

@@ -66,6 +66,12 @@ void fail_disk(Task& task) {
       return fail_out_of_buffers(task);
     case engine::Errc::timed_out:
       return fail(task, plain(SenseKey::aborted_command, scsi::asc::kCommandTimeoutDuringProcessing));
+    case engine::Errc::reservation_conflict:
+      return finish(task, Status::reservation_conflict);
+    case engine::Errc::write_protected:
+      return fail(task, plain(SenseKey::data_protect, scsi::asc::kLogicalUnitSoftwareWriteProtected));
+    case engine::Errc::not_ready:
+      return fail(task, medium_sense(task.unit()));
     default:
       // Aborted, stale, unknown outcome and what should not happen: the initiator repeats an aborted command.
       return fail(task, plain(SenseKey::aborted_command, scsi::asc::kInternalTargetFailure));
@@ -162,11 +168,44 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
   request.extent = extent;
   request.data = data;
   request.nexus = task.nexus.nexus->id;
+  request.port = &task.nexus.key;
+  // A step of the unit's state says itself whom a reservation stops.
+  request.access = opcode == engine::DiskOpcode::change_state ? scsi::AccessClass::unrestricted : task.entry->access;
   request.status.clear();
   request.miscompare_offset = 0;
   request.owner = &task;
   request.done = on_disk_done;
   task.unit().disk().submit(request);
+}
+
+void change_state(Task& task, const scsi::LuRequest& request, Step then) {
+  task.after_change = then;
+  const auto bytes = request.encode();
+  if (task.buffer.size() < bytes.size() && !take_buffer(task, scsi::kMaxLuRequest)) return;
+  std::ranges::copy(bytes, task.buffer.data());
+  submit(task, engine::DiskOpcode::change_state, {}, task.buffer.span(), [](Task& t) {
+    const auto answer = scsi::LuAnswer::decode(t.buffer.span().first(t.request.transferred));
+    if (!answer) return fail(t, plain(SenseKey::hardware_error, scsi::asc::kInternalTargetFailure));
+    if (answer->status == Status::check_condition) return fail(t, answer->sense);
+    if (answer->status == Status::good && t.after_change) return t.after_change(t);
+    finish(t, answer->status);
+  });
+}
+
+scsi::Sense medium_sense(const LogicalUnit& unit) {
+  const auto state = unit.state();
+  if (state->ejected) return plain(SenseKey::not_ready, scsi::asc::kMediumNotPresentTrayOpen);
+  switch (state->sanitize.phase) {
+    case scsi::SanitizeState::Phase::running:
+      return {.key = SenseKey::not_ready,
+              .additional = scsi::asc::kSanitizeInProgress,
+              .progress = unit.sanitize_progress()};
+    case scsi::SanitizeState::Phase::failed:
+      return plain(SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+    case scsi::SanitizeState::Phase::none:
+      break;
+  }
+  return {};
 }
 
 }  // namespace lockstep::iscsi_target

@@ -28,6 +28,7 @@ struct Task {
   engine::Buffer buffer{};
   engine::DiskRequest request{};
   Step step = nullptr;              ///< what follows the pull or the disk request under way
+  Step after_change = nullptr;      ///< what follows a change of the unit's state that was answered with GOOD
   std::uint32_t cursor = 0;         ///< for the handler
   std::uint32_t count = 0;          ///< for the handler
   bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
@@ -64,6 +65,11 @@ void fail_out_of_buffers(Task& task);
 void pull(Task& task, std::size_t bytes, Step then);
 /// Has the disk do it, then takes the step; a failure ends the task.
 void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then);
+/// Has the disk carry out a step of the unit's state, which replaces what is in task.buffer; its answer ends the task,
+/// unless it is GOOD and something follows.
+void change_state(Task& task, const scsi::LuRequest& request, Step then = nullptr);
+/// Why there is nothing to read or write: no medium, sanitizing. NO SENSE when there is.
+[[nodiscard]] scsi::Sense medium_sense(const LogicalUnit& unit);
 
 [[nodiscard]] scsi::Sense not_accessible(engine::AccessState state);
 

@@ -1,8 +1,32 @@
 #include "iscsi_target/scsi/unit_attention.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace lockstep::iscsi_target {
+namespace {
+
+UnitAttention attention_of(scsi::LuAttention kind) {
+  switch (kind) {
+    case scsi::LuAttention::bus_reset:
+      return UnitAttention::bus_reset;
+    case scsi::LuAttention::unit_reset:
+      return UnitAttention::unit_reset;
+    case scsi::LuAttention::mode_parameters_changed:
+      return UnitAttention::mode_parameters_changed;
+    case scsi::LuAttention::reservations_preempted:
+      return UnitAttention::reservations_preempted;
+    case scsi::LuAttention::reservations_released:
+      return UnitAttention::reservations_released;
+    case scsi::LuAttention::registrations_preempted:
+      return UnitAttention::registrations_preempted;
+    case scsi::LuAttention::medium_may_have_changed:
+      return UnitAttention::medium_changed;
+  }
+  return UnitAttention::bus_reset;
+}
+
+}  // namespace
 
 scsi::AdditionalSense additional_sense(UnitAttention attention) {
   switch (attention) {
@@ -16,6 +40,14 @@ scsi::AdditionalSense additional_sense(UnitAttention attention) {
       return scsi::asc::kITNexusLossOccurred;
     case UnitAttention::cleared_by_another:
       return scsi::asc::kCommandsClearedByAnotherInitiator;
+    case UnitAttention::medium_changed:
+      return scsi::asc::kNotReadyToReadyChange;
+    case UnitAttention::reservations_preempted:
+      return scsi::asc::kReservationsPreempted;
+    case UnitAttention::reservations_released:
+      return scsi::asc::kReservationsReleased;
+    case UnitAttention::registrations_preempted:
+      return scsi::asc::kRegistrationsPreempted;
     case UnitAttention::luns_changed:
       return scsi::asc::kReportedLunsDataHasChanged;
     case UnitAttention::mode_parameters_changed:
@@ -28,8 +60,23 @@ scsi::AdditionalSense additional_sense(UnitAttention attention) {
   return scsi::asc::kNoAdditionalSenseInformation;
 }
 
+void UnitEvents::raise(std::span<const scsi::LuEvent> events) {
+  for (const scsi::LuEvent& event : events) {
+    if (event.for_others && event.nexuses.empty()) {
+      raise(attention_of(event.kind));
+      continue;
+    }
+    auto named = std::make_shared<Named>(*named_.load());
+    if (named->events.size() == kKept) named->events.erase(named->events.begin());
+    named->events.push_back(event);
+    ++named->end;
+    named_.store(std::move(named));
+    total_.fetch_add(1, std::memory_order_release);
+  }
+}
+
 void PendingAttentions::begin(const UnitEvents& events, bool power_on) {
-  (void)refresh(events);
+  (void)refresh(events, {});
   pending_ = power_on ? bit(UnitAttention::power_on) : 0;
 }
 
@@ -38,15 +85,7 @@ void PendingAttentions::add(UnitAttention kind) {
   pending_ |= bit(kind);
 }
 
-void PendingAttentions::raise_for_others(UnitEvents& events, UnitAttention kind) {
-  const auto i = UnitEvents::index(kind);
-  const std::uint32_t before = events.counts_[i].fetch_add(1, std::memory_order_relaxed);
-  if (seen_[i] != before) add(kind);  // somebody else raised it, too
-  seen_[i] = before + 1;
-  events.total_.fetch_add(1, std::memory_order_release);
-}
-
-void PendingAttentions::collect(const UnitEvents& events) {
+void PendingAttentions::collect(const UnitEvents& events, const scsi::NexusKey& nexus) {
   seen_total_ = events.total_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < kUnitAttentions; ++i) {
     const std::uint32_t count = events.counts_[i].load(std::memory_order_relaxed);
@@ -54,6 +93,14 @@ void PendingAttentions::collect(const UnitEvents& events) {
     seen_[i] = count;
     add(static_cast<UnitAttention>(i));
   }
+  const auto named = events.named_.load();
+  const std::uint64_t oldest = named->end - named->events.size();
+  if (seen_named_ < oldest) add(UnitAttention::bus_reset);
+  for (std::uint64_t i = std::max(seen_named_, oldest); i < named->end; ++i) {
+    const scsi::LuEvent& event = named->events[i - oldest];
+    if (event.concerns(nexus)) add(attention_of(event.kind));
+  }
+  seen_named_ = named->end;
 }
 
 std::optional<UnitAttention> PendingAttentions::take() {

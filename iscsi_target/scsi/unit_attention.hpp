@@ -1,15 +1,19 @@
 #pragma once
 // Unit attentions (SAM-5 5.14): what a nexus must be told about a logical unit before its next command is carried out.
 //
-// Events that concern every nexus are counted by the unit, on any thread; each nexus remembers which counts it has
-// seen and finds out when its next command comes. Nothing is sent between reactors, and what a nexus may have pending
-// is one bit for each kind.
+// Events that concern every nexus are counted by the unit, on any thread; those that concern some are kept for a while
+// with their names. Each nexus remembers how far it has seen and finds out when its next command comes. Nothing is sent
+// between reactors, and what a nexus may have pending is one bit for each kind.
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
 
 namespace lockstep::iscsi_target {
@@ -21,18 +25,26 @@ enum class UnitAttention : std::uint8_t {
   unit_reset,  ///< logical unit reset
   nexus_loss,
   cleared_by_another,  ///< commands were cleared by another initiator
+  medium_changed,
   luns_changed,
   mode_parameters_changed,
+  reservations_preempted,
+  reservations_released,
+  registrations_preempted,
   capacity_changed,
   access_state_changed,
 };
-constexpr std::size_t kUnitAttentions = 9;
+constexpr std::size_t kUnitAttentions = 13;
 
 [[nodiscard]] scsi::AdditionalSense additional_sense(UnitAttention attention);
 
 /// The events of one logical unit. Any thread.
 class UnitEvents {
  public:
+  static constexpr std::size_t kKept = 128;  ///< named events; who slept through more is told of a reset
+
+  /// What a step of the unit's state raised. One thread at a time.
+  void raise(std::span<const scsi::LuEvent> events);
   void raise(UnitAttention kind) {
     counts_[index(kind)].fetch_add(1, std::memory_order_relaxed);
     total_.fetch_add(1, std::memory_order_release);
@@ -41,7 +53,13 @@ class UnitEvents {
  private:
   friend class PendingAttentions;
   static constexpr std::size_t index(UnitAttention kind) { return static_cast<std::size_t>(kind); }
+  /// The last named events; the newest has the number `end` - 1.
+  struct Named {
+    std::uint64_t end = 0;
+    std::vector<scsi::LuEvent> events;
+  };
   std::atomic<std::uint32_t> total_{0};
+  std::atomic<std::shared_ptr<const Named>> named_{std::make_shared<const Named>()};
   std::array<std::atomic<std::uint32_t>, kUnitAttentions> counts_{};
 };
 
@@ -53,11 +71,9 @@ class PendingAttentions {
   /// For this nexus alone.
   void add(UnitAttention kind);
   void remove(UnitAttention kind) { pending_ &= static_cast<std::uint16_t>(~bit(kind)); }
-  /// Tells every other nexus.
-  void raise_for_others(UnitEvents& events, UnitAttention kind);
   /// Brings in what was raised since. True when anything is pending.
-  [[nodiscard]] bool refresh(const UnitEvents& events) {
-    if (events.total_.load(std::memory_order_acquire) != seen_total_) collect(events);
+  [[nodiscard]] bool refresh(const UnitEvents& events, const scsi::NexusKey& nexus) {
+    if (events.total_.load(std::memory_order_acquire) != seen_total_) collect(events, nexus);
     return pending_ != 0;
   }
   /// The next to report; it is not pending any more.
@@ -67,9 +83,10 @@ class PendingAttentions {
   static constexpr std::uint16_t bit(UnitAttention kind) {
     return static_cast<std::uint16_t>(1u << static_cast<unsigned>(kind));
   }
-  void collect(const UnitEvents& events);
+  void collect(const UnitEvents& events, const scsi::NexusKey& nexus);
 
   std::uint32_t seen_total_ = 0;
+  std::uint64_t seen_named_ = 0;
   std::array<std::uint32_t, kUnitAttentions> seen_{};
   std::uint16_t pending_ = 0;
 };

@@ -32,6 +32,7 @@ struct HopDisk::Hop {
     DiskRequest& request = *outer;
     request.status = inner.status;
     request.miscompare_offset = inner.miscompare_offset;
+    request.transferred = inner.transferred;
     next = lane->free;
     lane->free = this;
     request.done(request);
@@ -65,7 +66,7 @@ void HopDisk::count(Lane& lane, const DiskRequest& request) {
   if (request.opcode == DiskOpcode::read || request.opcode == DiskOpcode::verify) {
     add(lane.reads, 1);
     add(lane.read_bytes, request.extent.length);
-  } else if (request.opcode != DiskOpcode::flush) {
+  } else if (request.opcode < DiskOpcode::change_state && request.opcode != DiskOpcode::flush) {
     add(lane.writes, 1);
     add(lane.write_bytes, request.extent.length);
   }
@@ -92,6 +93,12 @@ void HopDisk::submit(DiskRequest& request) {
   hop->inner.holder = nullptr;
   hop->inner.done = [](DiskRequest& inner) { static_cast<Hop*>(inner.owner)->back(); };
   hop->there();
+}
+
+void HopDisk::set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) {
+  engine::Reactor& home = *lanes_[home_]->reactor;
+  if (home.on_this_thread()) return inner_.set_state_listener(std::move(listener));
+  home.post([this, listener = std::move(listener)]() mutable { inner_.set_state_listener(std::move(listener)); });
 }
 
 DiskCounters HopDisk::counters() const {

@@ -35,7 +35,7 @@ Bytes control_page(std::uint8_t byte_2, std::uint8_t byte_4) {
 const Bytes kSelect{0x15, 0x10, 0, 0, 16, 0};
 
 TEST_F(ScsiAttention, ANewNexusIsToldOfPowerOnOnceAndOfNothingOlder) {
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   unit->set_capacity(4096);
   scsi::Nexus third;
   open(third, 3, "iqn.three", false);
@@ -47,7 +47,7 @@ TEST_F(ScsiAttention, ANewNexusIsToldOfPowerOnOnceAndOfNothingOlder) {
 TEST_F(ScsiAttention, SeveralAreReportedOneACommandInTheirOrder) {
   unit->set_partner_access(engine::AccessState::active_optimized);
   unit->set_capacity(65536);
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   for (auto* n : {&nexus, &second}) {
     expect_attention(*n, scsi::asc::kBusDeviceResetFunctionOccurred);
     expect_attention(*n, scsi::asc::kCapacityDataHasChanged);
@@ -57,21 +57,22 @@ TEST_F(ScsiAttention, SeveralAreReportedOneACommandInTheirOrder) {
 }
 
 TEST_F(ScsiAttention, TheSameEventTwiceIsToldOnce) {
-  unit->reset(UnitAttention::unit_reset);
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   expect_attention(nexus, scsi::asc::kBusDeviceResetFunctionOccurred);
   expect_ready(nexus);
 }
 
 TEST_F(ScsiAttention, AnAttentionStopsTheCommandBeforeItDoesAnything) {
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
+  disk.log.clear();
   expect_sense(*out(cdb10(0x2A, 0, 1), Bytes(512, 1)), scsi::SenseKey::unit_attention,
                scsi::asc::kBusDeviceResetFunctionOccurred);
   EXPECT_TRUE(disk.log.empty());
 }
 
 TEST_F(ScsiAttention, RequestSenseTakesTheAttentionAsDataInTheAskedFormat) {
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   const auto fixed = in({0x03, 0, 0, 0, 0xFF});
   expect_good(*fixed);
   EXPECT_EQ(fixed->data_in[0], 0x70);
@@ -111,7 +112,7 @@ TEST_F(ScsiAttention, SoftwareWriteProtectHoldsUntilItIsClearedOrReset) {
   out(kSelect, control_page(0x02, 0x00));
   expect_good(*out(cdb10(0x2A, 0, 1), Bytes(512)));
   out(kSelect, control_page(0x02, 0x08));
-  unit->reset(UnitAttention::unit_reset);
+  device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   tur(nexus);
   expect_good(*out(cdb10(0x2A, 0, 1), Bytes(512)));
 }

@@ -57,7 +57,7 @@ TEST_P(ScsiHostile, EveryCommandEndsOnceAndGivesItsBufferBack) {
     c->is_aborted = below(50) == 0;
     if (below(50) == 0) c->pull_error = engine::Errc::aborted;
     if (below(20) == 0) disk.fail_with = engine::make_error_code(static_cast<engine::Errc>(1 + below(14)));
-    if (below(200) == 0) unit->reset(UnitAttention::unit_reset);
+    if (below(200) == 0) device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
     disk.deferred = below(4) == 0;
     device.execute(*c);
     running.push_back(std::move(c));
@@ -74,7 +74,7 @@ TEST_P(ScsiHostile, EveryCommandEndsOnceAndGivesItsBufferBack) {
 
   disk.deferred = false;
   disk.fail_with = {};
-  unit->set_mode({});
+  disk.unit_state.install({});
   while (in({0x00})->status != scsi::Status::good) {
   }
   const Bytes data = pattern(4096);

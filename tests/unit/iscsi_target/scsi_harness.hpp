@@ -15,6 +15,7 @@
 #include "engine/disk.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/command.hpp"
+#include "engine/scsi/lu_holder.hpp"
 #include "engine/scsi/sense.hpp"
 #include "iscsi_target/scsi/lun_map.hpp"
 #include "iscsi_target/scsi/target_device.hpp"
@@ -52,6 +53,10 @@ class RamDisk final : public engine::Disk {
   std::error_code fail_with;  ///< the next operation
   bool deferred = false;
   std::vector<std::byte>& bytes() { return bytes_; }
+  scsi::LuStateHolder unit_state;
+  void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) override {
+    unit_state.listen(std::move(listener));
+  }
 
  private:
   void carry_out(engine::DiskRequest& request) {
@@ -60,7 +65,16 @@ class RamDisk final : public engine::Disk {
     request.done(request);
   }
 
+  std::error_code change_state(engine::DiskRequest& r) {
+    auto outcome = unit_state.step(r);
+    if (!outcome) return outcome.error().code;
+    const auto given = scsi::LuStateHolder::answer(r, outcome->answer);
+    if (outcome->changed) unit_state.install(std::move(*outcome));
+    return given;
+  }
+
   std::error_code operate(engine::DiskRequest& r) {
+    if (const auto error = unit_state.check(r)) return error;
     if (!r.extent.fits(info_.size)) return engine::Errc::out_of_range;
     std::byte* at = bytes_.data() + r.extent.offset;
     switch (r.opcode) {
@@ -83,8 +97,9 @@ class RamDisk final : public engine::Disk {
       case engine::DiskOpcode::check_access:
         break;
       case engine::DiskOpcode::change_state:
+        return change_state(r);
       case engine::DiskOpcode::read_state:
-        return engine::Errc::refused;
+        return unit_state.read(r);
       case engine::DiskOpcode::verify:
         return compare(r, at);
       case engine::DiskOpcode::compare_and_write:
@@ -261,6 +276,11 @@ class ScsiTest : public ::testing::Test {
   std::unique_ptr<FakeCommand> out(Bytes cdb, Bytes data) { return run(make(std::move(cdb), 0, std::move(data))); }
 
   [[nodiscard]] std::uint64_t capacity() const { return unit->blocks(); }
+  void set_mode(ModeState mode) {
+    scsi::LuOutcome outcome{.next = disk.unit_state.state()};
+    outcome.next.mode = mode;
+    disk.unit_state.install(std::move(outcome));
+  }
 
   engine::BufferPool pool;
   RamDisk disk;

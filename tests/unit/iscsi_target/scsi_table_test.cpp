@@ -110,7 +110,7 @@ TEST_F(ScsiTable, EveryAddressedCommandIsRefusedPastTheEnd) {
 }
 
 TEST_F(ScsiTable, EveryCommandThatChangesTheMediumIsRefusedWhenWriteProtected) {
-  unit->set_mode({.software_write_protect = true});
+  set_mode({.software_write_protect = true});
   for (const CommandEntry& entry : command_table()) {
     SCOPED_TRACE(entry.name);
     const auto c = probe(plain_cdb(entry));

@@ -1,0 +1,121 @@
+#include "iscsi_target/scsi/sanitizer.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "iscsi_target/scsi/task.hpp"
+
+namespace lockstep::iscsi_target {
+
+using engine::DiskOpcode;
+using Method = scsi::SanitizeState::Method;
+
+void Sanitizer::start(TargetDevice& device, UnitUse& use, Task* waiter) {
+  const auto state = use.unit->state();
+  const bool asked = state->sanitize.phase == scsi::SanitizeState::Phase::running &&
+                     state->sanitize.port == use.unit->settings().port_group;
+  if (!asked || !use.unit->begin_sanitizing()) {
+    if (waiter) finish(*waiter);
+    return;
+  }
+  auto* sanitizer = new Sanitizer(device, use, waiter);
+  sanitizer->what_ = state->sanitize;
+  sanitizer->run();
+}
+
+void Sanitizer::resume(TargetDevice& device, UnitUse& use) {
+  if (!use.unit->is_sanitizing()) start(device, use);
+}
+
+Sanitizer::Sanitizer(TargetDevice& device, UnitUse& use, Task* waiter) : device_(device), use_(use), waiter_(waiter) {
+  ++use_.in_flight;
+  request_.owner = this;
+  request_.done = [](engine::DiskRequest& request) {
+    auto& self = *static_cast<Sanitizer*>(request.owner);
+    if (self.inside_) {
+      self.is_done_ = true;
+    } else if (self.take_result()) {
+      self.run();
+    }
+  };
+}
+
+void Sanitizer::fill_pattern(std::uint8_t pass) {
+  const bool inverted = what_.invert && pass % 2 != 0;
+  const auto block = block_.span();
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const std::byte b = what_.pattern[i % what_.pattern.size()];
+    block[i] = inverted ? ~b : b;
+  }
+}
+
+/// One request after the other; those that a disk finishes at once don't pile up on the stack.
+void Sanitizer::run() {
+  while (prepare()) {
+    inside_ = true;
+    is_done_ = false;
+    use_.unit->disk().submit(request_);
+    inside_ = false;
+    if (!is_done_ || !take_result()) return;
+  }
+}
+
+/// False: it is over, and so is this object.
+bool Sanitizer::prepare() {
+  const std::uint64_t size = use_.unit->blocks() << use_.unit->block_shift();
+  const bool overwrites = what_.method == Method::overwrite;
+  if (use_.retired != 0) return end(true), false;  // the volume goes; whoever has it next takes it up
+  if (waiter_ && waiter_->command.aborted()) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
+  if (at_ >= size) {
+    at_ = 0;
+    if (!overwrites || ++pass_ >= what_.passes) return end(false), false;
+    block_.reset();
+  }
+  const std::uint64_t length = std::min(overwrites ? kOverwritePiece : kErasePiece, size - at_);
+  request_.extent = {at_, length};
+  request_.may_unmap = true;
+  request_.fua = at_ + length == size;
+  request_.opcode = use_.unit->info().thin ? DiskOpcode::unmap : DiskOpcode::write_zeroes;
+  if (overwrites) {
+    if (!block_) {
+      block_ = device_.buffers().allocate(use_.unit->block_size());
+      if (!block_) return end(true), false;
+      fill_pattern(pass_);
+    }
+    request_.opcode = DiskOpcode::write_same;
+    request_.data = block_.span().first(use_.unit->block_size());
+  }
+  const std::uint64_t passes = overwrites ? what_.passes : 1;
+  use_.unit->set_sanitize_progress((pass_ * size + at_) / std::max<std::uint64_t>(passes * size >> 16, 1));
+  return true;
+}
+
+bool Sanitizer::take_result() {
+  if (request_.status) return end(true), false;
+  at_ += request_.extent.length;
+  return true;
+}
+
+void Sanitizer::end(bool failed) {
+  const std::unique_ptr<Sanitizer> over(this);
+  const bool gone = use_.retired != 0;
+  LogicalUnit& unit = *use_.unit;
+  unit.end_sanitizing();
+  auto tell = [waiter = waiter_, failed] {
+    if (!waiter) return;
+    if (failed)
+      return fail(*waiter, {.key = scsi::SenseKey::medium_error, .additional = scsi::asc::kSanitizeCommandFailed});
+    finish(*waiter);
+  };
+  if (gone) {
+    tell();
+  } else {
+    const auto kind = failed ? scsi::LuRequestKind::sanitize_failed : scsi::LuRequestKind::sanitize_finished;
+    device_.send(use_, unit.request(kind, {}), std::move(tell));
+  }
+  --use_.in_flight;
+  device_.finished(&use_);
+}
+
+}  // namespace lockstep::iscsi_target

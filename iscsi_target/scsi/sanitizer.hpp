@@ -1,0 +1,45 @@
+#pragma once
+// What overwrites or erases a whole unit while its state says that it is being sanitized: on the node of the port that
+// the state names, on one reactor, piece by piece. It goes on whatever becomes of the command that asked for it. After
+// a restart or a failover the first command that comes to the unit takes it up again, from the start.
+#include <cstdint>
+#include <vector>
+
+#include "engine/disk.hpp"
+#include "iscsi_target/scsi/target_device.hpp"
+
+namespace lockstep::iscsi_target {
+
+struct Task;
+
+class Sanitizer {
+ public:
+  /// Nothing happens when the unit is at it already, or its state does not ask this node for it; `waiter`, if any, is
+  /// finished when it is over.
+  static void start(TargetDevice& device, UnitUse& use, Task* waiter = nullptr);
+  /// Starts what the state asks for and nobody does.
+  static void resume(TargetDevice& device, UnitUse& use);
+
+ private:
+  static constexpr std::uint64_t kOverwritePiece = std::uint64_t{16} << 20;  ///< bytes in one request
+  static constexpr std::uint64_t kErasePiece = std::uint64_t{512} << 20;
+  Sanitizer(TargetDevice& device, UnitUse& use, Task* waiter);
+  void run();
+  [[nodiscard]] bool prepare();
+  [[nodiscard]] bool take_result();
+  void fill_pattern(std::uint8_t pass);
+  void end(bool failed);
+
+  TargetDevice& device_;
+  UnitUse& use_;
+  Task* waiter_;
+  scsi::SanitizeState what_;
+  engine::Buffer block_;  ///< of an overwrite
+  engine::DiskRequest request_{};
+  std::uint8_t pass_ = 0;
+  std::uint64_t at_ = 0;
+  bool inside_ = false;   ///< submit() has not returned
+  bool is_done_ = false;  ///< … and the request is finished already
+};
+
+}  // namespace lockstep::iscsi_target

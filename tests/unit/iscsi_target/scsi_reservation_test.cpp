@@ -1,0 +1,342 @@
+// Reservations, medium removal, copies and sanitizing as initiators do them: CDBs in, statuses and data out.
+#include "scsi_harness.hpp"
+
+#include "engine/scsi/transport_id.hpp"
+#include "iscsi_target/scsi/unit_name.hpp"
+
+namespace lockstep::iscsi_target::test {
+namespace {
+
+constexpr auto kConflict = scsi::Status::reservation_conflict;
+
+class ScsiReservation : public ScsiTest {
+ protected:
+  explicit ScsiReservation(engine::DiskInfo info = disk_info()) : ScsiTest(std::move(info)) {
+    open(second, 2, "iqn.1994-05.com.example:TWO");
+  }
+  scsi::Status reserve_out(scsi::Nexus& n, std::uint8_t action, std::uint64_t key, std::uint64_t service_key,
+                           std::uint8_t type = 0) {
+    Bytes list(24);
+    engine::store_be<std::uint64_t>(&list[0], key);
+    engine::store_be<std::uint64_t>(&list[8], service_key);
+    auto c = make({0x5F, action, type, 0, 0, 0, 0, 0, 24}, 0, list);
+    c->nexus = &n;
+    return run(std::move(c))->status;
+  }
+  std::unique_ptr<FakeCommand> reserve_in(std::uint8_t action, std::uint32_t expected = 8192) {
+    return in({0x5E, action, 0, 0, 0, 0, 0, 0x20, 0}, expected);
+  }
+  scsi::Status write(scsi::Nexus& n) {
+    auto c = make(cdb10(0x2A, 0, 1), 0, Bytes(512));
+    c->nexus = &n;
+    return run(std::move(c))->status;
+  }
+  scsi::Nexus second;
+};
+
+TEST_F(ScsiReservation, AReservationOfOneStopsTheWritesOfTheOther) {
+  EXPECT_EQ(reserve_out(nexus, 0x00, 0, 0xABC), scsi::Status::good);
+  EXPECT_EQ(reserve_out(nexus, 0x01, 0xABC, 0, 1), scsi::Status::good);
+  EXPECT_EQ(write(nexus), scsi::Status::good);
+  EXPECT_EQ(write(second), kConflict);
+  EXPECT_EQ(run(cdb10(0x28, 0, 1), second, 512)->status, scsi::Status::good);
+  EXPECT_EQ(run({0x00}, second)->status, scsi::Status::good);
+  EXPECT_EQ(run({0x12, 0, 0, 0, 96}, second, 96)->status, scsi::Status::good);
+}
+
+TEST_F(ScsiReservation, TheDiskHasTheLastWord) {
+  // The unit has not heard of the reservation yet, the disk has it in force.
+  disk.set_state_listener(nullptr);
+  reserve_out(nexus, 0x00, 0, 1);
+  reserve_out(nexus, 0x01, 1, 0, 3);
+  ASSERT_FALSE(unit->restricted());
+  EXPECT_EQ(write(second), kConflict);
+  EXPECT_EQ(run(cdb10(0x28, 0, 1), second, 512)->status, kConflict);
+}
+
+TEST_F(ScsiReservation, KeysReservationAndFullStatusAreReported) {
+  reserve_out(nexus, 0x00, 0, 0x1122334455667788);
+  reserve_out(second, 0x00, 0, 0x99);
+  reserve_out(nexus, 0x01, 0x1122334455667788, 0, 6);
+  const auto keys = reserve_in(0);
+  expect_good(*keys);
+  ASSERT_EQ(keys->data_in.size(), 24u);
+  EXPECT_EQ(keys->be32(0), 2u);
+  EXPECT_EQ(keys->be32(4), 16u);
+  EXPECT_EQ(keys->be64(8), 0x1122334455667788u);
+  EXPECT_EQ(keys->be64(16), 0x99u);
+  const auto reservation = reserve_in(1);
+  ASSERT_EQ(reservation->data_in.size(), 24u);
+  EXPECT_EQ(reservation->be32(4), 16u);
+  EXPECT_EQ(reservation->be64(8), 0x1122334455667788u);
+  EXPECT_EQ(reservation->data_in[21], 6);
+  const auto status = reserve_in(3);
+  ASSERT_GT(status->data_in.size(), 8 + 24 + 24u);
+  EXPECT_EQ(status->be32(4), status->data_in.size() - 8);
+  EXPECT_EQ(status->data_in[8 + 12], 1) << "the first holds it";
+  EXPECT_EQ(status->data_in[8 + 13], 6);
+  EXPECT_EQ(status->be16(8 + 18), 1) << "relative target port";
+  const auto id = scsi::read_transport_id(std::as_bytes(std::span(status->data_in).subspan(32)));
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->nexus.initiator, nexus.initiator_name);
+}
+
+TEST_F(ScsiReservation, AShortAllocationCutsTheKeysAndTheLengthSaysHowManyThereAre) {
+  reserve_out(nexus, 0x00, 0, 1);
+  const auto c = in({0x5E, 0, 0, 0, 0, 0, 0, 0, 9}, 9);
+  expect_good(*c);
+  EXPECT_EQ(c->data_in.size(), 9u);
+  EXPECT_EQ(c->be32(4), 8u);
+  EXPECT_EQ(c->residual_in(), 0);
+}
+
+TEST_F(ScsiReservation, CapabilitiesPromisePersistenceOnlyWhereTheDiskKeepsIt) {
+  const auto c = reserve_in(2);
+  ASSERT_EQ(c->data_in.size(), 8u);
+  EXPECT_EQ(c->be16(0), 8);
+  EXPECT_EQ(c->data_in[2], 0x1C);
+  EXPECT_EQ(c->data_in[3], 0x80);
+  EXPECT_EQ(c->be16(4), 0xEA01);
+}
+
+TEST_F(ScsiReservation, WhoIsPreemptedHearsOfIt) {
+  reserve_out(nexus, 0x00, 0, 1);
+  reserve_out(second, 0x00, 0, 2);
+  reserve_out(second, 0x01, 2, 0, 1);
+  EXPECT_EQ(reserve_out(nexus, 0x05, 1, 2, 1), scsi::Status::good);
+  expect_sense(*run({0x00}, second), scsi::SenseKey::unit_attention, scsi::asc::kRegistrationsPreempted);
+  EXPECT_EQ(run({0x00}, second)->status, scsi::Status::good);
+  EXPECT_EQ(run({0x00}, nexus)->status, scsi::Status::good);
+  EXPECT_EQ(write(second), kConflict);
+}
+
+TEST_F(ScsiReservation, ALongListAndAShortOneAreRefused) {
+  expect_sense(*out({0x5F, 0, 0, 0, 0, 0, 0, 0, 20}, Bytes(20)), scsi::SenseKey::illegal_request,
+               scsi::asc::kParameterListLengthError);
+  expect_sense(*out({0x5F, 0, 0, 0, 0, 0, 0, 0xFF, 0}, Bytes(0xFF00)), scsi::SenseKey::illegal_request,
+               scsi::asc::kParameterListLengthError);
+  expect_sense(*in({0x5F, 0}), scsi::SenseKey::illegal_request, scsi::asc::kParameterListLengthError);
+}
+
+TEST_F(ScsiReservation, Reserve6KeepsOthersFromNearlyEverythingUntilTheSessionEnds) {
+  EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
+  EXPECT_EQ(in({0x00})->status, kConflict);
+  EXPECT_EQ(in({0x16})->status, kConflict);
+  EXPECT_EQ(reserve_in(0)->status, kConflict);
+  EXPECT_EQ(in({0x12, 0, 0, 0, 96})->status, scsi::Status::good);
+  EXPECT_EQ(in({0x17})->status, scsi::Status::good) << "changes nothing";
+  EXPECT_EQ(in({0x00})->status, kConflict);
+  close(second);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiReservation, AResetReleasesReserve6) {
+  run({0x56}, second);
+  EXPECT_EQ(in({0x00})->status, kConflict);
+  device.task_management(second, scsi::TaskManagement::logical_unit_reset, 0);
+  expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kBusDeviceResetFunctionOccurred);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiReservation, ManagementIsDoneWhenTheResetIsInForce) {
+  disk.deferred = true;
+  bool done = false;
+  device.manage(nexus, scsi::TaskManagement::target_warm_reset, 0, [&](bool there) { done = there; });
+  EXPECT_FALSE(done);
+  disk.release_one();
+  EXPECT_TRUE(done);
+  disk.deferred = false;
+}
+
+class ScsiRemovable : public ScsiReservation {
+ protected:
+  ScsiRemovable()
+      : ScsiReservation([] {
+          auto info = disk_info();
+          info.removable = true;
+          return info;
+        }()) {}
+  std::unique_ptr<FakeCommand> start_stop(std::uint8_t byte_4) { return in({0x1B, 0, 0, 0, byte_4}); }
+};
+
+TEST_F(ScsiRemovable, AnEjectedMediumIsNotThereUntilItIsLoaded) {
+  EXPECT_EQ(in({0x12, 0, 0, 0, 96})->data_in[1], 0x80);
+  expect_good(*start_stop(0x02));
+  for (const Bytes& cdb : {Bytes{0x00}, cdb10(0x28, 0, 1), Bytes{0x25}}) {
+    expect_sense(*in(cdb), scsi::SenseKey::not_ready, scsi::asc::kMediumNotPresentTrayOpen);
+  }
+  expect_good(*in({0x12, 0, 0, 0, 96}));
+  expect_good(*start_stop(0x03));
+  expect_good(*in({0x00}));
+  expect_sense(*run({0x00}, second), scsi::SenseKey::unit_attention, scsi::asc::kNotReadyToReadyChange);
+}
+
+TEST_F(ScsiRemovable, AMediumThatSomeonePreventsStaysAndPowerConditionsMoveNothing) {
+  expect_good(*run({0x1E, 0, 0, 0, 1}, second));
+  expect_sense(*start_stop(0x02), scsi::SenseKey::illegal_request, scsi::asc::kMediumRemovalPrevented);
+  expect_good(*start_stop(0x12));
+  close(second);
+  expect_good(*start_stop(0x32));
+  expect_good(*in({0x00}));
+  expect_good(*start_stop(0x02));
+  expect_good(*start_stop(0x03));
+}
+
+TEST_F(ScsiReservation, OrWriteSetsBits) {
+  const Bytes before = pattern(1024, 3), set = pattern(1024, 40);
+  expect_good(*out(cdb10(0x2A, 4, 2), before));
+  expect_good(*out(cdb16(0x8B, 4, 2), set));
+  const Bytes after = in(cdb10(0x28, 4, 2), 1024)->data_in;
+  for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], before[i] | set[i]);
+}
+
+TEST_F(ScsiReservation, AnAtomicWriteIsAPhysicalBlockAtMostAndOnOne) {
+  Bytes cdb = cdb16(0x9C, 8, 0);
+  cdb[13] = 8;
+  expect_good(*out(cdb, pattern(4096)));
+  cdb[13] = 9;
+  expect_field(*out(cdb, pattern(9 * 512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 12, .bit = 7});
+  cdb[13] = 1, cdb[9] = 9;
+  expect_field(*out(cdb, pattern(512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 2, .bit = 7});
+}
+
+class ScsiCopy : public ScsiReservation {
+ protected:
+  struct Segment {
+    std::uint16_t from = 0, to = 0, blocks = 0;
+    std::uint64_t from_lba = 0, to_lba = 0;
+  };
+  static Bytes list(std::vector<engine::Uuid> targets, std::vector<Segment> segments, std::uint8_t id = 7) {
+    Bytes b(16);
+    b[0] = id;
+    engine::store_be<std::uint16_t>(&b[2], static_cast<std::uint16_t>(targets.size() * 32));
+    engine::store_be<std::uint32_t>(&b[8], static_cast<std::uint32_t>(segments.size() * 28));
+    for (const auto& target : targets) {
+      Bytes t{0xE4, 0, 0, 0, 1, 3, 0, 16};
+      for (const std::byte each : naa_of(target)) t.push_back(std::to_integer<std::uint8_t>(each));
+      t.resize(32);
+      b.insert(b.end(), t.begin(), t.end());
+    }
+    for (const auto& s : segments) {
+      Bytes t(28);
+      t[0] = 0x02, t[3] = 24;
+      engine::store_be<std::uint16_t>(&t[4], s.from);
+      engine::store_be<std::uint16_t>(&t[6], s.to);
+      engine::store_be<std::uint16_t>(&t[10], s.blocks);
+      engine::store_be<std::uint64_t>(&t[12], s.from_lba);
+      engine::store_be<std::uint64_t>(&t[20], s.to_lba);
+      b.insert(b.end(), t.begin(), t.end());
+    }
+    return b;
+  }
+  std::unique_ptr<FakeCommand> copy(Bytes parameters) {
+    Bytes cdb(16);
+    cdb[0] = 0x83;
+    engine::store_be<std::uint32_t>(&cdb[10], static_cast<std::uint32_t>(parameters.size()));
+    return out(cdb, std::move(parameters));
+  }
+  std::unique_ptr<FakeCommand> status(std::uint8_t id) {
+    Bytes cdb(16);
+    cdb[0] = 0x84, cdb[2] = id, cdb[13] = 255;
+    return in(cdb);
+  }
+};
+
+TEST_F(ScsiCopy, BlocksAreCopiedFromOneVolumeToAnotherAndTheResultIsKept) {
+  RamDisk other(disk_info(2));
+  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
+  adopt({{0, unit}, {1, there}});
+  in({0x00});
+  const Bytes data = pattern(64 * 512);
+  out(cdb10(0x2A, 8, 64), data);
+  expect_good(*copy(list({uuid(1), uuid(2)}, {{0, 1, 64, 8, 100}})));
+  EXPECT_EQ(std::memcmp(other.bytes().data() + 100 * 512, data.data(), data.size()), 0);
+  const auto result = status(7);
+  expect_good(*result);
+  EXPECT_EQ(result->data_in[4], 1);
+  EXPECT_EQ(result->be16(5), 1);
+  EXPECT_EQ(result->be32(8), 32u);
+  expect_sense(*status(7), scsi::SenseKey::illegal_request, scsi::asc::kInvalidFieldInCdb);
+  adopt({{0, unit}});
+}
+
+TEST_F(ScsiCopy, AVolumeThatTheNexusMayNotReachIsNoTarget) {
+  RamDisk other(disk_info(2));
+  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
+  adopt({{0, unit}, {1, there}}, std::make_shared<HideFrom>(uuid(2), nexus.initiator_name));
+  in({0x00});
+  expect_sense(*copy(list({uuid(1), uuid(2)}, {{0, 1, 64, 8, 100}})), scsi::SenseKey::copy_aborted,
+               scsi::asc::kCopyTargetDeviceNotReachable);
+  EXPECT_TRUE(other.log.empty());
+  adopt({{0, unit}});
+}
+
+TEST_F(ScsiCopy, ListsThatAreCutOffOrTooLongAreRefusedBeforeAnythingMoves) {
+  Bytes good = list({uuid(1)}, {{0, 0, 4, 0, 100}});
+  for (std::size_t size = 1; size < good.size(); ++size) {
+    expect_sense(*copy(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size))),
+                 scsi::SenseKey::illegal_request, scsi::asc::kParameterListLengthError);
+  }
+  expect_sense(*copy(list(std::vector<engine::Uuid>(9, uuid(1)), {{}})), scsi::SenseKey::illegal_request,
+               scsi::asc::kTooManyTargetDescriptors);
+  expect_sense(*copy(list({uuid(1)}, std::vector<Segment>(9))), scsi::SenseKey::illegal_request,
+               scsi::asc::kTooManySegmentDescriptors);
+  Bytes odd = good;
+  odd[16] = 0xE0;
+  expect_sense(*copy(odd), scsi::SenseKey::illegal_request, scsi::asc::kUnsupportedTargetDescriptorType);
+  odd = good;
+  odd[48] = 0x03;
+  expect_sense(*copy(odd), scsi::SenseKey::illegal_request, scsi::asc::kUnsupportedSegmentDescriptorType);
+  EXPECT_TRUE(disk.log.empty());
+  expect_sense(*copy(list({uuid(1)}, {{0, 0, 2, 0, capacity() - 1}})), scsi::SenseKey::copy_aborted,
+               scsi::asc::kNoAdditionalSenseInformation);
+}
+
+using ScsiSanitize = ScsiReservation;
+
+TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
+  out(cdb10(0x2A, 0, 8), pattern(4096));
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.release_one();  // the state
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  const auto sense = scsi::parse_sense(in({0x03, 0, 0, 0, 0xFF})->data_in);
+  EXPECT_EQ(sense->additional, scsi::asc::kSanitizeInProgress);
+  EXPECT_TRUE(sense->progress);
+  EXPECT_EQ(c->completions, 0);
+  while (disk.held()) disk.release_one();
+  expect_good(*c);
+  disk.deferred = false;
+  EXPECT_EQ(in(cdb10(0x28, 0, 8), 4096)->data_in, Bytes(4096));
+}
+
+TEST_F(ScsiSanitize, OverwriteRepeatsThePatternInEveryBlock) {
+  const Bytes list{0x82, 0, 0, 2, 0x5A, 0xA5};
+  expect_good(*out({0x48, 0x81, 0, 0, 0, 0, 0, 0, 6}, list));
+  const Bytes data = in(cdb10(0x28, 77, 1), 512)->data_in;
+  EXPECT_EQ(data[0], 0xA5) << "two passes, the second inverted";
+  EXPECT_EQ(data[1], 0x5A);
+  EXPECT_EQ(data[510], 0xA5);
+}
+
+TEST_F(ScsiSanitize, BadListsAndAFailureAreReportedAndTheFailureMayBeLeft) {
+  for (const Bytes& list : {Bytes{0, 0, 0, 1, 1}, Bytes{1, 0, 0, 0, 1}, Bytes{1, 0, 0, 2, 1}}) {
+    expect_sense(*out({0x48, 0x01, 0, 0, 0, 0, 0, 0, 5}, list), scsi::SenseKey::illegal_request,
+                 scsi::asc::kInvalidFieldInCdb);
+  }
+  disk.deferred = true;
+  auto c = make({0x48, 0x22});
+  device.execute(*c);
+  disk.release_one();
+  disk.fail_with = engine::Errc::io_error;
+  disk.deferred = false;
+  while (disk.held()) disk.release_one();
+  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  expect_sense(*in({0x00}), scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  expect_good(*in({0x48, 0x1F}));
+  expect_good(*in({0x00}));
+}
+
+}  // namespace
+}  // namespace lockstep::iscsi_target::test
