@@ -63,9 +63,12 @@ void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scs
   if (!whole_target) scope.lun = header.lun;
   const auto finish = [this, function, tag = header.task_tag.value(), lun = header.lun.value()] {
     if (ended_) return;
-    const bool there = setup_.device_server->task_management(nexus_, function, lun);
-    answer_management(tag, there ? TaskManagementResult::complete : TaskManagementResult::lun_does_not_exist);
-    if (function == TaskManagement::target_cold_reset) link_.reset_target();
+    auto done = [this, function, tag, life = std::weak_ptr<const char>(life_)](bool there) {
+      if (life.expired() || ended_) return;
+      answer_management(tag, there ? TaskManagementResult::complete : TaskManagementResult::lun_does_not_exist);
+      if (function == TaskManagement::target_cold_reset) link_.reset_target();
+    };
+    setup_.device_server->manage(nexus_, function, lun, std::move(done));
   };
   abort_commands(scope);
   if (function == TaskManagement::abort_task_set) return wait_for(scope, finish);
