@@ -63,7 +63,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
 Pair::~Pair() = default;
 
 replication::Hello Pair::hello() const {
-  return {replication::kLinkVersion, identity_.pair, identity_.process, identity_.side};
+  return {replication::kPartnerVersion, identity_.pair, identity_.process, identity_.side};
 }
 
 replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSpec>& partner) const {

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "engine/stores/block_store.hpp"
+#include "engine/stores/descriptor.hpp"
 #include "engine/stores/file_store.hpp"
 
 namespace lockstep::mgmt {
@@ -39,13 +41,32 @@ Result<Found> look_at(const std::string& path) {
   return Found{Kind::other, 0};
 }
 
-std::uint64_t metadata_size(std::uint64_t volume_size) { return MetadataArea::required_size(volume_size, kRegionSize); }
+/// What a replica's metadata has room for: those made by the first version keep no state of the logical unit.
+enum class Room { with_state, without };
 
-Result<ReplicaStores> open_device(engine::IoUring& ring, const ReplicaPlace& place) {
+std::uint64_t metadata_size(std::uint64_t volume_size, Room room) {
+  return room == Room::with_state ? MetadataArea::size_with_state(volume_size, kRegionSize)
+                                  : MetadataArea::required_size(volume_size, kRegionSize);
+}
+
+/// Makes the metadata file of an earlier version longer; zeros at its end are an empty state. Gives its length, which
+/// is the old one when there is no space: then the state is in memory only.
+std::uint64_t make_room(const std::string& path, std::uint64_t size, std::uint64_t volume_size) {
+  const std::uint64_t wanted = metadata_size(volume_size, Room::with_state);
+  if (size != metadata_size(volume_size, Room::without)) return size;
+  const engine::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const bool grown = file.valid() &&
+                     ::fallocate(file.get(), 0, static_cast<off_t>(size), static_cast<off_t>(wanted - size)) == 0 &&
+                     ::fsync(file.get()) == 0;
+  struct stat info {};
+  return grown || ::stat(path.c_str(), &info) != 0 ? wanted : static_cast<std::uint64_t>(info.st_size);
+}
+
+Result<ReplicaStores> open_device(engine::IoUring& ring, const ReplicaPlace& place, Room room) {
   const auto device = BlockDevice::open(place.data, place.block_size);
   if (!device) return std::unexpected(device.error());
   const std::uint64_t end = (*device)->info().size / 4096 * 4096;
-  const std::uint64_t needed = metadata_size(place.size);
+  const std::uint64_t needed = metadata_size(place.size, room);
   if (end < needed || end - needed < place.size) {
     return engine::fail(Errc::no_space, place.data + " has " + std::to_string(end) + " bytes; a volume of " +
                                             std::to_string(place.size) + " bytes needs " +
@@ -58,16 +79,16 @@ Result<ReplicaStores> open_device(engine::IoUring& ring, const ReplicaPlace& pla
   return ReplicaStores{std::move(*data), std::move(*metadata)};
 }
 
-Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& place) {
+Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& place, Room room) {
   const auto found = look_at(place.data);
   if (!found) return std::unexpected(found.error());
-  if (found->kind == Kind::device) return open_device(ring, place);
+  if (found->kind == Kind::device) return open_device(ring, place, room);
   const auto beside = look_at(place.metadata);
   if (!beside) return std::unexpected(beside.error());
   if (beside->kind == Kind::nothing) {
     return engine::fail(Errc::io_error, "The replica's metadata " + place.metadata + " is missing.");
   }
-  auto metadata = FileStore::open(ring, place.metadata, beside->size);
+  auto metadata = FileStore::open(ring, place.metadata, make_room(place.metadata, beside->size, place.size));
   if (!metadata) return std::unexpected(metadata.error());
   auto data = FileStore::open(ring, place.data, place.size, place.block_size);
   if (!data) return std::unexpected(data.error());
@@ -88,6 +109,22 @@ struct Opening {
     done(std::unexpected(std::move(error)));
   }
 };
+
+void open_with(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume, NodeSide side, Room room,
+               engine::Callback<Result<OpenedReplica>> done) {
+  auto stores = open_stores(ring, place, room);
+  if (!stores) {
+    return ring.reactor().post(
+        [error = stores.error(), done = std::move(done)]() mutable { done(std::unexpected(std::move(error))); });
+  }
+  auto opening = std::make_shared<Opening>(Opening{std::move(*stores), std::move(done), {}, {}});
+  Store& metadata = *opening->stores.metadata;
+  MetadataArea::open(metadata, volume, side, [&ring, opening](Result<std::unique_ptr<MetadataArea>> area) {
+    if (area) opening->area = std::move(*area);
+    if (!area) opening->error = area.error();
+    ring.reactor().post([opening] { opening->finish(); });
+  });
+}
 
 // ---- create ----
 
@@ -131,7 +168,7 @@ Result<void> make_files(Creating& creating) {
   const auto allocation = request.thin ? engine::Allocation::thin : engine::Allocation::allocated;
   if (auto made = FileStore::create(request.data, request.identity.size, allocation); !made) return made;
   creating.made_data = true;
-  const std::uint64_t size = metadata_size(request.identity.size);
+  const std::uint64_t size = metadata_size(request.identity.size, Room::with_state);
   if (auto made = FileStore::create(request.metadata, size, engine::Allocation::allocated); !made) return made;
   creating.made_metadata = true;
   return {};
@@ -152,7 +189,7 @@ void format(const std::shared_ptr<Creating>& creating, bool known_zero) {
 
 void create_in_files(engine::IoUring& ring, const std::shared_ptr<Creating>& creating) {
   if (auto made = make_files(*creating); !made) return Creating::finish(creating, std::unexpected(made.error()));
-  auto stores = open_stores(ring, creating->place());
+  auto stores = open_stores(ring, creating->place(), Room::with_state);
   if (!stores) return Creating::finish(creating, std::unexpected(stores.error()));
   creating->stores = std::move(*stores);
   format(creating, /*known_zero=*/true);
@@ -160,7 +197,7 @@ void create_in_files(engine::IoUring& ring, const std::shared_ptr<Creating>& cre
 
 // A device is taken only if its first blocks and the place of the metadata are zeros: whatever is there may be dear.
 void create_on_device(engine::IoUring& ring, const std::shared_ptr<Creating>& creating) {
-  auto stores = open_device(ring, creating->place());
+  auto stores = open_device(ring, creating->place(), Room::with_state);
   if (!stores) return Creating::finish(creating, std::unexpected(stores.error()));
   creating->stores = std::move(*stores);
   auto sample = std::shared_ptr<std::byte>(static_cast<std::byte*>(std::aligned_alloc(4096, 8192)), std::free);
@@ -197,18 +234,18 @@ std::uint64_t ReplicaStores::allocated_bytes() const {
 
 void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume, NodeSide side,
                   engine::Callback<Result<OpenedReplica>> done) {
-  auto stores = open_stores(ring, place);
-  if (!stores) {
-    return ring.reactor().post(
-        [error = stores.error(), done = std::move(done)]() mutable { done(std::unexpected(std::move(error))); });
-  }
-  auto opening = std::make_shared<Opening>(Opening{std::move(*stores), std::move(done), {}, {}});
-  Store& metadata = *opening->stores.metadata;
-  MetadataArea::open(metadata, volume, side, [&ring, opening](Result<std::unique_ptr<MetadataArea>> area) {
-    if (area) opening->area = std::move(*area);
-    if (!area) opening->error = area.error();
-    ring.reactor().post([opening] { opening->finish(); });
-  });
+  const auto found = look_at(place.data);
+  const bool device = found && found->kind == Kind::device;
+  auto first = [&ring, place, volume, side, device, done = std::move(done)](Result<OpenedReplica> opened) mutable {
+    if (opened || !device) return done(std::move(opened));
+    // On a device the metadata ends where the device ends: an earlier version's begins nearer to that end.
+    open_with(ring, place, volume, side, Room::without,
+              [why = opened.error(), done = std::move(done)](Result<OpenedReplica> earlier) mutable {
+                if (earlier) return done(std::move(earlier));
+                done(std::unexpected(std::move(why)));
+              });
+  };
+  open_with(ring, place, volume, side, Room::with_state, std::move(first));
 }
 
 void create_replica(engine::IoUring& ring, const ReplicaCreate& request, engine::Callback<Result<void>> done) {

@@ -31,6 +31,7 @@ class Cleaner;
 class Resync;
 class Membership;
 class Witnessing;
+class LuStateKeeper;
 
 enum class Role : std::uint8_t {
   none,     ///< serves nothing
@@ -79,6 +80,7 @@ struct Core {
   std::unique_ptr<Cleaner> cleaner;
   std::unique_ptr<Resync> resync;
   std::unique_ptr<Witnessing> witnessing;
+  std::unique_ptr<LuStateKeeper> lu;
   std::unique_ptr<Membership> membership;
 
   [[nodiscard]] engine::NodeSide side() const { return settings.side; }

@@ -18,6 +18,7 @@ struct Defects {
   bool drop_union = false;              ///< resyncs the source's dirty regions only
   bool forget_forward_results = false;  ///< carries a forward that is sent again out again
   bool keep_held_when_fenced = false;   ///< starts what it received before it lost its lease
+  bool ack_state_before_partner = false;  ///< answers a change of the unit's state before the partner has it
   bool serve_before_equal = false;      ///< after both restarted, dirty regions are used before they were made equal
 };
 

@@ -1,16 +1,28 @@
 #include "replication/core/forward_server.hpp"
 
 #include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 
 namespace lockstep::replication {
 
 using engine::DiskOpcode;
 using engine::Errc;
 
+namespace {
+/// Answered with bytes that are read anew when it comes again.
+bool fetches(DiskOpcode opcode) { return opcode == DiskOpcode::read || opcode == DiskOpcode::read_state; }
+}  // namespace
+
 ForwardServer::~ForwardServer() = default;
 
 bool ForwardServer::is_well_formed(const InboundRequest& request, const Message& m) const {
+  const std::size_t sent = request.payload().size(), room = request.max_answer_payload();
   if (m.opcode == DiskOpcode::flush) return true;
+  if (m.opcode == DiskOpcode::check_access) return sent == 0;
+  if (m.opcode == DiskOpcode::read_state) return sent == 0 && room >= scsi::kMaxLuState;
+  if (m.opcode == DiskOpcode::change_state) {
+    return sent > 0 && sent <= scsi::kMaxLuRequest && room >= scsi::kLuAnswerSize;
+  }
   const std::uint64_t block = core_.info.block_size;
   if (m.extent.empty() || !m.extent.fits(core_.volume_size())) return false;
   if (m.extent.offset % block || m.extent.length % block) return false;
@@ -43,7 +55,7 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
     entry.again = &request;
     return;
   }
-  if (core_.defects().forget_forward_results || m.opcode == DiskOpcode::read) {
+  if (core_.defects().forget_forward_results || fetches(m.opcode)) {
     entries_.erase(found);
     return begin(request, m);
   }
@@ -57,6 +69,7 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
     return answer(request, m, Errc::stale);
   }
   if (entries_.size() >= kMaxEntries) return answer(request, m, Errc::stale);
+  if (!core_.lu->takes(m)) return answer(request, m, Errc::aborted);
   auto owned = std::make_unique<ForwardEntry>();
   ForwardEntry& entry = *owned;
   entry.tag = m.tag;
@@ -64,8 +77,8 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   entry.message = m;
   entry.carrier = &request;
   Op& op = core_.ops.make(core_);
-  if (m.opcode == DiskOpcode::read) {
-    entry.buffer = core_.seams.buffers.allocate(m.extent.length);
+  if (fetches(m.opcode)) {
+    entry.buffer = core_.seams.buffers.allocate(m.opcode == DiskOpcode::read ? m.extent.length : scsi::kMaxLuState);
     if (!entry.buffer) {
       core_.ops.destroy(op);
       return answer(request, m, Errc::stale);
@@ -77,7 +90,7 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   op.fua = m.flags & kFlagFua;
   op.may_unmap = m.flags & kFlagMayUnmap;
   op.extent = m.extent;
-  op.data = m.opcode == DiskOpcode::read ? entry.buffer.span() : request.payload();
+  op.data = fetches(m.opcode) ? entry.buffer.span() : request.payload();
   op.nexus = m.nexus;
   entries_[m.tag] = std::move(owned);
   core_.front->route(op);
@@ -87,6 +100,8 @@ void ForwardServer::finished(Op& op) {
   ForwardEntry& entry = *op.entry;
   entry.status = to_errc(op.status);
   entry.miscompare_offset = op.miscompare_offset;
+  entry.bytes = op.opcode == DiskOpcode::read ? entry.buffer.span().size() : op.transferred;
+  entry.lu_answer = op.lu_answer;
   entry.op = nullptr;
   core_.ops.destroy(op);
   InboundRequest* carrier = std::exchange(entry.carrier, nullptr);
@@ -105,7 +120,7 @@ void ForwardServer::finished(Op& op) {
   } else {
     respond(*carrier, question, entry);
   }
-  if (!keep || question.opcode == DiskOpcode::read) entries_.erase(question.tag);
+  if (!keep || fetches(question.opcode)) entries_.erase(question.tag);
 }
 
 void ForwardServer::respond(InboundRequest& request, const Message& question, const ForwardEntry& entry) {
@@ -114,9 +129,14 @@ void ForwardServer::respond(InboundRequest& request, const Message& question, co
   header.volume = question.volume;
   header.status = entry.status;
   header.tag = entry.miscompare_offset;
-  if (question.opcode != DiskOpcode::read || entry.status != Errc::ok) return answer(request, header);
+  if (question.opcode == DiskOpcode::change_state && entry.status == Errc::ok) {
+    auto keep = std::make_unique<decltype(entry.lu_answer)>(entry.lu_answer);
+    const std::span<const std::byte> bytes = *keep;
+    return answer(request, header, bytes, [keep = std::move(keep)] {});
+  }
+  if (!fetches(question.opcode) || entry.status != Errc::ok) return answer(request, header);
   auto keep = std::make_unique<engine::Buffer>(std::move(const_cast<ForwardEntry&>(entry).buffer));
-  const std::span<const std::byte> bytes = keep->span();
+  const std::span<const std::byte> bytes = keep->span().first(entry.bytes);
   answer(request, header, bytes, [keep = std::move(keep)] {});
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The partner's forwards at the node that orders. One entry a tag: a forward that comes again is answered from it and
 // not carried out again. Results are kept until the partner says that the tag is acknowledged, or is another process.
+#include <array>
 #include <memory>
 #include <unordered_map>
 
@@ -19,6 +20,8 @@ struct ForwardEntry {
   engine::Errc status = engine::Errc::ok;
   std::uint64_t miscompare_offset = 0;
   engine::Buffer buffer;  ///< data read
+  std::size_t bytes = 0;  ///< … of it
+  std::array<std::byte, scsi::kLuAnswerSize> lu_answer{};
 };
 
 class ForwardServer {

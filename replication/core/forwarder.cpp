@@ -1,6 +1,7 @@
 #include "replication/core/forwarder.hpp"
 
 #include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 
 namespace lockstep::replication {
@@ -15,6 +16,7 @@ Forwarder::~Forwarder() {
 }
 
 void Forwarder::start(Op& op) {
+  core_.lu->left(op);
   op.tag = ++last_tag_;
   op.stage = Stage::forward_wait;
   op.scratch.reset();
@@ -30,7 +32,10 @@ void Forwarder::pump() {
   if (!core_.partner_ready || !core_.partner.in_contact()) return;
   pumping_ = true;
   for (Op* op = ops_.front(); op && op->tag < ops_.front()->tag + kWindow; op = List<Op>::next(op)) {
-    if (op->stage == Stage::forward_wait && !op->on_link && !op->doomed) send(*op);
+    if (op->stage != Stage::forward_wait || op->on_link || op->doomed) continue;
+    // What was sent and may have been carried out goes out as it was: the answer is there, or it was not.
+    if (!op->sent_before && op->state_version != core_.lu->version() && !core_.lu->recheck(*op)) continue;
+    send(*op);
   }
   pumping_ = false;
 }
@@ -38,7 +43,9 @@ void Forwarder::pump() {
 void Forwarder::send(Op& op) {
   Message m = core_.message(MessageType::forward);
   m.watermark = 0;
-  m.opcode = op.opcode;
+  const bool asks_only = op.refusal != Errc::ok;  // whether the state is still the one that refuses it
+  m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
+  m.sequence = op.state_version;
   m.flags = static_cast<std::uint16_t>((op.fua ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
@@ -46,25 +53,38 @@ void Forwarder::send(Op& op) {
   m.stamp = core_.partner.contact_stamp();
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
-  op.sent_before = true;
-  op.sent_outside |= core_.role == Role::forward;
+  op.unsure = op.sent_before;
+  op.unsure_outside = op.sent_outside;
+  op.sent_before |= !asks_only;
+  op.sent_outside |= core_.role == Role::forward && !asks_only;
   op.stage = Stage::forwarded;
   op.on_link = true;
-  const bool reads = op.opcode == DiskOpcode::read;
-  core_.partner.send(m, reads ? std::span<std::byte>{} : op.data,
-                     reads ? op.data.first(op.extent.length) : std::span<std::byte>{},
-                     [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
+  std::span<std::byte> out = op.data, in;
+  if (asks_only) out = {};
+  if (!asks_only && op.opcode == DiskOpcode::read) out = {}, in = op.data.first(op.extent.length);
+  if (!asks_only && op.opcode == DiskOpcode::read_state) out = {}, in = op.data;
+  if (!asks_only && op.opcode == DiskOpcode::change_state) in = op.lu_answer;
+  core_.partner.send(m, out, in, [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
 }
 
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   core_.partner.check();
   op.on_link = false;
   if (op.doomed) return end(op, Errc::unknown_outcome);
+  if (result && result->status == Errc::aborted) {
+    mark<"forward.checked_under_another_state">();
+    op.sent_before = op.unsure;
+    op.sent_outside = op.unsure_outside;
+  }
+  const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out.
-  const bool again =
-      !result || result->status == Errc::stale || result->status == Errc::not_serving ||
-      result->status == Errc::unknown_outcome || result->status == Errc::corrupt ||
-      (result->status == Errc::ok && op.opcode == DiskOpcode::read && result->payload != op.extent.length);
+  const bool again = !result || result->status == Errc::stale || result->status == Errc::not_serving ||
+                     result->status == Errc::unknown_outcome || result->status == Errc::corrupt ||
+                     result->status == Errc::aborted ||
+                     (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
+                      result->payload != op.extent.length) ||
+                     (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::change_state &&
+                      result->payload != op.lu_answer.size());
   if (again) {
     op.stage = Stage::forward_wait;
     if (core_.role == Role::none && !core_.gated) return;  // whoever decides routes or drops it
@@ -72,7 +92,8 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     return retry_soon();
   }
   op.miscompare_offset = result->tag;
-  end(op, make_error_code(result->status));
+  op.transferred = result->payload;
+  end(op, make_error_code(asked_only && result->status == Errc::ok ? op.refusal : result->status));
   pump();
 }
 
@@ -143,7 +164,9 @@ void Forwarder::note_applied(std::uint64_t tag) {
 /// twice. In sync it does not matter: what it finished came here as an order.
 void Forwarder::on_partner_restarted() {
   if (core_.role != Role::forward) return;
-  ops_.for_each([](Op& op) { op.doomed |= op.sent_before && op.opcode != DiskOpcode::read; });
+  ops_.for_each([](Op& op) {
+    op.doomed |= op.sent_before && op.opcode != DiskOpcode::read && op.opcode != DiskOpcode::read_state;
+  });
   end_doomed();
 }
 

@@ -1,7 +1,10 @@
 #include "replication/core/front.hpp"
 
+#include <algorithm>
+
 #include "replication/core/forward_server.hpp"
 #include "replication/core/forwarder.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/sequencer.hpp"
 
 namespace lockstep::replication {
@@ -14,6 +17,10 @@ namespace {
 bool carries_data(DiskOpcode opcode) {
   return opcode == DiskOpcode::read || opcode == DiskOpcode::write || opcode == DiskOpcode::verify;
 }
+bool concerns_blocks(DiskOpcode opcode) {
+  return opcode != DiskOpcode::flush && opcode != DiskOpcode::change_state && opcode != DiskOpcode::read_state &&
+         opcode != DiskOpcode::check_access;
+}
 void end(DiskRequest& request, std::error_code status) {
   request.status = status;
   request.done(request);
@@ -25,7 +32,7 @@ Front::~Front() {
 }
 
 std::error_code Front::check(const DiskRequest& r) const {
-  if (r.opcode == DiskOpcode::flush || r.opcode == DiskOpcode::check_access) return {};
+  if (!concerns_blocks(r.opcode)) return {};
   if (!r.extent.fits(core_.volume_size())) return Errc::out_of_range;
   if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
@@ -41,11 +48,8 @@ std::error_code Front::check(const DiskRequest& r) const {
 
 void Front::submit(DiskRequest& request) {
   core_.partner.check();
-  if (request.opcode == DiskOpcode::change_state || request.opcode == DiskOpcode::read_state) {
-    return end(request, Errc::refused);
-  }
   if (const auto wrong = check(request)) return end(request, wrong);
-  if (request.opcode != DiskOpcode::flush && request.extent.empty()) return end(request, {});
+  if (concerns_blocks(request.opcode) && request.extent.empty()) return end(request, {});
   if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
   (request.opcode == DiskOpcode::read || request.opcode == DiskOpcode::verify ? reads : writes) += 1;
   request.status = {};
@@ -76,10 +80,13 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   op.nexus = request.nexus;
+  op.port = request.port;
+  op.access = request.access;
   return op;
 }
 
 void Front::hold(Op& op) {
+  core_.lu->left(op);
   op.stage = Stage::held;
   held_.push_back(op);
 }
@@ -90,9 +97,12 @@ void Front::route(Op& op) {
     if (op.entry) return finish(op, Errc::stale);
     return hold(op);
   }
+  if (core_.role == Role::none) return finish(op, op.entry ? Errc::stale : Errc::not_serving);
+  if (!core_.lu->passes(op)) return;
+  if (op.on_state() && core_.lu->answers_here(op)) return core_.lu->run(op);
   switch (core_.role) {
     case Role::none:
-      return finish(op, op.entry ? Errc::stale : Errc::not_serving);
+      break;
     case Role::solo:
       return core_.sequencer->start(op);
     case Role::sync:
@@ -122,12 +132,18 @@ void Front::drop_held() {
 
 void Front::finish(Op& op, std::error_code status) {
   op.status = status;
+  core_.lu->left(op);
   if (op.entry) return core_.forwards->finished(op);
   Parent& parent = *op.parent;
   DiskRequest& request = *parent.request;
   if (status) {
     request.status = status;
     request.miscompare_offset = op.extent.offset - request.extent.offset + op.miscompare_offset;
+  }
+  if (op.on_state() && !status) request.transferred = op.transferred;
+  if (op.opcode == DiskOpcode::change_state && !status) {
+    request.transferred = std::min(op.lu_answer.size(), request.data.size());
+    std::copy_n(op.lu_answer.begin(), request.transferred, request.data.begin());
   }
   core_.ops.destroy(op);
   if (--parent.pieces) return;

@@ -4,6 +4,7 @@
 #include "replication/core/cleaner.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
 #include "replication/core/witnessing.hpp"
@@ -161,6 +162,7 @@ void Membership::act(const ReplicaState& theirs) {
       enter_solo();
       break;
     case Verdict::source:
+      if (theirs.record.id == core_.epoch().id) core_.lu->on_target();
       if (!theirs.able && core_.resync->active()) lose_target();
       if (theirs.able && theirs.record.id == core_.epoch().id && !core_.resync->active()) start_source();
       break;
@@ -369,7 +371,8 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
-  if (next.members.is_both() && !state().able) return answer(request, m, Errc::refused);
+  const bool state_unknown = core_.role == Role::forward && !core_.lu->may_join();
+  if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
   if (metadata_failed_ && next.members.is_both()) return answer(request, m, Errc::io_error);
   const std::uint64_t step = begin_step(Step::following);
   proposal_ = &request;
@@ -434,6 +437,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 
 void Membership::join() {
   if (step_kind_ != Step::none || core_.role != Role::solo || !partner_ || !core_.partner_ready) return;
+  if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
   ReplicaState theirs = *partner_;
   theirs.running = true;
@@ -446,7 +450,7 @@ void Membership::tick() {
   if (closed_ && closed_done_) {
     const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
                       core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none &&
-                      !core_.applier->has_old_work(0);
+                      core_.lu->idle() && !core_.applier->has_old_work(0);
     if (idle) std::exchange(closed_done_, nullptr)();
     return;
   }
@@ -480,6 +484,7 @@ void Membership::tick() {
   go_solo_when_leases_are_over();
   core_.witnessing->tick();
   core_.resync->tick();
+  core_.lu->tick();
   if (now - last_clean_ > kCleanEvery) {
     last_clean_ = now;
     core_.cleaner->tick();
@@ -596,6 +601,7 @@ void Membership::go_solo_when_leases_are_over() {
   const engine::TimePoint since = std::max(core_.last_grant, attached_);
   if (!partner_stopped_ && !core_.defects().skip_lease_wait && core_.now() < since + wait) return;
   mark<"membership.goes_solo">();
+  core_.lu->on_partner_lost();
   const engine::EpochRecord next = pending_solo_->next;
   const std::uint64_t step = begin_step(Step::recording);
   pending_solo_.reset();

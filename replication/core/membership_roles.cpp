@@ -4,6 +4,7 @@
 #include "replication/core/forward_server.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
@@ -21,6 +22,7 @@ void Membership::open_gate() {
 void Membership::drop_unstarted() {
   core_.sequencer->doom();
   core_.forwarder->doom();
+  core_.lu->doom();
   core_.front->drop_held();
 }
 
@@ -37,6 +39,7 @@ void Membership::end_unrecorded_step() {
 /// Both members recorded the epoch. `equal`: so are their stores; otherwise the sequencer makes them so before use.
 void Membership::enter_sync(bool equal) {
   mark<"membership.in_sync">();
+  const bool fresh = !running_;
   core_.role = Role::sync;
   core_.suspended = core_.leased = core_.partner_alone = false;
   running_ = true;
@@ -53,6 +56,7 @@ void Membership::enter_sync(bool equal) {
     core_.resync->start(false);
   }
   core_.partner.heartbeat_now();
+  core_.lu->on_sync(fresh);
   if (core_.orders()) core_.forwarder->take_over();
   open_gate();
   core_.forwarder->resend();
@@ -77,6 +81,7 @@ void Membership::resume_sync() {
 
 void Membership::enter_solo() {
   mark<"membership.solo">();
+  const bool fresh = !running_;
   core_.role = Role::solo;
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (core_.store_failed) core_.reason.clear();
@@ -89,6 +94,7 @@ void Membership::enter_solo() {
   core_.regions->remember(false);
   core_.witnessing->settled();
   core_.sequencer->drop_remote();
+  core_.lu->on_solo(fresh);
   core_.sequencer->on_leased();
   core_.forwarder->take_over();
   open_gate();
@@ -106,6 +112,7 @@ void Membership::enter_forward() {
   core_.sequencer->doom();
   core_.applier->open(true);
   core_.witnessing->settled();
+  core_.lu->on_forward();
   open_gate();
   core_.forwarder->resend();
   core_.changed();
@@ -165,6 +172,7 @@ void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimeP
   if (!granted || core_.role != Role::sync || epoch != core_.epoch().id) return;
   if (!core_.leased || until > core_.lease_until) core_.lease_until = until;
   core_.leased = true;
+  core_.lu->on_leased();
   core_.sequencer->on_leased();
 }
 
@@ -178,6 +186,7 @@ void Membership::on_disconnected() {
   ++exchange_run_;
   exchanging_ = core_.partner_ready = partner_unknown_ = false;
   verdict_ = Verdict::wait;
+  core_.lu->on_disconnected();
   end_unrecorded_step();
   if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
   if (core_.resync->mirroring()) {
@@ -192,10 +201,12 @@ void Membership::on_inbound_down() {
   if (step_kind_ == Step::following) end_unrecorded_step();
   if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
   core_.applier->drop_old(0);
+  core_.lu->doom_forwards();
   core_.sequencer->doom_forwards();
 }
 
 void Membership::on_contact_lost() {
+  core_.lu->doom_forwards();
   core_.sequencer->doom_forwards();
   switch (core_.role) {
     case Role::sync:
@@ -220,6 +231,8 @@ void Membership::on_partner_restarted() {
   partner_.reset();
   core_.partner_ready = false;
   core_.applier->forget_sequences();
+  core_.lu->doom_forwards();
+  core_.lu->on_partner_lost();
   core_.sequencer->doom_forwards();
   core_.forwards->on_partner_restarted();
   core_.forwarder->on_partner_restarted();

@@ -14,7 +14,7 @@ using engine::Errc;
 using engine::Uuid;
 
 constexpr std::uint32_t kMagic = 0x4C534D52;  // "LSMR"
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 
 struct Layout {
   Be32 magic;
@@ -48,8 +48,8 @@ std::uint32_t checksum_of(const Layout& layout) {
 }
 
 bool in_range(const Layout& in) {
-  constexpr auto last_opcode = static_cast<std::uint8_t>(engine::DiskOpcode::verify);
-  constexpr auto last_status = static_cast<std::uint16_t>(Errc::timed_out);
+  constexpr auto last_opcode = static_cast<std::uint8_t>(engine::DiskOpcode::check_access);
+  constexpr auto last_status = static_cast<std::uint16_t>(Errc::not_ready);
   if (in.type == 0 || in.type > kLastMessageType || in.answer > 1 || in.opcode > last_opcode) return false;
   if ((in.flags & ~kKnownFlags) != 0 || in.status > last_status || in.payload > kMaxLinkPayload) return false;
   if (in.offset + in.length < in.offset) return false;

@@ -22,7 +22,9 @@ enum class MessageType : std::uint8_t {
   propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
   resume = 5,     ///< both go on in the epoch that they share
   replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
-  forward = 7,    ///< an operation for the sequencer: process, tag, lowest open tag, stamp
+  /// An operation for the sequencer: process, tag, lowest open tag, stamp, and in `sequence` the version of the unit's
+  /// state that it was checked under. Answered with aborted: not carried out, that is not the state in force
+  forward = 7,
   watermark = 8,  ///< nothing but the watermark
   flush = 9,      ///< flush the data store
   clear = 10,     ///< payload: region numbers, 8 bytes each: clear these bits
@@ -30,8 +32,12 @@ enum class MessageType : std::uint8_t {
   copy = 12,      ///< resync: data to be stored as it is
   fetch = 13,     ///< answer's payload: the extent as the partner's store has it
   equal = 14,     ///< resync is done: the other member may read its own store
+  /// The logical unit's state, from the node that orders: `sequence` its version, payload: the state (`extent.offset`
+  /// bytes), then the events (`extent.length` bytes). Answered when it is durable and in force. With kFlagAgree and a
+  /// newer one at the receiver: miscompare, payload: that one
+  lu_state = 15,
 };
-constexpr std::uint8_t kLastMessageType = 14;
+constexpr std::uint8_t kLastMessageType = 15;
 
 /// One header, request or answer. Fields that a type does not use are zero.
 struct Message {
@@ -56,9 +62,10 @@ struct Message {
 
 constexpr std::uint16_t kFlagFua = 1;  ///< durable before it is answered, whatever the volume's write cache
 constexpr std::uint16_t kFlagMayUnmap = 2;
-constexpr std::uint16_t kFlagSideB = 4;  ///< hello: the sender is side B
-constexpr std::uint16_t kFlagEqual = 8;  ///< propose: the two stores are equal, reads need not be forwarded
-constexpr std::uint16_t kKnownFlags = 15;
+constexpr std::uint16_t kFlagSideB = 4;   ///< hello: the sender is side B
+constexpr std::uint16_t kFlagEqual = 8;   ///< propose: the two stores are equal, reads need not be forwarded
+constexpr std::uint16_t kFlagAgree = 16;  ///< lu_state: both members begin with the newer of their two
+constexpr std::uint16_t kKnownFlags = 31;
 
 constexpr std::size_t kMessageBytes = 160;
 static_assert(kMessageBytes <= kMaxLinkHeader && kMessageBytes <= kMaxLinkAnswerHeader);

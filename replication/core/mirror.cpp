@@ -5,6 +5,7 @@
 #include "replication/core/forward_server.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
@@ -15,12 +16,19 @@ namespace lockstep::replication {
 
 using engine::AccessState;
 
+namespace {
+engine::DiskInfo with_persistence(engine::DiskInfo info, const engine::MetadataArea& meta) {
+  info.persistent_state = meta.keeps_state();
+  return info;
+}
+}  // namespace
+
 Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partner_in, engine::DiskInfo info_in,
            engine::Store& data_in, std::unique_ptr<engine::MetadataArea> meta_in)
     : settings(settings_in),
       seams(seams_in),
       partner(partner_in),
-      info(std::move(info_in)),
+      info(with_persistence(std::move(info_in), *meta_in)),
       data(data_in),
       meta(std::move(meta_in)),
       front(std::make_unique<Front>(*this)),
@@ -32,6 +40,7 @@ Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partne
       cleaner(std::make_unique<Cleaner>(*this)),
       resync(std::make_unique<Resync>(*this)),
       witnessing(std::make_unique<Witnessing>(*this)),
+      lu(std::make_unique<LuStateKeeper>(*this, LuStateKeeper::load(*meta).value_or(scsi::LuState{}))),
       membership(std::make_unique<Membership>(*this)) {}
 
 /// The process ends, perhaps in the middle of everything: no lock is handed on to anybody.
@@ -83,6 +92,10 @@ AccessState Mirror::access_state() const {
 
 void Mirror::submit(engine::DiskRequest& request) { core_.front->submit(request); }
 
+void Mirror::set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) {
+  core_.lu->set_listener(std::move(listener));
+}
+
 VolumeStatus Mirror::status() const {
   VolumeStatus s;
   s.volume = core_.info.id;
@@ -102,6 +115,8 @@ void Mirror::take(std::uint64_t session, InboundRequest& request, const Message&
     case MessageType::propose:
     case MessageType::resume:
       return core_.membership->take(session, request, m);
+    case MessageType::lu_state:
+      return core_.lu->take(request, m);
     case MessageType::forward:
       return core_.forwards->take(request, m);
     default:

@@ -1,6 +1,7 @@
 #pragma once
 // One operation of at most kMaxPiece bytes of data on its way through a mirror: a piece of an initiator's request, or
 // a request that the partner forwarded. Pooled; in exactly one list at any time.
+#include <array>
 #include <cstdint>
 #include <span>
 #include <system_error>
@@ -8,6 +9,7 @@
 #include "engine/disk.hpp"
 #include "engine/locks/range_lock.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/lu_state.hpp"
 #include "engine/seams/clock.hpp"
 #include "replication/core/pool.hpp"
 
@@ -50,6 +52,15 @@ struct Op {
   engine::Extent extent;
   std::span<std::byte> data;
   std::uint64_t nexus = 0;
+  const scsi::NexusKey* port = nullptr;  ///< an initiator's, of this node
+  scsi::AccessClass access{};
+
+  // Under which state of the logical unit it was checked (lu_state_keeper.hpp):
+  std::uint64_t state_version = 0;
+  bool passed = false;                      ///< counted there
+  engine::Errc refusal = engine::Errc::ok;  ///< what it is refused for, once the node that orders confirms the version
+  std::array<std::byte, scsi::kLuAnswerSize> lu_answer{};
+  std::size_t transferred = 0;  ///< bytes of `data` that are the answer
 
   std::error_code status;
   std::uint64_t miscompare_offset = 0;
@@ -71,11 +82,18 @@ struct Op {
 
   // As a forward:
   std::uint64_t tag = 0;
-  bool on_link = false;       ///< the link holds its buffer
-  bool sent_before = false;   ///< the sequencer may have carried it out
-  bool sent_outside = false;  ///< … while this node was no member, so that it need not have seen the order
-  bool applied_here = false;  ///< its order came back and is in this node's store
+  bool on_link = false;         ///< the link holds its buffer
+  bool sent_before = false;     ///< the sequencer may have carried it out
+  bool sent_outside = false;    ///< … while this node was no member, so that it need not have seen the order
+  bool unsure = false;          ///< sent_before, before it was sent last
+  bool unsure_outside = false;  ///< sent_outside
+  bool applied_here = false;    ///< its order came back and is in this node's store
 
+  /// On the logical unit's state, not on its blocks.
+  [[nodiscard]] bool on_state() const {
+    return opcode == engine::DiskOpcode::change_state || opcode == engine::DiskOpcode::read_state ||
+           opcode == engine::DiskOpcode::check_access;
+  }
   [[nodiscard]] bool reads() const {
     return opcode == engine::DiskOpcode::read || opcode == engine::DiskOpcode::verify;
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/mirror.hpp"
 #include "replication/core/witnessing.hpp"
@@ -130,6 +131,10 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   }
   if (data.info().size < meta->epoch().size) {
     return fail(Errc::refused, "The store " + data.info().name + " is smaller than the volume's record says.");
+  }
+  if (const auto state = LuStateKeeper::load(*meta); !state) {
+    return fail(static_cast<Errc>(state.error().code.value()),
+                "The metadata of " + volume.disk.name + ": " + state.error().message);
   }
   volume.disk.size = meta->epoch().size;
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));

@@ -15,8 +15,10 @@
 
 namespace lockstep::replication {
 
-constexpr std::uint16_t kLinkVersion = 1;
-constexpr std::size_t kLinkCdbFixed = 16;                                          ///< bytes before the header
+constexpr std::uint16_t kLinkVersion = 1;  ///< of the frames below
+constexpr std::uint16_t kPartnerVersion =
+    2;                                     ///< of what is said in them, compared by the greeting; 2: the units' state
+constexpr std::size_t kLinkCdbFixed = 16;  ///< bytes before the header
 constexpr std::size_t kMaxLinkCdb = kLinkCdbFixed + kMaxLinkHeader;                ///< bytes
 constexpr std::size_t kAnswerFixed = 8;                                            ///< bytes before the answer's header
 constexpr std::size_t kAnswerPayloadOffset = kAnswerFixed + kMaxLinkAnswerHeader;  ///< where an answer's payload starts
@@ -52,7 +54,7 @@ std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload
 [[nodiscard]] std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes);
 
 struct Hello {
-  std::uint16_t version = kLinkVersion;
+  std::uint16_t version = kPartnerVersion;
   engine::Uuid pair;
   engine::Uuid process;
   engine::NodeSide side = engine::NodeSide::a;
@@ -67,7 +69,7 @@ enum class HelloVerdict : std::uint16_t {
 };
 
 struct HelloAnswer {
-  std::uint16_t version = kLinkVersion;
+  std::uint16_t version = kPartnerVersion;
   HelloVerdict verdict = HelloVerdict::welcome;
   engine::Uuid pair;
   engine::NodeSide side = engine::NodeSide::a;

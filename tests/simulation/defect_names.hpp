@@ -22,6 +22,7 @@ inline constexpr std::pair<std::string_view, bool replication::Defects::*> kDefe
     {"drop_union", &replication::Defects::drop_union},
     {"forget_forward_results", &replication::Defects::forget_forward_results},
     {"keep_held_when_fenced", &replication::Defects::keep_held_when_fenced},
+    {"ack_state_before_partner", &replication::Defects::ack_state_before_partner},
     {"serve_before_equal", &replication::Defects::serve_before_equal},
 };
 static_assert(sizeof(replication::Defects) == std::size(kDefects) * sizeof(bool), "a defect has no name here");

@@ -169,6 +169,10 @@ void Host::fenced() {
   for (const auto& initiator : world_.initiators) initiator->host_fenced(*this);
 }
 
+void Host::state_installed(unsigned volume, const scsi::LuState& state) {
+  world_.states->installed(*this, volume, state);
+}
+
 void Host::attach_refused(unsigned volume, const engine::Error& why) {
   world_.trace.add(name(), "volume.refused", {{"volume", volume}});
   world_.verdict.fail(std::string("node ") + name() + " refuses its own replica: " + why.message);

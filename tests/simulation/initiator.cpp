@@ -14,11 +14,18 @@ using engine::Errc;
 namespace {
 constexpr unsigned kMostTries = 40;
 constexpr Nanos kPathDelay = 2 * kMillisecond;
+
+bool is_refusal(std::error_code status) { return status == make_error_code(Errc::reservation_conflict); }
 }  // namespace
 
 Initiator::Initiator(World& world, unsigned number, SimRandom random)
     : world_(world), number_(number), random_(random), favourite_(static_cast<unsigned>(random_.below(3))) {
   lanes_.resize(world.scenario.depth);
+  for (std::uint16_t port = 1; port <= 2; ++port) {
+    nexuses_[port - 1].initiator = "iqn.2026-11.io.example:" + std::to_string(number);
+    nexuses_[port - 1].isid = {0x80, 0, 0, 0, 0, 1};
+    nexuses_[port - 1].port = port;
+  }
 }
 
 Initiator::~Initiator() {
@@ -62,6 +69,9 @@ void Initiator::choose(Lane& lane) {
                                   Kind::write,        Kind::write, Kind::write,      Kind::compare_and_write,
                                   Kind::write_zeroes, Kind::unmap, Kind::write_same, Kind::compare_and_write};
   lane.kind = random_.chance(20'000) ? Kind::flush : kMix[random_.below(std::size(kMix))];
+  if (world_.scenario.reservations && random_.chance(120'000)) {
+    lane.kind = random_.chance(700'000) ? Kind::change : Kind::look;
+  }
   lane.volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
   lane.fua = random_.chance(100'000);
   lane.value = 0;
@@ -76,6 +86,8 @@ void Initiator::begin_write(Lane& lane) {
   switch (lane.kind) {
     case Kind::read:
     case Kind::flush:
+    case Kind::change:
+    case Kind::look:
       return;
     case Kind::write:
       break;
@@ -172,6 +184,7 @@ void Initiator::attempt(unsigned number) {
   a.lane = number;
   a.volume = lane.volume;
   a.serial = lane.serial;
+  a.floor = world_.states->floor(lane.volume);
   prepare(a, lane);
   lane.read_start = world_.history.begin_read();
   if (lane.value != 0) world_.nemesis->write_was_sent(*host);
@@ -199,6 +212,11 @@ void Initiator::prepare(Attempt& a, const Lane& lane) {
   r.owner = &a;
   r.done = &Initiator::on_done;
   std::size_t bytes = lane.count * kBlock;
+  const scsi::NexusKey& nexus = nexuses_[static_cast<std::size_t>(a.host->side())];
+  if (world_.scenario.reservations) {
+    r.port = &nexus;
+    r.access = access_of(lane.kind);
+  }
   switch (lane.kind) {
     case Kind::read:
       r.opcode = DiskOpcode::read;
@@ -241,8 +259,75 @@ void Initiator::prepare(Attempt& a, const Lane& lane) {
       r.extent = {};
       bytes = 0;
       break;
+    case Kind::change: {
+      const auto request = choose_change(nexus).encode();
+      std::ranges::copy(request, a.memory);
+      r.opcode = DiskOpcode::change_state;
+      r.extent = {};
+      bytes = request.size();
+      break;
+    }
+    case Kind::look:
+      r.opcode = DiskOpcode::read_state;
+      r.extent = {};
+      bytes = scsi::kMaxLuState;
+      break;
   }
   r.data = {a.memory, bytes};
+}
+
+scsi::AccessClass Initiator::access_of(Kind kind) {
+  switch (kind) {
+    case Kind::read:
+      return scsi::AccessClass::read;
+    case Kind::change:
+    case Kind::look:
+      return scsi::AccessClass::unrestricted;
+    default:
+      return scsi::AccessClass::write;
+  }
+}
+
+/// Mostly what lets others go on again: otherwise all would stand before one reservation for ever.
+scsi::LuRequest Initiator::choose_change(const scsi::NexusKey& nexus) {
+  static constexpr std::uint8_t kActions[] = {6, 6, 6, 1, 1, 1, 2, 2, 3, 3, 4, 5};  // SPC-4 table 212
+  static constexpr std::uint8_t kTypes[] = {1, 3, 5, 6, 7, 8};
+  scsi::LuRequest request;
+  request.kind = scsi::LuRequestKind::reserve_out;
+  for (auto& byte : request.id.bytes) byte = static_cast<std::uint8_t>(random_.next());
+  request.nexus = nexus;
+  request.may_persist = true;
+  request.target_ports = 0b110;
+  request.service_action = kActions[random_.below(std::size(kActions))];
+  if (request.service_action == 1) reserved_type_ = kTypes[random_.below(std::size(kTypes))];
+  request.scope_and_type = reserved_type_;
+  request.parameters.resize(24);
+  const bool registers = request.service_action == 6;
+  if (!registers) request.parameters[7] = static_cast<std::byte>(number_ + 1);
+  if (registers) request.parameters[15] = static_cast<std::byte>(random_.chance(150'000) ? 0 : number_ + 1);
+  if (request.service_action >= 4 && !registers) {
+    request.parameters[15] = static_cast<std::byte>(random_.below(world_.scenario.initiators) + 1);
+  }
+  if (registers) request.parameters[20] = random_.chance(500'000) ? std::byte{5} : std::byte{4};  // ALL_TG_PT, APTPL
+  if (random_.chance(100'000)) {
+    request.kind = random_.chance(500'000) ? scsi::LuRequestKind::unit_reset : scsi::LuRequestKind::reserve;
+    request.parameters.clear();
+  }
+  return request;
+}
+
+/// What the answer says of the unit's state, now that the node says it.
+void Initiator::judge(const Attempt& a, const Lane& lane) {
+  if (!world_.scenario.reservations) return;
+  const std::error_code status = a.request.status;
+  if (status && !is_refusal(status)) return;
+  StateChecker& states = *world_.states;
+  if (lane.kind == Kind::change) return states.change_answered(*a.host, lane.volume);
+  if (lane.kind == Kind::look) {
+    return states.state_shown(*a.host, lane.volume, a.request.data.first(a.request.transferred), a.floor);
+  }
+  states.command_answered(*a.host, lane.volume, *a.request.port, a.request.access,
+                          status ? Errc::reservation_conflict : Errc::ok, a.floor);
 }
 
 void Initiator::on_arrive(void* self, std::uint64_t argument) {
@@ -273,6 +358,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
                          {"error", static_cast<std::uint64_t>(request.status.value())}});
   const Lane& lane = self.lanes_[a.lane];
   const bool current = lane.attempt == &a;
+  if (current && !a.session_closed) self.judge(a, lane);
   if (current && !request.status && !a.session_closed) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
     if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
@@ -300,6 +386,10 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
   const std::error_code status = a.request.status;
   if (status == make_error_code(Errc::miscompare) && lane.kind == Kind::compare_and_write) {
     conclude_compare(lane, a, false);
+  } else if (is_refusal(status)) {
+    if (lane.value != 0) world_.history.write_had_no_effect(lane.value);
+    release(a);
+    return finish(number);
   } else if (status) {
     const bool once = lane.kind == Kind::compare_and_write || status == make_error_code(Errc::no_space);
     release(a);
@@ -422,7 +512,8 @@ Initiator::Attempt& Initiator::take_attempt() {
     auto a = std::make_unique<Attempt>();
     a->owner = this;
     a->index = static_cast<std::uint32_t>(attempts_.size());
-    a->memory = static_cast<std::byte*>(std::aligned_alloc(4096, 2 * kMostBlocks * kBlock));
+    a->memory = static_cast<std::byte*>(
+        std::aligned_alloc(4096, std::max<std::size_t>(2 * kMostBlocks * kBlock, scsi::kMaxLuState)));
     free_.push_back(a->index);
     attempts_.push_back(std::move(a));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/disk.hpp"
+#include "engine/scsi/lu_state.hpp"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/host.hpp"
 
@@ -27,7 +28,17 @@ class Initiator {
 
  private:
   static constexpr std::uint32_t kMostBlocks = 16;
-  enum class Kind : std::uint8_t { read, write, write_zeroes, unmap, write_same, compare_and_write, flush };
+  enum class Kind : std::uint8_t {
+    read,
+    write,
+    write_zeroes,
+    unmap,
+    write_same,
+    compare_and_write,
+    flush,
+    change,
+    look
+  };
   struct Attempt;
 
   /// One of the operations that are kept outstanding.
@@ -62,8 +73,13 @@ class Initiator {
     unsigned lane = 0;
     unsigned volume = 0;  ///< its own: a lane goes on to other operations when it gives one up
     std::uint64_t serial = 0;
+    std::uint64_t floor = 0;  ///< of the unit's state when it was sent
     Moment write_start = 0;
   };
+
+  [[nodiscard]] static scsi::AccessClass access_of(Kind kind);
+  [[nodiscard]] scsi::LuRequest choose_change(const scsi::NexusKey& nexus);
+  void judge(const Attempt& attempt, const Lane& lane);
 
   static void on_next(void* self, std::uint64_t lane);
   static void on_try(void* self, std::uint64_t lane_and_serial);
@@ -102,6 +118,8 @@ class Initiator {
   std::vector<std::unique_ptr<Attempt>> attempts_;
   std::vector<std::uint32_t> free_;
   std::uint64_t serial_ = 0;
+  scsi::NexusKey nexuses_[2];  ///< through each node
+  std::uint8_t reserved_type_ = 1;
 };
 
 }  // namespace lockstep::simulation

@@ -51,6 +51,18 @@ engine::VolumeIdentity identity_of(const Machine& m, unsigned volume) {
   return id;
 }
 
+/// What is in force at first came from the disk, and need not be in force at all.
+struct StateOutlet final : scsi::LuStateListener {
+  StateOutlet(ProgramOutlet& to, unsigned of) : outlet(to), volume(of) {}
+  void on_state(const scsi::LuState& state, std::span<const scsi::LuEvent>) override {
+    if (std::exchange(first, false)) return;
+    outlet.state_installed(volume, state);
+  }
+  ProgramOutlet& outlet;
+  unsigned volume;
+  bool first = true;
+};
+
 class PairProgram final : public Program, public replication::NodeObserver {
  public:
   explicit PairProgram(Machine& machine)
@@ -120,6 +132,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     replication::VolumeSettings settings{machine_.scenario.volumes[volume]};
     const auto attached = node_->attach(std::move(settings), *machine_.stores[volume].data, std::move(*area));
     if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
+    disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
     machine_.outlet.volume_changed(volume);
     if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
@@ -196,9 +209,9 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
 std::string read_message(std::span<const std::byte> header) {
   const auto m = replication::decode(header);
   if (!m) return "a header that makes no sense";
-  static constexpr const char* kTypes[] = {"?",      "hello",     "heartbeat", "state",     "propose",
-                                           "resume", "replicate", "forward",   "watermark", "flush",
-                                           "clear",  "map",       "copy",      "fetch",     "equal"};
+  static constexpr const char* kTypes[] = {"?",         "hello",   "heartbeat", "state",   "propose", "resume",
+                                           "replicate", "forward", "watermark", "flush",   "clear",   "map",
+                                           "copy",      "fetch",   "equal",     "lu_state"};
   const auto type = static_cast<std::size_t>(m->type);
   std::string text = type < std::size(kTypes) ? kTypes[type] : "message " + std::to_string(type);
   if (m->answer) text += " answered " + make_error_code(m->status).message();
@@ -220,7 +233,7 @@ std::string read_message(std::span<const std::byte> header) {
 
 const ProgramKind& pair_program() {
   static const ProgramKind kind{
-      [](const Scenario& s) { return MetadataArea::required_size(s.volume_size(), s.region_size); },
+      [](const Scenario& s) { return MetadataArea::size_with_state(s.volume_size(), s.region_size); },
       format,
       [](Machine& m) -> std::unique_ptr<Program> { return std::make_unique<PairProgram>(m); },
       corruption_probe,

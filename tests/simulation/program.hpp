@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/disk.hpp"
+#include "engine/scsi/lu_state.hpp"
 #include "replication/core/pair_node.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/sim_clock.hpp"
@@ -27,6 +28,8 @@ class ProgramOutlet {
   virtual ~ProgramOutlet() = default;
   virtual void volume_changed(unsigned volume) = 0;
   virtual void fenced() = 0;
+  /// The volume's logical unit has this state now.
+  virtual void state_installed(unsigned volume, const scsi::LuState& state) { (void)volume, (void)state; }
   /// The program can't take the volume into use; says why.
   virtual void attach_refused(unsigned volume, const engine::Error& why) = 0;
 };

@@ -15,6 +15,8 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "forward.taken_over",
     "forward.too_old",
     "forward.too_old_to_start",
+    "lu_state.changed",
+    "lu_state.taken",
     "membership.adopt",
     "membership.both_restarted",
     "membership.drive_both",

@@ -81,6 +81,8 @@ Scenario draw_scenario(std::uint64_t seed, SimRandom& random) {
   s.slowest_store = random.skewed(200 * kMicrosecond, 20 * kMillisecond);
   s.slowest_link = random.skewed(100 * kMicrosecond, 20 * kMillisecond);
   s.faults = draw_faults(random);
+  // Of a stream of its own: the other draws of a seed stay what they were.
+  s.reservations = SimRandom(seed ^ 0x7265736572766564).chance(350'000);
   return s;
 }
 
@@ -92,7 +94,8 @@ std::string describe(const Scenario& s) {
                           : (s.arbiter.preferred == engine::NodeSide::a ? "preferred a" : "preferred b")) +
                      ", lease " + std::to_string(s.lease / kMillisecond) + " ms, " + std::to_string(s.initiators) +
                      "x" + std::to_string(s.depth) + " initiators, " + std::to_string(s.operations) + " operations, " +
-                     std::to_string(s.duration / kSecond) + " s; faults:";
+                     std::to_string(s.duration / kSecond) + " s" + (s.reservations ? ", reservations" : "") +
+                     "; faults:";
   const FaultKinds& f = s.faults;
   const std::pair<bool, const char*> names[] = {{f.kill, "kill"},
                                                 {f.power_cut, "power_cut"},

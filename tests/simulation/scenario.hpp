@@ -49,6 +49,7 @@ struct Scenario {
   std::uint64_t resync_ceiling = 0;  ///< bytes a second, 0: none
   std::uint32_t clock_rate[2] = {1'000'000, 1'000'000};
 
+  bool reservations = false;  ///< initiators reserve, and their commands are judged by that
   unsigned initiators = 2;
   unsigned depth = 2;         ///< operations an initiator keeps outstanding
   unsigned operations = 400;  ///< over all initiators

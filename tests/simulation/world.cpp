@@ -37,6 +37,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
     hosts_[static_cast<std::size_t>(side)] = std::make_unique<Host>(*this, side, random.split());
   }
   checkers = std::make_unique<Checkers>(*this);
+  states = std::make_unique<StateChecker>(*this);
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   for (unsigned i = 0; i < scenario.initiators; ++i) {
     initiators.push_back(std::make_unique<Initiator>(*this, i, random.split()));

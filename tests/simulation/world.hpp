@@ -15,6 +15,7 @@
 #include "tests/simulation/network.hpp"
 #include "tests/simulation/program.hpp"
 #include "tests/simulation/scenario.hpp"
+#include "tests/simulation/state_checker.hpp"
 
 namespace lockstep::simulation {
 
@@ -59,6 +60,7 @@ class World {
   SimWitness witness;
   History history;
   std::unique_ptr<Checkers> checkers;
+  std::unique_ptr<StateChecker> states;
   std::vector<std::unique_ptr<Initiator>> initiators;
   std::unique_ptr<Nemesis> nemesis;
   unsigned operations_left = 0;

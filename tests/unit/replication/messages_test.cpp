@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/byte_order.hpp"
+#include "engine/base/crc32c.hpp"
 #include "replication/core/replica_state.hpp"
 #include "replication/core/sequences.hpp"
 
@@ -29,7 +31,7 @@ TEST(Messages, HeaderHasItsFixedLayout) {
   const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(bytes[i]); };
   EXPECT_EQ(at(0), 'L');
   EXPECT_EQ(at(3), 'R');
-  EXPECT_EQ(at(4), 1u);      // version
+  EXPECT_EQ(at(4), 2u);      // version
   EXPECT_EQ(at(5), 6u);      // replicate
   EXPECT_EQ(at(7), 1u);      // write
   EXPECT_EQ(at(9), 1u);      // FUA
@@ -40,6 +42,29 @@ TEST(Messages, HeaderHasItsFixedLayout) {
   EXPECT_EQ(at(72), 1u);
   EXPECT_EQ(at(79), 8u);
   EXPECT_EQ(at(110), 0x20u);  // offset 8192
+}
+
+TEST(Messages, AnotherVersionIsRefusedByName) {
+  MessageBytes bytes = encode(sample());
+  bytes[4] = std::byte{1};
+  engine::store_be<std::uint32_t>(bytes.data() + 156, engine::crc32c(std::span(bytes).first(156)));
+  const auto back = decode(bytes);
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error(), make_error_code(engine::Errc::wrong_version));
+}
+
+TEST(Messages, AStateOfTheUnitNamesItsVersionAndTheLengthsOfItsParts) {
+  Message m = sample();
+  m.type = MessageType::lu_state;
+  m.flags = kFlagAgree;
+  m.extent = {100, 20};
+  const MessageBytes bytes = encode(m);
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[5]), 15u);
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[9]), 16u);
+  const auto back = decode(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->type, MessageType::lu_state);
+  EXPECT_EQ(back->extent, m.extent);
 }
 
 TEST(Messages, WhatWasEncodedIsDecoded) {

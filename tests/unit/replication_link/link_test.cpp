@@ -349,11 +349,11 @@ TEST_F(PartnerLink, ComesUpWhenThePartnerDoesAndAgainAfterItsRestart) {
 
 TEST_F(PartnerLink, IsRefusedWithTheReasonWhenThePartnerSpeaksAnotherVersion) {
   Hello newer = hello_of(NodeSide::b);
-  newer.version = 2;
+  newer.version = kPartnerVersion + 1;
   start_server(newer);
   start_link(settings());
   ASSERT_TRUE(eventually([this] { return link_->problem().find("upgrade the older") != std::string::npos; }));
-  EXPECT_NE(run([this] { return refused_; }).find("version 2"), std::string::npos);
+  EXPECT_NE(run([this] { return refused_; }).find("version 3"), std::string::npos);
   EXPECT_TRUE(run([this] { return partner_.events; }).empty());
   EXPECT_TRUE(run([this] { return node_.events; }).empty());
 }

@@ -1,0 +1,276 @@
+// Changes of the logical unit's state: decided by the node that orders, durable on both, then in force.
+#include <algorithm>
+#include <cstring>
+
+#include "replication/core/front.hpp"
+#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/membership.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+using scsi::LuEvent;
+using scsi::LuState;
+
+/// One thing at a time; whatever ends one of them pumps again.
+void LuStateKeeper::pump() {
+  again_ = true;
+  if (pumping_) return;
+  pumping_ = true;
+  while (std::exchange(again_, false)) {
+    while (step()) {
+    }
+  }
+  pumping_ = false;
+}
+
+/// True: something was done, look again.
+bool LuStateKeeper::step() {
+  if (writing_ || telling_) return false;
+  if (incoming_) return step_incoming();
+  if (core_.role == Role::none) {
+    open_ = false;
+    return false;
+  }
+  return core_.orders() ? step_ordering() : step_following();
+}
+
+bool LuStateKeeper::step_ordering() {
+  if (core_.role == Role::sync && !agreed_) {
+    open_ = false;
+    const bool newest = change_ && change_->written;
+    if (may_tell()) tell(newest ? change_->state : state_, newest ? change_->events : std::vector<LuEvent>{}, true);
+    return false;
+  }
+  if (change_) return step_change();
+  if (begin_next()) return true;
+  if (!open_) set_open(true);
+  if (core_.role == Role::solo && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
+  return false;
+}
+
+/// Its own requests first: what a crash ended is ended before anything else is judged.
+bool LuStateKeeper::begin_next() {
+  if (std::exchange(power_on_, false)) return begin(own_request(scsi::LuRequestKind::power_on), nullptr), true;
+  if (core_.role == Role::solo && std::exchange(port_lost_, false)) {
+    return begin(own_request(scsi::LuRequestKind::port_lost), nullptr), true;
+  }
+  Op* op = changes_.pop_front();
+  if (!op) return false;
+  core_.partner.check();
+  const auto request = scsi::LuRequest::decode(op->data);
+  if (!request) {
+    core_.front->finish(*op, Errc::corrupt);
+  } else {
+    begin(*request, op);
+  }
+  return true;
+}
+
+scsi::LuRequest LuStateKeeper::own_request(scsi::LuRequestKind kind) const {
+  const auto port_of = [](engine::NodeSide side) { return static_cast<std::uint16_t>(unsigned(side) + 1); };
+  scsi::LuRequest request;
+  request.kind = kind;
+  request.port = port_of(engine::other(core_.side()));
+  request.survivor = port_of(core_.side());
+  return request;
+}
+
+void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
+  scsi::LuOutcome outcome = scsi::apply(state_, request);
+  if (op) op->lu_answer = outcome.answer.encode();
+  if (!outcome.changed) {
+    if (op) answer_op(*op, {});
+    return;
+  }
+  mark<"lu_state.changed">();
+  open_ = false;
+  change_.emplace(Change{std::move(outcome.next), std::move(outcome.events), outcome.answer, op, false, false});
+}
+
+bool LuStateKeeper::step_change() {
+  if (passed_ > 0 && !change_->written) return false;  // the last of them pumps
+  if (!change_->written) {
+    write(change_->state, [this] {
+      if (change_) change_->written = true;
+    });
+    return false;
+  }
+  const bool mirrored = core_.role == Role::sync && !core_.defects().ack_state_before_partner;
+  if (!change_->told && (mirrored || (target_there_ && core_.partner.in_contact()))) {
+    if (may_tell()) tell(change_->state, change_->events, false);
+    if (core_.partner_ready || core_.role == Role::sync) return false;
+  }
+  Change done = std::move(*change_);
+  change_.reset();
+  install(std::move(done.state), std::move(done.events));
+  if (core_.role == Role::sync && !mirrored) tell(state_, {}, false);  // the defect of that name
+  if (done.op) answer_op(*done.op, {}, true);
+  return true;
+}
+
+/// Both slots, each flushed. An area without room keeps nothing: it was made before there was such a state.
+void LuStateKeeper::write(const LuState& state, engine::Callback<> then) {
+  writing_ = true;
+  writing_since_ = core_.now();
+  auto over = [this, then = std::move(then)](std::error_code error) mutable {
+    if (error) return fail_write(error);
+    writing_ = false;
+    then();
+    pump();
+  };
+  if (!core_.meta->keeps_state()) {
+    timer_ = core_.seams.clock.call_after(engine::Duration(0), [over = std::move(over)]() mutable { over({}); });
+    return;
+  }
+  core_.meta->write_state(state.encode(), std::move(over));
+}
+
+/// Nobody knows what is on the store: this replica stops, and what was to be written is an unknown outcome.
+void LuStateKeeper::fail_write(std::error_code error) {
+  core_.membership->fail_metadata("The unit's state can't be written: " + error.message() + ".");
+  writing_ = false;
+  change_.reset();
+  if (!incoming_) return;
+  if (incoming_->request) answer(*incoming_->request, incoming_->message, Errc::io_error);
+  incoming_.reset();
+}
+
+// ---- told by the one, done by the other --------------------------------------------------------------------------
+
+void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, bool agree) {
+  struct Bytes {
+    std::vector<std::byte> out;
+    std::vector<std::byte> in = std::vector<std::byte>(scsi::kMaxLuState);
+  };
+  auto bytes = std::make_unique<Bytes>();
+  const auto encoded_state = state.encode();
+  const auto encoded_events = scsi::encode_events(events);
+  bytes->out = encoded_state;
+  bytes->out.insert(bytes->out.end(), encoded_events.begin(), encoded_events.end());
+  Message m = core_.message(MessageType::lu_state);
+  m.sequence = state.version;
+  m.extent = {encoded_state.size(), encoded_events.size()};
+  if (agree) m.flags |= kFlagAgree;
+  telling_ = true;
+  const std::span<const std::byte> out = bytes->out;
+  const std::span<std::byte> in = bytes->in;
+  core_.partner.send(m, out, in,
+                     [this, version = state.version, agree, epoch = core_.epoch().id,
+                      keep = std::move(bytes)](const IoResult<Message>& result) {
+                       const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
+                       on_told(version, agree, epoch, result, std::span(keep->in).first(got));
+                     });
+}
+
+/// What did not get through is told again with the next tick, as long as this node orders.
+void LuStateKeeper::on_told(std::uint64_t version, bool agree, const engine::Uuid& epoch,
+                            const IoResult<Message>& result, std::span<const std::byte> payload) {
+  telling_ = false;
+  if (epoch != core_.epoch().id || !core_.orders()) return pump();
+  const bool done = result && result->status == Errc::ok;
+  if (!done) next_tell_ = core_.now() + std::chrono::milliseconds(20);
+  if (core_.role == Role::solo) {
+    target_told_ = done;
+    if (change_ && change_->state.version == version) change_->told = true;
+    return pump();
+  }
+  if (agree && result && result->status == Errc::miscompare) {
+    if (auto theirs = LuState::decode(payload); theirs && theirs->version > version) take_theirs(std::move(*theirs));
+    return pump();
+  }
+  if (done && agree) agreed_ = true;
+  if (!done) return;
+  if (change_ && change_->state.version == version) change_->told = true;
+  pump();
+}
+
+/// The other member saw a newer state than this one: it may have been in force, and is now.
+void LuStateKeeper::take_theirs(LuState theirs) {
+  mark<"lu_state.partner_knew_newer">();
+  if (change_ && change_->op) {
+    change_->op->stage = Stage::held;
+    changes_.push_back(*change_->op);  // asked again of the newer state, which knows the requests that it came from
+  }
+  change_.reset();
+  incoming_.emplace(Incoming{nullptr, {}, std::move(theirs), {}, false});
+}
+
+void LuStateKeeper::take(InboundRequest& request, const Message& m) {
+  const bool follows = core_.role == Role::forward || core_.role == Role::sync;
+  if (m.epoch != core_.epoch().id || core_.epoch().sequencer == core_.side() || !follows || incoming_ || writing_) {
+    return answer(request, m, Errc::stale);
+  }
+  const auto payload = request.payload();
+  if (m.extent.offset > payload.size() || m.extent.length != payload.size() - m.extent.offset) {
+    return answer(request, m, Errc::corrupt);
+  }
+  auto state = LuState::decode(payload.first(m.extent.offset));
+  auto events = scsi::decode_events(payload.subspan(m.extent.offset));
+  if (!state || !events || state->version != m.sequence) {
+    mark<"lu_state.makes_no_sense">();
+    return answer(request, m, Errc::corrupt);
+  }
+  const bool current = core_.role == Role::sync || known_;
+  if (core_.role == Role::sync && (m.flags & kFlagAgree) && state_.version > state->version) {
+    auto bytes = std::make_unique<std::vector<std::byte>>(state_.encode());
+    if (bytes->size() > request.max_answer_payload()) return answer(request, m, Errc::corrupt);
+    Message header;
+    header.type = m.type;
+    header.volume = m.volume;
+    header.status = Errc::miscompare;
+    const std::span<const std::byte> mine = *bytes;
+    return answer(request, header, mine, [keep = std::move(bytes)] {});
+  }
+  if (current && state->version == state_.version) {
+    if (m.flags & kFlagAgree) agreed_ = true;
+    answer(request, m, Errc::ok);
+    return pump();
+  }
+  open_ = false;
+  incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
+  pump();
+}
+
+bool LuStateKeeper::step_incoming() {
+  if (passed_ > 0 && core_.role == Role::sync) return false;  // reads that were checked under the old state
+  if (!incoming_->written) {
+    write(incoming_->state, [this] {
+      if (incoming_) incoming_->written = true;
+    });
+    return false;
+  }
+  Incoming done = std::move(*incoming_);
+  incoming_.reset();
+  mark<"lu_state.taken">();
+  install(std::move(done.state), std::move(done.events));
+  if (!done.request) return true;
+  const bool same = done.message.epoch == core_.epoch().id;
+  if (same && core_.role == Role::forward) known_ = true;
+  if (same && (done.message.flags & kFlagAgree)) agreed_ = true;
+  answer(*done.request, done.message, same ? Errc::ok : Errc::stale);
+  return true;
+}
+
+/// Not the node that orders: what waits here goes there; what was made durable here may be in force there.
+bool LuStateKeeper::step_following() {
+  if (change_ && change_->written && core_.role == Role::sync) {
+    Change done = std::move(*change_);
+    change_.reset();
+    if (done.op) changes_.push_back(*done.op);
+    install(std::move(done.state), std::move(done.events));
+  } else if (change_) {
+    if (change_->op) changes_.push_back(*change_->op);
+    change_.reset();
+  }
+  List<Op> waiting;
+  changes_.splice_to(waiting);
+  while (Op* op = waiting.pop_front()) core_.front->route(*op);
+  const bool may_open = core_.role == Role::sync ? agreed_ : known_;
+  if (may_open == open_) return false;
+  set_open(may_open);
+  return may_open;
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,204 @@
+// What operations meet: the gate, the check, the answer. The changes themselves are in lu_state_changes.cpp.
+#include "replication/core/lu_state_keeper.hpp"
+
+#include <algorithm>
+
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::Errc;
+
+engine::Result<scsi::LuState> LuStateKeeper::load(const engine::MetadataArea& meta) {
+  if (meta.state().empty()) return scsi::LuState{};
+  return scsi::LuState::decode(meta.state());
+}
+
+LuStateKeeper::~LuStateKeeper() {
+  core_.seams.clock.cancel(timer_);
+  for (List<Op>* list : {&held_, &changes_}) {
+    list->for_each([](Op& op) { op.core.ops.destroy(op); });
+  }
+  if (change_ && change_->op) core_.ops.destroy(*change_->op);
+}
+
+void LuStateKeeper::note_installed() { restricted_ = state_.restricted(); }
+
+void LuStateKeeper::set_listener(std::shared_ptr<scsi::LuStateListener> listener) {
+  listener_ = std::move(listener);
+  if (listener_) listener_->on_state(state_, {});
+}
+
+void LuStateKeeper::install(scsi::LuState state, std::vector<scsi::LuEvent> events) {
+  state_ = std::move(state);
+  note_installed();
+  if (listener_) listener_->on_state(state_, events);
+}
+
+// ---- operations --------------------------------------------------------------------------------------------------
+
+bool LuStateKeeper::passes(Op& op) {
+  if (op.opcode == DiskOpcode::change_state) return true;
+  if (!open_) return hold(op), false;
+  op.refusal = Errc::ok;
+  if (restricted_ && !op.entry) {
+    op.refusal = state_.check(op.port, op.access);
+    if (op.refusal != Errc::ok && core_.role != Role::forward) return answer_op(op, op.refusal), false;
+  }
+  op.state_version = state_.version;
+  op.passed = true;
+  ++passed_;
+  return true;
+}
+
+void LuStateKeeper::left(Op& op) {
+  if (!op.passed) return;
+  op.passed = false;
+  if (--passed_ == 0 && !open_) pump();
+}
+
+void LuStateKeeper::hold(Op& op) {
+  if (op.entry) return core_.front->finish(op, Errc::aborted);
+  op.stage = Stage::held;
+  held_.push_back(op);
+}
+
+void LuStateKeeper::set_open(bool open) {
+  open_ = open;
+  if (!open) return;
+  List<Op> waiting;
+  held_.splice_to(waiting);
+  while (Op* op = waiting.pop_front()) core_.front->route(*op);
+}
+
+bool LuStateKeeper::answers_here(const Op& op) const {
+  return core_.orders() || (core_.role == Role::sync && op.opcode != DiskOpcode::change_state);
+}
+
+bool LuStateKeeper::recheck(Op& op) {
+  if (op.opcode == DiskOpcode::change_state) return true;
+  if (!open_) return false;
+  op.refusal = restricted_ ? state_.check(op.port, op.access) : Errc::ok;
+  op.state_version = state_.version;
+  return true;
+}
+
+bool LuStateKeeper::takes(const Message& m) {
+  if (m.opcode == DiskOpcode::change_state) return true;
+  if (open_ && m.sequence == state_.version) return true;
+  if (open_ && core_.role == Role::solo) {  // it seems to know an older one
+    target_there_ = true;
+    target_told_ = false;
+  }
+  mark<"lu_state.forward_under_another_state">();
+  return false;
+}
+
+/// Whether an answer that reveals state may leave. False: `op` was answered otherwise, or waits for the lease.
+bool LuStateKeeper::lease_holds(Op& op, bool changed) {
+  core_.partner.check();
+  if (core_.role == Role::sync && !core_.lease_valid()) {
+    // The epoch is new. Asked again, a change is known by its id.
+    if (!core_.leased && !op.entry) return hold(op), false;
+    if (core_.leased) core_.membership->lose_lease();
+  }
+  if (core_.role != Role::none && (core_.role != Role::sync || core_.lease_valid())) return true;
+  mark<"lu_state.no_lease">();
+  const Errc status = op.entry ? Errc::stale : changed ? Errc::unknown_outcome : Errc::not_serving;
+  core_.front->finish(op, status);
+  return false;
+}
+
+void LuStateKeeper::answer_op(Op& op, std::error_code status, bool changed) {
+  if (lease_holds(op, changed)) core_.front->finish(op, status);
+}
+
+void LuStateKeeper::run(Op& op) {
+  switch (op.opcode) {
+    case DiskOpcode::change_state:
+      if (changes_.size() >= kMaxWaiting) return core_.front->finish(op, Errc::resource_exhausted);
+      op.stage = Stage::held;
+      changes_.push_back(op);
+      return pump();
+    case DiskOpcode::read_state: {
+      const auto bytes = state_.encode();
+      if (bytes.size() > op.data.size()) return core_.front->finish(op, Errc::misaligned);
+      std::ranges::copy(bytes, op.data.begin());
+      op.transferred = bytes.size();
+      return answer_op(op, {});
+    }
+    default:
+      return answer_op(op, {});
+  }
+}
+
+// ---- what happens around -----------------------------------------------------------------------------------------
+
+void LuStateKeeper::doom() {
+  if (core_.defects().keep_held_when_fenced) return;
+  set_open(false);
+  List<Op> over;
+  held_.splice_to(over);
+  changes_.splice_to(over);
+  Op* waiting = change_ ? std::exchange(change_->op, nullptr) : nullptr;
+  const bool unknown = change_ && (change_->written || writing_);
+  if (change_ && !unknown) change_.reset();
+  while (Op* op = over.pop_front()) core_.front->finish(*op, op->entry ? Errc::stale : Errc::not_serving);
+  if (waiting)
+    core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : Errc::not_serving);
+}
+
+void LuStateKeeper::doom_forwards() {
+  List<Op> over;
+  changes_.for_each([&](Op& op) {
+    if (!op.entry) return;
+    changes_.remove(op);
+    over.push_back(op);
+  });
+  if (change_ && change_->op && change_->op->entry) over.push_back(*std::exchange(change_->op, nullptr));
+  while (Op* op = over.pop_front()) core_.front->finish(*op, Errc::stale);
+}
+
+void LuStateKeeper::on_solo(bool fresh) {
+  agreed_ = known_ = target_told_ = target_there_ = false;
+  power_on_ |= fresh;
+  pump();
+}
+
+void LuStateKeeper::on_sync(bool fresh) {
+  agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
+  power_on_ = fresh && core_.is_sequencer();
+  if (change_) change_->told = false;
+  pump();
+}
+
+void LuStateKeeper::on_forward() {
+  agreed_ = known_ = target_told_ = target_there_ = port_lost_ = power_on_ = false;
+  pump();
+}
+
+void LuStateKeeper::on_target() {
+  if (!std::exchange(target_there_, true) || !target_told_) pump();
+}
+
+void LuStateKeeper::on_disconnected() { target_told_ = target_there_ = false; }
+
+void LuStateKeeper::on_leased() {
+  if (open_ && !held_.empty()) set_open(true);
+}
+
+void LuStateKeeper::on_partner_lost() {
+  target_told_ = target_there_ = false;
+  port_lost_ = true;
+}
+
+void LuStateKeeper::tick() {
+  if (writing_ && core_.now() - writing_since_ > core_.settings.store_deadline) {
+    core_.membership->fail_metadata("The metadata's store did not complete a write in time.");
+  }
+  pump();
+}
+
+}  // namespace lockstep::replication

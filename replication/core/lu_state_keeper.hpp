@@ -1,0 +1,135 @@
+#pragma once
+// The logical unit's state (reservations, mode parameters) as one for both nodes.
+//
+// A request that changes it goes to the node that orders. That node carries out one at a time: closes its gate for new
+// operations of initiators; waits until those that were checked under the old state are over; makes the new state
+// durable; has the other member do the same and install it; installs it; answers; opens. So once the status is
+// returned both nodes enforce it, and nothing that was checked under the old state is at work. An operation that the
+// other node forwards carries the version under which it was checked there: another one is not carried out.
+//
+// Invariants:
+//  1. The node that orders installs a state only when every member has it durably, and a member that orders next either
+//     has it installed or never saw it in force.
+//  2. A version that was installed anywhere is never given to another state.
+//  3. A replica that is no member uses only what the node that orders told it in this epoch.
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/scsi/lu_state.hpp"
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+
+namespace lockstep::replication {
+
+class LuStateKeeper {
+ public:
+  /// Requests that wait for their turn; more: resource_exhausted.
+  static constexpr std::size_t kMaxWaiting = 256;
+
+  LuStateKeeper(Core& core, scsi::LuState state) : core_(core), state_(std::move(state)) { note_installed(); }
+  ~LuStateKeeper();
+
+  /// What an earlier process left in `meta`: empty at first. Errors name what is wrong with it.
+  [[nodiscard]] static engine::Result<scsi::LuState> load(const engine::MetadataArea& meta);
+
+  // ---- operations on their way (front, forwarder, forward server)
+  /// True: `op` may go on under the state in force. False: it is held here, or was answered and is gone.
+  [[nodiscard]] bool passes(Op& op);
+  /// `op` goes on elsewhere, or is over: the state it was checked under does not matter here any more.
+  void left(Op& op);
+  /// change_state, read_state or check_access, on a node that may answer it.
+  void run(Op& op);
+  /// Whether `op` is answered here and not by the node that orders.
+  [[nodiscard]] bool answers_here(const Op& op) const;
+  /// Looks at an unsent forward again; false: the state in force is not known, it stays.
+  [[nodiscard]] bool recheck(Op& op);
+  /// False: a forward was checked under another state than is in force here, or a change is under way.
+  [[nodiscard]] bool takes(const Message& forward);
+  [[nodiscard]] std::uint64_t version() const { return state_.version; }
+
+  // ---- what happens around (membership)
+  void on_solo(bool fresh);  ///< `fresh`: this process was no part of an epoch before
+  void on_sync(bool fresh);
+  void on_forward();
+  void on_target();        ///< the other node forwards to this one, in this one's epoch
+  void on_disconnected();  ///< the way out broke
+  void on_partner_lost();  ///< its process: so are its sessions
+  void on_leased();
+  void doom();  ///< contact or lease lost: nothing that waits is started any more
+  void doom_forwards();
+  void take(InboundRequest& request, const Message& message);
+  /// Goes on with whatever can go on.
+  void pump();
+  void tick();
+  /// As a target: it has what the node that orders has. As the latter: the target has.
+  [[nodiscard]] bool may_join() const { return core_.role == Role::forward ? known_ && !incoming_ : target_told_; }
+  [[nodiscard]] bool idle() const { return !writing_; }
+
+  void set_listener(std::shared_ptr<scsi::LuStateListener> listener);
+
+ private:
+  /// A change on the node that orders, from its decision to its answer.
+  struct Change {
+    scsi::LuState state;
+    std::vector<scsi::LuEvent> events;
+    scsi::LuAnswer answer;
+    Op* op = nullptr;  ///< null: nobody waits for it
+    bool written = false;
+    bool told = false;
+  };
+  /// A state that the node that orders sent.
+  struct Incoming {
+    InboundRequest* request = nullptr;
+    Message message;
+    scsi::LuState state;
+    std::vector<scsi::LuEvent> events;
+    bool written = false;
+  };
+
+  [[nodiscard]] bool lease_holds(Op& op, bool changed);
+  void answer_op(Op& op, std::error_code status, bool changed = false);
+  void hold(Op& op);
+  void set_open(bool open);
+  void note_installed();
+  void install(scsi::LuState state, std::vector<scsi::LuEvent> events);
+
+  [[nodiscard]] bool step();
+  [[nodiscard]] bool step_incoming();
+  [[nodiscard]] bool step_ordering();
+  [[nodiscard]] bool step_change();
+  [[nodiscard]] bool may_tell() const { return core_.partner_ready && core_.now() >= next_tell_; }
+  [[nodiscard]] bool step_following();
+  [[nodiscard]] bool begin_next();
+  void begin(const scsi::LuRequest& request, Op* op);
+  void hand_over();
+  void write(const scsi::LuState& state, engine::Callback<> then);
+  void fail_write(std::error_code error);
+  void tell(const scsi::LuState& state, std::span<const scsi::LuEvent> events, bool agree);
+  void on_told(std::uint64_t version, bool agree, const engine::Uuid& epoch, const engine::IoResult<Message>& result,
+               std::span<const std::byte> payload);
+  void take_theirs(scsi::LuState theirs);
+  [[nodiscard]] scsi::LuRequest own_request(scsi::LuRequestKind kind) const;
+
+  Core& core_;
+  scsi::LuState state_;
+  std::shared_ptr<scsi::LuStateListener> listener_;
+  bool open_ = false;        ///< operations may pass
+  bool restricted_ = false;  ///< … if the state in force allows them
+  bool agreed_ = false;      ///< in sync: both members have the same state
+  bool known_ = false;       ///< no member: told by the node that orders, in this epoch
+  bool target_told_ = false, target_there_ = false;
+  bool power_on_ = false, port_lost_ = false;
+  engine::TimerId timer_{};
+  engine::TimePoint next_tell_;
+  bool writing_ = false, telling_ = false, pumping_ = false, again_ = false;
+  engine::TimePoint writing_since_;
+  std::size_t passed_ = 0;  ///< operations that passed and are not over
+  List<Op> held_;
+  List<Op> changes_;
+  std::optional<Change> change_;
+  std::optional<Incoming> incoming_;
+};
+
+}  // namespace lockstep::replication
