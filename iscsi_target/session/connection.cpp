@@ -53,6 +53,7 @@ std::size_t TargetConnection::gather(std::span<std::span<const std::byte>> piece
   if (phase_ == Phase::closed) return 0;
   if (paused_ && session_ && !session_->wants_pause()) stream_->resume_receive();
   const std::size_t count = queue_.gather(pieces);
+  if (count == 0) emptied_ = true;
   if (count == 0 && closing_ && !(session_ && session_->has_ready())) {
     stream_->close(engine::StreamClose::gently);
     stop(std::move(reason_));
@@ -60,7 +61,10 @@ std::size_t TargetConnection::gather(std::span<std::span<const std::byte>> piece
   return count;
 }
 
-void TargetConnection::sent(std::size_t bytes) { queue_.sent(bytes); }
+void TargetConnection::sent(std::size_t bytes) {
+  sent_ += bytes;
+  queue_.sent(bytes);
+}
 
 void TargetConnection::on_stream_closed(std::error_code why) {
   stop(closing_ ? std::move(reason_) : "The connection was lost: " + why.message() + ".");
@@ -190,7 +194,22 @@ void TargetConnection::watch_silence() {
   } else if (!identity_.discovery) {
     session_->ping();
   }
+  if (stalls()) return reset("The initiator takes no answers, or does not send the data of its writes.");
   start_timer(settings_.keepalive);
+}
+
+// A peer that answers pings and does nothing else would hold its commands' buffers for ever.
+bool TargetConnection::stalls() {
+  const std::uint64_t waiting = session_->oldest_waiting();
+  const bool takes_nothing =
+      !std::exchange(emptied_, false) && !queue_.empty() && sent_ - sent_before_ < kLeastProgress;
+  const bool sends_nothing =
+      waiting != 0 && waiting == waited_for_ && session_->data_received() - received_before_ < kLeastProgress;
+  sent_before_ = sent_;
+  received_before_ = session_->data_received();
+  waited_for_ = waiting;
+  stalled_ = takes_nothing || sends_nothing ? stalled_ + settings_.keepalive : engine::Duration{};
+  return stalled_ >= settings_.stall_patience;
 }
 
 // ---- The end ----

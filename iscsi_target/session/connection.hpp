@@ -103,6 +103,7 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void start_timer(engine::Duration delay);
   void on_timer();
   void watch_silence();
+  [[nodiscard]] bool stalls();
   void stop(std::string why);
 
   std::unique_ptr<engine::Stream> stream_;
@@ -126,6 +127,12 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   bool paused_ = false;   // the stream waits for resume_receive()
   bool heard_ = false;    // since the timer last ran
   bool asked_ = false;    // a ping is unanswered
+
+  // What moved since the timer last ran, and for how long too little of it did.
+  std::uint64_t sent_ = 0, sent_before_ = 0, received_before_ = 0;
+  std::uint64_t waited_for_ = 0;  // Session::oldest_waiting()
+  bool emptied_ = false;          // everything that was to be sent was taken
+  engine::Duration stalled_{};
 };
 
 }  // namespace lockstep::iscsi_target

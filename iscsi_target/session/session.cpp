@@ -166,6 +166,7 @@ Session::Control& Session::add_control(const iscsi::Bhs& header, std::span<const
   control->header = header;
   control->data.assign(data.begin(), data.end());
   ++control_backlog_;
+  control_bytes_ += data.size();
   make_ready(*control);
   if (control_backlog_ == kMaxControlBacklog) {
     link_.close_gently("The initiator sends requests without taking our answers.");

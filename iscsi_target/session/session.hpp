@@ -81,7 +81,14 @@ class Session {
     return !said_last_word_ && (first_ready_ != nullptr || first_deferred_ != nullptr);
   }
   /// The initiator does not take our answers: take no more requests from it.
-  [[nodiscard]] bool wants_pause() const { return control_backlog_ >= kPauseControlBacklog; }
+  [[nodiscard]] bool wants_pause() const {
+    return control_backlog_ >= kPauseControlBacklog || control_bytes_ >= kPauseControlBytes;
+  }
+  /// The sequence number of the oldest command that waits for the initiator: for its data, or for commands before it;
+  /// 0: none does.
+  [[nodiscard]] std::uint64_t oldest_waiting() const;
+  /// Bytes of data that the initiator sent for its commands.
+  [[nodiscard]] std::uint64_t data_received() const { return data_received_; }
 
   void reject(iscsi::RejectReason reason, const iscsi::Bhs& header);
   /// Asks whether the initiator is still there.
@@ -210,6 +217,8 @@ class Session {
   SessionCommand* first_deferred_ = nullptr;
   SessionCommand* last_deferred_ = nullptr;
   std::size_t control_backlog_ = 0;
+  std::size_t control_bytes_ = 0;  // their data
+  std::uint64_t data_received_ = 0;
   std::vector<Waiter> waiters_;
   std::size_t held_ = 0;
   std::uint32_t next_ping_ = 1;

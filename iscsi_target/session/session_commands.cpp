@@ -148,6 +148,7 @@ void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t d
 
 void Session::segment_ended(SessionCommand& command) {
   command.received += current_length_;
+  data_received_ += current_length_;
   if (current_is_data_out_) {
     ++command.next_data_sn;
     if (command.r2t_outstanding != 0) {
@@ -169,6 +170,17 @@ void Session::segment_ended(SessionCommand& command) {
     return;
   }
   progress(command);
+}
+
+std::uint64_t Session::oldest_waiting() const {
+  std::uint64_t oldest = 0;
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    const SessionCommand* const command = slots_.at(i);
+    if (command == nullptr || command->is_aborted) continue;
+    if (!command->expects_data() && !command->is_held) continue;
+    if (oldest == 0 || command->sequence < oldest) oldest = command->sequence;
+  }
+  return oldest;
 }
 
 // The initiator's data is not what was agreed: the command fails, whatever the device server makes of it.

@@ -224,6 +224,7 @@ void Session::encode_control(Control& control, TransmitQueue& queue) {
   if (!control.data.empty()) pdu.copy_data(control.data);
   queue.push(pdu);
   --control_backlog_;
+  control_bytes_ -= control.data.size();
   const bool closes = control.closes;
   delete &control;
   if (!closes) return;

@@ -160,7 +160,7 @@ void Session::end() {
     item.is_ready = false;
     if (!item.is_command) delete static_cast<Control*>(&item);
   }
-  control_backlog_ = 0;
+  control_backlog_ = control_bytes_ = 0;
   while (first_deferred_ != nullptr) {
     std::exchange(first_deferred_, first_deferred_->next_deferred)->is_deferred = false;
   }

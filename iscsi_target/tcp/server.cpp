@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "engine/net/tcp.hpp"
+#include "iscsi_target/tcp/crowd.hpp"
+#include "iscsi_target/tcp/event_limit.hpp"
 #include "iscsi_target/tcp/port_table.hpp"
 #include "iscsi_target/tcp/worker.hpp"
 
@@ -30,7 +32,10 @@ struct Countdown {
 
 struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> {
   Impl(std::vector<ServerReactor> reactors, TargetRegistry& targets, ServerOptions settings)
-      : registry(targets), options(std::move(settings)) {
+      : registry(targets),
+        options(std::move(settings)),
+        half_open(options.max_half_open, options.max_half_open_per_address),
+        discoveries(options.max_discovery, options.max_discovery_per_address) {
     assert(!reactors.empty());
     for (std::size_t i = 0; i < reactors.size(); ++i)
       workers.push_back(std::make_unique<Worker>(*this, i, reactors[i]));
@@ -49,58 +54,62 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
 
   void accepted(engine::TcpSocket socket) {
     const std::string peer = socket.peer_address();
+    Worker& worker = *workers[next_worker++ % workers.size()];
     std::uint64_t id = 0;
+    std::optional<ConnectionRef> gives_way;
     {
       const std::lock_guard lock(mutex);
       if (stopped) return;
-      const std::string host = host_of(peer);
-      const auto from = half_open_from.find(host);
-      const std::size_t from_there = from == half_open_from.end() ? 0 : from->second;
-      if (half_open.size() >= options.max_half_open || from_there >= options.max_half_open_per_address) {
-        return tell_refused(peer, "Too many connections have not finished their login; this one was dropped.");
-      }
       id = next_id++;
-      half_open.emplace(id, host);
-      ++half_open_from[host];
+      gives_way = half_open.enter({worker.index(), id}, host_of(peer));
     }
-    Worker& worker = *workers[next_worker++ % workers.size()];
     worker.reactor().post([self = shared_from_this(), &worker, id, socket = std::move(socket)]() mutable {
       worker.adopt(std::move(socket), id);
     });
+    if (gives_way) give_up_login(*gives_way);
   }
 
-  // With the lock held.
-  void no_longer_half_open(std::uint64_t id) {
-    const auto at = half_open.find(id);
-    if (at == half_open.end()) return;
-    const auto from = half_open_from.find(at->second);
-    if (--from->second == 0) half_open_from.erase(from);
-    half_open.erase(at);
+  // Unless it has been finished meanwhile.
+  void give_up_login(const ConnectionRef& who) {
+    Worker& worker = *workers[who.worker];
+    worker.reactor().post([self = shared_from_this(), &worker, id = who.id] {
+      TargetConnection* const connection = worker.find(id);
+      if (connection == nullptr || connection->phase() == TargetConnection::Phase::full_feature) return;
+      connection->reset("Too many logins were unfinished; this was the oldest of them.");
+    });
   }
 
   void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) override {
+    if (connection.identity().discovery) return enter_discovery(worker, connection, id);
     PortTable::Entry entry;
     {
       const std::lock_guard lock(mutex);
-      if (sessions.size() < options.max_sessions) {
-        if (connection.identity().discovery) {
-          entry.admitted = true;  // any number of them, side by side
-        } else {
-          entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
-        }
+      if (normal_sessions < options.max_sessions) {
+        entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
       }
     }
     if (entry.admitted) return admit(worker, id);
     if (!entry.in_the_way) {
       return connection.refused(iscsi::LoginStatus::out_of_resources, "There are as many sessions as may be.");
     }
-    reset_one(*entry.in_the_way);
+    reset_one(*entry.in_the_way, "The initiator logged in anew.");
   }
 
-  void reset_one(const ConnectionRef& who) {
+  // Side by side with any others of the same initiator.
+  void enter_discovery(Worker& worker, const TargetConnection& connection, std::uint64_t id) {
+    std::optional<ConnectionRef> gives_way;
+    {
+      const std::lock_guard lock(mutex);
+      gives_way = discoveries.enter({worker.index(), id}, host_of(connection.peer_address()));
+    }
+    if (gives_way) reset_one(*gives_way, "Too many discovery sessions were open; this was the oldest of them.");
+    admit(worker, id);
+  }
+
+  void reset_one(const ConnectionRef& who, const char* why) {
     Worker& worker = *workers[who.worker];
-    worker.reactor().post([self = shared_from_this(), &worker, id = who.id] {
-      if (TargetConnection* const connection = worker.find(id)) connection->reset("The initiator logged in anew.");
+    worker.reactor().post([self = shared_from_this(), &worker, id = who.id, why] {
+      if (TargetConnection* const connection = worker.find(id)) connection->reset(why);
     });
   }
 
@@ -111,7 +120,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     std::uint16_t tsih = 0;
     {
       const std::lock_guard lock(mutex);
-      no_longer_half_open(id);
+      half_open.leave(id);
       if (++last_tsih == 0) ++last_tsih;
       tsih = last_tsih;
     }
@@ -127,6 +136,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     {
       const std::lock_guard lock(mutex);
       sessions.emplace(info.nexus, info);
+      if (!info.target.empty()) ++normal_sessions;
     }
     tell({.kind = SessionEvent::Kind::opened, .session = info, .reason = {}});
   }
@@ -135,10 +145,13 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
 
   void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) override {
     PortTable::Succession after;
+    engine::Callback<> retired;
     {
       const std::lock_guard lock(mutex);
-      no_longer_half_open(id);
-      if (info != nullptr) sessions.erase(info->nexus);
+      half_open.leave(id);
+      discoveries.leave(id);
+      if (info != nullptr && sessions.erase(info->nexus) != 0 && !info->target.empty()) --normal_sessions;
+      if (sessions.empty()) retired = std::exchange(when_retired, nullptr);
       if (!connection.identity().discovery) {
         after = ports.leave(PortTable::key_of(connection.identity()), {worker.index(), id});
       }
@@ -155,7 +168,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
                         .since = worker.reactor().now()},
             .reason = connection.reason()});
     }
-    for (const ConnectionRef& late : after.superseded) reset_one(late);
+    if (retired) front().post(std::move(retired));
+    for (const ConnectionRef& late : after.superseded) reset_one(late, "The initiator logged in anew.");
     if (after.next) {
       Worker& theirs = *workers[after.next->worker];
       theirs.reactor().post(
@@ -163,16 +177,15 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     }
   }
 
-  void tell(const SessionEvent& event) {
-    if (handler) handler(event);
-  }
-
-  void tell_refused(const std::string& peer, std::string reason) {
-    SessionEvent event;
-    event.kind = SessionEvent::Kind::refused;
-    event.session.address = peer;
-    event.reason = std::move(reason);
-    tell(event);
+  void tell(SessionEvent event) {
+    if (!handler) return;
+    if (event.kind == SessionEvent::Kind::refused || event.session.target.empty()) {
+      const std::lock_guard lock(mutex);
+      const auto untold = strangers.pass(front().now());
+      if (!untold) return;
+      if (*untold != 0) event.reason += " (" + std::to_string(*untold) + " more such events were not told.)";
+    }
+    handler(event);
   }
 
   void close(std::function<bool(std::uint64_t, const TargetConnection&)> matches, std::string why,
@@ -218,9 +231,11 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
 
   mutable std::mutex mutex;  // guards what follows
   std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
-  std::map<std::uint64_t, std::string> half_open;  // connection: where from
-  std::map<std::string, std::size_t> half_open_from;
+  Crowd half_open, discoveries;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
+  EventLimit strangers;
+  std::size_t normal_sessions = 0;  // those of them that are no discovery
+  engine::Callback<> when_retired;
   PortTable ports;
   std::uint64_t next_id = 1;
   std::uint16_t last_tsih = 0;
@@ -282,6 +297,28 @@ void TcpTargetServer::request_logout(std::chrono::seconds grace) {
       worker.close([&](std::uint64_t id,
                        const TargetConnection&) { return std::find(asked.begin(), asked.end(), id) != asked.end(); },
                    "The initiator did not log out when asked to.", [] {});
+    });
+  });
+}
+
+void TcpTargetServer::retire(std::chrono::milliseconds grace, engine::Callback<> done) {
+  bool over = false;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->listeners.clear();
+    over = impl_->sessions.empty();
+    if (!over) impl_->when_retired = std::move(done);
+  }
+  if (over) return impl_->front().post(std::move(done));
+  const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>((grace.count() + 999) / 1000, 0, 65535));
+  impl_->on_each_worker([seconds](Worker& worker) { worker.request_logout(seconds); });
+  impl_->front().post([impl = impl_, grace] {
+    impl->front().call_after(grace, [impl] {
+      const auto late = [&] {
+        const std::lock_guard lock(impl->mutex);
+        return std::exchange(impl->when_retired, nullptr);
+      };
+      if (auto retired = late()) retired();
     });
   });
 }

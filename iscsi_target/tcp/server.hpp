@@ -25,8 +25,13 @@ struct ServerReactor {
 struct ServerOptions {
   SessionSettings session;
   std::size_t max_sessions = 4096;
-  std::size_t max_half_open = 256;  ///< connections that have not finished their login, all together
-  std::size_t max_half_open_per_address = 32;
+  /// Connections that have not finished their login; one more takes the place of the oldest (crowd.hpp).
+  std::size_t max_half_open = 512;
+  std::size_t max_half_open_per_address = 128;
+  /// Discovery sessions, which ask for no rights where no credentials are configured; bounded in the same way. They do
+  /// not count as sessions.
+  std::size_t max_discovery = 256;
+  std::size_t max_discovery_per_address = 64;
 };
 
 struct SessionInfo {
@@ -37,7 +42,8 @@ struct SessionInfo {
   engine::TimePoint since;
 };
 
-/// What happens to sessions; called on the session's reactor.
+/// What happens to sessions; called on the session's reactor. Refused logins and discovery sessions are told at
+/// most 20 times a second, so that strangers can't flood the log.
 struct SessionEvent {
   enum class Kind : std::uint8_t { opened, closed, refused };
   Kind kind{};
@@ -67,6 +73,9 @@ class TcpTargetServer {
   void close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done = {});
   /// Asks every initiator to log out (async message 1); who does not within `grace` is closed.
   void request_logout(std::chrono::seconds grace);
+  /// Stops listening and asks every initiator to log out (async message 1), so that they move to the partner on their
+  /// own; calls back on reactor 0 when all have, or when `grace` is over. Any thread, before stop().
+  void retire(std::chrono::milliseconds grace, engine::Callback<> done);
   /// Stops listening, closes and drains everything, then calls back on reactor 0. Any thread.
   void stop(engine::Callback<> done);
 

@@ -220,7 +220,9 @@ void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) 
     }
     volume.state = status.state;
   }
-  if (status.resync.running != volume.resyncing) {
+  // How much there is to do is not known before the partner has told its part; and none is nothing to tell of.
+  const bool begins = status.resync.running && status.resync.bytes_total > 0;
+  if (volume.resyncing ? !status.resync.running : begins) {
     volume.resyncing = status.resync.running;
     const std::string message =
         name + (volume.resyncing ? ": resync of " + std::to_string(status.resync.bytes_total) + " bytes started."
@@ -289,19 +291,25 @@ NodeReport Node::report() {
 void Node::shutdown(engine::Callback<> done) {
   stopping_ = true;
   queue_.clear();
-  auto finish = std::make_shared<engine::Callback<>>([this, done = std::move(done)]() mutable {
+  auto finish = [this, done = std::move(done)]() mutable {
     server_.stop([this, done = std::move(done)]() mutable {
       if (!pair_) return done();
       pair_->stop(std::move(done));
     });
-  });
-  const auto once = [finish] {
-    if (auto run = std::exchange(*finish, {})) run();
   };
-  if (!pair_) return once();
+  // Initiators that move to the partner on their own lose nothing; the others are closed when the pair has been left.
+  server_.retire(kRetireGrace, [this, finish = std::move(finish)]() mutable { leave_pair(std::move(finish)); });
+}
+
+void Node::leave_pair(engine::Callback<> then) {
+  if (!pair_) return then();
+  auto left = std::make_shared<engine::Callback<>>(std::move(then));
+  const auto once = [left] {
+    if (auto run = std::exchange(*left, {})) run();
+  };
   // The partner may be stopping, too, or gone: then the epoch stays as it is, and both sort it out when they are back.
-  home().call_after(kLeavePatience, [once, finish] {
-    if (*finish) log_warning("Leaving could not be agreed with the partner in time; stopping with the epoch as it is.");
+  home().call_after(kLeavePatience, [once, left] {
+    if (*left) log_warning("Leaving could not be agreed with the partner in time; stopping with the epoch as it is.");
     once();
   });
   pair_->node().shutdown(once);

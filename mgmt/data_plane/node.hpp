@@ -33,7 +33,9 @@ struct ApplyOutcome {
 class Node final : public replication::NodeObserver {
  public:
   static constexpr engine::Duration kDeadHold = std::chrono::seconds(3);
-  static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3500);
+  // Both together stay below the daemon's patience with a stop.
+  static constexpr auto kRetireGrace = std::chrono::milliseconds(1000);  ///< for initiators to log out
+  static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
@@ -78,6 +80,7 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
   void put_target();
 
+  void leave_pair(engine::Callback<> then);
   void look_for_changes();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
   void queue(std::function<void(engine::Callback<>)> work, engine::Callback<> refused);

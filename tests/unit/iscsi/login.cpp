@@ -300,6 +300,10 @@ TEST_F(TargetSide, OperationalKeysInTheSecurityStageAreRejected) {
 TEST_F(TargetSide, ATargetsKeyFromAnInitiatorIsAnError) {
   EXPECT_EQ(request(kOperational, names + "TargetPortalGroupTag=1|").header.status, 0x0200);
 }
+TEST_F(TargetSide, MoreConnectionsAndHigherRecoveryLevelsComeDownToWhatThereIs) {
+  EXPECT_EQ(shown(request(kOperational, names + "MaxConnections=8|ErrorRecoveryLevel=2|")),
+            "MaxConnections=1|ErrorRecoveryLevel=0|TargetPortalGroupTag=1|MaxRecvDataSegmentLength=262144|");
+}
 TEST_F(TargetSide, FirstBurstBeyondMaxBurstIsAnError) {
   EXPECT_EQ(request(kToFull, names + "FirstBurstLength=65536|MaxBurstLength=32768|").header.status, 0x0200);
 }

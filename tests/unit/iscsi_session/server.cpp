@@ -148,6 +148,34 @@ TEST(Closing, InitiatorsAreAskedToLogOutBeforeTheyAreClosed) {
   EXPECT_TRUE(deaf.is_closed());
 }
 
+TEST(Closing, RetiringTakesNoNewSessionsAndIsOverWhenTheLastInitiatorHasLoggedOut) {
+  TestServer server;
+  RawInitiator polite(server.address);
+  ASSERT_EQ(polite.log_in(), "");
+  std::promise<void> retired;
+  server.server->retire(std::chrono::seconds(60), [&] { retired.set_value(); });
+  const auto message = polite.receive();
+  ASSERT_TRUE(message && message->opcode() == Opcode::async_message);
+  EXPECT_EQ(message->as<AsyncMessageHeader>().event, 1);
+  EXPECT_THROW(RawInitiator{server.address}, std::runtime_error);
+  polite.send(polite.read10(0, 1));  // what it has begun it may finish
+  EXPECT_TRUE(polite.receive());
+  auto logout = make_header<LogoutRequestHeader>(Opcode::logout_request);
+  logout.opcode |= kImmediate;
+  logout.reason = kFinal;
+  polite.send(logout);
+  EXPECT_EQ(retired.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+}
+
+TEST(Closing, RetiringWaitsForDeafInitiatorsOnlySoLong) {
+  TestServer server;
+  RawInitiator deaf(server.address);
+  ASSERT_EQ(deaf.log_in(), "");
+  std::promise<void> retired;
+  server.server->retire(std::chrono::milliseconds(50), [&] { retired.set_value(); });
+  EXPECT_EQ(retired.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+}
+
 TEST(Logout, EveryFormIsAnswered) {
   TestServer server;
   RawInitiator initiator(server.address);
@@ -219,20 +247,42 @@ TEST(LoginTime, ALoginThatDoesNotEndIsGivenUp) {
             std::vector<std::string>{"The initiator did not finish its login in time."});
 }
 
-TEST(LoginTime, HalfOpenLoginsAreBoundedByAddressAndForgottenWhenTheyEnd) {
+TEST(LoginTime, OneHalfOpenLoginTooManyTakesThePlaceOfTheOldest) {
   iscsi_target::ServerOptions options;
   options.max_half_open_per_address = 4;
   TestServer server(options);
+  RawInitiator before(server.address);
+  ASSERT_EQ(before.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");  // it is no login any more
   std::vector<std::unique_ptr<RawInitiator>> mute;
   for (int i = 0; i < 4; ++i) mute.push_back(std::make_unique<RawInitiator>(server.address));
   RawInitiator fifth(server.address);
-  EXPECT_TRUE(fifth.is_closed());
-  mute.clear();
-  EXPECT_TRUE(eventually([&] {
-    RawInitiator next(server.address);
-    return next.log_in().empty();
-  }));
-  EXPECT_NE(server.awaited_reasons(Kind::refused).front().find("Too many connections"), std::string::npos);
+  EXPECT_TRUE(mute.front()->is_closed());
+  EXPECT_EQ(fifth.log_in(), "");
+  EXPECT_EQ(mute.back()->log_in({.isid = {0x80, 0, 0, 0, 0, 3}}), "");
+  before.send(before.read10(0, 1));
+  EXPECT_TRUE(before.receive());
+  EXPECT_EQ(server.awaited_reasons(Kind::refused).front(),
+            "Too many logins were unfinished; this was the oldest of them.");
+}
+
+TEST(Sessions, OneDiscoveryTooManyTakesThePlaceOfTheOldestAndNeverThatOfASession) {
+  iscsi_target::ServerOptions options;
+  options.max_sessions = 2;
+  options.max_discovery = 2;
+  TestServer server(options);
+  RawOptions discovery;
+  discovery.target = {};
+  std::vector<std::unique_ptr<RawInitiator>> idle;
+  for (int i = 0; i < 3; ++i) {
+    idle.push_back(std::make_unique<RawInitiator>(server.address));
+    ASSERT_EQ(idle.back()->log_in(discovery), "");
+  }
+  EXPECT_TRUE(idle.front()->is_closed());
+  RawInitiator one(server.address), two(server.address);
+  EXPECT_EQ(one.log_in(), "");
+  EXPECT_EQ(two.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+  EXPECT_EQ(ask(*idle.back(), "SendTargets=All|"),
+            "TargetName=" + kTarget + "|TargetAddress=" + server.address + ",1|");
 }
 
 TEST(Sessions, ThereAreNoMoreThanMayBe) {
