@@ -38,6 +38,12 @@ if(LOCKSTEP_SANITIZE)
   endif()
 endif()
 
+# For folders whose code is never in a hurry (management, its tests): a compiler spends half of its time on JSON and
+# coroutines optimized for speed. Asserts and warnings are as everywhere.
+macro(lockstep_not_hot)
+  add_compile_options($<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g1>)
+endmacro()
+
 # lockstep_layer(NAME DEPENDS ...): one static library of all .cpp files below the calling folder.
 function(lockstep_layer name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE" ${ARGN})

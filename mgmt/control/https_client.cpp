@@ -3,18 +3,15 @@
 #include <exception>
 #include <stdexcept>
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <fmt/format.h>
 
 #include "mgmt/control/address.hpp"
+#include "mgmt/https/message.hpp"
+#include "mgmt/https/stream.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -22,7 +19,7 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
-using Stream = beast::ssl_stream<beast::tcp_stream>;
+using https::Stream;
 
 constexpr std::uint64_t kMaxReply = std::uint64_t{16} << 20;
 
@@ -42,21 +39,23 @@ asio::ssl::context make_context(const TlsIdentity& identity) {
   return context;
 }
 
-asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target, asio::ip::tcp::endpoint endpoint,
-                                     const http::request<http::string_body>& request,
-                                     std::chrono::milliseconds deadline) {
-  auto& tcp = beast::get_lowest_layer(stream);
-  tcp.expires_after(deadline);
-  co_await tcp.async_connect(endpoint, asio::use_awaitable);
-  SSL_set_tlsext_host_name(stream.native_handle(), kPeerServerName);
-  co_await stream.async_handshake(asio::ssl::stream_base::client, asio::use_awaitable);
-  if (fingerprint_of_peer(stream.native_handle()) != target.fingerprint)
+void or_throw(boost::system::error_code error) {
+  if (error) throw boost::system::system_error(error);
+}
+
+asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target,
+                                     const asio::ip::tcp::resolver::results_type& addresses,
+                                     const http::request<http::string_body>& request) {
+  or_throw(co_await stream.connect(addresses));
+  SSL_set_tlsext_host_name(stream.tls(), kPeerServerName);
+  or_throw(co_await stream.handshake(asio::ssl::stream_base::client));
+  if (fingerprint_of_peer(stream.tls()) != target.fingerprint)
     throw Unreachable(fmt::format("{} shows another certificate than the one that was pinned", target.address));
-  co_await http::async_write(stream, request, asio::use_awaitable);
+  or_throw(co_await stream.write(https::to_text(request)));
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
   parser.body_limit(kMaxReply);
-  co_await http::async_read(stream, buffer, parser, asio::use_awaitable);
+  or_throw(co_await https::read_message(stream, buffer, parser));
   co_return HttpsReply{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
 }
 
@@ -83,9 +82,11 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
     request.set(http::field::content_type, "application/json");
     request.prepare_payload();
     const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(parsed->host), parsed->port);
+    const auto addresses = asio::ip::tcp::resolver::results_type::create(endpoint, parsed->host, "");
+    stream.deadline(deadline);
     HttpsReply reply;
     std::exception_ptr failed;
-    asio::co_spawn(io, exchange(stream, target, endpoint, request, deadline), [&](std::exception_ptr e, HttpsReply r) {
+    asio::co_spawn(io, exchange(stream, target, addresses, request), [&](std::exception_ptr e, HttpsReply r) {
       failed = e;
       reply = std::move(r);
     });

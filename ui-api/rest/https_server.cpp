@@ -1,26 +1,24 @@
 #include "ui-api/rest/https_server.hpp"
 
+#include <functional>
 #include <thread>
-#include <vector>
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/https_client.hpp"
+#include "mgmt/https/message.hpp"
+#include "mgmt/https/stream.hpp"
 #include "ui-api/rest/problem.hpp"
 
 namespace lockstep::ui_api {
@@ -30,10 +28,10 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 using boost::system::error_code;
+using https::Stream;
 using tcp = asio::ip::tcp;
-using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 using Parser = http::request_parser<http::string_body>;
-constexpr auto kAwait = asio::use_awaitable;
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr auto kHearOut = std::chrono::seconds(3);
 constexpr std::size_t kHearOutBytes = std::size_t{32} << 20;
 constexpr auto kStreamTurn = std::chrono::milliseconds(250);
@@ -118,21 +116,22 @@ struct HttpsServer::Impl {
   std::size_t connections = 0;
 
   asio::awaitable<void> accept_for_ever();
+  asio::awaitable<void> wait(std::chrono::milliseconds time);
+  asio::awaitable<void> run_on(asio::thread_pool& pool, std::function<void()> work);
   asio::awaitable<void> serve(tcp::socket socket);
-  asio::awaitable<bool> serve_one(TlsStream& stream, beast::flat_buffer& buffer);
-  asio::awaitable<bool> refuse_unread(TlsStream& stream, error_code error);
-  asio::awaitable<void> discard_rest(TlsStream& stream);
-  asio::awaitable<void> send_stream(TlsStream& stream, ResponseStream& source, asio::thread_pool& pool);
-  Request read(const Parser& parser, TlsStream& stream, bool& well_formed) const;
+  asio::awaitable<bool> serve_one(Stream& stream, beast::flat_buffer& buffer);
+  asio::awaitable<bool> refuse_unread(Stream& stream, error_code error);
+  asio::awaitable<void> discard_rest(Stream& stream);
+  asio::awaitable<void> send_stream(Stream& stream, ResponseStream& source, asio::thread_pool& pool);
+  Request read(const Parser& parser, Stream& stream, bool& well_formed) const;
 };
 
 asio::awaitable<void> HttpsServer::Impl::accept_for_ever() {
   for (;;) {
-    auto [error, socket] = co_await acceptor.async_accept(asio::as_tuple(kAwait));
+    auto [error, socket] = co_await acceptor.async_accept(kAwait);
     if (error == asio::error::operation_aborted) co_return;
     if (error) {  // out of descriptors, most likely: give the others time to close
-      asio::steady_timer pause(io, std::chrono::milliseconds(100));
-      co_await pause.async_wait(kAwait);
+      co_await wait(std::chrono::milliseconds(100));
       continue;
     }
     if (connections >= limits.connections) continue;
@@ -141,21 +140,34 @@ asio::awaitable<void> HttpsServer::Impl::accept_for_ever() {
   }
 }
 
+asio::awaitable<void> HttpsServer::Impl::wait(std::chrono::milliseconds time) {
+  asio::steady_timer timer(io, time);
+  co_await timer.async_wait(kAwait);
+}
+
+// Handlers wait for disks and for the partner: they never run on the connections' own thread.
+asio::awaitable<void> HttpsServer::Impl::run_on(asio::thread_pool& pool, std::function<void()> work) {
+  const auto run = [](std::function<void()> f) -> asio::awaitable<void> {
+    f();
+    co_return;
+  };
+  co_await asio::co_spawn(pool, run(std::move(work)), kAwait);
+}
+
 asio::awaitable<void> HttpsServer::Impl::serve(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  TlsStream stream(std::move(socket), context);
-  auto& lowest = beast::get_lowest_layer(stream);
-  lowest.expires_after(limits.handshake);
-  co_await stream.async_handshake(asio::ssl::stream_base::server, kAwait);
+  Stream stream(std::move(socket), context);
+  stream.deadline(limits.handshake);
+  if (co_await stream.handshake(asio::ssl::stream_base::server)) co_return;
   beast::flat_buffer buffer;
   while (co_await serve_one(stream, buffer)) {
   }
-  lowest.expires_after(std::chrono::seconds(2));
-  co_await stream.async_shutdown(asio::as_tuple(kAwait));
+  stream.deadline(std::chrono::seconds(2));
+  co_await stream.close();
 }
 
-Request HttpsServer::Impl::read(const Parser& parser, TlsStream& stream, bool& well_formed) const {
+Request HttpsServer::Impl::read(const Parser& parser, Stream& stream, bool& well_formed) const {
   const auto& in = parser.get();
   Request request;
   request.method = in.method() == http::verb::head ? "GET" : std::string(in.method_string());
@@ -165,13 +177,13 @@ Request HttpsServer::Impl::read(const Parser& parser, TlsStream& stream, bool& w
   request.authorization = in[http::field::authorization];
   request.last_event_id = in["Last-Event-ID"];
   request.if_none_match = in[http::field::if_none_match];
-  request.between_nodes = asked_for_peer_api(stream.native_handle());
-  if (request.between_nodes) request.peer_fingerprint = mgmt::fingerprint_of_peer(stream.native_handle());
+  request.between_nodes = asked_for_peer_api(stream.tls());
+  if (request.between_nodes) request.peer_fingerprint = mgmt::fingerprint_of_peer(stream.tls());
   return request;
 }
 
 // The request could not be read whole: says why, and ends the connection, since its end is not known.
-asio::awaitable<bool> HttpsServer::Impl::refuse_unread(TlsStream& stream, error_code error) {
+asio::awaitable<bool> HttpsServer::Impl::refuse_unread(Stream& stream, error_code error) {
   Response response;
   if (error == http::error::body_limit) {
     response = problem(mgmt::RefusalKind::too_large,
@@ -186,78 +198,64 @@ asio::awaitable<bool> HttpsServer::Impl::refuse_unread(TlsStream& stream, error_
   } else {
     co_return false;  // it has gone
   }
-  beast::get_lowest_layer(stream).expires_after(limits.write);
-  const auto out = to_beast(response, 11, false, false);
-  co_await http::async_write(stream, out, asio::as_tuple(kAwait));
+  stream.deadline(limits.write);
+  co_await stream.write(https::to_text(to_beast(response, 11, false, false)));
   co_await discard_rest(stream);
   co_return false;
 }
 
 // A client that is still sending would meet a closed connection before it reads why: hears it out, within bounds.
-asio::awaitable<void> HttpsServer::Impl::discard_rest(TlsStream& stream) {
-  std::vector<char> nowhere(65536);
-  beast::get_lowest_layer(stream).expires_after(kHearOut);
+asio::awaitable<void> HttpsServer::Impl::discard_rest(Stream& stream) {
+  beast::flat_buffer nowhere;
+  stream.deadline(kHearOut);
   for (std::size_t read = 0; read < kHearOutBytes;) {
-    const auto [error, n] = co_await stream.async_read_some(asio::buffer(nowhere), asio::as_tuple(kAwait));
-    if (error) co_return;
-    read += n;
+    if (co_await stream.read_some(nowhere)) co_return;
+    read += nowhere.size();
+    nowhere.clear();
   }
 }
 
-asio::awaitable<bool> HttpsServer::Impl::serve_one(TlsStream& stream, beast::flat_buffer& buffer) {
-  auto& lowest = beast::get_lowest_layer(stream);
+asio::awaitable<bool> HttpsServer::Impl::serve_one(Stream& stream, beast::flat_buffer& buffer) {
   Parser parser;
   parser.header_limit(limits.header_bytes);
-  parser.body_limit(asked_for_peer_api(stream.native_handle()) ? limits.peer_body_bytes : limits.body_bytes);
-  lowest.expires_after(limits.idle);
-  auto [header_error, header_bytes] = co_await http::async_read_header(stream, buffer, parser, asio::as_tuple(kAwait));
-  if (header_error) co_return co_await refuse_unread(stream, header_error);
-  lowest.expires_after(limits.body);
+  parser.body_limit(asked_for_peer_api(stream.tls()) ? limits.peer_body_bytes : limits.body_bytes);
+  stream.deadline(limits.idle);
+  if (const auto error = co_await https::read_header(stream, buffer, parser))
+    co_return co_await refuse_unread(stream, error);
+  stream.deadline(limits.body);
   if (beast::iequals(parser.get()[http::field::expect], "100-continue") && !parser.is_done()) {
-    const http::response<http::empty_body> go_on(http::status::continue_, 11);
-    co_await http::async_write(stream, go_on, kAwait);
+    if (co_await stream.write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
   }
-  auto [body_error, body_bytes] = co_await http::async_read(stream, buffer, parser, asio::as_tuple(kAwait));
-  if (body_error) co_return co_await refuse_unread(stream, body_error);
+  if (const auto error = co_await https::read_message(stream, buffer, parser))
+    co_return co_await refuse_unread(stream, error);
 
   bool well_formed = false;
   const Request request = read(parser, stream, well_formed);
   auto& pool = request.between_nodes ? peer_workers : workers;
-  lowest.expires_never();
+  stream.no_deadline();
   Response response;
   if (well_formed) {
-    response = co_await asio::co_spawn(
-        pool, [&]() -> asio::awaitable<Response> { co_return answer_to(handler, request); }, kAwait);
+    co_await run_on(pool, [&] { response = answer_to(handler, request); });
   } else {
     response = problem(mgmt::RefusalKind::malformed, "The path or the query is not well-formed. Percent-encode it.");
   }
   const bool head = parser.get().method() == http::verb::head;
   const bool keep_alive = parser.get().keep_alive() && !response.stream;
-  const auto out = to_beast(response, parser.get().version(), keep_alive, head);
-  lowest.expires_after(limits.write);
-  if (response.stream && !head) {
-    http::response_serializer<http::string_body> serializer(out);
-    co_await http::async_write_header(stream, serializer, kAwait);
-    co_await send_stream(stream, *response.stream, pool);
-    co_return false;
-  }
-  co_await http::async_write(stream, out, kAwait);
+  stream.deadline(limits.write);
+  const auto text = https::to_text(to_beast(response, parser.get().version(), keep_alive, head));
+  if (co_await stream.write(text)) co_return false;
+  if (response.stream && !head) co_await send_stream(stream, *response.stream, pool);
   co_return keep_alive;
 }
 
-asio::awaitable<void> HttpsServer::Impl::send_stream(TlsStream& stream, ResponseStream& source,
-                                                     asio::thread_pool& pool) {
-  asio::steady_timer timer(io);
+asio::awaitable<void> HttpsServer::Impl::send_stream(Stream& stream, ResponseStream& source, asio::thread_pool& pool) {
   for (;;) {
-    const std::string chunk = co_await asio::co_spawn(
-        pool, [&]() -> asio::awaitable<std::string> { co_return source.poll(); }, kAwait);
-    if (!chunk.empty()) {
-      beast::get_lowest_layer(stream).expires_after(limits.write);
-      co_await asio::async_write(stream, asio::buffer(chunk), kAwait);
-      beast::get_lowest_layer(stream).expires_never();
-    }
-    timer.expires_after(kStreamTurn);
-    co_await timer.async_wait(kAwait);
+    std::string chunk;
+    co_await run_on(pool, [&] { chunk = source.poll(); });
+    stream.deadline(limits.write);
+    if (co_await stream.write(chunk)) co_return;
+    stream.no_deadline();
+    co_await wait(kStreamTurn);
   }
 }
 
