@@ -80,6 +80,10 @@ void eject(LuOutcome& out) {
 
 void load(LuOutcome& out, const LuRequest& request) {
   if (!out.next.ejected) return;
+  if (!out.next.preventions.empty()) {
+    out.answer = check_condition(SenseKey::illegal_request, asc::kMediumRemovalPrevented);
+    return;
+  }
   out.next.ejected = false;
   tell_others(out, LuAttention::medium_may_have_changed, request.nexus);
 }

@@ -16,6 +16,8 @@ constexpr std::uint8_t kUnmapBit = 0x08;   // of WRITE SAME's byte 1
 constexpr std::uint8_t kNoDataOut = 0x01;  // NDOB
 constexpr std::uint8_t kFua = 0x08;        // of COMPARE AND WRITE's byte 1
 
+constexpr std::uint64_t kOrPiece = std::uint64_t{512} << 10;  // bytes
+
 constexpr std::size_t kUnmapHeader = 8;
 constexpr std::size_t kUnmapDescriptor = 16;
 
@@ -93,25 +95,37 @@ void check_unmap_list(Task& task) {
   unmap_next(task);
 }
 
-// ORWRITE's buffer: what to set, what the disk had, what it shall have.
-void read_for_or(Task& task) {
-  const std::size_t size = task.extent().length;
-  submit(task, engine::DiskOpcode::read, task.extent(), task.buffer.span().subspan(size, size), write_or);
+/// ORWRITE goes in pieces that the disk can compare and write at once, each in one step; up to that size it is one step
+/// in all. The buffer: what to set, then what the disk has of the piece, then what it shall have. task.count: bytes
+/// done.
+engine::Extent or_piece(const Task& task) {
+  const engine::Extent all = task.extent();
+  return {all.offset + task.count, std::min<std::uint64_t>(kOrPiece, all.length - task.count)};
 }
 
-/// In between somebody else may have written; then it is tried again. In the end the disk has had the OR in one piece.
+void read_for_or(Task& task) {
+  const engine::Extent piece = or_piece(task);
+  if (piece.length == 0) return finish(task);
+  const std::size_t all = task.extent().length;
+  submit(task, engine::DiskOpcode::read, piece, task.buffer.span().subspan(all, piece.length), write_or);
+}
+
+/// In between somebody else may have written; then it is tried again.
 void write_or(Task& task) {
-  const std::size_t size = task.extent().length;
-  const std::byte* set = task.buffer.data();
-  for (std::size_t i = 0; i < size; ++i) task.buffer.data()[2 * size + i] = set[i] | set[size + i];
+  const engine::Extent piece = or_piece(task);
+  const std::byte* set = task.buffer.data() + task.count;
+  const auto both = task.buffer.span().subspan(task.extent().length, 2 * piece.length);
+  for (std::size_t i = 0; i < piece.length; ++i) both[piece.length + i] = set[i] | both[i];
   task.ignores_miscompare = true;
-  submit(task, engine::DiskOpcode::compare_and_write, task.extent(), task.buffer.span().subspan(size, 2 * size),
-         [](Task& t) {
-           constexpr std::uint32_t kTries = 100;
-           if (!t.request.status) return finish(t);
-           if (++t.cursor == kTries) return finish(t, scsi::Status::busy);
-           read_for_or(t);
-         });
+  submit(task, engine::DiskOpcode::compare_and_write, piece, both, [](Task& t) {
+    constexpr std::uint32_t kTries = 100;
+    if (t.request.status) {
+      if (++t.cursor == kTries) return finish(t, scsi::Status::busy);
+    } else {
+      t.count += static_cast<std::uint32_t>(or_piece(t).length);
+    }
+    read_for_or(t);
+  });
 }
 
 }  // namespace
@@ -132,7 +146,7 @@ void or_write(Task& task) {
   const engine::Extent extent = task.extent();
   if (!expect_data_out(task, extent.length)) return;
   if (extent.length == 0) return finish(task);
-  if (!take_buffer(task, 3 * extent.length)) return;
+  if (!take_buffer(task, extent.length + 2 * std::min(extent.length, kOrPiece))) return;
   task.request.fua = task.cdb(1) & kFua;
   pull(task, extent.length, read_for_or);
 }
@@ -141,6 +155,7 @@ void write_atomic(Task& task) {
   const std::uint32_t aligned = task.unit().atomic_blocks();
   if (load_be<std::uint16_t>(&task.command.cdb[10]) != 0) return fail_cdb(task, 10);
   if (task.lba % aligned != 0) return fail_cdb(task, 2);
+  if (task.blocks % aligned != 0) return fail_cdb(task, 12);
   write(task);
 }
 

@@ -136,7 +136,7 @@ void block_limits(Reply& reply, const LogicalUnit& unit) {
   reply.be64(unit.max_blocks(LogicalUnit::kMaxWriteSame));
   reply.be32(granule);  // WRITE ATOMIC: a physical block is written whole or not at all, more is not
   reply.be32(granule);  // its alignment
-  reply.be32(0);        // granularity: a block
+  reply.be32(granule);  // its granularity
   reply.be32(0);        // no boundaries within
   reply.be32(0);
 }

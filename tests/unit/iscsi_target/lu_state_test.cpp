@@ -116,6 +116,9 @@ TEST_F(LuStateTest, APreventedMediumStaysUntilEveryNexusAllowsOrIsLost) {
   EXPECT_EQ(simple(eject, a), Status::good);
   EXPECT_EQ(state.check(&a, AccessClass::read), engine::Errc::not_ready);
   EXPECT_EQ(state.check(&a, AccessClass::configure), engine::Errc::ok);
+  simple(prevent, b);
+  EXPECT_EQ(simple(load, a), Status::check_condition) << "what is prevented stays as it is";
+  simple(allow, b);
   EXPECT_EQ(simple(load, a), Status::good);
   EXPECT_TRUE(told(b, LuAttention::medium_may_have_changed));
   EXPECT_EQ(state.check(&a, AccessClass::read), engine::Errc::ok);

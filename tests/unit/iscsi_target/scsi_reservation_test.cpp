@@ -190,14 +190,25 @@ TEST_F(ScsiReservation, OrWriteSetsBits) {
   for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], before[i] | set[i]);
 }
 
+TEST_F(ScsiReservation, ALongOrWriteGoesInPieces) {
+  constexpr std::size_t kSize = std::size_t{768} << 10;
+  expect_good(*out(cdb16(0x8B, 0, kSize / 512), Bytes(kSize, 0x55)));
+  expect_good(*out(cdb16(0x8B, 1, 1), Bytes(512, 0xAA)));
+  const Bytes after = in(cdb16(0x88, 0, kSize / 512), kSize)->data_in;
+  ASSERT_EQ(after.size(), kSize);
+  for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], i / 512 == 1 ? 0xFF : 0x55) << i;
+}
+
 TEST_F(ScsiReservation, AnAtomicWriteIsAPhysicalBlockAtMostAndOnOne) {
   Bytes cdb = cdb16(0x9C, 8, 0);
   cdb[13] = 8;
   expect_good(*out(cdb, pattern(4096)));
   cdb[13] = 9;
   expect_field(*out(cdb, pattern(9 * 512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 12, .bit = 7});
-  cdb[13] = 1, cdb[9] = 9;
-  expect_field(*out(cdb, pattern(512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 2, .bit = 7});
+  cdb[13] = 7;
+  expect_field(*out(cdb, pattern(7 * 512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 12, .bit = 7});
+  cdb[13] = 8, cdb[9] = 9;
+  expect_field(*out(cdb, pattern(4096)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 2, .bit = 7});
 }
 
 class ScsiCopy : public ScsiReservation {
