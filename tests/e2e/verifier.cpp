@@ -262,6 +262,8 @@ class Verifier {
     last_path_error_ = fmt::format("{}: {}", path_.portal(), why);
     ++path_failures_;
     path_.drop();
+    // libiscsi calls no task back once it has logged out, as it does by itself when a target asks it to.
+    for (auto& op : operations_) op.sent = false;
     wants_new_path_ = nullptr;
   }
 
