@@ -26,7 +26,7 @@ def run(*command, seconds=120, may_fail=False):
 
 
 class Initiator:
-    """iscsid and multipathd, started for one world and stopped with it. `device` replaces lines of the drop-in."""
+    """iscsid and multipathd, started for one world and stopped with it; `drop_in` replaces the shipped one's text."""
 
     def __init__(self, world, drop_in=None):
         self.world, self.drop_in = world, drop_in or DROP_IN.read_text()
@@ -37,7 +37,8 @@ class Initiator:
         pathlib.Path("/etc/iscsi/initiatorname.iscsi").write_text(f"InitiatorName={name}\n")
         for module in ("iscsi_tcp", "sd_mod", "sg", "dm_multipath", "dm_service_time", "dm_round_robin", "scsi_dh_alua"):
             run("modprobe", module)
-        shutil.rmtree("/etc/multipath", ignore_errors=True)
+        for left in ("/etc/multipath", "/etc/iscsi/nodes", "/etc/iscsi/send_targets"):
+            shutil.rmtree(left, ignore_errors=True)
         pathlib.Path("/etc/multipath.conf").write_text(OWN)
         folder = pathlib.Path("/etc/multipath/conf.d")
         folder.mkdir(parents=True)
@@ -52,9 +53,7 @@ class Initiator:
         if kind:
             self.describe()
         with contextlib.suppress(Exception):
-            run("multipathd", "disablequeueing", "maps", may_fail=True, seconds=20)
-            run("multipath", "-F", may_fail=True, seconds=30)
-            run("iscsiadm", "-m", "node", "-u", may_fail=True, seconds=60)
+            self.release()
         for daemon in self.daemons:
             daemon.kill()
             daemon.wait()
@@ -69,6 +68,12 @@ class Initiator:
             with contextlib.suppress(Exception):
                 print(f"--- {command}\n" + "\n".join(run(*command.split(), may_fail=True).stdout.splitlines()[-80:]), flush=True)
 
+    def release(self):
+        """Lets go of the device and logs out; what still waits for a path fails."""
+        run("multipathd", "disablequeueing", "maps", may_fail=True, seconds=20)
+        run("multipath", "-F", may_fail=True, seconds=30)
+        run("iscsiadm", "-m", "node", "-u", may_fail=True, seconds=60)
+
     # ---- sessions ----
 
     def discover(self, portal):
@@ -77,7 +82,7 @@ class Initiator:
         return sorted(f"{line.split(',')[0]} {line.split()[1]}" for line in found.splitlines())
 
     def login(self):
-        run("iscsiadm", "-m", "node", "-l")
+        run("iscsiadm", "-m", "node", "-T", self.world.target, "-l")
 
     def logged_in(self):
         """The portals with a session that works."""

@@ -3,7 +3,7 @@ from harness import MIB, World, check, wait_for
 from initiator import Initiator, read_direct, run
 from replicas import used
 
-SIZE, WRITTEN = 256 * MIB, 128 * MIB
+SIZE, WRITTEN = 128 * MIB, 64 * MIB
 
 
 def filled(w, volume, device):
