@@ -70,10 +70,17 @@ struct Volume {
   std::int64_t lun = 0;
   std::int64_t size = 0;  ///< bytes
   std::int64_t block_size = 512;
+  std::int64_t physical_block = 4096;
   bool thin = true;
+  bool read_only = false;
+  bool removable = false;
+  bool write_cache = false;
   Lifecycle lifecycle = Lifecycle::creating;
   Uuid first_epoch;                 ///< the id of epoch number 1, the same on both nodes
   std::vector<std::string> access;  ///< initiators' names, sorted; empty: any
+  /// Set while the volume is being filled from another array: nobody may use it then but the importing node itself,
+  /// which proves itself with this, and read_only is not yet in force.
+  std::string import_secret;
   std::int64_t created_ms = 0;
   bool operator==(const Volume&) const = default;
 };

@@ -8,7 +8,8 @@ namespace lockstep::mgmt {
 namespace {
 
 using nlohmann::json;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;        // 2: a volume's shape and use
+constexpr int kOldestVersion = 1;  // what version 1 lacks has the values that were built in
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -92,7 +93,12 @@ json volume_json(const Volume& v) {
           {"lun", v.lun},
           {"size", v.size},
           {"block_size", v.block_size},
+          {"physical_block", v.physical_block},
           {"thin", v.thin},
+          {"read_only", v.read_only},
+          {"removable", v.removable},
+          {"write_cache", v.write_cache},
+          {"import_secret", v.import_secret},
           {"lifecycle", static_cast<int>(v.lifecycle)},
           {"first_epoch", v.first_epoch.to_string()},
           {"access", v.access},
@@ -107,7 +113,12 @@ Volume volume_from(const json& j) {
   v.lun = j.at("lun");
   v.size = j.at("size");
   v.block_size = j.at("block_size");
+  v.physical_block = j.value("physical_block", v.physical_block);
   v.thin = j.at("thin");
+  v.read_only = j.value("read_only", v.read_only);
+  v.removable = j.value("removable", v.removable);
+  v.write_cache = j.value("write_cache", v.write_cache);
+  v.import_secret = j.value("import_secret", v.import_secret);
   const int lifecycle = j.at("lifecycle");
   if (lifecycle < 0 || lifecycle > static_cast<int>(Lifecycle::deleting)) throw BadDocument("lifecycle is not known");
   v.lifecycle = static_cast<Lifecycle>(lifecycle);
@@ -159,7 +170,7 @@ Outcome<Configuration> from_document(std::string_view text) {
   try {
     const json document = json::parse(text);
     const int version = document.at("version");
-    if (version != kVersion)
+    if (version < kOldestVersion || version > kVersion)
       throw BadDocument(fmt::format("it is of version {}, and this program knows version {}", version, kVersion));
     Configuration c;
     if (!document.at("pair").is_null()) c.pair = pair_from(document.at("pair"));

@@ -70,8 +70,10 @@ void load_nodes(SQLite::Database& db, Configuration& c) {
 }
 
 void load_volumes(SQLite::Database& db, Configuration& c) {
-  Statement q(db,
-              "SELECT id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, created_ms FROM volumes");
+  Statement q(
+      db,
+      "SELECT id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, created_ms, physical_block, "
+      "read_only, removable, write_cache, import_secret FROM volumes");
   Statement access(db, "SELECT initiator FROM access WHERE volume = ? ORDER BY initiator");
   while (q.executeStep()) {
     Volume v;
@@ -87,6 +89,11 @@ void load_volumes(SQLite::Database& db, Configuration& c) {
       if (lifecycle == kLifecycles[i]) v.lifecycle = static_cast<Lifecycle>(i);
     v.first_epoch = uuid_of(q.getColumn(8));
     v.created_ms = q.getColumn(9).getInt64();
+    v.physical_block = q.getColumn(10).getInt64();
+    v.read_only = q.getColumn(11).getInt() != 0;
+    v.removable = q.getColumn(12).getInt() != 0;
+    v.write_cache = q.getColumn(13).getInt() != 0;
+    v.import_secret = q.getColumn(14).getString();
     access.reset();
     access.bind(1, v.id.to_string());
     while (access.executeStep()) v.access.push_back(access.getColumn(0).getString());
@@ -141,7 +148,10 @@ void save_node(SQLite::Database& db, const Node& n) {
 }
 
 void save_volume(SQLite::Database& db, const Volume& v) {
-  Statement q(db, "INSERT INTO volumes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db,
+              "INSERT INTO volumes (id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, created_ms, "
+              "physical_block, read_only, removable, write_cache, import_secret) "
+              "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, v.id.to_string());
   q.bind(2, v.name);
   q.bind(3, v.serial);
@@ -152,6 +162,11 @@ void save_volume(SQLite::Database& db, const Volume& v) {
   q.bind(8, kLifecycles[static_cast<int>(v.lifecycle)]);
   q.bind(9, v.first_epoch.to_string());
   q.bind(10, v.created_ms);
+  q.bind(11, v.physical_block);
+  q.bind(12, v.read_only ? 1 : 0);
+  q.bind(13, v.removable ? 1 : 0);
+  q.bind(14, v.write_cache ? 1 : 0);
+  q.bind(15, v.import_secret);
   q.exec();
   for (const auto& initiator : v.access) {
     Statement access(db, "INSERT INTO access VALUES (?, ?)");

@@ -44,11 +44,13 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
             return PairReports{reconciler_.report(), partner.report, partner.reachable};
           },
           [this] { poke(); }),
+      import_jobs_(*core_, volume_jobs_),
       tokens_(*core_),
       pair_(*core_, runner_, agent_),
       volumes_(*core_, runner_, [this] { return ready_for_a_volume(); }),
       initiators_(*core_) {
   volume_jobs_.teach(runner_);
+  import_jobs_.teach(runner_);
   core_->on_change([this] {
     poke();
     runner_.poke();

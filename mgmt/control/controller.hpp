@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mgmt/control/data_plane.hpp"
+#include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/node_core.hpp"
@@ -34,6 +35,7 @@ class Controller {
   [[nodiscard]] NodeCore& core() { return *core_; }
   [[nodiscard]] TokenService& tokens() { return tokens_; }
   [[nodiscard]] PairService& pair() { return pair_; }
+  [[nodiscard]] ImportJobs& imports() { return import_jobs_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
   [[nodiscard]] ReplicaAgent& replicas() { return agent_; }
@@ -56,6 +58,7 @@ class Controller {
   ReplicaAgent agent_;
   JobRunner runner_;
   VolumeJobs volume_jobs_;
+  ImportJobs import_jobs_;
   TokenService tokens_;
   PairService pair_;
   VolumeService volumes_;

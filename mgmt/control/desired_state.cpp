@@ -32,6 +32,15 @@ json credential(const std::optional<Chap>& chap, std::string Chap::*field) {
 
 json access_json(const Configuration& configuration, const Volume& volume) {
   json list = json::array();
+  if (!volume.import_secret.empty()) {
+    const Importer importer = importer_of(volume);
+    list.push_back({{"initiator", importer.initiator},
+                    {"chap_user", importer.chap.user},
+                    {"chap_secret", importer.chap.secret},
+                    {"mutual_user", nullptr},
+                    {"mutual_secret", nullptr}});
+    return list;
+  }
   for (const auto& iqn : volume.access) {
     const Initiator* known = configuration.initiator(iqn);
     assert(known);  // the database's foreign key
@@ -53,8 +62,10 @@ json volume_json(const Configuration& configuration, const Volume& volume, const
           {"size", volume.size},
           {"block_size", volume.block_size},
           {"thin", volume.thin},
-          {"read_only", false},
-          {"write_cache", false},
+          {"physical_block_size", volume.physical_block},
+          {"read_only", volume.read_only && volume.import_secret.empty()},
+          {"removable", volume.removable},
+          {"write_cache", volume.write_cache},
           {"mirrored", true},
           {"data", files.data},
           {"metadata", files.metadata},
@@ -62,6 +73,10 @@ json volume_json(const Configuration& configuration, const Volume& volume, const
 }
 
 }  // namespace
+
+Importer importer_of(const Volume& volume) {
+  return {"iqn.2026-11.io.lockstep:import." + volume.id.to_string(), {"import", volume.import_secret}};
+}
 
 ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume) {
   const std::string base = (folder / volume.to_string()).string();

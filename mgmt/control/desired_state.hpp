@@ -8,6 +8,13 @@
 
 namespace lockstep::mgmt {
 
+/// Whom alone a volume lets in while it is being filled from another array.
+struct Importer {
+  std::string initiator;
+  Chap chap;
+};
+[[nodiscard]] Importer importer_of(const Volume& volume);
+
 /// Where a volume's data and metadata stand on this node.
 struct ReplicaFiles {
   std::string data;

@@ -45,7 +45,11 @@ void JobRunner::submit(Job job) {
 
 void JobRunner::store(const Job& job) {
   core_.jobs.put(job);
-  if (const auto peer = core_.peer()) (void)peer->put_job(job);  // only so that it can tell of it, too
+  const auto peer = core_.peer();
+  if (!peer) return;
+  Job told = job;  // only so that it can tell of it, too: what the steps work with, secrets among it, stays here
+  told.parameters = "{}";
+  (void)peer->put_job(told);
 }
 
 void JobRunner::loop() {

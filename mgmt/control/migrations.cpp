@@ -135,7 +135,17 @@ CREATE TABLE events (
 ) STRICT;
 )sql";
 
-constexpr std::array<std::string_view, 1> kMigrations{kInitial};
+// The defaults are what every volume had before.
+constexpr std::string_view kVolumeShapes = R"sql(
+ALTER TABLE volumes ADD COLUMN physical_block INTEGER NOT NULL DEFAULT 4096;
+ALTER TABLE volumes ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0 CHECK (read_only IN (0, 1));
+ALTER TABLE volumes ADD COLUMN removable INTEGER NOT NULL DEFAULT 0 CHECK (removable IN (0, 1));
+ALTER TABLE volumes ADD COLUMN write_cache INTEGER NOT NULL DEFAULT 0 CHECK (write_cache IN (0, 1));
+-- Not empty while the volume is being filled from another array.
+ALTER TABLE volumes ADD COLUMN import_secret TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<std::string_view, 2> kMigrations{kInitial, kVolumeShapes};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -59,8 +60,11 @@ void VolumeJobs::teach(JobRunner& runner) {
     runner.teach(kind, [this](Job& job) { return act(job); });
 }
 
-bool VolumeJobs::out_of_patience(const Job& job) const {
-  return wall_clock_ms() - job.created_ms > core_.local.create_patience.count() * 1000;
+// Reserving all of a volume's space takes some file systems long.
+bool VolumeJobs::out_of_patience(const Job& job, const Volume& volume) const {
+  constexpr std::int64_t kReservedASecond = std::int64_t{64} << 20;  // bytes
+  const std::int64_t reserving = volume.thin ? 0 : volume.size / kReservedASecond;
+  return wall_clock_ms() - job.created_ms > (core_.local.create_patience.count() + reserving) * 1000;
 }
 
 StepResult VolumeJobs::step(Job& job) {
@@ -89,7 +93,7 @@ StepResult VolumeJobs::step(Job& job) {
   return fail(core_, job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
 }
 
-StepResult VolumeJobs::begin_undo(Job& job, Refusal reason) {
+StepResult begin_undo(Job& job, Refusal reason) {
   const std::string message = fmt::format("Takes everything back: {}", reason.detail);
   job.error = std::move(reason);
   return move_on(job, "undo", job.progress, message);
@@ -98,7 +102,7 @@ StepResult VolumeJobs::begin_undo(Job& job, Refusal reason) {
 StepResult VolumeJobs::replica_here(Job& job, const Volume& volume) {
   const bool both = core_.peer() != nullptr;
   const auto made = agent_.carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = both, .clean = true}});
-  if (!made && passing(made.error()) && !out_of_patience(job)) return wait(job, made.error().detail);
+  if (!made && passing(made.error()) && !out_of_patience(job, volume)) return wait(job, made.error().detail);
   if (!made) return begin_undo(job, made.error());
   if (!both) return move_on(job, "publish", 0.6, fmt::format("Puts {} into service.", volume.name));
   return move_on(job, "replica_there", 0.3, fmt::format("Makes the replica of {} on the partner.", volume.name));
@@ -108,7 +112,7 @@ StepResult VolumeJobs::replica_there(Job& job, const Volume& volume) {
   const auto peer = core_.peer();
   if (!peer) return begin_undo(job, {RefusalKind::internal, "The partner is gone from the configuration.", {}});
   const auto made = peer->carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = true, .clean = true}});
-  if (!made && passing(made.error()) && !out_of_patience(job))
+  if (!made && passing(made.error()) && !out_of_patience(job, volume))
     return wait(job, fmt::format("Waits for the partner, which {}.", trouble_with_partner(made.error())));
   if (!made) {
     Refusal reason = made.error();
@@ -124,7 +128,7 @@ StepResult VolumeJobs::publish(Job& job, const Volume& volume) {
         if (Volume* v = c.volume(volume.id)) v->lifecycle = Lifecycle::ready;
         return {};
       });
-  if (!changed && passing(changed.error()) && !out_of_patience(job)) return wait(job, changed.error().detail);
+  if (!changed && passing(changed.error()) && !out_of_patience(job, volume)) return wait(job, changed.error().detail);
   if (!changed) return begin_undo(job, changed.error());
   return move_on(job, "sync", 0.8, fmt::format("Waits until {} is in service.", volume.name));
 }
@@ -135,13 +139,14 @@ StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
   const bool here = in_sync(reports.here, volume.id, alone);
   const bool there = alone || in_sync(reports.there, volume.id, false);
   if (here && there) {
+    if (job.kind == kImportKind) return move_on(job, "copy", job.progress, "Begins to copy.");
     core_.events.append({.kind = "volume.created",
                          .side = {},
                          .volume = volume.id,
                          .message = fmt::format("The volume {} was made.", volume.name)});
     return finish(job, fmt::format("{} is in service{}.", volume.name, alone ? "" : " on both nodes"));
   }
-  if (!out_of_patience(job)) {
+  if (!out_of_patience(job, volume)) {
     poke_();
     return StepResult::again_later;
   }

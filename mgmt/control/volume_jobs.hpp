@@ -27,8 +27,10 @@ class VolumeJobs {
   VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports, std::function<void()> poke);
   void teach(JobRunner& runner);
 
- private:
+  /// Also of an import (import_jobs.hpp), up to and from its own steps.
   StepResult step(Job& job);
+
+ private:
   StepResult act(Job& job);
   StepResult replica_here(Job& job, const Volume& volume);
   StepResult replica_there(Job& job, const Volume& volume);
@@ -39,13 +41,15 @@ class VolumeJobs {
   StepResult remove_there(Job& job, const Volume& volume);
   StepResult remove_here(Job& job, const Volume& volume);
   StepResult forget(Job& job);
-  StepResult begin_undo(Job& job, Refusal reason);
-  [[nodiscard]] bool out_of_patience(const Job& job) const;
+  [[nodiscard]] bool out_of_patience(const Job& job, const Volume& volume) const;
 
   NodeCore& core_;
   ReplicaAgent& agent_;
   std::function<PairReports()> reports_;
   std::function<void()> poke_;
 };
+
+/// Everything made so far goes again, and the job fails for this reason.
+StepResult begin_undo(Job& job, Refusal reason);
 
 }  // namespace lockstep::mgmt

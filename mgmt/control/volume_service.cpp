@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 
@@ -30,16 +31,20 @@ std::int64_t lowest_free_lun(const Configuration& c) {
     if (std::ranges::find(c.volumes, lun, &Volume::lun) == c.volumes.end()) return lun;
 }
 
-Volume describe_volume(const VolumeWish& wish, const Configuration& c) {
+Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id) {
   Volume v;
-  v.id = random_uuid();
+  v.id = id;
   v.name = wish.name;
   v.serial = v.id.to_string();
   std::erase(v.serial, '-');
   v.lun = lowest_free_lun(c);
   v.size = wish.size;
   v.block_size = wish.block_size;
+  v.physical_block = wish.physical_block;
   v.thin = wish.thin;
+  v.read_only = wish.read_only;
+  v.removable = wish.removable;
+  v.write_cache = wish.write_cache;
   v.first_epoch = random_uuid();
   v.access = wish.access;
   v.created_ms = wall_clock_ms();
@@ -60,6 +65,16 @@ Outcome<void> check_new(const VolumeWish& wish, const Configuration& c) {
   return {};
 }
 
+std::string sentence_of(const std::string& name, const VolumeChange& change) {
+  std::string what;
+  const auto add = [&what](const std::string& words) { what += (what.empty() ? "" : ", ") + words; };
+  if (change.access && change.access->empty()) add("may be used by any initiator");
+  if (change.access && !change.access->empty()) add(fmt::format("may be used by {} initiators", change.access->size()));
+  if (change.read_only) add(*change.read_only ? "is read-only" : "may be written");
+  if (change.write_cache) add(fmt::format("has its write cache {}", *change.write_cache ? "on" : "off"));
+  return fmt::format("{} {}.", name, what.empty() ? "stays as it was" : what);
+}
+
 std::unexpected<Refusal> no_such_volume() { return refuse(RefusalKind::not_found, "There is no volume with this id."); }
 
 Outcome<void> check_confirmation(const Volume& volume, const std::string& confirm, const std::string& what,
@@ -72,12 +87,19 @@ Outcome<void> check_confirmation(const Volume& volume, const std::string& confir
 
 }  // namespace
 
+Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id) {
+  if (auto good = check_new(wish, configuration); !good) return std::unexpected(good.error());
+  return describe_volume(wish, configuration, id);
+}
+
 std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuration& configuration) {
   std::vector<FieldProblem> problems;
   if (const auto complaint = check_volume_name(wish.name)) problems.push_back({"/name", *complaint});
   if (const auto complaint = check_volume_size(wish.size)) problems.push_back({"/size_bytes", *complaint});
   if (wish.block_size != 512 && wish.block_size != 4096)
     problems.push_back({"/block_size_bytes", "Must be 512 or 4096."});
+  else if (wish.physical_block < wish.block_size)
+    problems.push_back({"/block_size_bytes", "Does not fit block_format: 512n and 512e have 512, 4kn has 4096."});
   check_access(wish.access, configuration, problems);
   return problems;
 }
@@ -86,12 +108,12 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   Job job = make_job(core_, "volume.create", "begin", fmt::format("Makes the volume {}.", wish.name));
   // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
   const auto changed = core_.change(fmt::format("Volume {} begun", wish.name), [&](Configuration& c) -> Outcome<void> {
-    if (auto good = check_new(wish, c); !good) return good;
+    auto volume = describe_new(wish, c, random_uuid());
+    if (!volume) return std::unexpected(volume.error());
     if (auto good = ready_(); !good) return good;
-    const Volume volume = describe_volume(wish, c);
-    job.volume = volume.id;
+    job.volume = volume->id;
     core_.jobs.put(job);
-    c.volumes.push_back(volume);
+    c.volumes.push_back(std::move(*volume));
     return {};
   });
   if (!changed) {
@@ -103,26 +125,34 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   return job;
 }
 
-Outcome<void> VolumeService::change_access(const Uuid& id, std::vector<std::string> access) {
+Outcome<Job> VolumeService::import(const ImportWish& wish) {
+  VolumeWish placeholder = wish.volume;
+  placeholder.size = kMinVolumeSize;  // the source has the say
+  if (auto good = check_new(placeholder, *core_.configuration()); !good) return std::unexpected(good.error());
+  if (auto good = ready_(); !good) return std::unexpected(good.error());
+  Job job = make_job(core_, "volume.import", "probe", fmt::format("Looks at {}.", wish.source.shown()));
+  job.parameters = import_parameters(wish);
+  jobs_.submit(job);
+  return job;
+}
+
+Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) {
   std::string name;
-  const auto changed = core_.change("Access of a volume changed", [&](Configuration& c) -> Outcome<void> {
+  const auto changed = core_.change("A volume changed", [&](Configuration& c) -> Outcome<void> {
     Volume* volume = c.volume(id);
     if (!volume) return no_such_volume();
     std::vector<FieldProblem> problems;
-    check_access(access, c, problems);
+    if (change.access) check_access(*change.access, c, problems);
     if (!problems.empty())
       return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-    volume->access = access;
+    volume->access = change.access.value_or(volume->access);
+    volume->read_only = change.read_only.value_or(volume->read_only);
+    volume->write_cache = change.write_cache.value_or(volume->write_cache);
     name = volume->name;
     return {};
   });
   if (!changed) return std::unexpected(changed.error());
-  core_.events.append({.kind = "volume.changed",
-                       .side = {},
-                       .volume = id,
-                       .message = fmt::format("{} may be used by {}.", name,
-                                              access.empty() ? std::string("any initiator")
-                                                             : fmt::format("{} initiators", access.size()))});
+  core_.events.append({.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(name, change)});
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mgmt/control/import_source.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/node_core.hpp"
 
@@ -17,8 +18,19 @@ struct VolumeWish {
   std::string name;
   std::int64_t size = 0;
   std::int64_t block_size = 512;
+  std::int64_t physical_block = 4096;
   bool thin = true;
+  bool read_only = false;
+  bool removable = false;
+  bool write_cache = false;
   std::vector<std::string> access;
+};
+
+/// What may change of a volume that is there; what is not set stays.
+struct VolumeChange {
+  std::optional<std::vector<std::string>> access;
+  std::optional<bool> read_only;
+  std::optional<bool> write_cache;
 };
 
 struct VolumeActionWish {
@@ -28,14 +40,22 @@ struct VolumeActionWish {
   std::string confirm;
 };
 
+struct ImportWish {
+  ImportSource source;
+  std::string initiator;  ///< the name that this node takes; empty: its own
+  VolumeWish volume;      ///< size and blocks are the source's; only `physical_block` may be chosen
+};
+
 class VolumeService {
  public:
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
   VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready)
       : core_(core), jobs_(jobs), ready_(std::move(ready)) {}
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
-  [[nodiscard]] Outcome<void> change_access(const Uuid& id, std::vector<std::string> access);
+  [[nodiscard]] Outcome<void> change(const Uuid& id, const VolumeChange& change);
   [[nodiscard]] Outcome<Job> remove(const Uuid& id, const std::optional<std::string>& confirm);
+  /// A job that looks at the source first (import_jobs.hpp).
+  [[nodiscard]] Outcome<Job> import(const ImportWish& wish);
   /// Not a change of the configuration: works with the partner away.
   [[nodiscard]] Outcome<Job> act(const Uuid& id, const VolumeActionWish& wish);
 
@@ -45,6 +65,8 @@ class VolumeService {
   std::function<Outcome<void>()> ready_;
 };
 
+/// The volume that is wished for, as it can be added to this configuration.
+[[nodiscard]] Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id);
 /// What a volume's new description has against it, in this configuration.
 [[nodiscard]] std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuration& configuration);
 

@@ -144,8 +144,14 @@ VolumeSpec read_volume(Fields fields) {
   volume.lun = static_cast<std::uint32_t>(fields.number("lun", 0, kMaxLun));
   volume.size = read_size(fields);
   volume.block_size = read_block_size(fields);
+  volume.physical_block_size = static_cast<std::uint32_t>(fields.number_or("physical_block_size", 4096, 512, 4096));
+  if (volume.physical_block_size != 512 && volume.physical_block_size != 4096)
+    fields.problem().note(fields.path_of("physical_block_size"), "must be 512 or 4096");
+  if (volume.physical_block_size < volume.block_size)
+    fields.problem().note(fields.path_of("physical_block_size"), "must not be less than block_size");
   volume.thin = fields.flag_or("thin", true);
   volume.read_only = fields.flag_or("read_only", false);
+  volume.removable = fields.flag_or("removable", false);
   volume.write_cache = fields.flag_or("write_cache", false);
   volume.mirrored = fields.flag_or("mirrored", true);
   volume.data = fields.text("data", kMaxPath);

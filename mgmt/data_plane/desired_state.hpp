@@ -54,8 +54,10 @@ struct VolumeSpec {
   std::uint32_t lun = 0;
   std::uint64_t size = 0;  ///< bytes
   std::uint32_t block_size = 512;
+  std::uint32_t physical_block_size = 4096;
   bool thin = true;
   bool read_only = false;
+  bool removable = false;
   bool write_cache = false;
   bool mirrored = true;
   std::string data;      ///< a file, a block device, or "memory:"

@@ -111,10 +111,18 @@ void Node::attach_missing(const ApplyPtr& apply) {
     const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
     if (const auto at = volumes_.find(spec.id); at != volumes_.end()) {
       at->second->spec = spec;
+      if (spec.mirrored) {
+        pair_->node().set_write_cache(spec.id, spec.write_cache);
+        at->second->unit->set_use(spec.read_only, spec.write_cache);
+      }
       const auto settings = unit_settings(spec);
       const auto& now = at->second->unit->settings();
       if (settings.paired != now.paired || settings.target_name != now.target_name) {
-        at->second->unit = std::make_shared<iscsi_target::LogicalUnit>(*at->second->disk, settings);
+        auto& unit = at->second->unit;
+        const std::uint64_t size = unit->blocks() * unit->block_size();
+        unit = std::make_shared<iscsi_target::LogicalUnit>(*at->second->disk, settings);
+        unit->set_capacity(size);
+        unit->set_use(spec.read_only, spec.write_cache);
       }
       continue;
     }
@@ -197,6 +205,7 @@ iscsi_target::UnitSettings Node::unit_settings(const VolumeSpec& spec) const {
   settings.target_name = state_->target.name;
   settings.port_group = state_->side == engine::NodeSide::a ? 1 : 2;
   settings.paired = spec.mirrored && state_->partner.has_value();
+  settings.instance = random_.uuid();
   return settings;
 }
 

@@ -1,4 +1,4 @@
 #pragma once
 namespace lockstep::mgmt {
-inline constexpr const char* kVersion = "0.1.0";
+extern const char* const kVersion;  ///< of the product, as CMake's project has it
 }  // namespace lockstep::mgmt

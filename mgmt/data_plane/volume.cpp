@@ -35,6 +35,11 @@ bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to) {
   VolumeSpec same = to;
   same.lun = from.lun;
   same.access = from.access;
+  if (from.mirrored && to.mirrored) {  // the size is the epoch's; the rest is told to the disk and the unit as they are
+    same.size = from.size;
+    same.read_only = from.read_only;
+    same.write_cache = from.write_cache;
+  }
   return from != same;
 }
 
@@ -45,9 +50,11 @@ engine::DiskInfo disk_info(const VolumeSpec& spec) {
   info.serial = spec.serial;
   info.size = spec.size;
   info.block_size = spec.block_size;
+  info.physical_block_size = spec.physical_block_size;
   info.thin = spec.thin;
   info.read_only = spec.read_only;
   info.write_cache = spec.write_cache;
+  info.removable = spec.removable;
   return info;
 }
 

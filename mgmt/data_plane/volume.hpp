@@ -23,7 +23,7 @@ struct Volume {
   bool resyncing = false;
 };
 
-/// True when `to` needs the volume to be detached and attached again; else only LUN and access lists differ.
+/// True when `to` needs the volume to be detached and attached again; else only what may change in use differs.
 [[nodiscard]] bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to);
 [[nodiscard]] engine::DiskInfo disk_info(const VolumeSpec& spec);
 

@@ -48,7 +48,7 @@ struct Core {
   const NodeSettings& settings;
   NodeSeams& seams;
   Partner& partner;
-  const engine::DiskInfo info;
+  engine::DiskInfo info;
   engine::Store& data;
   std::unique_ptr<engine::MetadataArea> meta;
   engine::RangeLock locks;
@@ -99,6 +99,8 @@ struct Core {
   }
   /// A request about this volume, with epoch and watermark filled in.
   [[nodiscard]] Message message(MessageType type) const;
+  /// From now on; when it is put off, what this store holds unflushed is made durable.
+  void set_write_cache(bool on);
   /// The local store can't be relied on any more: this replica leaves.
   void fail_store(const std::string& why);
 };

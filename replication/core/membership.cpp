@@ -47,6 +47,15 @@ void Membership::begin() {
   });
 }
 
+void Membership::make_durable() {
+  if (closed_ || core_.store_failed) return;
+  if (flushing_++ == 0) flush_began_ = core_.now();
+  core_.data.flush([this](std::error_code error) {
+    --flushing_;
+    if (error) core_.fail_store("The store failed a flush: " + error.message() + ".");
+  });
+}
+
 // ---- exchange ----------------------------------------------------------------------------------------------------
 
 void Membership::exchange() {
@@ -98,6 +107,7 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m, session});
   answer_states();
+  if (core_.role == Role::solo && theirs->record.id == core_.epoch().id) core_.lu->on_target();
   const bool news = !partner_ || !(*partner_ == *theirs);
   if (news || verdict_ == Verdict::follow) {
     if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
@@ -449,8 +459,8 @@ void Membership::join() {
 void Membership::tick() {
   if (closed_ && closed_done_) {
     const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-                      core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none &&
-                      core_.lu->idle() && !core_.applier->has_old_work(0);
+                      core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && core_.lu->idle() &&
+                      !core_.applier->has_old_work(0);
     if (idle) std::exchange(closed_done_, nullptr)();
     return;
   }

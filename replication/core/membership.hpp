@@ -38,6 +38,8 @@ class Membership {
   /// The lease ran out: suspend, drop what was not started, close the sessions.
   void lose_lease();
 
+  void make_durable();  ///< everything that the store was given; a failure is the store's
+
   void on_equal();            ///< the sequencer says that nothing differs any more
   void join();                ///< the target is equal: {A,B}
   void on_partner_refused();  ///< an order was refused: look at its state

@@ -61,6 +61,11 @@ Message Core::message(MessageType type) const {
   return m;
 }
 
+void Core::set_write_cache(bool on) {
+  const bool was = std::exchange(info.write_cache, on);
+  if (was && !on) membership->make_durable();
+}
+
 /// Alone there is nobody to hand over to: each operation tells its own error.
 void Core::fail_store(const std::string& why) {
   store_hung = false;

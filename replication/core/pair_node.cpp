@@ -179,6 +179,10 @@ std::vector<VolumeStatus> PairNode::status() const {
 
 bool PairNode::partner_connected() const { return impl_->partner.connected(); }
 
+void PairNode::set_write_cache(const Uuid& volume, bool on) {
+  if (Mirror* mirror = impl_->find(volume)) mirror->core().set_write_cache(on);
+}
+
 namespace {
 template <class Done>
 void no_such_volume(Done& done) {

@@ -107,6 +107,9 @@ class PairNode final : public LinkEvents {
   /// Stops serving, drains and lets go of the stores; the epoch stays as it is.
   void detach(const engine::Uuid& volume, engine::Callback<> done);
 
+  /// Put on or off while the volume is in use; off makes durable what was not.
+  void set_write_cache(const engine::Uuid& volume, bool on);
+
   /// The volume as a disk for initiators; null when not attached. Valid until detach().
   [[nodiscard]] engine::Disk* disk(const engine::Uuid& volume);
   [[nodiscard]] std::vector<VolumeStatus> status() const;

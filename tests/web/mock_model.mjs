@@ -93,13 +93,14 @@ export class Model {
     };
   }
 
-  addVolume({ name, size_bytes, block_size_bytes = 512, thin = true, access = [] }, allocated = 0) {
+  addVolume({ name, size_bytes, block_format = '512e', thin = true, read_only = false, removable = false, write_cache = false, access = [] }, allocated = 0) {
     const used = new Set(this.volumes.map((v) => v.lun));
     let lun = 0;
     while (used.has(lun)) lun++;
     const id = randomUUID();
     const volume = {
-      id, name, size_bytes, block_size_bytes, thin, access, serial: id.replaceAll('-', ''), lun,
+      id, name, size_bytes, block_format, block_size_bytes: block_format === '4kn' ? 4096 : 512, physical_block_size_bytes: block_format === '512n' ? 512 : 4096,
+      thin, read_only, removable, write_cache, importing: false, access, serial: id.replaceAll('-', ''), lun,
       target_name: this.pair.target_name, portals: ['a', 'b'].map((side) => ({ side, address: PORTALS[side] })), lifecycle: 'ready',
       health: 'ok', summary: 'In sync on both nodes.', replicas: [this.replica('a', thin ? allocated : size_bytes), this.replica('b', thin ? allocated : size_bytes)],
       created_at: now(),
@@ -124,13 +125,13 @@ export class Model {
   }
 
   createVolume(body) {
-    checkFields(body, ['name', 'size_bytes', 'block_size_bytes', 'thin', 'access'], ['name', 'size_bytes']);
+    checkFields(body, ['name', 'size_bytes', 'block_format', 'thin', 'read_only', 'removable', 'write_cache', 'access'], ['name', 'size_bytes']);
     const errors = [];
     const { name, size_bytes: size, access = [] } = body;
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) errors.push({ pointer: '/name', detail: 'Letters, digits, dot, underscore and hyphen, at most 63.' });
     if (!Number.isInteger(size) || size < 2 ** 20 || size > 2 ** 46) errors.push({ pointer: '/size_bytes', detail: 'From 1 MiB to 64 TiB.' });
     else if (size % 4096 !== 0) errors.push({ pointer: '/size_bytes', detail: 'Must be a multiple of 4096.' });
-    if (![undefined, 512, 4096].includes(body.block_size_bytes)) errors.push({ pointer: '/block_size_bytes', detail: 'Either 512 or 4096.' });
+    if (![undefined, '512e', '512n', '4kn'].includes(body.block_format)) errors.push({ pointer: '/block_format', detail: 'Must be one of 512e, 512n, 4kn.' });
     this.checkAccess(access, errors);
     if (errors.length > 0) throw invalid(errors);
     if (this.volumes.some((v) => v.name === name)) {
@@ -156,13 +157,13 @@ export class Model {
 
   changeVolume(id, body) {
     const volume = this.volume(id);
-    checkFields(body, ['access'], ['access']);
+    checkFields(body, ['access', 'read_only', 'write_cache'], []);
     const errors = [];
-    this.checkAccess(body.access, errors);
+    this.checkAccess(body.access ?? [], errors);
     if (errors.length > 0) throw invalid(errors);
-    volume.access = body.access;
+    Object.assign(volume, body);
     this.tell('volume', volume);
-    this.log('volume.changed', 'info', null, id, `The access list of ${volume.name} was changed.`);
+    this.log('volume.changed', 'info', null, id, `${volume.name} was changed.`);
     return volume;
   }
 

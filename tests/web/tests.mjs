@@ -149,6 +149,40 @@ test('a volume that is created is seen in the list, with its size, in sync on bo
   await dropVolume(env, name);
 });
 
+test('a volume has the shape that the dialog asked for, and how it is used can be changed', async (env) => {
+  await enter(env, '/volumes');
+  const { page } = env;
+  const name = unique('shape');
+  await page.getByRole('button', { name: 'Create volume' }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill(name);
+  await dialog.locator('#volume-size').fill('8');
+  await dialog.getByLabel('Unit of the size').selectOption('MiB');
+  assert.ok(await dialog.getByLabel('512 bytes on 4096 (512e)').isChecked());
+  await dialog.getByLabel('4096 bytes (4Kn)').check();
+  await dialog.getByLabel('Thin').uncheck();
+  await dialog.getByLabel('Read-only').check();
+  await dialog.getByLabel('Shown as removable').check();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await until('the volume to be made', async () => (await volumeNamed(env, name))?.lifecycle === 'ready', 60_000);
+  let volume = await volumeNamed(env, name);
+  assert.deepEqual(
+    [volume.block_format, volume.block_size_bytes, volume.thin, volume.read_only, volume.removable, volume.write_cache],
+    ['4kn', 4096, false, true, true, false]);
+  await page.getByRole('link', { name, exact: true }).click();
+  await page.getByText('4kn blocks · read-only · write cache off', { exact: false }).waitFor();
+  await page.getByRole('button', { name: 'Change use' }).click();
+  await dialog.getByLabel('Read-only').uncheck();
+  await dialog.getByLabel('Write cache').check();
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByText('read and write · write cache on', { exact: false }).waitFor();
+  volume = await volumeNamed(env, name);
+  assert.deepEqual([volume.read_only, volume.write_cache], [false, true]);
+  await dropVolume(env, name);
+});
+
 test('a refusal by the server stands at the field it is about', async (env) => {
   const taken = await makeVolume(env, unique('taken'));
   await enter(env, '/volumes');

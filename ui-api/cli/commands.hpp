@@ -11,6 +11,9 @@ namespace lockstep::cli {
 void add_pair_commands(CLI::App& app, Action& chosen);
 void add_node_commands(CLI::App& app, Action& chosen);
 void add_volume_commands(CLI::App& app, Action& chosen);
+void add_volume_create_command(CLI::App& volume, Action& chosen);
+void add_volume_change_commands(CLI::App& volume, Action& chosen);
+void add_volume_import_command(CLI::App& volume, Action& chosen);
 void add_volume_action_commands(CLI::App& volume, Action& chosen);
 void add_initiator_commands(CLI::App& app, Action& chosen);
 void add_job_commands(CLI::App& app, Action& chosen);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/completion.hpp"
 
 namespace lockstep::cli {
 namespace {
@@ -90,6 +91,8 @@ int run(const std::vector<std::string>& arguments, World world) {
   add_job_commands(app, chosen);
   add_event_commands(app, chosen);
   add_token_commands(app, chosen);
+  const CLI::App* completion =
+      app.add_subcommand("completion", "Print a script for bash: eval \"$(lockstep completion)\"");
   add_footer(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
@@ -100,6 +103,10 @@ int run(const std::vector<std::string>& arguments, World world) {
     world.err << "lockstep: " << (no_command ? wrong_command(app) : e.what())
               << "\nRun with --help for what can be said.\n";
     return static_cast<int>(Exit::usage);
+  }
+  if (completion->parsed()) {
+    world.out << completion_script(app);
+    return static_cast<int>(Exit::ok);
   }
   const auto settings = resolve_settings(options, world.getenv);
   if (!settings) return report(settings.error(), world.err);

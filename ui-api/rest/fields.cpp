@@ -48,6 +48,8 @@ const json* Fields::find(const char* name, Presence presence) {
   return nullptr;
 }
 
+bool Fields::is_there(const char* name) { return find(name, Presence::optional) != nullptr; }
+
 std::optional<std::string> Fields::text(const char* name, Presence presence) {
   const json* field = find(name, presence);
   if (!field) return std::nullopt;

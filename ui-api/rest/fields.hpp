@@ -30,6 +30,8 @@ class Fields {
   std::optional<std::int64_t> integer(const char* name, Presence presence, std::int64_t least, std::int64_t most);
   std::optional<bool> flag(const char* name, Presence presence);
   std::optional<std::vector<std::string>> texts(const char* name, Presence presence);
+  /// Known, whatever its type.
+  bool is_there(const char* name);
   /// The object of that name; nothing when it is not there.
   std::optional<Fields> object(const char* name, Presence presence);
   /// Complains about fields that nobody asked for. To be called last.

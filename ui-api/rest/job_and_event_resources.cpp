@@ -32,6 +32,12 @@ Response show_job(Controller& controller, const Call& call) {
   return job ? ok(job_json(*job)) : problem(mgmt::RefusalKind::not_found, "There is no job with this id.");
 }
 
+Response cancel_job(Controller& controller, const Call& call) {
+  const auto id = path_id(call.parameters[0], "job");
+  if (!id) return problem(id.error());
+  return accepted(controller.imports().cancel(*id));
+}
+
 Response list_events(Controller& controller, const Call& call) {
   const auto limit = query_integer(call.request, "limit", 1, kMaxLimit);
   if (!limit) return problem(limit.error());
@@ -69,6 +75,8 @@ void add_job_and_event_resources(Router& router, Controller& controller, std::at
               [&controller](const Call& call) { return list_jobs(controller, call); }});
   router.add({"GET", "/api/v1/jobs/{id}", Access::viewer, false,
               [&controller](const Call& call) { return show_job(controller, call); }});
+  router.add({"POST", "/api/v1/jobs/{id}/cancel", Access::admin, true,
+              [&controller](const Call& call) { return cancel_job(controller, call); }});
   router.add({"GET", "/api/v1/events", Access::viewer, false,
               [&controller](const Call& call) { return list_events(controller, call); }});
   router.add({"GET", "/api/v1/events/stream", Access::viewer, false, [&controller, &streams, most](const Call& call) {

@@ -184,8 +184,16 @@ json volume_json(const PairView& view, const Volume& v) {
   return {{"id", v.id.to_string()},
           {"name", v.name},
           {"size_bytes", v.size},
+          {"block_format", v.block_size == 4096      ? "4kn"
+                           : v.physical_block == 512 ? "512n"
+                                                     : "512e"},
           {"block_size_bytes", v.block_size},
+          {"physical_block_size_bytes", v.physical_block},
           {"thin", v.thin},
+          {"read_only", v.read_only},
+          {"removable", v.removable},
+          {"write_cache", v.write_cache},
+          {"importing", !v.import_secret.empty()},
           {"access", v.access},
           {"serial", v.serial},
           {"lun", v.lun},

@@ -1,5 +1,6 @@
 // /api/v1/volumes
 #include "mgmt/control/controller.hpp"
+#include "mgmt/control/validation.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/respond.hpp"
@@ -23,6 +24,36 @@ Response list(Controller& controller) {
   return ok({{"items", items}});
 }
 
+/// The names in which block sizes are sold: logical and physical.
+struct BlockFormat {
+  const char* name;
+  std::int64_t logical;
+  std::int64_t physical;
+};
+constexpr const char* kImporter = "iqn.2026-11.io.lockstep:import";  // the name that a source sees
+constexpr BlockFormat kBlockFormats[] = {{"512e", 512, 4096}, {"512n", 512, 512}, {"4kn", 4096, 4096}};
+
+// Either field alone will do; when both are there they must agree, which problems_of() sees.
+void read_blocks(Fields& fields, mgmt::VolumeWish& wish) {
+  const auto format = fields.one_of("block_format", Presence::optional, {"512e", "512n", "4kn"});
+  const auto size = fields.integer("block_size_bytes", Presence::optional, INT64_MIN, INT64_MAX);
+  for (const BlockFormat& known : kBlockFormats) {
+    if (!format || *format != known.name) continue;
+    wish.block_size = known.logical;
+    wish.physical_block = known.physical;
+    if (size && *size != known.logical) wish.physical_block = 0;
+  }
+  if (size) wish.block_size = *size;
+}
+
+void read_use(Fields& fields, mgmt::VolumeWish& wish) {
+  wish.thin = fields.flag("thin", Presence::optional).value_or(true);
+  wish.read_only = fields.flag("read_only", Presence::optional).value_or(false);
+  wish.removable = fields.flag("removable", Presence::optional).value_or(false);
+  wish.write_cache = fields.flag("write_cache", Presence::optional).value_or(false);
+  wish.access = fields.texts("access", Presence::optional).value_or(std::vector<std::string>());
+}
+
 Response create(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
@@ -31,10 +62,8 @@ Response create(Controller& controller, const Call& call) {
   mgmt::VolumeWish wish;
   const auto name = fields.text("name", Presence::required);
   const auto size = fields.integer("size_bytes", Presence::required, INT64_MIN, INT64_MAX);
-  wish.block_size =
-      fields.integer("block_size_bytes", Presence::optional, INT64_MIN, INT64_MAX).value_or(wish.block_size);
-  wish.thin = fields.flag("thin", Presence::optional).value_or(true);
-  wish.access = fields.texts("access", Presence::optional).value_or(std::vector<std::string>());
+  read_blocks(fields, wish);
+  read_use(fields, wish);
   fields.nothing_else();
   if (name) wish.name = *name;
   if (size) wish.size = *size;
@@ -47,6 +76,39 @@ Response create(Controller& controller, const Call& call) {
   return accepted(controller.volumes().create(wish));
 }
 
+Response import(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::ImportWish wish;
+  const auto name = fields.text("name", Presence::required);
+  const auto source = fields.text("source", Presence::required);
+  const auto initiator = fields.text("initiator", Presence::optional);
+  const auto format = fields.one_of("block_format", Presence::optional, {"512e", "512n"});
+  read_use(fields, wish.volume);
+  fields.nothing_else();
+  wish.volume.name = name.value_or("");
+  if (format && *format == "512n") wish.volume.physical_block = 512;
+  if (source) {
+    const auto parsed = mgmt::parse_import_source(*source);
+    if (parsed) wish.source = *parsed;
+    if (!parsed) problems.push_back({"/source", parsed.error()});
+  }
+  wish.initiator = initiator.value_or(kImporter);
+  if (const auto complaint = mgmt::check_iscsi_name(wish.initiator)) problems.push_back({"/initiator", *complaint});
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.volumes().import(wish));
+}
+
+// What a volume was made with and keeps is named as such, rather than as a field that nobody knows.
+void refuse_what_stays(const nlohmann::json& body, Fields& fields, Problems& problems) {
+  if (!body.is_object()) return;
+  for (const char* name : {"name", "block_format", "block_size_bytes", "thin", "removable"})
+    if (fields.is_there(name))
+      problems.push_back({std::string("/") + name, "Stays as it was when the volume was made; it can't be changed."});
+}
+
 Response change(Controller& controller, const Call& call) {
   const auto id = path_id(call.parameters[0], "volume");
   if (!id) return problem(id.error());
@@ -54,10 +116,16 @@ Response change(Controller& controller, const Call& call) {
   if (!body) return problem(body.error());
   Problems problems;
   Fields fields(*body, "", problems);
-  const auto access = fields.texts("access", Presence::required);
+  mgmt::VolumeChange change;
+  change.access = fields.texts("access", Presence::optional);
+  change.read_only = fields.flag("read_only", Presence::optional);
+  change.write_cache = fields.flag("write_cache", Presence::optional);
+  refuse_what_stays(*body, fields, problems);
   fields.nothing_else();
+  if (problems.empty() && !change.access && !change.read_only && !change.write_cache)
+    problems.push_back({"", "Nothing is to be changed: give access, read_only or write_cache."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
-  if (auto done = controller.volumes().change_access(*id, *access); !done) return problem(done.error());
+  if (auto done = controller.volumes().change(*id, change); !done) return problem(done.error());
   return show(controller, *id);
 }
 
@@ -96,6 +164,8 @@ void add_volume_resources(Router& router, Controller& controller) {
       {"GET", "/api/v1/volumes", Access::viewer, false, [&controller](const Call&) { return list(controller); }});
   router.add({"POST", "/api/v1/volumes", Access::admin, true,
               [&controller](const Call& call) { return create(controller, call); }});
+  router.add({"POST", "/api/v1/imports", Access::admin, true,
+              [&controller](const Call& call) { return import(controller, call); }});
   router.add({"GET", "/api/v1/volumes/{id}", Access::viewer, false, [&controller](const Call& call) {
                 const auto id = path_id(call.parameters[0], "volume");
                 return id ? show(controller, *id) : problem(id.error());

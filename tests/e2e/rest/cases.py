@@ -497,6 +497,71 @@ class Volumes(Scratch):
         kinds = [e["kind"] for e in a.get("/api/v1/events").json["items"]]
         self.assertIn("lockstepd.stopped", kinds)
 
+    def test_a_volume_has_the_shape_that_was_asked_for(self):
+        a, b = self.pair()
+        for name, wish, logical, physical in (
+                ("plain", {}, 512, 4096), ("n", {"block_format": "512n"}, 512, 512),
+                ("k", {"block_format": "4kn"}, 4096, 4096), ("old", {"block_size_bytes": 4096}, 4096, 4096),
+                ("all", {"block_format": "512e", "thin": False, "read_only": True, "removable": True,
+                         "write_cache": True}, 512, 4096)):
+            volume_id = self.volume(a, name, **wish)
+            seen = b.get(f"/api/v1/volumes/{volume_id}").json
+            self.assertEqual((seen["block_size_bytes"], seen["physical_block_size_bytes"]), (logical, physical))
+            for key in ("read_only", "removable", "write_cache"):
+                self.assertEqual(seen[key], wish.get(key, False), key)
+            wanted = a.wanted_volume(volume_id)
+            self.assertEqual((wanted["block_size"], wanted["physical_block_size"]), (logical, physical))
+            for key in ("read_only", "removable", "write_cache"):
+                self.assertEqual(wanted[key], wish.get(key, False), key)
+            self.assertEqual(wanted["thin"], wish.get("thin", True))
+        for wrong in ({"block_format": "520"}, {"block_format": "4kn", "block_size_bytes": 512},
+                      {"block_format": "512n", "block_size_bytes": 4096}):
+            reply = a.post("/api/v1/volumes", {"name": "bad", "size_bytes": GIB, **wrong})
+            self.assertEqual(reply.status, 422, reply)
+
+    def test_an_import_is_checked_begun_and_can_be_cancelled(self):
+        a, b = self.pair()
+        for body, *pointers in (({}, "/name", "/source"), ({"name": "x y", "source": "http://h/t/0"}, "/source"),
+                                ({"name": "m", "source": "iscsi://h/iqn.2005-10.org.example:d/0", "initiator": "me",
+                                  "block_format": "4kn", "size_bytes": 5}, "/initiator", "/block_format", "/size_bytes")):
+            self.problem(a.post("/api/v1/imports", body), 422, "invalid", *pointers)
+        self.problem(a.request("POST", "/api/v1/imports", raw=b"{", headers={"Content-Type": "application/json"}),
+                     400, "malformed")
+        silent = socket.create_server(("127.0.0.1", 0))  # takes connections and says nothing
+        self.addCleanup(silent.close)
+        source = f"iscsi://mover%hidden-from-all@127.0.0.1:{silent.getsockname()[1]}/iqn.2005-10.org.example:d/0"
+        begun = b.post("/api/v1/imports", {"name": "moved", "source": source})
+        self.assertEqual(begun.status, 202, begun)
+        path = begun.headers["Location"]
+        job = a.job(a.post(path + "/cancel"))
+        self.assertEqual((job["state"], job["id"]), ("failed", begun.json["id"]))
+        self.assertIn("cancelled", job["error"]["detail"])
+        self.problem(a.post(path + "/cancel"), 409, "conflict")
+        self.problem(a.post(f"/api/v1/jobs/{uuid.uuid4()}/cancel"), 404, "not-found")
+        made = a.job(a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": GIB}))
+        self.problem(a.post(f"/api/v1/jobs/{made['id']}/cancel"), 409, "conflict")
+        self.problem(a.post("/api/v1/imports", {"name": "vm1", "source": source}), 409, "conflict", "/name")
+        for node in (a, b):
+            self.assertNotIn(b"hidden-from-all", node.get("/api/v1/jobs").raw)
+            self.assertNotIn("hidden-from-all", node.log())
+
+    def test_use_may_change_later_and_shape_may_not(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        path = f"/api/v1/volumes/{volume_id}"
+        changed = b.patch(path, {"read_only": True, "write_cache": True})
+        self.assertEqual((changed.status, changed.json["read_only"], changed.json["write_cache"]), (200, True, True))
+        for node in (a, b):
+            wait_for("lockstepd to be told", lambda n=node: n.wanted_volume(volume_id)["read_only"]
+                     and n.wanted_volume(volume_id)["write_cache"])
+        changed = a.patch(path, {"read_only": False})
+        self.assertEqual((changed.json["read_only"], changed.json["write_cache"]), (False, True))
+        for field, value in (("thin", False), ("block_format", "4kn"), ("block_size_bytes", 4096), ("removable", True)):
+            reply = a.patch(path, {field: value})
+            self.problem(reply, 422, "invalid", f"/{field}")
+            self.assertIn("can't be changed", reply.json["errors"][0]["detail"])
+        self.problem(a.patch(path, {"read_only": "yes"}), 422, "invalid", "/read_only")
+
     def test_access_lists_and_initiators_hold_together(self):
         a, b = self.pair()
         self.problem(a.get(f"/api/v1/initiators/{HOST1}"), 404, "not-found")
@@ -522,7 +587,8 @@ class Volumes(Scratch):
         self.problem(b.delete(f"/api/v1/initiators/{HOST1}"), 409, "conflict")
         self.problem(b.patch(path, {"access": [HOST2]}), 422, "invalid", "/access/0")
         self.problem(b.patch(path, {"access": [HOST1, HOST1]}), 422, "invalid", "/access/1")
-        self.problem(b.patch(path, {"name": "x"}), 422, "invalid", "/access", "/name")
+        self.problem(b.patch(path, {"name": "x"}), 422, "invalid", "/name")
+        self.problem(b.patch(path, {}), 422, "invalid", "")
         self.problem(b.patch(path, raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.problem(b.patch(f"/api/v1/volumes/{uuid.uuid4()}", {"access": []}), 404, "not-found")
         changed = b.patch(path, {"access": []})
@@ -581,6 +647,10 @@ class PartnerAway(Scratch):
                 reply = here.request(method, path, body)
                 self.problem(reply, 503, "not-current")
                 self.assertIn("both nodes", reply.json["detail"])
+            if here is b:  # imports are the other node's
+                source = "iscsi://192.0.2.1/iqn.2005-10.org.example:d/0"
+                self.problem(here.post("/api/v1/imports", {"name": "m", "source": source}), 503, "not-current")
+                self.problem(here.post(f"/api/v1/jobs/{uuid.uuid4()}/cancel"), 503, "not-current")
             self.assertEqual(here.get("/api/v1/pair").json["revision"], revision)
             wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
             nodes = {n["name"]: n for n in here.get("/api/v1/nodes").json["items"]}

@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "pattern", "minimum", "maximum",
+KNOWN = {"type", "properties", "required", "additionalProperties", "minProperties", "items", "enum", "pattern", "minimum", "maximum",
          "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "oneOf", "allOf", "$ref",
          "format", "description", "examples", "example", "default", "writeOnly", "title"}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -151,6 +151,8 @@ class Contract:
     def check_object(self, value, schema, where):
         problems = [f"{where}: {name} is missing" for name in schema.get("required", []) if name not in value]
         properties = schema.get("properties", {})
+        if len(value) < schema.get("minProperties", 0):
+            problems.append(f"{where}: has too few fields")
         for name, item in value.items():
             if name in properties:
                 problems += self.check(item, properties[name], f"{where}.{name}")

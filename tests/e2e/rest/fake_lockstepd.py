@@ -20,6 +20,7 @@ class Node:
         self.process = str(uuid.uuid4())
         self.start = time.monotonic()
         self.applied = None
+        self.applied_file = pathlib.Path(str(path) + ".applied")  # for tests to look at
         self.replicas_file = pathlib.Path(str(path) + ".replicas")  # as the disks would keep them
         self.lock = threading.Lock()
         self.subscribers = []
@@ -55,6 +56,9 @@ class Node:
             if volume["id"] not in self.replicas:
                 problems.append({"object": f"volume {volume['id']}", "message": "There is no replica of it here."})
         before = {v["id"] for v in (self.applied or {"volumes": []})["volumes"]}
+        beside = self.applied_file.with_suffix(".new")
+        beside.write_text(json.dumps(wanted))
+        beside.replace(self.applied_file)
         self.applied = wanted
         for volume in wanted["volumes"]:
             if volume["id"] in self.replicas and volume["id"] not in before:

@@ -98,6 +98,11 @@ class Node:
         except (OSError, http.client.HTTPException):
             return False
 
+    def wanted_volume(self, volume_id):
+        """As the fake lockstepd was last told of it."""
+        applied = json.loads(pathlib.Path(str(self.socket) + ".applied").read_text())
+        return next(v for v in applied["volumes"] if v["id"] == volume_id)
+
     def log(self):
         return (self.folder / "lockstep-mgmtd.log").read_text(errors="replace")
 

@@ -33,21 +33,56 @@ Configuration full() {
              {random_uuid(), NodeSide::b, "node-b", {"10.0.0.12:3260"}, "10.0.0.12:3261", "10.0.0.12:8443", "bb"}};
   c.initiators = {{"iqn.2000-01.com.example:h1", Chap{"u", "s1-of-twelve"}, Chap{"m", "s2-of-twelve"}, 1},
                   {"iqn.2000-01.com.example:h2", {}, {}, 2}};
-  c.volumes = {{random_uuid(),
-                "vm1",
-                "s1",
-                0,
-                1 << 20,
-                512,
-                true,
-                Lifecycle::ready,
-                random_uuid(),
-                {"iqn.2000-01.com.example:h1", "iqn.2000-01.com.example:h2"},
-                3},
-               {random_uuid(), "vm2", "s2", 1, 1 << 21, 4096, false, Lifecycle::creating, random_uuid(), {}, 4},
-               {random_uuid(), "vm3", "s3", 2, 1 << 22, 512, true, Lifecycle::deleting, random_uuid(), {}, 5}};
+  c.volumes = {{.id = random_uuid(),
+                .name = "vm1",
+                .serial = "s1",
+                .size = 1 << 20,
+                .read_only = true,
+                .write_cache = true,
+                .lifecycle = Lifecycle::ready,
+                .first_epoch = random_uuid(),
+                .access = {"iqn.2000-01.com.example:h1", "iqn.2000-01.com.example:h2"},
+                .import_secret = "",
+                .created_ms = 3},
+               {.id = random_uuid(),
+                .name = "vm2",
+                .serial = "s2",
+                .lun = 1,
+                .size = 1 << 21,
+                .block_size = 4096,
+                .thin = false,
+                .removable = true,
+                .first_epoch = random_uuid(),
+                .access = {},
+                .import_secret = "s3-of-twelve",
+                .created_ms = 4},
+               {.id = random_uuid(),
+                .name = "vm3",
+                .serial = "s3",
+                .lun = 2,
+                .size = 1 << 22,
+                .physical_block = 512,
+                .lifecycle = Lifecycle::deleting,
+                .first_epoch = random_uuid(),
+                .access = {},
+                .import_secret = "",
+                .created_ms = 5}};
   c.tokens = {{random_uuid(), "t1", "d1", Role::admin, 6, 0}, {random_uuid(), "t2", "d2", Role::viewer, 7, 8}};
   return c;
+}
+
+TEST(ConfigurationDocument, OfTheFirstVersionHasVolumesOfTheOnlyShapeThereWas) {
+  nlohmann::json old = nlohmann::json::parse(to_document(full()));
+  old["version"] = 1;
+  for (auto& volume : old["volumes"])
+    for (const char* field : {"physical_block", "read_only", "removable", "write_cache", "import_secret"})
+      volume.erase(field);
+  const auto read = from_document(old.dump());
+  ASSERT_TRUE(read) << read.error().detail;
+  const Volume& volume = read->volumes.front();
+  EXPECT_EQ(volume.physical_block, 4096);
+  EXPECT_FALSE(volume.read_only || volume.removable || volume.write_cache);
+  EXPECT_TRUE(volume.import_secret.empty());
 }
 
 TEST(ConfigurationDocument, ComesBackAsItWas) {
@@ -121,6 +156,10 @@ TEST(DesiredState, TellsLockstepdOfReadyVolumesAndBothEndsOfTheLink) {
   EXPECT_EQ(a["volumes"][0]["data"], "/v/" + c.volumes[0].id.to_string() + ".data");
   EXPECT_EQ(a["volumes"][0]["access"][0]["chap_secret"], "s1-of-twelve");
   EXPECT_TRUE(a["volumes"][0]["access"][1]["chap_user"].is_null());
+  EXPECT_EQ(a["volumes"][0]["read_only"], true);
+  EXPECT_EQ(a["volumes"][0]["write_cache"], true);
+  EXPECT_EQ(a["volumes"][0]["removable"], false);
+  EXPECT_EQ(a["volumes"][0]["physical_block_size"], 4096);
   EXPECT_EQ(a["partner"]["link"]["listen"], b["partner"]["link"]["connect"]);
   EXPECT_EQ(a["partner"]["link"]["connect"], b["partner"]["link"]["listen"]);
   EXPECT_EQ(a["partner"]["link"]["chap_secret"], b["partner"]["link"]["chap_secret"]);

@@ -57,6 +57,19 @@ void add_job_commands(CLI::App& app, Action& chosen) {
       return {};
     };
   });
+
+  auto id = std::make_shared<std::string>();
+  auto* cancel = job->add_subcommand("cancel", "Cancel an import; what it made is deleted again");
+  cancel->add_option("id", *id, "The job's id")->required();
+  cancel->callback([id, &chosen] {
+    chosen = [id](Context& context) -> Outcome<void> {
+      const auto asked = context.api.post("/jobs/" + percent_encode(*id) + "/cancel", json());
+      if (!asked) return std::unexpected(asked.error());
+      context.show(*asked,
+                   [](const json& j) { return "Job " + text(j, "id") + " ends and takes back what it made.\n"; });
+      return {};
+    };
+  });
 }
 
 }  // namespace lockstep::cli

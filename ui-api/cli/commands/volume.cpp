@@ -1,4 +1,4 @@
-// lockstep volume list, create, show, delete, access
+// lockstep volume list, show, delete, access
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -80,9 +80,13 @@ std::string volume_text(const json& volume) {
   Facts facts;
   facts.add("Name", text(volume, "name"));
   facts.add("State", fmt::format("{}: {}", health_word(volume), text(volume, "summary")));
-  facts.add("Size", fmt::format("{} ({} bytes), {}, blocks of {} bytes", format_size(number(volume, "size_bytes")),
-                                number(volume, "size_bytes"), flag(volume, "thin") ? "thin" : "thick",
-                                number(volume, "block_size_bytes")));
+  facts.add("Size", fmt::format("{} ({} bytes), {}, {} blocks", format_size(number(volume, "size_bytes")),
+                                number(volume, "size_bytes"), flag(volume, "thin") ? "thin" : "fully allocated",
+                                text(volume, "block_format")));
+  facts.add("Use", fmt::format("{}, write cache {}{}{}", flag(volume, "read_only") ? "read-only" : "read and write",
+                               flag(volume, "write_cache") ? "on" : "off",
+                               flag(volume, "removable") ? ", shown as removable" : "",
+                               flag(volume, "importing") ? ", being imported" : ""));
   std::string portals;
   for (const json& portal : part(volume, "portals")) portals += (portals.empty() ? "" : ", ") + text(portal, "address");
   facts.add("Target", text(volume, "target_name"));
@@ -95,43 +99,6 @@ std::string volume_text(const json& volume) {
   std::string out = facts.text();
   for (const json& replica : part(volume, "replicas")) out += "\n" + replica_text(replica);
   return out;
-}
-
-void add_create(CLI::App& volume, Action& chosen) {
-  struct Options {
-    std::string name, size;
-    unsigned block_size = 0;
-    bool thick = false, thin = false, no_wait = false;
-    std::vector<std::string> initiators;
-  };
-  auto o = std::make_shared<Options>();
-  auto* c = volume.add_subcommand("create", "Make a volume on both nodes");
-  c->footer(
-      "Examples:\n"
-      "  lockstep volume create vm1 --size 100GiB\n"
-      "  lockstep volume create db1 --size 1.5TiB --thick --initiator iqn.1998-01.com.vmware:esx1");
-  c->add_option("name", o->name, "Letters, digits, dot, underscore and hyphen")->required();
-  c->add_option("--size", o->size, "Such as 10GiB, 1.5TiB, 512MiB")->required()->type_name("SIZE");
-  c->add_option("--block-size", o->block_size, "The logical block in bytes (default: 512)")
-      ->check(CLI::IsMember({512, 4096}))
-      ->type_name("512|4096");
-  auto* thick = c->add_flag("--thick", o->thick, "Take all the space now (default: thin, as it is written)");
-  c->add_flag("--thin", o->thin, "Take space only as it is written; the default")->excludes(thick);
-  c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")
-      ->type_name("IQN");
-  c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
-  c->callback([o, &chosen] {
-    chosen = [o](Context& context) -> Outcome<void> {
-      const auto size = parse_size(o->size);
-      if (!size) return std::unexpected(size.error());
-      json body{{"name", o->name}, {"size_bytes", *size}, {"thin", !o->thick}};
-      if (o->block_size != 0) body["block_size_bytes"] = o->block_size;
-      if (!o->initiators.empty()) body["access"] = o->initiators;
-      auto job = context.api.post("/volumes", body);
-      if (!job) return std::unexpected(job.error());
-      return finish_job(context, std::move(*job), !o->no_wait);
-    };
-  });
 }
 
 void add_show(CLI::App& volume, Action& chosen) {
@@ -241,9 +208,11 @@ void add_volume_commands(CLI::App& app, Action& chosen) {
       return {};
     };
   });
-  add_create(*volume, chosen);
+  add_volume_create_command(*volume, chosen);
   add_show(*volume, chosen);
   add_access(*volume, chosen);
+  add_volume_change_commands(*volume, chosen);
+  add_volume_import_command(*volume, chosen);
   add_delete(*volume, chosen);
   add_volume_action_commands(*volume, chosen);
 }

@@ -1,5 +1,5 @@
 // Requests to the API. A refusal becomes ApiError with the server's own words; no answer at all becomes Unreachable.
-import type { Initiator, InitiatorCreate, Job, Problem, Volume, VolumeAction, VolumeCreate } from './types';
+import type { Initiator, InitiatorCreate, Job, Problem, Volume, VolumeAction, VolumeChange, VolumeCreate } from './types';
 
 export class ApiError extends Error {
   constructor(readonly problem: Problem) {
@@ -79,7 +79,7 @@ export class Api {
   createVolume = (volume: VolumeCreate) => this.request<Job>('POST', '/volumes', volume);
   deleteVolume = (volume: Volume) =>
     this.request<Job>('DELETE', `/volumes/${volume.id}?confirm=${encodeURIComponent(volume.name)}`);
-  changeAccess = (volume: Volume, access: string[]) => this.request<Volume>('PATCH', `/volumes/${volume.id}`, { access });
+  changeVolume = (volume: Volume, change: VolumeChange) => this.request<Volume>('PATCH', `/volumes/${volume.id}`, change);
   act = (volume: Volume, action: VolumeAction) => this.request<Job>('POST', `/volumes/${volume.id}/actions`, action);
   createInitiator = (initiator: InitiatorCreate) => this.request<Initiator>('POST', '/initiators', initiator);
   deleteInitiator = (iqn: string) => this.request<void>('DELETE', `/initiators/${encodeURIComponent(iqn)}`);

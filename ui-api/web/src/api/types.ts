@@ -82,8 +82,14 @@ export interface Volume {
   id: string;
   name: string;
   size_bytes: number;
+  block_format: BlockFormat;
   block_size_bytes: number;
+  physical_block_size_bytes: number;
   thin: boolean;
+  read_only: boolean;
+  removable: boolean;
+  write_cache: boolean;
+  importing: boolean;
   access: string[];
   serial: string;
   lun: number;
@@ -96,12 +102,23 @@ export interface Volume {
   created_at: string;
 }
 
+export type BlockFormat = '512e' | '512n' | '4kn';
+
 export interface VolumeCreate {
   name: string;
   size_bytes: number;
-  block_size_bytes: number;
+  block_format: BlockFormat;
   thin: boolean;
+  read_only: boolean;
+  removable: boolean;
+  write_cache: boolean;
   access: string[];
+}
+
+export interface VolumeChange {
+  access?: string[];
+  read_only?: boolean;
+  write_cache?: boolean;
 }
 
 export type VolumeActionName = 'leave' | 'force_solo' | 'give_up';

@@ -2,13 +2,21 @@
 import { Checkbox, FormGroup, FormSelect, FormSelectOption, InputGroup, InputGroupItem, Radio, TextInput } from '@patternfly/react-core';
 import { useState } from 'react';
 import { useStore, useView } from '../state/context';
+import type { BlockFormat } from '../api/types';
 import { AccessChoice, useInitiators } from './AccessChoice';
 import { Dialog } from './Dialog';
 import { Field, Hint } from './Field';
+import { UseChoice } from './UseChoice';
 
 const UNIT = { MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 } as const;
 type Unit = keyof typeof UNIT;
 const MAX_BYTES = 64 * UNIT.TiB;
+
+const BLOCKS: { format: BlockFormat; label: string }[] = [
+  { format: '512e', label: '512 bytes on 4096 (512e)' },
+  { format: '512n', label: '512 bytes (512n)' },
+  { format: '4kn', label: '4096 bytes (4Kn)' },
+];
 
 function nameFault(name: string, taken: boolean): string | undefined {
   if (name === '') return undefined; // not yet typed: the button is off, no need to scold
@@ -34,7 +42,10 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [size, setSize] = useState('10');
   const [unit, setUnit] = useState<Unit>('GiB');
   const [thin, setThin] = useState(true);
-  const [blockSize, setBlockSize] = useState(512);
+  const [block, setBlock] = useState<BlockFormat>('512e');
+  const [readOnly, setReadOnly] = useState(false);
+  const [removable, setRemovable] = useState(false);
+  const [writeCache, setWriteCache] = useState(false);
   const [access, setAccess] = useState<string[]>([]);
 
   const exact = Number(size.replace(',', '.')) * UNIT[unit];
@@ -44,7 +55,9 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const ready = name !== '' && size !== '' && !badName && !badSize;
 
   const create = async () => {
-    const job = await store.api.createVolume({ name, size_bytes: bytes, block_size_bytes: blockSize, thin, access });
+    const job = await store.api.createVolume({
+      name, size_bytes: bytes, block_format: block, thin, read_only: readOnly, removable, write_cache: writeCache, access,
+    });
     store.learn(job);
     void store.refresh();
   };
@@ -84,14 +97,30 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
           <Checkbox
             id="volume-thin"
             label="Thin"
-            description="Takes space on the disks only as it is written."
+            description="Takes space on the disks only as it is written. Otherwise all of it is reserved now."
             isChecked={thin}
             onChange={(_, v) => setThin(v)}
           />
-          <FormGroup label="Block size" role="radiogroup" fieldId="volume-block-512" isInline>
-            <Radio id="volume-block-512" name="block" label="512 bytes" isChecked={blockSize === 512} onChange={() => setBlockSize(512)} />
-            <Radio id="volume-block-4096" name="block" label="4096 bytes" isChecked={blockSize === 4096} onChange={() => setBlockSize(4096)} />
+          <FormGroup label="Blocks" role="radiogroup" fieldId="volume-block-512e" isInline>
+            {BLOCKS.map(({ format, label }) => (
+              <Radio
+                key={format}
+                id={`volume-block-${format}`}
+                name="block"
+                label={label}
+                isChecked={block === format}
+                onChange={() => setBlock(format)}
+              />
+            ))}
           </FormGroup>
+          <UseChoice readOnly={readOnly} onReadOnly={setReadOnly} writeCache={writeCache} onWriteCache={setWriteCache} />
+          <Checkbox
+            id="volume-removable"
+            label="Shown as removable"
+            description="For tests of initiators."
+            isChecked={removable}
+            onChange={(_, on) => setRemovable(on)}
+          />
           <AccessChoice initiators={initiators} chosen={access} onChange={setAccess} error={error?.field('/access')} />
         </>
       )}

@@ -7,6 +7,7 @@ import { useStore } from '../state/context';
 import { AccessChoice, useInitiators } from './AccessChoice';
 import { Dialog } from './Dialog';
 import { Field } from './Field';
+import { UseChoice } from './UseChoice';
 
 function TypedName({ volume, value, onChange }: { volume: Volume; value: string; onChange: (v: string) => void }) {
   return (
@@ -49,12 +50,27 @@ export function ChangeAccess({ volume, onClose }: { volume: Volume; onClose: () 
   const initiators = useInitiators();
   const [chosen, setChosen] = useState(volume.access);
   const save = async () => {
-    await store.api.changeAccess(volume, chosen);
+    await store.api.changeVolume(volume, { access: chosen });
     void store.refresh();
   };
   return (
     <Dialog title={`Who may use ${volume.name}`} confirm="Save" disabled={!initiators} onClose={onClose} onConfirm={save}>
       {(error) => <AccessChoice initiators={initiators} chosen={chosen} onChange={setChosen} error={error?.field('/access')} />}
+    </Dialog>
+  );
+}
+
+export function ChangeUse({ volume, onClose }: { volume: Volume; onClose: () => void }) {
+  const store = useStore();
+  const [readOnly, setReadOnly] = useState(volume.read_only);
+  const [writeCache, setWriteCache] = useState(volume.write_cache);
+  const save = async () => {
+    await store.api.changeVolume(volume, { read_only: readOnly, write_cache: writeCache });
+    void store.refresh();
+  };
+  return (
+    <Dialog title={`How ${volume.name} is used`} description="Takes effect at once; no session is ended." confirm="Save" onClose={onClose} onConfirm={save}>
+      {() => <UseChoice readOnly={readOnly} onReadOnly={setReadOnly} writeCache={writeCache} onWriteCache={setWriteCache} />}
     </Dialog>
   );
 }

@@ -10,7 +10,7 @@ import { ResyncBar } from '../components/ResyncBar';
 import { Section } from '../components/Section';
 import { ReplicaLabel, VolumeLabel } from '../components/StateLabel';
 import { NotThere } from '../components/States';
-import { ACTIONS, ActOnReplica, ChangeAccess, DeleteVolume } from '../components/VolumeDialogs';
+import { ACTIONS, ActOnReplica, ChangeAccess, ChangeUse, DeleteVolume } from '../components/VolumeDialogs';
 import { bytes, count, time } from '../format';
 import { useView } from '../state/context';
 import { go, href } from '../state/route';
@@ -95,7 +95,7 @@ function Connection({ volume }: { volume: Volume }) {
   );
 }
 
-type Open = { kind: 'delete' | 'access' } | { kind: 'action'; replica: Replica; action: VolumeActionName } | null;
+type Open = { kind: 'delete' | 'access' | 'use' } | { kind: 'action'; replica: Replica; action: VolumeActionName } | null;
 
 export function VolumeDetailPage({ id }: { id: string }) {
   const { volumes, events } = useView();
@@ -105,7 +105,10 @@ export function VolumeDetailPage({ id }: { id: string }) {
   const close = () => setOpen(null);
   const own = events.filter((e) => e.volume_id === id).slice(-20);
   const facts = [
-    bytes(volume.size_bytes), volume.thin ? 'thin' : 'thick', `blocks of ${volume.block_size_bytes} bytes`, `made ${time(volume.created_at)}`,
+    bytes(volume.size_bytes), volume.thin ? 'thin' : 'fully allocated', `${volume.block_format} blocks`,
+    volume.read_only ? 'read-only' : 'read and write', `write cache ${volume.write_cache ? 'on' : 'off'}`,
+    ...(volume.removable ? ['shown as removable'] : []), ...(volume.importing ? ['being imported'] : []),
+    `made ${time(volume.created_at)}`,
   ];
   return (
     <PageSection isFilled className="ls-page">
@@ -117,7 +120,10 @@ export function VolumeDetailPage({ id }: { id: string }) {
         <div className="ls-section-head ls-volume-head">
           <Title headingLevel="h1" size="2xl">{volume.name}</Title>
           <VolumeLabel volume={volume} />
-          <Button variant="secondary" isDanger className="ls-push" onClick={() => setOpen({ kind: 'delete' })} isDisabled={volume.lifecycle === 'deleting'}>
+          <Button variant="secondary" className="ls-push" onClick={() => setOpen({ kind: 'use' })} isDisabled={volume.lifecycle === 'deleting'}>
+            Change use
+          </Button>
+          <Button variant="secondary" isDanger onClick={() => setOpen({ kind: 'delete' })} isDisabled={volume.lifecycle === 'deleting'}>
             Delete
           </Button>
         </div>
@@ -146,6 +152,7 @@ export function VolumeDetailPage({ id }: { id: string }) {
       </div>
       {own.length > 0 && <Section title="Events"><EventList events={own} /></Section>}
       {open?.kind === 'delete' && <DeleteVolume volume={volume} onClose={close} onDeleted={() => go('volumes')} />}
+      {open?.kind === 'use' && <ChangeUse volume={volume} onClose={close} />}
       {open?.kind === 'access' && <ChangeAccess volume={volume} onClose={close} />}
       {open?.kind === 'action' && <ActOnReplica volume={volume} replica={open.replica} action={open.action} onClose={close} />}
     </PageSection>

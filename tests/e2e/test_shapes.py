@@ -1,0 +1,98 @@
+"""Volumes of every shape, as initiators see them, made and changed through the API. Real daemons."""
+import contextlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import harness
+from harness import check
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
+from nodes import Node, make_pair, wait_for  # noqa: E402
+
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def pair():
+    for tool in ("iscsi-readcapacity16", "iscsi-inq", "qemu-io"):
+        if shutil.which(tool) is None:
+            raise harness.Skipped(f"{tool} is not installed")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-shapes-"))
+    nodes = []
+    try:
+        for name in ("node-a", "node-b"):
+            nodes.append(Node(harness.settings.build, folder / name, name, real=True).start())
+        make_pair(*nodes)
+        yield nodes
+    except BaseException:
+        for node in nodes:
+            print(f"\n--- {node.name}\n{node.log()[-2000:]}")
+        raise
+    finally:
+        for node in nodes:
+            node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make(node, name, **shape):
+    job = node.job(node.post("/api/v1/volumes", {"name": name, "size_bytes": 16 * MIB, **shape}), 90)
+    check(job["state"] == "done", f"{name} is made: {job}")
+    return node.volume(name)
+
+
+def url(node, volume):
+    return f"iscsi://{node.portal}/{volume['target_name']}/{volume['lun']}"
+
+
+def told(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+def writes(node, volume):
+    code, said = told("qemu-io", "-f", "raw", "-c", "write -P 7 8192 4096", url(node, volume))
+    return code == 0 and "wrote 4096" in said
+
+
+def test_initiators_see_the_blocks_the_medium_and_the_space_that_were_asked_for():
+    with pair() as (a, b):
+        for name, logical, exponent in (("512e", 512, 3), ("512n", 512, 0), ("4kn", 4096, 0)):
+            volume = make(a, f"v{name}", block_format=name)
+            for node in (a, b):
+                _, said = told("iscsi-readcapacity16", url(node, volume))
+                length = re.search(r"LENGTH IN BYTES:(\d+)", said)
+                per_physical = re.search(r"PER PHYSICAL BLOCK EXPONENT:(\d+)", said)
+                check(length and int(length[1]) == logical, f"{name} has blocks of {logical} at {node.name}: {said}")
+                check(per_physical and int(per_physical[1]) == exponent, f"{name}'s physical block: {said}")
+        removable, full = make(a, "removable", removable=True), make(b, "full", thin=False)
+        for volume, word in ((removable, "1"), (full, "0")):
+            _, said = told("iscsi-inq", url(a, volume))
+            check(any("emovable" in line and line.strip().endswith(word) for line in said.splitlines()), said)
+        for replica in full["replicas"]:
+            check(replica["allocated_bytes"] >= 16 * MIB, f"all of it is allocated: {replica}")
+        job = a.job(a.post("/api/v1/volumes", {"name": "huge", "size_bytes": 1 << 46, "thin": False}), 90)
+        check(job["state"] == "failed" and "free" in job["error"]["detail"], f"it does not fit, and that is said: {job}")
+        for node in (a, b):
+            check(node.volume("huge") is None, "no volume is left")
+            check(len(list((node.folder / "volumes").iterdir())) == 10, "no file is left")
+
+
+def test_read_only_and_write_cache_change_in_use_on_both_nodes():
+    with pair() as (a, b):
+        volume = make(a, "vm1", read_only=True)
+        path = f"/api/v1/volumes/{volume['id']}"
+        check(not writes(a, volume) and not writes(b, volume), "a read-only volume takes no writes")
+        for wish in ({"read_only": False, "write_cache": True}, {"write_cache": False}):
+            reply = b.patch(path, wish)
+            check(reply.status == 200, f"changed: {reply}")
+            for node in (a, b):
+                wait_for(f"{node.name} to take writes", lambda n=node: writes(n, volume), 20)
+        check(a.patch(path, {"read_only": True}).status == 200, "changed back")
+        for node in (a, b):
+            wait_for(f"{node.name} to refuse writes", lambda n=node: not writes(n, volume), 20)
+        states = [r["state"] for r in a.get(path).json["replicas"]]
+        check(states == ["in_sync", "in_sync"], f"nothing of this disturbed the mirror: {states}")

@@ -1,0 +1,53 @@
+// lockstep volume set
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "ui-api/cli/commands.hpp"
+
+namespace lockstep::cli {
+namespace {
+
+struct Use {
+  std::string name, read_only, write_cache;
+};
+
+Outcome<void> set(Context& context, const Use& o) {
+  json body = json::object();
+  if (!o.read_only.empty()) body["read_only"] = o.read_only == "on";
+  if (!o.write_cache.empty()) body["write_cache"] = o.write_cache == "on";
+  if (body.empty()) return fail(Exit::usage, "Say what to change: --read-only on|off, --write-cache on|off.");
+  const auto found = find_volume(context, o.name);
+  if (!found) return std::unexpected(found.error());
+  const auto changed = context.api.patch("/volumes/" + text(*found, "id"), body);
+  if (!changed) return std::unexpected(changed.error());
+  context.show(*changed, [](const json& v) {
+    return fmt::format("{} is {}, its write cache is {}.\n", text(v, "name"),
+                       flag(v, "read_only") ? "read-only" : "for reading and writing",
+                       flag(v, "write_cache") ? "on" : "off");
+  });
+  return {};
+}
+
+void add_set(CLI::App& volume, Action& chosen) {
+  auto o = std::make_shared<Use>();
+  auto* c = volume.add_subcommand("set", "Change how a volume may be used; takes effect at once");
+  c->footer(
+      "Examples:\n"
+      "  lockstep volume set vm1 --read-only on\n"
+      "  lockstep volume set vm1 --write-cache off");
+  c->add_option("name", o->name, "Name or id")->required();
+  for (auto [option, value, what] :
+       {std::tuple("--read-only", &o->read_only, "Initiators may only read"),
+        std::tuple("--write-cache", &o->write_cache, "Writes are answered before they are on stable storage")}) {
+    c->add_option(option, *value, what)->check(CLI::IsMember({"on", "off"}))->type_name("on|off");
+  }
+  c->callback([o, &chosen] { chosen = [o](Context& context) { return set(context, *o); }; });
+}
+
+}  // namespace
+
+void add_volume_change_commands(CLI::App& volume, Action& chosen) { add_set(volume, chosen); }
+
+}  // namespace lockstep::cli
