@@ -2,7 +2,9 @@
 #include "mgmt/control/volume_jobs.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/reconciler.hpp"
 #include "mgmt/control/secrets.hpp"
@@ -28,9 +30,11 @@ struct Management {
               return PairReports{reconciler.report(), {}, false};
             },
             [] {}),
+        imports(*core, jobs),
         pair(*core, runner, agent),
         volumes(*core, runner, []() -> Outcome<void> { return {}; }) {
     jobs.teach(runner);
+    imports.teach(runner);
   }
 
   static std::unique_ptr<NodeCore> open(const std::filesystem::path& folder, std::chrono::seconds patience) {
@@ -68,6 +72,7 @@ struct Management {
   Reconciler reconciler;
   JobRunner runner;
   VolumeJobs jobs;
+  ImportJobs imports;
   PairService pair;
   VolumeService volumes;
 };
@@ -131,6 +136,60 @@ TEST_F(VolumeJobsTest, AVolumeThatDoesNotComeIntoServiceInTimeIsTakenBack) {
       << node_->job(job.id).error->detail;
   EXPECT_TRUE(node_->core->configuration()->volumes.empty());
   EXPECT_TRUE(plane_.replicas.empty());
+}
+
+// Nobody listens at port 1.
+ImportWish from_nowhere() {
+  return {.source = *parse_import_source("iscsi://mover%hidden@127.0.0.1:1/iqn.2005-10.org.example:d/0"),
+          .initiator = "iqn.2026-11.io.lockstep:import",
+          .volume = {.name = "moved", .access = {}}};
+}
+
+TEST_F(VolumeJobsTest, AnImportFromNowhereFailsWithASentenceAndForgetsTheSecret) {
+  const auto job = node_->volumes.import(from_nowhere());
+  ASSERT_TRUE(job) << job.error().detail;
+  for (int i = 0; i < 100 && !node_->job(job->id).finished(); ++i) node_->turns(1);
+  const Job ended = node_->job(job->id);
+  ASSERT_EQ(ended.state, JobState::failed);
+  EXPECT_NE(ended.error->detail.find("can't be reached at 127.0.0.1:1"), std::string::npos) << ended.error->detail;
+  EXPECT_EQ(ended.parameters.find("hidden"), std::string::npos);
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+}
+
+TEST_F(VolumeJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
+  Job job = make_job(*node_->core, kImportKind, "name", "");
+  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+  p["size"] = p["source_size"] = 1 << 20;
+  p["block_size"] = 512;
+  job.parameters = p.dump();
+  node_->core->jobs.put(job);
+  node_->turns(2);
+  ASSERT_EQ(node_->core->configuration()->volumes.size(), 1u);
+  EXPECT_FALSE(node_->core->configuration()->volumes[0].import_secret.empty());
+  ASSERT_TRUE(node_->imports.cancel(job.id));
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+  EXPECT_NE(node_->job(job.id).error->detail.find("cancelled"), std::string::npos);
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+  EXPECT_TRUE(plane_.replicas.empty());
+  EXPECT_FALSE(node_->imports.cancel(job.id));
+}
+
+TEST_F(VolumeJobsTest, WhileAVolumeIsImportedOnlyThisNodeMayUseIt) {
+  Job job = make_job(*node_->core, kImportKind, "name", "");
+  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+  p["size"] = p["source_size"] = 1 << 20;
+  p["block_size"] = 512;
+  p["volume"]["read_only"] = true;
+  job.parameters = p.dump();
+  node_->core->jobs.put(job);
+  node_->turns(3);
+  const Volume volume = node_->core->configuration()->volumes.at(0);
+  const auto& wanted = plane_.applied["volumes"].at(0);
+  ASSERT_EQ(wanted["access"].size(), 1u);
+  EXPECT_EQ(wanted["access"][0]["initiator"], importer_of(volume).initiator);
+  EXPECT_EQ(wanted["access"][0]["chap_secret"], volume.import_secret);
+  EXPECT_EQ(wanted["read_only"], false) << "not before it is filled";
 }
 
 TEST_F(VolumeJobsTest, LockstepdAwayIsWaitedForAndTheJobSaysSo) {
