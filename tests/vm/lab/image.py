@@ -125,11 +125,14 @@ def unpacked(kernel):
 
 
 class Root:
-    """An ext4 image with Debian, the given packages, and files of this repository ({path in the root: source})."""
+    """An ext4 image with Debian, the given packages, files of this repository ({path in the root: source}), and the
+    kernel's modules beyond the initrd's."""
 
-    def __init__(self, name, kernel, packages, mib, files=None):
+    def __init__(self, name, kernel, packages, mib, files=None, modules=True):
         self.kernel, self.packages, self.mib, self.files = kernel, sorted(packages), mib, files or {}
+        self.modules = modules
         text = f"{RECIPE} {kernel.version} {mib} {' '.join(self.packages)}"
+        text += "" if modules else " no modules"
         text += "".join(f" {path} {source.read_text()}" for path, source in sorted(self.files.items()))
         self.name, self.path = name, CACHE / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.img"
 
@@ -145,7 +148,8 @@ class Root:
             unpack_base(work, tree)
             if self.packages:
                 self.install(tree)
-            shutil.copytree(self.kernel.modules / "lib/modules", tree / "lib/modules", symlinks=True)
+            if self.modules:
+                shutil.copytree(self.kernel.modules / "lib/modules", tree / "lib/modules", symlinks=True)
             for folder in ("host", "lab", "scratch"):
                 (tree / folder).mkdir()
             for path, source in self.files.items():

@@ -34,7 +34,8 @@ def goes_on(guest, when, more=2, seconds=600):
 
 def installed(lab):
     """Debian on a disk of its own, as an installer leaves it but for a boot loader: qemu brings the kernel."""
-    root = image.Root("installed", lab.kernel, [], SIZE_MIB, files={"sbin/installed": REPO / "tests/vm/guest/installed"})
+    root = image.Root("installed", lab.kernel, [], SIZE_MIB, modules=False,
+                      files={"sbin/installed": REPO / "tests/vm/guest/installed"})
     root.make()
     return root.path
 
