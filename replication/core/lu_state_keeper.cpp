@@ -63,6 +63,7 @@ void LuStateKeeper::hold(Op& op) {
   if (op.entry) return core_.front->finish(op, Errc::aborted);
   op.stage = Stage::held;
   held_.push_back(op);
+  left(op);  // whoever goes on is checked again
 }
 
 void LuStateKeeper::set_open(bool open) {
