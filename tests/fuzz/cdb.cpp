@@ -98,7 +98,10 @@ void between_commands(Input& input, ScsiWorld& world, Initiators& initiators) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const std::uint8_t options = input.u8();
-  ScsiWorld world({.blocks_of_4k = (options & 1) != 0, .thin = (options & 2) == 0, .read_only = (options & 4) != 0});
+  ScsiWorld world({.blocks_of_4k = (options & 1) != 0,
+                   .thin = (options & 2) == 0,
+                   .read_only = (options & 4) != 0,
+                   .removable = (options & 8) != 0});
   Initiators initiators(world);
   const std::size_t block = options & 1 ? 4096 : 512;
   bool overlaps = false;

@@ -258,7 +258,7 @@ class Machine {
       case 1:
         return connection->quiesce({}, [] {});
       case 2:
-        return world.unit().reset(iscsi_target::UnitAttention::unit_reset);
+        return world.unit().set_use(input.u8() & 1, input.u8() & 1);
       case 3:
         return world.fail_next();
       default:

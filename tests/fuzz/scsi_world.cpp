@@ -24,6 +24,8 @@ engine::DiskInfo info_of(std::uint8_t number, WorldShape shape) {
   info.block_size = shape.blocks_of_4k ? 4096 : 512;
   info.thin = shape.thin;
   info.read_only = shape.read_only;
+  info.removable = shape.removable;
+  info.persistent_state = true;
   return info;
 }
 

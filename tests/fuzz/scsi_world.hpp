@@ -22,6 +22,7 @@ struct WorldShape {
   bool blocks_of_4k = false;
   bool thin = true;
   bool read_only = false;
+  bool removable = false;
 };
 
 /// LUN 0 as the shape says, LUN 1 thin with blocks of 512 bytes, LUN 2 the same but hidden from the second initiator.
@@ -41,8 +42,6 @@ class ScsiWorld {
   [[nodiscard]] int changes() const;
   [[nodiscard]] iscsi_target::LogicalUnit& unit() { return *volumes_[0]->unit; }
 
-  iscsi_target::TargetDevice device;
-
  private:
   struct Volume {
     Volume(ScsiWorld& world, std::uint8_t number, WorldShape shape);
@@ -52,6 +51,9 @@ class ScsiWorld {
   };
   bool fail_next_ = false;
   std::vector<std::unique_ptr<Volume>> volumes_;
+
+ public:
+  iscsi_target::TargetDevice device;  // the first to go
 };
 
 /// Pulls out of its own bytes, and holds the device server to its contract.
