@@ -1,11 +1,14 @@
 // The whole command against a server that is played here: what it sends, what it prints, how it exits.
 #include "ui-api/cli/run.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace lockstep::cli {
 namespace {
@@ -17,7 +20,7 @@ constexpr const char* kVolumeId = "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11";
 
 json volume() {
   return json::parse(
-      R"({"id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "name": "vm1", "size_bytes": 10737418240, "block_size_bytes": 512,
+      R"({"id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "name": "vm1", "size_bytes": 10737418240, "block_format": "512e", "block_size_bytes": 512,
     "thin": true, "access": ["iqn.2026-11.org.example:h1"], "serial": "5b0e", "lun": 3, "target_name": "iqn.2026-11.io.lockstep:pair1",
     "portals": [{"side": "a", "address": "10.0.0.11:3260"}, {"side": "b", "address": "10.0.0.12:3260"}], "lifecycle": "ready",
     "health": "degraded", "summary": "Served by node-a.", "created_at": "2026-11-21T08:01:00Z", "replicas": [
@@ -161,15 +164,59 @@ TEST_F(Run, VolumeCreateSendsTheSizeInBytesAndWaitsForTheJob) {
   answer("POST /api/v1/volumes", 202, job("pending"));
   answer("GET /api/v1/jobs/j1", 200, job("running", 0.5));
   answer("GET /api/v1/jobs/j1", 200, job("done", 1));
-  EXPECT_EQ(
-      run({"volume", "create", "vm1", "--size", "10GiB", "--block-size", "4096", "--thick", "--initiator", "iqn.x"}),
-      0);
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "10GiB", "--block", "4kn", "--full", "--initiator", "iqn.x"}), 0);
   EXPECT_EQ(
       sent(0),
       json::parse(
-          R"({"name": "vm1", "size_bytes": 10737418240, "thin": false, "block_size_bytes": 4096, "access": ["iqn.x"]})"));
+          R"({"name": "vm1", "size_bytes": 10737418240, "thin": false, "block_format": "4kn", "access": ["iqn.x"]})"));
   EXPECT_EQ(slept_, 2);
   EXPECT_EQ(out_.str(), "It is done.\n");
+}
+
+TEST_F(Run, VolumeCreateSendsTheShapeThatWasAskedFor) {
+  answer("POST /api/v1/volumes", 202, job("done", 1));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "512n", "--read-only", "--removable",
+                 "--write-cache"}),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"name": "vm1", "size_bytes": 1048576, "thin": true, "block_format": "512n",
+                                     "read_only": true, "removable": true, "write_cache": true})"));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "520"}), 2);
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "4kn", "--block-size", "512"}), 2);
+}
+
+TEST_F(Run, VolumeSetSendsOnlyWhatWasSaid) {
+  answer_volumes();
+  answer("PATCH /api/v1/volumes/" + std::string(kVolumeId), 200, volume());
+  EXPECT_EQ(run({"volume", "set", "vm1", "--write-cache", "off"}), 0);
+  EXPECT_EQ(sent(1), json::parse(R"({"write_cache": false})"));
+  EXPECT_EQ(run({"volume", "set", "vm1"}), 2);
+  EXPECT_EQ(run({"volume", "set", "vm1", "--read-only", "yes"}), 2);
+}
+
+TEST_F(Run, VolumeImportTakesTheSecretFromAFile) {
+  const auto file = std::filesystem::temp_directory_path() / ("lockstep-secret-" + std::to_string(::getpid()));
+  std::ofstream(file) << "of-twelve-ch\nnot this\n";
+  answer("POST /api/v1/imports", 202, job("done", 1));
+  EXPECT_EQ(run({"volume", "import", "iscsi://u@h/iqn.x/0", "--name", "m", "--secret-file", file.string()}), 0);
+  EXPECT_EQ(sent(0), json::parse(R"({"source": "iscsi://u%of-twelve-ch@h/iqn.x/0", "name": "m", "thin": true})"));
+  EXPECT_EQ(run({"volume", "import", "iscsi://h/iqn.x/0", "--name", "m", "--secret-file", file.string()}), 2)
+      << "whose secret?";
+  EXPECT_EQ(run({"volume", "import", "iscsi://u@h/iqn.x/0", "--name", "m", "--secret-file", "/nowhere"}), 2);
+  std::filesystem::remove(file);
+}
+
+TEST_F(Run, JobCancelAsksForIt) {
+  answer("POST /api/v1/jobs/j1/cancel", 202, job("running", 0.5));
+  EXPECT_EQ(run({"job", "cancel", "j1"}), 0);
+  EXPECT_EQ(script_.asked.size(), 1u);
+}
+
+TEST_F(Run, CompletionNamesEveryCommandAndOptionAndNeedsNoServer) {
+  EXPECT_EQ(run({"completion"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("'volume create') words='"));
+  EXPECT_THAT(out_.str(), HasSubstr("--write-cache"));
+  EXPECT_THAT(out_.str(), HasSubstr("complete -o default -F _lockstep lockstep"));
+  EXPECT_TRUE(script_.asked.empty());
 }
 
 TEST_F(Run, OnATerminalAJobHasAProgressBar) {
