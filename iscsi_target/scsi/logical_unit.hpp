@@ -15,6 +15,7 @@
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
+#include "iscsi_target/scsi/published.hpp"
 #include "iscsi_target/scsi/unit_attention.hpp"
 
 namespace lockstep::iscsi_target {
@@ -46,7 +47,7 @@ class InstalledState final : public scsi::LuStateListener {
   UnitEvents events;
 
  private:
-  std::atomic<std::shared_ptr<const scsi::LuState>> state_{std::make_shared<const scsi::LuState>()};
+  Published<scsi::LuState> state_;
   std::atomic<bool> restricted_{false};
   std::atomic<std::uint8_t> mode_{0};
 };

@@ -15,6 +15,7 @@
 
 #include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
+#include "iscsi_target/scsi/published.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -59,7 +60,7 @@ class UnitEvents {
     std::vector<scsi::LuEvent> events;
   };
   std::atomic<std::uint32_t> total_{0};
-  std::atomic<std::shared_ptr<const Named>> named_{std::make_shared<const Named>()};
+  Published<Named> named_;
   std::array<std::atomic<std::uint32_t>, kUnitAttentions> counts_{};
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ class RamDisk final : public engine::Disk {
   [[nodiscard]] const engine::DiskInfo& info() const override { return info_; }
   [[nodiscard]] engine::AccessState access_state() const override { return access; }
   void submit(engine::DiskRequest& request) override {
+    const std::lock_guard one_at_a_time(mutex_);  // what a hop to the disk's reactor does elsewhere
     log.push_back({request.opcode, request.extent, request.fua});
     if (deferred) return held_.push_back(&request);
     carry_out(request);
@@ -117,6 +119,7 @@ class RamDisk final : public engine::Disk {
   }
 
   engine::DiskInfo info_;
+  std::recursive_mutex mutex_;
   std::vector<std::byte> bytes_;
   std::deque<engine::DiskRequest*> held_;
 };
