@@ -1,6 +1,7 @@
 #include "tests/simulation/pair_program.hpp"
 
 #include <cassert>
+#include <utility>
 
 #include "engine/metadata/metadata_area.hpp"
 #include "engine/runtime/buffer_pool.hpp"
