@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -47,37 +48,63 @@ std::string reason(int status, const scsi_task* task) {
 }  // namespace
 
 struct LunSession::Impl {
-  /// One command under way; owned by the callback that ends it.
-  struct Command {
+  /// A command to the unit. The session keeps it, and the tasks that no target answered: when a connection breaks with
+  /// data still to be sent, libiscsi ends a command once for each part, and writes into its task each time.
+  struct Slot {
     Impl* session = nullptr;
+    bool under_way = false;
     std::function<void(int status, scsi_task* task)> done;
   };
+  using Command = Slot*;
+  using Ended = std::function<void(int status, scsi_task* task)>;
+  std::vector<std::unique_ptr<Slot>> slots;
+  std::vector<Slot*> idle;
+  std::vector<Task> unanswered;
 
   LunAddress address;
   iscsi_context* context = nullptr;
-  bool closing = false;
 
   ~Impl() {
-    closing = true;
+    call_nobody();
     if (context) iscsi_destroy_context(context);
   }
 
-  static void ended(iscsi_context*, int status, void* data, void* self) {
-    const std::unique_ptr<Command> command(static_cast<Command*>(self));
-    const Task task(static_cast<scsi_task*>(data));
-    if (!command->session->closing) command->done(status, task.get());
+  static void ended(iscsi_context*, int status, void* data, void* slot) {
+    take(status, static_cast<scsi_task*>(data), static_cast<Slot*>(slot));
   }
   // Connecting and logging in come back without a task.
-  static void step_ended(iscsi_context*, int status, void*, void* self) {
-    const std::unique_ptr<Command> command(static_cast<Command*>(self));
-    if (!command->session->closing) command->done(status, nullptr);
+  static void step_ended(iscsi_context*, int status, void*, void* slot) {
+    take(status, nullptr, static_cast<Slot*>(slot));
+  }
+  static void take(int status, scsi_task* data, Slot* slot) {
+    if (!slot->under_way) return;  // the task is kept already
+    slot->under_way = false;
+    Task task(data);
+    const Ended done = std::exchange(slot->done, nullptr);
+    if (done) done(status, task.get());
+    Impl& session = *slot->session;
+    if (status >= SCSI_STATUS_GOOD && status <= SCSI_STATUS_TASK_ABORTED)
+      session.idle.push_back(slot);
+    else
+      session.unanswered.push_back(std::move(task));
   }
 
-  Command* command(std::function<void(int, scsi_task*)> done) { return new Command{this, std::move(done)}; }
-  void not_sent(scsi_task* task, Command* command) {
-    if (task) return;
-    const std::unique_ptr<Command> owned(command);
-    owned->done(SCSI_STATUS_ERROR, nullptr);
+  Command command(Ended done) {
+    if (idle.empty()) {
+      slots.push_back(std::make_unique<Slot>(Slot{this, false, nullptr}));
+      idle.push_back(slots.back().get());
+    }
+    Slot* slot = idle.back();
+    idle.pop_back();
+    slot->under_way = true;
+    slot->done = std::move(done);
+    return slot;
+  }
+  void call_nobody() {
+    for (const auto& slot : slots) slot->done = nullptr;
+  }
+  void not_sent(scsi_task* task, Command command) {
+    if (!task) take(SCSI_STATUS_ERROR, nullptr, command);
   }
   [[nodiscard]] LunFault fault(const std::string& did, int status, const scsi_task* task) const {
     return {passing(status, task),
@@ -112,7 +139,7 @@ struct LunSession::Impl {
     int status = 0;
     Task task;
   };
-  Command* into(Answer& answer) {
+  Command into(Answer& answer) {
     return command([&answer](int status, scsi_task*) {
       answer.ended = true;
       answer.status = status;
@@ -121,9 +148,8 @@ struct LunSession::Impl {
 
   std::optional<LunFault> connect(const std::atomic<bool>& stop) {
     Answer answer;
-    Command* pending = into(answer);
+    Command pending = into(answer);
     if (iscsi_connect_async(context, address.portal.c_str(), &Impl::step_ended, pending) != 0) {
-      delete pending;
       return LunFault{true, fmt::format("{} can't be reached at {}. Check the address and the name service.",
                                         address.what, address.portal)};
     }
@@ -135,9 +161,8 @@ struct LunSession::Impl {
 
   std::optional<LunFault> login(const std::atomic<bool>& stop) {
     Answer answer;
-    Command* pending = into(answer);
+    Command pending = into(answer);
     if (iscsi_login_async(context, &Impl::step_ended, pending) != 0) {
-      delete pending;
       return LunFault{true, fmt::format("{} ({}) does not speak iSCSI as expected.", address.what, address.portal)};
     }
     if (auto late = wait(answer.ended, stop)) return late;
@@ -160,7 +185,7 @@ struct LunSession::Impl {
       bool ended = false;
       std::optional<LunFault> verdict;
       bool again = false;
-      Command* pending = command([&](int status, scsi_task* task) {
+      Command pending = command([&](int status, scsi_task* task) {
         ended = true;
         again = task && is(*task, SCSI_SENSE_UNIT_ATTENTION) && i < kMaxAttentions;
         if (status == SCSI_STATUS_GOOD && task) {
@@ -174,7 +199,7 @@ struct LunSession::Impl {
       });
       not_sent(send(pending), pending);
       if (auto late = wait(ended, stop)) {
-        closing = true;  // the command's callback names what is on this stack
+        call_nobody();  // the command's callback names what is on this stack
         return late;
       }
       if (!again) return verdict;
@@ -182,15 +207,15 @@ struct LunSession::Impl {
   }
 
   std::optional<LunFault> find_shape(LunShape& shape, const std::atomic<bool>& stop) {
-    const auto ready = [this](Command* c) { return iscsi_testunitready_task(context, address.lun, &Impl::ended, c); };
+    const auto ready = [this](Command c) { return iscsi_testunitready_task(context, address.lun, &Impl::ended, c); };
     if (auto bad = ask("is not ready", stop, ready, [](scsi_task*) { return std::optional<LunFault>(); })) return bad;
-    const auto capacity = [this](Command* c) {
+    const auto capacity = [this](Command c) {
       return iscsi_readcapacity16_task(context, address.lun, &Impl::ended, c);
     };
     if (auto bad =
             ask("did not tell its size", stop, capacity, [&](scsi_task* task) { return take_capacity(task, shape); }))
       return bad;
-    const auto limits = [this](Command* c) {
+    const auto limits = [this](Command c) {
       return iscsi_inquiry_task(context, address.lun, 1, SCSI_INQUIRY_PAGECODE_BLOCK_LIMITS, 255, &Impl::ended, c);
     };
     const auto bad =
@@ -240,7 +265,7 @@ std::expected<std::unique_ptr<LunSession>, LunFault> LunSession::open(const LunA
 
 void LunSession::read(std::uint64_t offset, std::span<std::byte> into, Done done) {
   const std::uint64_t block = shape_.block_size;
-  auto* pending =
+  auto pending =
       impl_->command([this, offset, size = into.size(), done = std::move(done)](int status, scsi_task* task) {
         if (status == SCSI_STATUS_GOOD && task && task->residual_status == SCSI_RESIDUAL_NO_RESIDUAL)
           return done(std::nullopt);
@@ -258,7 +283,7 @@ void LunSession::read(std::uint64_t offset, std::span<std::byte> into, Done done
 
 void LunSession::write(std::uint64_t offset, std::span<const std::byte> from, Done done) {
   const std::uint64_t block = shape_.block_size;
-  auto* pending = impl_->command([this, offset, done = std::move(done)](int status, scsi_task* task) {
+  auto pending = impl_->command([this, offset, done = std::move(done)](int status, scsi_task* task) {
     if (status == SCSI_STATUS_GOOD) return done(std::nullopt);
     done(impl_->fault(fmt::format("could not be written at byte {}", offset), status, task));
   });
@@ -273,7 +298,7 @@ void LunSession::write(std::uint64_t offset, std::span<const std::byte> from, Do
 void LunSession::write_zeroes(std::uint64_t offset, std::uint64_t length, Done done) {
   static constexpr std::array<unsigned char, 4096> kZeroes{};
   const std::uint64_t now = std::min(length, kMaxZeroes), block = shape_.block_size;
-  auto* pending =
+  auto pending =
       impl_->command([this, offset, length, now, done = std::move(done)](int status, scsi_task* task) mutable {
         if (status == SCSI_STATUS_GOOD && now < length)
           return write_zeroes(offset + now, length - now, std::move(done));
@@ -288,7 +313,7 @@ void LunSession::write_zeroes(std::uint64_t offset, std::uint64_t length, Done d
 }
 
 void LunSession::flush(Done done) {
-  auto* pending = impl_->command([this, done = std::move(done)](int status, scsi_task* task) {
+  auto pending = impl_->command([this, done = std::move(done)](int status, scsi_task* task) {
     if (status == SCSI_STATUS_GOOD) return done(std::nullopt);
     done(impl_->fault("could not make durable what was written", status, task));
   });
@@ -297,7 +322,7 @@ void LunSession::flush(Done done) {
 }
 
 void LunSession::find_hole(std::uint64_t offset, std::function<void(std::optional<Hole>)> done) {
-  auto* pending = impl_->command([this, offset, done = std::move(done)](int status, scsi_task* task) {
+  auto pending = impl_->command([this, offset, done = std::move(done)](int status, scsi_task* task) {
     const auto* told =
         status == SCSI_STATUS_GOOD && task ? static_cast<scsi_get_lba_status*>(scsi_datain_unmarshall(task)) : nullptr;
     // The first run holds the block that was asked for, and may begin before it.

@@ -188,6 +188,7 @@ ProgramKind fake_program(FakeFlaw flaw) {
   kind.start = [shared](Machine& m) -> std::unique_ptr<Program> { return std::make_unique<FakeProgram>(m, shared); };
   kind.corruption_probe = [](Machine&, unsigned, SimRandom&) -> std::optional<std::string> { return std::nullopt; };
   kind.replicates = false;
+  kind.keeps_state = false;
   return kind;
 }
 

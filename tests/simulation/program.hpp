@@ -75,7 +75,8 @@ struct ProgramKind {
   std::function<std::optional<std::string>(Machine&, unsigned volume, SimRandom&)> corruption_probe;
   /// A message on the link, for those who read a trace; may be empty.
   MessageReader read_message;
-  bool replicates = true;  ///< promises 1 and 5 concern its stores
+  bool replicates = true;   ///< promises 1 and 5 concern its stores
+  bool keeps_state = true;  ///< its disks know reservations
 };
 
 }  // namespace lockstep::simulation

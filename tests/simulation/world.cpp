@@ -27,6 +27,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       scheduler(trace, random.split()),
       kind(program) {
   scenario.defects = options.defects;
+  scenario.reservations &= kind.keeps_state;
   if (options.without_faults) scenario.faults = {};
   const LinkTimes times{scenario.slowest_link, 4 * kSecond};
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
