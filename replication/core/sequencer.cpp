@@ -369,14 +369,20 @@ void Sequencer::finish(Op& op, std::error_code status) {
   check_drained();
 }
 
+/// Also while this node serves nothing and drains: an order waits at the partner for the watermark to cover an earlier
+/// one that it overlaps.
+bool Sequencer::owes_watermarks() const {
+  return mirrored() || (drained_ && core_.is_sequencer() && core_.epoch().members.is_both());
+}
+
 void Sequencer::owe_watermark() {
-  if (watermark_owed_ || !mirrored()) return;
+  if (watermark_owed_ || !owes_watermarks()) return;
   watermark_owed_ = true;
   core_.seams.clock.cancel(watermark_timer_);
   watermark_timer_ = core_.seams.clock.call_after(std::chrono::microseconds(500), [this] {
     watermark_timer_ = {};
     watermark_owed_ = false;
-    if (!core_.partner_ready || !mirrored()) return;
+    if (!core_.partner_ready || !owes_watermarks()) return;
     core_.partner.send(core_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });
 }
@@ -434,6 +440,7 @@ void Sequencer::drain(engine::Callback<> done) {
     core_.front->route(*op);  // gated: held, or sent back to the partner
   }
   drained_ = std::move(done);
+  owe_watermark();
   check_drained();
 }
 

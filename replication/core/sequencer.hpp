@@ -69,6 +69,7 @@ class Sequencer {
   void settle(Op& op);
   void settle_failed(Op& op);
   void finish(Op& op, std::error_code status);
+  [[nodiscard]] bool owes_watermarks() const;
   void owe_watermark();
   void check_drained();
   [[nodiscard]] bool counts_for_drain(const Op& op) const;
