@@ -48,8 +48,8 @@ std::string reason(int status, const scsi_task* task) {
 }  // namespace
 
 struct LunSession::Impl {
-  /// A command to the unit. The session keeps it, and the tasks that no target answered: when a connection breaks with
-  /// data still to be sent, libiscsi ends a command once for each part, and writes into its task each time.
+  /// A command to the unit. The session keeps it, and the tasks that failed: as long as data of a command is queued,
+  /// libiscsi may end the command once more and write into its task, also after the target refused it.
   struct Slot {
     Impl* session = nullptr;
     bool under_way = false;
@@ -59,7 +59,7 @@ struct LunSession::Impl {
   using Ended = std::function<void(int status, scsi_task* task)>;
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<Slot*> idle;
-  std::vector<Task> unanswered;
+  std::vector<Task> failed;
 
   LunAddress address;
   iscsi_context* context = nullptr;
@@ -83,10 +83,10 @@ struct LunSession::Impl {
     const Ended done = std::exchange(slot->done, nullptr);
     if (done) done(status, task.get());
     Impl& session = *slot->session;
-    if (status >= SCSI_STATUS_GOOD && status <= SCSI_STATUS_TASK_ABORTED)
+    if (status == SCSI_STATUS_GOOD)
       session.idle.push_back(slot);
     else
-      session.unanswered.push_back(std::move(task));
+      session.failed.push_back(std::move(task));
   }
 
   Command command(Ended done) {
