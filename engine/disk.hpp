@@ -1,6 +1,7 @@
 #pragma once
 // A virtual disk as a logical unit sees it: the seam between the SCSI target and what stores its blocks (a mirror, or a
 // single store). One request object carries one operation from submission to completion without allocation.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,7 +35,21 @@ enum class DiskOpcode : std::uint8_t {
                  ///< on every member, and nothing that was checked under the state before is at work any more
   read_state,    ///< fill `data` (kMaxLuState bytes) with the encoded LuState in force
   check_access,  ///< done when `access` was checked; nothing else
+  // On blocks again; in the order in which the two nodes learned them.
+  find_run,  ///< fill `data` (kRunSize bytes) with the encoded Run that begins at extent.offset; `transferred` as above
 };
+
+/// How blocks are kept, from some place on: answered from a member's own store as it is at some moment of the request.
+struct Run {
+  std::uint64_t length = 0;  ///< bytes, more than none, at most to the end of what was asked for
+  bool hole = false;         ///< reads as zeros and takes no space; otherwise it is kept, or nobody knows
+  bool operator==(const Run&) const = default;
+};
+constexpr std::size_t kRunSize = 16;
+using RunBytes = std::array<std::byte, kRunSize>;
+[[nodiscard]] RunBytes encode(const Run& run);
+/// What is no Run is one of no length.
+[[nodiscard]] Run decode_run(std::span<const std::byte> bytes);
 
 /// In flight from Disk::submit() until `done` runs; the submitter owns it and keeps it and its buffer alive until then.
 struct DiskRequest {

@@ -20,6 +20,7 @@ struct StoreDisk::Operation {
 namespace {
 
 bool takes_lock(DiskOpcode opcode) { return opcode < DiskOpcode::change_state && opcode != DiskOpcode::flush; }
+bool on_state(DiskOpcode opcode) { return opcode >= DiskOpcode::change_state && opcode <= DiskOpcode::check_access; }
 
 LockMode lock_mode(DiskOpcode opcode) {
   return opcode == DiskOpcode::read || opcode == DiskOpcode::verify ? LockMode::shared : LockMode::exclusive;
@@ -36,6 +37,8 @@ std::uint64_t data_needed(const DiskRequest& request, std::uint32_t block_size) 
       return 2 * request.extent.length;
     case DiskOpcode::write_same:
       return block_size;
+    case DiskOpcode::find_run:
+      return kRunSize;
     case DiskOpcode::write_zeroes:
     case DiskOpcode::unmap:
     case DiskOpcode::flush:
@@ -97,12 +100,12 @@ void StoreDisk::submit(DiskRequest& request) {
     return hold(request);
   if (const auto error = unit_state_.check(request)) [[unlikely]]
     return refuse(error);
-  if (request.opcode >= DiskOpcode::change_state) {
+  if (on_state(request.opcode)) {
     if (request.opcode == DiskOpcode::change_state) return change_state(request);
     return refuse(request.opcode == DiskOpcode::read_state ? unit_state_.read(request) : std::error_code{});
   }
   if (const auto error = check(request, info_)) return refuse(error);
-  if (takes_lock(request.opcode) && request.extent.empty()) return refuse({});
+  if (request.opcode != DiskOpcode::flush && request.extent.empty()) return refuse({});
   Operation* op = take_operation();
   if (op == nullptr) return refuse(Errc::resource_exhausted);
   op->request = &request;
@@ -130,7 +133,7 @@ void StoreDisk::start(Operation& op) {
     case DiskOpcode::write:
       return store_.write(r.extent.offset, r.data.first(r.extent.length), durability(r), over);
     case DiskOpcode::write_zeroes:
-      if (!r.may_unmap) return store_.write_zeroes(r.extent, durability(r), over);
+      if (!r.may_unmap || !info_.thin) return store_.write_zeroes(r.extent, durability(r), over);
       [[fallthrough]];
     case DiskOpcode::unmap:
       return store_.discard(r.extent, durability(r), over);
@@ -143,6 +146,8 @@ void StoreDisk::start(Operation& op) {
       return;
     case DiskOpcode::flush:
       return flush(op);
+    case DiskOpcode::find_run:
+      return find_run(op);
     case DiskOpcode::change_state:
     case DiskOpcode::read_state:
     case DiskOpcode::check_access:
@@ -256,6 +261,22 @@ void StoreDisk::verify_piece(Operation& op) {
     op.done += size;
     op.disk->verify_piece(op);
   });
+}
+
+/// Thick volumes have no holes, whatever their store can tell of blocks that were never written.
+void StoreDisk::find_run(Operation& op) {
+  if (!info_.thin || !store_.info().knows_holes) return answer_run(op, StoreRun{op.request->extent.length, false});
+  store_.next_run(op.request->extent.offset,
+                  [&op](const IoResult<StoreRun>& found) { op.disk->answer_run(op, found); });
+}
+
+void StoreDisk::answer_run(Operation& op, const IoResult<StoreRun>& found) {
+  if (!found) return end(op, found.error());
+  DiskRequest& request = *op.request;
+  const RunBytes run = encode(Run{std::min(found->length, request.extent.length), found->hole});
+  std::ranges::copy(run, request.data.begin());
+  request.transferred = run.size();
+  end(op, {});
 }
 
 void StoreDisk::flush(Operation& op) {

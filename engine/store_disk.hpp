@@ -53,6 +53,8 @@ class StoreDisk final : public Disk {
   void write_same_piece(Operation& op);
   void compare_and_write(Operation& op);
   void verify_piece(Operation& op);
+  void find_run(Operation& op);
+  void answer_run(Operation& op, const IoResult<StoreRun>& found);
   void flush(Operation& op);
   [[nodiscard]] bool take_bounce(Operation& op, std::size_t bytes);
   [[nodiscard]] Durability durability(const DiskRequest& request) const;

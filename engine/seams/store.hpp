@@ -23,7 +23,15 @@ struct StoreInfo {
   bool reads_zero_when_new = false;       ///< nothing but zeroes was there when it was created
   std::string name;                       ///< path, for messages
   bool reserves = false;                  ///< space may run out, and reserve() sets some aside
+  bool knows_holes = false;               ///< next_run() tells what takes space
 };
+
+/// Bytes of one kind, from an offset on.
+struct StoreRun {
+  std::uint64_t length = 0;  ///< bytes, a multiple of the block size, more than none
+  bool hole = false;
+};
+using RunCallback = Callback<IoResult<StoreRun>>;
 
 /// Owned by one reactor; callbacks run on it and never from inside the call that took them. Buffers stay valid and
 /// unchanged until the callback. Operations in flight that overlap have no order: callers hold range locks.
@@ -47,6 +55,13 @@ class Store {
   /// store whose info().reserves says so.
   virtual void reserve(Extent extent, IoCallback done) {
     (void)extent, (void)done;
+    assert(false);
+  }
+  /// Whether the store keeps something at `offset`, and how far that goes: until `hole` changes, at most to the store's
+  /// end. A hole reads as zeros; what was written as zeros may be called either. Reads and writes go on meanwhile. Only
+  /// of a store whose info().knows_holes says so.
+  virtual void next_run(std::uint64_t offset, RunCallback done) {
+    (void)offset, (void)done;
     assert(false);
   }
 };

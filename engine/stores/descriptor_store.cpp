@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace lockstep::engine {
 namespace {
@@ -61,6 +62,36 @@ struct DescriptorStore::Operation {
   std::array<Piece, 3> pieces;
   std::size_t piece = 0, piece_count = 0;
 };
+
+/// A question to the file system about holes: asked on the helper's thread, answered on the reactor.
+struct DescriptorStore::Search {
+  HelperThread::Task there;
+  ReactorTask back;
+  DescriptorStore* store = nullptr;
+  std::uint64_t offset = 0;
+  RunCallback done;
+  IoResult<StoreRun> answer;
+};
+
+namespace {
+
+/// What a file system can't tell is kept, to the end. `end` is the store's, in the descriptor.
+IoResult<StoreRun> seek_run(int descriptor, std::uint64_t at, std::uint64_t end, std::uint64_t block) {
+  const auto seek = [&](int whence) { return ::lseek(descriptor, static_cast<off_t>(at), whence); };
+  const off_t data = seek(SEEK_DATA);
+  if (data < 0 && errno != ENXIO) {
+    if (errno == EINVAL || errno == EOPNOTSUPP) return StoreRun{end - at, false};
+    return std::unexpected(make_error_code(Errc::io_error));
+  }
+  const std::uint64_t first = data < 0 ? end : std::min(static_cast<std::uint64_t>(data), end);
+  if (const std::uint64_t whole = (first - at) / block * block; whole != 0) return StoreRun{whole, true};
+  const off_t hole = seek(SEEK_HOLE);
+  std::uint64_t length = hole < 0 ? end - at : std::min(static_cast<std::uint64_t>(hole), end) - at;
+  length = (length + block - 1) / block * block;
+  return StoreRun{std::clamp(length, block, end - at), false};
+}
+
+}  // namespace
 
 DescriptorStore::DescriptorStore(IoUring& ring, StoreInfo info, DescriptorStoreOptions options, int file)
     : ring_(ring), info_(std::move(info)), options_(options), file_(file) {
@@ -273,6 +304,32 @@ void DescriptorStore::on_reserved(Operation& op, int result) {
   if (result == -EINTR || result == -EAGAIN) return ring_.submit(op.request);
   const bool can_not = result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL;
   finish(op, result < 0 && !can_not ? store_error(result) : std::error_code{});
+}
+
+void DescriptorStore::next_run(std::uint64_t offset, RunCallback done) {
+  auto* search = new Search;
+  search->store = this;
+  search->offset = offset;
+  search->done = std::move(done);
+  search->there.owner = search->back.owner = search;
+  ++active_;
+  search->back.run = [](ReactorTask& task) {
+    const std::unique_ptr<Search> over(static_cast<Search*>(task.owner));
+    --over->store->active_;
+    over->done(over->answer);
+  };
+  if (const auto error = check(offset, info_.block_size)) {
+    search->answer = std::unexpected(error);
+    return ring_.reactor().post(search->back);
+  }
+  search->there.run = [](HelperThread::Task& task) {
+    auto& self = *static_cast<Search*>(task.owner);
+    const DescriptorStore& of = *self.store;
+    const std::uint64_t base = of.options_.base;
+    self.answer = seek_run(of.options_.descriptor, base + self.offset, base + of.info_.size, of.info_.block_size);
+    of.ring_.reactor().post(self.back);
+  };
+  ring_.helper().submit(search->there);
 }
 
 void DescriptorStore::flush(IoCallback done) {

@@ -32,9 +32,11 @@ class DescriptorStore final : public Store {
   void flush(IoCallback done) override;
   void reserve(Extent extent, IoCallback done) override;
 
+  void next_run(std::uint64_t offset, RunCallback done) override;
  private:
   struct Operation;
   /// One fdatasync in flight; who asks meanwhile, and until the end of the turn, shares the next.
+  struct Search;
   struct Sync final : TurnHook {
     IoUring::Request request;
     DescriptorStore* store = nullptr;

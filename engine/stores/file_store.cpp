@@ -80,7 +80,7 @@ Result<std::unique_ptr<FileStore>> FileStore::open(IoUring& ring, const std::str
   struct stat found {};
   ::fstat(opened->get(), &found);
   const auto granule = static_cast<std::uint64_t>(std::max<long>(found.st_blksize, 4096));
-  StoreInfo info{size, block_size, granule, true, path, true};
+  StoreInfo info{size, block_size, granule, true, path, true, true};
   DescriptorStoreOptions options;
   options.descriptor = opened->get();
   options.memory_alignment = alignment.memory;
@@ -113,3 +113,4 @@ void FileStore::flush(IoCallback done) { impl_->io->flush(std::move(done)); }
 void FileStore::reserve(Extent extent, IoCallback done) { impl_->io->reserve(extent, std::move(done)); }
 
 }  // namespace lockstep::engine
+void FileStore::next_run(std::uint64_t offset, RunCallback done) { impl_->io->next_run(offset, std::move(done)); }

@@ -44,5 +44,6 @@ class FileStore final : public Store {
   explicit FileStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+  void next_run(std::uint64_t offset, RunCallback done) override;
 
 }  // namespace lockstep::engine

@@ -8,7 +8,8 @@
 
 namespace lockstep::engine {
 
-/// Operations take effect in the call; callbacks run together at the end of the reactor's turn.
+/// Operations take effect in the call, but large extents are zeroed over several turns; callbacks run together at the
+/// end of the reactor's turn.
 class MemoryStore final : public Store {
  public:
   /// Address space only; pages come with the first write. Errc::no_space when there is not enough of it.
@@ -23,6 +24,7 @@ class MemoryStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  void next_run(std::uint64_t offset, RunCallback done) override;
 
  private:
   struct Impl;

@@ -88,7 +88,7 @@ void check_unmap_list(Task& task) {
                          .additional = scsi::asc::kLogicalBlockAddressOutOfRange,
                          .field = scsi::FieldPointer{.in_cdb = false, .byte = at}});
     }
-    if (total > task.unit().max_blocks(LogicalUnit::kMaxUnmap)) {
+    if (total > task.unit().max_blocks(LogicalUnit::kMaxRange)) {
       return fail_parameter(task, static_cast<std::uint16_t>(at + 8));
     }
   }

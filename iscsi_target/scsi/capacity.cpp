@@ -12,6 +12,16 @@ namespace {
 
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
+void answer_lba_status(Task& task, std::uint64_t blocks, bool deallocated) {
+  Reply reply;
+  reply.be32(4 + 16);
+  reply.be32(0);
+  reply.be64(task.lba);
+  reply.be32(static_cast<std::uint32_t>(blocks));
+  reply.be32(deallocated ? 0x01000000 : 0x00000000);
+  finish_with_data(task, reply.done(), task.length);
+}
+
 }  // namespace
 
 void read_capacity_10(Task& task) {
@@ -35,16 +45,18 @@ void read_capacity_16(Task& task) {
   finish_with_data(task, reply.done(), task.length);
 }
 
-/// SBC-3 5.6. What is not known to be unmapped is reported as mapped, in one descriptor: initiators ask often, and the
-/// answer costs no look at the store.
+/// SBC-3 5.6, one descriptor: what the disk says of the run of blocks that begins here. What is not known to be
+/// deallocated is reported as mapped. A thick volume has nothing to be asked about.
 void get_lba_status(Task& task) {
-  Reply reply;
-  reply.be32(4 + 16);
-  reply.be32(0);
-  reply.be64(task.lba);
-  reply.be32(static_cast<std::uint32_t>(std::min(task.unit().blocks() - task.lba, kMax32)));
-  reply.be32(0x00000000);  // mapped
-  finish_with_data(task, reply.done(), task.length);
+  const LogicalUnit& unit = task.unit();
+  const std::uint64_t blocks = std::min(unit.blocks() - std::min(task.lba, unit.blocks()), kMax32);
+  if (!unit.info().thin || blocks == 0) return answer_lba_status(task, blocks, false);
+  if (!take_buffer(task, engine::kRunSize)) return;
+  const unsigned shift = unit.block_shift();
+  submit(task, engine::DiskOpcode::find_run, {task.lba << shift, blocks << shift}, task.buffer.span(), [](Task& t) {
+    const engine::Run run = engine::decode_run(t.buffer.span().first(t.request.transferred));
+    answer_lba_status(t, run.length >> t.unit().block_shift(), run.hole);
+  });
 }
 
 }  // namespace lockstep::iscsi_target::handlers

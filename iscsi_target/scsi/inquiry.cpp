@@ -129,11 +129,11 @@ void block_limits(Reply& reply, const LogicalUnit& unit) {
   reply.be32(unit.max_blocks(LogicalUnit::kMaxTransfer));
   reply.be32(0);  // optimal transfer length: none better than others
   reply.be32(0);  // PRE-FETCH: no limit
-  reply.be32(thin ? unit.max_blocks(LogicalUnit::kMaxUnmap) : 0);
+  reply.be32(thin ? unit.max_blocks(LogicalUnit::kMaxRange) : 0);
   reply.be32(thin ? LogicalUnit::kMaxUnmapDescriptors : 0);
   reply.be32(thin ? granule : 0);     // optimal unmap granularity
   reply.be32(thin ? 0x80000000 : 0);  // UGAVALID, alignment 0
-  reply.be64(unit.max_blocks(LogicalUnit::kMaxWriteSame));
+  reply.be64(unit.max_blocks(LogicalUnit::kMaxRange));
   reply.be32(granule);  // WRITE ATOMIC: a physical block is written whole or not at all, more is not
   reply.be32(granule);  // its alignment
   reply.be32(granule);  // its granularity

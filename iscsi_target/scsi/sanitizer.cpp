@@ -74,7 +74,7 @@ bool Sanitizer::prepare() {
   }
   const std::uint64_t length = std::min(overwrites ? kOverwritePiece : kErasePiece, size - at_);
   request_.extent = {at_, length};
-  request_.may_unmap = true;
+  request_.may_unmap = use_.unit->info().thin;  // a full volume keeps its space
   request_.fua = at_ + length == size;
   request_.opcode = use_.unit->info().thin ? DiskOpcode::unmap : DiskOpcode::write_zeroes;
   if (overwrites) {

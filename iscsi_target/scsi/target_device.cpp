@@ -41,7 +41,7 @@ std::uint32_t limit_of(const LogicalUnit& unit, BlockLimit limit) {
     case BlockLimit::transfer:
       return unit.max_blocks(LogicalUnit::kMaxTransfer);
     case BlockLimit::write_same:
-      return unit.max_blocks(LogicalUnit::kMaxWriteSame);
+      return unit.max_blocks(LogicalUnit::kMaxRange);
     case BlockLimit::compare:
       return LogicalUnit::kMaxCompareBlocks;
     case BlockLimit::atomic:

@@ -34,7 +34,8 @@ scsi::Sense with_field(scsi::AdditionalSense additional, scsi::FieldPointer fiel
 }
 
 bool reads(const engine::DiskRequest& request) {
-  return request.opcode == engine::DiskOpcode::read || request.opcode == engine::DiskOpcode::verify;
+  return request.opcode == engine::DiskOpcode::read || request.opcode == engine::DiskOpcode::verify ||
+         request.opcode == engine::DiskOpcode::find_run;
 }
 
 void fail_disk(Task& task) {

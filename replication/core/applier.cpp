@@ -132,7 +132,8 @@ void Applier::store(Apply& a) {
   auto done = [&a](std::error_code error) { a.core.applier->on_stored(a, error); };
   switch (m.opcode) {
     case DiskOpcode::write_zeroes:
-      if (!(m.flags & kFlagMayUnmap)) return core_.data.write_zeroes(m.extent, durability, std::move(done));
+      if (!(m.flags & kFlagMayUnmap) || !core_.info.thin)
+        return core_.data.write_zeroes(m.extent, durability, std::move(done));
       [[fallthrough]];
     case DiskOpcode::unmap:
       return core_.data.discard(m.extent, durability, std::move(done));
@@ -203,7 +204,8 @@ void Applier::on_watermark(std::uint64_t watermark) {
 /// member that is being made equal do not serve themselves.
 void Applier::copy(std::uint64_t session, InboundRequest& request, const Message& m) {
   Message order = m;
-  order.opcode = DiskOpcode::write;
+  const bool zeroes = m.opcode == DiskOpcode::unmap || m.opcode == DiskOpcode::write_zeroes;
+  order.opcode = zeroes ? m.opcode : DiskOpcode::write;
   if (!is_well_formed(core_, order, request.payload().size())) return answer(request, m, Errc::corrupt);
   run(make(session, request, order));
 }
@@ -345,7 +347,9 @@ bool Applier::has_old_work(std::uint64_t current) {
 
 bool Applier::has_older_than(engine::TimePoint limit) {
   bool found = false;
-  applies_.for_each([&](Apply& a) { found |= a.started && !a.applied && a.since < limit; });
+  applies_.for_each([&](Apply& a) {
+    found |= a.started && !a.applied && a.since + allowance(a.message.opcode, a.message.extent) < limit;
+  });
   return found;
 }
 

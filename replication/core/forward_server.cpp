@@ -10,7 +10,15 @@ using engine::Errc;
 
 namespace {
 /// Answered with bytes that are read anew when it comes again.
-bool fetches(DiskOpcode opcode) { return opcode == DiskOpcode::read || opcode == DiskOpcode::read_state; }
+bool fetches(DiskOpcode opcode) {
+  return opcode == DiskOpcode::read || opcode == DiskOpcode::read_state || opcode == DiskOpcode::find_run;
+}
+
+std::size_t bytes_fetched(const Message& m) {
+  return m.opcode == DiskOpcode::read       ? m.extent.length
+         : m.opcode == DiskOpcode::find_run ? engine::kRunSize
+                                            : scsi::kMaxLuState;
+}
 }  // namespace
 
 ForwardServer::~ForwardServer() = default;
@@ -30,6 +38,8 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
   switch (m.opcode) {
     case DiskOpcode::read:
       return m.extent.length <= kMaxPiece && m.extent.length <= request.max_answer_payload();
+    case DiskOpcode::find_run:
+      return payload == 0 && room >= engine::kRunSize;
     case DiskOpcode::write:
     case DiskOpcode::verify:
       return payload == m.extent.length;
@@ -78,7 +88,7 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   entry.carrier = &request;
   Op& op = core_.ops.make(core_);
   if (fetches(m.opcode)) {
-    entry.buffer = core_.seams.buffers.allocate(m.opcode == DiskOpcode::read ? m.extent.length : scsi::kMaxLuState);
+    entry.buffer = core_.seams.buffers.allocate(bytes_fetched(m));
     if (!entry.buffer) {
       core_.ops.destroy(op);
       return answer(request, m, Errc::stale);

@@ -62,7 +62,7 @@ void Forwarder::send(Op& op) {
   std::span<std::byte> out = op.data, in;
   if (asks_only) out = {};
   if (!asks_only && op.opcode == DiskOpcode::read) out = {}, in = op.data.first(op.extent.length);
-  if (!asks_only && op.opcode == DiskOpcode::read_state) out = {}, in = op.data;
+  if (!asks_only && (op.opcode == DiskOpcode::read_state || op.opcode == DiskOpcode::find_run)) out = {}, in = op.data;
   if (!asks_only && op.opcode == DiskOpcode::change_state) in = op.lu_answer;
   core_.partner.send(m, out, in, [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
 }
@@ -165,7 +165,8 @@ void Forwarder::note_applied(std::uint64_t tag) {
 void Forwarder::on_partner_restarted() {
   if (core_.role != Role::forward) return;
   ops_.for_each([](Op& op) {
-    op.doomed |= op.sent_before && op.opcode != DiskOpcode::read && op.opcode != DiskOpcode::read_state;
+    const bool harmless = op.opcode == DiskOpcode::read || op.opcode == DiskOpcode::find_run;
+    op.doomed |= op.sent_before && !harmless && op.opcode != DiskOpcode::read_state;
   });
   end_doomed();
 }

@@ -38,6 +38,7 @@ std::error_code Front::check(const DiskRequest& r) const {
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
                                : r.opcode == DiskOpcode::write_same        ? core_.info.block_size
                                : r.opcode == DiskOpcode::compare_and_write ? 2 * r.extent.length
+                               : r.opcode == DiskOpcode::find_run          ? engine::kRunSize
                                                                            : 0;
   if (r.data.size() < wanted) return Errc::misaligned;
   if (r.opcode == DiskOpcode::compare_and_write && r.extent.length > kMaxCompareAndWrite) {
@@ -51,7 +52,8 @@ void Front::submit(DiskRequest& request) {
   if (const auto wrong = check(request)) return end(request, wrong);
   if (concerns_blocks(request.opcode) && request.extent.empty()) return end(request, {});
   if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
-  (request.opcode == DiskOpcode::read || request.opcode == DiskOpcode::verify ? reads : writes) += 1;
+  const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
+  (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
   request.status = {};
   Parent& parent = parents_.make();
   parent.request = &request;
@@ -79,6 +81,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   op.data = carries_data(request.opcode) ? request.data.subspan(offset, length) : request.data;
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
+  if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;
@@ -140,7 +143,7 @@ void Front::finish(Op& op, std::error_code status) {
     request.status = status;
     request.miscompare_offset = op.extent.offset - request.extent.offset + op.miscompare_offset;
   }
-  if (op.on_state() && !status) request.transferred = op.transferred;
+  if ((op.on_state() || op.opcode == DiskOpcode::find_run) && !status) request.transferred = op.transferred;
   if (op.opcode == DiskOpcode::change_state && !status) {
     request.transferred = std::min(op.lu_answer.size(), request.data.size());
     std::copy_n(op.lu_answer.begin(), request.transferred, request.data.begin());

@@ -2,6 +2,7 @@
 // One operation of at most kMaxPiece bytes of data on its way through a mirror: a piece of an initiator's request, or
 // a request that the partner forwarded. Pooled; in exactly one list at any time.
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <system_error>
@@ -23,6 +24,15 @@ struct Parent {
   engine::DiskRequest* request = nullptr;
   unsigned pieces = 0;
 };
+
+/// How much longer a store may take than for an ordinary operation: one without a quick way to zero writes the range.
+[[nodiscard]] inline engine::Duration allowance(engine::DiskOpcode opcode, engine::Extent extent) {
+  using engine::DiskOpcode;
+  constexpr std::uint64_t kSlowest = std::uint64_t{32} << 20;  // bytes a second
+  const bool ranges =
+      opcode == DiskOpcode::write_zeroes || opcode == DiskOpcode::unmap || opcode == DiskOpcode::write_same;
+  return std::chrono::seconds(ranges ? extent.length / kSlowest : 0);
+}
 
 enum class Stage : std::uint8_t {
   held,          ///< waits for a transition to end
@@ -95,7 +105,12 @@ struct Op {
            opcode == engine::DiskOpcode::check_access;
   }
   [[nodiscard]] bool reads() const {
-    return opcode == engine::DiskOpcode::read || opcode == engine::DiskOpcode::verify;
+    return opcode == engine::DiskOpcode::read || opcode == engine::DiskOpcode::verify ||
+           opcode == engine::DiskOpcode::find_run;
+  }
+  /// The store has had it for too long when it got it before `limit`. A look for holes may take as long as it likes.
+  [[nodiscard]] bool is_overdue(engine::TimePoint limit) const {
+    return opcode != engine::DiskOpcode::find_run && since + allowance(opcode, extent) < limit;
   }
 };
 

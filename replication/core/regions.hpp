@@ -1,6 +1,9 @@
 #pragma once
 // Which regions are being written or were written lately: what the cleaner must leave alone. Holds only regions in use
 // while a partner is kept equal (the dirty bound limits them), and only those in flight otherwise.
+//
+// A write of many regions is noted by chunks of regions, so that a range of gigabytes costs no more than a few hundred
+// entries; its neighbours in the chunks at its ends count as written with it.
 #include <cstdint>
 #include <unordered_map>
 
@@ -11,6 +14,8 @@ namespace lockstep::replication {
 
 class Regions {
  public:
+  static constexpr std::uint64_t kChunk = 64;  ///< regions; a write of more is noted by chunks
+
   explicit Regions(std::uint32_t region_size) : size_(region_size) {}
 
   /// Remember when regions were written after the writes ended (a partner is kept equal), or forget them at once.
@@ -19,6 +24,8 @@ class Regions {
   void end_write(engine::Extent extent, engine::TimePoint now);
   /// No write is under way there, and none began or ended at `since` or later.
   [[nodiscard]] bool quiet_since(std::uint64_t region, engine::TimePoint since) const;
+  /// It is clean now. When its chunk was written, that is forgotten too: the others of the chunk, dirty still, are as
+  /// quiet as this one, and at worst are cleaned before they are cold.
   void forget(std::uint64_t region);
 
  private:
@@ -26,9 +33,15 @@ class Regions {
     unsigned writes = 0;
     engine::TimePoint touched;
   };
+  using Uses = std::unordered_map<std::uint64_t, Use>;
+  [[nodiscard]] bool is_wide(engine::Extent extent) const { return extent.length > size_ * kChunk; }
+  static bool quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint since);
+  static void forget_in(Uses& uses, std::uint64_t key);
+
   std::uint32_t size_;
   bool remember_ = false;
-  std::unordered_map<std::uint64_t, Use> uses_;
+  Uses uses_;    // by region
+  Uses chunks_;  // by chunk
 };
 
 }  // namespace lockstep::replication

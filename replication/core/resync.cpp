@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "engine/base/byte_order.hpp"
 #include "replication/core/cleaner.hpp"
@@ -130,9 +131,26 @@ bool Resync::is_being_copied(std::uint64_t region) {
 /// What an operation waits for comes first, then the walk.
 std::optional<std::uint64_t> Resync::next_region() {
   for (const Op* op : waiting_) {
-    for (std::uint64_t r = op->extent.offset / core_.region_size(); r * core_.region_size() < op->extent.end(); ++r) {
-      if (is_unequal(r) && !is_being_copied(r)) return r;
+    const std::uint64_t end = (op->extent.end() + core_.region_size() - 1) / core_.region_size();
+    auto r = next_unequal(op->extent.offset / core_.region_size(), end);
+    while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
+    if (r) return r;
+/// The first unequal region from `region` on and before `end`; ranges of gigabytes are asked about again and again.
+std::optional<std::uint64_t> Resync::next_unequal(std::uint64_t region, std::uint64_t end) const {
+  if (!known_) return region < end ? std::optional(region) : std::nullopt;
+  end = std::min<std::uint64_t>(end, words_.size() * 64);
+  while (region < end) {
+    const std::uint64_t rest = words_[region / 64] >> (region % 64);
+    if (rest == 0) {
+      region = (region / 64 + 1) * 64;
+      continue;
     }
+    region += static_cast<unsigned>(std::countr_zero(rest));
+    return region < end ? std::optional(region) : std::nullopt;
+  }
+  return {};
+}
+
   }
   for (std::uint64_t seen = 0; seen <= words_.size(); ++seen) {
     const std::uint64_t at = (cursor_ / 64) % words_.size();
@@ -249,7 +267,20 @@ void Resync::send(Copy& copy) {
   Message m = core_.message(MessageType::copy);
   m.opcode = engine::DiskOpcode::write;
   m.extent = core_.region_extent(copy.region);
-  core_.partner.send(m, copy.buffer.span(), {},
+namespace {
+bool is_zero(std::span<const std::byte> bytes) {
+  return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+}  // namespace
+
+/// Zeros cross the link as a word, and stay a hole on a thin volume.
+  std::span<const std::byte> bytes = copy.buffer.span();
+  if (is_zero(bytes)) {
+    mark<"resync.copied_a_hole">();
+    m.opcode = core_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
+    bytes = {};
+  }
+  core_.partner.send(m, bytes, {},
                      [&copy](const IoResult<Message>& result) { copy.core.resync->on_copied(copy, result); });
 }
 
@@ -300,10 +331,8 @@ bool Resync::must_equalize(engine::Extent extent) const {
   if (!active_ || solo_) return false;
   if (!known_) return true;
   if (unequal_ == 0) return false;
-  for (std::uint64_t r = extent.offset / core_.region_size(); r * core_.region_size() < extent.end(); ++r) {
-    if (is_unequal(r)) return true;
-  }
-  return false;
+  const std::uint64_t end = (extent.end() + core_.region_size() - 1) / core_.region_size();
+  return next_unequal(extent.offset / core_.region_size(), end).has_value();
 }
 
 void Resync::equalize(Op& op) {

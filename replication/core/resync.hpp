@@ -70,6 +70,7 @@ class Resync {
   void finish_if_equal();
   void set(std::uint64_t region, bool unequal);
   [[nodiscard]] bool is_being_copied(std::uint64_t region);
+  [[nodiscard]] std::optional<std::uint64_t> next_unequal(std::uint64_t region, std::uint64_t end) const;
   [[nodiscard]] bool may_spend(std::uint64_t bytes);
 
   Core& core_;

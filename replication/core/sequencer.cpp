@@ -35,6 +35,7 @@ bool Sequencer::mirrored() const {
 void Sequencer::start(Op& op) {
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
+  if (op.opcode == DiskOpcode::find_run) return run(op);
   if (!core_.defects().serve_before_equal && core_.resync->must_equalize(op.extent)) {
     op.stage = Stage::equal_wait;
     return core_.resync->equalize(op);
@@ -101,6 +102,7 @@ void Sequencer::run(Op& op) {
     op.stage = Stage::lease_wait;
     return;
   }
+  if (op.opcode == DiskOpcode::find_run) return find_run(op);
   if (op.reads() || op.opcode == DiskOpcode::compare_and_write) return read(op);
   op.payload = op.data;
   mark_dirty(op);
@@ -230,6 +232,30 @@ void Sequencer::repair(Op& op) {
   });
 }
 
+// ---- holes -------------------------------------------------------------------------------------------------------
+
+/// Takes no lock: what it finds may be otherwise the moment after, as for any who asks. Thick volumes have no holes,
+/// whatever their store can tell of blocks that were never written.
+void Sequencer::find_run(Op& op) {
+  op.stage = Stage::reading;
+  if (!core_.info.thin || !core_.data.info().knows_holes) return on_run_found(op, engine::StoreRun{op.extent.length});
+  op.local_busy = true;
+  op.since = core_.now();
+  core_.data.next_run(op.extent.offset, [&op](const IoResult<engine::StoreRun>& found) {
+    op.local_busy = false;
+    op.core.sequencer->on_run_found(op, found);
+  });
+}
+
+void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
+  // Not knowing is no reason to fail anything: it is kept, as far as anybody can tell.
+  const engine::StoreRun run = found ? *found : engine::StoreRun{op.extent.length};
+  const auto bytes = encode(engine::Run{std::min(run.length, op.extent.length), run.hole});
+  std::ranges::copy(bytes, op.data.begin());
+  op.transferred = bytes.size();
+  answer_read(op);
+}
+
 // ---- flush -------------------------------------------------------------------------------------------------------
 
 /// With the write cache off every acknowledged write is durable already. With it on, both stores are flushed.
@@ -282,7 +308,7 @@ void Sequencer::store(Op& op) {
   auto done = [&op](std::error_code error) { op.core.sequencer->on_stored(op, error); };
   switch (op.opcode) {
     case DiskOpcode::write_zeroes:
-      if (!op.may_unmap) return core_.data.write_zeroes(op.extent, durability, std::move(done));
+      if (!op.may_unmap || !core_.info.thin) return core_.data.write_zeroes(op.extent, durability, std::move(done));
       [[fallthrough]];
     case DiskOpcode::unmap:
       return core_.data.discard(op.extent, durability, std::move(done));
@@ -471,7 +497,7 @@ bool Sequencer::stuck_on_link(engine::TimePoint limit) {
 
 bool Sequencer::has_older_than(engine::TimePoint limit) {
   bool found = false;
-  active_.for_each([&](Op& op) { found |= op.local_busy && op.since < limit; });
+  active_.for_each([&](Op& op) { found |= op.local_busy && op.is_overdue(limit); });
   return found;
 }
 

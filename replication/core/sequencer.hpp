@@ -53,6 +53,8 @@ class Sequencer {
   [[nodiscard]] bool may_start(Op& op);
   void run(Op& op);
   void flush(Op& op);
+  void find_run(Op& op);
+  void on_run_found(Op& op, const engine::IoResult<engine::StoreRun>& found);
   void read(Op& op);
   void on_read(Op& op, std::error_code error);
   void on_compared(Op& op);

@@ -6,25 +6,28 @@
 namespace lockstep::replication {
 namespace {
 
-/// One WRITE SAME under way: a buffer full of the block, written over the extent piece by piece.
+/// One WRITE SAME under way: a buffer full of the block, written over the extent piece by piece; at the end all of it
+/// is made durable at once.
 struct Repeat {
   Core& core;
   engine::Extent rest;
   engine::Durability durability;
   engine::IoCallback done;
   engine::Buffer buffer;
+  bool flushes = false;  ///< at the end, rather than make each piece durable
 
   static void step(std::unique_ptr<Repeat> self) {
     if (self->rest.empty()) {
       auto done = std::move(self->done);
-      return done({});
+      if (!self->flushes) return done({});
+      return self->core.data.flush(std::move(done));
     }
     const std::uint64_t length = std::min<std::uint64_t>(self->rest.length, self->buffer.size());
     const std::uint64_t offset = self->rest.offset;
     self->rest = {offset + length, self->rest.length - length};
     auto& store = self->core.data;
     const auto bytes = self->buffer.span().first(length);
-    const auto durability = self->durability;
+    const auto durability = self->flushes ? engine::Durability::cached : self->durability;
     store.write(offset, bytes, durability, [self = std::move(self)](std::error_code error) mutable {
       if (!error) return step(std::move(self));
       auto done = std::move(self->done);
@@ -33,7 +36,7 @@ struct Repeat {
   }
 };
 
-constexpr std::uint64_t kRepeatBytes = 256 << 10;
+constexpr std::uint64_t kRepeatBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
@@ -55,7 +58,9 @@ void write_same(Core& core, engine::Extent extent, std::span<const std::byte> bl
   for (std::uint64_t at = 0; at < bytes; at += block.size()) {
     std::memcpy(buffer.data() + at, block.data(), std::min<std::uint64_t>(block.size(), bytes - at));
   }
-  Repeat::step(std::unique_ptr<Repeat>(new Repeat{core, extent, durability, std::move(done), std::move(buffer)}));
+  const bool flushes = durability == engine::Durability::durable && extent.length > bytes;
+  Repeat::step(
+      std::unique_ptr<Repeat>(new Repeat{core, extent, durability, std::move(done), std::move(buffer), flushes}));
 }
 
 }  // namespace lockstep::replication

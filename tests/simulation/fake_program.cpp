@@ -128,6 +128,7 @@ class FakeDisk final : public engine::Disk {
       case DiskOpcode::change_state:
       case DiskOpcode::read_state:
       case DiskOpcode::check_access:
+      case DiskOpcode::find_run:
         break;
     }
   }

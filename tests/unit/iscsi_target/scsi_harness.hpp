@@ -104,12 +104,29 @@ class RamDisk final : public engine::Disk {
         return unit_state.read(r);
       case engine::DiskOpcode::verify:
         return compare(r, at);
+      case engine::DiskOpcode::find_run:
+        std::ranges::copy(engine::encode(run_of(r.extent)), r.data.begin());
+        r.transferred = engine::kRunSize;
+        break;
       case engine::DiskOpcode::compare_and_write:
         if (const auto error = compare(r, at)) return error;
         std::memcpy(at, r.data.data() + r.extent.length, r.extent.length);
         break;
     }
     return {};
+  }
+
+  /// Blocks of zeros are holes.
+  engine::Run run_of(engine::Extent extent) const {
+    const auto is_hole = [&](std::uint64_t at) {
+      const auto* block = bytes_.data() + at;
+      return std::all_of(block, block + info_.block_size, [](std::byte b) { return b == std::byte{0}; });
+    };
+    engine::Run run{0, is_hole(extent.offset)};
+    while (run.length < extent.length && is_hole(extent.offset + run.length) == run.hole) {
+      run.length += info_.block_size;
+    }
+    return run;
   }
 
   static std::error_code compare(engine::DiskRequest& r, const std::byte* at) {

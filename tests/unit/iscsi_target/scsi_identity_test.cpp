@@ -127,9 +127,10 @@ TEST_F(ScsiIdentity, BlockLimitsSayWhatIsEnforced) {
   EXPECT_EQ(page->data_in[5], 255);
   EXPECT_EQ(page->be16(6), 8) << "granularity: 4 KiB in 512-byte blocks";
   EXPECT_EQ(page->be32(8), (8u << 20) / 512);
-  EXPECT_EQ(page->be32(20), (512u << 20) / 512);
+  EXPECT_EQ(page->be32(20), (4ull << 30) / 512);
   EXPECT_EQ(page->be32(24), 256u);
-  EXPECT_EQ(page->be64(36), (16u << 20) / 512);
+  EXPECT_EQ(page->be32(28), 8u) << "a granule that every initiator can give back";
+  EXPECT_EQ(page->be64(36), (4ull << 30) / 512);
 }
 
 TEST_F(ScsiIdentity, CapacityIsTheLastBlockAndTheBlockSizes) {
@@ -157,14 +158,23 @@ TEST_F(ScsiIdentity, ACapacityBeyondThirtyTwoBitsSendsTheInitiatorToTheLongForm)
   EXPECT_EQ(in({0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24})->be32(16), 0xFFFFFFFFu);
 }
 
-TEST_F(ScsiIdentity, LbaStatusIsMappedFromTheAskedBlockToTheEnd) {
-  const auto c = in({0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0x01, 0x00, 0, 0, 0, 24});
-  expect_good(*c);
-  ASSERT_EQ(c->data_in.size(), 24u);
-  EXPECT_EQ(c->be32(0), 20u);
-  EXPECT_EQ(c->be64(8), 256u);
-  EXPECT_EQ(c->be32(16), 2048u - 256);
-  EXPECT_EQ(c->data_in[20], 0);
+TEST_F(ScsiIdentity, LbaStatusTellsTheRunOfBlocksFromTheAskedOneOn) {
+  Bytes data(512 * 16, 7);
+  expect_good(*out({0x2A, 0, 0, 0, 0x01, 0x00, 0, 0, 16}, data));
+  const auto status = [&](std::uint8_t high, std::uint8_t low, std::uint32_t blocks, std::uint8_t provisioning) {
+    const auto c = in({0x9E, 0x12, 0, 0, 0, 0, 0, 0, high, low, 0, 0, 0, 24});
+    expect_good(*c);
+    ASSERT_EQ(c->data_in.size(), 24u);
+    EXPECT_EQ(c->be32(0), 20u);
+    EXPECT_EQ(c->be64(8), std::uint64_t{high} * 256 + low) << "the first descriptor begins at the asked block";
+    EXPECT_EQ(c->be32(16), blocks);
+    EXPECT_EQ(c->data_in[20], provisioning);
+  };
+  status(0, 0, 256, 1);
+  status(0, 255, 1, 1);
+  status(1, 0, 16, 0);
+  status(1, 15, 1, 0);
+  status(1, 16, 2048 - 272, 1);
 }
 
 TEST_F(ScsiIdentity, ModeSenseGivesEachPageAloneAndAllInOrder) {
