@@ -20,8 +20,9 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
       : store_(store), initial_(initial), done_(std::move(done)) {
     state_.key = {identity.pair, identity.volume, epoch.id, identity.owner};
     state_.identity = std::move(identity);
+    state_.identity.state_at = 0;
     state_.epoch = std::move(epoch);
-    state_.epoch_generation = state_.map_generation = 1;
+    state_.superblock_generation = state_.epoch_generation = state_.map_generation = 1;
   }
 
   void start() {
@@ -75,10 +76,10 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
     const bool is_epoch = kind == layout::Kind::epoch;
     if (is_epoch) {
       layout::encode(chunk_[0], state_.epoch);
+      layout::seal(chunk_[0], kind, state_.key, slot, 1);
     } else {
-      layout::encode(chunk_[0], state_.identity);
+      layout::seal_superblock(chunk_[0], state_.identity, state_.key, slot, 1);
     }
-    layout::seal(chunk_[0], kind, state_.key, slot, 1);
     const std::uint64_t at = (is_epoch ? layout::kEpochAt : layout::kSuperblockAt) + slot * kBlock;
     store_.write(at, chunk_.first(1), Durability::durable,
                  [self = shared_from_this(), kind, slot](std::error_code error) {

@@ -12,6 +12,7 @@ struct AreaState {
   VolumeIdentity identity;
   layout::Key key;
   EpochRecord epoch;
+  std::uint64_t superblock_generation = 0;
   std::uint64_t epoch_generation = 0;
   std::uint64_t map_generation = 0;
   std::vector<std::byte> lu_state;  ///< empty: none was ever written
@@ -30,6 +31,8 @@ struct MetadataArea::Impl {
 
   void write_epoch_slot(std::uint64_t slot);
   void write_state_slot(std::uint64_t slot);
+  void start_state_write();
+  void state_written();  ///< a grow may have waited for it
 
   Store& store;
   AreaState state;
@@ -45,6 +48,11 @@ struct MetadataArea::Impl {
   std::vector<std::byte> next_state;
   IoCallback state_done;  // set while a state is being written
   bool state_lost = false;
+
+  struct Grower;                   // area_grow.cpp
+  std::shared_ptr<Grower> grower;  // set while the area grows
+  bool state_moving = false;       // the state stands in two places: writing it waits
+  bool grow_lost = false;
 };
 
 /// Makes a MetadataArea for those who read or lay one out.

@@ -62,7 +62,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
     if (!epoch) return finish(std::unexpected(epoch.error()));
     state_.epoch = epoch->slot.value;
     state_.epoch_generation = epoch->slot.generation;
-    superblock_generation_ = superblock->slot.generation;
+    state_.superblock_generation = superblock->slot.generation;
     rewrite_ = {superblock->rewrite[0], superblock->rewrite[1], epoch->rewrite[0], epoch->rewrite[1]};
 
     const auto& v = state_.identity;
@@ -70,6 +70,11 @@ class Opener : public std::enable_shared_from_this<Opener> {
       return end(Errc::corrupt, "is cut short: its dirty map would end at byte " +
                                     std::to_string(MetadataArea::required_size(v.size, v.region_size)) +
                                     ", the store at byte " + std::to_string(store_.info().size));
+    }
+    if (v.state_at != 0 && v.state_at + layout::kStateBytes > store_.info().size) {
+      return end(Errc::corrupt, "is cut short: the unit's state would end at byte " +
+                                    std::to_string(v.state_at + layout::kStateBytes) + ", the store at byte " +
+                                    std::to_string(store_.info().size));
     }
     map_.emplace(v.size, v.region_size);
     read_map(0);
@@ -155,8 +160,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
     const layout::Block block = slots_[n];
     std::ranges::fill(block, std::byte{0});
     if (n < 2) {
-      layout::encode(block, state_.identity);
-      layout::seal(block, layout::Kind::superblock, state_.key, n, superblock_generation_);
+      layout::seal_superblock(block, state_.identity, state_.key, n, state_.superblock_generation);
     } else {
       layout::encode(block, state_.epoch);
       layout::seal(block, layout::Kind::epoch, state_.key, n - 2, state_.epoch_generation);
@@ -180,7 +184,6 @@ class Opener : public std::enable_shared_from_this<Opener> {
   layout::Blocks slots_{4};
   std::array<std::error_code, 4> unreadable_;
   std::array<bool, 4> rewrite_{};
-  std::uint64_t superblock_generation_ = 0;
   AreaState state_;
   std::optional<DirtyMap> map_;
   std::optional<layout::Blocks> chunk_;

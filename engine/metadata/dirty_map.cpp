@@ -18,6 +18,14 @@ DirtyMap::DirtyMap(std::uint64_t volume_size, std::uint32_t region_size)
   assert(regions_ > 0);
 }
 
+void DirtyMap::grow(std::uint64_t volume_size) {
+  const std::uint64_t regions = layout::region_count(volume_size, region_size_);
+  assert(regions >= regions_);
+  regions_ = regions;
+  words_.resize((regions_ + 63) / 64);
+  block_counts_.resize(layout::map_blocks(regions_));
+}
+
 std::uint64_t DirtyMap::end_of(std::uint64_t block) const { return std::min(regions_, (block + 1) * kRegionsPerBlock); }
 
 bool DirtyMap::set(std::uint64_t region) {

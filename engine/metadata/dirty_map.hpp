@@ -13,6 +13,8 @@ class DirtyMap {
  public:
   DirtyMap(std::uint64_t volume_size, std::uint32_t region_size);
 
+  /// Regions that are added are clear. Never smaller.
+  void grow(std::uint64_t volume_size);
   [[nodiscard]] std::uint64_t regions() const { return regions_; }
   [[nodiscard]] std::uint64_t blocks() const { return block_counts_.size(); }
   [[nodiscard]] std::uint64_t count() const { return count_; }

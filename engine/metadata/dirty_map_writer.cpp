@@ -18,6 +18,13 @@ std::uint64_t word_on_disk(const layout::Blocks& block, std::size_t word) {
 DirtyMapWriter::DirtyMapWriter(Store& store, DirtyMap& map, layout::Key key, std::uint64_t generation)
     : store_(store), map_(map), key_(key), generation_(generation), active_(map.blocks()) {}
 
+void DirtyMapWriter::grown() {
+  active_.resize(map_.blocks());
+  for (std::uint64_t block = 0; block < active_.size(); ++block) {  // of one: the block that was the last
+    if (active_[block]) active_[block]->durable.resize(map_.words_of(block).size());
+  }
+}
+
 bool DirtyMapWriter::is_durable(std::uint64_t first, std::uint64_t last) const {
   for (std::uint64_t block = DirtyMap::block_of(first); block <= DirtyMap::block_of(last); ++block) {
     const std::uint64_t from = std::max(first, map_.first_of(block)), to = std::min(last, map_.end_of(block) - 1);

@@ -23,6 +23,9 @@ class DirtyMapWriter {
   /// Every bit set in `map` now is durable. `generation`: the highest one found in the area.
   DirtyMapWriter(Store& store, DirtyMap& map, layout::Key key, std::uint64_t generation);
 
+  /// The map grew; what was added is clear on stable storage.
+  void grown();
+
   /// Regions first to last, both included.
   [[nodiscard]] bool is_durable(std::uint64_t first, std::uint64_t last) const;
   /// `done` runs inside the call only when every region is set and durable already.

@@ -56,6 +56,9 @@ struct VolumeIdentity {
   std::uint64_t size = 0;        ///< bytes
   std::uint32_t block_size = 512;
   std::uint32_t region_size = 65536;  ///< bytes a bit of the dirty map stands for
+  /// Bytes into the metadata area where the state of the logical unit stands; 0: right behind the dirty map, where it
+  /// is until the volume grows. The area's own business: who makes one leaves it 0.
+  std::uint64_t state_at = 0;
   bool operator==(const VolumeIdentity&) const = default;
 };
 

@@ -51,10 +51,11 @@ std::string hex(std::uint32_t value) {
 
 }  // namespace
 
-void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint64_t generation) {
+void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint64_t generation,
+          std::uint16_t version) {
   Header header{};
   std::ranges::copy(kMagics[static_cast<std::size_t>(kind)], header.magic.begin());
-  header.version = kVersion;
+  header.version = version;
   header.length = kBlock;
   header.index = index;
   header.generation = generation;
@@ -64,6 +65,12 @@ void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint
   header.owner = static_cast<std::uint8_t>(key.owner);
   std::memcpy(block.data(), &header, sizeof header);
   store_be<std::uint32_t>(block.data(), crc32c(block.subspan(4)));
+}
+
+void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key, std::uint64_t slot,
+                     std::uint64_t generation) {
+  encode(block, identity);
+  seal(block, Kind::superblock, key, slot, generation, identity.state_at == 0 ? kVersion : kMovedVersion);
 }
 
 Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
@@ -80,9 +87,10 @@ Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
     if (std::ranges::find(kMagics, magic) == kMagics.end()) return refuse(Errc::corrupt, "is not Lockstep metadata");
     return refuse(Errc::corrupt, "holds a block of another kind (" + std::string(magic) + ")");
   }
-  if (header.version != kVersion) {
+  const std::uint16_t newest = kind == Kind::superblock ? kMovedVersion : kVersion;
+  if (header.version == 0 || header.version > newest) {
     return refuse(Errc::wrong_version, "has format version " + std::to_string(header.version.value()) +
-                                           "; this program knows version " + std::to_string(kVersion));
+                                           "; this program knows version " + std::to_string(newest));
   }
   if (header.length != kBlock) return refuse(Errc::corrupt, "declares a wrong length");
   if (header.index != index) {
@@ -160,6 +168,7 @@ void encode(Block block, const VolumeIdentity& v) {
   out.region_size = v.region_size;
   out.map_offset = kMapAt;
   out.map_blocks = map_blocks(region_count(v.size, v.region_size));
+  out.state_offset = v.state_at;
   out.name_length = static_cast<std::uint16_t>(v.name.size());
   out.serial_length = static_cast<std::uint16_t>(v.serial.size());
   std::ranges::copy(v.name, out.name.begin());
@@ -215,6 +224,13 @@ Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key) {
   }
   VolumeIdentity v{key.pair, key.volume, key.owner, *name, *serial, in.size, in.block_size, in.region_size};
   if (const auto good = check(v); !good) return refuse(Errc::corrupt, "cannot be: " + good.error().message);
+  const bool moved = load_be<std::uint16_t>(block.data() + offsetof(Header, version)) == kMovedVersion;
+  v.state_at = in.state_offset;
+  const std::uint64_t map_end = kMapAt + map_blocks(region_count(v.size, v.region_size)) * kBlock;
+  if (moved != (v.state_at != 0) ||
+      (moved && (v.state_at < map_end || v.state_at > kMaxVolume || v.state_at % kBlock != 0))) {
+    return refuse(Errc::corrupt, "says that the unit's state stands where it can't");
+  }
   if (in.map_offset != kMapAt || in.map_blocks != map_blocks(region_count(v.size, v.region_size))) {
     return refuse(Errc::corrupt, "describes a dirty map that does not fit its volume");
   }

@@ -17,6 +17,7 @@ namespace lockstep::engine::layout {
 
 constexpr std::size_t kBlock = 4096;  ///< bytes
 constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kMovedVersion = 2;                     ///< of a superblock that says where the state stands
 constexpr std::uint64_t kSuperblockAt = 0;                     ///< bytes; two slots
 constexpr std::uint64_t kEpochAt = 2 * kBlock;                 ///< bytes; two slots
 constexpr std::uint64_t kMapAt = 4 * kBlock;                   ///< bytes
@@ -60,7 +61,8 @@ struct Superblock {
   std::array<std::uint8_t, 4> reserved0;
   std::array<char, 64> name;
   std::array<char, 32> serial;
-  std::array<std::uint8_t, 3864> reserved1;
+  Be64 state_offset;  ///< version 2; version 1: zero, the state stands right behind the map
+  std::array<std::uint8_t, 3856> reserved1;
 };
 static_assert(sizeof(Superblock) == kPayload && WireStruct<Superblock>);
 
@@ -121,7 +123,11 @@ struct Sealed {
 };
 
 /// Puts the header around a payload that is already in the block.
-void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint64_t generation);
+void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint64_t generation,
+          std::uint16_t version = kVersion);
+/// A superblock, whole: payload and header of the version that it needs.
+void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key, std::uint64_t slot,
+                     std::uint64_t generation);
 /// Verifies checksum, magic, version, length, index and reserved bytes, in this order.
 [[nodiscard]] Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index);
 /// Foreign (pair, volume, owner) or stale (area) unless the keys are equal.

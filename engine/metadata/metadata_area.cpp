@@ -20,6 +20,7 @@ std::uint64_t MetadataArea::size_with_state(std::uint64_t volume_size, std::uint
 }
 
 std::optional<std::uint64_t> state_at(const Store& store, const VolumeIdentity& identity) {
+  if (identity.state_at != 0) return identity.state_at;
   if (store.info().size < MetadataArea::size_with_state(identity.size, identity.region_size)) return std::nullopt;
   return MetadataArea::required_size(identity.size, identity.region_size);
 }
@@ -74,8 +75,12 @@ void MetadataArea::write_state(std::span<const std::byte> state, IoCallback done
   impl_->next_state.assign(state.begin(), state.end());
   impl_->state_done = std::move(done);
   ++impl_->state.lu_state_generation;
-  if (!impl_->state_slot) impl_->state_slot = std::make_unique<layout::Blocks>(layout::kStateSlot / layout::kBlock);
-  impl_->write_state_slot(0);
+  if (!impl_->state_moving) impl_->start_state_write();
+}
+
+void MetadataArea::Impl::start_state_write() {
+  if (!state_slot) state_slot = std::make_unique<layout::Blocks>(layout::kStateSlot / layout::kBlock);
+  write_state_slot(0);
 }
 
 void MetadataArea::Impl::write_state_slot(std::uint64_t slot) {
@@ -88,7 +93,9 @@ void MetadataArea::Impl::write_state_slot(std::uint64_t slot) {
                 if (!error && slot == 0) return write_state_slot(1);
                 state_lost = static_cast<bool>(error);
                 if (!error) state.lu_state.swap(next_state);
-                std::exchange(state_done, nullptr)(error);
+                auto done = std::exchange(state_done, nullptr);
+                state_written();
+                done(error);
               });
 }
 

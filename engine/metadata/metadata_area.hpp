@@ -44,6 +44,15 @@ class MetadataArea {
   /// the outcome is unknown, epoch() stays what it was and no further record is taken: open the area again, or stop.
   void write_epoch(const EpochRecord& epoch, IoCallback done);
 
+  /// Bytes of Store that grow() to this volume size needs; the largest number there is where it can't be.
+  [[nodiscard]] std::uint64_t size_to_grow(std::uint64_t volume_size) const;
+  /// Room for a larger volume, in use: the store has size_to_grow() bytes already, and what is added to the volume
+  /// reads as zeros. A power cut at any moment leaves the old size or the new one, and everything else as it was. The
+  /// epoch's size stays. Succeeds when there is room already. Errc::refused: no size for this volume; no_space: the
+  /// store is too small; resource_exhausted: another grow() is under way. On any other error the outcome is unknown and
+  /// the area grows no more: open it again.
+  void grow(std::uint64_t volume_size, IoCallback done);
+
   // The state of the logical unit (reservations, mode parameters): bytes that this class does not look into.
   static constexpr std::size_t kMaxState = std::size_t{60} << 10;  ///< bytes
   /// The store has room for it; without, write_state() gives Errc::no_space.

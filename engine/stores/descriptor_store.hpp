@@ -25,18 +25,19 @@ class DescriptorStore final : public Store {
   ~DescriptorStore() override;
 
   [[nodiscard]] const StoreInfo& info() const override { return info_; }
+  void set_size(std::uint64_t size) { info_.size = size; }  ///< the descriptor has it already
   void read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) override;
   void write(std::uint64_t offset, std::span<const std::byte> from, Durability durability, IoCallback done) override;
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
   void reserve(Extent extent, IoCallback done) override;
-
   void next_run(std::uint64_t offset, RunCallback done) override;
+
  private:
   struct Operation;
-  /// One fdatasync in flight; who asks meanwhile, and until the end of the turn, shares the next.
   struct Search;
+  /// One fdatasync in flight; who asks meanwhile, and until the end of the turn, shares the next.
   struct Sync final : TurnHook {
     IoUring::Request request;
     DescriptorStore* store = nullptr;

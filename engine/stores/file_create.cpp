@@ -1,4 +1,4 @@
-// Making and removing a store's file so that no crash leaves half of it under its name.
+// Making, lengthening and removing a store's file so that no crash leaves half of it under its name.
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -97,6 +97,16 @@ Result<void> check_room(const std::string& path, std::uint64_t size, Allocation 
   return {};
 }
 
+Result<void> check_room_for_more(const std::string& path, std::uint64_t more) {
+  const std::string folder = folder_of(path);
+  struct statvfs space {};
+  if (::statvfs(folder.c_str(), &space) != 0) return cannot("look at the space of", folder, errno);
+  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (free_bytes >= more) return {};
+  return fail(Errc::no_space, path + " needs " + std::to_string(more) + " more bytes, but only " +
+                                  std::to_string(free_bytes) + " are free in " + folder + ".");
+}
+
 }  // namespace
 
 Result<void> FileStore::create(const std::string& path, std::uint64_t size, Allocation allocation) {
@@ -111,6 +121,27 @@ Result<void> FileStore::create(const std::string& path, std::uint64_t size, Allo
     return done;
   }
   return {};
+}
+
+Result<void> FileStore::extend(const std::string& path, std::uint64_t size, Allocation allocation) {
+  if (size > static_cast<std::uint64_t>(INT64_MAX)) return fail(Errc::no_space, "No file can be that large.");
+  const Descriptor opened(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat found {};
+  if (!opened.valid() || ::fstat(opened.get(), &found) != 0) return cannot("open", path, errno);
+  if (!S_ISREG(found.st_mode)) return fail(Errc::refused, path + " is not a file, and only files can be made longer.");
+  const auto old = static_cast<std::uint64_t>(found.st_size);
+  if (old >= size) return {};
+  const std::uint64_t more = size - old;
+  if (allocation == Allocation::allocated) {
+    if (auto room = check_room_for_more(path, more); !room) return room;
+  }
+  const int made = allocation == Allocation::allocated
+                       ? ::fallocate(opened.get(), 0, static_cast<off_t>(old), static_cast<off_t>(more))
+                       : ::ftruncate(opened.get(), static_cast<off_t>(size));
+  if (made == 0 && ::fsync(opened.get()) == 0) return {};
+  const int error = errno;
+  (void)!::ftruncate(opened.get(), found.st_size);
+  return cannot("make longer", path, error);
 }
 
 Result<void> FileStore::remove(const std::string& path) {

@@ -90,6 +90,14 @@ Result<std::unique_ptr<FileStore>> FileStore::open(IoUring& ring, const std::str
   return std::unique_ptr<FileStore>(new FileStore(std::make_unique<Impl>(std::move(*opened), std::move(*io))));
 }
 
+void FileStore::take_length() {
+  struct stat found {};
+  if (::fstat(impl_->descriptor.get(), &found) != 0) return;
+  const auto size = static_cast<std::uint64_t>(found.st_size);
+  const std::uint32_t block = impl_->io->info().block_size;
+  if (size > impl_->io->info().size) impl_->io->set_size(size / block * block);
+}
+
 std::uint64_t FileStore::allocated_bytes() const {
   struct stat found {};
   if (::fstat(impl_->descriptor.get(), &found) != 0) return 0;
@@ -111,6 +119,6 @@ void FileStore::discard(Extent extent, Durability durability, IoCallback done) {
 }
 void FileStore::flush(IoCallback done) { impl_->io->flush(std::move(done)); }
 void FileStore::reserve(Extent extent, IoCallback done) { impl_->io->reserve(extent, std::move(done)); }
+void FileStore::next_run(std::uint64_t offset, RunCallback done) { impl_->io->next_run(offset, std::move(done)); }
 
 }  // namespace lockstep::engine
-void FileStore::next_run(std::uint64_t offset, RunCallback done) { impl_->io->next_run(offset, std::move(done)); }

@@ -26,7 +26,13 @@ class FileStore final : public Store {
   /// missing, not a regular file, another size, in use, a file system that cannot do direct I/O in such blocks.
   [[nodiscard]] static Result<std::unique_ptr<FileStore>> open(IoUring& ring, const std::string& path,
                                                                std::uint64_t size, std::uint32_t block_size = 512);
+  /// Makes the file longer, in use or not; what is added reads as zeros, durably. Succeeds when it is as long already.
+  /// On an error the file is as long as it was. Any thread; blocks as long as the file system takes.
+  [[nodiscard]] static Result<void> extend(const std::string& path, std::uint64_t size, Allocation allocation);
   ~FileStore() override;  ///< nothing in flight
+
+  /// The file was extended: all of its length is the store's from now on.
+  void take_length();
 
   /// Bytes of disk that the file takes now.
   [[nodiscard]] std::uint64_t allocated_bytes() const;
@@ -38,12 +44,12 @@ class FileStore final : public Store {
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
   void reserve(Extent extent, IoCallback done) override;
+  void next_run(std::uint64_t offset, RunCallback done) override;
 
  private:
   struct Impl;
   explicit FileStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-  void next_run(std::uint64_t offset, RunCallback done) override;
 
 }  // namespace lockstep::engine

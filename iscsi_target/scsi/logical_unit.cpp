@@ -21,9 +21,11 @@ LogicalUnit::LogicalUnit(engine::Disk& disk, UnitSettings settings)
   assert(settings_.port_group == 1 || settings_.port_group == 2);
 }
 
-void LogicalUnit::set_capacity(std::uint64_t size) {
+bool LogicalUnit::set_capacity(std::uint64_t size) {
   const std::uint64_t blocks = size >> block_shift_;
-  if (blocks_.exchange(blocks, std::memory_order_relaxed) != blocks) events().raise(UnitAttention::capacity_changed);
+  if (blocks_.exchange(blocks, std::memory_order_relaxed) == blocks) return false;
+  events().raise(UnitAttention::capacity_changed);
+  return true;
 }
 
 void LogicalUnit::set_use(bool read_only, bool write_cache) {

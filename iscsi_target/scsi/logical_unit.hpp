@@ -83,8 +83,15 @@ class LogicalUnit {
     return max_blocks(std::max(info_.physical_block_size, info_.block_size));
   }
 
-  /// The volume was resized to `size` bytes. Any thread.
-  void set_capacity(std::uint64_t size);
+  /// The volume was resized to `size` bytes; false: it had them. Any thread.
+  bool set_capacity(std::uint64_t size);
+  /// Blocks that a command may name: more than blocks() while the volume grows, so that an initiator that heard of the
+  /// new capacity from the other node is not refused here; the disk has the last word then.
+  [[nodiscard]] std::uint64_t addressable() const {
+    return std::max(blocks(), addressable_.load(std::memory_order_relaxed));
+  }
+  /// There is room for `size` bytes. Any thread.
+  void set_room(std::uint64_t size) { addressable_.store(size >> block_shift_, std::memory_order_relaxed); }
   /// The volume was made read-only or writable, its write cache put on or off: initiators hear of changed mode
   /// parameters. Any thread.
   void set_use(bool read_only, bool write_cache);
@@ -130,6 +137,7 @@ class LogicalUnit {
   const engine::DiskInfo info_;
   const unsigned block_shift_;
   std::atomic<std::uint64_t> blocks_;
+  std::atomic<std::uint64_t> addressable_{0};
   std::atomic<bool> read_only_;
   std::atomic<bool> write_cache_;
   std::atomic<engine::AccessState> known_access_;

@@ -74,13 +74,16 @@ bool check_range(Task& task) {
   task.lba = read_field(cdb, entry.lba);
   task.blocks = read_field(cdb, entry.blocks);
   if (task.blocks == 0 && entry.zero_blocks == ZeroBlocks::is_256) task.blocks = 256;
-  if (task.lba >= capacity || task.blocks > capacity - task.lba) [[unlikely]] {
+  const std::uint64_t end = unit.addressable();
+  if (task.lba >= end || task.blocks > end - task.lba) [[unlikely]] {
     auto sense = illegal_request(scsi::asc::kLogicalBlockAddressOutOfRange);
     sense.field = scsi::FieldPointer{.in_cdb = true, .byte = entry.lba.offset};
     fail(task, sense);
     return false;
   }
-  if (task.blocks == 0 && entry.zero_blocks == ZeroBlocks::to_the_end) task.blocks = capacity - task.lba;
+  if (task.blocks == 0 && entry.zero_blocks == ZeroBlocks::to_the_end) {
+    task.blocks = capacity - std::min(task.lba, capacity);
+  }
   if (task.blocks > limit_of(unit, entry.limit)) [[unlikely]] {
     fail_cdb(task, entry.blocks.offset);
     return false;

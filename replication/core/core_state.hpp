@@ -93,6 +93,10 @@ struct Core {
   [[nodiscard]] bool lease_valid() const { return defects().ignore_lease || (leased && now() < lease_until); }
   [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
   [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }
+  /// The size that this replica's stores have room for: the volume's, or more while it grows.
+  [[nodiscard]] std::uint64_t room() const { return meta->identity().size; }
+  /// Of the volume; the dirty map may have more.
+  [[nodiscard]] std::uint64_t region_count() const { return (volume_size() + region_size() - 1) / region_size(); }
   [[nodiscard]] engine::Extent region_extent(std::uint64_t region) const;
   [[nodiscard]] engine::Durability durability(bool fua) const {
     return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;

@@ -69,8 +69,9 @@ void Membership::exchange() {
   bytes->out = encode_state(state());
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  core_.partner.send(core_.message(MessageType::state), out, in,
+  core_.partner.send(state_message(), out, in,
                      [this, run = exchange_run_, keep = std::move(bytes)](const IoResult<Message>& result) {
+                       if (result && run == exchange_run_) note_partner_room(*result);
                        const std::size_t got = result ? result->payload : 0;
                        on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
                      });
@@ -83,12 +84,14 @@ void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, st
   partner_unknown_ = result && result->status == Errc::foreign;
   if (!result || result->status != Errc::ok) return;
   const auto theirs = decode_state(payload);
-  if (!theirs || theirs->side == core_.side() || theirs->record.size != core_.epoch().size) {
+  if (!theirs || theirs->side == core_.side()) {
     mark<"membership.partner_makes_no_sense">();
-    failure_ =
-        "The partner's replica of this volume does not fit: other size, same side, or a record that can't be read.";
+    failure_ = "The partner's replica of this volume does not fit: same side, or a record that can't be read.";
     return;
   }
+  // The volume grew without this replica, which makes room before it goes on.
+  partner_is_larger_ = theirs->record.size > core_.room();
+  if (partner_is_larger_) return core_.changed();
   const bool first = !core_.partner_ready;
   core_.partner_ready = true;
   partner_ = *theirs;
@@ -103,6 +106,7 @@ void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, st
 void Membership::take_state(std::uint64_t session, InboundRequest& request, const Message& m) {
   const auto theirs = decode_state(request.payload());
   if (!theirs) return answer(request, m, Errc::corrupt);
+  note_partner_room(m);
   current_session_ = session;
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m, session});
@@ -123,6 +127,7 @@ void Membership::answer_states() {
     Message header;
     header.type = MessageType::state;
     header.volume = w.message.volume;
+    header.extent.length = core_.room();
     auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(state()));
     const std::span<const std::byte> payload = *bytes;
     answer(*w.request, header, payload, [keep = std::move(bytes)] {});
@@ -157,6 +162,9 @@ void Membership::act(const ReplicaState& theirs) {
     case Verdict::settled:
       if (core_.is_sequencer() && core_.witnessing->above() >= core_.epoch().number) {
         drive_both(theirs, core_.witnessing->above());
+      } else if (may_grow_in_sync()) {
+        mark<"membership.grows">();
+        drive_both(theirs, 0);
       }
       break;
     case Verdict::drive_resume:
@@ -280,8 +288,9 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
 
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
   const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
-  const engine::EpochRecord next =
+  engine::EpochRecord next =
       next_epoch(core_.epoch(), theirs.record, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
+  next.size = std::max(next.size, size_to_take());
   const engine::Uuid base = theirs.record.id;
   core_.role = Role::none;
   record(next, [this, step, next, base, equal](std::error_code error) {
@@ -330,6 +339,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
+  if (next.size < core_.epoch().size) return;  // only by force: grow the partner's replica, too
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
   const std::uint64_t step = begin_step(Step::recording);
   core_.witnessing->abandon();
@@ -376,8 +386,9 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const engine::EpochRecord& next = carried->record;
   const bool from_my_record = m.epoch == core_.epoch().id && next.descends_from(core_.epoch());
   const bool higher = next.number > core_.epoch().number && next.number > core_.witnessing->attempted();
-  const bool members = next.members.contains(engine::other(core_.side())) && next.size == core_.epoch().size;
-  if (!from_my_record || !higher || !members || !stable_ || step_kind_ != Step::none) {
+  const bool members = next.members.contains(engine::other(core_.side()));
+  const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
+  if (!from_my_record || !higher || !members || !fits || !stable_ || step_kind_ != Step::none) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
@@ -459,8 +470,8 @@ void Membership::join() {
 void Membership::tick() {
   if (closed_ && closed_done_) {
     const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-                      core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && core_.lu->idle() &&
-                      !core_.applier->has_old_work(0);
+                      core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ &&
+                      core_.lu->idle() && !core_.applier->has_old_work(0);
     if (idle) std::exchange(closed_done_, nullptr)();
     return;
   }
@@ -491,6 +502,7 @@ void Membership::tick() {
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (step_kind_ == Step::none && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   if (step_kind_ == Step::none && stable_) decide_without_partner();
+  grow_alone();
   go_solo_when_leases_are_over();
   core_.witnessing->tick();
   core_.resync->tick();

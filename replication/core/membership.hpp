@@ -46,6 +46,9 @@ class Membership {
   void on_store_failed();
   void fail_metadata(const std::string& why);
 
+  void make_room(std::uint64_t size, Done done);
+  void want_size(std::uint64_t size);
+
   void leave(Done done);
   void force_solo(bool accept_inconsistent, Done done);
   void give_up(Done done);
@@ -91,6 +94,12 @@ class Membership {
   void follow_join(std::uint64_t step, engine::EpochRecord next, bool equal);
   void answer_proposal(engine::Errc status);
   void take_resume(InboundRequest& request, const Message& message);
+  // growing (membership_grow.cpp)
+  [[nodiscard]] Message state_message() const;
+  void note_partner_room(const Message& m);
+  [[nodiscard]] std::uint64_t size_to_take() const;
+  [[nodiscard]] bool may_grow_in_sync() const;
+  void grow_alone();
   // alone
   void decide_without_partner();
   void watch_stores(engine::TimePoint now);
@@ -127,6 +136,9 @@ class Membership {
   engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
   std::optional<ReplicaState> partner_;
   Verdict verdict_ = Verdict::wait;
+  std::uint64_t wanted_size_ = 0;   ///< 0: as it is
+  std::uint64_t partner_room_ = 0;  ///< as it said last; 0: not known
+  bool making_room_ = false, partner_is_larger_ = false;
   std::optional<PendingSolo> pending_solo_;
   Done waiter_;
   bool waiter_is_leave_ = false;

@@ -127,6 +127,10 @@ std::string Membership::reason() const {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;
+  if (partner_is_larger_ && core_.role == Role::none) {
+    return "The volume grew to more than this replica has room for (" + std::to_string(core_.room()) +
+           " bytes). It goes on when there is space for the rest.";
+  }
   if (core_.store_failed) return core_.reason;
   if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
   if (core_.role == Role::none && !core_.partner.refusal().empty()) return core_.partner.refusal();

@@ -41,6 +41,7 @@ void Membership::enter_sync(bool equal) {
   mark<"membership.in_sync">();
   const bool fresh = !running_;
   core_.role = Role::sync;
+  core_.info.size = core_.volume_size();
   core_.suspended = core_.leased = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
@@ -51,6 +52,7 @@ void Membership::enter_sync(bool equal) {
   core_.witnessing->settled();
   core_.regions->remember(true);
   if (equal) core_.resync->stop();
+  core_.resync->cover_volume();
   if (!equal && core_.is_sequencer() && !core_.resync->active()) {
     mark<"membership.both_restarted">();
     core_.resync->start(false);
@@ -83,6 +85,7 @@ void Membership::enter_solo() {
   mark<"membership.solo">();
   const bool fresh = !running_;
   core_.role = Role::solo;
+  core_.info.size = core_.volume_size();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (core_.store_failed) core_.reason.clear();
   core_.store_failed = core_.store_hung = false;
@@ -105,6 +108,7 @@ void Membership::enter_solo() {
 void Membership::enter_forward() {
   mark<"membership.forwarding">();
   core_.role = Role::forward;
+  core_.info.size = core_.volume_size();
   core_.suspended = core_.leased = core_.local_reads = false;
   running_ = false;
   core_.resync->stop();

@@ -129,7 +129,7 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   if (identity.volume != id || identity.pair != settings.pair || identity.owner != settings.side) {
     return fail(Errc::foreign, "The metadata of " + volume.disk.name + " belongs to another volume, pair or side.");
   }
-  if (data.info().size < meta->epoch().size) {
+  if (data.info().size < std::max(meta->epoch().size, identity.size)) {
     return fail(Errc::refused, "The store " + data.info().name + " is smaller than the volume's record says.");
   }
   if (const auto state = LuStateKeeper::load(*meta); !state) {
@@ -184,9 +184,31 @@ void PairNode::set_write_cache(const Uuid& volume, bool on) {
 }
 
 namespace {
+std::unexpected<engine::Error> not_attached() {
+  return fail(Errc::refused, "No such volume is attached to this node.");
+}
+}  // namespace
+
+engine::Result<PairNode::Room> PairNode::room_for(const Uuid& volume, std::uint64_t size) const {
+  Mirror* mirror = impl_->find(volume);
+  if (!mirror) return not_attached();
+  return Room{mirror->core().room(), mirror->core().meta->size_to_grow(size)};
+}
+
+void PairNode::make_room(const Uuid& volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) {
+  Mirror* mirror = impl_->find(volume);
+  if (!mirror) return done(not_attached());
+  mirror->core().membership->make_room(size, std::move(done));
+}
+
+void PairNode::want_size(const Uuid& volume, std::uint64_t size) {
+  if (Mirror* mirror = impl_->find(volume)) mirror->core().membership->want_size(size);
+}
+
+namespace {
 template <class Done>
 void no_such_volume(Done& done) {
-  done(fail(Errc::refused, "No such volume is attached to this node."));
+  done(not_attached());
 }
 }  // namespace
 

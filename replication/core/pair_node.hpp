@@ -110,6 +110,19 @@ class PairNode final : public LinkEvents {
   /// Put on or off while the volume is in use; off makes durable what was not.
   void set_write_cache(const engine::Uuid& volume, bool on);
 
+  // Growing (docs/developer/grow.md): first each replica makes room, then, when both have it, the size that is served
+  // changes on both by a new epoch.
+  struct Room {
+    std::uint64_t size = 0;            ///< bytes of volume that the replica has room for
+    std::uint64_t metadata_bytes = 0;  ///< of store that the metadata needs for the size that was asked about
+  };
+  [[nodiscard]] engine::Result<Room> room_for(const engine::Uuid& volume, std::uint64_t size) const;
+  /// The stores have the bytes already. Nothing that is served changes.
+  void make_room(const engine::Uuid& volume, std::uint64_t size, engine::Callback<engine::Result<void>> done);
+  /// What is wanted from now on: taken as soon as both replicas have room and are in sync, or this one is alone and no
+  /// partner is connected. A smaller one than there is stays without effect.
+  void want_size(const engine::Uuid& volume, std::uint64_t size);
+
   /// The volume as a disk for initiators; null when not attached. Valid until detach().
   [[nodiscard]] engine::Disk* disk(const engine::Uuid& volume);
   [[nodiscard]] std::vector<VolumeStatus> status() const;

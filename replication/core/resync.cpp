@@ -37,10 +37,12 @@ Resync::~Resync() {
 }
 
 bool Resync::is_unequal(std::uint64_t region) const {
-  return active_ && (!known_ || (words_[region / 64] >> (region % 64) & 1));
+  if (!active_ || region / 64 >= words_.size()) return false;  // grew since: zeros on both
+  return !known_ || (words_[region / 64] >> (region % 64) & 1);
 }
 
 void Resync::set(std::uint64_t region, bool unequal) {
+  if (region / 64 >= words_.size()) return;
   std::uint64_t& word = words_[region / 64];
   const std::uint64_t bit = std::uint64_t{1} << (region % 64);
   if (bool(word & bit) == unequal) return;
@@ -52,10 +54,14 @@ void Resync::start(bool solo) {
   stop();
   active_ = true;
   solo_ = solo;
-  words_.assign(core_.meta->words().size(), 0);
+  words_.assign((core_.region_count() + 63) / 64, 0);
   began_ = core_.now();
   core_.regions->remember(true);
   ask_map();
+}
+
+void Resync::cover_volume() {
+  if (active_) words_.resize((core_.region_count() + 63) / 64);
 }
 
 void Resync::stop() {
@@ -110,7 +116,7 @@ void Resync::unite() {
   for (std::size_t i = 0; i < words_.size(); ++i) {
     words_[i] = core_.defects().drop_union ? mine[i] : words_[i] | mine[i];
   }
-  const std::uint64_t odd = core_.meta->region_count() % 64;
+  const std::uint64_t odd = core_.region_count() % 64;
   if (odd && !words_.empty()) words_.back() &= (std::uint64_t{1} << odd) - 1;
   unequal_ = 0;
   for (const std::uint64_t word : words_) unequal_ += static_cast<std::uint64_t>(std::popcount(word));
@@ -128,13 +134,6 @@ bool Resync::is_being_copied(std::uint64_t region) {
   return std::ranges::any_of(copies_, [&](const Copy* c) { return c->region == region; });
 }
 
-/// What an operation waits for comes first, then the walk.
-std::optional<std::uint64_t> Resync::next_region() {
-  for (const Op* op : waiting_) {
-    const std::uint64_t end = (op->extent.end() + core_.region_size() - 1) / core_.region_size();
-    auto r = next_unequal(op->extent.offset / core_.region_size(), end);
-    while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
-    if (r) return r;
 /// The first unequal region from `region` on and before `end`; ranges of gigabytes are asked about again and again.
 std::optional<std::uint64_t> Resync::next_unequal(std::uint64_t region, std::uint64_t end) const {
   if (!known_) return region < end ? std::optional(region) : std::nullopt;
@@ -151,6 +150,13 @@ std::optional<std::uint64_t> Resync::next_unequal(std::uint64_t region, std::uin
   return {};
 }
 
+/// What an operation waits for comes first, then the walk.
+std::optional<std::uint64_t> Resync::next_region() {
+  for (const Op* op : waiting_) {
+    const std::uint64_t end = (op->extent.end() + core_.region_size() - 1) / core_.region_size();
+    auto r = next_unequal(op->extent.offset / core_.region_size(), end);
+    while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
+    if (r) return r;
   }
   for (std::uint64_t seen = 0; seen <= words_.size(); ++seen) {
     const std::uint64_t at = (cursor_ / 64) % words_.size();
@@ -261,12 +267,6 @@ void Resync::copy_backwards(Copy& copy) {
   });
 }
 
-void Resync::send(Copy& copy) {
-  if (!core_.partner_ready) return end(copy, false);
-  copy.busy = true;
-  Message m = core_.message(MessageType::copy);
-  m.opcode = engine::DiskOpcode::write;
-  m.extent = core_.region_extent(copy.region);
 namespace {
 bool is_zero(std::span<const std::byte> bytes) {
   return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
@@ -274,6 +274,12 @@ bool is_zero(std::span<const std::byte> bytes) {
 }  // namespace
 
 /// Zeros cross the link as a word, and stay a hole on a thin volume.
+void Resync::send(Copy& copy) {
+  if (!core_.partner_ready) return end(copy, false);
+  copy.busy = true;
+  Message m = core_.message(MessageType::copy);
+  m.opcode = engine::DiskOpcode::write;
+  m.extent = core_.region_extent(copy.region);
   std::span<const std::byte> bytes = copy.buffer.span();
   if (is_zero(bytes)) {
     mark<"resync.copied_a_hole">();

@@ -26,6 +26,7 @@ class Resync {
   void start(bool solo);
   /// The union of the maps could not be had, the target was lost, or the role changed: forget everything.
   void stop();
+  void cover_volume();  ///< it may have grown: what was added differs nowhere
   /// The way out is usable again (in sync): copies go on.
   void go_on();
   void tick();
@@ -69,8 +70,8 @@ class Resync {
   void wake();
   void finish_if_equal();
   void set(std::uint64_t region, bool unequal);
-  [[nodiscard]] bool is_being_copied(std::uint64_t region);
   [[nodiscard]] std::optional<std::uint64_t> next_unequal(std::uint64_t region, std::uint64_t end) const;
+  [[nodiscard]] bool is_being_copied(std::uint64_t region);
   [[nodiscard]] bool may_spend(std::uint64_t bytes);
 
   Core& core_;

@@ -157,6 +157,7 @@ EpochRecord next_epoch(const EpochRecord& mine, const EpochRecord& theirs, Membe
   next.number = std::max({mine.number, theirs.number, above}) + 1;
   next.id = id;
   next.members = members;
+  next.size = std::max(mine.size, theirs.size);  // no volume ever shrinks
   next.sequencer = sequencer;
   next.ancestors.clear();
   next.ancestors.push_back(newer.id);

@@ -86,7 +86,7 @@ void between_commands(Input& input, ScsiWorld& world, Initiators& initiators) {
       return;
     }
     case 2:
-      return world.unit().set_capacity(ScsiWorld::kSize / (1 + (what >> 2) % 4));
+      return void(world.unit().set_capacity(ScsiWorld::kSize / (1 + (what >> 2) % 4)));
     default:
       return world.unit().set_partner_access(static_cast<engine::AccessState>((what >> 2) % 3));
   }

@@ -127,6 +127,14 @@ TEST(Verdict, ARestartedProcessNeverReentersTheEpochThatItsPartnerStillRuns) {
   });
 }
 
+TEST(Verdict, TheNextEpochHasTheLargerSizeOfTheTwo) {
+  for_every_pair([](ReplicaState a, ReplicaState b) {
+    b.record.size = 2 * a.record.size;
+    ASSERT_EQ(next_epoch(a.record, b.record, MemberSet::both(), NodeSide::a, id(99), 7).size, b.record.size);
+    ASSERT_EQ(next_epoch(b.record, a.record, MemberSet::both(), NodeSide::b, id(99), 7).size, b.record.size);
+  });
+}
+
 TEST(Verdict, TheNextEpochDescendsFromBothAndIsAboveEverythingAttempted) {
   for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
     const EpochRecord next = next_epoch(a.record, b.record, MemberSet::both(), NodeSide::a, id(99), 7);
