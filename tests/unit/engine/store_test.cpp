@@ -1,4 +1,5 @@
 // What every real store promises, checked on each: memory, a file, a block device where one can be made.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -57,6 +58,16 @@ struct Stores : StoreWorld {
   }
   std::error_code discard(Extent extent, Durability durability = Durability::cached) {
     return await([&](IoCallback done) { store->discard(extent, durability, std::move(done)); });
+  }
+  StoreRun run_at(std::uint64_t offset) {
+    StoreRun run;
+    EXPECT_FALSE(await([&](IoCallback done) {
+      store->next_run(offset, [&run, done = std::move(done)](const IoResult<StoreRun>& found) mutable {
+        if (found) run = *found;
+        done(found ? std::error_code{} : found.error());
+      });
+    }));
+    return run;
   }
   std::vector<std::byte> read(std::uint64_t offset, std::size_t length) {
     Memory4K memory(length);
@@ -143,6 +154,36 @@ TYPED_TEST(Stores, ZeroedAndDiscardedExtentsReadAsZerosAndTheirNeighboursStay) {
   }
 }
 
+TYPED_TEST(Stores, ANewStoreIsOneHoleAndWhatIsWrittenOrGivenBackShows) {
+  ASSERT_TRUE(this->store->info().knows_holes);
+  const auto is = [](StoreRun run, std::uint64_t length, bool hole) {
+    return run.length == length && run.hole == hole;
+  };
+  EXPECT_TRUE(is(this->run_at(0), kSize, true));
+  EXPECT_TRUE(is(this->run_at(kSize - 512), 512, true));
+  const Memory4K data(4 * kMiB, 5);
+  ASSERT_FALSE(this->write(kMiB, data.span()));
+  EXPECT_TRUE(is(this->run_at(0), kMiB, true));
+  EXPECT_TRUE(is(this->run_at(kMiB), 4 * kMiB, false));
+  EXPECT_TRUE(is(this->run_at(kMiB + 512), 4 * kMiB - 512, false));
+  ASSERT_FALSE(this->discard({2 * kMiB, kMiB}));
+  EXPECT_TRUE(is(this->run_at(kMiB), kMiB, false));
+  EXPECT_TRUE(is(this->run_at(2 * kMiB), kMiB, true));
+  EXPECT_TRUE(is(this->run_at(5 * kMiB), kSize - 5 * kMiB, true));
+}
+
+TYPED_TEST(Stores, NoRunBeginsOutsideOrWithinABlock) {
+  const auto fails = [&](std::uint64_t offset) {
+    return this->await([&](IoCallback done) {
+      this->store->next_run(offset, [done = std::move(done)](const IoResult<StoreRun>& found) mutable {
+        done(found ? std::error_code{} : found.error());
+      });
+    });
+  };
+  EXPECT_EQ(fails(kSize), Errc::out_of_range);
+  EXPECT_EQ(fails(100), Errc::misaligned);
+}
+
 TYPED_TEST(Stores, AFlushEnds) {
   const Memory4K data(4096, 1);
   EXPECT_FALSE(this->write(0, data.span()));
@@ -197,6 +238,45 @@ TYPED_TEST(Stores, AgreesWithAnArrayThroughRandomUse) {
     }
   }
   EXPECT_TRUE(this->read(0, kMiB) == model);
+  for (std::uint64_t at = 0; at < kMiB;) {
+    const StoreRun run = this->run_at(at);
+    ASSERT_GT(run.length, 0u);
+    const std::uint64_t length = std::min(run.length, kMiB - at);
+    const auto bytes = std::span(model).subspan(at, length);
+    const bool zero = std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+    EXPECT_TRUE(zero || !run.hole) << at;
+    at += length;
+  }
+}
+
+struct LargeMemory : StoreWorld {};
+
+TEST_F(LargeMemory, ARangeTooLargeForATurnIsZeroedWholeAndOthersGoOnMeanwhile) {
+  constexpr std::uint64_t kLarge = 300 * kMiB;
+  auto made = MemoryStore::create(reactor, kLarge);
+  ASSERT_TRUE(made);
+  Store& store = **made;
+  const Memory4K data(4096, 5);
+  const std::vector<std::uint64_t> places = {0, 4096, 64 * kMiB, 130 * kMiB + 4096, kLarge - 8192, kLarge - 4096};
+  for (const auto at : places) {
+    ASSERT_FALSE(await([&](IoCallback done) { store.write(at, data.span(), Durability::cached, std::move(done)); }));
+  }
+  bool zeroed = false, read_before = false;
+  Memory4K first(4096), rest(4096);
+  in_reactor([&] {
+    store.discard({4096, kLarge - 8192}, Durability::durable, [&](std::error_code error) {
+      EXPECT_FALSE(error);
+      zeroed = true;
+      reactor.stop();
+    });
+    store.read(0, first.span(), [&](std::error_code) { read_before = !zeroed; });
+  });
+  EXPECT_TRUE(read_before) << "the reactor was not kept from it";
+  for (const auto at : places) {
+    ASSERT_FALSE(await([&](IoCallback done) { store.read(at, rest.span(), std::move(done)); }));
+    const bool outside = at == 0 || at == kLarge - 4096;
+    EXPECT_EQ(rest.copy(), outside ? data.copy() : std::vector<std::byte>(4096)) << at;
+  }
 }
 
 }  // namespace

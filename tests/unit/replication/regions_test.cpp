@@ -1,0 +1,59 @@
+#include "replication/core/regions.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::replication {
+namespace {
+
+constexpr std::uint32_t kRegion = 65536;
+constexpr std::uint64_t kChunkBytes = kRegion * Regions::kChunk;
+
+engine::TimePoint at(int second) { return {std::chrono::seconds(second)}; }
+
+TEST(Regions, AreQuietOnlyAfterTheWriteAndItsEnd) {
+  Regions regions(kRegion);
+  regions.remember(true);
+  regions.begin_write({kRegion, 512}, at(1));
+  EXPECT_FALSE(regions.quiet_since(1, at(5)));
+  EXPECT_TRUE(regions.quiet_since(0, at(0)));
+  EXPECT_TRUE(regions.quiet_since(2, at(0)));
+  regions.end_write({kRegion, 512}, at(3));
+  EXPECT_FALSE(regions.quiet_since(1, at(3)));
+  EXPECT_TRUE(regions.quiet_since(1, at(4)));
+}
+
+TEST(Regions, ARangeOfManyIsRememberedInAllOfThemAndApartFromSmallWrites) {
+  Regions regions(kRegion);
+  regions.remember(true);
+  const engine::Extent wide{kChunkBytes / 2, 3 * kChunkBytes}, small{kChunkBytes, 512};
+  regions.begin_write(wide, at(1));
+  regions.begin_write(small, at(2));
+  for (std::uint64_t r = wide.offset / kRegion; r * kRegion < wide.end(); ++r) {
+    ASSERT_FALSE(regions.quiet_since(r, at(9))) << r;
+  }
+  regions.end_write(wide, at(3));
+  EXPECT_FALSE(regions.quiet_since(Regions::kChunk, at(9))) << "the small write is under way";
+  EXPECT_TRUE(regions.quiet_since(Regions::kChunk + 1, at(4)));
+  EXPECT_FALSE(regions.quiet_since(Regions::kChunk + 1, at(3)));
+  EXPECT_TRUE(regions.quiet_since(5 * Regions::kChunk, at(0))) << "nobody was there";
+  regions.end_write(small, at(5));
+  EXPECT_TRUE(regions.quiet_since(Regions::kChunk, at(6)));
+}
+
+TEST(Regions, AreForgottenWhenTheyAreCleanButNotWhileWritten) {
+  Regions regions(kRegion);
+  regions.remember(true);
+  const engine::Extent wide{0, 2 * kChunkBytes};
+  regions.begin_write(wide, at(1));
+  regions.forget(0);
+  EXPECT_FALSE(regions.quiet_since(0, at(9)));
+  regions.end_write(wide, at(2));
+  regions.forget(0);
+  EXPECT_TRUE(regions.quiet_since(0, at(0)));
+  EXPECT_FALSE(regions.quiet_since(Regions::kChunk, at(2))) << "another chunk";
+  regions.remember(false);
+  EXPECT_TRUE(regions.quiet_since(Regions::kChunk, at(2)));
+}
+
+}  // namespace
+}  // namespace lockstep::replication
