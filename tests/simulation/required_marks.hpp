@@ -39,6 +39,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "read.fetched_from_partner",
     "replicate.refused",
     "replicate.resent",
+    "resync.copied_a_hole",
     "resync.on_demand",
     "resync.source_unreadable",
     "resync.target_lost",

@@ -16,6 +16,7 @@ SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name,
   info_.block_size = kSector;
   info_.discard_granularity = kGranule;
   info_.reads_zero_when_new = true;
+  info_.knows_holes = true;
   info_.name = std::move(name);
   cached_.resize(size);
   stable_.resize(size);
@@ -120,6 +121,20 @@ void SimStore::flush(IoCallback done) {
   }
   ++flushing_;
   schedule(slot, faults_.flush_error);
+}
+
+engine::StoreRun SimStore::run_at(std::uint64_t offset) const {
+  const bool kept = allocated_[offset / kGranule];
+  std::uint64_t end = offset / kGranule * kGranule;
+  while (end < info_.size && allocated_[end / kGranule] == kept) end += kGranule;
+  return {std::min(end, info_.size) - offset, !kept};
+}
+
+/// Takes as long as a read does, and fails as one.
+void SimStore::next_run(std::uint64_t offset, engine::RunCallback done) {
+  read(offset, {}, [this, offset, done = std::move(done)](std::error_code error) mutable {
+    done(error ? engine::IoResult<engine::StoreRun>(std::unexpected(error)) : run_at(offset));
+  });
 }
 
 bool SimStore::has_space(const Extent& extent) const {

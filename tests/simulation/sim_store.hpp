@@ -41,6 +41,7 @@ class SimStore final : public engine::Store {
   void write_zeroes(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void discard(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void flush(engine::IoCallback done) override;
+  void next_run(std::uint64_t offset, engine::RunCallback done) override;
 
   // For the world.
   void set_faults(const StoreFaults& faults) { faults_ = faults; }
@@ -51,6 +52,7 @@ class SimStore final : public engine::Store {
   void power_cut();
   /// Without a process, nothing is taken: what destructors ask for is dropped.
   void set_open(bool open) { open_ = open; }
+  [[nodiscard]] engine::StoreRun run_at(std::uint64_t offset) const;
   /// How many operations were made to fail so far.
   [[nodiscard]] std::uint64_t failed() const { return failed_; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
