@@ -259,6 +259,17 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
   return verdict(problem, std::move(create));
 }
 
+std::expected<ReplicaGrow, RpcError> read_replica_grow(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  ReplicaGrow request;
+  request.volume = fields.uuid("volume");
+  request.size = fields.number("size", 4096, kMaxVolumeSize);
+  if (request.size % 4096 != 0) fields.problem().note(fields.path_of("size"), "must be a multiple of 4096 bytes");
+  fields.end();
+  return verdict(problem, std::move(request));
+}
+
 std::expected<ReplicaDelete, RpcError> read_replica_delete(const json& params) {
   FieldProblem problem;
   Fields fields(params, "params", problem);

@@ -117,6 +117,11 @@ struct ReplicaCreate {
   bool clean = true;
 };
 
+struct ReplicaGrow {
+  engine::Uuid volume;
+  std::uint64_t size = 0;  ///< bytes of the volume that there is to be room for
+};
+
 struct ReplicaDelete {
   engine::Uuid volume;
   std::optional<engine::NodeSide> side;  ///< whose replica; this node's when not said
@@ -128,6 +133,7 @@ struct ReplicaDelete {
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);
+[[nodiscard]] std::expected<ReplicaGrow, RpcError> read_replica_grow(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);
 
 }  // namespace lockstep::mgmt

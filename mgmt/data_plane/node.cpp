@@ -50,7 +50,9 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
   });
 }
 
-Node::~Node() = default;
+Node::~Node() {
+  if (extender_.joinable()) extender_.join();
+}
 
 // ---- one thing after the other ----
 
@@ -202,6 +204,10 @@ void Node::look_for_changes() {
     volume.unit->set_partner_access(partner_serves ? engine::AccessState::active_optimized
                                                    : engine::AccessState::unavailable);
     (void)volume.unit->access_state();
+    // Not while a new epoch is recorded here alone: what initiators are told, both nodes carry out.
+    if (status.serving && volume.unit->set_capacity(status.epoch.size)) {
+      log_info("Volume " + volume.spec.name + ": has " + std::to_string(status.epoch.size) + " bytes now.");
+    }
     tell_volume(volume, status);
   }
 }
@@ -275,7 +281,7 @@ NodeReport Node::report() {
     const auto at = volumes_.find(entry.id);
     if (at == volumes_.end()) continue;
     const Volume& volume = *at->second;
-    entry.size = volume.spec.size;
+    entry.size = volume.spec.mirrored ? entry.mirror.epoch.size : volume.spec.size;
     entry.allocated_bytes = volume.stores.allocated_bytes();
     if (volume.disk) {
       volume.disk->refresh_access();

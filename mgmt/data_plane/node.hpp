@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "iscsi_target/tcp/server.hpp"
@@ -46,6 +47,8 @@ class Node final : public replication::NodeObserver {
 
   void apply(DesiredState state, engine::Callback<engine::Result<ApplyOutcome>> done);
   void create(ReplicaCreate request, engine::Callback<engine::Result<void>> done);
+  /// Room for a larger volume, in use; what is served stays as it is.
+  void grow(const ReplicaGrow& request, engine::Callback<engine::Result<void>> done);
   void remove(ReplicaDelete request, engine::Callback<engine::Result<void>> done);
   void leave(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
   void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
@@ -70,6 +73,13 @@ class Node final : public replication::NodeObserver {
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   [[nodiscard]] bool may_be_held_by_the_dead(const engine::Error& error);
   void try_again(const ApplyPtr& apply);
+  void grow_attached(const ApplyPtr& apply, const VolumeSpec& spec);
+  void attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened);
+  // node_grow.cpp
+  using Grown = engine::Callback<engine::Result<void>>;
+  void extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done);
+  void make_room(const engine::Uuid& volume, std::uint64_t size, Grown done);
+  void make_room_before_attach(const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& opened, Grown done);
   void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk);
   void finish_apply(const ApplyPtr& apply);
   void set_portals(Apply& apply);
@@ -103,6 +113,7 @@ class Node final : public replication::NodeObserver {
   std::shared_ptr<const Access> access_;
   std::size_t next_home_ = 0;
   engine::TimePoint started_;
+  std::thread extender_;  ///< makes files longer, one volume's at a time
   bool look_planned_ = false;
   bool stopping_ = false;
 

@@ -124,6 +124,7 @@ void Node::attach_missing(const ApplyPtr& apply) {
         unit->set_capacity(size);
         unit->set_use(spec.read_only, spec.write_cache);
       }
+      if (spec.mirrored) return grow_attached(apply, spec);
       continue;
     }
     return spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
@@ -152,22 +153,43 @@ void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
                    apply->problem(object, opened.error().message);
                    return attach_missing(apply);
                  }
-                 auto volume = std::make_unique<Volume>();
-                 volume->stores = std::move(opened->stores);
                  if (opened->area->identity().pair != apply->state.pair) {
                    apply->problem(object, spec.data + " belongs to pair " + opened->area->identity().pair.to_string() +
                                               ", not to this one.");
                    opened->area.reset();
                    return attach_missing(apply);
                  }
-                 auto attached = pair_->node().attach({disk_info(spec)}, *volume->stores.data, std::move(opened->area));
-                 if (!attached) {
-                   apply->problem(object, attached.error().message);
-                   return attach_missing(apply);
-                 }
-                 serve(spec, std::move(volume), *pair_->node().disk(spec.id));
-                 attach_missing(apply);
+                 attach_opened(apply, spec, std::move(*opened));
                });
+}
+
+void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened) {
+  auto replica = std::make_shared<OpenedReplica>(std::move(opened));
+  make_room_before_attach(spec, replica, [this, apply, &spec, replica](Result<void> room) {
+    const std::string object = "volume " + spec.name;
+    if (!room) apply->problem(object, "It can't grow on this node: " + room.error().message);
+    const std::uint64_t size = replica->area->identity().size;
+    auto volume = std::make_unique<Volume>();
+    volume->stores = std::move(replica->stores);
+    auto attached = pair_->node().attach({disk_info(spec)}, *volume->stores.data, std::move(replica->area));
+    if (!attached) {
+      apply->problem(object, attached.error().message);
+      return attach_missing(apply);
+    }
+    serve(spec, std::move(volume), *pair_->node().disk(spec.id));
+    volumes_.at(spec.id)->unit->set_room(size);
+    pair_->node().want_size(spec.id, spec.size);
+    attach_missing(apply);
+  });
+}
+
+/// The size that is wanted, of a volume that is in use.
+void Node::grow_attached(const ApplyPtr& apply, const VolumeSpec& spec) {
+  pair_->node().want_size(spec.id, spec.size);
+  make_room(spec.id, spec.size, [this, apply, &spec](Result<void> room) {
+    if (!room) apply->problem("volume " + spec.name, "It can't grow on this node: " + room.error().message);
+    home().post([this, apply] { attach_missing(apply); });
+  });
 }
 
 void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {

@@ -90,7 +90,10 @@ Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& pla
   }
   auto metadata = FileStore::open(ring, place.metadata, make_room(place.metadata, beside->size, place.size));
   if (!metadata) return std::unexpected(metadata.error());
-  auto data = FileStore::open(ring, place.data, place.size, place.block_size);
+  // As long as it is: the volume may be in the middle of growing. Whether it is long enough, the metadata says.
+  if (found->kind != Kind::file)
+    return engine::fail(Errc::io_error, "The replica's data " + place.data + " is missing.");
+  auto data = FileStore::open(ring, place.data, found->size, place.block_size);
   if (!data) return std::unexpected(data.error());
   return ReplicaStores{std::move(*data), std::move(*metadata)};
 }
@@ -120,8 +123,18 @@ void open_with(engine::IoUring& ring, const ReplicaPlace& place, const engine::U
   auto opening = std::make_shared<Opening>(Opening{std::move(*stores), std::move(done), {}, {}});
   Store& metadata = *opening->stores.metadata;
   MetadataArea::open(metadata, volume, side, [&ring, opening](Result<std::unique_ptr<MetadataArea>> area) {
-    if (area) opening->area = std::move(*area);
-    if (!area) opening->error = area.error();
+    const auto& data = opening->stores.data->info();
+    if (area && data.size < (*area)->identity().size) {
+      opening->error =
+          Error{make_error_code(Errc::corrupt),
+                data.name + " has " + std::to_string(data.size) + " bytes; the volume needs " +
+                    std::to_string((*area)->identity().size) + ". It may belong to another volume or be cut short."};
+      area->reset();
+    } else if (area) {
+      opening->area = std::move(*area);
+    } else {
+      opening->error = area.error();
+    }
     ring.reactor().post([opening] { opening->finish(); });
   });
 }
@@ -230,6 +243,23 @@ void create_on_device(engine::IoUring& ring, const std::shared_ptr<Creating>& cr
 std::uint64_t ReplicaStores::allocated_bytes() const {
   if (const auto* file = dynamic_cast<const FileStore*>(data.get())) return file->allocated_bytes();
   return data ? data->info().size : 0;
+}
+
+void ReplicaStores::take_length() {
+  for (engine::Store* store : {data.get(), metadata.get()}) {
+    if (auto* file = dynamic_cast<FileStore*>(store)) file->take_length();
+  }
+}
+
+bool ReplicaStores::in_files() const { return dynamic_cast<const FileStore*>(data.get()) != nullptr; }
+
+Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin) {
+  const auto allocation = thin ? engine::Allocation::thin : engine::Allocation::allocated;
+  if (!place.metadata.empty()) {
+    auto done = FileStore::extend(place.metadata, metadata_bytes, engine::Allocation::allocated);
+    if (!done) return done;
+  }
+  return FileStore::extend(place.data, place.size, allocation);
 }
 
 void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume, NodeSide side,

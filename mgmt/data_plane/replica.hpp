@@ -19,6 +19,9 @@ constexpr std::uint32_t kRegionSize = 65536;  ///< bytes a bit of the dirty map 
 struct ReplicaStores {
   std::unique_ptr<engine::Store> data;
   std::unique_ptr<engine::Store> metadata;
+  /// Files, of which each may have been extended.
+  void take_length();
+  [[nodiscard]] bool in_files() const;
   /// Bytes of disk that the data takes now.
   [[nodiscard]] std::uint64_t allocated_bytes() const;
 };
@@ -43,6 +46,10 @@ void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine
 /// What replica.create promises: done again if it is there already, refused if something else is, nothing left behind
 /// on failure. On the ring's reactor; blocks while files are made.
 void create_replica(engine::IoUring& ring, const ReplicaCreate& request, engine::Callback<engine::Result<void>> done);
+
+/// The files of a volume that is to have `place.size` bytes, and metadata of `metadata_bytes`, become that long; what
+/// is added reads as zeros. Both are open here or not. Any thread; blocks as long as the file systems take.
+[[nodiscard]] engine::Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin);
 
 /// What replica.delete promises but for the witness's record; gives the arbiter that the replica named, if it was
 /// there.

@@ -37,13 +37,10 @@ json to_json(const ApplyOutcome& outcome) {
 }  // namespace
 
 const RpcMethods::Entry RpcMethods::kMethods[] = {
-    {"node.apply", &RpcMethods::apply},
-    {"node.status", &RpcMethods::status},
-    {"node.shutdown", &RpcMethods::shutdown},
-    {"replica.create", &RpcMethods::replica_create},
-    {"replica.delete", &RpcMethods::replica_delete},
-    {"volume.leave", &RpcMethods::leave},
-    {"volume.force_solo", &RpcMethods::force_solo},
+    {"node.apply", &RpcMethods::apply},          {"node.status", &RpcMethods::status},
+    {"node.shutdown", &RpcMethods::shutdown},    {"replica.create", &RpcMethods::replica_create},
+    {"replica.grow", &RpcMethods::replica_grow}, {"replica.delete", &RpcMethods::replica_delete},
+    {"volume.leave", &RpcMethods::leave},        {"volume.force_solo", &RpcMethods::force_solo},
     {"volume.give_up", &RpcMethods::give_up},
 };
 
@@ -97,6 +94,12 @@ void RpcMethods::replica_create(const RpcRequest& request, RpcReply reply) {
   home_.post([this, create = std::move(*create), done = plain(std::move(reply))]() mutable {
     node_.create(std::move(create), std::move(done));
   });
+}
+
+void RpcMethods::replica_grow(const RpcRequest& request, RpcReply reply) {
+  const auto grow = read_replica_grow(request.params);
+  if (!grow) return reply(std::unexpected(grow.error()));
+  home_.post([this, grow = *grow, done = plain(std::move(reply))]() mutable { node_.grow(grow, std::move(done)); });
 }
 
 void RpcMethods::replica_delete(const RpcRequest& request, RpcReply reply) {

@@ -27,6 +27,7 @@ class RpcMethods final : public RpcHandler {
   void status(const RpcRequest& request, RpcReply reply);
   void shutdown(const RpcRequest& request, RpcReply reply);
   void replica_create(const RpcRequest& request, RpcReply reply);
+  void replica_grow(const RpcRequest& request, RpcReply reply);
   void replica_delete(const RpcRequest& request, RpcReply reply);
   void leave(const RpcRequest& request, RpcReply reply);
   void force_solo(const RpcRequest& request, RpcReply reply);

@@ -29,6 +29,28 @@ Result<ReplicaStores> open_plain(Worker& worker, const VolumeSpec& spec) {
   return stores;
 }
 
+/// The volume has grown since it was attached last. Its files become longer here and now: nobody uses it yet.
+void make_room(Worker& worker, const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& replica,
+               engine::Callback<Result<void>> done) {
+  engine::MetadataArea& area = *replica->area;
+  if (area.identity().size >= spec.size) return done({});
+  if (!replica->stores.in_files()) {
+    return done(engine::fail(
+        engine::Errc::refused,
+        spec.data + " has room for " + std::to_string(area.identity().size) + " bytes; only volumes in files grow."));
+  }
+  const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
+  if (auto longer = extend_files(place, area.size_to_grow(spec.size), spec.thin); !longer) return done(longer);
+  replica->stores.take_length();
+  area.grow(spec.size, [&worker, done = std::move(done)](std::error_code error) mutable {
+    // In a later turn: the store that calls may be closed by what follows.
+    worker.reactor.post([error, done = std::move(done)]() mutable {
+      if (!error) return done({});
+      done(std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}));
+    });
+  });
+}
+
 }  // namespace
 
 bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to) {
@@ -74,8 +96,13 @@ void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& sp
     open_replica(*worker.ring, place, spec.id, side,
                  [&worker, spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
                    if (!opened) return give(std::unexpected(opened.error()));
-                   opened->area.reset();
-                   give(with_disk(worker, spec, std::move(opened->stores)));
+                   auto replica = std::make_shared<OpenedReplica>(std::move(*opened));
+                   make_room(worker, spec, replica,
+                             [&worker, spec, replica, give = std::move(give)](Result<void> room) mutable {
+                               replica->area.reset();
+                               if (!room) return replica->stores = {}, give(std::unexpected(room.error()));
+                               give(with_disk(worker, spec, std::move(replica->stores)));
+                             });
                  });
   });
 }
