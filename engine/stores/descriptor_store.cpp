@@ -68,7 +68,10 @@ struct DescriptorStore::Search {
   HelperThread::Task there;
   ReactorTask back;
   DescriptorStore* store = nullptr;
-  std::uint64_t offset = 0;
+  // What the helper needs to know: the store itself is the reactor's.
+  int descriptor = -1;
+  std::uint64_t at = 0, end = 0;  ///< in the descriptor
+  std::uint32_t block = 0;
   RunCallback done;
   IoResult<StoreRun> answer;
 };
@@ -309,7 +312,10 @@ void DescriptorStore::on_reserved(Operation& op, int result) {
 void DescriptorStore::next_run(std::uint64_t offset, RunCallback done) {
   auto* search = new Search;
   search->store = this;
-  search->offset = offset;
+  search->descriptor = options_.descriptor;
+  search->at = options_.base + offset;
+  search->end = options_.base + info_.size;
+  search->block = info_.block_size;
   search->done = std::move(done);
   search->there.owner = search->back.owner = search;
   ++active_;
@@ -324,10 +330,8 @@ void DescriptorStore::next_run(std::uint64_t offset, RunCallback done) {
   }
   search->there.run = [](HelperThread::Task& task) {
     auto& self = *static_cast<Search*>(task.owner);
-    const DescriptorStore& of = *self.store;
-    const std::uint64_t base = of.options_.base;
-    self.answer = seek_run(of.options_.descriptor, base + self.offset, base + of.info_.size, of.info_.block_size);
-    of.ring_.reactor().post(self.back);
+    self.answer = seek_run(self.descriptor, self.at, self.end, self.block);
+    self.store->ring_.reactor().post(self.back);
   };
   ring_.helper().submit(search->there);
 }
