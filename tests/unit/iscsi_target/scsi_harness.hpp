@@ -77,6 +77,7 @@ class RamDisk final : public engine::Disk {
 
   std::error_code operate(engine::DiskRequest& r) {
     if (const auto error = unit_state.check(r)) return error;
+    if (r.opcode == engine::DiskOpcode::find_run) return find_run(r);
     if (!r.extent.fits(info_.size)) return engine::Errc::out_of_range;
     std::byte* at = bytes_.data() + r.extent.offset;
     switch (r.opcode) {
@@ -105,14 +106,20 @@ class RamDisk final : public engine::Disk {
       case engine::DiskOpcode::verify:
         return compare(r, at);
       case engine::DiskOpcode::find_run:
-        std::ranges::copy(engine::encode(run_of(r.extent)), r.data.begin());
-        r.transferred = engine::kRunSize;
         break;
       case engine::DiskOpcode::compare_and_write:
         if (const auto error = compare(r, at)) return error;
         std::memcpy(at, r.data.data() + r.extent.length, r.extent.length);
         break;
     }
+    return {};
+  }
+
+  /// A unit that was made larger than the disk: one hole.
+  std::error_code find_run(engine::DiskRequest& r) const {
+    const bool within = r.extent.fits(info_.size);
+    std::ranges::copy(engine::encode(within ? run_of(r.extent) : engine::Run{r.extent.length, true}), r.data.begin());
+    r.transferred = engine::kRunSize;
     return {};
   }
 

@@ -106,7 +106,7 @@ TEST_F(ScsiIo, TransfersBeyondTheMaximumAreRefusedAtTheLengthField) {
   in({0x00});
   expect_field(*in(cdb16(0x88, 0, 16385), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 10, .bit = 7});
   expect_field(*in(cdb10(0x2F, 0, 16385), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 7, .bit = 7});
-  expect_field(*out(cdb16(0x93, 0, 32769), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
+  expect_field(*out(cdb16(0x93, 0, (1 << 23) + 1), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
                {.in_cdb = true, .byte = 10, .bit = 7});
   expect_field(*out(cdb16(0x93, 0, 0), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
                {.in_cdb = true, .byte = 10, .bit = 7});
@@ -370,7 +370,7 @@ TEST_F(ScsiIo, UnmapChecksEveryRangeBeforeItTouchesOne) {
   EXPECT_TRUE(disk.log.empty());
   unit->set_capacity(std::uint64_t{1} << 40);
   in({0x00});
-  const Bytes much = unmap_list({{0, 1 << 20}, {1 << 21, 1}});
+  const Bytes much = unmap_list({{0, 1 << 23}, {1 << 24, 1}});
   expect_field(*out(unmap_cdb(much.size()), much), scsi::asc::kInvalidFieldInParameterList,
                {.in_cdb = false, .byte = 32, .bit = 7});
   EXPECT_TRUE(disk.log.empty());
