@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -42,69 +43,67 @@ std::string reason(int status, const scsi_task* task) {
   if (status == SCSI_STATUS_BUSY || status == SCSI_STATUS_TASK_SET_FULL) return "it is busy";
   if (status == SCSI_STATUS_TIMEOUT) return "it did not answer in time";
   if (status != SCSI_STATUS_CHECK_CONDITION || !task) return "the connection was lost";
-  return fmt::format("{}, {}", scsi_sense_key_str(task->sense.key), scsi_sense_ascq_str(task->sense.ascq));
+  // libiscsi has no name for many codes: null then.
+  const char* key = scsi_sense_key_str(task->sense.key);
+  const char* code = scsi_sense_ascq_str(task->sense.ascq);
+  return fmt::format("{}, {}", key ? key : fmt::format("SENSE KEY {:#x}", static_cast<int>(task->sense.key)),
+                     code ? code : fmt::format("ADDITIONAL SENSE CODE {:#06x}", task->sense.ascq));
 }
 
 }  // namespace
 
 struct LunSession::Impl {
-  /// A command to the unit. The session keeps it, and the tasks that failed: as long as data of a command is queued,
-  /// libiscsi may end the command once more and write into its task, also after the target refused it.
+  using Ended = std::function<void(int status, scsi_task* task)>;
+  /// A command to the unit. One that failed stays as it is until the context is gone: data that is still queued for it
+  /// names its task.
   struct Slot {
     Impl* session = nullptr;
-    bool under_way = false;
-    std::function<void(int status, scsi_task* task)> done;
+    Ended done;
+    int status = 0;
+    Task task;
   };
   using Command = Slot*;
-  using Ended = std::function<void(int status, scsi_task* task)>;
-  std::vector<std::unique_ptr<Slot>> slots;
-  std::vector<Slot*> idle;
-  std::vector<Task> failed;
+  std::deque<Slot> slots;
+  std::vector<Slot*> idle, answered;
 
   LunAddress address;
   iscsi_context* context = nullptr;
 
+  // Cancels what is under way; nobody is called for it any more.
   ~Impl() {
-    call_nobody();
     if (context) iscsi_destroy_context(context);
   }
 
-  static void ended(iscsi_context*, int status, void* data, void* slot) {
-    take(status, static_cast<scsi_task*>(data), static_cast<Slot*>(slot));
+  // libiscsi's callbacks only take note, and `call_back` does the rest: an exception that left them through the library
+  // would leave the command in its queue, to be ended a second time when its task is gone.
+  static void ended(iscsi_context*, int status, void* task, void* command) noexcept {
+    auto* slot = static_cast<Slot*>(command);
+    slot->status = status;
+    slot->task.reset(static_cast<scsi_task*>(task));
+    slot->session->answered.push_back(slot);
   }
   // Connecting and logging in come back without a task.
-  static void step_ended(iscsi_context*, int status, void*, void* slot) {
-    take(status, nullptr, static_cast<Slot*>(slot));
-  }
-  static void take(int status, scsi_task* data, Slot* slot) {
-    if (!slot->under_way) return;  // the task is kept already
-    slot->under_way = false;
-    Task task(data);
-    const Ended done = std::exchange(slot->done, nullptr);
-    if (done) done(status, task.get());
-    Impl& session = *slot->session;
-    if (status == SCSI_STATUS_GOOD)
-      session.idle.push_back(slot);
-    else
-      session.failed.push_back(std::move(task));
-  }
-
-  Command command(Ended done) {
-    if (idle.empty()) {
-      slots.push_back(std::make_unique<Slot>(Slot{this, false, nullptr}));
-      idle.push_back(slots.back().get());
-    }
-    Slot* slot = idle.back();
-    idle.pop_back();
-    slot->under_way = true;
-    slot->done = std::move(done);
-    return slot;
-  }
-  void call_nobody() {
-    for (const auto& slot : slots) slot->done = nullptr;
+  static void step_ended(iscsi_context* context, int status, void*, void* command) noexcept {
+    ended(context, status, nullptr, command);
   }
   void not_sent(scsi_task* task, Command command) {
-    if (!task) take(SCSI_STATUS_ERROR, nullptr, command);
+    if (!task) ended(context, SCSI_STATUS_ERROR, nullptr, command);
+  }
+
+  void call_back() {
+    for (Slot* slot : std::exchange(answered, {})) {
+      std::exchange(slot->done, nullptr)(slot->status, slot->task.get());
+      if (slot->status != SCSI_STATUS_GOOD) continue;
+      slot->task.reset();
+      idle.push_back(slot);
+    }
+  }
+  Command command(Ended done) {
+    if (idle.empty()) idle.push_back(&slots.emplace_back(this));
+    Slot* slot = idle.back();
+    idle.pop_back();
+    slot->done = std::move(done);
+    return slot;
   }
   [[nodiscard]] LunFault fault(const std::string& did, int status, const scsi_task* task) const {
     return {passing(status, task),
@@ -112,7 +111,9 @@ struct LunSession::Impl {
   }
 
   std::optional<LunFault> turn(short came) {
-    if (iscsi_service(context, came) == 0) return std::nullopt;
+    const bool open = iscsi_service(context, came) == 0;
+    call_back();
+    if (open) return std::nullopt;
     return LunFault{true, fmt::format("{} ({}) closed the connection.", address.what, address.portal)};
   }
 
@@ -137,7 +138,6 @@ struct LunSession::Impl {
   struct Answer {
     bool ended = false;
     int status = 0;
-    Task task;
   };
   Command into(Answer& answer) {
     return command([&answer](int status, scsi_task*) {
@@ -198,10 +198,7 @@ struct LunSession::Impl {
         }
       });
       not_sent(send(pending), pending);
-      if (auto late = wait(ended, stop)) {
-        call_nobody();  // the command's callback names what is on this stack
-        return late;
-      }
+      if (auto late = wait(ended, stop)) return late;
       if (!again) return verdict;
     }
   }
