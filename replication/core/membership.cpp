@@ -234,6 +234,9 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
 /// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
 void Membership::drive_resume() {
   const std::uint64_t step = begin_step(Step::driving);
+  // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
+  core_.witnessing->abandon();
+  pending_solo_.reset();
   core_.partner.send(core_.message(MessageType::resume), {}, {}, [this, step](const IoResult<Message>& result) {
     if (!current(step)) return;
     end_step();

@@ -219,5 +219,31 @@ TEST(HungStore, AReplicaWhoseStoreReturnedComesBackByItself) {
   EXPECT_EQ(pair.value_at(kB, 5), 2);
 }
 
+/// Reads that went unanswered while the two could not talk either: their answers come when nothing is to be decided.
+TEST(Witness, IsNotAskedForAFailoverByAMemberThatIsInSyncAgain) {
+  ScriptedPair pair(pair_program());
+  const auto reach_witness = [&](bool can) {
+    for (const NodeSide side : {kA, kB}) pair.host(side).witness().set_reachable(can);
+  };
+  const auto talk = [&](bool can) {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, can);
+  };
+  reach_witness(false);
+  talk(false);
+  ASSERT_TRUE(
+      pair.wait_for([&] { return pair.is(kA, MirrorState::suspended) && pair.is(kB, MirrorState::suspended); }));
+  pair.run_for(kSecond);
+  talk(true);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  const auto before = pair.status(kA).epoch.number;
+  reach_witness(true);
+  pair.run_for(10 * kSecond);
+  EXPECT_TRUE(pair.in_sync());
+  EXPECT_EQ(pair.status(kA).epoch.number, before) << "a failover was won, and had to be undone";
+  const auto record = pair.world().witness.view(pair.world().scenario.volumes[0].id).record;
+  ASSERT_TRUE(record.has_value());
+  EXPECT_TRUE(record->members.is_both()) << "the other member could not go on alone";
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
