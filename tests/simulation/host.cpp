@@ -169,6 +169,8 @@ void Host::fenced() {
   for (const auto& initiator : world_.initiators) initiator->host_fenced(*this);
 }
 
+void Host::state_loaded(unsigned volume, const scsi::LuState& state) { world_.states->loaded(*this, volume, state); }
+
 void Host::state_installed(unsigned volume, const scsi::LuState& state) {
   world_.states->installed(*this, volume, state);
 }

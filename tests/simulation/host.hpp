@@ -44,6 +44,7 @@ class Host final : public ProgramOutlet {
 
   void volume_changed(unsigned volume) override;
   void fenced() override;
+  void state_loaded(unsigned volume, const scsi::LuState& state) override;
   void state_installed(unsigned volume, const scsi::LuState& state) override;
   void attach_refused(unsigned volume, const engine::Error& why) override;
 

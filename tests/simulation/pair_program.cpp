@@ -56,8 +56,7 @@ engine::VolumeIdentity identity_of(const Machine& m, unsigned volume) {
 struct StateOutlet final : scsi::LuStateListener {
   StateOutlet(ProgramOutlet& to, unsigned of) : outlet(to), volume(of) {}
   void on_state(const scsi::LuState& state, std::span<const scsi::LuEvent>) override {
-    if (std::exchange(first, false)) return;
-    outlet.state_installed(volume, state);
+    std::exchange(first, false) ? outlet.state_loaded(volume, state) : outlet.state_installed(volume, state);
   }
   ProgramOutlet& outlet;
   unsigned volume;

@@ -28,6 +28,8 @@ class ProgramOutlet {
   virtual ~ProgramOutlet() = default;
   virtual void volume_changed(unsigned volume) = 0;
   virtual void fenced() = 0;
+  /// The volume's logical unit had this state on disk: it is in force when the first command is answered under it.
+  virtual void state_loaded(unsigned volume, const scsi::LuState& state) { (void)volume, (void)state; }
   /// The volume's logical unit has this state now.
   virtual void state_installed(unsigned volume, const scsi::LuState& state) { (void)volume, (void)state; }
   /// The program can't take the volume into use; says why.

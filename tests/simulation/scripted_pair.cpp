@@ -62,10 +62,29 @@ ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::ui
   if (carries) io.request.data = {static_cast<std::byte*>(at), bytes};
   if (opcode == DiskOpcode::unmap) io.request.may_unmap = true;
   if (opcode == DiskOpcode::flush) io.request.extent = {};
+  return start(side, 0, io);
+}
+
+ScriptedPair::Io& ScriptedPair::ask_state(NodeSide side, unsigned volume, DiskOpcode opcode,
+                                          std::vector<std::byte> bytes) {
+  Io& io = ios_.emplace_back();
+  io.memory = std::move(bytes);
+  io.request.opcode = opcode;
+  io.request.data = io.memory;
+  return start(side, volume, io);
+}
+ScriptedPair::Io& ScriptedPair::change_state(NodeSide side, const scsi::LuRequest& request, unsigned volume) {
+  return ask_state(side, volume, DiskOpcode::change_state, request.encode());
+}
+ScriptedPair::Io& ScriptedPair::read_state(NodeSide side) {
+  return ask_state(side, 0, DiskOpcode::read_state, std::vector<std::byte>(scsi::kMaxLuState));
+}
+
+ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
   io.request.nexus = 1;
   io.request.owner = &io;
   io.request.done = [](engine::DiskRequest& request) { static_cast<Io*>(request.owner)->done = true; };
-  host(side).program()->disk(0)->submit(io.request);
+  host(side).program()->disk(volume)->submit(io.request);
   return io;
 }
 

@@ -31,6 +31,9 @@ class ScriptedPair {
   Io& write(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
   Io& read(engine::NodeSide side, std::uint64_t block, std::uint32_t count = 1);
   Io& submit(engine::NodeSide side, engine::DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill);
+  /// The unit's state: a step of it, and what it is (the first `transferred` bytes of the data).
+  Io& change_state(engine::NodeSide side, const scsi::LuRequest& request, unsigned volume = 0);
+  Io& read_state(engine::NodeSide side);
   /// Submits and waits for its end.
   std::error_code written(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
   int value_at(engine::NodeSide side, std::uint64_t block);
@@ -49,6 +52,9 @@ class ScriptedPair {
   [[nodiscard]] std::string violation() const { return world_->verdict.reason(); }
 
  private:
+  Io& ask_state(engine::NodeSide side, unsigned volume, engine::DiskOpcode opcode, std::vector<std::byte> bytes);
+  Io& start(engine::NodeSide side, unsigned volume, Io& io);
+
   std::unique_ptr<World> world_;
   std::deque<Io> ios_;
 };

@@ -18,6 +18,18 @@ void hang(ScriptedPair& pair, NodeSide side) {
   pair.spoil(side, [](StoreFaults& f) { f.hang = kAlways; });
 }
 
+/// REGISTER AND IGNORE EXISTING KEY with key 1, with APTPL.
+scsi::LuRequest registration() {
+  scsi::LuRequest request;
+  request.nexus = {.initiator = "iqn.2026-11.io.example:0", .isid = {0x80, 0, 0, 0, 0, 1}, .port = 1};
+  request.may_persist = true;
+  request.target_ports = 0b110;
+  request.service_action = 6;
+  request.parameters.resize(24);
+  request.parameters[15] = request.parameters[20] = std::byte{1};
+  return request;
+}
+
 TEST(HungStore, OrdersThatOutliveTheirEpochLetGoOfTheirRanges) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
@@ -243,6 +255,43 @@ TEST(Witness, IsNotAskedForAFailoverByAMemberThatIsInSyncAgain) {
   const auto record = pair.world().witness.view(pair.world().scenario.volumes[0].id).record;
   ASSERT_TRUE(record.has_value());
   EXPECT_TRUE(record->members.is_both()) << "the other member could not go on alone";
+}
+
+/// Written here, not told there: its outcome was unknown, and what a crash made of it is what initiators meet.
+TEST(UnitState, AChangeThatACrashCutOffMayComeIntoForceWithTheNextProcess) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
+  scsi::LuRequest request = registration();
+  auto& registered = pair.change_state(kA, request);
+  ASSERT_TRUE(pair.wait_for([&] { return registered.done; }));
+  ASSERT_EQ(registered.status(), std::error_code{});
+  const auto lose_power = [&] {
+    for (const NodeSide side : {kA, kB}) pair.host(side).end(Host::End::power_cut);
+  };
+  lose_power();
+  for (const NodeSide side : {kA, kB}) pair.host(side).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));  // PRGENERATION is zero again: power takes nothing else
+  pair.run_for(kSecond);
+  const auto floor = pair.world().states->floor(0);
+
+  pair.world().cut(kA, false);
+  request.service_action = 1;  // RESERVE
+  request.scope_and_type = 1;
+  request.parameters[7] = std::byte{1};
+  request.parameters[15] = request.parameters[20] = std::byte{0};
+  auto& reserved = pair.change_state(kA, request);
+  pair.run_for(50 * kMillisecond);
+  ASSERT_FALSE(reserved.done);
+  lose_power();
+  pair.world().cut(kA, true);
+  pair.host(kA).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  auto& shown = pair.read_state(kA);
+  ASSERT_TRUE(pair.wait_for([&] { return shown.done; }));
+  const auto bytes = shown.request.data.first(shown.request.transferred);
+  const auto state = scsi::LuState::decode(bytes);
+  ASSERT_TRUE(state && state->reservation) << "it was not written: the test shows nothing";
+  pair.world().states->state_shown(pair.host(kA), 0, bytes, floor);
+  EXPECT_EQ(pair.violation(), "");
 }
 
 }  // namespace

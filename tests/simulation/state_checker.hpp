@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "engine/scsi/lu_state.hpp"
@@ -17,6 +18,9 @@ class StateChecker {
  public:
   explicit StateChecker(World& world);
 
+  /// A node's new process finds `state` on its disk. What a crash left there may come into force although nobody was
+  /// ever told of it; it does when the node answers a command before it was given another.
+  void loaded(Host& host, unsigned volume, const scsi::LuState& state);
   /// A node puts `state` in force: the only one of its version, ever.
   void installed(Host& host, unsigned volume, const scsi::LuState& state);
   /// No version below this is in force for what begins now.
@@ -33,8 +37,11 @@ class StateChecker {
   struct Volume {
     std::map<std::uint64_t, scsi::LuState> states;  ///< that were ever in force
     std::uint64_t floor = 0;
-    std::array<std::uint64_t, 2> in_force{};  ///< on each node
+    std::array<std::uint64_t, 2> in_force{};               ///< on each node
+    std::array<std::optional<scsi::LuState>, 2> loaded{};  ///< by each node, and perhaps not in force yet
   };
+  void take_up(Host& host, unsigned volume);
+
   World& world_;
   std::vector<Volume> volumes_;
 };
