@@ -151,6 +151,22 @@ void LuStateKeeper::doom() {
     core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : Errc::not_serving);
 }
 
+void LuStateKeeper::doom_own() {
+  if (core_.defects().keep_held_when_fenced) return;
+  List<Op> over;
+  held_.splice_to(over);
+  changes_.for_each([&](Op& op) {
+    if (op.entry) return;
+    changes_.remove(op);
+    over.push_back(op);
+  });
+  Op* waiting = change_ && change_->op && !change_->op->entry ? std::exchange(change_->op, nullptr) : nullptr;
+  const bool unknown = change_ && (change_->written || writing_);
+  if (waiting && !unknown) change_.reset();
+  while (Op* op = over.pop_front()) core_.front->finish(*op, Errc::not_serving);
+  if (waiting) core_.front->finish(*waiting, unknown ? Errc::unknown_outcome : Errc::not_serving);
+}
+
 void LuStateKeeper::doom_forwards() {
   List<Op> over;
   changes_.for_each([&](Op& op) {

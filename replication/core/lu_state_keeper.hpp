@@ -57,7 +57,8 @@ class LuStateKeeper {
   void on_disconnected();  ///< the way out broke
   void on_partner_lost();  ///< its process: so are its sessions
   void on_leased();
-  void doom();  ///< contact or lease lost: nothing that waits is started any more
+  void doom();      ///< contact or lease lost: nothing that waits is started any more
+  void doom_own();  ///< … of what this node's own initiators sent
   void doom_forwards();
   void take(InboundRequest& request, const Message& message);
   /// Goes on with whatever can go on.

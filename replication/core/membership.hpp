@@ -29,6 +29,8 @@ class Membership {
   void on_inbound_down();
   void on_contact_lost();
   void on_partner_restarted();
+  /// This node's initiators lose their sessions, perhaps for the sake of another volume: nothing of theirs is started.
+  void on_fenced();
   /// True when the volume is its own requests' (state, propose, resume).
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
 

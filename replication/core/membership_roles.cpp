@@ -26,6 +26,13 @@ void Membership::drop_unstarted() {
   core_.front->drop_held();
 }
 
+void Membership::on_fenced() {
+  core_.sequencer->doom_own();
+  core_.forwarder->doom();
+  core_.lu->doom_own();
+  core_.front->drop_held();
+}
+
 void Membership::shut_gate_and_drop() {
   close_gate();
   drop_unstarted();

@@ -140,7 +140,10 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));
   Core& core = mirror->core();
   core.changed = [this, id] { observer.on_volume_changed(id); };
-  core.fence = [this] { observer.on_fenced(); };
+  core.fence = [this] {
+    for_each([](Core& c) { c.membership->on_fenced(); });
+    observer.on_fenced();
+  };
   mirrors.emplace(id, std::move(mirror));
   core.membership->begin();
   return {};

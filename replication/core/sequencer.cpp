@@ -435,17 +435,24 @@ void Sequencer::drop_remote() {
 }
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
-void Sequencer::doom_where(bool forwards_only) {
-  active_.for_each([&](Op& op) { op.doomed |= op.stage != Stage::issued && (op.entry || !forwards_only); });
+void Sequencer::doom_where(Whose whose) {
+  active_.for_each([&](Op& op) {
+    const bool meant = whose == Whose::all || (op.entry != nullptr) == (whose == Whose::partners);
+    op.doomed |= op.stage != Stage::issued && meant;
+  });
   const auto can_end = [](const Op& o) { return o.doomed && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
   while (Op* op = find(can_end)) finish(*op, op->entry ? Errc::stale : Errc::not_serving);
 }
 
 void Sequencer::doom() {
-  if (!core_.defects().keep_held_when_fenced) doom_where(false);
+  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::all);
 }
 
-void Sequencer::doom_forwards() { doom_where(true); }
+void Sequencer::doom_own() {
+  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::own);
+}
+
+void Sequencer::doom_forwards() { doom_where(Whose::partners); }
 
 bool Sequencer::counts_for_drain(const Op& op) const {
   // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.

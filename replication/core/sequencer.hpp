@@ -24,6 +24,8 @@ class Sequencer {
   void drop_remote();
   /// Everything that was not issued ends with not_serving; what is being read ends so when the store returns it.
   void doom();
+  /// Those of this node's own initiators: their sessions are gone.
+  void doom_own();
   /// Partner's forwards that were not issued end: their session is gone.
   void doom_forwards();
   /// A lease came, or is not needed any more: what waited for it goes on.
@@ -46,7 +48,8 @@ class Sequencer {
  private:
   template <class Pred>
   [[nodiscard]] Op* find(Pred pred);
-  void doom_where(bool forwards_only);
+  enum class Whose : std::uint8_t { all, own, partners };
+  void doom_where(Whose whose);
   static void on_granted(engine::RangeLock::Node& node);
   void check_contact(Op& op);
   void lose_lease(Op& op);

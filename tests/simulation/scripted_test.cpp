@@ -30,6 +30,22 @@ scsi::LuRequest registration() {
   return request;
 }
 
+void two_volumes(Scenario& s) {
+  s.reservations = true;
+  s.volumes.push_back(s.volumes[0]);
+  s.volumes[1].id.bytes[0] ^= 1;
+  s.volumes[1].size = s.volume_size();
+}
+
+/// The second volume can't keep its state on `side` any more: all sessions of that node are closed.
+void fence_for_the_second_volume(ScriptedPair& pair, NodeSide side) {
+  StoreFaults faults = pair.host(side).metadata(1).faults();
+  faults.write_error = kAlways;
+  pair.host(side).metadata(1).set_faults(faults);
+  auto& change = pair.change_state(kA, registration(), 1);
+  ASSERT_TRUE(pair.wait_for([&] { return change.done || !pair.host(side).status(1)->serving; }, kSecond));
+}
+
 TEST(HungStore, OrdersThatOutliveTheirEpochLetGoOfTheirRanges) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
@@ -291,6 +307,47 @@ TEST(UnitState, AChangeThatACrashCutOffMayComeIntoForceWithTheNextProcess) {
   const auto state = scsi::LuState::decode(bytes);
   ASSERT_TRUE(state && state->reservation) << "it was not written: the test shows nothing";
   pair.world().states->state_shown(pair.host(kA), 0, bytes, floor);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// Its initiator tries again on the other path; what it sent before must not come after that.
+TEST(Fence, WhatAnotherVolumeHadQueuedHereIsNotStartedAnyMore) {
+  ScriptedPair pair(pair_program(), two_volumes);
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  hang(pair, kA);
+  auto& first = pair.write(kA, 8, 2);
+  pair.run_for(20 * kMillisecond);
+  auto& queued = pair.write(kA, 8, 3);
+  pair.run_for(20 * kMillisecond);
+  ASSERT_FALSE(first.done || queued.done);
+  fence_for_the_second_volume(pair, kA);
+  EXPECT_TRUE(queued.done);
+  EXPECT_EQ(queued.status(), make_error_code(engine::Errc::not_serving));
+  pair.mend(kA);
+  ASSERT_TRUE(pair.wait_for([&] { return first.done; }));
+  pair.run_for(kSecond);
+  EXPECT_EQ(pair.value_at(kA, 8), 2) << "started after its session was closed";
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(Fence, WhatAnotherVolumeHeldBackForTheUnitsStateIsNotForwardedAnyMore) {
+  ScriptedPair pair(pair_program(), two_volumes);
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  StoreFaults faults = pair.host(kB).metadata(0).faults();
+  faults.hang = kAlways;
+  pair.host(kB).metadata(0).set_faults(faults);
+  auto& change = pair.change_state(kA, registration());
+  pair.run_for(20 * kMillisecond);
+  auto& held = pair.write(kB, 8, 3);
+  pair.run_for(20 * kMillisecond);
+  ASSERT_FALSE(change.done || held.done);
+  fence_for_the_second_volume(pair, kB);
+  EXPECT_TRUE(held.done);
+  EXPECT_EQ(held.status(), make_error_code(engine::Errc::not_serving));
+  pair.mend(kB);
+  ASSERT_TRUE(pair.wait_for([&] { return change.done; }));
+  pair.run_for(kSecond);
+  EXPECT_EQ(pair.value_at(kA, 8), 1) << "started after its session was closed";
   EXPECT_EQ(pair.violation(), "");
 }
 
