@@ -47,7 +47,9 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       import_jobs_(*core_, volume_jobs_),
       tokens_(*core_),
       pair_(*core_, runner_, agent_),
-      volumes_(*core_, runner_, [this] { return ready_for_a_volume(); }),
+      volumes_(
+          *core_, runner_, [this] { return ready_for_a_volume(); },
+          [this](const Volume& volume) { return whole(volume); }),
       initiators_(*core_) {
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
@@ -93,6 +95,27 @@ Outcome<void> Controller::ready_for_a_volume() const {
     return refuse(
         RefusalKind::data_plane_away,
         fmt::format("The volume was not made: on {}, {} Try again when it runs.", n.node->name, n.report.message));
+  }
+  return {};
+}
+
+Outcome<void> Controller::whole(const Volume& volume) const {
+  const PairView now = view();
+  const bool alone = core_->peer() == nullptr;
+  for (const auto& n : now.nodes) {
+    if (!n.node) continue;
+    const std::string& name = n.node->name;
+    const std::string todo = "A volume grows on both nodes or not at all; try again when both are in sync.";
+    if (!n.local && !n.reachable)
+      return refuse(RefusalKind::not_current, fmt::format("The management of {} cannot be reached. {}", name, todo));
+    if (!n.report.running || !n.report.status)
+      return refuse(RefusalKind::data_plane_away, fmt::format("lockstepd does not run on {}. {}", name, todo));
+    const ReplicaStatus* replica = n.report.status->volume(volume.id);
+    const bool good =
+        replica && replica->serving && (replica->state == "in_sync" || (alone && replica->state == "solo"));
+    if (good) continue;
+    return refuse(RefusalKind::conflict, fmt::format("The replica of {} on {} is {}. {}", volume.name, name,
+                                                     replica ? replica->state : "not attached", todo));
   }
   return {};
 }

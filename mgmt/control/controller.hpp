@@ -50,6 +50,7 @@ class Controller {
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
+  [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
 
   std::unique_ptr<NodeCore> core_;
   DataPlaneSocket data_plane_;

@@ -40,6 +40,7 @@ ReplicaStatus replica_from(const json& j) {
   r.failover_limited = flag(j, "failover_limited");
   if (const json& e = member(j, "epoch"); number(e, "number") > 0)
     r.epoch = EpochView{number(e, "number"), text(e, "id"), text(e, "members"), text(e, "sequencer")};
+  r.size = number(j, "size");
   r.dirty_bytes = number(j, "dirty_bytes");
   r.allocated_bytes = number(j, "allocated_bytes");
   r.reason = text(j, "reason");
@@ -63,6 +64,7 @@ json replica_json(const ReplicaStatus& r) {
       {"serving", r.serving},
       {"access", r.access},
       {"failover_limited", r.failover_limited},
+      {"size", r.size},
       {"dirty_bytes", r.dirty_bytes},
       {"allocated_bytes", r.allocated_bytes},
       {"reason", r.reason},

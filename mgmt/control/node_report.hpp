@@ -26,6 +26,7 @@ struct ReplicaStatus {
   std::string access;
   bool failover_limited = false;
   std::optional<EpochView> epoch;
+  std::int64_t size = 0;  ///< bytes that it serves
   std::int64_t dirty_bytes = 0;
   std::int64_t allocated_bytes = 0;
   std::string reason;

@@ -17,7 +17,7 @@ namespace lockstep::mgmt {
 
 /// What is done to one node's replica of a volume.
 struct ReplicaOrder {
-  enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up };
+  enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up, grow };  // numbers travel
   Kind kind = Kind::create;
   Volume volume;
   ReplicaBirth birth;                ///< create

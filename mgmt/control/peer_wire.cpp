@@ -129,7 +129,7 @@ Outcome<ReplicaOrder> replica_order_from(std::string_view text) {
   return parsed(text, [](const json& j) {
     ReplicaOrder o;
     const int kind = j.at("kind");
-    if (kind < 0 || kind > static_cast<int>(ReplicaOrder::Kind::give_up)) throw std::runtime_error("unknown order");
+    if (kind < 0 || kind > static_cast<int>(ReplicaOrder::Kind::grow)) throw std::runtime_error("unknown order");
     o.kind = static_cast<ReplicaOrder::Kind>(kind);
     const auto carrier = from_document(j.at("volume").get<std::string>());
     if (!carrier || carrier->volumes.size() != 1) throw std::runtime_error("no volume");

@@ -38,6 +38,10 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
     case ReplicaOrder::Kind::give_up:
       method = "volume.give_up";
       break;
+    case ReplicaOrder::Kind::grow:
+      method = "replica.grow";
+      parameters = json{{"volume", id}, {"size", order.volume.size}}.dump();
+      break;
   }
   auto answer = data_plane_.call(method, parameters, kPatience);
   if (!answer) return std::unexpected(answer.error());

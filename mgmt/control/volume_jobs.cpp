@@ -58,6 +58,7 @@ void VolumeJobs::teach(JobRunner& runner) {
     runner.teach(kind, [this](Job& job) { return step(job); });
   for (const char* kind : {"volume.leave", "volume.force_solo", "volume.give_up"})
     runner.teach(kind, [this](Job& job) { return act(job); });
+  runner.teach("volume.grow", [this](Job& job) { return grow(job); });
 }
 
 // Reserving all of a volume's space takes some file systems long.

@@ -7,6 +7,9 @@
 // Deleting one is the second line, from detach, and ends in done. Every step may be taken again: what was done already
 // is found done. Steps that need the partner wait for it; making a volume gives up after
 // LocalSettings::create_patience.
+//
+// Growing one: room_here -> room_there -> publish -> serve -> done. Until it is published, failing changes nothing that
+// anybody sees; from then on the nodes take the new size by themselves, whatever becomes of the job.
 #include <functional>
 
 #include "mgmt/control/job_runner.hpp"
@@ -32,6 +35,7 @@ class VolumeJobs {
 
  private:
   StepResult act(Job& job);
+  StepResult grow(Job& job);  // volume_grow.cpp
   StepResult replica_here(Job& job, const Volume& volume);
   StepResult replica_there(Job& job, const Volume& volume);
   StepResult publish(Job& job, const Volume& volume);

@@ -156,6 +156,36 @@ Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) 
   return {};
 }
 
+Outcome<Job> VolumeService::grow(const Uuid& id, std::int64_t size) {
+  const auto configuration = core_.configuration();
+  const Volume* volume = configuration->volume(id);
+  if (!volume) return no_such_volume();
+  std::string complaint;
+  if (size < volume->size)
+    complaint = fmt::format(
+        "Is {} now and can only grow: what stands at the volume's end would be lost. For a smaller "
+        "one, make a new volume and copy.",
+        volume->size);
+  else if (size == volume->size)
+    complaint = fmt::format("Is {} already.", size);
+  else if (const auto wrong = check_volume_size(size))
+    complaint = *wrong;
+  if (!complaint.empty())
+    return refuse(RefusalKind::invalid, "Correct the fields named in errors.", {{"/size_bytes", complaint}});
+  if (volume->lifecycle != Lifecycle::ready)
+    return refuse(RefusalKind::conflict, fmt::format("{} is being made or deleted and can't grow.", volume->name));
+  for (const auto& other : core_.jobs.unfinished())
+    if (other.volume == id)
+      return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
+  if (whole_)
+    if (auto good = whole_(*volume); !good) return std::unexpected(good.error());
+  Job job = make_job(core_, "volume.grow", "room_here", fmt::format("Makes room for {} to grow.", volume->name));
+  job.volume = id;
+  job.parameters = nlohmann::json{{"size", size}}.dump();
+  jobs_.submit(job);
+  return job;
+}
+
 Outcome<Job> VolumeService::remove(const Uuid& id, const std::optional<std::string>& confirm) {
   Job job = make_job(core_, "volume.delete", "begin", "");
   job.volume = id;

@@ -49,10 +49,14 @@ struct ImportWish {
 class VolumeService {
  public:
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
-  VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready)
-      : core_(core), jobs_(jobs), ready_(std::move(ready)) {}
+  /// `whole` refuses when not every node serves the volume in sync now.
+  VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready,
+                std::function<Outcome<void>(const Volume&)> whole = {})
+      : core_(core), jobs_(jobs), ready_(std::move(ready)), whole_(std::move(whole)) {}
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
   [[nodiscard]] Outcome<void> change(const Uuid& id, const VolumeChange& change);
+  /// Larger, in use; never smaller.
+  [[nodiscard]] Outcome<Job> grow(const Uuid& id, std::int64_t size);
   [[nodiscard]] Outcome<Job> remove(const Uuid& id, const std::optional<std::string>& confirm);
   /// A job that looks at the source first (import_jobs.hpp).
   [[nodiscard]] Outcome<Job> import(const ImportWish& wish);
@@ -63,6 +67,7 @@ class VolumeService {
   NodeCore& core_;
   JobRunner& jobs_;
   std::function<Outcome<void>()> ready_;
+  std::function<Outcome<void>(const Volume&)> whole_;
 };
 
 /// The volume that is wished for, as it can be added to this configuration.

@@ -8,6 +8,7 @@ import time
 from harness import MIB, RpcError, World, Writer, check, wait_for
 from initiator import BLOCK, REGISTER_AND_IGNORE, Initiator
 from test_mirror import in_sync, verify
+from test_shapes import make, pair, told, url
 
 CAPACITY_CHANGED = 0x2A09
 LARGE = 5 << 30  # more than one block of the dirty map: the unit's state has to move
@@ -237,3 +238,28 @@ def test_no_space_on_one_node_is_said_and_nothing_that_is_seen_changes():
         want(w, volume, 70 * MIB)
         wait_served(w, volume, 70 * MIB)
         touch_end(w, volume)
+
+
+def test_the_api_makes_a_volume_larger_and_refuses_what_cannot_be():
+    with pair() as (a, b):
+        thin, full = make(a, "thin"), make(a, "full", thin=False)
+        for volume, by in ((thin, a), (full, b)):
+            path = f"/api/v1/volumes/{volume['id']}"
+            job = by.job(by.patch(path, {"size_bytes": 32 * MIB}), 60)
+            check(job["state"] == "done", f"it grows: {job}")
+            for node in (a, b):
+                check(node.get(path).json["size_bytes"] == 32 * MIB, "the size that the API tells")
+                _, said = told("iscsi-readcapacity16", url(node, volume))
+                check(f"Total size:{32 * MIB}" in said.replace(" ", "") or str(32 * MIB // 512 - 1) in said, said)
+            check([r["state"] for r in a.get(path).json["replicas"]] == ["in_sync"] * 2, "in sync all the while")
+        path = f"/api/v1/volumes/{full['id']}"
+        for replica in a.get(path).json["replicas"]:
+            check(replica["allocated_bytes"] >= 32 * MIB, f"all of it is allocated: {replica}")
+        job = a.job(a.patch(path, {"size_bytes": 1 << 46}), 60)
+        check(job["state"] == "failed" and "free" in job["error"]["detail"], f"it does not fit, and that is said: {job}")
+        check(a.get(path).json["size_bytes"] == 32 * MIB, "its size is as it was")
+        smaller = a.patch(path, {"size_bytes": 16 * MIB})
+        check(smaller.status == 422 and "only grow" in smaller.raw.decode(), f"never smaller: {smaller}")
+        b.stop_lockstepd()
+        away = wait_for("growing to be refused", lambda: (r := a.patch(path, {"size_bytes": 64 * MIB})).status != 202 and r)
+        check(away.status in (409, 503) and "in sync" in away.raw.decode(), f"not with the partner away: {away}")

@@ -120,11 +120,16 @@ Response change(Controller& controller, const Call& call) {
   change.access = fields.texts("access", Presence::optional);
   change.read_only = fields.flag("read_only", Presence::optional);
   change.write_cache = fields.flag("write_cache", Presence::optional);
+  const auto size = fields.integer("size_bytes", Presence::optional, INT64_MIN, INT64_MAX);
   refuse_what_stays(*body, fields, problems);
   fields.nothing_else();
-  if (problems.empty() && !change.access && !change.read_only && !change.write_cache)
-    problems.push_back({"", "Nothing is to be changed: give access, read_only or write_cache."});
+  const bool use = change.access || change.read_only || change.write_cache;
+  if (problems.empty() && !use && !size)
+    problems.push_back({"", "Nothing is to be changed: give access, read_only, write_cache or size_bytes."});
+  if (problems.empty() && use && size)
+    problems.push_back({"/size_bytes", "Takes a job of its own: change it by itself."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (size) return accepted(controller.volumes().grow(*id, *size));
   if (auto done = controller.volumes().change(*id, change); !done) return problem(done.error());
   return show(controller, *id);
 }

@@ -562,6 +562,43 @@ class Volumes(Scratch):
             self.assertIn("can't be changed", reply.json["errors"][0]["detail"])
         self.problem(a.patch(path, {"read_only": "yes"}), 422, "invalid", "/read_only")
 
+    def test_a_volume_grows_by_a_job_and_never_shrinks(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        path = f"/api/v1/volumes/{volume_id}"
+        for by, size in ((a, 2 * GIB), (b, 3 * GIB)):
+            begun = by.patch(path, {"size_bytes": size})
+            self.assertEqual((begun.status, begun.json["kind"]), (202, "volume.grow"))
+            job = by.job(begun)
+            self.assertEqual((job["state"], job["volume_id"]), ("done", volume_id), job)
+            for node in (a, b):
+                wait_for("lockstepd to be told", lambda n=node: n.wanted_volume(volume_id)["size"] == size)
+                self.assertEqual(node.get(path).json["size_bytes"], size)
+        self.assertIn("volume.grown", [e["kind"] for e in a.get("/api/v1/events").json["items"]])
+        for size, why in ((2 * GIB, "can only grow"), (3 * GIB, "already"), (3 * GIB + 512, "multiple of 4096"),
+                          (1 << 47, "at most"), ("4GiB", "")):
+            reply = a.patch(path, {"size_bytes": size})
+            self.problem(reply, 422, "invalid", "/size_bytes")
+            self.assertIn(why, reply.json["errors"][0]["detail"])
+        self.problem(a.patch(path, {"size_bytes": 4 * GIB, "read_only": True}), 422, "invalid", "/size_bytes")
+        for node in (a, b):
+            node.script(fail={"replica.grow": "Only 7 bytes are free."})
+            job = a.job(a.patch(path, {"size_bytes": 4 * GIB}))
+            self.assertEqual(job["state"], "failed")
+            self.assertIn("Only 7 bytes are free.", job["error"]["detail"])
+            self.assertIn("as it was", job["error"]["detail"])
+            node.script()
+            self.assertEqual(b.get(path).json["size_bytes"], 3 * GIB)
+        b.script(state="syncing_target")
+        wait_for("the resync to be seen", lambda: "syncing_target" in
+                 [r["state"] for r in a.get(path).json["replicas"]])
+        reply = a.patch(path, {"size_bytes": 4 * GIB})
+        self.problem(reply, 409, "conflict")
+        self.assertIn("when both are in sync", reply.json["detail"])
+        b.script()
+        b.stop_lockstepd()
+        wait_for("lockstepd's end to be seen", lambda: a.patch(path, {"size_bytes": 4 * GIB}).status == 503)
+
     def test_access_lists_and_initiators_hold_together(self):
         a, b = self.pair()
         self.problem(a.get(f"/api/v1/initiators/{HOST1}"), 404, "not-found")
@@ -653,6 +690,9 @@ class PartnerAway(Scratch):
                 self.problem(here.post(f"/api/v1/jobs/{uuid.uuid4()}/cancel"), 503, "not-current")
             self.assertEqual(here.get("/api/v1/pair").json["revision"], revision)
             wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
+            larger = here.patch(f"/api/v1/volumes/{volume_id}", {"size_bytes": 2 * GIB})
+            self.problem(larger, 503, "not-current")
+            self.assertIn("both nodes", larger.json["detail"])
             nodes = {n["name"]: n for n in here.get("/api/v1/nodes").json["items"]}
             self.assertFalse(nodes[away.name]["reachable"])
             self.assertEqual(nodes[away.name]["lockstepd"]["state"], "unknown")

@@ -76,6 +76,11 @@ class Node:
         self.keep(replicas)
         return {}
 
+    def replica_grow(self, p, script):
+        assert p["volume"] in self.replicas and p["size"] % 4096 == 0
+        self.grown = {**getattr(self, "grown", {}), p["volume"]: p["size"]}
+        return {}
+
     def replica_delete(self, p, script):
         if self.applied and any(v["id"] == p["volume"] for v in self.applied["volumes"]):
             raise Refused("The volume is attached.")
@@ -108,7 +113,7 @@ class Node:
         epoch = self.replicas[v["id"]]["epoch"]
         state = script.get("state") or ("in_sync" if epoch["members"] == "both" else "solo")
         return {"id": v["id"], "state": state, "serving": script.get("serving", True), "access": "active_optimized",
-                "failover_limited": False, "epoch": {"number": 1, **epoch}, "dirty_bytes": 0, "allocated_bytes": 4096,
+                "failover_limited": False, "epoch": {"number": 1, **epoch}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
                 "reason": script.get("reason", ""),
                 "resync": script.get("resync", {"running": False, "bytes_total": 0, "bytes_done": 0,
                                                 "bytes_per_second": 0}),

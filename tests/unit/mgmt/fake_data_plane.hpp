@@ -67,7 +67,11 @@ class FakeDataPlane final : public mgmt::DataPlane {
     nlohmann::json volumes = nlohmann::json::array();
     if (applied.is_object() && problem.empty())
       for (const auto& v : applied["volumes"])
-        volumes.push_back({{"id", v["id"]}, {"state", state}, {"serving", true}, {"access", "active_optimized"}});
+        volumes.push_back({{"id", v["id"]},
+                           {"state", state},
+                           {"serving", true},
+                           {"access", "active_optimized"},
+                           {"size", v["size"]}});
     return nlohmann::json{{"version", "0.1.0"},
                           {"process", process},
                           {"revision", applied.is_object() ? applied["revision"] : nlohmann::json(0)},

@@ -110,6 +110,41 @@ TEST_F(VolumeJobsTest, AVolumeIsInServiceWhenItsJobIsDone) {
   EXPECT_EQ(plane_.replicas.size(), 1u);
 }
 
+TEST_F(VolumeJobsTest, AVolumeGrowsWhenThereIsRoomAndNeverShrinks) {
+  make_volume();
+  node_->turns();
+  const Uuid id = node_->core->configuration()->volumes.at(0).id;
+  const std::int64_t size = std::int64_t{2} << 30;
+  for (const std::int64_t wrong : {std::int64_t{1} << 29, std::int64_t{1} << 30, size + 512}) {
+    const auto refused = node_->volumes.grow(id, wrong);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, RefusalKind::invalid);
+    EXPECT_EQ(refused.error().fields.at(0).pointer, "/size_bytes");
+  }
+  const auto job = node_->volumes.grow(id, size);
+  ASSERT_TRUE(job) << job.error().detail;
+  EXPECT_FALSE(node_->volumes.grow(id, size)) << "while a job is at work";
+  node_->turns();
+  EXPECT_EQ(node_->job(job->id).state, JobState::done) << node_->job(job->id).message;
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).size, size);
+  EXPECT_EQ(plane_.count("replica.grow"), 1);
+  EXPECT_EQ(plane_.applied["volumes"][0]["size"], size);
+}
+
+TEST_F(VolumeJobsTest, AVolumeThatThereIsNoRoomForStaysAsItWasAndTheReasonIsSaid) {
+  make_volume();
+  node_->turns();
+  const Volume before = node_->core->configuration()->volumes.at(0);
+  plane_.fail["replica.grow"] = "The disk is full.";
+  const auto job = node_->volumes.grow(before.id, before.size * 2);
+  ASSERT_TRUE(job);
+  node_->turns();
+  EXPECT_EQ(node_->job(job->id).state, JobState::failed);
+  EXPECT_EQ(node_->job(job->id).error->detail, "vm1 can't grow: The disk is full. Its size is as it was.");
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).size, before.size);
+  EXPECT_EQ(plane_.applied["volumes"][0]["size"], before.size);
+}
+
 TEST_F(VolumeJobsTest, AReplicaThatCannotBeMadeLeavesNothingBehindAndSaysWhy) {
   plane_.fail["replica.create"] = "The disk is full.";
   const Job job = make_volume();

@@ -1,10 +1,11 @@
-// lockstep volume set
+// lockstep volume set, grow
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/size.hpp"
 
 namespace lockstep::cli {
 namespace {
@@ -46,8 +47,40 @@ void add_set(CLI::App& volume, Action& chosen) {
   c->callback([o, &chosen] { chosen = [o](Context& context) { return set(context, *o); }; });
 }
 
+struct Growth {
+  std::string name, size;
+  bool no_wait = false;
+};
+
+Outcome<void> grow(Context& context, const Growth& o) {
+  const auto size = parse_size(o.size);
+  if (!size) return std::unexpected(size.error());
+  const auto found = find_volume(context, o.name);
+  if (!found) return std::unexpected(found.error());
+  auto job = context.api.patch("/volumes/" + text(*found, "id"), json{{"size_bytes", *size}});
+  if (!job) return std::unexpected(job.error());
+  return finish_job(context, std::move(*job), !o.no_wait);
+}
+
+void add_grow(CLI::App& volume, Action& chosen) {
+  auto o = std::make_shared<Growth>();
+  auto* c = volume.add_subcommand("grow", "Make a volume larger while it is in use; it never becomes smaller");
+  c->footer(
+      "Examples:\n"
+      "  lockstep volume grow vm1 200GiB\n\n"
+      "Both nodes must be in sync. Initiators hear of the new capacity; let them rescan if they do not look by "
+      "themselves.");
+  c->add_option("name", o->name, "Name or id")->required();
+  c->add_option("size", o->size, "The new size, such as 10GiB, 1.5TiB")->required()->type_name("SIZE");
+  c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
+  c->callback([o, &chosen] { chosen = [o](Context& context) { return grow(context, *o); }; });
+}
+
 }  // namespace
 
-void add_volume_change_commands(CLI::App& volume, Action& chosen) { add_set(volume, chosen); }
+void add_volume_change_commands(CLI::App& volume, Action& chosen) {
+  add_set(volume, chosen);
+  add_grow(volume, chosen);
+}
 
 }  // namespace lockstep::cli
