@@ -53,19 +53,27 @@ UnmapRange unmap_range(const Task& task, std::uint32_t i) {
 }
 
 /// Ranges that follow one another are one: initiators cut what they give back into pieces.
-void unmap_next(Task& task) {
-  UnmapRange whole;
+engine::Extent next_unmapped(Task& task) {
+  engine::Extent whole;
+  const unsigned shift = task.unit().block_shift();
   while (task.cursor < task.count) {
     const UnmapRange next = unmap_range(task, task.cursor);
-    if (whole.blocks != 0 && next.blocks != 0 && next.lba != whole.lba + whole.blocks) break;
-    if (whole.blocks == 0) whole.lba = next.lba;
-    whole.blocks += next.blocks;  // the sum of all is bounded
+    const engine::Extent extent{next.lba << shift, std::uint64_t{next.blocks} << shift};
+    if (!whole.empty() && !extent.empty() && extent.offset != whole.end()) break;
+    if (whole.empty()) whole.offset = extent.offset;
+    whole.length += extent.length;
     ++task.cursor;
   }
-  if (whole.blocks == 0) return finish(task);
-  const unsigned shift = task.unit().block_shift();
+  return whole;
+}
+
+void unmap_next(Task& task) {
+  if (task.left.empty()) task.left = next_unmapped(task);
+  if (task.left.empty()) return finish(task);
+  const engine::Extent now{task.left.offset, std::min(task.left.length, LogicalUnit::kMaxRange)};
+  task.left = {now.end(), task.left.length - now.length};
   task.request.may_unmap = true;
-  submit(task, engine::DiskOpcode::unmap, {whole.lba << shift, std::uint64_t{whole.blocks} << shift}, {}, unmap_next);
+  submit(task, engine::DiskOpcode::unmap, now, {}, unmap_next);
 }
 
 /// Everything is checked before anything is unmapped.
@@ -78,18 +86,13 @@ void check_unmap_list(Task& task) {
   task.count = static_cast<std::uint32_t>(descriptors / kUnmapDescriptor);  // SBC-3 5.28.2: a cut one is ignored
   if (task.count > LogicalUnit::kMaxUnmapDescriptors) return fail_parameter(task, 2);
   const std::uint64_t capacity = task.unit().blocks();
-  std::uint64_t total = 0;
   for (std::uint32_t i = 0; i < task.count; ++i) {
     const UnmapRange range = unmap_range(task, i);
-    total += range.blocks;
     const auto at = static_cast<std::uint16_t>(kUnmapHeader + i * kUnmapDescriptor);
     if (range.lba > capacity || range.blocks > capacity - range.lba) {
       return fail(task, {.key = scsi::SenseKey::illegal_request,
                          .additional = scsi::asc::kLogicalBlockAddressOutOfRange,
                          .field = scsi::FieldPointer{.in_cdb = false, .byte = at}});
-    }
-    if (total > task.unit().max_blocks(LogicalUnit::kMaxRange)) {
-      return fail_parameter(task, static_cast<std::uint16_t>(at + 8));
     }
   }
   unmap_next(task);

@@ -127,9 +127,9 @@ void block_limits(Reply& reply, const LogicalUnit& unit) {
   reply.u8(LogicalUnit::kMaxCompareBlocks);
   reply.be16(static_cast<std::uint16_t>(granule));  // optimal transfer length granularity
   reply.be32(unit.max_blocks(LogicalUnit::kMaxTransfer));
-  reply.be32(0);  // optimal transfer length: none better than others
-  reply.be32(0);  // PRE-FETCH: no limit
-  reply.be32(thin ? unit.max_blocks(LogicalUnit::kMaxRange) : 0);
+  reply.be32(0);                      // optimal transfer length: none better than others
+  reply.be32(0);                      // PRE-FETCH: no limit
+  reply.be32(thin ? 0xffffffff : 0);  // MAXIMUM UNMAP LBA COUNT: no limit
   reply.be32(thin ? LogicalUnit::kMaxUnmapDescriptors : 0);
   reply.be32(thin ? granule : 0);     // optimal unmap granularity
   reply.be32(thin ? 0x80000000 : 0);  // UGAVALID, alignment 0

@@ -56,8 +56,8 @@ class LogicalUnit {
  public:
   static constexpr const char* kVendor = "LOCKSTEP";
   static constexpr std::uint64_t kMaxTransfer = engine::BufferPool::kMaxBuffer;  ///< bytes a command moves at most
-  /// Bytes that a WRITE SAME or an UNMAP covers at most: what Linux asks for at most, three writes of the dirty map,
-  /// and no more than the volume may have dirty in sync.
+  /// Bytes that a WRITE SAME covers at most, and the disk is asked to unmap at once: what Linux asks for at most, three
+  /// writes of the dirty map, and no more than the volume may have dirty in sync.
   static constexpr std::uint64_t kMaxRange = std::uint64_t{4} << 30;
   static constexpr std::uint64_t kMaxOrWrite = std::uint64_t{4} << 20;  ///< bytes an ORWRITE changes at most
   static constexpr std::uint32_t kMaxUnmapDescriptors = 256;

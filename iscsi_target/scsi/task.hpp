@@ -31,6 +31,7 @@ struct Task {
   Step after_change = nullptr;      ///< what follows a change of the unit's state that was answered with GOOD
   std::uint32_t cursor = 0;         ///< for the handler
   std::uint32_t count = 0;          ///< for the handler
+  engine::Extent left{};            ///< for the handler
   bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
   bool ignores_miscompare = false;  ///< the disk's answer is asked for, but not what it found
 

@@ -9,7 +9,7 @@
 namespace lockstep::simulation {
 namespace {
 
-constexpr std::uint64_t kMostSeeds = 4000;
+constexpr std::uint64_t kMostSeeds = 10'000;
 
 class Simulator : public testing::TestWithParam<std::pair<std::string_view, bool replication::Defects::*>> {};
 

@@ -368,12 +368,19 @@ TEST_F(ScsiIo, UnmapChecksEveryRangeBeforeItTouchesOne) {
   expect_field(*out(unmap_cdb(many.size()), many), scsi::asc::kInvalidFieldInParameterList,
                {.in_cdb = false, .byte = 2, .bit = 7});
   EXPECT_TRUE(disk.log.empty());
+}
+
+TEST_F(ScsiIo, AnUnmapOfMoreThanTheDiskIsAskedForAtOnceIsCarriedOutPieceByPiece) {
   unit->set_capacity(std::uint64_t{1} << 40);
   in({0x00});
-  const Bytes much = unmap_list({{0, 1 << 23}, {1 << 24, 1}});
-  expect_field(*out(unmap_cdb(much.size()), much), scsi::asc::kInvalidFieldInParameterList,
-               {.in_cdb = false, .byte = 32, .bit = 7});
-  EXPECT_TRUE(disk.log.empty());
+  disk.deferred = true;
+  const Bytes list = unmap_list({{8, 1 << 24}});
+  const auto c = out(unmap_cdb(list.size()), list);
+  ASSERT_EQ(disk.log.size(), 1u);
+  EXPECT_EQ(disk.log[0].extent, (engine::Extent{8 * 512, std::uint64_t{4} << 30}));
+  disk.fail_with = engine::Errc::io_error;
+  disk.release_one();
+  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kWriteError);
 }
 
 TEST_F(ScsiIo, UnmapListsThatAreCutOrLieAreRefused) {
