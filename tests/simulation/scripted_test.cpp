@@ -247,6 +247,34 @@ TEST(HungStore, AReplicaWhoseStoreReturnedComesBackByItself) {
   EXPECT_EQ(pair.value_at(kB, 5), 2);
 }
 
+/// The sequencer won at the witness and the two meet again before it goes on alone: they make a new epoch, and what was
+/// ordered in the old one ends first. An order waits at the partner for the watermark to cover one that it overlaps.
+TEST(Drain, AnOrderThatOverlapsAnEarlierOneEndsThoughNobodyServes) {
+  ScriptedPair pair(pair_program());
+  hang(pair, kB);
+  pair.write(kA, 64, 1);
+  pair.run_for(5 * kMillisecond);
+  pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
+  pair.write(kA, 200, 2);
+  pair.run_for(5 * kMillisecond);
+  auto& waits = pair.write(kA, 200, 3);
+  pair.run_for(5 * kMillisecond);
+  pair.host(kB).witness().set_reachable(false);
+  pair.world().cut(kB, false);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::suspended); }));
+  const auto id = pair.world().scenario.volumes[0].id;
+  const auto won = [&] {
+    const auto record = pair.world().witness.view(id).record;
+    return record && record->members == engine::MemberSet::only(kA);
+  };
+  ASSERT_TRUE(pair.wait_for(won));
+  pair.world().cut(kB, true);
+  pair.mend(kB);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); })) << pair.status(kA).reason;
+  EXPECT_TRUE(pair.wait_for([&] { return waits.done; }));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// Reads that went unanswered while the two could not talk either: their answers come when nothing is to be decided.
 TEST(Witness, IsNotAskedForAFailoverByAMemberThatIsInSyncAgain) {
   ScriptedPair pair(pair_program());
