@@ -64,7 +64,12 @@ struct FileStore::Impl {
 
 FileStore::FileStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-FileStore::~FileStore() { impl_->io.reset(); }
+FileStore::~FileStore() {
+  impl_->io.reset();
+  // Until Linux 6.2 a ring lets go of a registered file only a while after it was told to, and closing leaves the lock
+  // to whoever still refers to the file.
+  ::flock(impl_->descriptor.get(), LOCK_UN);
+}
 
 Result<std::unique_ptr<FileStore>> FileStore::open(IoUring& ring, const std::string& path, std::uint64_t size,
                                                    std::uint32_t block_size) {

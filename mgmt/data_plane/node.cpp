@@ -42,7 +42,8 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
       process_(process),
       events_(events),
       server_(server_reactors(workers), registry_),
-      started_(workers.front()->reactor.now()) {
+      started_(workers.front()->reactor.now()),
+      stores_closed_(started_) {
   server_.on_event([this](const iscsi_target::SessionEvent& event) {
     Event told = session_event(event);
     log(event.kind == iscsi_target::SessionEvent::Kind::refused ? LogLevel::warning : LogLevel::info, told.message);
@@ -100,12 +101,14 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
           (*reply)({});  // it is attached: it was made
           return next();
         }
-        create_replica(*workers_.front()->ring, request,
-                       [name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
-                         if (outcome) log_info("Volume " + name + ": the replica is made.");
-                         (*reply)(std::move(outcome));
-                         next();
-                       });
+        create_replica(
+            *workers_.front()->ring, request,
+            [this, name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
+              stores_closed_ = home().now();
+              if (outcome) log_info("Volume " + name + ": the replica is made.");
+              (*reply)(std::move(outcome));
+              next();
+            });
       },
       [reply] { (*reply)(too_busy()); });
 }

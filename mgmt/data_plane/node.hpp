@@ -33,7 +33,7 @@ struct ApplyOutcome {
 
 class Node final : public replication::NodeObserver {
  public:
-  static constexpr engine::Duration kDeadHold = std::chrono::seconds(3);
+  static constexpr engine::Duration kLinger = std::chrono::seconds(3);  ///< of stores that were closed
   // Both together stay below the daemon's patience with a stop.
   static constexpr auto kRetireGrace = std::chrono::milliseconds(1000);  ///< for initiators to log out
   static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);
@@ -71,7 +71,7 @@ class Node final : public replication::NodeObserver {
   void attach_missing(const ApplyPtr& apply);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
-  [[nodiscard]] bool may_be_held_by_the_dead(const engine::Error& error);
+  [[nodiscard]] bool may_linger(const engine::Error& error);
   void try_again(const ApplyPtr& apply);
   void grow_attached(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened);
@@ -113,7 +113,8 @@ class Node final : public replication::NodeObserver {
   std::shared_ptr<const Access> access_;
   std::size_t next_home_ = 0;
   engine::TimePoint started_;
-  std::thread extender_;  ///< makes files longer, one volume's at a time
+  engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
+  std::thread extender_;             ///< makes files longer, one volume's at a time
   bool look_planned_ = false;
   bool stopping_ = false;
 

@@ -97,7 +97,10 @@ void Node::let_go(const Uuid& id, engine::Callback<> done) {
       volume->disk.reset();
       volume->own_disk.reset();
       volume->stores = {};
-      home().post(std::move(done));
+      home().post([this, done = std::move(done)]() mutable {
+        stores_closed_ = home().now();
+        done();
+      });
     });
   };
   if (!volume->spec.mirrored || !volume->disk) return close();
@@ -132,10 +135,10 @@ void Node::attach_missing(const ApplyPtr& apply) {
   finish_apply(apply);
 }
 
-// The kernel takes a moment to let go of what a killed process had open through io_uring: right after a start, a store
-// that is in use is tried again before it is called so.
-bool Node::may_be_held_by_the_dead(const engine::Error& error) {
-  return error.code == Errc::refused && home().now() - started_ < kDeadHold;
+// The kernel takes a moment to let go of what was open through io_uring, in a process that was killed or here: soon
+// after, a store that is in use is tried again before it is called so.
+bool Node::may_linger(const engine::Error& error) {
+  return error.code == Errc::refused && home().now() - stores_closed_ < kLinger;
 }
 
 void Node::try_again(const ApplyPtr& apply) {
@@ -149,7 +152,7 @@ void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
                [this, apply, &spec](Result<OpenedReplica> opened) {
                  const std::string object = "volume " + spec.name;
                  if (!opened) {
-                   if (may_be_held_by_the_dead(opened.error())) return try_again(apply);
+                   if (may_linger(opened.error())) return try_again(apply);
                    apply->problem(object, opened.error().message);
                    return attach_missing(apply);
                  }
@@ -197,7 +200,7 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
   open_unmirrored(*workers_[index], home(), spec, apply->state.side, [this, apply, &spec, index](Opened opened) {
     if (!opened) {
-      if (may_be_held_by_the_dead(opened.error())) return try_again(apply);
+      if (may_linger(opened.error())) return try_again(apply);
       apply->problem("volume " + spec.name, opened.error().message);
       return attach_missing(apply);
     }

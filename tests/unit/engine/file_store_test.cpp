@@ -14,6 +14,7 @@
 
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/stores/block_store.hpp"
+#include "engine/stores/descriptor.hpp"
 #include "tests/unit/engine/reactor_fixture.hpp"
 
 namespace lockstep::engine {
@@ -48,6 +49,15 @@ struct FileStores : StoreWorld {
     return count;
   }
 };
+
+/// Another descriptor of what this process has open under the path, as dup() makes it; -1 if there is none.
+int duplicate_of(const std::string& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) == path) return ::dup(std::stoi(entry.path().filename()));
+  }
+  return -1;
+}
 
 TEST_F(FileStores, AThinFileTakesSpaceWithItsFirstWriteAndGivesItBackByDiscard) {
   const auto store = make(64 * kMiB);
@@ -158,6 +168,15 @@ TEST_F(FileStores, AFileIsOpenedOnlyOnce) {
   const Error second = refusal(kMiB);
   EXPECT_EQ(second.code, Errc::refused);
   EXPECT_NE(second.message.find("is in use"), std::string::npos);
+}
+
+TEST_F(FileStores, AClosedFileIsFreeThoughTheKernelStillHoldsItsDescriptor) {
+  auto store = make(kMiB);
+  // Stands for a kernel whose ring lets go of its files late.
+  const Descriptor held(duplicate_of(path));
+  ASSERT_TRUE(held.valid());
+  store.reset();
+  EXPECT_TRUE(open(kMiB));
 }
 
 TEST_F(FileStores, AFileMayBeOpenedAgainAfterItWasClosed) {
