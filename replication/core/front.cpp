@@ -33,7 +33,7 @@ Front::~Front() {
 
 std::error_code Front::check(const DiskRequest& r) const {
   if (!concerns_blocks(r.opcode)) return {};
-  if (!r.extent.fits(core_.volume_size())) return Errc::out_of_range;
+  if (!r.extent.fits(core_.room())) return Errc::out_of_range;
   if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
                                : r.opcode == DiskOpcode::write_same        ? core_.info.block_size
@@ -49,9 +49,10 @@ std::error_code Front::check(const DiskRequest& r) const {
 
 void Front::submit(DiskRequest& request) {
   core_.partner.check();
+  // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
+  if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
   if (const auto wrong = check(request)) return end(request, wrong);
   if (concerns_blocks(request.opcode) && request.extent.empty()) return end(request, {});
-  if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
   (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
   request.status = {};
@@ -107,9 +108,9 @@ void Front::route(Op& op) {
     case Role::none:
       break;
     case Role::solo:
-      return core_.sequencer->start(op);
+      return start_here(op);
     case Role::sync:
-      if (core_.is_sequencer() || (op.reads() && core_.local_reads)) return core_.sequencer->start(op);
+      if (core_.is_sequencer() || (op.reads() && core_.local_reads)) return start_here(op);
       break;
     case Role::forward:
       if (core_.defects().serve_stale_replica && op.opcode == DiskOpcode::read) return core_.sequencer->start(op);
@@ -118,6 +119,13 @@ void Front::route(Op& op) {
   // A forward never goes back to where it came from.
   if (op.entry) return finish(op, Errc::stale);
   core_.forwarder->start(op);
+}
+
+// Here the record in force says how large the volume is. A node that forwards may have an older one: whoever carries the
+// operation out looks.
+void Front::start_here(Op& op) {
+  if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) return finish(op, Errc::out_of_range);
+  core_.sequencer->start(op);
 }
 
 void Front::release_held() {

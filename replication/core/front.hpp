@@ -15,6 +15,7 @@ class Front {
   void submit(engine::DiskRequest& request);
   /// Starts `op` the way that the present role asks for, holds it, or refuses it.
   void route(Op& op);
+  void start_here(Op& op);
   /// What was held goes its way; the gate is open.
   void release_held();
   /// What was held and never started ends with not_serving.

@@ -217,6 +217,7 @@ void Membership::end_step() {
   core_.sequencer->cancel_drain();
   answer_proposal(Errc::refused);
   answer_states();
+  if (metadata_failed_) refuse_held();
 }
 
 /// Both slots, each flushed. After an error nobody knows what is there: this replica stops.

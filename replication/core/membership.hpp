@@ -122,6 +122,7 @@ class Membership {
   void settle_left();
   void open_gate();
   void close_gate() { core_.gated = true; }
+  void refuse_held();
   void shut_gate_and_drop();
   void drop_unstarted();
   void end_unrecorded_step();

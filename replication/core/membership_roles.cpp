@@ -280,10 +280,17 @@ void Membership::fail_metadata(const std::string& why) {
   core_.store_failed = true;
   core_.role = Role::none;
   core_.suspended = false;
+  refuse_held();
   drop_unstarted();
   core_.fence();
   core_.changed();
   exchange();
+}
+
+/// This replica takes part in no epoch any more: nothing may wait here for the next one.
+void Membership::refuse_held() {
+  core_.gated = false;
+  core_.front->drop_held();
 }
 
 }  // namespace lockstep::replication

@@ -23,7 +23,7 @@ std::string name_of(const EpochRecord& e) {
 
 Checkers::Checkers(World& world) : world_(world) {
   volumes_.resize(world.scenario.volumes.size());
-  for (std::size_t i = 0; i < volumes_.size(); ++i) seen_.emplace_back(world.scenario.volume_size() / kBlock);
+  for (std::size_t i = 0; i < volumes_.size(); ++i) seen_.emplace_back(world.scenario.largest_size() / kBlock);
 }
 
 void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t count, Value value) {

@@ -157,6 +157,8 @@ class FakeProgram final : public Program, private replication::LinkEvents {
   }
   replication::LinkEvents& link_events() override { return *this; }
   void leave(unsigned) override {}
+  void make_room(unsigned, std::uint64_t, engine::Callback<engine::Result<void>> done) override { done({}); }
+  void want_size(unsigned, std::uint64_t) override {}
   void shutdown(engine::Callback<> done) override {
     done_ = std::move(done);
     machine_.scheduler.after(kMillisecond, machine_.owner, &FakeProgram::on_stopped, this);
@@ -190,6 +192,7 @@ ProgramKind fake_program(FakeFlaw flaw) {
   kind.corruption_probe = [](Machine&, unsigned, SimRandom&) -> std::optional<std::string> { return std::nullopt; };
   kind.replicates = false;
   kind.keeps_state = false;
+  kind.grows = false;
   return kind;
 }
 

@@ -21,7 +21,8 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   const SimStore::World seams{world.scheduler, world.trace, world.verdict};
   for (const engine::DiskInfo& disk : scenario.volumes) {
     VolumeStores stores;
-    stores.data = std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".data", disk.size);
+    stores.data =
+        std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".data", scenario.largest_size());
     stores.metadata = std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".meta",
                                                  world.kind.metadata_size(scenario));
     StoreFaults faults;
@@ -45,7 +46,8 @@ bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
 std::unique_ptr<Machine> Host::machine() {
   WitnessClient* witness = world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? witness_.get() : nullptr;
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
-                                              owner_, *clock_, random_.split(), way_out(), witness, stores_, *this});
+                                              owner_, *clock_, random_.split(), way_out(), witness, stores_,
+                                              world_.wanted_size, *this});
 }
 
 void Host::format() {
@@ -161,6 +163,7 @@ void Host::look(unsigned volume) {
   }
   states_[volume] = now->state;
   epochs_[volume] = now->epoch.number;
+  world_.grower->status_seen(volume, *now);
   world_.checkers->volume_seen(*this, volume, *now);
 }
 

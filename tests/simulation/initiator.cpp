@@ -115,7 +115,7 @@ void Initiator::acknowledge(Lane& lane) {
 }
 
 void Initiator::choose_extent(Lane& lane) {
-  const std::uint64_t blocks = world_.scenario.volume_size() / kBlock;
+  const std::uint64_t blocks = world_.grower->told(lane.volume) / kBlock;
   lane.count =
       static_cast<std::uint32_t>(random_.chance(600'000) ? random_.between(1, 2) : random_.between(1, kMostBlocks));
   if (lane.kind == Kind::compare_and_write) lane.count = random_.chance(800'000) ? 1 : 2;
@@ -360,6 +360,9 @@ void Initiator::on_done(engine::DiskRequest& request) {
                          {"error", static_cast<std::uint64_t>(request.status.value())}});
   const Lane& lane = self.lanes_[a.lane];
   const bool current = lane.attempt == &a;
+  if (current && request.status == make_error_code(Errc::out_of_range)) {
+    self.world_.verdict.fail("a node was asked for what initiators had been told there is, and called it out of range");
+  }
   if (current && !a.session_closed) self.judge(a, lane);
   if (current && !request.status && !a.session_closed) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);

@@ -1,11 +1,13 @@
 #include "tests/simulation/pair_program.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
 #include "engine/metadata/metadata_area.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/messages.hpp"
+#include "tests/simulation/grower.hpp"
 #include "tests/simulation/scratch_store.hpp"
 
 namespace lockstep::simulation {
@@ -104,6 +106,13 @@ class PairProgram final : public Program, public replication::NodeObserver {
     });
   }
 
+  void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
+    node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
+  }
+  void want_size(unsigned volume, std::uint64_t size) override {
+    node_->want_size(machine_.scenario.volumes[volume].id, size);
+  }
+
   void shutdown(Callback<> done) override { node_->shutdown(std::move(done)); }
 
   void on_volume_changed(const Uuid& id) override {
@@ -121,7 +130,32 @@ class PairProgram final : public Program, public replication::NodeObserver {
                        });
   }
 
+  /// A replica that was away while its volume grew makes room before it is attached.
   void opened(unsigned volume, OpenResult area, bool store_failed) {
+    const std::uint64_t wanted = wanted_of(volume);
+    if (!area || (*area)->identity().size >= wanted) return attach(volume, std::move(area), store_failed);
+    opening_.push_back(std::move(*area));
+    MetadataArea& growing = *opening_.back();
+    growing.grow(wanted, [this, volume, &growing](std::error_code error) {
+      // In a later event: the area that calls may be closed by what follows.
+      (void)machine_.clock.call_after({}, [this, volume, &growing, error] { grown(volume, growing, error); });
+    });
+  }
+
+  void grown(unsigned volume, MetadataArea& growing, std::error_code error) {
+    const auto at = std::ranges::find(opening_, &growing, &std::unique_ptr<MetadataArea>::get);
+    std::unique_ptr<MetadataArea> area = std::move(*at);
+    opening_.erase(at);
+    if (!error) return attach(volume, std::move(area), false);
+    area.reset();
+    attach(volume, std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}), true);
+  }
+
+  [[nodiscard]] std::uint64_t wanted_of(unsigned volume) const {
+    return volume == Grower::kVolume ? machine_.wanted_size : 0;
+  }
+
+  void attach(unsigned volume, OpenResult area, bool store_failed) {
     if (!area) {
       machine_.trace.add(letter(machine_.owner), "metadata.refused", {{"volume", volume}});
       machine_.trace.note(letter(machine_.owner), area.error().message);
@@ -134,6 +168,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
     disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
+    if (wanted_of(volume) != 0) want_size(volume, wanted_of(volume));
     machine_.outlet.volume_changed(volume);
     if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
   }
@@ -141,6 +176,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   Machine& machine_;
   engine::BufferPool pool_;
   std::unique_ptr<PairNode> node_;
+  std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
   std::size_t attached_ = 0;
   bool start_early_ = false;
 };
@@ -195,7 +231,10 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
   const std::string where = "promise 6: with a bit flipped at byte " + std::to_string(at) + " of the metadata, ";
   if (bad == nullptr) return why ? std::nullopt : std::optional(where + "opening it says neither yes nor no");
   const bool older_of_a_torn_pair = good->epoch().descends_from(bad->epoch());
-  if (!older_of_a_torn_pair || bad->identity() != good->identity()) return where + "it is opened as something else";
+  engine::VolumeIdentity identity = bad->identity();
+  // The older superblock of a volume that grew says less room, and is right as long as nothing is served beyond it.
+  if (identity.size >= bad->epoch().size) identity.size = good->identity().size;
+  if (!older_of_a_torn_pair || identity != good->identity()) return where + "it is opened as something else";
   if (bad->epoch() == good->epoch()) {
     for (std::uint64_t r = 0; r < good->region_count(); ++r) {
       if (good->is_dirty(r) && !bad->is_dirty(r)) return where + "a dirty bit is lost";
@@ -233,7 +272,7 @@ std::string read_message(std::span<const std::byte> header) {
 
 const ProgramKind& pair_program() {
   static const ProgramKind kind{
-      [](const Scenario& s) { return MetadataArea::size_with_state(s.volume_size(), s.region_size); },
+      [](const Scenario& s) { return MetadataArea::size_with_state(s.largest_size(), s.region_size); },
       format,
       [](Machine& m) -> std::unique_ptr<Program> { return std::make_unique<PairProgram>(m); },
       corruption_probe,

@@ -49,6 +49,7 @@ struct Machine {
   SimLink& link;
   WitnessClient* witness;
   std::vector<VolumeStores>& stores;
+  const std::uint64_t& wanted_size;  ///< of the first volume, by the configuration; 0: as it was made
   ProgramOutlet& outlet;
 };
 
@@ -64,6 +65,9 @@ class Program {
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
   virtual void leave(unsigned volume) = 0;
+  /// Growing (docs/developer/grow.md); only of kinds that do.
+  virtual void make_room(unsigned volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) = 0;
+  virtual void want_size(unsigned volume, std::uint64_t size) = 0;
   virtual void shutdown(engine::Callback<> done) = 0;
 };
 
@@ -79,6 +83,7 @@ struct ProgramKind {
   MessageReader read_message;
   bool replicates = true;   ///< promises 1 and 5 concern its stores
   bool keeps_state = true;  ///< its disks know reservations
+  bool grows = true;
 };
 
 }  // namespace lockstep::simulation

@@ -83,6 +83,9 @@ Scenario draw_scenario(std::uint64_t seed, SimRandom& random) {
   s.faults = draw_faults(random);
   // Of a stream of its own: the other draws of a seed stay what they were.
   s.reservations = SimRandom(seed ^ 0x7265736572766564).chance(350'000);
+  if (SimRandom growth(seed ^ 0x67726f7774680a); growth.chance(150'000)) {
+    s.grown_regions = s.regions + growth.between(1, s.regions);
+  }
   return s;
 }
 
@@ -95,6 +98,7 @@ std::string describe(const Scenario& s) {
                      ", lease " + std::to_string(s.lease / kMillisecond) + " ms, " + std::to_string(s.initiators) +
                      "x" + std::to_string(s.depth) + " initiators, " + std::to_string(s.operations) + " operations, " +
                      std::to_string(s.duration / kSecond) + " s" + (s.reservations ? ", reservations" : "") +
+                     (s.grown_regions != 0 ? ", grows to " + std::to_string(s.grown_regions) + " regions" : "") +
                      "; faults:";
   const FaultKinds& f = s.faults;
   const std::pair<bool, const char*> names[] = {{f.kill, "kill"},

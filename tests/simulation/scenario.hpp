@@ -1,6 +1,7 @@
 #pragma once
 // What a seed decides before the world begins: sizes, settings, and which kinds of faults it will know ("swarm": a
 // world in which everything fails all the time reaches less than many worlds with a few kinds of faults each).
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct Scenario {
   std::vector<engine::DiskInfo> volumes;
   std::uint32_t region_size = 4096;  ///< bytes
   std::uint64_t regions = 64;        ///< of each volume
+  std::uint64_t grown_regions = 0;   ///< that the first volume has in the end; 0: it does not grow
   engine::ArbiterSettings arbiter;
   engine::NodeSide first_sequencer = engine::NodeSide::a;
 
@@ -61,7 +63,9 @@ struct Scenario {
   FaultKinds faults;
   replication::Defects defects;
 
-  [[nodiscard]] std::uint64_t volume_size() const { return regions * region_size; }
+  [[nodiscard]] std::uint64_t volume_size() const { return regions * region_size; }  ///< bytes, at first
+  [[nodiscard]] std::uint64_t grown_size() const { return grown_regions * region_size; }
+  [[nodiscard]] std::uint64_t largest_size() const { return std::max(volume_size(), grown_size()); }
 };
 
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed, SimRandom& random);

@@ -19,6 +19,7 @@ WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
     s.volumes.resize(1);
     s.region_size = 4096;
     s.regions = 64;
+    s.grown_regions = 0;
     s.arbiter.kind = engine::ArbiterKind::witness;
     s.arbiter.address = "http://192.0.2.1:2379";
     s.first_sequencer = NodeSide::a;

@@ -28,6 +28,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       kind(program) {
   scenario.defects = options.defects;
   scenario.reservations &= kind.keeps_state;
+  if (!kind.grows) scenario.grown_regions = 0;
   if (options.without_faults) scenario.faults = {};
   const LinkTimes times{scenario.slowest_link, 4 * kSecond};
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
@@ -40,6 +41,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   checkers = std::make_unique<Checkers>(*this);
   states = std::make_unique<StateChecker>(*this);
   nemesis = std::make_unique<Nemesis>(*this, random.split());
+  grower = std::make_unique<Grower>(*this);
   for (unsigned i = 0; i < scenario.initiators; ++i) {
     initiators.push_back(std::make_unique<Initiator>(*this, i, random.split()));
   }
@@ -65,6 +67,7 @@ Outcome World::run() {
   for (const auto& h : hosts_) h->boot();
   for (const auto& initiator : initiators) initiator->start();
   nemesis->start();
+  grower->start();
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
   if (!verdict.failed()) read_everything();
@@ -118,7 +121,7 @@ void World::settle() {
   while (!verdict.failed()) {
     run_until(scheduler.now() + 250 * kMillisecond);
     if (idle()) operations_left = 0;
-    if (operations_left == 0 && idle() && all_in_sync()) break;
+    if (operations_left == 0 && idle() && all_in_sync() && grower->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
     nemesis->nurse();
   }
@@ -140,7 +143,8 @@ void World::explain_no_sync() {
         continue;
       }
       text += std::string(state_name(s->state)) + (s->serving ? " serving" : " not serving") +
-              (s->failover_limited ? " limited" : "") + " epoch " + std::to_string(s->epoch.number) + " members " +
+              (s->failover_limited ? " limited" : "") + " epoch " + std::to_string(s->epoch.number) + " size " +
+              std::to_string(s->epoch.size / scenario.region_size) + " regions, members " +
               std::to_string(s->epoch.members.bits) + " dirty " + std::to_string(s->dirty_bytes) + " (" + s->reason +
               ");";
     }
@@ -156,7 +160,7 @@ void World::read_everything() {
   for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
     const auto image = host(NodeSide::a).data(v).visible();
     const Moment began = history.begin_read();
-    const std::vector<bool> written = history.written_blocks(v, scenario.volume_size() / kBlock);
+    const std::vector<bool> written = history.written_blocks(v, scenario.largest_size() / kBlock);
     for (std::uint64_t block = 0; block < written.size(); ++block) {
       const Value value = read_stamp(image.subspan(block * kBlock, kBlock), block);
       if (written[block] || value != 0) history.read_returned(v, block, {&value, 1}, began, scheduler.now());
@@ -169,7 +173,7 @@ void World::compare_replicas() {
   for (unsigned v = 0; v < scenario.volumes.size(); ++v) {
     const auto a = host(NodeSide::a).data(v).visible();
     const auto b = host(NodeSide::b).data(v).visible();
-    for (std::uint64_t block = 0; block < scenario.volume_size() / kBlock; ++block) {
+    for (std::uint64_t block = 0; block < scenario.largest_size() / kBlock; ++block) {
       const auto at = block * kBlock;
       if (std::equal(a.begin() + at, a.begin() + at + kBlock, b.begin() + at)) continue;
       return verdict.fail("promise 5: in sync again, volume " + std::to_string(v) + " block " + std::to_string(block) +

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/simulation/checkers.hpp"
+#include "tests/simulation/grower.hpp"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/host.hpp"
 #include "tests/simulation/initiator.hpp"
@@ -63,6 +64,8 @@ class World {
   std::unique_ptr<StateChecker> states;
   std::vector<std::unique_ptr<Initiator>> initiators;
   std::unique_ptr<Nemesis> nemesis;
+  std::unique_ptr<Grower> grower;
+  std::uint64_t wanted_size = 0;  ///< of the first volume, as its operator decided; 0: as it was made
   unsigned operations_left = 0;
 
  private:
