@@ -1,6 +1,7 @@
 // EXTENDED COPY (LID1) and what is received of it (SPC-4 6.4, 6.19): between volumes that the nexus may reach, named
 // by their identification descriptors. The list is checked whole before the first block moves.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/reply.hpp"
 #include "iscsi_target/scsi/task.hpp"
+#include "iscsi_target/scsi/third_party_copy.hpp"
 #include "iscsi_target/scsi/unit_name.hpp"
 
 namespace lockstep::iscsi_target::handlers {
@@ -21,7 +23,10 @@ constexpr std::size_t kHeader = 16;
 constexpr std::size_t kTarget = 32;
 constexpr std::size_t kMaxTargets = 8;
 constexpr std::size_t kMaxSegments = 8;
-constexpr std::size_t kMaxDescriptors = 512;  // bytes of both lists
+constexpr std::size_t kMaxDescriptors = 512;         // bytes of both lists
+constexpr std::uint32_t kMaxSegment = 0xFFFF * 512;  // bytes
+constexpr std::uint8_t kMaxConcurrent = 64;
+constexpr std::uint8_t kGranularity = 9;  // of a segment, as a power of two
 constexpr std::uint8_t kIdentification = 0xE4;
 constexpr std::uint8_t kBlockToBlock = 0x02;
 constexpr std::uint8_t kBlockToBlockWithOffset = 0x0A;
@@ -176,16 +181,16 @@ void receive_copy_operating_parameters(Task& task) {
   reply.be16(kMaxTargets);
   reply.be16(kMaxSegments);
   reply.be32(kMaxDescriptors);
-  reply.be32(0xFFFF * 512);  // bytes of a segment
-  reply.be32(0);             // inline data
-  reply.be32(0);             // held data
-  reply.be32(0);             // of streams
+  reply.be32(kMaxSegment);
+  reply.be32(0);  // inline data
+  reply.be32(0);  // held data
+  reply.be32(0);  // of streams
   reply.be16(0);
-  reply.be16(64);  // copies at once
-  reply.u8(64);
-  reply.u8(9);  // data segment granularity, as a power of two
-  reply.u8(9);
-  reply.u8(9);
+  reply.be16(kMaxConcurrent);
+  reply.u8(kMaxConcurrent);
+  reply.u8(kGranularity);
+  reply.u8(kGranularity);
+  reply.u8(kGranularity);
   reply.zeros(3);
   reply.u8(3);
   reply.u8(kBlockToBlock);
@@ -195,3 +200,48 @@ void receive_copy_operating_parameters(Task& task) {
 }
 
 }  // namespace lockstep::iscsi_target::handlers
+
+namespace lockstep::iscsi_target {
+namespace {
+
+/// A descriptor whose values are a list with its length ahead, filled up to a multiple of four bytes.
+void list_descriptor(Reply& reply, std::uint16_t type, std::span<const std::uint8_t> list) {
+  const std::size_t used = 1 + list.size(), room = (used + 3) / 4 * 4;
+  reply.be16(type);
+  reply.be16(static_cast<std::uint16_t>(room));
+  reply.u8(static_cast<std::uint8_t>(list.size()));
+  reply.bytes(std::as_bytes(list));
+  reply.zeros(room - used);
+}
+
+}  // namespace
+
+void third_party_copy_descriptors(Reply& reply) {
+  using namespace handlers;
+  // Each operation code with the number of its service actions and these.
+  constexpr std::array<std::uint8_t, 7> kCommands{0x83, 1, 0x00, 0x84, 2, 0x00, 0x03};
+  constexpr std::array<std::uint8_t, 3> kDescriptors{kBlockToBlock, kBlockToBlockWithOffset, kIdentification};
+  list_descriptor(reply, 0x0001, kCommands);
+  reply.be16(0x0004);  // parameter data
+  reply.be16(0x001C);
+  reply.zeros(4);
+  reply.be16(kMaxTargets);
+  reply.be16(kMaxSegments);
+  reply.be32(kMaxDescriptors);
+  reply.be32(0);  // inline data
+  reply.zeros(12);
+  list_descriptor(reply, 0x0008, kDescriptors);
+  reply.be16(0x000C);  // CSCD descriptor IDs beside those of the list: none
+  reply.be16(4);
+  reply.zeros(4);
+  reply.be16(0x8001);  // general copy operations
+  reply.be16(0x0020);
+  reply.be32(kMaxConcurrent);
+  reply.be32(kMaxConcurrent);
+  reply.be32(kMaxSegment);
+  reply.u8(kGranularity);
+  reply.u8(0);  // inline data
+  reply.zeros(18);
+}
+
+}  // namespace lockstep::iscsi_target

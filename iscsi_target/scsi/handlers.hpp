@@ -30,6 +30,7 @@ void mode_select_6(Task& task);
 void mode_select_10(Task& task);
 // reports.cpp
 void report_luns(Task& task);
+void report_identifying_information(Task& task);
 void report_target_port_groups(Task& task);
 void report_supported_operation_codes(Task& task);
 void report_supported_task_management_functions(Task& task);

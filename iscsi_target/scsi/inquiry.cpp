@@ -8,6 +8,7 @@
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/reply.hpp"
 #include "iscsi_target/scsi/task.hpp"
+#include "iscsi_target/scsi/third_party_copy.hpp"
 #include "iscsi_target/scsi/unit_name.hpp"
 
 namespace lockstep::iscsi_target {
@@ -51,7 +52,7 @@ void standard_data(Reply& reply, const LogicalUnit* unit, bool well_known, const
   reply.u8(0x06);                // SPC-4
   reply.u8(0x12);                // HISUP, response data format 2
   reply.u8(96 - 5);              // additional length
-  reply.u8(unit ? 0x10 : 0x00);  // TPGS: implicit
+  reply.u8(unit ? 0x18 : 0x00);  // TPGS: implicit; 3PC
   reply.u8(unit ? 0x10 : 0x00);  // MULTIP
   reply.u8(0x02);                // CMDQUE
   reply.padded(LogicalUnit::kVendor, 8);
@@ -156,7 +157,7 @@ void logical_block_provisioning(Reply& reply, const LogicalUnit& unit) {
   reply.u8(0);
 }
 
-constexpr std::array<std::uint8_t, 7> kPages{0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2};
+constexpr std::array<std::uint8_t, 8> kPages{0x00, 0x80, 0x83, 0x86, 0x8F, 0xB0, 0xB1, 0xB2};
 
 /// False: there is no such page.
 bool vital_product_data(Reply& reply, std::uint8_t page, const LogicalUnit& unit) {
@@ -175,6 +176,9 @@ bool vital_product_data(Reply& reply, std::uint8_t page, const LogicalUnit& unit
       break;
     case 0x86:
       extended_inquiry(reply);
+      break;
+    case 0x8F:
+      third_party_copy_descriptors(reply);
       break;
     case 0xB0:
       block_limits(reply, unit);

@@ -98,6 +98,31 @@ void handlers::report_luns(Task& task) {
   finish_with_data(task, reply.done(), task.length);
 }
 
+// SPC-4 6.32. Nobody can set any: the text is the volume's name, which its operator gave it.
+void handlers::report_identifying_information(Task& task) {
+  constexpr std::uint8_t kBinary = 0x00, kText = 0x02, kTypes = 0x7F;
+  constexpr std::size_t kLongestText = 255;  // without its NUL
+  const std::uint8_t type = task.cdb(10) >> 1;
+  const auto name = std::string_view(task.unit().info().name).substr(0, kLongestText);
+  Reply reply;
+  reply.be32(0);
+  switch (type) {
+    case kBinary:
+      break;
+    case kText:
+      reply.padded(name, name.size() + 1, '\0');
+      break;
+    case kTypes:
+      reply.u8(kBinary << 1), reply.u8(0), reply.be16(0);
+      reply.u8(kText << 1), reply.u8(0), reply.be16(kLongestText + 1);
+      break;
+    default:
+      return fail_cdb(task, 10, 7);
+  }
+  reply.set_be16(2, static_cast<std::uint16_t>(reply.size() - 4));
+  finish_with_data(task, reply.done(), task.length);
+}
+
 void handlers::report_target_port_groups(Task& task) {
   constexpr std::uint8_t kTransitionTime = 60;  // seconds that an initiator should wait at least
   const std::uint8_t format = task.cdb(1) >> 5;

@@ -1,4 +1,5 @@
 // INQUIRY, capacity, mode pages, LUNs and port groups: what initiators learn about the unit.
+#include <map>
 #include <set>
 
 #include "tests/unit/iscsi_target/scsi_harness.hpp"
@@ -25,6 +26,7 @@ TEST_F(ScsiIdentity, StandardInquiryNamesVendorProductAndStandards) {
   EXPECT_EQ(c->data_in[3] & 0x0F, 2);
   EXPECT_EQ(c->data_in[4], 91);
   EXPECT_EQ(c->data_in[5] & 0x30, 0x10) << "TPGS implicit";
+  EXPECT_EQ(c->data_in[5] & 0x08, 0x08) << "3PC";
   EXPECT_EQ(text(*c, 8, 8), "LOCKSTEP");
   EXPECT_EQ(text(*c, 16, 16), "VDISK           ");
   EXPECT_EQ(text(*c, 32, 4), "0001");
@@ -82,6 +84,53 @@ std::vector<Designator> designators(const FakeCommand& page) {
     at += 4 + size;
   }
   return out;
+}
+
+TEST_F(ScsiIdentity, ThirdPartyCopyPageSaysWhatReceiveCopyOperatingParametersSays) {
+  const auto page = vpd(0x8F);
+  const auto parameters = in({0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0});
+  expect_good(*page);
+  expect_good(*parameters);
+  std::map<unsigned, std::vector<std::uint8_t>> descriptors;
+  unsigned last = 0;
+  for (std::size_t at = 4; at < page->data_in.size();) {
+    const unsigned type = page->be16(at), length = page->be16(at + 2);
+    EXPECT_GT(type, last);
+    EXPECT_EQ(length % 4, 0u);
+    ASSERT_LE(at + 4 + length, page->data_in.size());
+    last = type;
+    descriptors[type].assign(page->data_in.begin() + static_cast<std::ptrdiff_t>(at + 4),
+                             page->data_in.begin() + static_cast<std::ptrdiff_t>(at + 4 + length));
+    at += 4 + length;
+  }
+  using Bytes = std::vector<std::uint8_t>;
+  EXPECT_EQ(descriptors[0x0001], (Bytes{7, 0x83, 1, 0x00, 0x84, 2, 0x00, 0x03}));
+  EXPECT_EQ(descriptors[0x0008], (Bytes{3, 0x02, 0x0A, 0xE4}));
+  EXPECT_EQ(descriptors[0x000C], (Bytes{0, 0, 0, 0}));
+  const auto part = [](const Bytes& of, std::size_t at, std::size_t size) {
+    return Bytes(of.begin() + static_cast<std::ptrdiff_t>(at), of.begin() + static_cast<std::ptrdiff_t>(at + size));
+  };
+  ASSERT_EQ(descriptors[0x0004].size(), 0x1Cu);
+  ASSERT_EQ(descriptors[0x8001].size(), 0x20u);
+  const Bytes told(parameters->data_in.begin(), parameters->data_in.end());
+  EXPECT_EQ(part(descriptors[0x0004], 4, 8), part(told, 8, 8)) << "descriptors, and the bytes of their list";
+  EXPECT_EQ(part(descriptors[0x8001], 8, 4), part(told, 16, 4)) << "bytes of a segment";
+  EXPECT_EQ(descriptors[0x8001][12], told[39]) << "granularity";
+}
+
+TEST_F(ScsiIdentity, TheTextThatIdentifiesAUnitIsItsName) {
+  const auto of_type = [&](std::uint8_t type) {
+    return in({0xA3, 0x05, 0, 0, 0, 0, 0, 0, 0x10, 0, static_cast<std::uint8_t>(type << 1), 0});
+  };
+  const auto text_type = of_type(2);
+  expect_good(*text_type);
+  ASSERT_EQ(text_type->be16(2), text_type->data_in.size() - 4);
+  ASSERT_GT(text_type->data_in.size(), 5u);
+  EXPECT_EQ(text(*text_type, 4, text_type->data_in.size() - 5), disk_info().name);
+  EXPECT_EQ(text_type->data_in.back(), 0);
+  EXPECT_EQ(of_type(0)->be16(2), 0);
+  EXPECT_EQ(of_type(0x7F)->be16(2), 8);
+  expect_field(*of_type(1), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 10, .bit = 7});
 }
 
 TEST_F(ScsiIdentity, BothNodesNameTheUnitAlikeAndTheirPortsApart) {
