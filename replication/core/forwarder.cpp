@@ -28,7 +28,8 @@ void Forwarder::start(Op& op) {
 /// Sends what may be sent: contact holds, states were exchanged, and the oldest open tag is not too far back.
 void Forwarder::pump() {
   core_.partner.check();
-  if (pumping_ || core_.gated || (core_.role != Role::forward && core_.role != Role::sync)) return;
+  if (pumping_ || core_.gated || core_.partner.fencing()) return;
+  if (core_.role != Role::forward && core_.role != Role::sync) return;
   if (!core_.partner_ready || !core_.partner.in_contact()) return;
   pumping_ = true;
   for (Op* op = ops_.front(); op && op->tag < ops_.front()->tag + kWindow; op = List<Op>::next(op)) {
@@ -70,7 +71,10 @@ void Forwarder::send(Op& op) {
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   core_.partner.check();
   op.on_link = false;
-  if (op.doomed) return end(op, Errc::unknown_outcome);
+  if (op.doomed) {
+    op.unsettled = !result;
+    return end_doomed();
+  }
   if (result && result->status == Errc::aborted) {
     mark<"forward.checked_under_another_state">();
     op.sent_before = op.unsure;
@@ -123,7 +127,7 @@ void Forwarder::doom() {
 void Forwarder::end_doomed() {
   while (Op* over = [this]() -> Op* {
     for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-      if (op->doomed && !op->on_link) return op;
+      if (op->doomed && may_end(*op)) return op;
     }
     return nullptr;
   }()) {
@@ -131,10 +135,27 @@ void Forwarder::end_doomed() {
   }
 }
 
+bool Forwarder::may_end(const Op& op) const {
+  return !op.on_link && !(op.unsettled && core_.partner.in_contact() && !core_.orders());
+}
+
+bool Forwarder::has_doomed() const {
+  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+    if (op->doomed) return true;
+  }
+  return false;
+}
+
+void Forwarder::on_connected() {
+  ops_.for_each([](Op& op) { op.unsettled = false; });
+  end_doomed();
+}
+
 void Forwarder::take_over() {
+  end_doomed();
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
-      if (!at->on_link) return at;
+      if (!at->on_link && !at->doomed) return at;
     }
     return nullptr;
   }()) {

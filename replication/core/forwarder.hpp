@@ -18,8 +18,11 @@ class Forwarder {
   void start(Op& op);
   /// States were exchanged or the epoch changed: everything unanswered goes out (again).
   void resend();
-  /// Contact was lost: what was not sent ends with not_serving, what was with unknown_outcome.
+  /// What was not sent ends with not_serving. What was ends with unknown_outcome as soon as the partner cannot start it
+  /// any more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
   void doom();
+  [[nodiscard]] bool has_doomed() const;
+  void on_connected();
   /// This node orders now: what the partner cannot have carried out unseen is carried out here, what came back as an
   /// order is done.
   void take_over();
@@ -35,6 +38,7 @@ class Forwarder {
   void on_answer(Op& op, const engine::IoResult<Message>& result);
   void retry_soon();
   void end_doomed();
+  [[nodiscard]] bool may_end(const Op& op) const;
   void end(Op& op, std::error_code status);
 
   Core& core_;

@@ -121,8 +121,8 @@ void Front::route(Op& op) {
   core_.forwarder->start(op);
 }
 
-// Here the record in force says how large the volume is. A node that forwards may have an older one: whoever carries the
-// operation out looks.
+// Here the record in force says how large the volume is. A node that forwards may have an older one: whoever carries
+// the operation out looks.
 void Front::start_here(Op& op) {
   if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) return finish(op, Errc::out_of_range);
   core_.sequencer->start(op);

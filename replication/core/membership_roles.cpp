@@ -190,6 +190,7 @@ void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimeP
 void Membership::on_connected() {
   ++exchange_run_;
   exchanging_ = false;
+  core_.forwarder->on_connected();
   exchange();
 }
 

@@ -76,7 +76,8 @@ struct Op {
   std::uint64_t miscompare_offset = 0;
 
   Stage stage = Stage::held;
-  bool doomed = false;  ///< ends with an error as soon as nothing uses it
+  bool doomed = false;     ///< ends with an error as soon as nothing uses it
+  bool unsettled = false;  ///< doomed, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
   engine::Buffer scratch;
   engine::TimePoint since;  ///< when the local store got it

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "replication/core/forwarder.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/mirror.hpp"
@@ -70,6 +71,7 @@ struct PairNode::Impl final : PartnerUser {
   void tick() {
     partner.check();
     for_each([](Core& c) { c.membership->tick(); });
+    end_fencing();
     for (std::size_t i = 0; i < closing.size(); ++i) closing[i]->core().membership->tick();
     tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
   }
@@ -90,6 +92,23 @@ struct PairNode::Impl final : PartnerUser {
   }
   void on_contact_lost() override {
     for_each([](Core& c) { c.membership->on_contact_lost(); });
+  }
+
+  void fence() {
+    partner.set_fencing(true);
+    for_each([](Core& c) { c.membership->on_fenced(); });
+    end_fencing();
+  }
+  /// The sessions are closed when nothing that came over them can be started any more: initiators take the other path
+  /// at once, and what they try again there must not be overtaken.
+  void end_fencing() {
+    if (!partner.fencing()) return;
+    bool under_way = false;
+    for_each([&](Core& c) { under_way |= c.forwarder->has_doomed(); });
+    if (under_way && partner.in_contact()) return;
+    partner.set_fencing(false);
+    observer.on_fenced();
+    for_each([](Core& c) { c.forwarder->resend(); });
   }
 
   /// Only for volumes that are in sync: the others answer nothing from their own store by leave of the partner.
@@ -140,10 +159,7 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));
   Core& core = mirror->core();
   core.changed = [this, id] { observer.on_volume_changed(id); };
-  core.fence = [this] {
-    for_each([](Core& c) { c.membership->on_fenced(); });
-    observer.on_fenced();
-  };
+  core.fence = [this] { fence(); };
   mirrors.emplace(id, std::move(mirror));
   core.membership->begin();
   return {};

@@ -63,6 +63,9 @@ class Partner {
     });
   }
   void reset() { seams_.link.reset(); }
+  /// The initiators' sessions are about to be closed: nothing new is forwarded for them.
+  [[nodiscard]] bool fencing() const { return fencing_; }
+  void set_fencing(bool on) { fencing_ = on; }
   void heartbeat_now();
   /// To be called at least every few milliseconds' worth of events: notices that contact has run out.
   void check();
@@ -92,6 +95,7 @@ class Partner {
   engine::Uuid process_;
   bool connected_ = false;
   bool in_contact_ = false;
+  bool fencing_ = false;
   bool greeted_ = false;  // the inbound session said hello
   std::uint64_t inbound_ = 0;
   std::uint64_t attempt_ = 0;

@@ -168,6 +168,7 @@ void Host::look(unsigned volume) {
 }
 
 void Host::fenced() {
+  ++fences_;
   world_.trace.add(name(), "node.fenced");
   for (const auto& initiator : world_.initiators) initiator->host_fenced(*this);
 }

@@ -29,6 +29,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] Nanos frozen_since() const { return frozen_since_; }
   [[nodiscard]] Nanos booted_at() const { return running() ? booted_at_ : 0; }
   [[nodiscard]] std::uint64_t life() const { return life_; }
+  [[nodiscard]] unsigned fences() const { return fences_; }  ///< times that it closed its initiators' sessions
   [[nodiscard]] Owner owner() const { return owner_; }
   [[nodiscard]] engine::NodeSide side() const { return side_; }
   [[nodiscard]] char name() const { return letter(owner_); }
@@ -72,6 +73,7 @@ class Host final : public ProgramOutlet {
   Nanos frozen_since_ = 0;
   bool stopping_ = false;
   bool lost_power_ = true;
+  unsigned fences_ = 0;
 };
 
 }  // namespace lockstep::simulation

@@ -435,6 +435,25 @@ TEST(Fence, WhatAnotherVolumeHadQueuedHereIsNotStartedAnyMore) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// It is on its way: only the partner's answer, or time, tells that it won't be started any more.
+TEST(Fence, SessionsAreClosedWhenWhatAnotherVolumeForwardedHasBeenAnswered) {
+  ScriptedPair pair(pair_program(), two_volumes);
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.world().cut(kB, false);
+  auto& forwarded = pair.write(kB, 8, 2);
+  pair.run_for(5 * kMillisecond);
+  fence_for_the_second_volume(pair, kB);
+  pair.run_for(100 * kMillisecond);
+  EXPECT_EQ(pair.host(kB).fences(), 0u) << "its initiator would try again through the other node now";
+  pair.world().cut(kB, true);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() == 1; }, 2 * kSecond));
+  EXPECT_TRUE(forwarded.done);
+  EXPECT_EQ(pair.written(kA, 8, 3), std::error_code{});
+  pair.run_for(kSecond);
+  EXPECT_EQ(pair.value_at(kA, 8), 3) << "what was sent before came after it";
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(Fence, WhatAnotherVolumeHeldBackForTheUnitsStateIsNotForwardedAnyMore) {
   ScriptedPair pair(pair_program(), two_volumes);
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
