@@ -1,4 +1,4 @@
-// SANITIZE (SBC-3 5.30): the list is checked, the unit's state says that it runs, and the device does it.
+// SANITIZE (SBC-4 5.30): the list is checked, the unit's state says that it runs, and the device does it.
 #include "engine/base/byte_order.hpp"
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/sanitizer.hpp"

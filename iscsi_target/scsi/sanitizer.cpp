@@ -41,8 +41,10 @@ Sanitizer::Sanitizer(TargetDevice& device, UnitUse& use, Task* waiter) : device_
   };
 }
 
+/// With INVERT every other pass writes the pattern's inversion, so that the last one writes the pattern
+/// (SBC-4 5.30.2.2).
 void Sanitizer::fill_pattern(std::uint8_t pass) {
-  const bool inverted = what_.invert && pass % 2 != 0;
+  const bool inverted = what_.invert && (what_.passes - pass) % 2 == 0;
   const auto block = block_.span();
   for (std::size_t i = 0; i < block.size(); ++i) {
     const std::byte b = what_.pattern[i % what_.pattern.size()];

@@ -315,6 +315,8 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
   const auto sense = scsi::parse_sense(in({0x03, 0, 0, 0, 0xFF})->data_in);
   EXPECT_EQ(sense->additional, scsi::asc::kSanitizeInProgress);
   EXPECT_TRUE(sense->progress);
+  expect_good(*in({0x25}, 8));  // SBC-4 4.11.2: the capacity is told meanwhile
+  expect_good(*in({0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32}, 32));
   EXPECT_EQ(c->completions, 0);
   while (disk.held()) disk.release_one();
   expect_good(*c);
@@ -323,12 +325,33 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
 }
 
 TEST_F(ScsiSanitize, OverwriteRepeatsThePatternInEveryBlock) {
-  const Bytes list{0x82, 0, 0, 2, 0x5A, 0xA5};
+  const Bytes list{0x01, 0, 0, 2, 0x5A, 0xA5};
   expect_good(*out({0x48, 0x81, 0, 0, 0, 0, 0, 0, 6}, list));
   const Bytes data = in(cdb10(0x28, 77, 1), 512)->data_in;
-  EXPECT_EQ(data[0], 0xA5) << "two passes, the second inverted";
-  EXPECT_EQ(data[1], 0x5A);
-  EXPECT_EQ(data[510], 0xA5);
+  EXPECT_EQ(data[0], 0x5A);
+  EXPECT_EQ(data[1], 0xA5);
+  EXPECT_EQ(data[510], 0x5A);
+}
+
+/// SBC-4 5.30.2.2: with INVERT the first of an even number of passes writes the inversion.
+TEST_F(ScsiSanitize, TheLastOfInvertedPassesWritesThePatternItself) {
+  for (const std::uint8_t passes : {1, 2, 3}) {
+    disk.deferred = true;
+    auto c =
+        make({0x48, 0x01, 0, 0, 0, 0, 0, 0, 6}, 0, {static_cast<std::uint8_t>(0x80 | passes), 0, 0, 2, 0x5A, 0xA5});
+    device.execute(*c);
+    disk.release_one();  // the state
+    for (int pass = 1; pass <= passes; ++pass) {
+      SCOPED_TRACE(std::to_string(pass) + " of " + std::to_string(passes));
+      disk.release_one();  // the unit is a single piece
+      const bool inverted = (passes - pass) % 2 != 0;
+      EXPECT_EQ(disk.bytes()[0], std::byte(inverted ? 0xA5 : 0x5A));
+      EXPECT_EQ(disk.bytes()[1], std::byte(inverted ? 0x5A : 0xA5));
+    }
+    while (disk.held()) disk.release_one();
+    expect_good(*c);
+    disk.deferred = false;
+  }
 }
 
 TEST_F(ScsiSanitize, BadListsAndAFailureAreReportedAndTheFailureMayBeLeft) {
