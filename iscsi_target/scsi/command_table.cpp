@@ -102,6 +102,21 @@ constexpr CommandEntry sanitize(std::int16_t service_action, std::string_view na
           .flags = kChangesMedium | kWhileSanitizing};
 }
 
+/// The mode is processed as a service action (SPC-4 6.18.1, 6.49.1). `place`: usage of the buffer's number and of the
+/// offset; the echo buffer ignores both. No medium is needed.
+constexpr CommandEntry buffer_command(std::uint8_t opcode, std::int16_t mode, std::string_view name,
+                                      std::array<std::uint8_t, 2> place, void (*handler)(Task&)) {
+  return {.opcode = opcode,
+          .service_action = mode,
+          .name = name,
+          .cdb_length = 10,
+          .usage = {opcode, 0x1F, place[0], place[1], place[1], place[1], 0xFF, 0xFF, 0xFF},
+          .direction = opcode == 0x3B ? out : in,
+          .bytes = {6, 3},
+          .handler = handler,
+          .flags = kWithoutMedium};
+}
+
 /// For the rows of which one thing is out of line.
 template <class Change>
 constexpr CommandEntry but(CommandEntry entry, Change change) {
@@ -156,6 +171,12 @@ constexpr std::array kTable = std::to_array<CommandEntry>({
     block_command(0x35, "SYNCHRONIZE CACHE(10)", 0x06, none, flushes, h::synchronize_cache, L::none, kToTheEnd),
     {.opcode = 0x37, .name = "READ DEFECT DATA(10)", .cdb_length = 10, .usage = {0x37, 0, 0x1F, 0, 0, 0, 0, 0xFF, 0xFF},
      .direction = in, .bytes = {7, 2}, .handler = h::read_defect_data},
+    buffer_command(0x3B, 0x02, "WRITE BUFFER, DATA", {0xFF, 0xFF}, h::write_buffer_data),
+    buffer_command(0x3B, 0x0A, "WRITE BUFFER, ECHO", {0xFF, 0xFF}, h::write_buffer_echo),
+    buffer_command(0x3C, 0x02, "READ BUFFER, DATA", {0xFF, 0xFF}, h::read_buffer_data),
+    buffer_command(0x3C, 0x03, "READ BUFFER, DESCRIPTOR", {0xFF, 0x00}, h::read_buffer_descriptor),
+    buffer_command(0x3C, 0x0A, "READ BUFFER, ECHO", {0xFF, 0xFF}, h::read_buffer_echo),
+    buffer_command(0x3C, 0x0B, "READ BUFFER, ECHO DESCRIPTOR", {0x00, 0x00}, h::read_buffer_echo_descriptor),
     but(block_command(0x41, "WRITE SAME(10)", 0x08, out, writes, h::write_same, L::write_same, kToTheEnd),
         kUnmapsWhenThin),
     {.opcode = 0x42, .name = "UNMAP", .cdb_length = 10, .usage = {0x42, 0, 0, 0, 0, 0, 0x1F, 0xFF, 0xFF},

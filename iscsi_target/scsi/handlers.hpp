@@ -51,7 +51,13 @@ void or_write(Task& task);
 void write_atomic(Task& task);
 void write_same(Task& task);
 void unmap(Task& task);
-
+// buffers.cpp
+void write_buffer_data(Task& task);
+void write_buffer_echo(Task& task);
+void read_buffer_data(Task& task);
+void read_buffer_descriptor(Task& task);
+void read_buffer_echo(Task& task);
+void read_buffer_echo_descriptor(Task& task);
 // sanitize.cpp
 void sanitize(Task& task);
 // extended_copy.cpp

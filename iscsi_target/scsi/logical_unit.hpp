@@ -16,6 +16,7 @@
 #include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
 #include "iscsi_target/scsi/published.hpp"
+#include "iscsi_target/scsi/test_buffers.hpp"
 #include "iscsi_target/scsi/unit_attention.hpp"
 
 namespace lockstep::iscsi_target {
@@ -129,6 +130,7 @@ class LogicalUnit {
 
   [[nodiscard]] UnitEvents& events() { return installed_->events; }
 
+  [[nodiscard]] TestBuffers& test_buffers() { return test_buffers_; }
  private:
   void note_access(engine::AccessState state);
 
@@ -146,6 +148,7 @@ class LogicalUnit {
   std::atomic<bool> sanitizing_{false};
   std::atomic<std::uint16_t> sanitize_progress_{0};
   const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
+  TestBuffers test_buffers_;
 };
 
 }  // namespace lockstep::iscsi_target

@@ -8,6 +8,18 @@
 
 namespace lockstep::iscsi_target {
 
+/// Held for the copy of a pointer, or of a few KiB: whoever waits, waits for nanoseconds.
+struct Turn {
+  explicit Turn(std::atomic_flag& flag) : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~Turn() { flag_.clear(std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  std::atomic_flag& flag_;
+};
+
 template <class T>
 class Published {
  public:
@@ -21,17 +33,6 @@ class Published {
   }
 
  private:
-  /// Held for a copy of a pointer: whoever waits, waits for nanoseconds.
-  struct Turn {
-    explicit Turn(std::atomic_flag& flag) : flag_(flag) {
-      while (flag_.test_and_set(std::memory_order_acquire)) {
-      }
-    }
-    ~Turn() { flag_.clear(std::memory_order_release); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    std::atomic_flag& flag_;
-  };
   mutable std::atomic_flag busy_;
   std::shared_ptr<const T> value_ = std::make_shared<const T>();
 };

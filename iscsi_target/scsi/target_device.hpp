@@ -28,6 +28,7 @@ struct UnitUse {
 struct NexusUnit {
   UnitUse* use = nullptr;  ///< null: nothing there
   PendingAttentions attentions;
+  bool has_echo = false;  ///< wrote to the unit's echo buffer; another may have since
 };
 
 /// What RECEIVE COPY STATUS tells about an EXTENDED COPY that is over.

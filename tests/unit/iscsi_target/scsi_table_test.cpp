@@ -74,7 +74,7 @@ TEST_F(ScsiTable, EveryOpcodeThatIsNotInTheTableIsUnknown) {
 }
 
 TEST_F(ScsiTable, EveryServiceActionThatIsNotInTheTableIsAnInvalidField) {
-  for (const std::uint8_t opcode : {0x9E, 0xA3}) {
+  for (const std::uint8_t opcode : {0x3B, 0x3C, 0x9E, 0xA3}) {
     for (std::uint8_t action = 0; action < 32; ++action) {
       const auto rows = commands_of(opcode);
       if (std::ranges::any_of(rows, [&](const auto& e) { return e.service_action == action; })) continue;
