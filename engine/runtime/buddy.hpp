@@ -10,7 +10,7 @@ namespace lockstep::engine {
 
 class Buddy {
  public:
-  static constexpr unsigned kMaxOrder = 11;
+  static constexpr unsigned kMaxOrder = 13;
   static constexpr std::size_t kKept = 64;  ///< blocks of an order kept whole before they are merged
 
   /// `pages` is a multiple of 1 << kMaxOrder.

@@ -1,5 +1,5 @@
 #pragma once
-// One bounded arena of aligned memory, handed out in powers of two from 4 KiB to 8 MiB. Registered once with io_uring
+// One bounded arena of aligned memory, handed out in powers of two from 4 KiB to 32 MiB. Registered once with io_uring
 // and, later, with RDMA devices: everything a command carries lives here. Owned by one reactor; not thread-safe.
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ class Buffer {
 class BufferPool {
  public:
   static constexpr std::size_t kAlignment = 4096;
-  static constexpr std::size_t kMaxBuffer = std::size_t{8} << 20;
+  static constexpr std::size_t kMaxBuffer = std::size_t{32} << 20;
 
   /// Reserves `capacity` bytes of address space (rounded up to kMaxBuffer); pages are touched on first use.
   explicit BufferPool(std::size_t capacity);

@@ -63,7 +63,7 @@ void write(Task& task) {
 }
 
 /// Writes to the medium, then reads back and compares, whatever BYTCHK says; with BYTCHK zero only the reading counts
-/// (SBC-3 5.43): what is different then was written by somebody else since.
+/// (SBC-4 5.44): what is different then was written by somebody else since.
 void write_and_verify(Task& task) {
   const engine::Extent extent = task.extent();
   if (!expect_data_out(task, extent.length)) return;
@@ -96,7 +96,7 @@ void verify(Task& task) {
   });
 }
 
-/// There is no read cache to fetch into; GOOD says just that (SBC-3 5.13), CONDITION MET would say that it fits.
+/// There is no read cache to fetch into; GOOD says just that (SBC-4 5.13), CONDITION MET would say that it fits.
 void prefetch(Task& task) { finish(task); }
 
 /// Flushes everything, whatever the extent. IMMED may be answered late as well as early, and late says the truth.

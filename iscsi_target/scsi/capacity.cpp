@@ -45,7 +45,7 @@ void read_capacity_16(Task& task) {
   finish_with_data(task, reply.done(), task.length);
 }
 
-/// SBC-3 5.6, one descriptor: what the disk says of the run of blocks that begins here. What is not known to be
+/// SBC-4 5.6, one descriptor: what the disk says of the run of blocks that begins here. What is not known to be
 /// deallocated is reported as mapped. A thick volume has nothing to be asked about.
 void get_lba_status(Task& task) {
   const LogicalUnit& unit = task.unit();

@@ -56,7 +56,8 @@ class InstalledState final : public scsi::LuStateListener {
 class LogicalUnit {
  public:
   static constexpr const char* kVendor = "LOCKSTEP";
-  static constexpr std::uint64_t kMaxTransfer = engine::BufferPool::kMaxBuffer;  ///< bytes a command moves at most
+  /// Bytes a command moves at most: as many as ESXi sends at most to an array, whatever that says of itself.
+  static constexpr std::uint64_t kMaxTransfer = engine::BufferPool::kMaxBuffer;
   /// Bytes that a WRITE SAME covers at most, and the disk is asked to unmap at once: what Linux asks for at most, three
   /// writes of the dirty map, and no more than the volume may have dirty in sync.
   static constexpr std::uint64_t kMaxRange = std::uint64_t{4} << 30;
@@ -129,8 +130,8 @@ class LogicalUnit {
   [[nodiscard]] std::uint16_t sanitize_progress() const { return sanitize_progress_.load(); }
 
   [[nodiscard]] UnitEvents& events() { return installed_->events; }
-
   [[nodiscard]] TestBuffers& test_buffers() { return test_buffers_; }
+
  private:
   void note_access(engine::AccessState state);
 
@@ -147,8 +148,8 @@ class LogicalUnit {
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<bool> sanitizing_{false};
   std::atomic<std::uint16_t> sanitize_progress_{0};
-  const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
   TestBuffers test_buffers_;
+  const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
 };
 
 }  // namespace lockstep::iscsi_target

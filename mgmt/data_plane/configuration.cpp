@@ -84,8 +84,8 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   reader.path("rpc_socket", c.rpc_socket);
   reader.path("state_folder", c.state_folder);
   reader.number("reactors", c.reactors, 1, 64);
-  reader.number("buffer_mib", c.buffer_mib, 16, 1 << 20);
-  reader.number("link_buffer_mib", c.link_buffer_mib, 16, 1 << 20);
+  reader.number("buffer_mib", c.buffer_mib, 32, 1 << 20);
+  reader.number("link_buffer_mib", c.link_buffer_mib, 32, 1 << 20);
   reader.number("busy_poll_us", c.busy_poll_us, 0, 1000000);
   reader.word("log_level", c.log_level, {"debug", "info", "warning", "error"});
   reader.no_others();

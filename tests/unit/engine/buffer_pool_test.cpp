@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 
 TEST(BufferPool, RoundsItsCapacityUpToWholeLargestBuffers) {
-  EXPECT_EQ(BufferPool(1).capacity(), 8 * kMiB);
-  EXPECT_EQ(BufferPool(9 * kMiB).capacity(), 16 * kMiB);
-  EXPECT_EQ(BufferPool(9 * kMiB).arena().size(), 16 * kMiB);
+  EXPECT_EQ(BufferPool(1).capacity(), 32 * kMiB);
+  EXPECT_EQ(BufferPool(33 * kMiB).capacity(), 64 * kMiB);
+  EXPECT_EQ(BufferPool(33 * kMiB).arena().size(), 64 * kMiB);
 }
 
 TEST(BufferPool, BuffersAreAlignedAndHaveTheSizeAskedFor) {
@@ -31,7 +31,7 @@ TEST(BufferPool, BuffersAreAlignedAndHaveTheSizeAskedFor) {
 }
 
 TEST(BufferPool, GivesAnEmptyBufferForWhatItCannotServe) {
-  BufferPool pool(8 * kMiB);
+  BufferPool pool(32 * kMiB);
   EXPECT_FALSE(pool.allocate(0));
   EXPECT_FALSE(pool.allocate(BufferPool::kMaxBuffer + 1));
   const Buffer all = pool.allocate(BufferPool::kMaxBuffer);
@@ -40,10 +40,10 @@ TEST(BufferPool, GivesAnEmptyBufferForWhatItCannotServe) {
 }
 
 TEST(BufferPool, ServesItsWholeCapacityInSmallBuffersAndThenInLargeOnesAgain) {
-  BufferPool pool(16 * kMiB);
+  BufferPool pool(64 * kMiB);
   std::vector<Buffer> held;
   while (Buffer buffer = pool.allocate(4096)) held.push_back(std::move(buffer));
-  EXPECT_EQ(held.size(), 16 * kMiB / 4096);
+  EXPECT_EQ(held.size(), 64 * kMiB / 4096);
   EXPECT_EQ(pool.in_use(), pool.capacity());
   held.clear();
   EXPECT_EQ(pool.in_use(), 0u);

@@ -175,7 +175,7 @@ TEST_F(ScsiIdentity, BlockLimitsSayWhatIsEnforced) {
   const auto page = vpd(0xB0);
   EXPECT_EQ(page->data_in[5], 255);
   EXPECT_EQ(page->be16(6), 8) << "granularity: 4 KiB in 512-byte blocks";
-  EXPECT_EQ(page->be32(8), (8u << 20) / 512);
+  EXPECT_EQ(page->be32(8), (32u << 20) / 512);
   EXPECT_EQ(page->be32(20), 0xffffffff) << "an UNMAP may cover any number of blocks";
   EXPECT_EQ(page->be32(24), 256u);
   EXPECT_EQ(page->be32(28), 8u) << "a granule that every initiator can give back";
