@@ -1,5 +1,9 @@
 // Each defect planted in the mirror is found by a checker within a bounded number of seeds: the proof that the checkers
 // look where they should.
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/simulation/defect_names.hpp"
@@ -9,7 +13,15 @@
 namespace lockstep::simulation {
 namespace {
 
-constexpr std::uint64_t kMostSeeds = 10'000;
+constexpr std::uint64_t kMostSeeds = 4'000;
+
+/// Those that seeds find; what only one seed in thousands meets is played step by step (scripted_test.cpp).
+auto found_by_seeds() {
+  std::vector<std::pair<std::string_view, bool replication::Defects::*>> found;
+  std::ranges::copy_if(kDefects, std::back_inserter(found),
+                       [](const auto& defect) { return defect.second != &replication::Defects::serve_before_equal; });
+  return found;
+}
 
 class Simulator : public testing::TestWithParam<std::pair<std::string_view, bool replication::Defects::*>> {};
 
@@ -28,7 +40,7 @@ TEST_P(Simulator, Finds) {
   FAIL() << "no seed up to " << kMostSeeds << " broke a promise";
 }
 
-INSTANTIATE_TEST_SUITE_P(Defect, Simulator, testing::ValuesIn(kDefects),
+INSTANTIATE_TEST_SUITE_P(Defect, Simulator, testing::ValuesIn(found_by_seeds()),
                          [](const auto& test) { return std::string(test.param.first); });
 
 TEST(SimulatorWithoutDefects, FindsNothing) {

@@ -11,8 +11,9 @@ using engine::NodeSide;
 namespace {
 constexpr std::size_t kAlignment = 4096;
 
-WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
+WorldOptions options_for(const ScriptedPair::Adjust& adjust, const replication::Defects& defects) {
   WorldOptions options;
+  options.defects = defects;
   options.without_faults = true;
   options.trace = std::getenv("LOCKSTEP_TRACE") != nullptr ? stdout : nullptr;
   options.adjust = [adjust](Scenario& s) {
@@ -40,8 +41,8 @@ WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
 }
 }  // namespace
 
-ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust)
-    : world_(std::make_unique<World>(options_for(adjust), kind)) {
+ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust, const replication::Defects& defects)
+    : world_(std::make_unique<World>(options_for(adjust, defects), kind)) {
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).format();
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).boot();
   wait_for([this] { return in_sync(); });
@@ -84,7 +85,12 @@ ScriptedPair::Io& ScriptedPair::read_state(NodeSide side) {
 ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
   io.request.nexus = 1;
   io.request.owner = &io;
-  io.request.done = [](engine::DiskRequest& request) { static_cast<Io*>(request.owner)->done = true; };
+  io.request.done = [](engine::DiskRequest& request) {
+    Io& over = *static_cast<Io*>(request.owner);
+    over.done = true;
+    if (over.value == 0 || request.status) return;
+    over.world->history.write_acknowledged(over.value, over.world->scheduler.now());
+  };
   host(side).program()->disk(volume)->submit(io.request);
   return io;
 }
@@ -106,6 +112,27 @@ int ScriptedPair::value_at(NodeSide side, std::uint64_t block) {
   Io& io = read(side, block);
   if (!wait_for([&] { return io.done; }) || io.status()) return -1;
   return io.first();
+}
+
+ScriptedPair::Io& ScriptedPair::write_stamp(NodeSide side, std::uint64_t block) {
+  Io& io = ios_.emplace_back();
+  io.world = world_.get();
+  io.value = world_->history.begin_write(0, block, 1, WriteKind::write, world_->scheduler.now());
+  io.memory.resize(kBlock);
+  simulation::write_stamp(io.memory, io.value, block);
+  io.request.opcode = DiskOpcode::write;
+  io.request.extent = {block * kBlock, kBlock};
+  io.request.data = io.memory;
+  return start(side, 0, io);
+}
+
+Value ScriptedPair::stamp_at(NodeSide side, std::uint64_t block) {
+  const Moment began = world_->history.begin_read();
+  Io& io = read(side, block);
+  if (!wait_for([&] { return io.done; }) || io.status()) return kGarbage;
+  const Value value = read_stamp(io.request.data.first(kBlock), block);
+  world_->history.read_returned(0, block, {&value, 1}, began, world_->scheduler.now());
+  return value;
 }
 
 bool ScriptedPair::wait_for(const std::function<bool()>& what, Nanos patience) {

@@ -16,13 +16,15 @@ class ScriptedPair {
 
   /// Boots both and waits until they are in sync; A orders.
   explicit ScriptedPair(
-      const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {});
+      const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {}, const replication::Defects& defects = {});
   ~ScriptedPair();
 
   struct Io {
     engine::DiskRequest request;
     std::vector<std::byte> memory;
     bool done = false;
+    World* world = nullptr;  ///< its history hears of the end
+    Value value = 0;         ///< of write_stamp(): what it writes
     [[nodiscard]] std::error_code status() const { return request.status; }
     /// The first byte of what was read.
     [[nodiscard]] int first() const { return std::to_integer<int>(*request.data.data()); }
@@ -37,6 +39,11 @@ class ScriptedPair {
   /// Submits and waits for its end.
   std::error_code written(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
   int value_at(engine::NodeSide side, std::uint64_t block);
+  /// Of one block, like initiators' operations: with a stamp, and in the history, which the world judges (judgement()).
+  Io& write_stamp(engine::NodeSide side, std::uint64_t block);
+  Value stamp_at(engine::NodeSide side, std::uint64_t block);
+  /// Empty when every block's history is linearizable; else why not.
+  [[nodiscard]] std::string judgement() const { return world_->history.check().value_or(""); }
 
   bool wait_for(const std::function<bool()>& what, Nanos patience = kPatience);
   void run_for(Nanos time);
