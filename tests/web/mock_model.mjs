@@ -167,6 +167,26 @@ export class Model {
     return volume;
   }
 
+  growVolume(id, body) {
+    const volume = this.volume(id);
+    checkFields(body, ['access', 'read_only', 'write_cache', 'size_bytes'], ['size_bytes']);
+    const wrong = (detail) => invalid([{ pointer: '/size_bytes', detail }]);
+    const { size_bytes: size } = body;
+    if (Object.keys(body).length > 1) throw wrong('Takes a job of its own: change it by itself.');
+    if (!Number.isInteger(size) || size > 2 ** 46) throw wrong('From 1 MiB to 64 TiB.');
+    if (size % 4096 !== 0) throw wrong('Must be a multiple of 4096.');
+    if (size <= volume.size_bytes) throw wrong(size === volume.size_bytes ? `Is ${size} already.` : `Is ${volume.size_bytes} now and can only grow.`);
+    if (volume.replicas.some((r) => r.state !== 'in_sync')) {
+      throw new Refusal(409, 'conflict', 'The volume cannot grow now', `Both nodes must be in sync before ${volume.name} grows.`);
+    }
+    return this.addJob('volume.grow', id, `Makes room for ${volume.name} to grow.`, 400, () => {
+      volume.size_bytes = size;
+      this.tell('volume', volume);
+      this.log('volume.grown', 'info', null, id, `${volume.name} has ${size} bytes now.`);
+      return `${volume.name} has ${size} bytes now.`;
+    });
+  }
+
   deleteVolume(id, confirm) {
     const volume = this.volume(id);
     if (confirm !== volume.name) {

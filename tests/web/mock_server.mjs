@@ -69,7 +69,8 @@ const ROUTES = [
   ['GET', /^\/volumes$/, ({ model, reply }) => reply(200, { items: model.volumes })],
   ['POST', /^\/volumes$/, ({ model, body, accept }) => accept(model.createVolume(body))],
   ['GET', /^\/volumes\/([^/]+)$/, ({ model, reply }, id) => reply(200, model.volume(id))],
-  ['PATCH', /^\/volumes\/([^/]+)$/, ({ model, body, reply }, id) => reply(200, model.changeVolume(id, body))],
+  ['PATCH', /^\/volumes\/([^/]+)$/, ({ model, body, reply, accept }, id) =>
+    'size_bytes' in body ? accept(model.growVolume(id, body)) : reply(200, model.changeVolume(id, body))],
   ['DELETE', /^\/volumes\/([^/]+)$/, ({ model, query, accept }, id) => accept(model.deleteVolume(id, query.get('confirm')))],
   ['POST', /^\/volumes\/([^/]+)\/actions$/, ({ model, body, accept }, id) => accept(model.act(id, body))],
   ['GET', /^\/initiators$/, ({ model, reply }) => reply(200, { items: model.initiators.map((i) => model.initiator(i.iqn)) })],

@@ -183,6 +183,45 @@ test('a volume has the shape that the dialog asked for, and how it is used can b
   await dropVolume(env, name);
 });
 
+test('a volume is made larger while it is in use, and is never asked to become smaller', async (env) => {
+  const { page } = env;
+  const volume = await makeVolume(env, unique('grows'));
+  await until('it to be in sync', async () => (await volumeNamed(env, volume.name)).health === 'ok', 60_000);
+  await enter(env, `/volumes/${volume.id}`);
+  await page.getByRole('button', { name: 'Grow', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  const grow = dialog.getByRole('button', { name: 'Grow', exact: true });
+  const number = dialog.getByLabel('New size');
+  assert.ok(await grow.isDisabled());
+  await dialog.getByText('It has 64 MiB now.', { exact: false }).waitFor();
+  for (const [less, why] of [['63.5', 'More than the 64 MiB that it has.'], ['64', 'More than the 64 MiB that it has.'], ['much', 'A number, such as 10 or 1.5.']]) {
+    await number.fill(less);
+    await dialog.getByText(why).waitFor();
+    assert.ok(await grow.isDisabled(), less);
+  }
+  await number.fill('96');
+  await grow.click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByText('96 MiB · thin', { exact: false }).waitFor({ timeout: 60_000 });
+  assert.equal((await volumeNamed(env, volume.name)).size_bytes, 96 * 2 ** 20);
+  await page.getByRole('link', { name: 'Jobs', exact: true }).click();
+  await page.getByRole('row').filter({ hasText: 'Grow volume' }).filter({ hasText: `${volume.name} has ` }).filter({ hasText: 'Done' }).first().waitFor();
+  await dropVolume(env, volume.name);
+});
+
+test('why a volume cannot grow now is told in the dialog', async (env) => {
+  const { page } = env;
+  const volume = await makeVolume(env, unique('alone'));
+  env.mock.model.losePartner();
+  await enter(env, `/volumes/${volume.id}`);
+  await page.getByRole('button', { name: 'Grow', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('New size').fill('128');
+  await dialog.getByRole('button', { name: 'Grow', exact: true }).click();
+  await dialog.getByText(`Both nodes must be in sync before ${volume.name} grows.`).waitFor();
+  assert.equal((await volumeNamed(env, volume.name)).size_bytes, 64 * 2 ** 20);
+}, { mockOnly: true });
+
 test('a refusal by the server stands at the field it is about', async (env) => {
   const taken = await makeVolume(env, unique('taken'));
   await enter(env, '/volumes');

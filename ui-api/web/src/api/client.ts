@@ -80,6 +80,7 @@ export class Api {
   deleteVolume = (volume: Volume) =>
     this.request<Job>('DELETE', `/volumes/${volume.id}?confirm=${encodeURIComponent(volume.name)}`);
   changeVolume = (volume: Volume, change: VolumeChange) => this.request<Volume>('PATCH', `/volumes/${volume.id}`, change);
+  growVolume = (volume: Volume, size_bytes: number) => this.request<Job>('PATCH', `/volumes/${volume.id}`, { size_bytes });
   act = (volume: Volume, action: VolumeAction) => this.request<Job>('POST', `/volumes/${volume.id}/actions`, action);
   createInitiator = (initiator: InitiatorCreate) => this.request<Initiator>('POST', '/initiators', initiator);
   deleteInitiator = (iqn: string) => this.request<void>('DELETE', `/initiators/${encodeURIComponent(iqn)}`);

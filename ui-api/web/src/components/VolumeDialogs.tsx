@@ -1,4 +1,4 @@
-// The dialogs about one volume: delete it, change who may use it, act on one replica.
+// The dialogs about one volume: delete it, make it larger, change who may use it and how, act on one replica.
 import { Checkbox, Content } from '@patternfly/react-core';
 import { useState, type ReactNode } from 'react';
 import type { Job, Replica, Volume, VolumeActionName } from '../api/types';
@@ -7,6 +7,7 @@ import { useStore } from '../state/context';
 import { AccessChoice, useInitiators } from './AccessChoice';
 import { Dialog } from './Dialog';
 import { Field } from './Field';
+import { bytesOf, SizeField, sizeFault, unitFor, type Size } from './SizeField';
 import { UseChoice } from './UseChoice';
 
 function TypedName({ volume, value, onChange }: { volume: Volume; value: string; onChange: (v: string) => void }) {
@@ -41,6 +42,34 @@ export function DeleteVolume({ volume, onClose, onDeleted }: { volume: Volume; o
       onConfirm={remove}
     >
       {() => <TypedName volume={volume} value={typed} onChange={setTyped} />}
+    </Dialog>
+  );
+}
+
+export function GrowVolume({ volume, onClose }: { volume: Volume; onClose: () => void }) {
+  const store = useStore();
+  const now = volume.size_bytes;
+  const [size, setSize] = useState<Size>({ number: '', unit: unitFor(now) });
+  const fault = sizeFault(size);
+  const badSize = fault ?? (size.number !== '' && bytesOf(size) <= now ? `More than the ${bytes(now)} that it has.` : undefined);
+  const grow = async () => {
+    store.learn(await store.api.growVolume(volume, bytesOf(size)));
+    void store.refresh();
+  };
+  return (
+    <Dialog
+      title={`Make ${volume.name} larger`}
+      description="Hosts go on using it meanwhile and are told of the new capacity. It never becomes smaller again."
+      confirm="Grow"
+      disabled={size.number === '' || badSize !== undefined}
+      onClose={onClose}
+      onConfirm={grow}
+    >
+      {(error) => (
+        <SizeField label="New size" size={size} onChange={setSize} error={badSize ?? error?.field('/size_bytes')} autoFocus>
+          {`It has ${bytes(now)} now. At most 64 TiB.`}
+        </SizeField>
+      )}
     </Dialog>
   );
 }

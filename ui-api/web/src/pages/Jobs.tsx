@@ -10,6 +10,7 @@ import { useView } from '../state/context';
 const KINDS: Record<string, string> = {
   'pair.join': 'Join the pair',
   'volume.create': 'Create volume',
+  'volume.import': 'Import volume',
   'volume.grow': 'Grow volume',
   'volume.delete': 'Delete volume',
   'volume.leave': 'Leave for maintenance',

@@ -10,7 +10,7 @@ import { ResyncBar } from '../components/ResyncBar';
 import { Section } from '../components/Section';
 import { ReplicaLabel, VolumeLabel } from '../components/StateLabel';
 import { NotThere } from '../components/States';
-import { ACTIONS, ActOnReplica, ChangeAccess, ChangeUse, DeleteVolume } from '../components/VolumeDialogs';
+import { ACTIONS, ActOnReplica, ChangeAccess, ChangeUse, DeleteVolume, GrowVolume } from '../components/VolumeDialogs';
 import { bytes, count, time } from '../format';
 import { useView } from '../state/context';
 import { go, href } from '../state/route';
@@ -95,7 +95,7 @@ function Connection({ volume }: { volume: Volume }) {
   );
 }
 
-type Open = { kind: 'delete' | 'access' | 'use' } | { kind: 'action'; replica: Replica; action: VolumeActionName } | null;
+type Open = { kind: 'delete' | 'grow' | 'access' | 'use' } | { kind: 'action'; replica: Replica; action: VolumeActionName } | null;
 
 export function VolumeDetailPage({ id }: { id: string }) {
   const { volumes, events } = useView();
@@ -120,7 +120,10 @@ export function VolumeDetailPage({ id }: { id: string }) {
         <div className="ls-section-head ls-volume-head">
           <Title headingLevel="h1" size="2xl">{volume.name}</Title>
           <VolumeLabel volume={volume} />
-          <Button variant="secondary" className="ls-push" onClick={() => setOpen({ kind: 'use' })} isDisabled={volume.lifecycle === 'deleting'}>
+          <Button variant="secondary" className="ls-push" onClick={() => setOpen({ kind: 'grow' })} isDisabled={volume.lifecycle !== 'ready'}>
+            Grow
+          </Button>
+          <Button variant="secondary" onClick={() => setOpen({ kind: 'use' })} isDisabled={volume.lifecycle === 'deleting'}>
             Change use
           </Button>
           <Button variant="secondary" isDanger onClick={() => setOpen({ kind: 'delete' })} isDisabled={volume.lifecycle === 'deleting'}>
@@ -152,6 +155,7 @@ export function VolumeDetailPage({ id }: { id: string }) {
       </div>
       {own.length > 0 && <Section title="Events"><EventList events={own} /></Section>}
       {open?.kind === 'delete' && <DeleteVolume volume={volume} onClose={close} onDeleted={() => go('volumes')} />}
+      {open?.kind === 'grow' && <GrowVolume volume={volume} onClose={close} />}
       {open?.kind === 'use' && <ChangeUse volume={volume} onClose={close} />}
       {open?.kind === 'access' && <ChangeAccess volume={volume} onClose={close} />}
       {open?.kind === 'action' && <ActOnReplica volume={volume} replica={open.replica} action={open.action} onClose={close} />}
