@@ -10,6 +10,10 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -18,6 +22,7 @@ namespace {
 
 constexpr std::size_t kBounceAlignment = 4096;
 constexpr std::uint64_t kWriteRatherThanAllocate = 256 << 10;  // bytes: below, writing zeros beats an fallocate
+constexpr std::uint64_t kCountFirst = 2 << 20;                 // bytes: more is reserved only if it seems to be there
 
 struct FreeBounce {
   void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kBounceAlignment}); }
@@ -92,6 +97,53 @@ IoResult<StoreRun> seek_run(int descriptor, std::uint64_t at, std::uint64_t end,
   std::uint64_t length = hole < 0 ? end - at : std::min(static_cast<std::uint64_t>(hole), end) - at;
   length = (length + block - 1) / block * block;
   return StoreRun{std::clamp(length, block, end - at), false};
+}
+
+}  // namespace
+
+struct DescriptorStore::Count {
+  HelperThread::Task there;
+  ReactorTask back;
+  Operation* op = nullptr;
+  int descriptor = -1;
+  Extent extent;  ///< in the descriptor
+  bool fits = true;
+};
+
+namespace {
+
+/// Bytes of the extent that have no blocks yet, whether written or only set aside; none when the file system can't
+/// tell.
+std::uint64_t missing_blocks(int descriptor, Extent extent) {
+  constexpr unsigned kExtents = 64;
+  alignas(fiemap) std::array<std::byte, sizeof(fiemap) + kExtents * sizeof(fiemap_extent)> memory;
+  std::uint64_t missing = extent.length;
+  for (std::uint64_t at = extent.offset; at < extent.end();) {
+    memory.fill(std::byte{0});
+    auto& map = *reinterpret_cast<fiemap*>(memory.data());
+    map.fm_start = at;
+    map.fm_length = extent.end() - at;
+    map.fm_extent_count = kExtents;
+    if (::ioctl(descriptor, FS_IOC_FIEMAP, &map) != 0) return 0;
+    if (map.fm_mapped_extents == 0) break;
+    for (unsigned i = 0; i < map.fm_mapped_extents; ++i) {
+      const fiemap_extent& found = map.fm_extents[i];
+      const std::uint64_t from = std::max<std::uint64_t>(found.fe_logical, at);
+      const std::uint64_t to = std::min<std::uint64_t>(found.fe_logical + found.fe_length, extent.end());
+      if (from < to) missing -= to - from;
+      at = std::max(at, to);
+      if (found.fe_flags & FIEMAP_EXTENT_LAST) return missing;
+    }
+  }
+  return missing;
+}
+
+/// Said of a moment; others may take the space in the next.
+bool has_room_for(int descriptor, Extent extent) {
+  struct statvfs space {};
+  if (::fstatvfs(descriptor, &space) != 0) return true;
+  const std::uint64_t free_bytes = std::uint64_t{space.f_bfree} * space.f_frsize;
+  return free_bytes >= extent.length || free_bytes >= missing_blocks(descriptor, extent);
 }
 
 }  // namespace
@@ -201,7 +253,7 @@ void DescriptorStore::discard(Extent extent, Durability durability, IoCallback d
   zero(extent, kPunch, durability, std::move(done));
 }
 
-/// Whole granules by fallocate in `mode`, the ragged ends by writing.
+/// Whole granules by fallocate in `mode`, the ragged ends by writing; holes in files are punched as they are.
 void DescriptorStore::zero(Extent extent, int mode, Durability durability, IoCallback done) {
   Operation& op = start(durability, std::move(done));
   if (failed_) return end_later(op, Errc::io_error);
@@ -215,7 +267,9 @@ void DescriptorStore::zero(Extent extent, int mode, Durability durability, IoCal
   const auto add = [&](std::uint64_t from, std::uint64_t to, int how) {
     if (from < to) op.pieces[op.piece_count++] = {{from, to - from}, how};
   };
-  if (mode == 0 || body == body_end) {
+  if (mode == kPunch && info_.reserves) {
+    add(begin, end, mode);  // zeros written at the ends of a hole could need space; a file system takes none for it
+  } else if (mode == 0 || body == body_end) {
     add(begin, end, 0);
   } else {
     add(begin, body, 0);
@@ -286,7 +340,8 @@ void DescriptorStore::on_allocated(Operation& op, int result) {
   next_piece(op);
 }
 
-/// Blocks that were never written are allocated and read as zeros; the others stay as they are.
+/// Blocks that were never written are allocated and read as zeros; the others stay as they are. A file system that runs
+/// out in the middle keeps what it had allocated until then: before much of it, it is asked whether all will fit.
 void DescriptorStore::reserve(Extent extent, IoCallback done) {
   Operation& op = start(Durability::cached, std::move(done));
   if (failed_) return end_later(op, Errc::io_error);
@@ -299,7 +354,26 @@ void DescriptorStore::reserve(Extent extent, IoCallback done) {
     Operation& self = *static_cast<Operation*>(request.owner);
     self.store->on_reserved(self, result);
   };
-  ring_.submit(op.request);
+  extent.length > kCountFirst ? count_room(op) : ring_.submit(op.request);
+}
+
+void DescriptorStore::count_room(Operation& op) {
+  auto* count = new Count;
+  count->op = &op;
+  count->descriptor = options_.descriptor;
+  count->extent = {op.request.offset, op.request.length};
+  count->there.owner = count->back.owner = count;
+  count->there.run = [](HelperThread::Task& task) {
+    auto& self = *static_cast<Count*>(task.owner);
+    self.fits = has_room_for(self.descriptor, self.extent);
+    self.op->store->ring_.reactor().post(self.back);
+  };
+  count->back.run = [](ReactorTask& task) {
+    const std::unique_ptr<Count> over(static_cast<Count*>(task.owner));
+    DescriptorStore& store = *over->op->store;
+    over->fits ? store.ring_.submit(over->op->request) : store.finish(*over->op, Errc::no_space);
+  };
+  ring_.helper().submit(count->there);
 }
 
 /// A file system that can't set space aside finds out when it writes.

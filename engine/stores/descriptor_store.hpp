@@ -37,6 +37,7 @@ class DescriptorStore final : public Store {
  private:
   struct Operation;
   struct Search;
+  struct Count;
   /// One fdatasync in flight; who asks meanwhile, and until the end of the turn, shares the next.
   struct Sync final : TurnHook {
     IoUring::Request request;
@@ -57,6 +58,7 @@ class DescriptorStore final : public Store {
   void next_piece(Operation& op);
   void on_transferred(Operation& op, int result);
   void on_allocated(Operation& op, int result);
+  void count_room(Operation& op);
   void on_reserved(Operation& op, int result);
   void join_sync(Operation& op);
   void start_sync();

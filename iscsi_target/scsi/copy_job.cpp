@@ -110,6 +110,11 @@ void CopyJob::on_done() {
   if (request_.status) {
     const std::unique_ptr<CopyJob> over(request_.status == Errc::not_serving ? this : nullptr);
     if (over) return fail_not_accessible(task_, engine::AccessState::unavailable);
+    if (request_.status == Errc::no_space) {  // as of any write: hosts look for it to make space and try again
+      const scsi::Sense full{.key = SenseKey::data_protect,
+                             .additional = scsi::asc::kSpaceAllocationFailedWriteProtect};
+      return end(&full);
+    }
     return abort(scsi::asc::kThirdPartyDeviceFailure);
   }
   if (request_.opcode == DiskOpcode::read) return write_piece();

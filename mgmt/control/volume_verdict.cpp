@@ -97,7 +97,13 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b) {
             "Decide which node's own changes are to be dropped, and give them up there."};
   if (!a.serving() && !b.serving()) return not_served({a, b});
   if (a.is("in_sync") && b.is("in_sync")) {
-    if (!a.status->failover_limited && !b.status->failover_limited) return {Verdict::ok, "In sync on both nodes.", ""};
+    if (!a.status->failover_limited && !b.status->failover_limited) {
+      for (const Replica* r : {&a, &b}) {  // a disk that is full says so; all that has its space already goes on
+        if (r->status->reason.empty()) continue;
+        return {Verdict::degraded, fmt::format("In sync on both nodes, but {}.", reason_of(*r)), "Make space there."};
+      }
+      return {Verdict::ok, "In sync on both nodes.", ""};
+    }
     return {Verdict::degraded,
             "In sync on both nodes, but the witness could not be told: the loss of a node now would "
             "suspend I/O.",

@@ -229,6 +229,16 @@ void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) 
     }
     volume.state = status.state;
   }
+  if (status.full != volume.full) {
+    volume.full = status.full;
+    const std::string message =
+        name + (volume.full ? ": no space is left for " + volume.spec.data +
+                                  " on this node. Writes that need new space are refused on both nodes; all else goes "
+                                  "on. Free or add space there."
+                            : ": there is space again for " + volume.spec.data + " on this node.");
+    log(volume.full ? LogLevel::warning : LogLevel::info, message);
+    events_.publish({volume.full ? "store.full" : "store.has_space", status.volume, {}, {}, message});
+  }
   // How much there is to do is not known before the partner has told its part; and none is nothing to tell of.
   const bool begins = status.resync.running && status.resync.bytes_total > 0;
   if (volume.resyncing ? !status.resync.running : begins) {

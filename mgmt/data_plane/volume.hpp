@@ -21,6 +21,7 @@ struct Volume {
   // As last told in events.
   replication::MirrorState state = replication::MirrorState::starting;
   bool resyncing = false;
+  bool full = false;
 };
 
 /// True when `to` needs the volume to be detached and attached again; else only what may change in use differs.

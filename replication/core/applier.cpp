@@ -6,6 +6,7 @@
 #include "replication/core/forwarder.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 
 namespace lockstep::replication {
 
@@ -45,6 +46,8 @@ void Applier::take(std::uint64_t session, InboundRequest& request, const Message
       return copy(session, request, m);
     case MessageType::clear:
       return clear(request, m);
+    case MessageType::reserve:
+      return reserve(session, request, m);
     case MessageType::equal:
       core_.membership->on_equal();
       [[fallthrough]];
@@ -110,9 +113,24 @@ void Applier::on_granted(engine::RangeLock::Node& node) {
   a.core.applier->run(a);
 }
 
+namespace {
+bool may_unmap(const Message& m) { return m.flags & kFlagMayUnmap; }
+}  // namespace
+
+/// A member was asked for the space before; a target is not, and what makes stores equal asks nobody.
 void Applier::run(Apply& a) {
+  const Message& m = a.message;
   a.started = true;
   a.since = core_.now();
+  const bool asks = m.type == MessageType::copy || core_.role == Role::forward;
+  if (!asks || !core_.space->takes(m.opcode, may_unmap(m))) return mark_dirty(a);
+  core_.space->ensure(m.extent, [&a](std::error_code error) {
+    Applier& self = *a.core.applier;
+    error ? self.on_stored(a, error) : self.mark_dirty(a);
+  });
+}
+
+void Applier::mark_dirty(Apply& a) {
   if (core_.defects().forget_dirty_bit || core_.meta->is_durably_dirty(a.message.extent)) return store(a);
   core_.meta->set_dirty(a.message.extent, [&a](std::error_code error) {
     if (!error) return a.core.applier->store(a);
@@ -130,10 +148,10 @@ void Applier::store(Apply& a) {
                           : copied ? engine::Durability::durable
                                    : core_.durability(m.flags & kFlagFua);
   auto done = [&a](std::error_code error) { a.core.applier->on_stored(a, error); };
+  if (core_.space->frees(m.opcode, may_unmap(m))) core_.space->begin_freeing(m.extent);
   switch (m.opcode) {
     case DiskOpcode::write_zeroes:
-      if (!(m.flags & kFlagMayUnmap) || !core_.info.thin)
-        return core_.data.write_zeroes(m.extent, durability, std::move(done));
+      if (!may_unmap(m) || !core_.info.thin) return core_.data.write_zeroes(m.extent, durability, std::move(done));
       [[fallthrough]];
     case DiskOpcode::unmap:
       return core_.data.discard(m.extent, durability, std::move(done));
@@ -145,8 +163,9 @@ void Applier::store(Apply& a) {
 }
 
 void Applier::on_stored(Apply& a, std::error_code error) {
+  if (core_.space->frees(a.message.opcode, may_unmap(a.message))) core_.space->end_freeing();
   error ? core_.doubts.add(a.message.extent) : core_.doubts.settle(a.message.extent);
-  if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".");
+  if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".", error);
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
   const bool over_already = a.message.epoch != core_.epoch().id;
   if (over_already) mark<"apply.outlived_its_epoch">();
@@ -198,7 +217,30 @@ void Applier::on_watermark(std::uint64_t watermark) {
   }
 }
 
-// ---- resync, flushes, bits, reads --------------------------------------------------------------------------------
+// ---- space, resync, flushes, bits, reads
+// --------------------------------------------------------------------------------
+
+/// The sequencer holds the range of what it is going to order. The answer tells all that is known from there on.
+void Applier::reserve(std::uint64_t session, InboundRequest& request, const Message& m) {
+  if (m.extent.empty() || !m.extent.fits(core_.volume_size())) return answer(request, m, Errc::stale);
+  Apply& a = make(session, request, m);
+  a.started = true;
+  a.since = core_.now();
+  core_.space->ensure(m.extent, [&a](std::error_code error) {
+    Core& core = a.core;
+    if (error == Errc::no_space) mark<"space.none_for_the_partner">();
+    if (error && error != Errc::no_space) core.fail_store("The store can't set space aside: " + error.message() + ".");
+    if (error) return core.applier->end(a, to_errc(error));
+    Message header;
+    header.type = MessageType::reserve;
+    header.volume = core.info.id;
+    header.extent = core.space->known_from(a.message.extent);
+    InboundRequest& inbound = *std::exchange(a.request, nullptr);
+    core.applier->let_go(a);
+    answer(inbound, header);
+    core.applier->over();
+  });
+}
 
 /// The source holds the region's lock until this is answered: nothing overlaps it here but reads, which a target and a
 /// member that is being made equal do not serve themselves.

@@ -57,6 +57,8 @@ class Applier {
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
   static void on_granted(engine::RangeLock::Node& node);
   void run(Apply& apply);
+  void mark_dirty(Apply& apply);
+  void reserve(std::uint64_t session, InboundRequest& request, const Message& message);
   void store(Apply& apply);
   void on_stored(Apply& apply, std::error_code error);
   void copy(std::uint64_t session, InboundRequest& request, const Message& message);

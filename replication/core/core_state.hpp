@@ -32,6 +32,7 @@ class Resync;
 class Membership;
 class Witnessing;
 class LuStateKeeper;
+class Space;
 
 enum class Role : std::uint8_t {
   none,     ///< serves nothing
@@ -66,9 +67,9 @@ struct Core {
   engine::TimePoint lease_until;
   engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
   bool store_failed = false;
-  bool store_hung = false;            ///< it failed by its deadline, and nothing else went wrong with it since
-  engine::TimePoint store_failed_at;  ///< with store_hung
-  bool partner_ready = false;         ///< states were exchanged on this way out: the old one's work there is over
+  bool store_may_return = false;  ///< it failed by its deadline or for want of space, and by nothing else since
+  engine::TimePoint store_failed_at;
+  bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
   std::string reason;
 
   std::unique_ptr<Front> front;
@@ -77,6 +78,7 @@ struct Core {
   std::unique_ptr<Forwarder> forwarder;
   std::unique_ptr<ForwardServer> forwards;
   std::unique_ptr<Regions> regions;
+  std::unique_ptr<Space> space;
   std::unique_ptr<Cleaner> cleaner;
   std::unique_ptr<Resync> resync;
   std::unique_ptr<Witnessing> witnessing;
@@ -105,8 +107,8 @@ struct Core {
   [[nodiscard]] Message message(MessageType type) const;
   /// From now on; when it is put off, what this store holds unflushed is made durable.
   void set_write_cache(bool on);
-  /// The local store can't be relied on any more: this replica leaves.
-  void fail_store(const std::string& why);
+  /// The local store can't be relied on any more: this replica leaves. For want of space it comes back by itself.
+  void fail_store(const std::string& why, std::error_code error = {});
 };
 
 }  // namespace lockstep::replication

@@ -20,6 +20,8 @@ struct Defects {
   bool keep_held_when_fenced = false;     ///< starts what it received before it lost its lease
   bool ack_state_before_partner = false;  ///< answers a change of the unit's state before the partner has it
   bool serve_before_equal = false;        ///< after both restarted, dirty regions are used before they were made equal
+  bool write_without_room = false;        ///< writes without asking whether the partner has the space
+  bool keep_freed_space = false;          ///< counts on space that was given back
 };
 
 }  // namespace lockstep::replication

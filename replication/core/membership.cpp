@@ -7,6 +7,7 @@
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 #include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
@@ -475,7 +476,7 @@ void Membership::tick() {
   if (closed_ && closed_done_) {
     const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
                       core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ &&
-                      core_.lu->idle() && !core_.applier->has_old_work(0);
+                      core_.lu->idle() && core_.space->idle() && !core_.applier->has_old_work(0);
     if (idle) std::exchange(closed_done_, nullptr)();
     return;
   }
@@ -488,6 +489,7 @@ void Membership::tick() {
       core_.partner.heartbeat_now();  // the partner may have entered a moment later than this node asked
     }
   }
+  core_.space->tick();
   watch_stores(now);
   // The partner left and never answered what it held: break the way out to have the buffers back.
   const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, core_.settings.lease)};
@@ -535,11 +537,10 @@ void Membership::watch_stores(engine::TimePoint now) {
   const std::string why = "The store did not complete an operation within its deadline.";
   if (core_.role != Role::solo) {
     core_.fail_store(why);
-    core_.store_hung = true;
-    core_.store_failed_at = now;
+    core_.store_may_return = true;
     return;
   }
-  core_.store_failed = core_.store_hung = true;
+  core_.store_failed = core_.store_may_return = true;
   core_.store_failed_at = now;
   core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
   core_.role = Role::none;
@@ -556,14 +557,15 @@ bool Membership::store_owes_since(engine::TimePoint limit) const {
          core_.applier->has_older_than(limit) || core_.resync->has_older_than(limit);
 }
 
-/// A store that was too late and then returned everything, without an error, is whole. A member that leaves for it goes
-/// on leaving; as a target it waits a little, so that a slow store does not come and go all the time.
+/// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
+/// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
+/// not come and go all the time.
 void Membership::trust_store_again() {
-  if (!core_.store_hung || metadata_failed_ || step_kind_ != Step::none || core_.role == Role::sync) return;
+  if (!core_.store_may_return || metadata_failed_ || step_kind_ != Step::none || core_.role == Role::sync) return;
   if (core_.role == Role::forward && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
-  if (store_owes()) return;
+  if (store_owes() || core_.space->lacking()) return;
   mark<"store.returned_everything">();
-  core_.store_failed = core_.store_hung = false;
+  core_.store_failed = core_.store_may_return = false;
   core_.reason.clear();
   core_.changed();
   exchange();

@@ -5,6 +5,7 @@
 #include "replication/core/membership.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 #include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
@@ -142,6 +143,7 @@ std::string Membership::reason() const {
     return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
   }
   if (core_.role == Role::none) return "Waiting for the partner, the witness or an operator.";
+  if (core_.space->lacking()) return core_.space->sentence();
   return {};
 }
 

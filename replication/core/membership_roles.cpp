@@ -9,6 +9,7 @@
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 #include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
@@ -49,6 +50,7 @@ void Membership::enter_sync(bool equal) {
   const bool fresh = !running_;
   core_.role = Role::sync;
   core_.info.size = core_.volume_size();
+  core_.space->begin_epoch();
   core_.suspended = core_.leased = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
@@ -93,9 +95,10 @@ void Membership::enter_solo() {
   const bool fresh = !running_;
   core_.role = Role::solo;
   core_.info.size = core_.volume_size();
+  core_.space->begin_epoch();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (core_.store_failed) core_.reason.clear();
-  core_.store_failed = core_.store_hung = false;
+  core_.store_failed = core_.store_may_return = false;
   core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = false;
   running_ = true;
   partner_stopped_ = false;
@@ -116,6 +119,7 @@ void Membership::enter_forward() {
   mark<"membership.forwarding">();
   core_.role = Role::forward;
   core_.info.size = core_.volume_size();
+  core_.space->begin_epoch();
   core_.suspended = core_.leased = core_.local_reads = false;
   running_ = false;
   core_.resync->stop();
@@ -199,6 +203,7 @@ void Membership::on_disconnected() {
   exchanging_ = core_.partner_ready = partner_unknown_ = false;
   verdict_ = Verdict::wait;
   core_.lu->on_disconnected();
+  core_.space->forget_partner();
   end_unrecorded_step();
   if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
   if (core_.resync->mirroring()) {
@@ -243,6 +248,7 @@ void Membership::on_partner_restarted() {
   partner_.reset();
   core_.partner_ready = false;
   core_.applier->forget_sequences();
+  core_.space->forget_partner();
   core_.lu->doom_forwards();
   core_.lu->on_partner_lost();
   core_.sequencer->doom_forwards();

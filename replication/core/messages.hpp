@@ -36,8 +36,11 @@ enum class MessageType : std::uint8_t {
   /// bytes), then the events (`extent.length` bytes). Answered when it is durable and in force. With kFlagAgree and a
   /// newer one at the receiver: miscompare, payload: that one
   lu_state = 15,
+  /// Have the space of `extent` set aside: no_space when there is none. The answer's extent is what has its space, at
+  /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
+  reserve = 16,
 };
-constexpr std::uint8_t kLastMessageType = 15;
+constexpr std::uint8_t kLastMessageType = 16;
 
 /// One header, request or answer. Fields that a type does not use are zero.
 struct Message {

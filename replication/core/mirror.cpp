@@ -10,6 +10,7 @@
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 #include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
@@ -37,6 +38,7 @@ Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partne
       forwarder(std::make_unique<Forwarder>(*this)),
       forwards(std::make_unique<ForwardServer>(*this)),
       regions(std::make_unique<Regions>(meta->identity().region_size)),
+      space(std::make_unique<Space>(*this)),
       cleaner(std::make_unique<Cleaner>(*this)),
       resync(std::make_unique<Resync>(*this)),
       witnessing(std::make_unique<Witnessing>(*this)),
@@ -67,12 +69,14 @@ void Core::set_write_cache(bool on) {
 }
 
 /// Alone there is nobody to hand over to: each operation tells its own error.
-void Core::fail_store(const std::string& why) {
-  store_hung = false;
+void Core::fail_store(const std::string& why, std::error_code error) {
+  const bool full = error == engine::Errc::no_space;
+  store_may_return = full && (store_may_return || !store_failed);
   if (role == Role::solo || store_failed) return;
-  mark<"store.failed">();
+  full ? mark<"store.full">() : mark<"store.failed">();
   store_failed = true;
-  reason = why;
+  store_failed_at = now();
+  reason = full ? space->sentence() : why;
   membership->on_store_failed();
 }
 
@@ -109,6 +113,7 @@ VolumeStatus Mirror::status() const {
   s.failover_limited = core_.membership->failover_limited();
   s.epoch = core_.epoch();
   s.dirty_bytes = core_.meta->dirty_count() * core_.region_size();
+  s.full = core_.space->lacking();
   s.resync = core_.resync->progress();
   s.reason = core_.membership->reason();
   return s;

@@ -40,6 +40,8 @@ enum class Stage : std::uint8_t {
   lock_wait,     ///< waits for its range
   lease_wait,    ///< the epoch is new and no lease has come yet
   reading,       ///< local read (or compare) under way
+  reserving,     ///< space is being set aside, here or at the partner
+  reserve_wait,  ///< the partner is to be asked for space, and can't be now
   marking,       ///< dirty bits are being made durable
   issued,        ///< written here and sent to the partner: cannot be taken back
   fetching,      ///< being read from the partner after a local read error
@@ -84,7 +86,9 @@ struct Op {
 
   // As the sequencer's:
   std::uint64_t sequence = 0;
-  bool tracked = false;  ///< counted by the region tracker
+  bool tracked = false;     ///< counted by the region tracker
+  bool room_here = false;   ///< space was set aside for it
+  bool room_there = false;  ///< … at the partner
   bool local_busy = false;
   std::error_code local_error;
   Remote remote = Remote::none;

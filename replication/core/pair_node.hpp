@@ -73,8 +73,9 @@ struct VolumeStatus {
   bool failover_limited = false;  ///< in sync, but the witness could not be told or asked
   engine::EpochRecord epoch;
   std::uint64_t dirty_bytes = 0;
+  bool full = false;  ///< this node's store had no space for a write when it was last asked
   ResyncProgress resync;
-  std::string reason;  ///< why it is not serving or limited, a sentence for a person; empty when all is well
+  std::string reason;  ///< why it is not serving, limited or full, a sentence for a person; empty when all is well
 };
 
 struct VolumeSettings {

@@ -9,6 +9,7 @@
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
 
 namespace lockstep::replication {
 
@@ -25,6 +26,7 @@ struct Resync::Copy {
   engine::Buffer buffer{};
   bool busy = false;  ///< the store or the link has the buffer
   bool reading = false;
+  bool frees = false;  ///< what is sent is a hole
   engine::TimePoint since{};
 };
 
@@ -240,8 +242,7 @@ void Resync::write_back(Copy& copy) {
   mark<"resync.settled_a_failed_write">();
   copy.busy = copy.reading = true;
   copy.since = core_.now();
-  const engine::Extent extent = copy.lock.extent();
-  core_.data.write(extent.offset, copy.buffer.span(), engine::Durability::durable, [&copy](std::error_code error) {
+  auto written = [&copy](std::error_code error) {
     Resync& self = *copy.core.resync;
     copy.busy = copy.reading = false;
     if (!error) self.core_.doubts.settle(copy.lock.extent());
@@ -249,6 +250,10 @@ void Resync::write_back(Copy& copy) {
     if (!error) return self.send(copy);
     self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
     self.end(copy, false);
+  };
+  core_.space->ensure(copy.lock.extent(), [&copy, written](std::error_code error) {
+    if (error) return written(error);
+    copy.core.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
   });
 }
 
@@ -285,6 +290,8 @@ void Resync::send(Copy& copy) {
     mark<"resync.copied_a_hole">();
     m.opcode = core_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
     bytes = {};
+    copy.frees = core_.info.thin;
+    if (copy.frees) core_.space->begin_freeing(m.extent);
   }
   core_.partner.send(m, bytes, {},
                      [&copy](const IoResult<Message>& result) { copy.core.resync->on_copied(copy, result); });
@@ -292,6 +299,7 @@ void Resync::send(Copy& copy) {
 
 /// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
+  if (std::exchange(copy.frees, false)) core_.space->end_freeing();
   if (copy.run != run_) return end(copy, false);
   const bool equal = result && result->status == Errc::ok;
   if (!equal) {

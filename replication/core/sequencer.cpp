@@ -10,6 +10,7 @@
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
+#include "replication/core/space.hpp"
 
 namespace lockstep::replication {
 
@@ -82,16 +83,6 @@ bool Sequencer::may_start(Op& op) {
   return true;
 }
 
-/// The first operation of which `pred` is true. Whoever acts on it makes it false and asks again: what is done to one
-/// operation may end others.
-template <class Pred>
-Op* Sequencer::find(Pred pred) {
-  for (Op* op = active_.front(); op; op = List<Op>::next(op)) {
-    if (pred(*op)) return op;
-  }
-  return nullptr;
-}
-
 void Sequencer::run(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   if (core_.role == Role::sync && !core_.lease_valid()) {
@@ -105,7 +96,7 @@ void Sequencer::run(Op& op) {
   if (op.opcode == DiskOpcode::find_run) return find_run(op);
   if (op.reads() || op.opcode == DiskOpcode::compare_and_write) return read(op);
   op.payload = op.data;
-  mark_dirty(op);
+  make_room(op);
 }
 
 void Sequencer::on_leased() {
@@ -179,7 +170,7 @@ void Sequencer::on_compared(Op& op) {
   }
   if (op.opcode == DiskOpcode::verify) return answer_read(op);
   op.payload = op.data.subspan(op.extent.length, op.extent.length);
-  mark_dirty(op);
+  make_room(op);
 }
 
 /// A medium error here: the partner has the same bytes, since this node orders and holds the range.
@@ -219,17 +210,22 @@ void Sequencer::repair(Op& op) {
       return self.finish(op, Errc::io_error);
     }
     const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-    op.core.data.write(op.extent.offset, bytes, engine::Durability::durable, [&op](std::error_code failed) {
-      op.local_busy = false;
-      Sequencer& then = *op.core.sequencer;
-      const bool in_doubt = op.core.doubts.about(op.extent);
-      if (failed) op.core.fail_store("The store could not rewrite what it could not read.");
-      if (!failed) op.core.doubts.settle(op.extent);
-      if (op.doomed) return then.finish(op, Errc::not_serving);
-      if (failed && in_doubt) return then.finish(op, Errc::io_error);
-      op.opcode == DiskOpcode::read ? then.answer_read(op) : then.on_compared(op);
+    op.core.space->ensure(op.extent, [&op, bytes](std::error_code full) {
+      if (full) return op.core.sequencer->on_repaired(op, full);
+      op.core.data.write(op.extent.offset, bytes, engine::Durability::durable,
+                         [&op](std::error_code failed) { op.core.sequencer->on_repaired(op, failed); });
     });
   });
+}
+
+void Sequencer::on_repaired(Op& op, std::error_code failed) {
+  op.local_busy = false;
+  const bool in_doubt = core_.doubts.about(op.extent);
+  if (failed && failed != Errc::no_space) core_.fail_store("The store could not rewrite what it could not read.");
+  if (!failed) core_.doubts.settle(op.extent);
+  if (op.doomed) return finish(op, Errc::not_serving);
+  if (failed && in_doubt) return finish(op, Errc::io_error);
+  op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
 }
 
 // ---- holes -------------------------------------------------------------------------------------------------------
@@ -293,6 +289,7 @@ void Sequencer::issue(Op& op) {
   // A lazy clearing may have begun while other bits of this write were being made durable.
   if (!core_.defects().forget_dirty_bit && !core_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
   core_.regions->begin_write(op.extent, core_.now());
+  if (core_.space->frees(op.opcode, op.may_unmap)) core_.space->begin_freeing(op.extent);
   op.tracked = true;
   op.stage = Stage::issued;
   op.sequence = sequences_.next();
@@ -337,7 +334,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
   op.local_error = error;
   if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
-  if (error && core_.role != Role::solo) core_.fail_store("The store failed a write: " + error.message() + ".");
+  if (error && core_.role != Role::solo) core_.fail_store("The store failed a write: " + error.message() + ".", error);
   settle(op);
 }
 
@@ -384,6 +381,7 @@ void Sequencer::settle_failed(Op& op) {
 
 void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) core_.regions->end_write(op.extent, core_.now());
+  if (op.tracked && core_.space->frees(op.opcode, op.may_unmap)) core_.space->end_freeing();
   if (op.sequence) {
     sequences_.finish(op.sequence);
     owe_watermark();
@@ -421,6 +419,7 @@ void Sequencer::resend() {
     mark<"replicate.resent">();
     send(op);
   });
+  ask_again();
   owe_watermark();
 }
 
@@ -432,6 +431,7 @@ void Sequencer::drop_remote() {
     op->remote = Remote::none;
     settle(*op);
   }
+  ask_again();
 }
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
@@ -462,16 +462,10 @@ bool Sequencer::counts_for_drain(const Op& op) const {
 
 void Sequencer::drain(engine::Callback<> done) {
   const auto waits = [](const Op& o) {
-    return o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait;
+    return o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait ||
+           o.stage == Stage::reserve_wait;
   };
-  while (Op* op = find(waits)) {
-    if (op->stage == Stage::equal_wait) core_.resync->forget(*op);
-    op->stage = Stage::held;
-    active_.remove(*op);
-    op->scratch.reset();
-    if (!op->lock.idle()) core_.locks.cancel(op->lock);
-    core_.front->route(*op);  // gated: held, or sent back to the partner
-  }
+  while (Op* op = find(waits)) take_back(*op);  // gated: held, or sent back to the partner
   drained_ = std::move(done);
   owe_watermark();
   check_drained();

@@ -1,8 +1,9 @@
 #pragma once
 // Operations on this node's own store: all of them on the member that orders, reads alone on the other.
 //
-// A write: range locked exclusively -> dirty bits durable -> written here and sent to the partner at once -> both
-// durable -> watermark, unlock, acknowledge. Once issued it is never taken back: it ends in the epoch that decides.
+// A write: range locked exclusively -> space on both (thin stores) -> dirty bits durable -> written here and sent to
+// the partner at once -> both durable -> watermark, unlock, acknowledge. Once issued it is never taken back: it ends in
+// the epoch that decides.
 #include "replication/core/core_state.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/core/sequences.hpp"
@@ -46,8 +47,15 @@ class Sequencer {
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
 
  private:
+  /// The first operation of which `pred` is true. Whoever acts on it makes it false and asks again: what is done to one
+  /// operation may end others.
   template <class Pred>
-  [[nodiscard]] Op* find(Pred pred);
+  [[nodiscard]] Op* find(Pred pred) {
+    for (Op* op = active_.front(); op; op = List<Op>::next(op)) {
+      if (pred(*op)) return op;
+    }
+    return nullptr;
+  }
   enum class Whose : std::uint8_t { all, own, partners };
   void doom_where(Whose whose);
   static void on_granted(engine::RangeLock::Node& node);
@@ -64,7 +72,19 @@ class Sequencer {
   void fetch(Op& op);
   void on_fetched(Op& op, const engine::IoResult<Message>& result);
   void repair(Op& op);
+  void on_repaired(Op& op, std::error_code failed);
   void answer_read(Op& op);
+  // space (sequencer_room.cpp)
+  void make_room(Op& op);
+  void reserve_here(Op& op);
+  void on_room_here(Op& op, std::error_code error);
+  void reserve_there(Op& op);
+  void on_room_there(Op& op, const engine::IoResult<Message>& result, std::uint64_t asked);
+  void wait_for_partner(Op& op);
+  void ask_again();
+  void refuse(Op& op);
+  [[nodiscard]] static std::error_code not_started(const Op& op);
+  void take_back(Op& op);
   void mark_dirty(Op& op);
   void issue(Op& op);
   void store(Op& op);

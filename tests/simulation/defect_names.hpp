@@ -24,6 +24,8 @@ inline constexpr std::pair<std::string_view, bool replication::Defects::*> kDefe
     {"keep_held_when_fenced", &replication::Defects::keep_held_when_fenced},
     {"ack_state_before_partner", &replication::Defects::ack_state_before_partner},
     {"serve_before_equal", &replication::Defects::serve_before_equal},
+    {"write_without_room", &replication::Defects::write_without_room},
+    {"keep_freed_space", &replication::Defects::keep_freed_space},
 };
 static_assert(sizeof(replication::Defects) == std::size(kDefects) * sizeof(bool), "a defect has no name here");
 

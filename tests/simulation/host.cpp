@@ -29,6 +29,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
     faults.slowest = scenario.slowest_store;
     stores.data->set_faults(faults);
     stores.metadata->set_faults(faults);
+    stores.data->expect_reserved(world.kind.replicates);
     stores_.push_back(std::move(stores));
   }
   states_.resize(scenario.volumes.size(), MirrorState::starting);

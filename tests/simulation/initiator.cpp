@@ -391,12 +391,12 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
   const std::error_code status = a.request.status;
   if (status == make_error_code(Errc::miscompare) && lane.kind == Kind::compare_and_write) {
     conclude_compare(lane, a, false);
-  } else if (is_refusal(status)) {
+  } else if (is_refusal(status) || status == make_error_code(Errc::no_space)) {
     if (lane.value != 0) world_.history.write_had_no_effect(lane.value);
     release(a);
     return finish(number);
   } else if (status) {
-    const bool once = lane.kind == Kind::compare_and_write || status == make_error_code(Errc::no_space);
+    const bool once = lane.kind == Kind::compare_and_write;
     release(a);
     if (!once && lane.tries < kMostTries) return retry(number, random_.between(2, 60) * kMillisecond);
     return finish(number);

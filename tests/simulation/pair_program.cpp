@@ -248,9 +248,9 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
 std::string read_message(std::span<const std::byte> header) {
   const auto m = replication::decode(header);
   if (!m) return "a header that makes no sense";
-  static constexpr const char* kTypes[] = {"?",         "hello",   "heartbeat", "state",   "propose", "resume",
-                                           "replicate", "forward", "watermark", "flush",   "clear",   "map",
-                                           "copy",      "fetch",   "equal",     "lu_state"};
+  static constexpr const char* kTypes[] = {"?",         "hello",   "heartbeat", "state",    "propose", "resume",
+                                           "replicate", "forward", "watermark", "flush",    "clear",   "map",
+                                           "copy",      "fetch",   "equal",     "lu_state", "reserve"};
   const auto type = static_cast<std::size_t>(m->type);
   std::string text = type < std::size(kTypes) ? kTypes[type] : "message " + std::to_string(type);
   if (m->answer) text += " answered " + make_error_code(m->status).message();

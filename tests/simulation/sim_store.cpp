@@ -17,6 +17,7 @@ SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name,
   info_.discard_granularity = kGranule;
   info_.reads_zero_when_new = true;
   info_.knows_holes = true;
+  info_.reserves = true;
   info_.name = std::move(name);
   cached_.resize(size);
   stable_.resize(size);
@@ -24,6 +25,7 @@ SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name,
   state_.resize(size / kSector, Sector::clean);
   listed_.resize(size / kSector);
   allocated_.resize(size / kGranule + 1);
+  set_aside_.resize(size / kGranule + 1);
 }
 
 std::uint32_t SimStore::begin(Kind kind, std::uint64_t offset, std::uint64_t length, bool durable, IoCallback done) {
@@ -66,7 +68,7 @@ void SimStore::schedule(std::uint32_t slot, std::uint32_t error_chance) {
     return;
   }
   const Nanos took = random_.skewed(20 * kMicrosecond, faults_.slowest);
-  if ((op.kind == Kind::write || op.kind == Kind::zero || op.kind == Kind::discard) && valid) {
+  if (op.kind != Kind::read && op.kind != Kind::flush && valid) {
     // The halves may reach the disk on their own, before the completion and in any order; an error may leave one
     // behind.
     for (unsigned half = 0; half < 2; ++half) {
@@ -105,6 +107,21 @@ void SimStore::submit_write(Kind kind, Extent extent, std::span<const std::byte>
   op.from = from;
   op.hash = hash_bytes(from);
   if (faults_.full && kind != Kind::discard && extent.fits(info_.size) && !has_space(extent)) {
+    op.status = Errc::no_space;
+    op.halves_applied = 3;
+    if (expects_reserved_) {
+      verdict_.fail("node " + std::string(1, letter(owner_)) + " writes to " + info_.name + " at offset " +
+                    std::to_string(extent.offset) + " where no space was set aside, and there is none");
+    }
+  }
+  schedule(slot, faults_.write_error);
+}
+
+void SimStore::reserve(Extent extent, IoCallback done) {
+  if (!open_) return;
+  const auto slot = begin(Kind::reserve, extent.offset, extent.length, false, std::move(done));
+  Op& op = ops_[slot];
+  if (faults_.full && extent.fits(info_.size) && !has_space(extent)) {
     op.status = Errc::no_space;
     op.halves_applied = 3;
   }
@@ -155,6 +172,7 @@ void SimStore::on_apply(void* self, std::uint64_t argument) {
 void SimStore::apply(Op& op, unsigned half) {
   if (op.halves_applied & (1u << half)) return;
   op.halves_applied |= static_cast<std::uint8_t>(1u << half);
+  if (op.kind == Kind::reserve) return take_space({op.offset, op.length});
   const auto first = static_cast<std::uint32_t>(op.offset / kSector);
   const auto count = static_cast<std::uint32_t>(op.length / kSector);
   const std::uint32_t middle = count / 2;
@@ -171,6 +189,12 @@ void SimStore::apply(Op& op, unsigned half) {
     }
   } else if (op.length != 0) {
     for (std::uint64_t g = op.offset / kGranule; g * kGranule < op.offset + op.length; ++g) allocated_[g] = true;
+  }
+}
+
+void SimStore::take_space(const Extent& extent) {
+  for (std::uint64_t g = extent.offset / kGranule; g * kGranule < extent.end(); ++g) {
+    if (!allocated_[g]) allocated_[g] = set_aside_[g] = true;
   }
 }
 
@@ -191,6 +215,7 @@ void SimStore::apply_sector(std::uint32_t sector, const std::byte* bytes) {
 
 void SimStore::settle(std::uint32_t sector) {
   std::memcpy(stable_.data() + std::size_t{sector} * kSector, cached_.data() + std::size_t{sector} * kSector, kSector);
+  set_aside_[std::size_t{sector} * kSector / kGranule] = false;
 }
 
 void SimStore::on_complete(void* self, std::uint64_t argument) {
@@ -214,8 +239,11 @@ void SimStore::complete(std::uint32_t slot) {
     case Kind::flush:
       finish_flush(op);
       break;
+    case Kind::reserve:
+      if (!op.status) apply(op, 0);
+      break;
   }
-  static constexpr std::string_view kNames[] = {"read", "write", "zero", "discard", "flush"};
+  static constexpr std::string_view kNames[] = {"read", "write", "zero", "discard", "flush", "reserve"};
   trace_.add(letter(owner_), info_.name + '.' + std::string(kNames[static_cast<unsigned>(op.kind)]),
              {{"at", op.offset},
               {"bytes", op.length},
@@ -291,7 +319,7 @@ void SimStore::process_died() {
     Op& op = ops_[slot];
     if (!op.live) continue;
     if (op.kind == Kind::flush) --flushing_;
-    if (op.kind == Kind::write || op.kind == Kind::zero || op.kind == Kind::discard) {
+    if (op.kind != Kind::read && op.kind != Kind::flush) {
       for (unsigned half = 0; half < 2; ++half) {
         if (random_.chance(500'000)) apply(op, half);
       }
@@ -319,6 +347,11 @@ void SimStore::power_cut() {
     ++version_[sector];
   }
   dirty_.clear();
+  for (std::size_t g = 0; g < set_aside_.size(); ++g) {
+    if (!set_aside_[g]) continue;
+    set_aside_[g] = false;
+    if (random_.chance(500'000)) allocated_[g] = false;
+  }
 }
 
 void SimStore::poke(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -18,7 +18,7 @@ struct StoreFaults {
   std::uint32_t write_error = 0;
   std::uint32_t flush_error = 0;
   std::uint32_t hang = 0;
-  bool full = false;  ///< writes to what was never written fail with no_space
+  bool full = false;  ///< writes to what was never written nor reserved fail with no_space
   Nanos slowest = 2 * kMillisecond;
 };
 
@@ -41,6 +41,7 @@ class SimStore final : public engine::Store {
   void write_zeroes(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void discard(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void flush(engine::IoCallback done) override;
+  void reserve(engine::Extent extent, engine::IoCallback done) override;
   void next_run(std::uint64_t offset, engine::RunCallback done) override;
 
   // For the world.
@@ -50,6 +51,8 @@ class SimStore final : public engine::Store {
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();
+  /// Whoever writes here had space set aside before: a write that finds none breaks a promise.
+  void expect_reserved(bool yes) { expects_reserved_ = yes; }
   /// Without a process, nothing is taken: what destructors ask for is dropped.
   void set_open(bool open) { open_ = open; }
   [[nodiscard]] engine::StoreRun run_at(std::uint64_t offset) const;
@@ -62,7 +65,7 @@ class SimStore final : public engine::Store {
   void poke(std::uint64_t offset, std::span<const std::byte> bytes);
 
  private:
-  enum class Kind : std::uint8_t { read, write, zero, discard, flush };
+  enum class Kind : std::uint8_t { read, write, zero, discard, flush, reserve };
   enum class Sector : std::uint8_t { clean, applied, completed, ghost };
   struct Op {
     Kind kind{};
@@ -89,6 +92,7 @@ class SimStore final : public engine::Store {
   static void on_complete(void* self, std::uint64_t argument);
   void complete(std::uint32_t slot);
   void apply(Op& op, unsigned half);
+  void take_space(const engine::Extent& extent);
   void apply_sector(std::uint32_t sector, const std::byte* bytes);
   void finish_write(Op& op);
   void finish_flush(Op& op);
@@ -113,9 +117,11 @@ class SimStore final : public engine::Store {
   std::vector<std::uint32_t> dirty_;  ///< every sector that is not clean, once, and some that are again
   std::vector<bool> listed_;          ///< is in dirty_
   std::vector<bool> allocated_;
+  std::vector<bool> set_aside_;  ///< and nothing of it is stable yet: a power cut may forget it
   std::vector<Op> ops_;
   std::vector<std::uint32_t> free_;
   bool open_ = true;
+  bool expects_reserved_ = false;
   std::size_t in_flight_ = 0;
   std::uint64_t failed_ = 0;
   unsigned flushing_ = 0;

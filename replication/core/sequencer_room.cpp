@@ -1,0 +1,115 @@
+// Room for a write on thin stores, before any member has any of it: a member that has none refuses it for all, and
+// nothing of it is written anywhere. Its range stays locked meanwhile, so that nothing that overlaps overtakes it.
+#include "replication/core/forward_server.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+
+/// The target of a resync is no member: what it has no room for ends the resync, not the write.
+void Sequencer::make_room(Op& op) {
+  const Space& space = *core_.space;
+  if (!space.takes(op.opcode, op.may_unmap)) return mark_dirty(op);
+  const bool here = op.room_here || space.is_here(op.extent);
+  const bool there = op.room_there || core_.role != Role::sync || space.is_there(op.extent);
+  if (here && there) return mark_dirty(op);
+  there || (!here && !space.partner_was_full()) ? reserve_here(op) : reserve_there(op);
+}
+
+void Sequencer::reserve_here(Op& op) {
+  op.stage = Stage::reserving;
+  op.local_busy = true;
+  op.since = core_.now();
+  core_.space->reserve(op.extent, [&op](std::error_code error) { op.core.sequencer->on_room_here(op, error); });
+}
+
+void Sequencer::on_room_here(Op& op, std::error_code error) {
+  if (error && error != Errc::no_space && !op.doomed && core_.role != Role::solo) {
+    core_.fail_store("The store can't set space aside: " + error.message() + ".");
+  }
+  op.local_busy = false;
+  if (op.doomed) return finish(op, not_started(op));
+  if (error == Errc::no_space) return refuse(op);
+  if (error && core_.role == Role::solo) return finish(op, error);
+  if (error) {
+    core_.gated ? take_back(op) : finish(op, not_started(op));
+    return check_drained();
+  }
+  op.room_here = true;
+  make_room(op);
+}
+
+void Sequencer::reserve_there(Op& op) {
+  if (!core_.partner_ready) return wait_for_partner(op);
+  mark<"space.asked_the_partner">();
+  op.stage = Stage::reserving;
+  op.on_link = true;
+  op.since = core_.now();
+  Message m = core_.message(MessageType::reserve);
+  m.extent = core_.space->around(op.extent);
+  core_.partner.send(m, {}, {}, [&op, asked = core_.space->moment()](const IoResult<Message>& result) {
+    op.core.sequencer->on_room_there(op, result, asked);
+  });
+}
+
+void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint64_t asked) {
+  // One of an earlier version finds out when it writes.
+  const bool never_says = !result && result.error() == Errc::corrupt;
+  const bool said = never_says || (result && (result->status == Errc::ok || result->status == Errc::no_space));
+  if (!said && result && !op.doomed) core_.membership->on_partner_refused();  // this one is still on the link
+  op.on_link = false;
+  if (op.doomed) return finish(op, not_started(op));
+  if (said && result && result->status == Errc::no_space) {
+    core_.space->note_partner_full();
+    if (core_.role == Role::sync) return refuse(op);
+  } else if (said) {
+    core_.space->note_there(never_says ? engine::Extent{0, core_.volume_size()} : result->extent, asked);
+    op.room_there = true;
+  } else if (core_.role == Role::sync) {
+    return wait_for_partner(op);
+  }
+  make_room(op);
+}
+
+/// Until the two talk again, or it goes on without the partner; a transition waits for nobody who waits.
+void Sequencer::wait_for_partner(Op& op) {
+  op.stage = Stage::reserve_wait;
+  if (drained_) take_back(op);
+  check_drained();
+}
+
+void Sequencer::ask_again() {
+  const auto waits = [](const Op& o) { return o.stage == Stage::reserve_wait; };
+  const auto may = [this] { return core_.role == Role::solo || (core_.role == Role::sync && core_.partner_ready); };
+  while (Op* op = may() ? find(waits) : nullptr) {
+    op->stage = Stage::reserving;
+    make_room(*op);
+  }
+}
+
+void Sequencer::refuse(Op& op) {
+  mark<"space.refused">();
+  finish(op, Errc::no_space);
+}
+
+/// It is nobody's loss when it comes again, on this path or another.
+std::error_code Sequencer::not_started(const Op& op) { return op.entry ? Errc::stale : Errc::not_serving; }
+
+/// Back to where operations are held while a transition is under way, or to the partner who sent it.
+void Sequencer::take_back(Op& op) {
+  if (op.stage == Stage::equal_wait) core_.resync->forget(op);
+  op.stage = Stage::held;
+  active_.remove(op);
+  op.scratch.reset();
+  op.room_here = op.room_there = false;
+  if (!op.lock.idle()) core_.locks.cancel(op.lock);
+  core_.front->route(op);
+}
+
+}  // namespace lockstep::replication
