@@ -284,10 +284,18 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   close_gate();
   core_.witnessing->abandon();
   pending_solo_.reset();
-  const bool equal = running_ && theirs.running && (core_.role == Role::solo || !core_.resync->active());
+  const bool joining = core_.role == Role::solo;
+  const bool equal = running_ && theirs.running && (joining || !core_.resync->active());
   core_.sequencer->resend();
-  core_.sequencer->drain([this, step, theirs, above, equal] {
-    if (current(step)) record_both(step, theirs, above, equal);
+  core_.sequencer->drain([this, step, theirs, above, joining, equal] {
+    if (!current(step)) return;
+    // What ended meanwhile may have ended without the target.
+    if (!joining || (core_.role == Role::solo && core_.resync->all_equal())) {
+      return record_both(step, theirs, above, equal);
+    }
+    mark<"membership.target_fell_behind">();
+    end_step();
+    open_gate();
   });
 }
 

@@ -62,7 +62,8 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   // One of an earlier version finds out when it writes.
   const bool never_says = !result && result.error() == Errc::corrupt;
   const bool said = never_says || (result && (result->status == Errc::ok || result->status == Errc::no_space));
-  if (!said && result && !op.doomed) core_.membership->on_partner_refused();  // this one is still on the link
+  // Said of the epoch that it was asked in: of a target since then it says nothing.
+  if (!said && result && core_.role == Role::sync) core_.membership->on_partner_refused();
   op.on_link = false;
   if (op.doomed) return finish(op, not_started(op));
   if (said && result && result->status == Errc::no_space) {

@@ -270,6 +270,81 @@ TEST_F(FullDisk, ZeroingFallsBackWhereTheFileSystemCannot) {
   EXPECT_TRUE(back.copy() == expected);
 }
 
+TEST_F(FullDisk, WhatWasReservedIsThereWhenNothingElseIs) {
+  const auto store = make(16 * kMiB);
+  if (!store) GTEST_SKIP() << "no direct I/O on tmpfs here";
+  ASSERT_FALSE(await([&](IoCallback done) { store->reserve({8 * kMiB, kMiB}, std::move(done)); }));
+  const Memory4K data(kMiB, 8);
+  std::error_code error;
+  for (std::uint64_t at = 0; at < 8 * kMiB && !error; at += kMiB) error = write(*store, at, data.span());
+  EXPECT_EQ(error, Errc::no_space);
+  EXPECT_FALSE(write(*store, 8 * kMiB, data.span()));
+  const auto before = store->allocated_bytes();
+  EXPECT_EQ(await([&](IoCallback done) { store->reserve({12 * kMiB, kMiB}, std::move(done)); }), Errc::no_space);
+  EXPECT_EQ(store->allocated_bytes(), before);
+}
+
+/// A small ext4, as on a real disk.
+struct FullExt4 : FileStores {
+  std::string mounted = folder / "small";
+  void SetUp() override {
+    std::filesystem::create_directory(mounted);
+    const std::string image = folder / "small.img";
+    std::ofstream(image).close();
+    std::filesystem::resize_file(image, 32 * kMiB);
+    const std::string made = "mkfs.ext4 -q -m 0 -O ^has_journal " + image + " >/dev/null 2>&1 && mount -o loop " +
+                             image + " " + mounted + " 2>/dev/null";
+    if (std::system(made.c_str()) != 0) GTEST_SKIP() << "may not mount";
+    path = mounted + "/vm1.data";
+  }
+  void TearDown() override { ::umount(mounted.c_str()); }
+  [[nodiscard]] std::uint64_t free_bytes() const { return std::filesystem::space(mounted).free; }
+  std::error_code reserve(Store& store, Extent extent) {
+    return await([&](IoCallback done) { store.reserve(extent, std::move(done)); });
+  }
+  /// Everything but less than a MiB is somebody else's.
+  void fill_the_rest() {
+    while (free_bytes() >= kMiB) {
+      const std::string more = mounted + "/ballast" + std::to_string(free_bytes());
+      ASSERT_TRUE(FileStore::create(more, free_bytes() / 2, Allocation::allocated));
+    }
+  }
+};
+
+TEST_F(FullExt4, ARangeThatDoesNotFitTakesNothingFromOthers) {
+  const auto store = make(256 * kMiB);
+  const auto before = free_bytes();
+  EXPECT_EQ(reserve(*store, {0, 128 * kMiB}), Errc::no_space);
+  EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(FullExt4, ARangeThatHasItsSpaceIsReservedThoughTheDiskIsFull) {
+  const auto store = make(256 * kMiB);
+  const Memory4K data(kMiB, 8);
+  for (const std::uint64_t at : {0, 1, 2, 4}) ASSERT_FALSE(write(*store, at * kMiB, data.span()));
+  ASSERT_FALSE(reserve(*store, {3 * kMiB, kMiB}));
+  fill_the_rest();
+  EXPECT_FALSE(reserve(*store, {0, 5 * kMiB})) << "written, or set aside before";
+  EXPECT_EQ(reserve(*store, {0, 7 * kMiB}), Errc::no_space);
+}
+
+TEST_F(FullExt4, GivingBackPartsOfBlocksInAHoleNeedsNoSpace) {
+  const auto store = make(64 * kMiB);
+  const Memory4K data(8192, 8);
+  ASSERT_FALSE(write(*store, 0, data.span()));
+  fill_the_rest();
+  const auto before = store->allocated_bytes();
+  for (const Extent hole : {Extent{kMiB + 512, 1024}, Extent{2 * kMiB - 512, 64 * 1024}, Extent{1024, 2 * kMiB}}) {
+    EXPECT_FALSE(await([&](IoCallback done) { store->discard(hole, Durability::durable, std::move(done)); }));
+  }
+  EXPECT_LE(store->allocated_bytes(), before);
+  Memory4K back(8192, 1);
+  EXPECT_FALSE(await([&](IoCallback done) { store->read(0, back.span(), std::move(done)); }));
+  auto expected = data.copy();
+  std::fill(expected.begin() + 1024, expected.end(), std::byte{0});
+  EXPECT_TRUE(back.copy() == expected);
+}
+
 TEST_F(FullDisk, AllocatingTooMuchLeavesNothing) {
   const auto made = FileStore::create(path, 16 * kMiB, Allocation::allocated);
   ASSERT_FALSE(made);

@@ -62,6 +62,13 @@ TEST(Health, InSyncEverywhereIsInOrder) {
   EXPECT_EQ(p.health().summary, "Everything is in order.");
 }
 
+TEST(Health, AFullDiskUnderAVolumeInSyncIsDegradedAndNamesTheNode) {
+  Pairs p;
+  p.b().reason = "No space is left for /d/vm1.data.";
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_EQ(p.volume().summary, "In sync on both nodes, but node-b: No space is left for /d/vm1.data.");
+}
+
 TEST(Health, AVolumeThatNobodyServesIsCritical) {
   Pairs p;
   p.states("waiting", false, "waiting", false);

@@ -67,6 +67,28 @@ TEST(Messages, AStateOfTheUnitNamesItsVersionAndTheLengthsOfItsParts) {
   EXPECT_EQ(back->extent, m.extent);
 }
 
+TEST(Messages, AQuestionForSpaceNamesItsExtentAndItsAnswerWhatHasItsSpace) {
+  Message m;
+  m.type = MessageType::reserve;
+  m.extent = {0x10000, 0x20000};
+  const MessageBytes bytes = encode(m);
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[5]), 16u);
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[109]), 1u);  // offset 0x10000
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[117]), 2u);  // length 0x20000
+  m.answer = true;
+  m.status = engine::Errc::no_space;
+  const auto back = decode(encode(m));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->extent, m.extent);
+  EXPECT_EQ(back->status, engine::Errc::no_space);
+}
+
+TEST(Messages, AnUnknownTypeIsRefused) {
+  Message m = sample();
+  m.type = static_cast<MessageType>(kLastMessageType + 1);
+  EXPECT_EQ(decode(encode(m)).error(), make_error_code(engine::Errc::corrupt));
+}
+
 TEST(Messages, WhatWasEncodedIsDecoded) {
   const auto back = decode(encode(sample()));
   ASSERT_TRUE(back);
