@@ -285,16 +285,17 @@ def test_a_full_disk_on_one_node_loses_nothing():
     with World() as w:
         w.b.volume_folder = w.small_file_system(24 * MIB)
         volume = w.mirror(size=64 * MIB)
-        writer = Writer(w, volume, [w.a], span_mib=60)
+        writer = Writer(w, volume, [w.a], span_mib=8)  # regions of 64 KiB: much less than there is
         writer.wait_writes(300)
         writer.stop()
-        full = Writer(w, volume, [w.a], span_mib=60, depth=32, resume=writer.log, read_percent=0)
-        wait_for("node b's disk to be full", lambda: full.poll().get("path_failures", 0) > 0 or
-                 w.a.volume_status(volume)["state"] != "in_sync", 60)
+        full = Writer(w, volume, [w.a], span_mib=60, depth=32, read_percent=0)
+        wait_for("node b's disk to be full", lambda: full.poll().get("path_failures", 0) > 0, 60)
         full.kill()
+        check("sense 7/2707" in full.poll()["last_sense"], f"SPACE ALLOCATION FAILED is what it was told: {full.poll()}")
         for node in w.nodes:
-            check(node.process.poll() is None, f"lockstepd {node.side} goes on")
-        return f"node a is {w.a.volume_status(volume)['state']}, node b {w.b.volume_status(volume)['state']}"
+            check(node.volume_status(volume)["state"] == "in_sync", f"node {node.side} stays a member")
+            node.kill()
+        same_data(w, volume)
 
 
 def test_events_tell_what_happens_to_a_volume():
