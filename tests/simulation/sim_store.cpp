@@ -229,7 +229,7 @@ void SimStore::complete(std::uint32_t slot) {
   Op& op = ops_[slot];
   switch (op.kind) {
     case Kind::read:
-      if (!op.status) std::memcpy(op.into.data(), cached_.data() + op.offset, op.length);
+      if (!op.status && op.length != 0) std::memcpy(op.into.data(), cached_.data() + op.offset, op.length);
       break;
     case Kind::write:
     case Kind::zero:
