@@ -388,7 +388,8 @@ class World:
                               stderr=subprocess.STDOUT, text=True, timeout=seconds)
 
     def verifier(self, *arguments):
-        return [self.build / "tests/e2e/verifier", *arguments, "--target", self.target]
+        known = f"LSAN_OPTIONS=suppressions={REPO / 'tests/lsan.supp'}:print_suppressions=0"
+        return ["env", known, self.build / "tests/e2e/verifier", *arguments, "--target", self.target]
 
 
 class Writer:
