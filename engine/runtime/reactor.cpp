@@ -53,7 +53,11 @@ struct PostedCallback {
 // Asio block.
 struct Reactor::Impl {
   explicit Impl(ReactorOptions o) : options(std::move(o)) {}
-  ~Impl() { drop_tasks(); }
+  /// What tasks and timers hold may belong to the context, and what the context's handlers hold may cancel timers.
+  ~Impl() {
+    drop_tasks();
+    timers.drop_all();
+  }
 
   void post_turn();
   void turn();

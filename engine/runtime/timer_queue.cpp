@@ -29,6 +29,10 @@ void TimerQueue::cancel(TimerId timer) {
   const Callback<> dropped = take(index);  // destroyed last: what it holds may come back to this queue
 }
 
+void TimerQueue::drop_all() {
+  while (!heap_.empty()) const Callback<> dropped = take(heap_.front());
+}
+
 std::optional<TimePoint> TimerQueue::earliest() const {
   if (heap_.empty()) return std::nullopt;
   return slots_[heap_.front()].deadline;

@@ -15,6 +15,8 @@ class TimerQueue {
   [[nodiscard]] std::optional<TimePoint> earliest() const;
   /// Runs what is due at `now`, in order of deadline, then of addition. Timers added meanwhile wait for the next call.
   void run_due(TimePoint now);
+  /// None of them runs any more; what they hold is destroyed.
+  void drop_all();
   [[nodiscard]] std::size_t size() const { return heap_.size(); }
 
  private:

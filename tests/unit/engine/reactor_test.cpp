@@ -8,6 +8,7 @@
 
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -287,6 +288,16 @@ TEST(Reactor, ItsClockGoesOnWhileTheMachineSleeps) {
   clock_gettime(CLOCK_BOOTTIME, &boot);
   const auto expected = std::chrono::seconds(boot.tv_sec) + std::chrono::nanoseconds(boot.tv_nsec);
   EXPECT_LT(std::chrono::abs(reactor.now().since_origin - expected), 1s);
+}
+
+TEST(Reactor, ATimerThatNeverRanMayHoldASocketOfTheReactors) {
+  auto reactor = std::make_unique<Reactor>(ReactorOptions{});
+  auto held = std::make_shared<boost::asio::local::stream_protocol::socket>(io_context(*reactor));
+  held->open();
+  const int descriptor = held->native_handle();
+  reactor->call_after(std::chrono::hours(1), [held = std::move(held)] {});
+  reactor.reset();
+  EXPECT_EQ(::fcntl(descriptor, F_GETFD), -1) << "the socket is still open";
 }
 
 TEST(Reactor, MayBeRunAgainAfterItWasStopped) {
