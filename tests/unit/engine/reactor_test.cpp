@@ -99,6 +99,9 @@ TEST(Reactor, ATaskHopsBetweenTwoReactorsThatSleepInBetween) {
   b.start();
   a.post(game.task);
   game.done.wait();
+  // Whoever posts to a reactor has ended before it goes away.
+  for (Reactor* reactor : game.reactors) reactor->stop();
+  for (Reactor* reactor : game.reactors) reactor->join();
   EXPECT_EQ(game.hops, 2000);
 }
 
