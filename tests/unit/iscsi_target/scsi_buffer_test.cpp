@@ -93,6 +93,7 @@ TEST_F(ScsiBuffer, AnEchoThatAnotherNexusOverwroteIsToldSo) {
   expect_good(*run(std::move(second)));
   expect_sense(*read(kEcho, 4), scsi::SenseKey::aborted_command, scsi::asc::kEchoBufferOverwritten);
   EXPECT_EQ(run(cdb(kRead, kEcho, 4), other, 4)->data_in, (Bytes{2, 2, 2, 2}));
+  close(other);
 }
 
 TEST_F(ScsiBuffer, UnitsHaveBuffersOfTheirOwn) {
@@ -146,6 +147,7 @@ TEST_F(ScsiBuffer, AnotherNexusReservationRefusesBoth) {
   EXPECT_EQ(read(kDescriptor, 4)->status, scsi::Status::reservation_conflict);
   expect_good(*run({0x17}, other));
   EXPECT_EQ(read(kData, 4)->data_in, Bytes(4));
+  close(other);
 }
 
 }  // namespace
