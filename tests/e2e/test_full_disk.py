@@ -3,7 +3,7 @@ import os
 import struct
 
 from harness import MIB, Rpc, World, check, wait_for
-from initiator import BLOCK, GOOD, Initiator
+from scsi_client import BLOCK, GOOD, Initiator
 from test_mirror import in_sync, same_data
 
 KIB = 1 << 10

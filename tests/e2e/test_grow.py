@@ -6,7 +6,7 @@ import threading
 import time
 
 from harness import MIB, RpcError, World, Writer, check, wait_for
-from initiator import BLOCK, REGISTER_AND_IGNORE, Initiator
+from scsi_client import BLOCK, REGISTER_AND_IGNORE, Initiator
 from test_mirror import in_sync, verify
 from test_shapes import make, pair, told, url
 

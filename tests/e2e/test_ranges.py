@@ -4,7 +4,7 @@ import struct
 import time
 
 from harness import MIB, World, check, settings, wait_for
-from initiator import BLOCK, Initiator
+from scsi_client import BLOCK, Initiator
 
 GIB = 1 << 30
 PIECE = 4 * MIB

@@ -3,7 +3,7 @@ import os
 import pathlib
 
 from harness import World, check
-from initiator import CLEAR, CONFLICT, GOOD, PREEMPT, REGISTER, RELEASE, RESERVE, WRITE_EXCLUSIVE, Initiator
+from scsi_client import CLEAR, CONFLICT, GOOD, PREEMPT, REGISTER, RELEASE, RESERVE, WRITE_EXCLUSIVE, Initiator
 
 
 def refused(host):
