@@ -4,21 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/https_client.hpp"
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/volume_jobs.hpp"
 
 namespace lockstep::mgmt {
 namespace {
-
-bool passing(const Refusal& refusal) {
-  return refusal.kind == RefusalKind::not_current || refusal.kind == RefusalKind::data_plane_away;
-}
-
-StepResult move_on(Job& job, const char* step, double progress, std::string message) {
-  job.step = step;
-  job.progress = progress;
-  job.message = std::move(message);
-  return StepResult::again_now;
-}
 
 bool serves(const NodeReport& report, const Volume& volume) {
   const ReplicaStatus* replica = report.running && report.status ? report.status->volume(volume.id) : nullptr;
@@ -45,7 +35,7 @@ StepResult VolumeJobs::grow(Job& job) {
 
   if (job.step == "room_here") {
     const auto made = agent_.carry_out(order);
-    if (!made && passing(made.error()) && !late) return job.message = made.error().detail, StepResult::again_later;
+    if (!made && passing(made.error()) && !late) return wait(job, made.error().detail);
     if (!made) return fail(core_, job, unchanged(made.error(), volume.name));
     if (!peer) return move_on(job, "publish", 0.6, fmt::format("Makes {} larger.", volume.name));
     return move_on(job, "room_there", 0.3, fmt::format("Makes room for {} on the partner.", volume.name));
@@ -71,7 +61,7 @@ StepResult VolumeJobs::grow(Job& job) {
           return {};
         });
     if (!changed && passing(changed.error()) && !late)
-      return job.message = changed.error().detail, StepResult::again_later;
+      return wait(job, changed.error().detail);
     if (!changed) return fail(core_, job, unchanged(changed.error(), volume.name));
     poke_();
     return move_on(job, "serve", 0.8, fmt::format("Waits until both nodes serve {} with its new size.", volume.name));

@@ -6,29 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/import_jobs.hpp"
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
 using Kind = ReplicaOrder::Kind;
-
-// Whether trying again may help: the other side could not be asked, as against refused.
-bool passing(const Refusal& refusal) {
-  return refusal.kind == RefusalKind::not_current || refusal.kind == RefusalKind::data_plane_away;
-}
-
-StepResult move_on(Job& job, const char* step, double progress, std::string message) {
-  job.step = step;
-  job.progress = progress;
-  job.message = std::move(message);
-  return StepResult::again_now;
-}
-
-StepResult wait(Job& job, std::string message) {
-  job.message = std::move(message);
-  return StepResult::again_later;
-}
 
 std::string problem_with(const NodeReport& report, const Uuid& volume) {
   const std::string id = volume.to_string();

@@ -217,8 +217,7 @@ void Applier::on_watermark(std::uint64_t watermark) {
   }
 }
 
-// ---- space, resync, flushes, bits, reads
-// --------------------------------------------------------------------------------
+// ---- space, resync, flushes, bits, reads -------------------------------------------------------------------------
 
 /// The sequencer holds the range of what it is going to order. The answer tells all that is known from there on.
 void Applier::reserve(std::uint64_t session, InboundRequest& request, const Message& m) {

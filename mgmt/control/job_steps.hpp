@@ -1,0 +1,27 @@
+#pragma once
+// How a step of a job ends, for those that work on volumes.
+#include <string>
+
+#include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/refusal.hpp"
+
+namespace lockstep::mgmt {
+
+/// Whether trying again may help: the other side could not be asked, as against refused.
+inline bool passing(const Refusal& refusal) {
+  return refusal.kind == RefusalKind::not_current || refusal.kind == RefusalKind::data_plane_away;
+}
+
+inline StepResult move_on(Job& job, const char* step, double progress, std::string message) {
+  job.step = step;
+  job.progress = progress;
+  job.message = std::move(message);
+  return StepResult::again_now;
+}
+
+inline StepResult wait(Job& job, std::string message) {
+  job.message = std::move(message);
+  return StepResult::again_later;
+}
+
+}  // namespace lockstep::mgmt
