@@ -60,8 +60,7 @@ StepResult VolumeJobs::grow(Job& job) {
           if (v && v->size < volume.size) v->size = volume.size;
           return {};
         });
-    if (!changed && passing(changed.error()) && !late)
-      return wait(job, changed.error().detail);
+    if (!changed && passing(changed.error()) && !late) return wait(job, changed.error().detail);
     if (!changed) return fail(core_, job, unchanged(changed.error(), volume.name));
     poke_();
     return move_on(job, "serve", 0.8, fmt::format("Waits until both nodes serve {} with its new size.", volume.name));
