@@ -122,7 +122,7 @@ void Applier::run(Apply& a) {
   const Message& m = a.message;
   a.started = true;
   a.since = core_.now();
-  const bool asks = m.type == MessageType::copy || core_.role == Role::forward;
+  const bool asks = m.type == MessageType::copy || !core_.epoch().members.contains(core_.side());
   if (!asks || !core_.space->takes(m.opcode, may_unmap(m))) return mark_dirty(a);
   core_.space->ensure(m.extent, [&a](std::error_code error) {
     Applier& self = *a.core.applier;
