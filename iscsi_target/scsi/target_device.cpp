@@ -132,6 +132,12 @@ bool loses_something(const scsi::LuState& state, const scsi::NexusKey& nexus) {
   return state.reserved_by == nexus || std::ranges::find(state.preventions, nexus) != state.preventions.end();
 }
 
+/// What the disk orders may wait there for a transition's end, or is refused there: QEMU's initiator takes NOT READY
+/// for the last word. The rest, TEST UNIT READY first of all, tells how things are.
+bool may_wait(const CommandEntry& entry, engine::AccessState access) {
+  return access == engine::AccessState::transitioning && entry.serialization != Serialization::none;
+}
+
 void run(Task& task, NexusUnit& nexus_unit) {
   LogicalUnit& unit = task.unit();
   const auto access = unit.access_state();
@@ -143,7 +149,8 @@ void run(Task& task, NexusUnit& nexus_unit) {
   }
   if (!entry) [[unlikely]]
     return fail_unknown(task, known_opcode);
-  if (access != engine::AccessState::active_optimized && !entry->has(kWhileUnavailable)) [[unlikely]] {
+  if (access != engine::AccessState::active_optimized && !may_wait(*entry, access) && !entry->has(kWhileUnavailable))
+      [[unlikely]] {
     return fail_not_accessible(task, access);
   }
   if (unit.restricted() && !check_restrictions(task)) [[unlikely]]

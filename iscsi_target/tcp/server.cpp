@@ -219,6 +219,10 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   }
 
   [[nodiscard]] std::uint64_t generation() const override { return generation_now.load(std::memory_order_acquire); }
+  [[nodiscard]] bool holds_logins() const override { return holding.load(std::memory_order_acquire); }
+  void release_logins() {
+    if (holding.exchange(false, std::memory_order_acq_rel)) on_each_worker([](Worker& w) { w.admit_held(); });
+  }
   [[nodiscard]] const SessionSettings& session_settings() const override { return options.session; }
   TargetDirectory& directory() override { return registry; }
 
@@ -228,6 +232,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   std::function<void(const SessionEvent&)> handler;
   std::atomic<std::uint64_t> generation_now{0};
   std::atomic<std::size_t> next_worker{0};
+  std::atomic<bool> holding{false};
+  std::atomic<std::uint64_t> last_hold{0};
 
   mutable std::mutex mutex;  // guards what follows
   std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
@@ -273,6 +279,18 @@ void TcpTargetServer::close_all_sessions(engine::Callback<> done) {
   impl_->close([now](std::uint64_t, const TargetConnection& c) { return c.generation < now; },
                "The node stopped serving.", std::move(done));
 }
+
+void TcpTargetServer::hold_logins(std::chrono::milliseconds patience) {
+  const std::uint64_t hold = impl_->last_hold.fetch_add(1) + 1;
+  impl_->holding.store(true, std::memory_order_release);
+  impl_->front().post([impl = impl_, hold, patience] {
+    impl->front().call_after(patience, [impl, hold] {
+      if (impl->last_hold.load() == hold) impl->release_logins();
+    });
+  });
+}
+
+void TcpTargetServer::release_logins() { impl_->release_logins(); }
 
 void TcpTargetServer::close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done) {
   impl_->close(

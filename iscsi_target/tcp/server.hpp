@@ -69,6 +69,10 @@ class TcpTargetServer {
   /// `done` runs (on reactor 0) when the last command was completed. Any thread. New logins are admitted again
   /// afterwards: what they may do is up to the device server and the access policy.
   void close_all_sessions(engine::Callback<> done = {});
+  /// Normal sessions' logins are answered only after release_logins(), or when `patience` is over: an initiator waits
+  /// for its login where it might give up over what it is told in a session. Counted from the last call. Any thread.
+  void hold_logins(std::chrono::milliseconds patience);
+  void release_logins();
   /// Ends the sessions that match, gracefully (asynchronous logout request is skipped, the connection is closed).
   void close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done = {});
   /// Asks every initiator to log out (async message 1); who does not within `grace` is closed.

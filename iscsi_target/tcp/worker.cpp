@@ -71,7 +71,17 @@ void Worker::quiesce(std::uint64_t except, const std::string& target, const Task
   }
 }
 
-void Worker::admit(TargetConnection& connection) { hub_.enter(*this, connection, connection.id); }
+void Worker::admit(TargetConnection& connection) {
+  if (hub_.holds_logins() && !connection.identity().discovery) return held_logins_.push_back(connection.id);
+  hub_.enter(*this, connection, connection.id);
+}
+
+void Worker::admit_held() {
+  for (const std::uint64_t id : std::exchange(held_logins_, {})) {
+    TargetConnection* const connection = find(id);
+    if (connection && connection->phase() == TargetConnection::Phase::admitting) hub_.enter(*this, *connection, id);
+  }
+}
 
 void Worker::opened(TargetConnection& connection) {
   Kept& kept = connections_.at(connection.id);
@@ -92,6 +102,7 @@ void Worker::closed(TargetConnection& connection) {
 void Worker::destroy(std::uint64_t id) {
   auto node = connections_.extract(id);
   assert(!node.empty());
+  std::erase(held_logins_, id);
   Kept& kept = node.mapped();
   // The session's memory first, so that the nexus is closed before anybody takes its place.
   kept.connection->destroy_session();

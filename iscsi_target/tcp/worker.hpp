@@ -23,6 +23,7 @@ class WorkerHub {
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
   [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
   virtual TargetDirectory& directory() = 0;
+  [[nodiscard]] virtual bool holds_logins() const = 0;
   virtual void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) = 0;
   virtual void opened(const SessionInfo& info) = 0;
   virtual void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) = 0;
@@ -47,6 +48,8 @@ class Worker final : public ConnectionHost {
   void close(const std::function<bool(std::uint64_t, const TargetConnection&)>& matches, const std::string& why,
              engine::Callback<> done);
   void request_logout(std::uint16_t seconds);
+  /// The logins that were held go on.
+  void admit_held();
   /// The other sessions of `target`: see Session::quiesce().
   void quiesce(std::uint64_t except, const std::string& target, const TaskScope& scope, engine::Callback<> done);
 
@@ -80,6 +83,7 @@ class Worker final : public ConnectionHost {
   SessionResources resources_;
   std::map<std::uint64_t, Kept> connections_;
   std::vector<Drain> drains_;
+  std::vector<std::uint64_t> held_logins_;
 };
 
 }  // namespace lockstep::iscsi_target

@@ -178,6 +178,7 @@ void Node::give_up(const Uuid& volume, engine::Callback<Result<void>> done) {
 
 void Node::on_fenced() {
   log_warning("This node lost its lease: all initiator sessions are closed.");
+  server_.hold_logins(kDecisionPatience);
   server_.close_all_sessions();
   events_.publish({"fenced", std::nullopt, {}, {}, "This node lost its lease: all initiator sessions were closed."});
 }
@@ -193,11 +194,13 @@ void Node::on_volume_changed(const Uuid&) {
 
 void Node::look_for_changes() {
   if (!pair_) return;
+  bool undecided = false;
   for (const auto& status : pair_->node().status()) {
     const auto at = volumes_.find(status.volume);
     if (at == volumes_.end() || !at->second->disk) continue;
     Volume& volume = *at->second;
     volume.disk->refresh_access();
+    undecided |= status.undecided;
     const bool partner_serves =
         pair_->node().partner_connected() &&
         (status.state == replication::MirrorState::in_sync ||
@@ -213,6 +216,7 @@ void Node::look_for_changes() {
     }
     tell_volume(volume, status);
   }
+  if (!undecided) server_.release_logins();
 }
 
 void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) {

@@ -37,6 +37,9 @@ class Node final : public replication::NodeObserver {
   // Both together stay below the daemon's patience with a stop.
   static constexpr auto kRetireGrace = std::chrono::milliseconds(1000);  ///< for initiators to log out
   static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);
+  /// Initiators whose sessions were closed, or that come before this node knows what it serves, are let in when it does
+  /// or when this is over: some give up for good over what they are told in between.
+  static constexpr std::chrono::milliseconds kDecisionPatience{6000};
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.

@@ -246,7 +246,10 @@ void Node::finish_apply(const ApplyPtr& apply) {
     }
   }
   access_ = std::make_shared<const Access>(apply->state.volumes);
-  if (!pair_->started()) pair_->start();
+  if (!pair_->started()) {
+    pair_->start();
+    server_.hold_logins(kDecisionPatience);
+  }
   look_for_changes();
   publish_map({}, [this, apply] {
     put_target();

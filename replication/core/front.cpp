@@ -21,10 +21,6 @@ bool concerns_blocks(DiskOpcode opcode) {
   return opcode != DiskOpcode::flush && opcode != DiskOpcode::change_state && opcode != DiskOpcode::read_state &&
          opcode != DiskOpcode::check_access;
 }
-void end(DiskRequest& request, std::error_code status) {
-  request.status = status;
-  request.done(request);
-}
 }  // namespace
 
 Front::~Front() {
@@ -50,12 +46,12 @@ std::error_code Front::check(const DiskRequest& r) const {
 void Front::submit(DiskRequest& request) {
   core_.partner.check();
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
-  if (core_.role == Role::none && !core_.gated) return end(request, Errc::not_serving);
-  if (const auto wrong = check(request)) return end(request, wrong);
-  if (concerns_blocks(request.opcode) && request.extent.empty()) return end(request, {});
+  request.status = {};
+  if (core_.role == Role::none && !core_.gated) request.status = Errc::not_serving;
+  if (!request.status) request.status = check(request);
+  if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
   (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
-  request.status = {};
   Parent& parent = parents_.make();
   parent.request = &request;
   const std::uint64_t length = request.extent.length;
@@ -67,7 +63,22 @@ void Front::submit(DiskRequest& request) {
   }
   if (--parent.pieces == 0) {
     parents_.destroy(parent);
-    request.done(request);
+    conclude(request);
+  }
+}
+
+/// While the sessions are about to be closed no error goes out: an initiator could take it for the last word, and sends
+/// what was not answered again.
+void Front::conclude(DiskRequest& request) {
+  if (!request.status || !core_.partner.fencing()) return request.done(request);
+  request.next = std::exchange(withheld_, &request);
+}
+
+void Front::answer_withheld() {
+  DiskRequest* next = std::exchange(withheld_, nullptr);
+  while (DiskRequest* request = next) {
+    next = std::exchange(request->next, nullptr);
+    request->done(*request);
   }
 }
 
@@ -159,7 +170,7 @@ void Front::finish(Op& op, std::error_code status) {
   core_.ops.destroy(op);
   if (--parent.pieces) return;
   parents_.destroy(parent);
-  request.done(request);
+  conclude(request);
 }
 
 }  // namespace lockstep::replication

@@ -23,16 +23,20 @@ class Front {
   void hold(Op& op);
   /// The operation is over, whoever it came from. `op` is gone afterwards.
   void finish(Op& op, std::error_code status);
-  [[nodiscard]] bool idle() const { return parents_.in_use() == 0; }
+  /// The sessions were closed: what failed meanwhile ends, too.
+  void answer_withheld();
+  [[nodiscard]] bool idle() const { return parents_.in_use() == 0 && !withheld_; }
   std::uint64_t reads = 0, writes = 0;
 
  private:
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
+  void conclude(engine::DiskRequest& request);
 
   Core& core_;
   Pool<Parent> parents_;
   List<Op> held_;
+  engine::DiskRequest* withheld_ = nullptr;  ///< failed while the sessions are about to be closed
 };
 
 }  // namespace lockstep::replication

@@ -360,8 +360,8 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
   if (!serve && (core_.role == Role::sync || core_.role == Role::solo || core_.suspended)) {
     core_.role = Role::none;
-    shut_gate_and_drop();
-    core_.fence();
+    close_gate();
+    fence();
   } else {
     close_gate();
   }
@@ -497,6 +497,12 @@ void Membership::tick() {
       core_.partner.heartbeat_now();  // the partner may have entered a moment later than this node asked
     }
   }
+  // The partner was gone again before contact was made: nobody else tells that it is lost.
+  const bool alone = core_.role == Role::forward && !core_.partner.in_contact();
+  if (alone && now - entered_ > 2 * core_.settings.lease) {
+    mark<"membership.contact_never_made">();
+    on_contact_lost();
+  }
   core_.space->tick();
   watch_stores(now);
   // The partner left and never answered what it held: break the way out to have the buffers back.
@@ -518,6 +524,7 @@ void Membership::tick() {
   if (step_kind_ == Step::none && stable_) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
+  tell_when_decided();
   core_.witnessing->tick();
   core_.resync->tick();
   core_.lu->tick();
@@ -553,8 +560,7 @@ void Membership::watch_stores(engine::TimePoint now) {
   core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
   core_.role = Role::none;
   core_.resync->stop();
-  drop_unstarted();
-  core_.fence();
+  fence();
   core_.changed();
 }
 

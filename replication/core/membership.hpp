@@ -63,6 +63,8 @@ class Membership {
   [[nodiscard]] MirrorState mirror_state() const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] bool serving() const;
+  /// Not serving, and it will soon be known whether it does: true for a bounded time only.
+  [[nodiscard]] bool undecided() const;
   [[nodiscard]] bool failover_limited() const;
   [[nodiscard]] bool busy() const { return step_kind_ != Step::none; }
 
@@ -121,10 +123,11 @@ class Membership {
   void lose_target();
   void settle_left();
   void open_gate();
-  void close_gate() { core_.gated = true; }
+  void close_gate();
   void refuse_held();
-  void shut_gate_and_drop();
   void drop_unstarted();
+  void fence();
+  void tell_when_decided();
   void end_unrecorded_step();
   void finish_waiter(engine::Result<void> result);
 
@@ -137,6 +140,8 @@ class Membership {
   unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;
   engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
+  engine::TimePoint undecided_since_;  ///< when the gate was closed, or what was served was suspended
+  bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;
   Verdict verdict_ = Verdict::wait;
   std::uint64_t wanted_size_ = 0;   ///< 0: as it is

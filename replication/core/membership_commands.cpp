@@ -14,6 +14,11 @@ using engine::Errc;
 using engine::fail;
 using engine::MemberSet;
 
+namespace {
+/// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
+constexpr int kDecidesWithin = 4;
+}  // namespace
+
 void Membership::finish_waiter(engine::Result<void> result) {
   if (auto done = std::exchange(waiter_, nullptr)) done(std::move(result));
 }
@@ -116,6 +121,22 @@ bool Membership::serving() const {
   if (closed_) return false;
   if (core_.role == Role::forward) return core_.partner_ready && partner_ && partner_->serving;
   return core_.role != Role::none;
+}
+
+bool Membership::undecided() const {
+  if (closed_ || split_ || (serving() && !core_.gated)) return false;
+  if (core_.gated || core_.suspended) {
+    const bool lost = core_.role == Role::none && !core_.gated && core_.witnessing->lost();
+    return !lost && core_.now() - undecided_since_ < kDecidesWithin * core_.settings.lease;
+  }
+  if (core_.role == Role::forward) return !core_.partner_ready || !partner_ || partner_->able;
+  return mirror_state() == MirrorState::starting;
+}
+
+/// Time alone may end it.
+void Membership::tell_when_decided() {
+  const bool before = std::exchange(was_undecided_, undecided());
+  if (before && !was_undecided_ && !serving()) core_.changed();
 }
 
 bool Membership::failover_limited() const {

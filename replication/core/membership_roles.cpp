@@ -14,6 +14,11 @@
 
 namespace lockstep::replication {
 
+void Membership::close_gate() {
+  if (!core_.gated) undecided_since_ = core_.now();
+  core_.gated = true;
+}
+
 void Membership::open_gate() {
   core_.gated = false;
   core_.front->release_held();
@@ -34,9 +39,12 @@ void Membership::on_fenced() {
   core_.front->drop_held();
 }
 
-void Membership::shut_gate_and_drop() {
-  close_gate();
+/// Nothing of what is dropped is answered before the sessions are closed: an initiator could take the answer for the
+/// last word, and sends what was not answered again.
+void Membership::fence() {
+  core_.partner.set_fencing(true);
   drop_unstarted();
+  core_.fence();
 }
 
 void Membership::end_unrecorded_step() {
@@ -118,6 +126,7 @@ void Membership::enter_solo() {
 void Membership::enter_forward() {
   mark<"membership.forwarding">();
   core_.role = Role::forward;
+  entered_ = core_.now();
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   core_.suspended = core_.leased = core_.local_reads = false;
@@ -161,6 +170,7 @@ void Membership::suspend() {
   core_.role = Role::none;
   core_.suspended = running_;
   core_.leased = false;
+  undecided_since_ = core_.now();
   if (core_.resync->mirroring()) core_.resync->stop();
   core_.changed();
 }
@@ -172,8 +182,8 @@ void Membership::lose_lease() {
   core_.role = Role::none;
   core_.suspended = true;
   core_.leased = core_.gated = false;
-  drop_unstarted();
-  core_.fence();
+  undecided_since_ = core_.now();
+  fence();
   core_.changed();
 }
 
@@ -239,8 +249,7 @@ void Membership::on_contact_lost() {
   }
   end_unrecorded_step();
   if (step_kind_ == Step::none) core_.gated = false;
-  drop_unstarted();
-  core_.fence();
+  fence();
   core_.changed();
 }
 
@@ -286,10 +295,8 @@ void Membership::fail_metadata(const std::string& why) {
   failure_ = why;
   core_.store_failed = true;
   core_.role = Role::none;
-  core_.suspended = false;
-  refuse_held();
-  drop_unstarted();
-  core_.fence();
+  core_.suspended = core_.gated = false;
+  fence();
   core_.changed();
   exchange();
 }

@@ -88,15 +88,7 @@ Mirror::~Mirror() = default;
 
 AccessState Mirror::access_state() const {
   if (core_.membership->serving() && !core_.gated) return AccessState::active_optimized;
-  switch (core_.membership->mirror_state()) {
-    case MirrorState::waiting:
-    case MirrorState::split_brain:
-    case MirrorState::failed:
-    case MirrorState::left:
-      return AccessState::unavailable;
-    default:
-      return AccessState::transitioning;
-  }
+  return core_.membership->undecided() ? AccessState::transitioning : AccessState::unavailable;
 }
 
 void Mirror::submit(engine::DiskRequest& request) { core_.front->submit(request); }
@@ -110,6 +102,7 @@ VolumeStatus Mirror::status() const {
   s.volume = core_.info.id;
   s.state = core_.membership->mirror_state();
   s.serving = core_.membership->serving();
+  s.undecided = core_.membership->undecided();
   s.failover_limited = core_.membership->failover_limited();
   s.epoch = core_.epoch();
   s.dirty_bytes = core_.meta->dirty_count() * core_.region_size();

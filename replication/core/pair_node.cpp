@@ -4,6 +4,7 @@
 #include <map>
 
 #include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/mirror.hpp"
@@ -108,6 +109,8 @@ struct PairNode::Impl final : PartnerUser {
     if (under_way && partner.in_contact()) return;
     partner.set_fencing(false);
     observer.on_fenced();
+    for_each([](Core& c) { c.front->answer_withheld(); });
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i]->core().front->answer_withheld();
     for_each([](Core& c) { c.forwarder->resend(); });
   }
 

@@ -70,6 +70,7 @@ struct VolumeStatus {
   engine::Uuid volume;
   MirrorState state = MirrorState::starting;
   bool serving = false;           ///< initiators' I/O is answered by this node (by itself or by forwarding)
+  bool undecided = false;         ///< it will soon be known whether this node serves: true for a bounded time only
   bool failover_limited = false;  ///< in sync, but the witness could not be told or asked
   engine::EpochRecord epoch;
   std::uint64_t dirty_bytes = 0;

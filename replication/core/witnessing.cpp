@@ -15,6 +15,7 @@ Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
   if (asking_ || !core_.seams.witness) return;
   asking_ = true;
+  lost_ = false;
   ++run_;
   won_ = std::move(won);
   read();
@@ -59,7 +60,9 @@ void Witnessing::consider(const WitnessView& view) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
   }
-  switch (judge(core_.membership->state(), view.record ? &*view.record : nullptr, core_.membership->agreed())) {
+  const auto word = judge(core_.membership->state(), view.record ? &*view.record : nullptr, core_.membership->agreed());
+  lost_ = word == WitnessWord::lost;
+  switch (word) {
     case WitnessWord::may_try:
       return swap(view);
     case WitnessWord::lost:

@@ -207,6 +207,39 @@ TEST(Ranges, AReplicaThatIsNoMemberAsksThePartnerWhereHolesAre) {
   EXPECT_EQ(run_at(pair, kB, 0), 24) << "its own store does not even answer";
 }
 
+TEST(Forwarding, APartnerThatIsGoneBeforeContactWasMadeIsGone) {
+  ScriptedPair pair(pair_program(), has_many_regions);
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (std::uint64_t block = 0; block < 64; ++block) ASSERT_EQ(pair.written(kA, block * 16, 1), std::error_code{});
+  pair.spoil(kB, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); }));
+  auto& read = pair.read(kB, 5);
+  pair.host(kA).end(Host::End::killed);
+  EXPECT_TRUE(pair.wait_for([&] { return read.done && pair.is(kB, MirrorState::waiting); }, 10 * kSecond));
+}
+
+/// Its partner has called and brings it up to date, while its own call to the partner is still to come.
+TEST(Space, ATargetThatHasNotCalledItsPartnerYetIsAskedForRoomToo) {
+  ScriptedPair pair(pair_program(), has_many_regions);
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (std::uint64_t block = 0; block < 64; ++block) ASSERT_EQ(pair.written(kA, block * 16, 1), std::error_code{});
+  pair.spoil(kB, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); }));
+  pair.host(kA).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::waiting); })) << to_string(pair.status(kB).state);
+  pair.spoil(kB, [](StoreFaults& f) { f.full = true; });
+  pair.host(kA).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
+  ASSERT_FALSE(pair.is(kB, MirrorState::syncing_target)) << "it has called: the test shows nothing";
+  ASSERT_EQ(pair.written(kA, 1600, 2), std::error_code{});
+  pair.run_for(kSecond);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(FailedWrite, WhatAReadShowedOfItSurvivesAPowerCut) {
   ScriptedPair pair(pair_program());
   constexpr std::uint64_t kBlocks = 40;
@@ -511,6 +544,23 @@ TEST(Fence, SessionsAreClosedWhenWhatAnotherVolumeForwardedHasBeenAnswered) {
   pair.run_for(kSecond);
   EXPECT_EQ(pair.value_at(kA, 8), 3) << "what was sent before came after it";
   EXPECT_EQ(pair.violation(), "");
+}
+
+/// An initiator could take it for the last word; what was not answered it sends again.
+TEST(Fence, NothingIsRefusedBeforeTheSessionsAreClosed) {
+  ScriptedPair pair(pair_program(), two_volumes);
+  pair.world().cut(kB, false);
+  auto& forwarded = pair.write(kB, 8, 2);
+  pair.run_for(5 * kMillisecond);
+  fence_for_the_second_volume(pair, kB);
+  auto& refused = pair.change_state(kB, registration(), 1);
+  pair.run_for(20 * kMillisecond);
+  ASSERT_EQ(pair.host(kB).fences(), 0u) << "the test shows nothing";
+  EXPECT_FALSE(refused.done);
+  pair.world().cut(kB, true);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() == 1; }, 2 * kSecond));
+  EXPECT_TRUE(refused.done && forwarded.done);
+  EXPECT_EQ(refused.status(), make_error_code(engine::Errc::not_serving));
 }
 
 TEST(Fence, WhatAnotherVolumeHeldBackForTheUnitsStateIsNotForwardedAnyMore) {

@@ -113,6 +113,37 @@ TEST(Fencing, EverySessionFallsSilentAndIsDrained) {
   EXPECT_EQ(again.log_in(), "");
 }
 
+TEST(HeldLogins, AreAnsweredWhenTheyAreReleased) {
+  TestServer server;
+  server.server->hold_logins(std::chrono::minutes(5));
+  std::atomic<bool> in = false;
+  std::thread login([&] {
+    RawInitiator one(server.address);
+    EXPECT_EQ(one.log_in(), "");
+    in = true;
+  });
+  RawInitiator lister(server.address);
+  EXPECT_EQ(lister.log_in({.target = ""}), "") << "discovery asks no unit";
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(in);
+  EXPECT_EQ(server.storage.nexuses_opened, 0);
+  server.server->release_logins();
+  login.join();
+  EXPECT_TRUE(in);
+  RawInitiator later(server.address);
+  EXPECT_EQ(later.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+}
+
+TEST(HeldLogins, AreAnsweredWhenPatienceIsOver) {
+  TestServer server;
+  server.server->hold_logins(std::chrono::minutes(5));
+  const auto begun = std::chrono::steady_clock::now();
+  server.server->hold_logins(std::chrono::milliseconds(200));
+  RawInitiator one(server.address);
+  EXPECT_EQ(one.log_in(), "");
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(200));
+}
+
 TEST(Closing, OnlyTheSessionsThatMatchAreClosed) {
   TestServer server;
   RawInitiator one(server.address), two(server.address);

@@ -206,6 +206,24 @@ TEST_F(ScsiIo, AUnitThatStoppedServingWhileTransitioningSaysSo) {
   expect_sense(*c, scsi::SenseKey::not_ready, scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
 }
 
+/// An initiator without a second path and without patience goes on as if nothing had been.
+TEST_F(ScsiIo, WhatTheDiskOrdersWaitsThereForTheEndOfATransition) {
+  disk.access = engine::AccessState::transitioning;
+  expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
+  disk.deferred = true;
+  const auto read = in(cdb10(0x28, 0, 1), 512);
+  const auto write = out(cdb10(0x2A, 0, 1), pattern(512));
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready,
+               scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
+  expect_sense(*in(cdb10(0x25, 0, 0), 8), scsi::SenseKey::not_ready,
+               scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
+  disk.access = engine::AccessState::active_optimized;
+  disk.release_one();
+  disk.release_one();
+  expect_good(*read);
+  expect_good(*write);
+}
+
 TEST_F(ScsiIo, VerifyComparesAsByteCheckSays) {
   const Bytes data = pattern(4 * 512);
   out(cdb10(0x2A, 8, 4), data);
