@@ -75,13 +75,18 @@ class Membership {
     bool forced = false;
   };
 
-  // exchange and decide
+  // the clock
+  void finish_closing();
+  void watch_lease(engine::TimePoint now);
+  void take_buffers_back(engine::TimePoint now);
+  void end_overdue_step(engine::TimePoint now);
+  // exchange (membership_exchange.cpp) and decide
   void exchange();
   void on_state(std::uint64_t run, const engine::IoResult<Message>& result, std::span<const std::byte> payload);
   void act(const ReplicaState& theirs);
   void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
   void answer_states();
-  // steps
+  // steps (membership_drive.cpp, membership_follow.cpp)
   std::uint64_t begin_step(Step kind);
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
@@ -104,7 +109,7 @@ class Membership {
   [[nodiscard]] std::uint64_t size_to_take() const;
   [[nodiscard]] bool may_grow_in_sync() const;
   void grow_alone();
-  // alone
+  // alone (membership_alone.cpp)
   void decide_without_partner();
   void watch_stores(engine::TimePoint now);
   void settle_store(std::uint64_t step, engine::Callback<> done);
@@ -113,7 +118,7 @@ class Membership {
   void trust_store_again();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
-  // arriving
+  // arriving (membership_roles.cpp)
   void enter_sync(bool equal);
   void resume_sync();
   void enter_solo();

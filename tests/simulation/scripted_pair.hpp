@@ -66,4 +66,12 @@ class ScriptedPair {
   std::deque<Io> ios_;
 };
 
+constexpr engine::NodeSide kA = engine::NodeSide::a, kB = engine::NodeSide::b;
+constexpr std::uint32_t kAlways = 1'000'000;  ///< of a fault's chances
+
+/// The node's data store returns nothing any more.
+inline void hang(ScriptedPair& pair, engine::NodeSide side) {
+  pair.spoil(side, [](StoreFaults& f) { f.hang = kAlways; });
+}
+
 }  // namespace lockstep::simulation

@@ -13,8 +13,6 @@ using engine::Errc;
 using engine::NodeSide;
 using replication::MirrorState;
 
-constexpr NodeSide kA = NodeSide::a, kB = NodeSide::b;
-constexpr std::uint32_t kAlways = 1'000'000;
 constexpr std::uint32_t kRegion = 8;  ///< blocks
 const std::error_code kNoSpace = make_error_code(Errc::no_space);
 
@@ -23,9 +21,6 @@ struct FullDisk : testing::Test {
 
   void fill(NodeSide side) {
     pair.spoil(side, [](StoreFaults& f) { f.full = true; });
-  }
-  void hang(NodeSide side) {
-    pair.spoil(side, [](StoreFaults& f) { f.hang = kAlways; });
   }
   std::error_code done(NodeSide side, DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill_with) {
     auto& io = pair.submit(side, opcode, block, count, fill_with);
@@ -93,7 +88,7 @@ TEST_F(FullDisk, WhatWasGivenBackIsAskedForAgain) {
 }
 
 TEST_F(FullDisk, AWriteThatWaitsForSpaceIsNotOvertakenByOneThatOverlapsIt) {
-  hang(kB);
+  hang(pair, kB);
   auto& first = pair.write(kA, 64, 1, 2);
   pair.run_for(20 * kMillisecond);
   pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
@@ -111,7 +106,7 @@ TEST_F(FullDisk, AWriteThatWaitsForSpaceIsNotOvertakenByOneThatOverlapsIt) {
 }
 
 TEST_F(FullDisk, WhenTheWayBreaksThePartnerIsAskedAgain) {
-  hang(kB);
+  hang(pair, kB);
   auto& write = pair.write(kA, 64, 1);
   pair.run_for(20 * kMillisecond);
   pair.world().way_from(kA).break_session();
@@ -125,7 +120,7 @@ TEST_F(FullDisk, WhenTheWayBreaksThePartnerIsAskedAgain) {
 }
 
 TEST_F(FullDisk, AWriteThatWaitsForThePartnersSpaceGoesOnWithoutOneWhoLeaves) {
-  hang(kB);
+  hang(pair, kB);
   auto& write = pair.write(kA, 64, 1);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
   ASSERT_TRUE(pair.wait_for([&] { return write.done; }));
@@ -137,7 +132,7 @@ TEST_F(FullDisk, AWriteThatWaitsForThePartnersSpaceGoesOnWithoutOneWhoLeaves) {
 }
 
 TEST_F(FullDisk, AWriteThatWaitsForOwnSpaceGoesToThePartnerWhenThisReplicaLeaves) {
-  hang(kA);
+  hang(pair, kA);
   auto& write = pair.write(kA, 64, 1);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
   pair.run_for(kSecond);
@@ -153,7 +148,7 @@ TEST_F(FullDisk, AWriteThatWaitsWhenThePartnerDiesHasAnEnd) {
   for (const NodeSide through : {kA, kB}) {
     ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
     const NodeSide victim = engine::other(through);
-    hang(kB);
+    hang(pair, kB);
     const std::uint64_t block = through == kA ? 64 : 128;
     auto& write = pair.write(through, block, 1);
     pair.run_for(20 * kMillisecond);
@@ -263,6 +258,26 @@ TEST_F(FullDisk, NobodyAsksAgainForARegionThatHasItsSpace) {
   EXPECT_EQ(asked(), before);
   ASSERT_EQ(pair.written(kB, 64 + kRegion, 3), std::error_code{});
   EXPECT_EQ(asked(), before + 1);
+}
+
+/// Its partner has called and brings it up to date, while its own call to the partner is still to come.
+TEST(Space, ATargetThatHasNotCalledItsPartnerYetIsAskedForRoomToo) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (std::uint64_t block = 0; block < 64; ++block) ASSERT_EQ(pair.written(kA, block * 16, 1), std::error_code{});
+  pair.spoil(kB, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); }));
+  pair.host(kA).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::waiting); })) << to_string(pair.status(kB).state);
+  pair.spoil(kB, [](StoreFaults& f) { f.full = true; });
+  pair.host(kA).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
+  ASSERT_FALSE(pair.is(kB, MirrorState::syncing_target)) << "it has called: the test shows nothing";
+  ASSERT_EQ(pair.written(kA, 1600, 2), std::error_code{});
+  pair.run_for(kSecond);
+  EXPECT_EQ(pair.violation(), "");
 }
 
 }  // namespace

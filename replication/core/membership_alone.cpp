@@ -1,0 +1,139 @@
+// Without the partner: what the arbiter lets this node do, and what its store owes before.
+#include "replication/core/applier.hpp"
+#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::MemberSet;
+
+namespace {
+constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
+}  // namespace
+
+/// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
+void Membership::watch_stores(engine::TimePoint now) {
+  const engine::TimePoint overdue{now.since_origin - std::min(now.since_origin, core_.settings.store_deadline)};
+  if (step_recording_ && record_began_ < overdue) {
+    fail_metadata("The metadata's store did not complete a write in time.");
+    end_step();
+  }
+  if (store_settled_ && !store_owes()) return std::exchange(store_settled_, nullptr)();
+  if (core_.store_failed) return trust_store_again();
+  if (!store_owes_since(overdue)) return;
+  mark<"store.hung">();
+  const std::string why = "The store did not complete an operation within its deadline.";
+  if (core_.role != Role::solo) {
+    core_.fail_store(why);
+    core_.store_may_return = true;
+    return;
+  }
+  core_.store_failed = core_.store_may_return = true;
+  core_.store_failed_at = now;
+  core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
+  core_.role = Role::none;
+  core_.resync->stop();
+  fence();
+  core_.changed();
+}
+
+bool Membership::store_owes() const { return store_owes_since({core_.now().since_origin + engine::Duration(1)}); }
+
+bool Membership::store_owes_since(engine::TimePoint limit) const {
+  return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
+         core_.applier->has_older_than(limit) || core_.resync->has_older_than(limit);
+}
+
+/// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
+/// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
+/// not come and go all the time.
+void Membership::trust_store_again() {
+  if (!core_.store_may_return || metadata_failed_ || step_kind_ != Step::none || core_.role == Role::sync) return;
+  if (core_.role == Role::forward && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
+  if (store_owes() || core_.space->lacking()) return;
+  mark<"store.returned_everything">();
+  core_.store_failed = core_.store_may_return = false;
+  core_.reason.clear();
+  core_.changed();
+  exchange();
+}
+
+/// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
+void Membership::decide_without_partner() {
+  const bool deaf = !core_.partner.in_contact() || partner_stopped_ || (partner_unknown_ && core_.partner.connected());
+  if (core_.role != Role::none || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
+  if (verdict_ == Verdict::split_brain && core_.partner.connected()) return;
+  AloneRule rule = decide_alone(state(), core_.seams.witness != nullptr);
+  const engine::EpochRecord& mine = core_.epoch();
+  if (core_.defects().skip_witness && rule != AloneRule::start && mine.members.is_both() && running_) {
+    rule = AloneRule::preferred_goes_on;
+  }
+  switch (rule) {
+    case AloneRule::start:
+      confirming_ = true;
+      core_.witnessing->confirm([this](bool may_start) {
+        confirming_ = false;
+        if (!may_start || core_.role != Role::none || step_kind_ != Step::none || closed_) return;
+        if (core_.epoch().members == MemberSet::only(core_.side())) enter_solo();
+      });
+      break;
+    case AloneRule::ask_witness: {
+      // A process that has just started lets its partner call first.
+      if (!running_ && core_.now() - attached_ < core_.settings.lease) break;
+      core_.witnessing->ask([this, before = mine](WitnessRecord won) {
+        if (core_.epoch().id != before.id || core_.role != Role::none || step_kind_ != Step::none) return;
+        engine::EpochRecord next =
+            next_epoch(before, before, MemberSet::only(core_.side()), core_.side(), won.epoch, 0);
+        next.number = won.number;
+        want_solo(next, false);
+      });
+      break;
+    }
+    case AloneRule::preferred_goes_on:
+      want_solo(next_epoch(mine, mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), 0),
+                false);
+      break;
+    case AloneRule::stay:
+      break;
+  }
+}
+
+void Membership::want_solo(engine::EpochRecord next, bool forced) {
+  pending_solo_ = PendingSolo{std::move(next), forced};
+  go_solo_when_leases_are_over();
+}
+
+/// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
+void Membership::go_solo_when_leases_are_over() {
+  if (!pending_solo_ || step_kind_ != Step::none) return;
+  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness && core_.seams.witness;
+  if (!pending_solo_->forced && !witnessed && core_.partner.in_contact() && !partner_stopped_ && !partner_unknown_) {
+    return pending_solo_.reset();  // the partner is back: no arbiter was asked, nothing is decided
+  }
+  // Alone with a store that does not return is nothing: a partner that comes back may take over meanwhile.
+  if (core_.store_failed) return;
+  const auto wait = core_.settings.lease * (100 + core_.settings.drift_percent) / 100;
+  const engine::TimePoint since = std::max(core_.last_grant, attached_);
+  if (!partner_stopped_ && !core_.defects().skip_lease_wait && core_.now() < since + wait) return;
+  mark<"membership.goes_solo">();
+  core_.lu->on_partner_lost();
+  const engine::EpochRecord next = pending_solo_->next;
+  const std::uint64_t step = begin_step(Step::recording);
+  pending_solo_.reset();
+  close_gate();
+  settle_store(step, [this, step, next] {
+    record(next, [this, step](std::error_code error) {
+      if (!current(step)) return;
+      end_step();
+      if (error) return;
+      enter_solo();
+      if (waiter_ && !waiter_is_leave_) finish_waiter({});
+    });
+  });
+}
+
+}  // namespace lockstep::replication

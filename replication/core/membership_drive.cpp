@@ -1,0 +1,173 @@
+// Steps that this node drives: agreed with the partner, or taken from its record.
+#include "replication/core/applier.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+using engine::MemberSet;
+
+/// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
+void Membership::drive_resume() {
+  const std::uint64_t step = begin_step(Step::driving);
+  // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  core_.partner.send(core_.message(MessageType::resume), {}, {}, [this, step](const IoResult<Message>& result) {
+    if (!current(step)) return;
+    end_step();
+    if (result && result->status == Errc::ok && core_.role != Role::solo) resume_sync();
+  });
+}
+
+void Membership::take_resume(InboundRequest& request, const Message& m) {
+  const bool fits = m.epoch == core_.epoch().id && core_.epoch().members.is_both() && running_ && !core_.is_sequencer();
+  const bool decided = core_.witnessing->attempted() > core_.epoch().number || pending_solo_;
+  const ReplicaState mine = state();
+  if (!fits || decided || !mine.able || step_kind_ != Step::none || core_.applier->closed()) {
+    mark<"membership.resume_refused">();
+    return answer(request, m, Errc::refused);
+  }
+  core_.witnessing->abandon();
+  core_.applier->on_watermark(m.watermark);
+  if (core_.role == Role::none) resume_sync();
+  answer(request, m, Errc::ok);
+}
+
+void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
+                         engine::Callback<Errc> done) {
+  ReplicaState carried;
+  carried.record = next;
+  carried.side = core_.side();
+  auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(carried));
+  Message m = core_.message(MessageType::propose);
+  m.epoch = base;
+  if (equal) m.flags |= kFlagEqual;
+  const std::span<const std::byte> out = *bytes;
+  core_.partner.send(m, out, {},
+                     [this, step, keep = std::move(bytes), done = std::move(done)](const IoResult<Message>& r) mutable {
+                       if (current(step)) done(r ? r->status : Errc::unknown_outcome);
+                     });
+}
+
+/// {A,B}, this node its sequencer. What was ordered in the old epoch ends first; then this node's record, then the
+/// other's, then both serve.
+void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
+  mark<"membership.drive_both">();
+  const std::uint64_t step = begin_step(Step::driving);
+  close_gate();
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  const bool joining = core_.role == Role::solo;
+  const bool equal = running_ && theirs.running && (joining || !core_.resync->active());
+  core_.sequencer->resend();
+  core_.sequencer->drain([this, step, theirs, above, joining, equal] {
+    if (!current(step)) return;
+    // What ended meanwhile may have ended without the target.
+    if (!joining || (core_.role == Role::solo && core_.resync->all_equal())) {
+      return record_both(step, theirs, above, equal);
+    }
+    mark<"membership.target_fell_behind">();
+    end_step();
+    open_gate();
+  });
+}
+
+void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
+  const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
+  engine::EpochRecord next =
+      next_epoch(core_.epoch(), theirs.record, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
+  next.size = std::max(next.size, size_to_take());
+  const engine::Uuid base = theirs.record.id;
+  core_.role = Role::none;
+  record(next, [this, step, next, base, equal](std::error_code error) {
+    if (!current(step)) return;
+    if (error) return end_step();
+    const auto arrive = [this, equal](Errc status) {
+      end_step();
+      if (status == Errc::ok) return enter_sync(equal);
+      mark<"membership.proposal_not_taken">();
+      suspend();
+    };
+    if (!core_.partner_ready) return arrive(Errc::unknown_outcome);
+    propose(step, next, base, equal, arrive);
+  });
+}
+
+/// {me}: the partner stops and records first, then this node.
+void Membership::drive_solo(const ReplicaState& theirs) {
+  mark<"membership.drive_solo">();
+  const std::uint64_t step = begin_step(Step::driving);
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  const std::uint64_t over = std::max(theirs.attempted, core_.witnessing->attempted());
+  const engine::EpochRecord next = next_epoch(core_.epoch(), theirs.record, MemberSet::only(core_.side()), core_.side(),
+                                              core_.seams.random.uuid(), over);
+  propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
+    if (status == Errc::io_error) {
+      // It stopped and could not record: this node must win at the witness first.
+      mark<"membership.leaver_could_not_record">();
+      end_step();
+      partner_stopped_ = true;
+      if (core_.role == Role::sync) suspend();
+      return;
+    }
+    if (status != Errc::ok) return end_step();
+    step_kind_ = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
+    settle_store(step, [this, step, next] {
+      record(next, [this, step](std::error_code error) {
+        if (!current(step)) return;
+        end_step();
+        if (!error) enter_solo();
+      });
+    });
+  });
+}
+
+/// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
+void Membership::adopt(const engine::EpochRecord& next, bool serve) {
+  if (next.size < core_.epoch().size) return;  // only by force: grow the partner's replica, too
+  serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
+  const std::uint64_t step = begin_step(Step::recording);
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
+  if (!serve && (core_.role == Role::sync || core_.role == Role::solo || core_.suspended)) {
+    core_.role = Role::none;
+    close_gate();
+    fence();
+  } else {
+    close_gate();
+  }
+  auto arrive = [this, step, next, serve] {
+    record(next, [this, step, serve](std::error_code error) {
+      if (!current(step)) return;
+      end_step();
+      if (error) return;
+      if (serve) return enter_solo();
+      running_ = false;
+      enter_forward();
+      settle_left();  // its record is what was adopted: the partner is alone already
+    });
+  };
+  if (serve) return settle_store(step, std::move(arrive));
+  core_.applier->quiesce(Applier::Wait::unless_failed, std::move(arrive));
+}
+
+/// Before this node goes on alone: everything that its store was given is over. What it still held could land on what
+/// is written from now on.
+void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
+  core_.applier->quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
+    if (!current(step)) return;
+    if (!core_.store_failed || !store_owes()) return done();
+    mark<"membership.waits_for_its_store">();
+    store_settled_ = std::move(done);  // asked with each tick
+  });
+}
+
+}  // namespace lockstep::replication

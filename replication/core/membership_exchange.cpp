@@ -1,0 +1,91 @@
+// The states of the two replicas, told to one another.
+#include "replication/core/applier.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+using engine::IoResult;
+
+void Membership::exchange() {
+  if (!core_.partner.connected() || exchanging_ || closed_) return;
+  exchanging_ = true;
+  last_exchange_ = core_.now();
+  struct Bytes {
+    std::vector<std::byte> out, in = std::vector<std::byte>(kMaxStateBytes);
+  };
+  auto bytes = std::make_unique<Bytes>();
+  bytes->out = encode_state(state());
+  const std::span<const std::byte> out = bytes->out;
+  const std::span<std::byte> in = bytes->in;
+  core_.partner.send(state_message(), out, in,
+                     [this, run = exchange_run_, keep = std::move(bytes)](const IoResult<Message>& result) {
+                       if (result && run == exchange_run_) note_partner_room(*result);
+                       const std::size_t got = result ? result->payload : 0;
+                       on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
+                     });
+}
+
+void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, std::span<const std::byte> payload) {
+  if (run != exchange_run_) return;
+  exchanging_ = false;
+  if (closed_) return;
+  partner_unknown_ = result && result->status == Errc::foreign;
+  if (!result || result->status != Errc::ok) return;
+  const auto theirs = decode_state(payload);
+  if (!theirs || theirs->side == core_.side()) {
+    mark<"membership.partner_makes_no_sense">();
+    failure_ = "The partner's replica of this volume does not fit: same side, or a record that can't be read.";
+    return;
+  }
+  // The volume grew without this replica, which makes room before it goes on.
+  partner_is_larger_ = theirs->record.size > core_.room();
+  if (partner_is_larger_) return core_.changed();
+  const bool first = !core_.partner_ready;
+  core_.partner_ready = true;
+  partner_ = *theirs;
+  agreed_ = theirs->record.id;
+  act(*theirs);
+  if (!first || !core_.partner_ready) return;
+  core_.sequencer->resend();
+  core_.forwarder->resend();
+  core_.resync->go_on();
+}
+
+void Membership::take_state(std::uint64_t session, InboundRequest& request, const Message& m) {
+  const auto theirs = decode_state(request.payload());
+  if (!theirs) return answer(request, m, Errc::corrupt);
+  note_partner_room(m);
+  current_session_ = session;
+  core_.applier->drop_old(session);
+  states_to_answer_.push_back({&request, m, session});
+  answer_states();
+  if (core_.role == Role::solo && theirs->record.id == core_.epoch().id) core_.lu->on_target();
+  const bool news = !partner_ || !(*partner_ == *theirs);
+  if (news || verdict_ == Verdict::follow) {
+    if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
+  }
+}
+
+/// The answer is this node's word that whatever came by older sessions is over.
+void Membership::answer_states() {
+  if (step_kind_ == Step::following || core_.applier->has_old_work(current_session_)) return;
+  auto waiting = std::move(states_to_answer_);
+  states_to_answer_.clear();
+  for (const WaitingState& w : waiting) {
+    Message header;
+    header.type = MessageType::state;
+    header.volume = w.message.volume;
+    header.extent.length = core_.room();
+    auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(state()));
+    const std::span<const std::byte> payload = *bytes;
+    answer(*w.request, header, payload, [keep = std::move(bytes)] {});
+  }
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,99 @@
+// Steps that the partner drives.
+#include "replication/core/applier.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/membership.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/witnessing.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+
+void Membership::take_propose(InboundRequest& request, const Message& m) {
+  const auto carried = decode_state(request.payload());
+  if (!carried) return answer(request, m, Errc::corrupt);
+  const engine::EpochRecord& next = carried->record;
+  const bool from_my_record = m.epoch == core_.epoch().id && next.descends_from(core_.epoch());
+  const bool higher = next.number > core_.epoch().number && next.number > core_.witnessing->attempted();
+  const bool members = next.members.contains(engine::other(core_.side()));
+  const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
+  if (!from_my_record || !higher || !members || !fits || !stable_ || step_kind_ != Step::none) {
+    mark<"membership.proposal_refused">();
+    return answer(request, m, Errc::refused);
+  }
+  const bool state_unknown = core_.role == Role::forward && !core_.lu->may_join();
+  if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
+  if (metadata_failed_ && next.members.is_both()) return answer(request, m, Errc::io_error);
+  const std::uint64_t step = begin_step(Step::following);
+  proposal_ = &request;
+  proposal_message_ = m;
+  core_.witnessing->abandon();
+  pending_solo_.reset();
+  if (core_.epoch().sequencer != core_.side()) core_.applier->on_watermark(m.watermark);
+  close_gate();
+  core_.sequencer->resend();
+  next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
+}
+
+void Membership::answer_proposal(Errc status) {
+  if (InboundRequest* request = std::exchange(proposal_, nullptr)) answer(*request, proposal_message_, status);
+}
+
+/// Stops serving, ends what was ordered, records, then answers.
+void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
+  mark<"membership.follow_leave">();
+  core_.sequencer->drain([this, step, next = std::move(next)] {
+    core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
+      if (!current(step)) return;
+      core_.role = Role::none;
+      core_.suspended = core_.partner_alone = false;
+      if (metadata_failed_) {
+        answer_proposal(Errc::io_error);
+        return end_step();
+      }
+      record(next, [this, step](std::error_code error) {
+        running_ = running_ && error;
+        answer_proposal(error ? Errc::io_error : Errc::ok);
+        if (current(step)) end_step();
+        if (!error) enter_forward();
+      });
+    });
+  });
+}
+
+void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
+  mark<"membership.follow_join">();
+  if (core_.role == Role::forward) settle_left();  // only a member that was alone lets another join
+  core_.sequencer->drain([this, step, equal, next = std::move(next)] {
+    core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
+      if (!current(step)) return;
+      // Copies and writes of a resync are durable before this replica counts as holding them.
+      if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
+      core_.data.flush([this, step, equal, next](std::error_code failed) {
+        --flushing_;
+        if (failed) core_.fail_store("The store failed a flush: " + failed.message() + ".");
+        if (!current(step)) return;
+        if (failed) return end_step();
+        core_.role = Role::none;
+        record(next, [this, step, equal](std::error_code error) {
+          answer_proposal(error ? Errc::io_error : Errc::ok);
+          if (current(step)) end_step();
+          if (!error) enter_sync(equal);
+        });
+      });
+    });
+  });
+}
+
+void Membership::join() {
+  if (step_kind_ != Step::none || core_.role != Role::solo || !partner_ || !core_.partner_ready) return;
+  if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
+  mark<"membership.join">();
+  ReplicaState theirs = *partner_;
+  theirs.running = true;
+  drive_both(theirs, 0);
+}
+
+}  // namespace lockstep::replication
