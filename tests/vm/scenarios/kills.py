@@ -46,7 +46,7 @@ def scenario():
         checked = run("e2fsck", "-fn", device, seconds=300)
         print(checked)
         # What the disk holds, not what the page cache remembers: the file system is mounted anew.
-        run("mount", "-o", "ro", device, folder)
+        run("mount", "-o", "errors=remount-ro", device, folder)  # fio opens for writing what it verifies
         load.verify_again()
         run("umount", folder)
         check(not kernel_complaints(), f"the kernel reports {kernel_complaints()}")
