@@ -22,9 +22,11 @@ Applier::~Applier() {
   });
 }
 
-/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target.
+/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target. In limbo
+/// none is taken: what this node holds for its initiators must not come after what the partner acknowledges.
 bool Applier::accepts(const Message& m) const {
-  return !closed_ && m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side() && !core_.store_failed;
+  return !closed_ && !core_.in_limbo && m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side() &&
+         !core_.store_failed;
 }
 
 void Applier::take(std::uint64_t session, InboundRequest& request, const Message& m) {

@@ -59,8 +59,11 @@ struct Core {
   std::function<void()> fence;    ///< closes the initiators' sessions
 
   Role role = Role::none;
-  bool gated = false;          ///< new operations are held: a transition is under way
-  bool suspended = false;      ///< was serving {A,B}, lost the partner, undecided
+  bool gated = false;      ///< new operations are held: a transition is under way
+  bool suspended = false;  ///< was serving {A,B}, lost the partner, undecided
+  /// Suspended with its initiators' sessions open: what was not started waits for this node's going on alone, which
+  /// alone makes it certain that nobody else served meanwhile. Any other end closes the sessions and drops it.
+  bool in_limbo = false;
   bool local_reads = false;    ///< as the other member: own store may be read
   bool partner_alone = false;  ///< this replica left and the partner is known to have gone on in that epoch
   bool leased = false;         ///< a lease was granted in this epoch

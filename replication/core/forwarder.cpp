@@ -81,10 +81,11 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     op.sent_outside = op.unsure_outside;
   }
   const bool asked_only = op.refusal != Errc::ok;
-  // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out.
-  const bool again = !result || result->status == Errc::stale || result->status == Errc::not_serving ||
-                     result->status == Errc::unknown_outcome || result->status == Errc::corrupt ||
-                     result->status == Errc::aborted ||
+  // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
+  // limbo it is decided later: what was carried out came here as an order, too.
+  const bool again = !result || core_.in_limbo || result->status == Errc::stale ||
+                     result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
+                     result->status == Errc::corrupt || result->status == Errc::aborted ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
                       result->payload != op.extent.length) ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::change_state &&

@@ -103,6 +103,8 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
 void Front::hold(Op& op) {
   core_.lu->left(op);
   op.stage = Stage::held;
+  op.doomed = false;
+  op.scratch.reset();
   held_.push_back(op);
 }
 
@@ -152,7 +154,14 @@ void Front::drop_held() {
   while (Op* op = waiting.pop_front()) finish(*op, Errc::not_serving);
 }
 
+/// It was not started, or has an id by which it is known when it comes again.
+bool Front::waits_in_limbo(const Op& op, std::error_code status) const {
+  if (!core_.in_limbo || op.entry) return false;
+  return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
+}
+
 void Front::finish(Op& op, std::error_code status) {
+  if (waits_in_limbo(op, status)) return hold(op);
   op.status = status;
   core_.lu->left(op);
   if (op.entry) return core_.forwards->finished(op);

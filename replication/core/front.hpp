@@ -21,6 +21,7 @@ class Front {
   /// What was held and never started ends with not_serving.
   void drop_held();
   void hold(Op& op);
+  [[nodiscard]] bool holds_something() const { return !held_.empty(); }
   /// The operation is over, whoever it came from. `op` is gone afterwards.
   void finish(Op& op, std::error_code status);
   /// The sessions were closed: what failed meanwhile ends, too.
@@ -32,6 +33,7 @@ class Front {
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
   void conclude(engine::DiskRequest& request);
+  [[nodiscard]] bool waits_in_limbo(const Op& op, std::error_code status) const;
 
   Core& core_;
   Pool<Parent> parents_;

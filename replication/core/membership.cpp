@@ -166,6 +166,7 @@ void Membership::tick() {
   if (step_kind_ == Step::none && stable_) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
+  watch_limbo();
   tell_when_decided();
   core_.witnessing->tick();
   core_.resync->tick();

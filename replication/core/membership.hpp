@@ -37,7 +37,7 @@ class Membership {
   [[nodiscard]] bool wants_lease() const { return core_.role == Role::sync; }
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
-  /// The lease ran out: suspend, drop what was not started, close the sessions.
+  /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
   void lose_lease();
 
   void make_durable();  ///< everything that the store was given; a failure is the store's
@@ -69,6 +69,8 @@ class Membership {
   [[nodiscard]] bool busy() const { return step_kind_ != Step::none; }
 
  private:
+  /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
+  static constexpr int kDecidesWithin = 4;
   enum class Step : std::uint8_t { none, driving, following, recording };
   struct PendingSolo {
     engine::EpochRecord next;
@@ -132,6 +134,9 @@ class Membership {
   void refuse_held();
   void drop_unstarted();
   void fence();
+  [[nodiscard]] bool limbo_is_hopeless() const;
+  void watch_limbo();
+  void leave_limbo();
   void tell_when_decided();
   void end_unrecorded_step();
   void finish_waiter(engine::Result<void> result);

@@ -14,11 +14,6 @@ using engine::Errc;
 using engine::fail;
 using engine::MemberSet;
 
-namespace {
-/// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
-constexpr int kDecidesWithin = 4;
-}  // namespace
-
 void Membership::finish_waiter(engine::Result<void> result) {
   if (auto done = std::exchange(waiter_, nullptr)) done(std::move(result));
 }
@@ -91,7 +86,7 @@ void Membership::close(engine::Callback<> done) {
   core_.witnessing->abandon();
   pending_solo_.reset();
   core_.role = Role::none;
-  core_.gated = false;
+  core_.gated = core_.in_limbo = false;
   drop_unstarted();
   core_.resync->stop();
   core_.sequencer->settle_after_leaving();

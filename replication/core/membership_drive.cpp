@@ -14,6 +14,7 @@ using engine::MemberSet;
 
 /// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
 void Membership::drive_resume() {
+  leave_limbo();
   const std::uint64_t step = begin_step(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
   core_.witnessing->abandon();
@@ -35,6 +36,7 @@ void Membership::take_resume(InboundRequest& request, const Message& m) {
   }
   core_.witnessing->abandon();
   core_.applier->on_watermark(m.watermark);
+  leave_limbo();
   if (core_.role == Role::none) resume_sync();
   answer(request, m, Errc::ok);
 }
@@ -59,6 +61,7 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
 /// other's, then both serve.
 void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   mark<"membership.drive_both">();
+  leave_limbo();
   const std::uint64_t step = begin_step(Step::driving);
   close_gate();
   core_.witnessing->abandon();

@@ -26,6 +26,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const bool state_unknown = core_.role == Role::forward && !core_.lu->may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
   if (metadata_failed_ && next.members.is_both()) return answer(request, m, Errc::io_error);
+  leave_limbo();
   const std::uint64_t step = begin_step(Step::following);
   proposal_ = &request;
   proposal_message_ = m;

@@ -1,4 +1,6 @@
 // Arriving in an epoch, and losing touch: what each role starts and stops.
+#include <cassert>
+
 #include "replication/core/applier.hpp"
 #include "replication/core/cleaner.hpp"
 #include "replication/core/forward_server.hpp"
@@ -33,6 +35,7 @@ void Membership::drop_unstarted() {
 }
 
 void Membership::on_fenced() {
+  if (std::exchange(core_.in_limbo, false) && step_kind_ == Step::none) core_.gated = false;
   core_.sequencer->doom_own();
   core_.forwarder->doom();
   core_.lu->doom_own();
@@ -42,6 +45,7 @@ void Membership::on_fenced() {
 /// Nothing of what is dropped is answered before the sessions are closed: an initiator could take the answer for the
 /// last word, and sends what was not answered again.
 void Membership::fence() {
+  core_.in_limbo = false;
   core_.partner.set_fencing(true);
   drop_unstarted();
   core_.fence();
@@ -55,6 +59,7 @@ void Membership::end_unrecorded_step() {
 /// Both members recorded the epoch. `equal`: so are their stores; otherwise the sequencer makes them so before use.
 void Membership::enter_sync(bool equal) {
   mark<"membership.in_sync">();
+  assert(!core_.in_limbo);
   const bool fresh = !running_;
   core_.role = Role::sync;
   core_.info.size = core_.volume_size();
@@ -86,6 +91,7 @@ void Membership::enter_sync(bool equal) {
 
 void Membership::resume_sync() {
   mark<"membership.resumed">();
+  assert(!core_.in_limbo);
   core_.role = Role::sync;
   core_.suspended = core_.leased = false;
   entered_ = core_.now();
@@ -100,6 +106,9 @@ void Membership::resume_sync() {
 
 void Membership::enter_solo() {
   mark<"membership.solo">();
+  if (std::exchange(core_.in_limbo, false) && core_.front->holds_something()) {
+    mark<"membership.solo_from_limbo_with_work">();
+  }
   const bool fresh = !running_;
   core_.role = Role::solo;
   core_.info.size = core_.volume_size();
@@ -125,6 +134,7 @@ void Membership::enter_solo() {
 
 void Membership::enter_forward() {
   mark<"membership.forwarding">();
+  assert(!core_.in_limbo);
   core_.role = Role::forward;
   entered_ = core_.now();
   core_.info.size = core_.volume_size();
@@ -181,8 +191,31 @@ void Membership::lose_lease() {
   end_unrecorded_step();
   core_.role = Role::none;
   core_.suspended = true;
-  core_.leased = core_.gated = false;
+  core_.leased = false;
   undecided_since_ = core_.now();
+  close_gate();
+  core_.in_limbo = true;
+  core_.sequencer->take_back_waiting();
+  core_.changed();
+}
+
+bool Membership::limbo_is_hopeless() const {
+  const engine::Duration since = core_.now() - undecided_since_;
+  if (since > kDecidesWithin * core_.settings.lease) return true;
+  if (pending_solo_ || step_kind_ != Step::none) return false;
+  if (decide_alone(state(), core_.seams.witness != nullptr) == AloneRule::stay) return true;
+  return core_.witnessing->lost() || core_.witnessing->unreachable() || since > core_.settings.lease;
+}
+
+void Membership::watch_limbo() {
+  if (core_.in_limbo && limbo_is_hopeless()) leave_limbo();
+}
+
+/// Not to go on alone: whoever waits here is sent to the other node, which may have served meanwhile, or will.
+void Membership::leave_limbo() {
+  if (!core_.in_limbo) return;
+  mark<"membership.left_limbo">();
+  if (step_kind_ == Step::none) core_.gated = false;
   fence();
   core_.changed();
 }
@@ -245,6 +278,7 @@ void Membership::on_contact_lost() {
       core_.role = Role::none;
       break;
     case Role::none:
+      if (core_.in_limbo) return;
       break;
   }
   end_unrecorded_step();

@@ -460,12 +460,17 @@ bool Sequencer::counts_for_drain(const Op& op) const {
   return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
 }
 
-void Sequencer::drain(engine::Callback<> done) {
+void Sequencer::take_back_waiting() {
   const auto waits = [](const Op& o) {
-    return o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait ||
-           o.stage == Stage::reserve_wait;
+    const bool waiting = o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait ||
+                         o.stage == Stage::reserve_wait;
+    return waiting && !o.local_busy;
   };
-  while (Op* op = find(waits)) take_back(*op);  // gated: held, or sent back to the partner
+  while (Op* op = find(waits)) take_back(*op);  // held, or sent back to the partner
+}
+
+void Sequencer::drain(engine::Callback<> done) {
+  take_back_waiting();
   drained_ = std::move(done);
   owe_watermark();
   check_drained();

@@ -31,7 +31,9 @@ class Sequencer {
   void doom_forwards();
   /// A lease came, or is not needed any more: what waited for it goes on.
   void on_leased();
-  /// Operations that were not started go back to be held; `done` runs when no other is left.
+  /// Operations that were not started, and wait, go back to be held: the gate is closed.
+  void take_back_waiting();
+  /// The same; `done` runs when no other is left.
   void drain(engine::Callback<> done);
   void cancel_drain() { drained_ = nullptr; }
   /// This replica left: what only the partner has is acknowledged, what nobody knows of is not.

@@ -15,7 +15,7 @@ Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
   if (asking_ || !core_.seams.witness) return;
   asking_ = true;
-  lost_ = false;
+  lost_ = unreachable_ = false;
   ++run_;
   won_ = std::move(won);
   read();
@@ -48,6 +48,7 @@ void Witnessing::again_after(engine::Duration delay) {
 void Witnessing::read() {
   core_.seams.witness->read(volume(), [this, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return;
+    unreachable_ = !view;
     if (view) return consider(*view);
     mark<"witness.unreachable">();
     reason_ = "The witness can't be reached: " + view.error().message() + ".";

@@ -30,6 +30,8 @@ class Witnessing {
   [[nodiscard]] std::uint64_t attempted() const { return attempted_; }
   /// It was asked, and let the partner go on alone.
   [[nodiscard]] bool lost() const { return asking_ && lost_; }
+  /// It was asked, and did not answer the last time.
+  [[nodiscard]] bool unreachable() const { return asking_ && unreachable_; }
   [[nodiscard]] bool raised() const { return raised_; }
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
@@ -46,7 +48,7 @@ class Witnessing {
   [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
 
   Core& core_;
-  bool asking_ = false, lost_ = false, raising_ = false, raised_ = false;
+  bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
   WitnessRecord mine_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostSeeds = 10'000;  // the rarest is met by one in 1,500
 
-/// Those that seeds find; what only one seed in thousands meets is played step by step (scripted_test.cpp).
+/// Those that seeds find; what only one seed in thousands meets is played step by step (scripted_*_test.cpp).
 auto found_by_seeds() {
   std::vector<std::pair<std::string_view, bool replication::Defects::*>> found;
   std::ranges::copy_if(kDefects, std::back_inserter(found),
