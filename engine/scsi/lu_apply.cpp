@@ -114,6 +114,12 @@ void exit_failure_mode(LuOutcome& out) {
   }
 }
 
+void note_space(LuOutcome& out, const LuRequest& request) {
+  if (request.port != 1 && request.port != 2) return;
+  const bool low = request.kind == LuRequestKind::space_low;
+  if (out.next.is_low(request.port) != low) out.next.low_space ^= static_cast<std::uint8_t>(1u << request.port);
+}
+
 AccessClass access_of(LuRequestKind kind) {
   switch (kind) {
     case LuRequestKind::mode_select:
@@ -166,6 +172,9 @@ void step(LuOutcome& out, const LuRequest& request) {
       return;
     case LuRequestKind::exit_failure_mode:
       return exit_failure_mode(out);
+    case LuRequestKind::space_low:
+    case LuRequestKind::space_enough:
+      return note_space(out, request);
   }
 }
 
@@ -191,6 +200,10 @@ LuOutcome apply(const LuState& state, const LuRequest& request) {
     return out;
   }
   step(out, request);
+  // SBC-3 4.7.3.7.4, for every nexus. It is told again when it was left meanwhile, by both stores, or was disabled.
+  if (out.next.warns_of_space() && !state.warns_of_space()) {
+    out.events.push_back({.kind = LuAttention::soft_threshold_reached, .for_others = true, .nexuses = {}});
+  }
   out.changed = out.next != state || !out.events.empty();
   if (!out.changed) return out;
   remember(out.next, request.id, out.answer);

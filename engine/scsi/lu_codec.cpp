@@ -112,12 +112,25 @@ std::vector<std::byte> get_bytes(ByteReader& in, std::size_t bound, bool& valid)
 }
 
 void put(ByteWriter& out, LuMode mode) {
-  out.u8(static_cast<std::uint8_t>((mode.descriptor_sense ? 1 : 0) | (mode.software_write_protect ? 2 : 0)));
+  out.u8(static_cast<std::uint8_t>((mode.descriptor_sense ? 1 : 0) | (mode.software_write_protect ? 2 : 0) |
+                                   (mode.threshold_off ? 4 : 0)));
 }
 LuMode get_mode(ByteReader& in, bool& valid) {
   const std::uint8_t bits = in.u8();
-  valid &= bits <= 3;
-  return {.descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0};
+  valid &= bits <= 7;
+  return {
+      .descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0, .threshold_off = (bits & 4) != 0};
+}
+
+/// Both in one byte: ports are 1 and 2.
+void put_medium(ByteWriter& out, const LuState& s) {
+  out.u8(static_cast<std::uint8_t>((s.ejected ? 1 : 0) | (s.low_space & 6)));
+}
+void get_medium(ByteReader& in, LuState& s, bool& valid) {
+  const std::uint8_t bits = in.u8();
+  valid &= bits <= 7;
+  s.ejected = bits & 1;
+  s.low_space = bits & 6;
 }
 
 void put(ByteWriter& out, const SanitizeState& s) {
@@ -276,7 +289,7 @@ std::vector<std::byte> LuState::encode() const {
     out.u8(reserved_by.has_value());
     if (reserved_by) put(out, *reserved_by);
     put(out, mode);
-    out.u8(ejected);
+    put_medium(out, *this);
     put_nexuses(out, preventions);
     put(out, sanitize);
     out.u8(static_cast<std::uint8_t>(replays.size()));
@@ -298,7 +311,7 @@ Result<LuState> LuState::decode(std::span<const std::byte> bytes) {
   s.persistent = get_flag(in, valid);
   get_reservations(in, s, valid);
   s.mode = get_mode(in, valid);
-  s.ejected = get_flag(in, valid);
+  get_medium(in, s, valid);
   s.preventions = get_nexuses(in, kMaxPreventions, valid);
   s.sanitize = get_sanitize(in, valid);
   s.replays.resize(in.u8());

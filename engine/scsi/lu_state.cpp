@@ -42,6 +42,7 @@ LuState LuState::after_port_lost(std::uint16_t port, std::uint16_t survivor) con
   LuState next = *this;
   if (next.reserved_by && next.reserved_by->port == port) next.reserved_by.reset();
   std::erase_if(next.preventions, [&](const NexusKey& nexus) { return nexus.port == port; });
+  if (is_low(port)) next.low_space ^= static_cast<std::uint8_t>(1u << port);
   if (next.sanitize.phase == SanitizeState::Phase::running && next.sanitize.port == port) {
     next.sanitize.port = survivor;
   }
@@ -59,6 +60,7 @@ LuState LuState::after_power_loss() const {
   next.reserved_by.reset();
   next.mode = {};
   next.ejected = false;
+  next.low_space = 0;
   next.preventions.clear();
   if (next != *this) ++next.version;
   return next;

@@ -87,6 +87,7 @@ struct Reservation {
 struct LuMode {
   bool descriptor_sense = false;        ///< D_SENSE
   bool software_write_protect = false;  ///< SWP
+  bool threshold_off = false;           ///< the soft threshold of thin provisioning is not ENABLED
   bool operator==(const LuMode&) const = default;
 };
 
@@ -128,6 +129,7 @@ struct LuState {
   std::optional<NexusKey> reserved_by{};  ///< SPC-2 RESERVE
   LuMode mode{};
   bool ejected = false;                 ///< of a removable medium
+  std::uint8_t low_space = 0;           ///< bit n: little is left in the store of the node of relative target port n
   std::vector<NexusKey> preventions{};  ///< who prevents its removal
   SanitizeState sanitize{};
   std::vector<Replay> replays{};  ///< the last requests that changed something, oldest first
@@ -139,6 +141,9 @@ struct LuState {
     return reservation || reserved_by || mode.software_write_protect || ejected ||
            sanitize.phase != SanitizeState::Phase::none;
   }
+  /// The soft threshold is enabled and reached: by the store of either node, for what one lacks both refuse.
+  [[nodiscard]] bool warns_of_space() const { return low_space != 0 && !mode.threshold_off; }
+  [[nodiscard]] bool is_low(std::uint16_t port) const { return port < 8 && (low_space >> port & 1); }
   /// ok, reservation_conflict, write_protected, or not_ready (no medium, sanitizing or failed to). `nexus` may be null
   /// with AccessClass::unrestricted only.
   [[nodiscard]] engine::Errc check(const NexusKey* nexus, AccessClass access) const;
@@ -150,7 +155,8 @@ struct LuState {
   /// With an all-registrants type every registration holds it.
   [[nodiscard]] bool holds(const Registration& registration) const;
 
-  /// What is left when the node of `port` died: its nexuses are lost. Equal to *this when nothing is.
+  /// What is left when the node of `port` died: its nexuses are lost, and its store is not written to. Equal to *this
+  /// when nothing is.
   [[nodiscard]] LuState after_port_lost(std::uint16_t port, std::uint16_t survivor) const;
   /// What is left when both nodes were without power, or the only one restarted. The version is one higher if anything
   /// changed.
@@ -180,8 +186,10 @@ enum class LuRequestKind : std::uint8_t {
   sanitize_finished,  ///< by the node that does it
   sanitize_failed,
   exit_failure_mode,
+  space_low,  ///< in the store of the node of `port` little is left
+  space_enough,
 };
-constexpr auto kLastLuRequestKind = LuRequestKind::exit_failure_mode;
+constexpr auto kLastLuRequestKind = LuRequestKind::space_enough;
 
 struct LuRequest {
   LuRequestKind kind = LuRequestKind::reserve_out;
@@ -196,7 +204,7 @@ struct LuRequest {
   // Others:
   LuMode mode{};               ///< mode_select
   SanitizeState sanitize{};    ///< sanitize; its phase is not looked at
-  std::uint16_t port = 0;      ///< port_lost: the dead one
+  std::uint16_t port = 0;      ///< port_lost: the dead one; space_low, space_enough: whose store
   std::uint16_t survivor = 0;  ///< port_lost: the port that is left
   bool operator==(const LuRequest&) const = default;
 
@@ -214,8 +222,9 @@ enum class LuAttention : std::uint8_t {
   reservations_released,    ///< 2A/04
   registrations_preempted,  ///< 2A/05
   medium_may_have_changed,  ///< 28/00
+  soft_threshold_reached,   ///< 38/07
 };
-constexpr auto kLastLuAttention = LuAttention::medium_may_have_changed;
+constexpr auto kLastLuAttention = LuAttention::soft_threshold_reached;
 
 /// A unit attention that a step raises.
 struct LuEvent {

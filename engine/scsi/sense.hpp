@@ -70,6 +70,7 @@ inline constexpr AdditionalSense kCommandSequenceError{0x2C, 0x00};
 inline constexpr AdditionalSense kCommandTimeoutDuringProcessing{0x2E, 0x02};
 inline constexpr AdditionalSense kCommandsClearedByAnotherInitiator{0x2F, 0x00};
 inline constexpr AdditionalSense kSanitizeCommandFailed{0x31, 0x03};
+inline constexpr AdditionalSense kThinProvisioningSoftThresholdReached{0x38, 0x07};
 inline constexpr AdditionalSense kSavingParametersNotSupported{0x39, 0x00};
 inline constexpr AdditionalSense kMediumNotPresentTrayOpen{0x3A, 0x02};
 inline constexpr AdditionalSense kReportedLunsDataHasChanged{0x3F, 0x0E};

@@ -7,6 +7,7 @@
 
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/reply.hpp"
+#include "iscsi_target/scsi/space_threshold.hpp"
 #include "iscsi_target/scsi/task.hpp"
 #include "iscsi_target/scsi/third_party_copy.hpp"
 #include "iscsi_target/scsi/unit_name.hpp"
@@ -151,7 +152,7 @@ void block_device_characteristics(Reply& reply) {
 
 void logical_block_provisioning(Reply& reply, const LogicalUnit& unit) {
   const bool thin = unit.info().thin;
-  reply.u8(0);                   // no threshold sets
+  reply.u8(thin ? threshold_exponent(unit.block_shift()) : 0);
   reply.u8(thin ? 0xE4 : 0x00);  // LBPU, LBPWS, LBPWS10, LBPRZ
   reply.u8(thin ? 0x02 : 0x00);  // thinly provisioned
   reply.u8(0);

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "engine/base/byte_order.hpp"
+#include "iscsi_target/scsi/space_threshold.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -23,8 +24,12 @@ LogicalUnit::LogicalUnit(engine::Disk& disk, UnitSettings settings)
 
 bool LogicalUnit::set_capacity(std::uint64_t size) {
   const std::uint64_t blocks = size >> block_shift_;
-  if (blocks_.exchange(blocks, std::memory_order_relaxed) == blocks) return false;
+  const std::uint64_t before = blocks_.exchange(blocks, std::memory_order_relaxed);
+  if (before == blocks) return false;
   events().raise(UnitAttention::capacity_changed);
+  if (info_.thin && threshold_count(before << block_shift_) != threshold_count(size)) {
+    events().raise(UnitAttention::mode_parameters_changed);  // SBC-3 6.4.6
+  }
   return true;
 }
 
@@ -57,9 +62,10 @@ scsi::LuRequest LogicalUnit::request(scsi::LuRequestKind kind, const scsi::Nexus
 }
 
 void InstalledState::on_state(const scsi::LuState& state, std::span<const scsi::LuEvent> raised) {
-  mode_.store(
-      static_cast<std::uint8_t>((state.mode.descriptor_sense ? 1 : 0) | (state.mode.software_write_protect ? 2 : 0)),
-      std::memory_order_relaxed);
+  const ModeState mode = state.mode;
+  mode_.store(static_cast<std::uint8_t>((mode.descriptor_sense ? 1 : 0) | (mode.software_write_protect ? 2 : 0) |
+                                        (mode.threshold_off ? 4 : 0)),
+              std::memory_order_relaxed);
   state_.store(std::make_shared<const scsi::LuState>(state));
   restricted_.store(state.restricted(), std::memory_order_release);
   events.raise(raised);

@@ -43,7 +43,9 @@ class InstalledState final : public scsi::LuStateListener {
   [[nodiscard]] bool restricted() const { return restricted_.load(std::memory_order_acquire); }
   [[nodiscard]] ModeState mode() const {
     const auto bits = mode_.load(std::memory_order_relaxed);
-    return {.descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0};
+    return {.descriptor_sense = (bits & 1) != 0,
+            .software_write_protect = (bits & 2) != 0,
+            .threshold_off = (bits & 4) != 0};
   }
   UnitEvents events;
 

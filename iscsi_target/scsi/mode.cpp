@@ -37,14 +37,19 @@ void block_descriptor(Reply& reply, const LogicalUnit& unit, bool long_lba) {
 bool mode_pages(Reply& reply, const LogicalUnit& unit, std::uint8_t code, std::uint8_t subpage, PageControl control,
                 std::uint16_t& wrong) {
   const bool all = code == kAllModePages;
-  bool found = false;
-  for (const std::uint8_t each : kModePages) {
-    if (!all && each != code) continue;
-    reply.bytes(std::as_bytes(mode_page(each, control, unit.mode(), unit.write_cache())->span()));
-    found = true;
+  if (all && subpage != 0 && subpage != kAllSubpages) return wrong = 3, false;
+  bool known = false, given = false;
+  for (const PageId each : kModePages) {
+    if (!all && each.code != code) continue;
+    known = true;
+    if (subpage != each.subpage && subpage != kAllSubpages) continue;
+    const auto image = mode_page(each, control, unit.mode(), page_facts(unit));
+    if (!image) continue;
+    reply.bytes(std::as_bytes(image->span()));
+    given = true;
   }
-  wrong = found ? 3 : 2;
-  return found && (subpage == 0 || subpage == kAllSubpages);
+  wrong = known ? 3 : 2;
+  return given;
 }
 
 void mode_sense(Task& task, bool ten) {
@@ -129,19 +134,23 @@ class ModeList {
   bool read_page() {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(list_.data()) + at_;
     const std::size_t left = list_.size() - at_;
-    const std::uint8_t code = bytes[0] & 0x3F;  // PS is reserved here, and many initiators send back what they read
-    const LogicalUnit& unit = task_.unit();
-    const auto now = mode_page(code, PageControl::current, state_, unit.write_cache());
-    if (!now || (bytes[0] & kSubpageFormat)) return fail_at(at_, 5), false;
     if (left < 2) return fail_list_length(task_), false;
-    if (bytes[1] != now->bytes[1]) return fail_at(at_ + 1), false;
+    const bool has_subpage = bytes[0] & kSubpageFormat;
+    // PS is reserved here, and many initiators send back what they read.
+    const PageId id{static_cast<std::uint8_t>(bytes[0] & 0x3F), has_subpage ? bytes[1] : std::uint8_t{0}};
+    const PageFacts facts = page_facts(task_.unit());
+    const auto now = mode_page(id, PageControl::current, state_, facts);
+    if (!now || (has_subpage && id.subpage == 0)) return fail_at(at_, 5), false;
+    if (left < now->header) return fail_list_length(task_), false;
+    const std::size_t length = has_subpage ? 2 : 1;  // where the header says how long the page is
+    if (!std::equal(bytes + length, bytes + now->header, &now->bytes[length])) return fail_at(at_ + length), false;
     if (left < now->size) return fail_list_length(task_), false;
-    const auto changeable = mode_page(code, PageControl::changeable, state_, unit.write_cache());
-    for (std::size_t i = 2; i < now->size; ++i) {
+    const auto changeable = mode_page(id, PageControl::changeable, state_, facts);
+    for (std::size_t i = now->header; i < now->size; ++i) {
       const auto wrong = static_cast<std::uint8_t>((bytes[i] ^ now->bytes[i]) & ~changeable->bytes[i]);
       if (wrong != 0) return fail_at(at_ + i, static_cast<std::int8_t>(std::bit_width(wrong) - 1)), false;
     }
-    if (code == 0x0A) state_ = mode_state_of_control_page({bytes, now->size});
+    state_ = with_page(id, {bytes, now->size}, state_);
     at_ += now->size;
     return true;
   }

@@ -17,8 +17,7 @@ void request_sense(Task& task) {
     auto& attentions = task.nexus.find(*decode_lun(task.command.lun))->attentions;
     const auto access = task.unit().access_state();
     if (const auto attention = attentions.take()) {
-      sense.key = scsi::SenseKey::unit_attention;
-      sense.additional = additional_sense(*attention);
+      sense = sense_of(*attention);
     } else if (access != engine::AccessState::active_optimized) {
       sense = not_accessible(access);
     } else {

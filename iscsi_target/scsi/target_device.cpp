@@ -145,7 +145,7 @@ void run(Task& task, NexusUnit& nexus_unit) {
   const CommandEntry* entry = task.entry = find_entry(task.command, unit.info().thin, known_opcode);
   if (nexus_unit.attentions.refresh(unit.events(), task.nexus.key) && !(entry && entry->has(kKeepsAttention)))
       [[unlikely]] {
-    return fail(task, {.key = SenseKey::unit_attention, .additional = additional_sense(*nexus_unit.attentions.take())});
+    return fail(task, sense_of(*nexus_unit.attentions.take()));
   }
   if (!entry) [[unlikely]]
     return fail_unknown(task, known_opcode);
@@ -303,6 +303,13 @@ void TargetDevice::send(UnitUse& use, const scsi::LuRequest& request, engine::Ca
     over->device.finished(over->use);
   };
   use.unit->disk().submit(r);
+}
+
+bool TargetDevice::send(const LogicalUnit& unit, const scsi::LuRequest& request, engine::Callback<> done) {
+  const auto use = std::ranges::find_if(uses_, [&](const auto& each) { return each->unit.get() == &unit; });
+  if (use == uses_.end()) return false;
+  send(**use, request, std::move(done));
+  return true;
 }
 
 bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) {

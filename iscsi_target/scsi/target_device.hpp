@@ -75,6 +75,8 @@ class TargetDevice final : public scsi::DeviceServer {
   [[nodiscard]] engine::BufferPool& buffers() { return buffers_; }
   /// Has the unit's disk carry out a step that no command waits for; `done` runs when it is in force, or failed.
   void send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done);
+  /// The same, for whoever keeps the units. False: it is in no map, nothing happens.
+  [[nodiscard]] bool send(const LogicalUnit& unit, const scsi::LuRequest& request, engine::Callback<> done);
   /// Called by the task when it is over.
   void finished(UnitUse* use);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "iscsi_target/scsi/space_threshold.hpp"
+
 namespace lockstep::iscsi_target {
 namespace {
 
@@ -22,11 +24,11 @@ UnitAttention attention_of(scsi::LuAttention kind) {
       return UnitAttention::registrations_preempted;
     case scsi::LuAttention::medium_may_have_changed:
       return UnitAttention::medium_changed;
+    case scsi::LuAttention::soft_threshold_reached:
+      return UnitAttention::soft_threshold_reached;
   }
   return UnitAttention::bus_reset;
 }
-
-}  // namespace
 
 scsi::AdditionalSense additional_sense(UnitAttention attention) {
   switch (attention) {
@@ -56,8 +58,19 @@ scsi::AdditionalSense additional_sense(UnitAttention attention) {
       return scsi::asc::kCapacityDataHasChanged;
     case UnitAttention::access_state_changed:
       return scsi::asc::kAsymmetricAccessStateChanged;
+    case UnitAttention::soft_threshold_reached:
+      return scsi::asc::kThinProvisioningSoftThresholdReached;
   }
   return scsi::asc::kNoAdditionalSenseInformation;
+}
+
+}  // namespace
+
+scsi::Sense sense_of(UnitAttention attention) {
+  scsi::Sense sense{.key = scsi::SenseKey::unit_attention, .additional = additional_sense(attention)};
+  // Where in the mode page the threshold stands (SBC-3 4.7.3.7.4).
+  if (attention == UnitAttention::soft_threshold_reached) sense.information = kThresholdDescriptor;
+  return sense;
 }
 
 void UnitEvents::raise(std::span<const scsi::LuEvent> events) {

@@ -34,10 +34,12 @@ enum class UnitAttention : std::uint8_t {
   registrations_preempted,
   capacity_changed,
   access_state_changed,
+  soft_threshold_reached,
 };
-constexpr std::size_t kUnitAttentions = 13;
+constexpr std::size_t kUnitAttentions = 14;
 
-[[nodiscard]] scsi::AdditionalSense additional_sense(UnitAttention attention);
+/// As it is told.
+[[nodiscard]] scsi::Sense sense_of(UnitAttention attention);
 
 /// The events of one logical unit. Any thread.
 class UnitEvents {

@@ -53,6 +53,7 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
 
 Node::~Node() {
   if (extender_.joinable()) extender_.join();
+  if (looker_.joinable()) looker_.join();
 }
 
 // ---- one thing after the other ----

@@ -40,6 +40,7 @@ class Node final : public replication::NodeObserver {
   /// Initiators whose sessions were closed, or that come before this node knows what it serves, are let in when it does
   /// or when this is over: some give up for good over what they are told in between.
   static constexpr std::chrono::milliseconds kDecisionPatience{4000};  ///< ESXi waits 5 s for a login
+  static constexpr engine::Duration kLookAtSpace = std::chrono::seconds(5);  ///< how often, under thin volumes
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
@@ -93,6 +94,12 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
   void put_target();
 
+  // node_space.cpp
+  struct SpaceLeft;
+  void look_at_space();
+  void take_space(const SpaceLeft& left);
+  void tell_low_space(Volume& volume);
+
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
@@ -118,7 +125,9 @@ class Node final : public replication::NodeObserver {
   engine::TimePoint started_;
   engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
   std::thread extender_;             ///< makes files longer, one volume's at a time
+  std::thread looker_;               ///< asks file systems what is left
   bool look_planned_ = false;
+  bool looks_at_space_ = false;
   bool stopping_ = false;
 
   std::deque<std::function<void(engine::Callback<>)>> queue_;

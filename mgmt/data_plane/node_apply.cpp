@@ -223,6 +223,7 @@ void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine:
   log_info("Volume " + spec.name + ": attached (" + std::to_string(spec.size) + " bytes, LUN " +
            std::to_string(spec.lun) + (spec.mirrored ? ")." : ", not mirrored)."));
   volumes_.emplace(spec.id, std::move(volume));
+  if (!std::exchange(looks_at_space_, true)) look_at_space();
 }
 
 iscsi_target::UnitSettings Node::unit_settings(const VolumeSpec& spec) const {

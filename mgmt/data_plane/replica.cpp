@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "engine/stores/block_store.hpp"
 #include "engine/stores/descriptor.hpp"
@@ -252,6 +253,12 @@ void ReplicaStores::take_length() {
 }
 
 bool ReplicaStores::in_files() const { return dynamic_cast<const FileStore*>(data.get()) != nullptr; }
+
+std::optional<std::uint64_t> space_left(const std::string& path) {
+  struct statvfs space {};
+  if (::statvfs(path.c_str(), &space) != 0) return std::nullopt;
+  return std::uint64_t{space.f_bavail} * space.f_frsize;
+}
 
 Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin) {
   const auto allocation = thin ? engine::Allocation::thin : engine::Allocation::allocated;

@@ -3,6 +3,7 @@
 // device carries both, blocks at its start and metadata at its end.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/base/result.hpp"
@@ -25,6 +26,9 @@ struct ReplicaStores {
   /// Bytes of disk that the data takes now.
   [[nodiscard]] std::uint64_t allocated_bytes() const;
 };
+
+/// Bytes that the file system of `path` has for files to grow; nothing when it does not say. Any thread; may block.
+[[nodiscard]] std::optional<std::uint64_t> space_left(const std::string& path);
 
 struct OpenedReplica {
   ReplicaStores stores;

@@ -22,6 +22,8 @@ struct Volume {
   replication::MirrorState state = replication::MirrorState::starting;
   bool resyncing = false;
   bool full = false;
+  bool low_space = false;
+  bool tells_space = false;  ///< the unit's state is being told
 };
 
 /// True when `to` needs the volume to be detached and attached again; else only what may change in use differs.

@@ -66,6 +66,7 @@ LuRequest next_request(Input& input) {
   request.scope_and_type = input.u8();
   request.mode.descriptor_sense = request.service_action & 1;
   request.mode.software_write_protect = request.service_action & 2;
+  request.mode.threshold_off = request.service_action & 4;
   request.port = request.service_action & 1 ? 1 : 2;
   request.survivor = static_cast<std::uint16_t>(3 - request.port);
   if (request.kind == LuRequestKind::reserve_out) {

@@ -149,6 +149,55 @@ TEST_F(LuStateTest, AFailedSanitizeIsLeftByExitFailureModeWhereThatWasAllowed) {
   }
 }
 
+TEST_F(LuStateTest, TheSoftThresholdIsToldToAllOnceWhenTheFirstStoreReachesItAndAgainWhenBothHadLeftIt) {
+  const auto space = [&](LuRequestKind kind, std::uint16_t port) {
+    EXPECT_EQ(run({.kind = kind, .port = port}), Status::good);
+    EXPECT_EQ(told(a, LuAttention::soft_threshold_reached), told(b, LuAttention::soft_threshold_reached));
+    return told(a, LuAttention::soft_threshold_reached);
+  };
+  EXPECT_TRUE(space(space_low, 2));
+  EXPECT_TRUE(state.is_low(2) && !state.is_low(1));
+  EXPECT_FALSE(space(space_low, 2));
+  EXPECT_FALSE(changed);
+  EXPECT_FALSE(space(space_low, 1)) << "they know";
+  EXPECT_FALSE(space(space_enough, 2));
+  EXPECT_TRUE(state.warns_of_space()) << "one node lacks what both need";
+  EXPECT_FALSE(space(space_enough, 1));
+  EXPECT_FALSE(state.warns_of_space());
+  EXPECT_TRUE(space(space_low, 1));
+  run({.kind = space_low, .port = 3});
+  EXPECT_FALSE(changed) << "no such node";
+}
+
+TEST_F(LuStateTest, ALowStoreCountsAsLongAsItsNodeIsThereAndRestrictsNobody) {
+  run({.kind = space_low, .port = 2});
+  EXPECT_FALSE(state.restricted());
+  run({.kind = unit_reset, .nexus = a});
+  EXPECT_TRUE(state.is_low(2)) << "a reset makes no space";
+  run({.kind = port_lost, .port = 1, .survivor = 2});
+  EXPECT_TRUE(state.is_low(2));
+  run({.kind = port_lost, .port = 40000, .survivor = 1});
+  EXPECT_FALSE(changed);
+  run({.kind = port_lost, .port = 2, .survivor = 1});
+  EXPECT_FALSE(state.is_low(2));
+  run({.kind = space_low, .port = 1});
+  run({.kind = power_on});
+  EXPECT_EQ(state.low_space, 0);
+}
+
+TEST_F(LuStateTest, AThresholdThatIsDisabledTellsNobodyUntilItIsEnabled) {
+  LuRequest select{.kind = mode_select, .nexus = a, .mode = {.threshold_off = true}};
+  run(select);
+  EXPECT_TRUE(told(b, LuAttention::mode_parameters_changed));
+  run({.kind = space_low, .port = 1});
+  EXPECT_TRUE(changed);
+  EXPECT_TRUE(events.empty());
+  select.mode = {};
+  run(select);
+  EXPECT_TRUE(told(a, LuAttention::soft_threshold_reached)) << "who asked for it, too";
+  EXPECT_TRUE(told(b, LuAttention::soft_threshold_reached));
+}
+
 TEST_F(LuStateTest, ARequestThatComesTwiceIsAnsweredAsTheFirstTime) {
   auto request = request_of(a, ReserveOut::register_key, List{.service_key = 1}.bytes());
   request.id = uuid(1);
@@ -170,8 +219,9 @@ LuState full_state() {
   s.persistent = true;
   s.registrations = {{port_of('a'), 0xA1}, {port_of('b', 2), 0xB2}};
   s.reservation = Reservation{Type::exclusive_access_registrants_only, port_of('b', 2)};
-  s.mode = {.descriptor_sense = true, .software_write_protect = true};
+  s.mode = {.descriptor_sense = true, .software_write_protect = true, .threshold_off = true};
   s.ejected = true;
+  s.low_space = 2;
   s.preventions = {port_of('c')};
   s.sanitize.phase = SanitizeState::Phase::running;
   s.sanitize.pattern = {std::byte{0xDE}, std::byte{0xAD}};
@@ -200,6 +250,19 @@ TEST(LuCodec, AnEmptyStateHasTheseBytes) {
     const std::uint8_t expected = i == 11 ? 29 : golden[i];
     EXPECT_EQ(std::to_integer<unsigned>(bytes[i]), expected) << i;
   }
+}
+
+TEST(LuCodec, TheThresholdTakesBitsThatWereZeroBefore) {
+  LuState s;
+  s.mode.threshold_off = true;
+  s.low_space = 6;
+  const auto plain = LuState{}.encode(), bytes = s.encode();
+  ASSERT_EQ(bytes.size(), plain.size());
+  for (std::size_t i = 16; i < bytes.size(); ++i) {
+    const unsigned expected = i == 32 ? 4 : i == 33 ? 6 : std::to_integer<unsigned>(plain[i]);
+    EXPECT_EQ(std::to_integer<unsigned>(bytes[i]), expected) << i;
+  }
+  EXPECT_EQ(*LuState::decode(bytes), s);
 }
 
 TEST(LuCodec, WhatIsEncodedIsDecodedAgain) {

@@ -201,6 +201,7 @@ TEST_F(ScsiIdentity, CapacityIsTheLastBlockAndTheBlockSizes) {
 
 TEST_F(ScsiIdentity, ACapacityBeyondThirtyTwoBitsSendsTheInitiatorToTheLongForm) {
   unit->set_capacity(std::uint64_t{4} << 40);
+  expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kModeParametersChanged);  // the threshold
   expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kCapacityDataHasChanged);
   EXPECT_EQ(in({0x25})->be32(0), 0xFFFFFFFFu);
   EXPECT_EQ(in({0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32})->be64(0), (std::uint64_t{4} << 40) / 512 - 1);
@@ -239,12 +240,19 @@ TEST_F(ScsiIdentity, ModeSenseGivesEachPageAloneAndAllInOrder) {
     joined.insert(joined.end(), one->data_in.begin() + 4, one->data_in.end());
   }
   EXPECT_EQ(Bytes(all->data_in.begin() + 4, all->data_in.end()), joined);
-  EXPECT_EQ(in({0x1A, 0x08, 0x3F, 0xFF, 0xFF})->data_in, all->data_in);
+  Bytes with_subpages = in({0x1A, 0x08, 0x3F, 0xFF, 0xFF})->data_in;
+  const Bytes subpage = in({0x1A, 0x08, 0x1C, 0x02, 0xFF})->data_in;
+  EXPECT_EQ(Bytes(with_subpages.end() - 24, with_subpages.end()), Bytes(subpage.begin() + 4, subpage.end()));
+  with_subpages.resize(with_subpages.size() - 24);
+  EXPECT_EQ(Bytes(with_subpages.begin() + 4, with_subpages.end()), joined);
 }
 
 TEST_F(ScsiIdentity, ModeSenseRefusesUnknownPagesSubpagesAndSavedValues) {
   expect_field(*in({0x1A, 0, 0x02, 0, 0xFF}), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 2, .bit = 7});
-  expect_field(*in({0x1A, 0, 0x0A, 0x01, 0xFF}), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 3, .bit = 7});
+  for (const auto& [page, subpage] : {std::pair{0x0A, 0x01}, {0x1C, 0x01}, {0x3F, 0x02}}) {
+    expect_field(*in({0x1A, 0, static_cast<std::uint8_t>(page), static_cast<std::uint8_t>(subpage), 0xFF}),
+                 scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 3, .bit = 7});
+  }
   expect_sense(*in({0x1A, 0, 0xCA, 0, 0xFF}), scsi::SenseKey::illegal_request,
                scsi::asc::kSavingParametersNotSupported);
 }

@@ -103,7 +103,7 @@ TEST_F(ScsiIo, DataOutOfAnyOtherLengthIsRefusedWithTheResidualAndNothingIsWritte
 
 TEST_F(ScsiIo, TransfersBeyondTheMaximumAreRefusedAtTheLengthField) {
   unit->set_capacity(std::uint64_t{1} << 40);
-  in({0x00});
+  in({0x00}), in({0x00});
   expect_field(*in(cdb16(0x88, 0, 65537), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 10, .bit = 7});
   expect_field(*in(cdb12(0xAF, 0, 65537), 0), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 6, .bit = 7});
   expect_field(*out(cdb16(0x93, 0, (1 << 23) + 1), Bytes(512)), scsi::asc::kInvalidFieldInCdb,
@@ -390,7 +390,7 @@ TEST_F(ScsiIo, UnmapChecksEveryRangeBeforeItTouchesOne) {
 
 TEST_F(ScsiIo, AnUnmapOfMoreThanTheDiskIsAskedForAtOnceIsCarriedOutPieceByPiece) {
   unit->set_capacity(std::uint64_t{1} << 40);
-  in({0x00});
+  in({0x00}), in({0x00});
   disk.deferred = true;
   const Bytes list = unmap_list({{8, 1 << 24}});
   const auto c = out(unmap_cdb(list.size()), list);

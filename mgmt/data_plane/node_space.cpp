@@ -1,0 +1,64 @@
+// How much is left for thin volumes: each node looks at its own disks now and then, and tells the operator and the
+// unit's state, which is one for both nodes and tells the initiators (engine/scsi/lu_state.hpp).
+#include "iscsi_target/scsi/space_threshold.hpp"
+#include "mgmt/data_plane/log.hpp"
+#include "mgmt/data_plane/node.hpp"
+
+namespace lockstep::mgmt {
+
+struct Node::SpaceLeft {
+  engine::Uuid volume;
+  std::string path;
+  std::optional<std::uint64_t> bytes{};
+};
+
+/// A file system may take its time to answer: it is asked on a thread of its own, and the next time when it has.
+void Node::look_at_space() {
+  std::vector<SpaceLeft> all;
+  for (const auto& [id, volume] : volumes_) {
+    if (volume->spec.thin && volume->disk && volume->stores.in_files()) all.push_back({id, volume->spec.data});
+  }
+  if (looker_.joinable()) looker_.join();  // it posted what led here: it has ended, or is about to
+  looker_ = std::thread([this, all = std::move(all)]() mutable {
+    for (SpaceLeft& each : all) each.bytes = space_left(each.path);
+    home().post([this, all = std::move(all)] {
+      for (const SpaceLeft& each : all) take_space(each);
+      home().call_after(kLookAtSpace, [this] { look_at_space(); });
+    });
+  });
+}
+
+void Node::take_space(const SpaceLeft& left) {
+  const auto at = volumes_.find(left.volume);
+  if (at == volumes_.end() || !at->second->unit || !left.bytes) return;
+  Volume& volume = *at->second;
+  const std::uint64_t size = volume.unit->blocks() << volume.unit->block_shift();
+  const bool low = iscsi_target::is_low_space(*left.bytes, size, volume.low_space);
+  if (std::exchange(volume.low_space, low) != low) {
+    const std::string message =
+        "Volume " + volume.spec.name +
+        (low ? ": only " + std::to_string(*left.bytes >> 20) + " MiB are left for " + left.path +
+                   " on this node, less than a tenth of the volume. When nothing is left, writes that need new space "
+                   "are refused on both nodes. Free or add space there."
+             : ": enough space is left again for " + left.path + " on this node.");
+    log(low ? LogLevel::warning : LogLevel::info, message);
+    events_.publish({low ? "store.low_space" : "store.enough_space", left.volume, {}, {}, message});
+  }
+  tell_low_space(volume);
+}
+
+/// Again with every look until the state says so: the volume may not be served now, and forgets when nodes are lost.
+void Node::tell_low_space(Volume& volume) {
+  const std::uint16_t port = volume.unit->settings().port_group;
+  if (volume.tells_space || volume.unit->state()->is_low(port) == volume.low_space) return;
+  scsi::LuRequest request;
+  request.kind = volume.low_space ? scsi::LuRequestKind::space_low : scsi::LuRequestKind::space_enough;
+  request.port = port;
+  volume.tells_space = true;
+  const bool sent = workers_.front()->device.send(*volume.unit, request, [this, id = volume.spec.id] {
+    if (const auto at = volumes_.find(id); at != volumes_.end()) at->second->tells_space = false;
+  });
+  if (!sent) volume.tells_space = false;  // the map that it is in is being published
+}
+
+}  // namespace lockstep::mgmt
