@@ -1,8 +1,9 @@
 #pragma once
 // What a logical unit knows beside its blocks and both nodes must agree on: persistent reservations (SPC-4 5.12), SPC-2
-// reservations, mode parameters, medium removal, sanitizing. A value and a pure step: apply(state, request) says what
-// is answered, what the state is next, and which unit attentions arise. Whoever orders the steps (the sequencer of a
-// mirror, or the only node) stores `next` durably where it must be, installs it on both nodes, and only then answers.
+// reservations, mode parameters, medium removal, sanitizing, low space. A value and a pure step: apply(state, request)
+// says what is answered, what the state is next, and which unit attentions arise. Whoever orders the steps (the
+// sequencer of a mirror, or the only node) stores `next` durably where it must be, installs it on both, and only then
+// answers.
 #include <array>
 #include <cstddef>
 #include <cstdint>
