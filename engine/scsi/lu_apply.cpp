@@ -200,7 +200,7 @@ LuOutcome apply(const LuState& state, const LuRequest& request) {
     return out;
   }
   step(out, request);
-  // SBC-3 4.7.3.7.4, for every nexus. It is told again when it was left meanwhile, by both stores, or was disabled.
+  // SBC-3 4.7.3.7, for every nexus. It is told again when it was left meanwhile, by both stores, or was disabled.
   if (out.next.warns_of_space() && !state.warns_of_space()) {
     out.events.push_back({.kind = LuAttention::soft_threshold_reached, .for_others = true, .nexuses = {}});
   }

@@ -25,9 +25,11 @@ constexpr std::uint8_t kThresholdDescriptor = 16;  ///< where it begins in its m
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(sets, 1, std::numeric_limits<std::uint32_t>::max()));
 }
 
-/// Whether a store with `left` bytes is below the threshold of a volume of `volume_size` bytes. Once it `was`, an
-/// eighth more must be there again: a store that breathes is told of once.
-[[nodiscard]] constexpr bool is_low_space(std::uint64_t left, std::uint64_t volume_size, bool was) {
+/// Whether a store with `left` bytes is below the threshold of a volume of `volume_size` bytes, of which `kept` have
+/// their space already: what they can't need is not missed. Once it `was`, an eighth more must be there again: a store
+/// that breathes is told of once.
+[[nodiscard]] constexpr bool is_low_space(std::uint64_t left, std::uint64_t kept, std::uint64_t volume_size, bool was) {
+  if (left >= volume_size - std::min(kept, volume_size)) return false;
   const std::uint64_t threshold = std::uint64_t{threshold_count(volume_size)} << kThresholdSetShift;
   return left <= (was ? threshold + threshold / 8 : threshold);
 }

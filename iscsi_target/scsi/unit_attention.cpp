@@ -68,7 +68,7 @@ scsi::AdditionalSense additional_sense(UnitAttention attention) {
 
 scsi::Sense sense_of(UnitAttention attention) {
   scsi::Sense sense{.key = scsi::SenseKey::unit_attention, .additional = additional_sense(attention)};
-  // Where in the mode page the threshold stands (SBC-3 4.7.3.7.4).
+  // Where in the mode page the threshold stands (SBC-3 4.7.3.7).
   if (attention == UnitAttention::soft_threshold_reached) sense.information = kThresholdDescriptor;
   return sense;
 }

@@ -39,7 +39,7 @@ class Node final : public replication::NodeObserver {
   static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);
   /// Initiators whose sessions were closed, or that come before this node knows what it serves, are let in when it does
   /// or when this is over: some give up for good over what they are told in between.
-  static constexpr std::chrono::milliseconds kDecisionPatience{4000};  ///< ESXi waits 5 s for a login
+  static constexpr std::chrono::milliseconds kDecisionPatience{4000};        ///< ESXi waits 5 s for a login
   static constexpr engine::Duration kLookAtSpace = std::chrono::seconds(5);  ///< how often, under thin volumes
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 

@@ -33,7 +33,7 @@ void Node::take_space(const SpaceLeft& left) {
   if (at == volumes_.end() || !at->second->unit || !left.bytes) return;
   Volume& volume = *at->second;
   const std::uint64_t size = volume.unit->blocks() << volume.unit->block_shift();
-  const bool low = iscsi_target::is_low_space(*left.bytes, size, volume.low_space);
+  const bool low = iscsi_target::is_low_space(*left.bytes, volume.stores.allocated_bytes(), size, volume.low_space);
   if (std::exchange(volume.low_space, low) != low) {
     const std::string message =
         "Volume " + volume.spec.name +

@@ -188,10 +188,16 @@ TEST_F(ScsiThreshold, AUnitThatIsInNoMapIsNotSentAnything) {
 }
 
 TEST(SpaceThreshold, IsReachedAtATenthAndLeftAnEighthAbove) {
-  EXPECT_FALSE(is_low_space(100 * kMiB + 1, kSize, false));
-  EXPECT_TRUE(is_low_space(100 * kMiB, kSize, false));
-  EXPECT_TRUE(is_low_space(112 * kMiB, kSize, true));
-  EXPECT_FALSE(is_low_space(113 * kMiB, kSize, true));
+  EXPECT_FALSE(is_low_space(100 * kMiB + 1, 0, kSize, false));
+  EXPECT_TRUE(is_low_space(100 * kMiB, 0, kSize, false));
+  EXPECT_TRUE(is_low_space(112 * kMiB, 0, kSize, true));
+  EXPECT_FALSE(is_low_space(113 * kMiB, 0, kSize, true));
+}
+
+TEST(SpaceThreshold, IsNotReachedByWhatTheVolumeCannotNeedAnyMore) {
+  EXPECT_TRUE(is_low_space(50 * kMiB, kSize - 51 * kMiB, kSize, false));
+  EXPECT_FALSE(is_low_space(50 * kMiB, kSize - 50 * kMiB, kSize, true));
+  EXPECT_FALSE(is_low_space(0, kSize + 4096, kSize, true));
 }
 
 TEST(SpaceThreshold, IsOneSetAtLeastAndFitsItsField) {
