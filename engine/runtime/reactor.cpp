@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/runtime/busy_poll.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/task_queue.hpp"
 #include "engine/runtime/timer_queue.hpp"
@@ -81,7 +82,7 @@ struct Reactor::Impl {
   asio::posix::stream_descriptor timer_event{
       context, checked(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create")};
   std::optional<TimePoint> armed;
-  TimePoint last_work;
+  BusyPoll busy_poll{options.busy_poll};
   bool turn_posted = false;
   bool timer_ran = false;
   bool pollers_armed = false;
@@ -128,10 +129,13 @@ void Reactor::Impl::turn() {
   worked |= hooks.run();
   if (stopping.load(std::memory_order_acquire)) return context.stop();
   arm_timer();
-  if (options.busy_poll > Duration::zero()) {
+  if (busy_poll.on()) {
     const TimePoint now = boot_time();
-    if (worked) last_work = now;
-    if (now - last_work < options.busy_poll) return post_turn();
+    if (worked) busy_poll.worked(now);
+    if (busy_poll.looks(now)) {
+      if (!worked) sched_yield();  // whom this waits for may need this very core
+      return post_turn();
+    }
   }
   if (!hooks.empty() || !may_sleep()) post_turn();
 }

@@ -54,7 +54,8 @@ class TurnPoller {
 struct ReactorOptions {
   std::string name = "reactor";  ///< of the thread, at most 15 characters are shown
   int cpu = -1;                  ///< pins the thread of start() where that is allowed, -1: not
-  Duration busy_poll{0};         ///< how long to go on looking for work before sleeping; costs CPU, saves wake-ups
+  /// How long to go on looking for work before sleeping, where work has been coming that soon (busy_poll.hpp).
+  Duration busy_poll{0};
 };
 
 struct ReactorStats {

@@ -13,7 +13,7 @@ struct Configuration {
   unsigned reactors = 1;
   std::uint64_t buffer_mib = 256;      ///< for initiators' data, a reactor
   std::uint64_t link_buffer_mib = 64;  ///< for the partner's data
-  std::uint64_t busy_poll_us = 0;
+  std::uint64_t busy_poll_us = 200;
   std::string log_level = "info";
 };
 
