@@ -57,6 +57,8 @@ def holds_without_the_node(w, i, volume, a, b):
 def released(a, b):
     done = out(b, "--preempt", f"--param-rk={KEY_B}", f"--param-sark={KEY_A}", f"--prout-type={WRITE_EXCLUSIVE}")
     check(done.returncode == 0, f"preempting through {b}: {done.stdout}")
+    told = run("sg_persist", "--in", "--read-keys", a, may_fail=True)
+    check("Registrations preempted" in told.stdout, f"who was preempted is told so: {told.stdout}")
     check(KEY_B in reservation(a), f"the preemption is seen through {a}: {reservation(a)}")
     check(write(b).returncode == 0 and conflicts(a), "the new holder writes, the old one does not")
     check(out(b, "--clear", f"--param-rk={KEY_B}").returncode == 0, "clearing")
