@@ -28,7 +28,10 @@ void formats(std::span<const std::byte> bytes) {
     assert(start->payload <= kMaxLinkPayload);
   }
   if (const auto hello = decode_hello(bytes)) {
-    assert(std::ranges::equal(encode_hello(*hello), bytes));
+    // One of a later version may be longer, and use what is reserved in this one: it is told so by its version.
+    const auto again = decode_hello(encode_hello(*hello));
+    assert(again && again->version == hello->version && again->pair == hello->pair && again->side == hello->side &&
+           again->process == hello->process);
     (void)judge_hello(*hello, Hello{});
   }
   if (const auto answer = decode_hello_answer(bytes)) {
