@@ -240,11 +240,12 @@ TEST_F(ScsiIdentity, ModeSenseGivesEachPageAloneAndAllInOrder) {
     joined.insert(joined.end(), one->data_in.begin() + 4, one->data_in.end());
   }
   EXPECT_EQ(Bytes(all->data_in.begin() + 4, all->data_in.end()), joined);
-  Bytes with_subpages = in({0x1A, 0x08, 0x3F, 0xFF, 0xFF})->data_in;
+  const Bytes with_subpages = in({0x1A, 0x08, 0x3F, 0xFF, 0xFF})->data_in;
   const Bytes subpage = in({0x1A, 0x08, 0x1C, 0x02, 0xFF})->data_in;
-  EXPECT_EQ(Bytes(with_subpages.end() - 24, with_subpages.end()), Bytes(subpage.begin() + 4, subpage.end()));
-  with_subpages.resize(with_subpages.size() - 24);
-  EXPECT_EQ(Bytes(with_subpages.begin() + 4, with_subpages.end()), joined);
+  ASSERT_GT(with_subpages.size(), 28u);
+  const auto border = with_subpages.end() - 24;
+  EXPECT_EQ(Bytes(border, with_subpages.end()), Bytes(subpage.begin() + 4, subpage.end()));
+  EXPECT_EQ(Bytes(with_subpages.begin() + 4, border), joined);
 }
 
 TEST_F(ScsiIdentity, ModeSenseRefusesUnknownPagesSubpagesAndSavedValues) {
