@@ -59,7 +59,7 @@ class Sequencer {
     return nullptr;
   }
   enum class Whose : std::uint8_t { all, own, partners };
-  void doom_where(Whose whose);
+  void doom_where(Whose whose);  // this and its callers: sequencer_epochs.cpp
   static void on_granted(engine::RangeLock::Node& node);
   void check_contact(Op& op);
   void lose_lease(Op& op);

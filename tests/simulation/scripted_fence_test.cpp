@@ -10,18 +10,6 @@ namespace {
 using engine::NodeSide;
 using replication::MirrorState;
 
-/// REGISTER AND IGNORE EXISTING KEY with key 1, with APTPL.
-scsi::LuRequest registration() {
-  scsi::LuRequest request;
-  request.nexus = {.initiator = "iqn.2026-11.io.example:0", .isid = {0x80, 0, 0, 0, 0, 1}, .port = 1};
-  request.may_persist = true;
-  request.target_ports = 0b110;
-  request.service_action = 6;
-  request.parameters.resize(24);
-  request.parameters[15] = request.parameters[20] = std::byte{1};
-  return request;
-}
-
 void two_volumes(Scenario& s) {
   s.reservations = true;
   s.volumes.push_back(s.volumes[0]);

@@ -36,16 +36,10 @@ TEST(Limbo, WhoGoesOnAloneKeepsItsInitiators) {
 }
 
 TEST(Limbo, AChangeOfTheUnitsStateIsMadeOnceByWhoGoesOnAlone) {
-  scsi::LuRequest request;
-  request.nexus = {.initiator = "iqn.2026-11.io.example:0", .isid = {0x80, 0, 0, 0, 0, 1}, .port = 1};
-  request.target_ports = 0b110;
-  request.service_action = 6;
-  request.parameters.resize(24);
-  request.parameters[15] = std::byte{1};
   for (const NodeSide survivor : {kA, kB}) {
     ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
     pair.world().cut(other(survivor), false);
-    auto& change = pair.change_state(survivor, request);
+    auto& change = pair.change_state(survivor, registration());
     pair.run_for(5 * kMillisecond);
     pair.host(other(survivor)).end(Host::End::power_cut);
     ASSERT_TRUE(pair.wait_for([&] { return change.done; }, 3 * kSecond));
@@ -66,6 +60,9 @@ TEST(Limbo, WhoCannotAskTheWitnessSendsItsInitiatorsAway) {
     ASSERT_TRUE(pair.wait_for([&] { return waits.done; }, 2 * kSecond));
     EXPECT_EQ(waits.status(), make_error_code(engine::Errc::not_serving));
     EXPECT_EQ(pair.host(loser).fences(), 1u);
+    pair.run_for(8 * kSecond);
+    EXPECT_EQ(pair.host(loser).program()->disk(0)->access_state(), engine::AccessState::unavailable)
+        << "whoever sees it in transition waits for it";
     ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(loser), MirrorState::solo); }, 3 * kSecond));
     EXPECT_EQ(pair.host(other(loser)).fences(), 0u);
     EXPECT_EQ(pair.written(other(loser), 8, 3), std::error_code{});

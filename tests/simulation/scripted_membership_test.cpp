@@ -12,12 +12,7 @@ using replication::MirrorState;
 
 TEST(Forwarding, APartnerThatIsGoneBeforeContactWasMadeIsGone) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
-  pair.host(kB).end(Host::End::killed);
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
-  for (std::uint64_t block = 0; block < 64; ++block) ASSERT_EQ(pair.written(kA, block * 16, 1), std::error_code{});
-  pair.spoil(kB, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
-  pair.host(kB).boot();
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); }));
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
   auto& read = pair.read(kB, 5);
   pair.host(kA).end(Host::End::killed);
   EXPECT_TRUE(pair.wait_for([&] { return read.done && pair.is(kB, MirrorState::waiting); }, 10 * kSecond));

@@ -168,4 +168,28 @@ void ScriptedPair::mend(NodeSide side) {
   }
 }
 
+bool comes_back_slowly(ScriptedPair& pair, engine::NodeSide side) {
+  using replication::MirrorState;
+  const engine::NodeSide stays = other(side);
+  pair.host(side).end(Host::End::killed);
+  if (!pair.wait_for([&] { return pair.is(stays, MirrorState::solo); })) return false;
+  for (std::uint64_t block = 0; block < 64; ++block) {
+    if (pair.written(stays, block * 16, 1)) return false;
+  }
+  pair.spoil(side, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
+  pair.host(side).boot();
+  return pair.wait_for([&] { return pair.is(side, MirrorState::syncing_target); });
+}
+
+scsi::LuRequest registration() {
+  scsi::LuRequest request;
+  request.nexus = {.initiator = "iqn.2026-11.io.example:0", .isid = {0x80, 0, 0, 0, 0, 1}, .port = 1};
+  request.may_persist = true;
+  request.target_ports = 0b110;
+  request.service_action = 6;
+  request.parameters.resize(24);
+  request.parameters[15] = request.parameters[20] = std::byte{1};
+  return request;
+}
+
 }  // namespace lockstep::simulation

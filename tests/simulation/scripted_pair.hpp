@@ -74,4 +74,10 @@ inline void hang(ScriptedPair& pair, engine::NodeSide side) {
   pair.spoil(side, [](StoreFaults& f) { f.hang = kAlways; });
 }
 
+/// Dies, misses what the other writes, and is on its slow way back into the pair; false when it is not.
+[[nodiscard]] bool comes_back_slowly(ScriptedPair& pair, engine::NodeSide side);
+
+/// REGISTER AND IGNORE EXISTING KEY with key 1, with APTPL.
+[[nodiscard]] scsi::LuRequest registration();
+
 }  // namespace lockstep::simulation

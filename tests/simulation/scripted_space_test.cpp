@@ -263,12 +263,7 @@ TEST_F(FullDisk, NobodyAsksAgainForARegionThatHasItsSpace) {
 /// Its partner has called and brings it up to date, while its own call to the partner is still to come.
 TEST(Space, ATargetThatHasNotCalledItsPartnerYetIsAskedForRoomToo) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
-  pair.host(kB).end(Host::End::killed);
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
-  for (std::uint64_t block = 0; block < 64; ++block) ASSERT_EQ(pair.written(kA, block * 16, 1), std::error_code{});
-  pair.spoil(kB, [](StoreFaults& f) { f.slowest = 100 * kMillisecond; });
-  pair.host(kB).boot();
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); }));
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
   pair.host(kA).end(Host::End::killed);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::waiting); })) << to_string(pair.status(kB).state);
   pair.spoil(kB, [](StoreFaults& f) { f.full = true; });

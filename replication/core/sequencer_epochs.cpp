@@ -1,0 +1,104 @@
+// What becomes of operations when the way to the partner breaks, a transition begins, or an epoch ends.
+#include "replication/core/front.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+
+namespace lockstep::replication {
+
+using engine::Errc;
+
+void Sequencer::resend() {
+  active_.for_each([this](Op& op) {
+    if (op.stage != Stage::issued || op.remote != Remote::wanted || op.on_link) return;
+    mark<"replicate.resent">();
+    send(op);
+  });
+  ask_again();
+  owe_watermark();
+}
+
+void Sequencer::drop_remote() {
+  const auto waits = [](const Op& o) {
+    return o.stage == Stage::issued && (o.remote == Remote::wanted || o.remote == Remote::sent);
+  };
+  while (Op* op = find(waits)) {
+    op->remote = Remote::none;
+    settle(*op);
+  }
+  ask_again();
+}
+
+/// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
+void Sequencer::doom_where(Whose whose) {
+  active_.for_each([&](Op& op) {
+    const bool meant = whose == Whose::all || (op.entry != nullptr) == (whose == Whose::partners);
+    op.doomed |= op.stage != Stage::issued && meant;
+  });
+  const auto can_end = [](const Op& o) { return o.doomed && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
+  while (Op* op = find(can_end)) finish(*op, op->entry ? Errc::stale : Errc::not_serving);
+}
+
+void Sequencer::doom() {
+  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::all);
+}
+
+void Sequencer::doom_own() {
+  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::own);
+}
+
+void Sequencer::doom_forwards() { doom_where(Whose::partners); }
+
+bool Sequencer::counts_for_drain(const Op& op) const {
+  // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
+  if (core_.store_failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
+  return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
+}
+
+void Sequencer::take_back_waiting() {
+  const auto waits = [](const Op& o) {
+    const bool waiting = o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait ||
+                         o.stage == Stage::reserve_wait;
+    return waiting && !o.local_busy;
+  };
+  while (Op* op = find(waits)) take_back(*op);  // held, or sent back to the partner
+}
+
+void Sequencer::drain(engine::Callback<> done) {
+  take_back_waiting();
+  drained_ = std::move(done);
+  owe_watermark();
+  check_drained();
+}
+
+void Sequencer::check_drained() {
+  if (!drained_) return;
+  bool busy = false;
+  active_.for_each([&](Op& op) { busy |= counts_for_drain(op); });
+  if (busy) return;
+  auto done = std::exchange(drained_, nullptr);
+  done();
+}
+
+void Sequencer::settle_after_leaving() {
+  const auto over = [](const Op& o) { return o.stage == Stage::issued && !o.local_busy && !o.on_link; };
+  while (Op* op = find(over)) {
+    const bool known = op->remote == Remote::done;
+    finish(*op, known ? std::error_code{} : make_error_code(Errc::unknown_outcome));
+  }
+}
+
+bool Sequencer::on_link() {
+  return find([](const Op& o) { return o.on_link; }) != nullptr;
+}
+
+bool Sequencer::stuck_on_link(engine::TimePoint limit) {
+  return find([&](const Op& o) { return o.on_link && o.remote == Remote::none && o.since < limit; }) != nullptr;
+}
+
+bool Sequencer::has_older_than(engine::TimePoint limit) {
+  bool found = false;
+  active_.for_each([&](Op& op) { found |= op.local_busy && op.is_overdue(limit); });
+  return found;
+}
+
+}  // namespace lockstep::replication
