@@ -37,6 +37,8 @@ enum class DiskOpcode : std::uint8_t {
   check_access,  ///< done when `access` was checked; nothing else
   // On blocks again; in the order in which the two nodes learned them.
   find_run,  ///< fill `data` (kRunSize bytes) with the encoded Run that begins at extent.offset; `transferred` as above
+  renew_key,  ///< every member's blocks get another key: what `extent`, all of the disk, held is lost, and it reads as
+              ///< anything until it is unmapped or written. Of encrypted disks only (Errc::refused)
 };
 
 /// How blocks are kept, from some place on: answered from a member's own store as it is at some moment of the request.
@@ -93,6 +95,7 @@ struct DiskInfo {
   bool thin = true;
   bool read_only = false;
   bool write_cache = false;
+  bool encrypted = false;         ///< each copy's blocks, with a key of its own
   bool removable = false;         ///< the medium may be ejected
   bool persistent_state = false;  ///< the logical unit's state outlives power loss: APTPL is possible
 };

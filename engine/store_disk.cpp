@@ -19,7 +19,9 @@ struct StoreDisk::Operation {
 
 namespace {
 
-bool takes_lock(DiskOpcode opcode) { return opcode < DiskOpcode::change_state && opcode != DiskOpcode::flush; }
+bool takes_lock(DiskOpcode opcode) {
+  return (opcode < DiskOpcode::change_state && opcode != DiskOpcode::flush) || opcode == DiskOpcode::renew_key;
+}
 bool on_state(DiskOpcode opcode) { return opcode >= DiskOpcode::change_state && opcode <= DiskOpcode::check_access; }
 
 LockMode lock_mode(DiskOpcode opcode) {
@@ -45,6 +47,7 @@ std::uint64_t data_needed(const DiskRequest& request, std::uint32_t block_size) 
     case DiskOpcode::change_state:
     case DiskOpcode::read_state:
     case DiskOpcode::check_access:
+    case DiskOpcode::renew_key:
       break;
   }
   return 0;
@@ -55,6 +58,7 @@ std::error_code check(const DiskRequest& request, const DiskInfo& info) {
   if (request.extent.offset % info.block_size != 0 || request.extent.length % info.block_size != 0) {
     return Errc::misaligned;
   }
+  if (request.opcode == DiskOpcode::renew_key && !info.encrypted) return Errc::refused;
   return {};
 }
 
@@ -70,6 +74,7 @@ std::optional<std::size_t> first_difference(std::span<const std::byte> a, std::s
 StoreDisk::StoreDisk(Store& store, BufferPool& buffers, DiskInfo info)
     : store_(store), buffers_(buffers), info_(std::move(info)) {
   assert(store_.info().size >= info_.size && info_.block_size % store_.info().block_size == 0);
+  assert(info_.encrypted == store_.encrypts());
 }
 
 StoreDisk::~StoreDisk() { assert(in_flight_ == 0); }
@@ -148,6 +153,8 @@ void StoreDisk::start(Operation& op) {
       return flush(op);
     case DiskOpcode::find_run:
       return find_run(op);
+    case DiskOpcode::renew_key:
+      return store_.renew_key(over);
     case DiskOpcode::change_state:
     case DiskOpcode::read_state:
     case DiskOpcode::check_access:

@@ -35,6 +35,7 @@ struct MetadataArea::Impl::Grower {
   [[nodiscard]] std::uint64_t old_state_at() const { return *state_at(area.store, area.state.identity); }
 
   void start() {
+    next.key = area.state.identity.key;  // it may have waited for another one
     if (next.state_at == old_state_at()) {
       next.state_at = area.state.identity.state_at;
       return write_map(area.map.blocks());
@@ -119,12 +120,17 @@ struct MetadataArea::Impl::Grower {
       area.writer.grown();
     }
     const auto self = std::move(area.grower);
+    if (area.key_done) error ? std::exchange(area.key_done, nullptr)(Errc::io_error) : area.start_key_write();
     std::exchange(done, nullptr)(error);  // perhaps the end of the area
   }
 };
 
 void MetadataArea::Impl::state_written() {
   if (grower && std::exchange(grower->waits_for_state, false)) grower->copy_state(0);
+}
+
+void MetadataArea::Impl::go_on_growing(std::error_code key_written) {
+  key_written ? grower->finish(Errc::io_error) : grower->start();
 }
 
 std::uint64_t MetadataArea::size_to_grow(std::uint64_t volume_size) const {
@@ -143,7 +149,7 @@ void MetadataArea::grow(std::uint64_t volume_size, IoCallback done) {
   if (size_to_grow(volume_size) > impl_->store.info().size) return done(Errc::no_space);
   next.state_at = place_of_state(impl_->state.identity, volume_size);
   impl_->grower = std::make_shared<Impl::Grower>(*impl_, std::move(next), std::move(done));
-  impl_->grower->start();
+  if (!impl_->key_writing) impl_->grower->start();
 }
 
 }  // namespace lockstep::engine

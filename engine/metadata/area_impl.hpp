@@ -52,7 +52,16 @@ struct MetadataArea::Impl {
   struct Grower;                   // area_grow.cpp
   std::shared_ptr<Grower> grower;  // set while the area grows
   bool state_moving = false;       // the state stands in two places: writing it waits
-  bool grow_lost = false;
+  void go_on_growing(std::error_code key_written);
+  bool grow_lost = false;          // which superblock counts is not known: neither growing nor another key is possible
+
+  void start_key_write();  // area_key.cpp
+  void write_key_slot(std::uint64_t slot);
+  void end_key_write(std::error_code error);
+  SealedKey next_key;
+  IoCallback key_done;       // set while a key is to be written
+  bool key_writing = false;  // … and is: a grow waits
+  layout::Blocks key_block{1};
 };
 
 /// Makes a MetadataArea for those who read or lay one out.

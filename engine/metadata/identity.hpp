@@ -1,6 +1,9 @@
 #pragma once
 // What a replica's superblock says of its volume, and the epoch record beside it: values, not bytes (see format.md).
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +50,14 @@ struct EpochRecord {
   [[nodiscard]] bool descends_from(const EpochRecord& older) const;
 };
 
+/// The key of an encrypted replica's blocks, sealed with a node's key (engine/encryption/keys.hpp).
+struct SealedKey {
+  static constexpr std::size_t kSize = 72;
+  Uuid node_key;  ///< which key it was sealed with
+  std::array<std::byte, kSize> bytes{};
+  bool operator==(const SealedKey&) const = default;
+};
+
 struct VolumeIdentity {
   Uuid pair;
   Uuid volume;
@@ -59,6 +70,7 @@ struct VolumeIdentity {
   /// Bytes into the metadata area where the state of the logical unit stands; 0: right behind the dirty map, where it
   /// is until the volume grows. The area's own business: who makes one leaves it 0.
   std::uint64_t state_at = 0;
+  std::optional<SealedKey> key{};  ///< its blocks are encrypted
   bool operator==(const VolumeIdentity&) const = default;
 };
 

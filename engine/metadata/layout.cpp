@@ -70,7 +70,8 @@ void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint
 void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key, std::uint64_t slot,
                      std::uint64_t generation) {
   encode(block, identity);
-  seal(block, Kind::superblock, key, slot, generation, identity.state_at == 0 ? kVersion : kMovedVersion);
+  const std::uint16_t version = identity.key ? kKeyedVersion : identity.state_at != 0 ? kMovedVersion : kVersion;
+  seal(block, Kind::superblock, key, slot, generation, version);
 }
 
 Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
@@ -87,7 +88,7 @@ Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
     if (std::ranges::find(kMagics, magic) == kMagics.end()) return refuse(Errc::corrupt, "is not Lockstep metadata");
     return refuse(Errc::corrupt, "holds a block of another kind (" + std::string(magic) + ")");
   }
-  const std::uint16_t newest = kind == Kind::superblock ? kMovedVersion : kVersion;
+  const std::uint16_t newest = kind == Kind::superblock ? kKeyedVersion : kVersion;
   if (header.version == 0 || header.version > newest) {
     return refuse(Errc::wrong_version, "has format version " + std::to_string(header.version.value()) +
                                            "; this program knows version " + std::to_string(newest));
@@ -173,6 +174,10 @@ void encode(Block block, const VolumeIdentity& v) {
   out.serial_length = static_cast<std::uint16_t>(v.serial.size());
   std::ranges::copy(v.name, out.name.begin());
   std::ranges::copy(v.serial, out.serial.begin());
+  if (v.key) {
+    out.node_key = v.key->node_key.bytes;
+    out.key = v.key->bytes;
+  }
   put_payload(block, out);
 }
 
@@ -224,8 +229,14 @@ Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key) {
   }
   VolumeIdentity v{key.pair, key.volume, key.owner, *name, *serial, in.size, in.block_size, in.region_size};
   if (const auto good = check(v); !good) return refuse(Errc::corrupt, "cannot be: " + good.error().message);
-  const bool moved = load_be<std::uint16_t>(block.data() + offsetof(Header, version)) == kMovedVersion;
+  const auto version = load_be<std::uint16_t>(block.data() + offsetof(Header, version));
+  if (version == kKeyedVersion) {
+    v.key = SealedKey{{in.node_key}, in.key};
+  } else if (!all_zero(in.node_key) || !all_zero(in.key)) {
+    return refuse(Errc::corrupt, "has fields that make no sense");
+  }
   v.state_at = in.state_offset;
+  const bool moved = version == kKeyedVersion ? v.state_at != 0 : version == kMovedVersion;
   const std::uint64_t map_end = kMapAt + map_blocks(region_count(v.size, v.region_size)) * kBlock;
   if (moved != (v.state_at != 0) ||
       (moved && (v.state_at < map_end || v.state_at > kMaxVolume || v.state_at % kBlock != 0))) {

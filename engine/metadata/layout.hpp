@@ -18,6 +18,7 @@ namespace lockstep::engine::layout {
 constexpr std::size_t kBlock = 4096;  ///< bytes
 constexpr std::uint16_t kVersion = 1;
 constexpr std::uint16_t kMovedVersion = 2;                     ///< of a superblock that says where the state stands
+constexpr std::uint16_t kKeyedVersion = 3;                     ///< … or has a key, or both
 constexpr std::uint64_t kSuperblockAt = 0;                     ///< bytes; two slots
 constexpr std::uint64_t kEpochAt = 2 * kBlock;                 ///< bytes; two slots
 constexpr std::uint64_t kMapAt = 4 * kBlock;                   ///< bytes
@@ -61,8 +62,10 @@ struct Superblock {
   std::array<std::uint8_t, 4> reserved0;
   std::array<char, 64> name;
   std::array<char, 32> serial;
-  Be64 state_offset;  ///< version 2; version 1: zero, the state stands right behind the map
-  std::array<std::uint8_t, 3856> reserved1;
+  Be64 state_offset;  ///< zero, as always in version 1: the state stands right behind the map
+  WireUuid node_key;  ///< version 3
+  std::array<std::byte, SealedKey::kSize> key;
+  std::array<std::uint8_t, 3768> reserved1;
 };
 static_assert(sizeof(Superblock) == kPayload && WireStruct<Superblock>);
 

@@ -53,6 +53,12 @@ class MetadataArea {
   /// the area grows no more: open it again.
   void grow(std::uint64_t volume_size, IoCallback done);
 
+  /// Puts another sealed key in the place of the present one: both superblocks are written, one after the other, so
+  /// that no disk block of the area holds the old one any more. Waits for a grow() under way, and a grow() for it. One
+  /// at a time (Errc::resource_exhausted). Errc::refused: the replica has no key. On any other error either key may be
+  /// the one that counts.
+  void write_key(const SealedKey& key, IoCallback done);
+
   // The state of the logical unit (reservations, mode parameters): bytes that this class does not look into.
   static constexpr std::size_t kMaxState = std::size_t{60} << 10;  ///< bytes
   /// The store has room for it; without, write_state() gives Errc::no_space.

@@ -64,6 +64,16 @@ class Store {
     (void)offset, (void)done;
     assert(false);
   }
+
+  /// What is kept can only be read with a key, which is here.
+  [[nodiscard]] virtual bool encrypts() const { return false; }
+  /// Puts another key in the place of the present one, durably: what was kept under it is lost. Until it is zeroed or
+  /// written, it is read as anything. Nothing else is in flight. After an error either key may be the one that counts.
+  /// Only of a store that encrypts().
+  virtual void renew_key(IoCallback done) {
+    (void)done;
+    assert(false);
+  }
 };
 
 }  // namespace lockstep::engine

@@ -184,6 +184,7 @@ constexpr std::array kTable = std::to_array<CommandEntry>({
      .flags = kChangesMedium | kThinOnly},
     sanitize(0x01, "SANITIZE, OVERWRITE", out),
     sanitize(0x02, "SANITIZE, BLOCK ERASE", none),
+    but(sanitize(0x03, "SANITIZE, CRYPTOGRAPHIC ERASE", none), [](CommandEntry& e) { e.flags |= kEncryptedOnly; }),
     sanitize(0x1F, "SANITIZE, EXIT FAILURE MODE", none),
     {.opcode = 0x55, .name = "MODE SELECT(10)", .cdb_length = 10, .usage = {0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF},
      .direction = out, .bytes = {7, 2}, .handler = h::mode_select_10, .flags = kAnyMedium},
@@ -323,6 +324,10 @@ std::span<const CommandEntry> command_table() { return kTable; }
 std::span<const CommandEntry> commands_of(std::uint8_t opcode) {
   const Rows rows = kByOpcode[opcode];
   return std::span(kTable).subspan(rows.first, rows.count);
+}
+
+bool exists_on(const CommandEntry& entry, const engine::DiskInfo& unit) {
+  return (unit.thin || !entry.has(kThinOnly)) && (unit.encrypted || !entry.has(kEncryptedOnly));
 }
 
 bool find_reserved_bit(const CommandEntry& entry, const std::uint8_t* cdb, ReservedBit& found) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/disk.hpp"
 #include "engine/scsi/lu_state.hpp"
 
 namespace lockstep::iscsi_target {
@@ -38,7 +39,7 @@ enum class BlockLimit : std::uint8_t { none, transfer, write_same, compare, atom
 /// What the number of blocks means when it is zero.
 enum class ZeroBlocks : std::uint8_t { nothing, is_256, to_the_end };
 
-enum CommandFlags : std::uint8_t {
+enum CommandFlags : std::uint16_t {
   kWhileUnavailable = 0x01,  ///< answered in the asymmetric access states unavailable and transitioning
   kKeepsAttention = 0x02,    ///< a pending unit attention neither stops it nor is reported by it
   kWithoutUnit = 0x04,       ///< answered for a LUN at which there is nothing
@@ -47,6 +48,7 @@ enum CommandFlags : std::uint8_t {
   kThinOnly = 0x20,          ///< exists only on thinly provisioned units
   kWithoutMedium = 0x40,     ///< answered while there is no medium
   kWhileSanitizing = 0x80,   ///< answered while the medium is being sanitized
+  kEncryptedOnly = 0x100,    ///< exists only on encrypted units
 };
 
 constexpr std::int16_t kNoServiceAction = -1;
@@ -68,7 +70,7 @@ struct CommandEntry {
   void (*handler)(Task&) = nullptr;
   Serialization serialization = Serialization::none;
   scsi::AccessClass access = scsi::AccessClass::configure;  ///< what reservations of others refuse
-  std::uint8_t flags = 0;                                   ///< CommandFlags
+  std::uint16_t flags = 0;                                  ///< CommandFlags
   std::uint8_t thin_bits = 0;  ///< bits of byte 1 that are evaluated only on thinly provisioned units
 
   [[nodiscard]] constexpr bool has_service_action() const { return service_action != kNoServiceAction; }
@@ -82,6 +84,9 @@ struct CommandEntry {
 [[nodiscard]] std::span<const CommandEntry> commands_of(std::uint8_t opcode);
 
 constexpr std::uint8_t kServiceActionMask = 0x1F;  // of byte 1
+
+/// Whether a unit of this kind knows the command.
+[[nodiscard]] bool exists_on(const CommandEntry& entry, const engine::DiskInfo& unit);
 
 /// Where the CDB has a bit that the command does not evaluate.
 struct ReservedBit {

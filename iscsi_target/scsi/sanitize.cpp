@@ -55,7 +55,7 @@ void sanitize(Task& task) {
   if (action == kExitFailureMode) {
     return change_state(task, task.unit().request(scsi::LuRequestKind::exit_failure_mode, task.nexus.key));
   }
-  start(task, {.method = Method::block_erase});
+  start(task, {.method = static_cast<Method>(action)});
 }
 
 }  // namespace lockstep::iscsi_target::handlers

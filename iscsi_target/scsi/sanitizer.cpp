@@ -69,6 +69,11 @@ bool Sanitizer::prepare() {
   const bool overwrites = what_.method == Method::overwrite;
   if (use_.retired != 0) return end(true), false;  // the volume goes; whoever has it next takes it up
   if (waiter_ && waiter_->command.aborted()) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
+  if (what_.method == Method::cryptographic_erase && !has_new_key_) {
+    request_.opcode = DiskOpcode::renew_key;
+    request_.extent = {0, size};
+    return true;
+  }
   if (at_ >= size) {
     at_ = 0;
     if (!overwrites || ++pass_ >= what_.passes) return end(false), false;
@@ -95,6 +100,7 @@ bool Sanitizer::prepare() {
 
 bool Sanitizer::take_result() {
   if (request_.status) return end(true), false;
+  if (request_.opcode == DiskOpcode::renew_key) return has_new_key_ = true;
   at_ += request_.extent.length;
   return true;
 }

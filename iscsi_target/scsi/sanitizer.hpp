@@ -1,7 +1,8 @@
 #pragma once
 // What overwrites or erases a whole unit while its state says that it is being sanitized: on the node of the port that
 // the state names, on one reactor, piece by piece. It goes on whatever becomes of the command that asked for it. After
-// a restart or a failover the first command that comes to the unit takes it up again, from the start.
+// a restart or a failover the first command that comes to the unit takes it up again, from the start. A cryptographic
+// erase gives every copy another key, which ends what was there; then it erases, so that zeros are left and no noise.
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Sanitizer {
   engine::DiskRequest request_{};
   std::uint8_t pass_ = 0;
   std::uint64_t at_ = 0;
+  bool has_new_key_ = false;
   bool inside_ = false;   ///< submit() has not returned
   bool is_done_ = false;  ///< … and the request is finished already
 };

@@ -18,11 +18,11 @@ scsi::Sense illegal_request(scsi::AdditionalSense additional) {
 
 /// The row of the CDB's opcode and service action; null with `known_opcode` true when only the service action is
 /// unknown.
-const CommandEntry* find_entry(const scsi::Command& command, bool thin, bool& known_opcode) {
+const CommandEntry* find_entry(const scsi::Command& command, const engine::DiskInfo& unit, bool& known_opcode) {
   const auto rows = commands_of(command.cdb[0]);
   known_opcode = false;
   for (const CommandEntry& entry : rows) {
-    if (entry.has(kThinOnly) && !thin) continue;
+    if (!exists_on(entry, unit)) continue;
     known_opcode = true;
     if (!entry.has_service_action() || entry.service_action == (command.cdb[1] & kServiceActionMask)) return &entry;
   }
@@ -142,7 +142,7 @@ void run(Task& task, NexusUnit& nexus_unit) {
   LogicalUnit& unit = task.unit();
   const auto access = unit.access_state();
   bool known_opcode = false;
-  const CommandEntry* entry = task.entry = find_entry(task.command, unit.info().thin, known_opcode);
+  const CommandEntry* entry = task.entry = find_entry(task.command, unit.info(), known_opcode);
   if (nexus_unit.attentions.refresh(unit.events(), task.nexus.key) && !(entry && entry->has(kKeepsAttention)))
       [[unlikely]] {
     return fail(task, sense_of(*nexus_unit.attentions.take()));

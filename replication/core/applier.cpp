@@ -87,6 +87,8 @@ bool is_well_formed(const Core& core, const Message& m, std::size_t payload) {
     case DiskOpcode::write_zeroes:
     case DiskOpcode::unmap:
       return payload == 0;
+    case DiskOpcode::renew_key:
+      return payload == 0 && core.info.encrypted && m.extent == engine::Extent{0, core.volume_size()};
     default:
       return false;
   }
@@ -157,6 +159,8 @@ void Applier::store(Apply& a) {
       [[fallthrough]];
     case DiskOpcode::unmap:
       return core_.data.discard(m.extent, durability, std::move(done));
+    case DiskOpcode::renew_key:
+      return core_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
       return write_same(core_, m.extent, a.request->payload(), durability, std::move(done));
     default:

@@ -47,6 +47,8 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
       return m.extent.length <= Front::kMaxCompareAndWrite && payload == 2 * m.extent.length;
     case DiskOpcode::write_same:
       return payload == block;
+    case DiskOpcode::renew_key:
+      return payload == 0 && core_.info.encrypted;
     default:
       return payload == 0;
   }

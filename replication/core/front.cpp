@@ -37,6 +37,7 @@ std::error_code Front::check(const DiskRequest& r) const {
                                : r.opcode == DiskOpcode::find_run          ? engine::kRunSize
                                                                            : 0;
   if (r.data.size() < wanted) return Errc::misaligned;
+  if (r.opcode == DiskOpcode::renew_key && !core_.info.encrypted) return Errc::refused;
   if (r.opcode == DiskOpcode::compare_and_write && r.extent.length > kMaxCompareAndWrite) {
     return Errc::resource_exhausted;
   }
@@ -137,6 +138,7 @@ void Front::route(Op& op) {
 // Here the record in force says how large the volume is. A node that forwards may have an older one: whoever carries
 // the operation out looks.
 void Front::start_here(Op& op) {
+  if (op.opcode == DiskOpcode::renew_key) op.extent = {0, core_.volume_size()};
   if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) return finish(op, Errc::out_of_range);
   core_.sequencer->start(op);
 }

@@ -48,7 +48,7 @@ std::uint32_t checksum_of(const Layout& layout) {
 }
 
 bool in_range(const Layout& in) {
-  constexpr auto last_opcode = static_cast<std::uint8_t>(engine::DiskOpcode::find_run);
+  constexpr auto last_opcode = static_cast<std::uint8_t>(engine::DiskOpcode::renew_key);
   constexpr auto last_status = static_cast<std::uint16_t>(Errc::not_ready);
   if (in.type == 0 || in.type > kLastMessageType || in.answer > 1 || in.opcode > last_opcode) return false;
   if ((in.flags & ~kKnownFlags) != 0 || in.status > last_status || in.payload > kMaxLinkPayload) return false;

@@ -154,6 +154,11 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   if (data.info().size < std::max(meta->epoch().size, identity.size)) {
     return fail(Errc::refused, "The store " + data.info().name + " is smaller than the volume's record says.");
   }
+  if (data.encrypts() != volume.disk.encrypted) {
+    return fail(Errc::refused, std::string("The store ") + data.info().name +
+                                   (data.encrypts() ? " is encrypted; the volume is not to be."
+                                                    : " is not encrypted; the volume is to be."));
+  }
   if (const auto state = LuStateKeeper::load(*meta); !state) {
     return fail(static_cast<Errc>(state.error().code.value()),
                 "The metadata of " + volume.disk.name + ": " + state.error().message);

@@ -309,6 +309,8 @@ void Sequencer::store(Op& op) {
       [[fallthrough]];
     case DiskOpcode::unmap:
       return core_.data.discard(op.extent, durability, std::move(done));
+    case DiskOpcode::renew_key:
+      return core_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
       return write_same(core_, op.extent, op.payload, durability, std::move(done));
     default:

@@ -1,4 +1,4 @@
-// What every real store promises, checked on each: memory, a file, a block device where one can be made.
+// What every real store promises, checked on each: memory, a file, both encrypted, a block device where one can be made.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "engine/encryption/cipher_store.hpp"
 #include "engine/stores/block_store.hpp"
 #include "engine/stores/file_store.hpp"
 #include "engine/stores/memory_store.hpp"
@@ -22,15 +23,21 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSize = 16 * kMiB;
 
+/// What a store stands on; goes after it.
+struct Below {
+  std::unique_ptr<Store> store;
+  std::unique_ptr<BufferPool> pool;
+};
+
 struct Memory {
-  static Result<std::unique_ptr<Store>> make(StoreWorld& world) {
+  static Result<std::unique_ptr<Store>> make(StoreWorld& world, Below&) {
     auto store = MemoryStore::create(world.reactor, kSize);
     if (!store) return std::unexpected(store.error());
     return std::unique_ptr<Store>(std::move(*store));
   }
 };
 struct File {
-  static Result<std::unique_ptr<Store>> make(StoreWorld& world) {
+  static Result<std::unique_ptr<Store>> make(StoreWorld& world, Below&) {
     const std::string path = world.folder / "data";
     if (auto made = FileStore::create(path, kSize, Allocation::thin); !made) return std::unexpected(made.error());
     auto store = FileStore::open(world.ring(), path, kSize);
@@ -40,14 +47,29 @@ struct File {
 };
 
 template <class Kind>
+struct Encrypted {
+  static Result<std::unique_ptr<Store>> make(StoreWorld& world, Below& below) {
+    auto store = Kind::make(world, below);
+    if (!store) return store;
+    below.store = std::move(*store);
+    below.pool = std::make_unique<BufferPool>(BufferPool::kMaxBuffer);
+    return std::make_unique<CipherStore>(*below.store, *below.pool, *VolumeKey::make(), CipherStore::SaveKey{});
+  }
+};
+
+template <class Kind>
 struct Stores : StoreWorld {
+  Below below;
   std::unique_ptr<Store> store;
   void SetUp() override {
-    auto made = Kind::make(*this);
+    auto made = Kind::make(*this, below);
     ASSERT_TRUE(made) << made.error().message;
     store = std::move(*made);
   }
-  void TearDown() override { store.reset(); }
+  void TearDown() override {
+    store.reset();
+    below = {};
+  }
 
   std::error_code write(std::uint64_t offset, std::span<const std::byte> data,
                         Durability durability = Durability::cached) {
@@ -75,7 +97,7 @@ struct Stores : StoreWorld {
     return {memory.span().begin(), memory.span().end()};
   }
 };
-using Kinds = testing::Types<Memory, File>;
+using Kinds = testing::Types<Memory, File, Encrypted<Memory>, Encrypted<File>>;
 TYPED_TEST_SUITE(Stores, Kinds);
 
 TYPED_TEST(Stores, ReadsZerosWhenNew) {
