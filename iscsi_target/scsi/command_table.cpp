@@ -326,8 +326,8 @@ std::span<const CommandEntry> commands_of(std::uint8_t opcode) {
   return std::span(kTable).subspan(rows.first, rows.count);
 }
 
-bool exists_on(const CommandEntry& entry, const engine::DiskInfo& unit) {
-  return (unit.thin || !entry.has(kThinOnly)) && (unit.encrypted || !entry.has(kEncryptedOnly));
+bool exists_on(const CommandEntry& entry, const engine::DiskInfo* unit) {
+  return ((unit && unit->thin) || !entry.has(kThinOnly)) && ((unit && unit->encrypted) || !entry.has(kEncryptedOnly));
 }
 
 bool find_reserved_bit(const CommandEntry& entry, const std::uint8_t* cdb, ReservedBit& found) {

@@ -85,8 +85,8 @@ struct CommandEntry {
 
 constexpr std::uint8_t kServiceActionMask = 0x1F;  // of byte 1
 
-/// Whether a unit of this kind knows the command.
-[[nodiscard]] bool exists_on(const CommandEntry& entry, const engine::DiskInfo& unit);
+/// Whether a unit of this kind knows the command; null: where there is no unit.
+[[nodiscard]] bool exists_on(const CommandEntry& entry, const engine::DiskInfo* unit);
 
 /// Where the CDB has a bit that the command does not evaluate.
 struct ReservedBit {

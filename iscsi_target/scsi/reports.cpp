@@ -19,7 +19,7 @@ void timeouts_descriptor(Reply& reply) {  // SPC-4 6.35.4
 void all_commands(Reply& reply, const LogicalUnit& unit, bool timeouts) {
   reply.be32(0);
   for (const CommandEntry& entry : command_table()) {
-    if (!exists_on(entry, unit.info())) continue;
+    if (!exists_on(entry, &unit.info())) continue;
     reply.u8(entry.opcode);
     reply.u8(0);
     reply.be16(entry.has_service_action() ? static_cast<std::uint16_t>(entry.service_action) : 0);
@@ -55,7 +55,8 @@ void one_command(Reply& reply, const CommandEntry* entry, const LogicalUnit& uni
 
 const CommandEntry* find(std::span<const CommandEntry> rows, std::uint16_t service_action, const LogicalUnit& unit) {
   for (const CommandEntry& entry : rows) {
-    if (exists_on(entry, unit.info()) && (!entry.has_service_action() || entry.service_action == service_action)) return &entry;
+    if (exists_on(entry, &unit.info()) && (!entry.has_service_action() || entry.service_action == service_action))
+      return &entry;
   }
   return nullptr;
 }

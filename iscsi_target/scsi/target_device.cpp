@@ -18,7 +18,7 @@ scsi::Sense illegal_request(scsi::AdditionalSense additional) {
 
 /// The row of the CDB's opcode and service action; null with `known_opcode` true when only the service action is
 /// unknown.
-const CommandEntry* find_entry(const scsi::Command& command, const engine::DiskInfo& unit, bool& known_opcode) {
+const CommandEntry* find_entry(const scsi::Command& command, const engine::DiskInfo* unit, bool& known_opcode) {
   const auto rows = commands_of(command.cdb[0]);
   known_opcode = false;
   for (const CommandEntry& entry : rows) {
@@ -117,7 +117,7 @@ bool check_write_protection(Task& task) {
 
 void run_without_unit(Task& task) {
   bool known_opcode = false;
-  task.entry = find_entry(task.command, false, known_opcode);
+  task.entry = find_entry(task.command, nullptr, known_opcode);
   const auto needed = task.well_known ? kOnWellKnownUnit : kWithoutUnit;
   if (!task.entry || !task.entry->has(needed)) {
     return fail(task, illegal_request(task.well_known ? scsi::asc::kInvalidCommandOperationCode
@@ -142,7 +142,7 @@ void run(Task& task, NexusUnit& nexus_unit) {
   LogicalUnit& unit = task.unit();
   const auto access = unit.access_state();
   bool known_opcode = false;
-  const CommandEntry* entry = task.entry = find_entry(task.command, unit.info(), known_opcode);
+  const CommandEntry* entry = task.entry = find_entry(task.command, &unit.info(), known_opcode);
   if (nexus_unit.attentions.refresh(unit.events(), task.nexus.key) && !(entry && entry->has(kKeepsAttention)))
       [[unlikely]] {
     return fail(task, sense_of(*nexus_unit.attentions.take()));

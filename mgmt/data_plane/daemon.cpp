@@ -66,7 +66,7 @@ struct Daemon::Impl final : EventSink {
       : configuration(c),
         workers(std::move(w)),
         link_buffers(c.link_buffer_mib << 20),
-        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), *this)),
+        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), c.state_folder, *this)),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}

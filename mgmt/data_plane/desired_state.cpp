@@ -152,6 +152,7 @@ VolumeSpec read_volume(Fields fields) {
   volume.thin = fields.flag_or("thin", true);
   volume.read_only = fields.flag_or("read_only", false);
   volume.removable = fields.flag_or("removable", false);
+  volume.encrypted = fields.flag_or("encrypted", false);
   volume.write_cache = fields.flag_or("write_cache", false);
   volume.mirrored = fields.flag_or("mirrored", true);
   volume.data = fields.text("data", kMaxPath);
@@ -241,6 +242,7 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
   create.data = read_path(fields, "data");
   create.metadata = read_path(fields, "metadata");
   create.thin = fields.flag_or("thin", true);
+  create.encrypted = fields.flag_or("encrypted", false);
   create.clean = fields.flag("clean");
   Fields epoch = fields.object("epoch");
   create.epoch.number = 1;

@@ -59,6 +59,7 @@ struct VolumeSpec {
   bool read_only = false;
   bool removable = false;
   bool write_cache = false;
+  bool encrypted = false;
   bool mirrored = true;
   std::string data;      ///< a file, a block device, or "memory:"
   std::string metadata;  ///< a file; the same as `data` on a block device; may be empty when not mirrored
@@ -115,6 +116,7 @@ struct ReplicaCreate {
   std::string metadata;
   bool thin = true;
   bool clean = true;
+  bool encrypted = false;
 };
 
 struct ReplicaGrow {

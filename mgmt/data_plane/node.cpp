@@ -35,11 +35,13 @@ Event session_event(const iscsi_target::SessionEvent& event) {
 
 }  // namespace
 
-Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, Uuid process, EventSink& events)
+Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, Uuid process,
+           const std::string& state_folder, EventSink& events)
     : workers_(workers),
       random_(random),
       link_buffers_(link_buffers),
       process_(process),
+      keys_(state_folder),
       events_(events),
       server_(server_reactors(workers), registry_),
       started_(workers.front()->reactor.now()),
@@ -94,12 +96,27 @@ std::unexpected<engine::Error> too_busy() {
 
 }  // namespace
 
+/// A key of its own for a replica that is to be encrypted, sealed with this node's.
+Result<void> Node::give_key(ReplicaCreate& request) const {
+  if (!request.encrypted) return {};
+  const auto node = keys_.load_or_make();
+  if (!node) return std::unexpected(node.error());
+  const auto key = engine::VolumeKey::make();
+  if (!key) return std::unexpected(key.error());
+  request.identity.key = engine::seal(*key, *node);
+  return {};
+}
+
 void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
   auto reply = shared(std::move(done));
   queue(
-      [this, request = std::move(request), reply](engine::Callback<> next) {
+      [this, request = std::move(request), reply](engine::Callback<> next) mutable {
         if (volumes_.contains(request.identity.volume)) {
           (*reply)({});  // it is attached: it was made
+          return next();
+        }
+        if (auto given = give_key(request); !given) {
+          (*reply)(std::move(given));
           return next();
         }
         create_replica(

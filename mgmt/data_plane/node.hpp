@@ -45,7 +45,7 @@ class Node final : public replication::NodeObserver {
 
   /// Before any reactor runs. All outlive the node.
   Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, engine::Uuid process,
-       EventSink& events);
+       const std::string& state_folder, EventSink& events);
   /// After the reactors have stopped.
   ~Node();
 
@@ -100,6 +100,7 @@ class Node final : public replication::NodeObserver {
   void take_space(const SpaceLeft& left);
   void tell_low_space(Volume& volume);
 
+  [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
@@ -112,6 +113,7 @@ class Node final : public replication::NodeObserver {
   engine::Random& random_;
   engine::BufferPool& link_buffers_;
   engine::Uuid process_;
+  NodeKeyFile keys_;
   EventSink& events_;
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;

@@ -171,10 +171,16 @@ void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedRe
   make_room_before_attach(spec, replica, [this, apply, &spec, replica](Result<void> room) {
     const std::string object = "volume " + spec.name;
     if (!room) apply->problem(object, "It can't grow on this node: " + room.error().message);
+    Worker& worker = *workers_.front();
+    if (auto unlocked = unlock(*worker.ring, worker.pool, *replica, spec.encrypted, keys_); !unlocked) {
+      apply->problem(object, unlocked.error().message);
+      replica->area.reset();
+      return attach_missing(apply);
+    }
     const std::uint64_t size = replica->area->identity().size;
     auto volume = std::make_unique<Volume>();
     volume->stores = std::move(replica->stores);
-    auto attached = pair_->node().attach({disk_info(spec)}, *volume->stores.data, std::move(replica->area));
+    auto attached = pair_->node().attach({disk_info(spec)}, volume->stores.blocks(), std::move(replica->area));
     if (!attached) {
       apply->problem(object, attached.error().message);
       return attach_missing(apply);
@@ -198,7 +204,7 @@ void Node::grow_attached(const ApplyPtr& apply, const VolumeSpec& spec) {
 void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   const std::size_t index = next_home_++ % workers_.size();
   using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
-  open_unmirrored(*workers_[index], home(), spec, apply->state.side, [this, apply, &spec, index](Opened opened) {
+  open_unmirrored(*workers_[index], home(), spec, apply->state.side, keys_, [this, apply, &spec, index](Opened opened) {
     if (!opened) {
       if (may_linger(opened.error())) return try_again(apply);
       apply->problem("volume " + spec.name, opened.error().message);

@@ -77,7 +77,7 @@ Result<ReplicaStores> open_device(engine::IoUring& ring, const ReplicaPlace& pla
   if (!data) return std::unexpected(data.error());
   auto metadata = BlockStore::open(ring, *device, {end - needed, needed});
   if (!metadata) return std::unexpected(metadata.error());
-  return ReplicaStores{std::move(*data), std::move(*metadata)};
+  return ReplicaStores{std::move(*data), std::move(*metadata), {}, {}};
 }
 
 Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& place, Room room) {
@@ -96,7 +96,7 @@ Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& pla
     return engine::fail(Errc::io_error, "The replica's data " + place.data + " is missing.");
   auto data = FileStore::open(ring, place.data, found->size, place.block_size);
   if (!data) return std::unexpected(data.error());
-  return ReplicaStores{std::move(*data), std::move(*metadata)};
+  return ReplicaStores{std::move(*data), std::move(*metadata), {}, {}};
 }
 
 // The stores live until the area's callback has run; then they go to whoever asked, or are closed. Callers hear of it
@@ -168,10 +168,11 @@ struct Creating {
 
 Result<void> check_same(const ReplicaCreate& request, const engine::VolumeIdentity& there) {
   const engine::VolumeIdentity& asked = request.identity;
-  if (there.pair == asked.pair && there.size == asked.size && there.block_size == asked.block_size) return {};
+  const bool alike = there.key.has_value() == asked.key.has_value();
+  if (alike && there.pair == asked.pair && there.size == asked.size && there.block_size == asked.block_size) return {};
   return engine::fail(Errc::refused, request.data + " holds a replica of the same volume made differently (pair " +
-                                         there.pair.to_string() + ", " + std::to_string(there.size) +
-                                         " bytes); nothing was changed.");
+                                         there.pair.to_string() + ", " + std::to_string(there.size) + " bytes" +
+                                         (there.key ? ", encrypted" : "") + "); nothing was changed.");
 }
 
 Result<void> make_files(Creating& creating) {

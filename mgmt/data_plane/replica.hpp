@@ -7,10 +7,12 @@
 #include <string>
 
 #include "engine/base/result.hpp"
+#include "engine/encryption/cipher_store.hpp"
 #include "engine/metadata/metadata_area.hpp"
 #include "engine/seams/store.hpp"
 #include "engine/stores/io_uring.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
+#include "mgmt/data_plane/node_key.hpp"
 
 namespace lockstep::mgmt {
 
@@ -20,6 +22,10 @@ constexpr std::uint32_t kRegionSize = 65536;  ///< bytes a bit of the dirty map 
 struct ReplicaStores {
   std::unique_ptr<engine::Store> data;
   std::unique_ptr<engine::Store> metadata;
+  std::unique_ptr<engine::MetadataArea> area;   ///< where the key is kept, when no mirror has it
+  std::unique_ptr<engine::CipherStore> cipher;  ///< over `data`, when that is encrypted
+  /// The volume's blocks.
+  [[nodiscard]] engine::Store& blocks() const { return cipher ? *cipher : *data; }
   /// Files, of which each may have been extended.
   void take_length();
   [[nodiscard]] bool in_files() const;
@@ -46,6 +52,11 @@ struct ReplicaPlace {
 /// as long as opening files takes.
 void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume, engine::NodeSide side,
                   engine::Callback<engine::Result<OpenedReplica>> done);
+
+/// Puts the cipher between an encrypted replica and whoever reads it. Errors: it is encrypted and not meant to be, or
+/// the other way round; the node's key is missing or another one. On the stores' reactor; blocks for a small file.
+[[nodiscard]] engine::Result<void> unlock(engine::IoUring& ring, engine::BufferPool& buffers, OpenedReplica& replica,
+                                          bool encrypted, const NodeKeyFile& keys);
 
 /// What replica.create promises: done again if it is there already, refused if something else is, nothing left behind
 /// on failure. On the ring's reactor; blocks while files are made.

@@ -11,7 +11,7 @@ using engine::Result;
 using Opened = std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>;
 
 Opened with_disk(Worker& worker, const VolumeSpec& spec, ReplicaStores stores) {
-  auto disk = std::make_unique<engine::StoreDisk>(*stores.data, worker.pool, disk_info(spec));
+  auto disk = std::make_unique<engine::StoreDisk>(stores.blocks(), worker.pool, disk_info(spec));
   return {std::move(stores), std::move(disk)};
 }
 
@@ -26,7 +26,24 @@ Result<ReplicaStores> open_plain(Worker& worker, const VolumeSpec& spec) {
     if (!file) return std::unexpected(file.error());
     stores.data = std::move(*file);
   }
+  if (!spec.encrypted) return stores;
+  if (spec.data != "memory:") {
+    return engine::fail(engine::Errc::refused, "An encrypted volume needs metadata, where its key is kept.");
+  }
+  auto key = engine::VolumeKey::make();  // as lasting as what it encrypts
+  if (!key) return std::unexpected(key.error());
+  stores.cipher =
+      std::make_unique<engine::CipherStore>(*stores.data, worker.pool, *key, engine::CipherStore::SaveKey{});
   return stores;
+}
+
+/// The metadata was read for what it proves: that this is the volume that was meant. It stays for the key's sake only.
+Result<Opened> take_replica(Worker& worker, const VolumeSpec& spec, const NodeKeyFile& keys, OpenedReplica& replica) {
+  auto unlocked = unlock(*worker.ring, worker.pool, replica, spec.encrypted, keys);
+  if (spec.encrypted && unlocked) replica.stores.area = std::move(replica.area);
+  replica.area.reset();
+  if (!unlocked) return replica.stores = {}, std::unexpected(unlocked.error());
+  return with_disk(worker, spec, std::move(replica.stores));
 }
 
 /// The volume has grown since it was attached last. Its files become longer here and now: nobody uses it yet.
@@ -77,31 +94,32 @@ engine::DiskInfo disk_info(const VolumeSpec& spec) {
   info.read_only = spec.read_only;
   info.write_cache = spec.write_cache;
   info.removable = spec.removable;
+  info.encrypted = spec.encrypted;
   return info;
 }
 
 void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
-                     engine::Callback<Result<Opened>> done) {
+                     const NodeKeyFile& keys, engine::Callback<Result<Opened>> done) {
   auto give = [&home, done = std::move(done)](Result<Opened> opened) mutable {
     home.post([opened = std::move(opened), done = std::move(done)]() mutable { done(std::move(opened)); });
   };
-  worker.reactor.post([&worker, spec, side, give = std::move(give)]() mutable {
+  worker.reactor.post([&worker, &keys, spec, side, give = std::move(give)]() mutable {
     if (spec.metadata.empty() || spec.data == "memory:") {
       auto stores = open_plain(worker, spec);
       if (!stores) return give(std::unexpected(stores.error()));
       return give(with_disk(worker, spec, std::move(*stores)));
     }
-    // The metadata is read for what it proves: that this is the volume that was meant.
     const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
     open_replica(*worker.ring, place, spec.id, side,
-                 [&worker, spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
+                 [&worker, &keys, spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
                    if (!opened) return give(std::unexpected(opened.error()));
                    auto replica = std::make_shared<OpenedReplica>(std::move(*opened));
                    make_room(worker, spec, replica,
-                             [&worker, spec, replica, give = std::move(give)](Result<void> room) mutable {
+                             [&worker, &keys, spec, replica, give = std::move(give)](Result<void> room) mutable {
+                               if (room) return give(take_replica(worker, spec, keys, *replica));
                                replica->area.reset();
-                               if (!room) return replica->stores = {}, give(std::unexpected(room.error()));
-                               give(with_disk(worker, spec, std::move(replica->stores)));
+                               replica->stores = {};
+                               give(std::unexpected(room.error()));
                              });
                  });
   });

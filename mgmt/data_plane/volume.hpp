@@ -33,6 +33,7 @@ struct Volume {
 /// Opens the stores of a volume that is not mirrored and makes its disk, on `worker`'s reactor; `done` runs on `home`.
 /// An error leaves nothing open.
 void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
+                     const NodeKeyFile& keys,
                      engine::Callback<engine::Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>> done);
 
 }  // namespace lockstep::mgmt

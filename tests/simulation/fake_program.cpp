@@ -129,6 +129,7 @@ class FakeDisk final : public engine::Disk {
       case DiskOpcode::read_state:
       case DiskOpcode::check_access:
       case DiskOpcode::find_run:
+      case DiskOpcode::renew_key:
         break;
     }
   }

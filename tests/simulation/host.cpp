@@ -23,6 +23,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
     VolumeStores stores;
     stores.data =
         std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".data", scenario.largest_size());
+    stores.data->set_encrypts(disk.encrypted);
     stores.metadata = std::make_unique<SimStore>(seams, random_.split(), owner_, disk.name + ".meta",
                                                  world.kind.metadata_size(scenario));
     StoreFaults faults;

@@ -60,7 +60,8 @@ ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::ui
   std::align(kAlignment, bytes, at, space);
   io.request.opcode = opcode;
   io.request.extent = {block * kBlock, count * kBlock};
-  const bool carries = opcode != DiskOpcode::unmap && opcode != DiskOpcode::write_zeroes && opcode != DiskOpcode::flush;
+  const bool carries = opcode != DiskOpcode::unmap && opcode != DiskOpcode::write_zeroes &&
+                       opcode != DiskOpcode::flush && opcode != DiskOpcode::renew_key;
   if (carries) io.request.data = {static_cast<std::byte*>(at), bytes};
   if (opcode == DiskOpcode::unmap) io.request.may_unmap = true;
   if (opcode == DiskOpcode::flush) io.request.extent = {};

@@ -173,6 +173,7 @@ void SimStore::apply(Op& op, unsigned half) {
   if (op.halves_applied & (1u << half)) return;
   op.halves_applied |= static_cast<std::uint8_t>(1u << half);
   if (op.kind == Kind::reserve) return take_space({op.offset, op.length});
+  if (op.kind == Kind::renew) return half == 0 ? scramble() : void();
   const auto first = static_cast<std::uint32_t>(op.offset / kSector);
   const auto count = static_cast<std::uint32_t>(op.length / kSector);
   const std::uint32_t middle = count / 2;
@@ -190,6 +191,25 @@ void SimStore::apply(Op& op, unsigned half) {
   } else if (op.length != 0) {
     for (std::uint64_t g = op.offset / kGranule; g * kGranule < op.offset + op.length; ++g) allocated_[g] = true;
   }
+}
+
+/// As what was encrypted is read with another key: noise where there was something, in sectors of zeros nothing.
+void SimStore::scramble() {
+  const auto mix = [this](std::vector<std::byte>& image) {
+    for (std::size_t at = 0; at < image.size(); at += kSector) {
+      const std::span sector = std::span(image).subspan(at, kSector);
+      if (std::ranges::all_of(sector, [](std::byte b) { return b == std::byte{0}; })) continue;
+      for (std::byte& b : sector) b = static_cast<std::byte>(1 + random_.below(255));
+    }
+  };
+  mix(cached_);
+  mix(stable_);
+}
+
+void SimStore::renew_key(IoCallback done) {
+  if (!open_) return;
+  const auto slot = begin(Kind::renew, 0, info_.size, true, std::move(done));
+  schedule(slot, faults_.write_error);
 }
 
 void SimStore::take_space(const Extent& extent) {
@@ -240,10 +260,11 @@ void SimStore::complete(std::uint32_t slot) {
       finish_flush(op);
       break;
     case Kind::reserve:
-      if (!op.status) apply(op, 0);
+    case Kind::renew:
+      if (!op.status || (op.kind == Kind::renew && random_.chance(300'000))) apply(op, 0);
       break;
   }
-  static constexpr std::string_view kNames[] = {"read", "write", "zero", "discard", "flush", "reserve"};
+  static constexpr std::string_view kNames[] = {"read", "write", "zero", "discard", "flush", "reserve", "renew"};
   trace_.add(letter(owner_), info_.name + '.' + std::string(kNames[static_cast<unsigned>(op.kind)]),
              {{"at", op.offset},
               {"bytes", op.length},

@@ -43,6 +43,9 @@ class SimStore final : public engine::Store {
   void flush(engine::IoCallback done) override;
   void reserve(engine::Extent extent, engine::IoCallback done) override;
   void next_run(std::uint64_t offset, engine::RunCallback done) override;
+  [[nodiscard]] bool encrypts() const override { return encrypts_; }
+  /// What was kept becomes noise, another on each store; on stable storage at once, or not at all.
+  void renew_key(engine::IoCallback done) override;
 
   // For the world.
   void set_faults(const StoreFaults& faults) { faults_ = faults; }
@@ -53,6 +56,8 @@ class SimStore final : public engine::Store {
   void power_cut();
   /// Whoever writes here had space set aside before: a write that finds none breaks a promise.
   void expect_reserved(bool yes) { expects_reserved_ = yes; }
+  /// As if its blocks were encrypted; the images show them as they are read.
+  void set_encrypts(bool yes) { encrypts_ = yes; }
   /// Without a process, nothing is taken: what destructors ask for is dropped.
   void set_open(bool open) { open_ = open; }
   [[nodiscard]] engine::StoreRun run_at(std::uint64_t offset) const;
@@ -65,7 +70,7 @@ class SimStore final : public engine::Store {
   void poke(std::uint64_t offset, std::span<const std::byte> bytes);
 
  private:
-  enum class Kind : std::uint8_t { read, write, zero, discard, flush, reserve };
+  enum class Kind : std::uint8_t { read, write, zero, discard, flush, reserve, renew };
   enum class Sector : std::uint8_t { clean, applied, completed, ghost };
   struct Op {
     Kind kind{};
@@ -93,6 +98,7 @@ class SimStore final : public engine::Store {
   void complete(std::uint32_t slot);
   void apply(Op& op, unsigned half);
   void take_space(const engine::Extent& extent);
+  void scramble();
   void apply_sector(std::uint32_t sector, const std::byte* bytes);
   void finish_write(Op& op);
   void finish_flush(Op& op);
@@ -122,6 +128,7 @@ class SimStore final : public engine::Store {
   std::vector<std::uint32_t> free_;
   bool open_ = true;
   bool expects_reserved_ = false;
+  bool encrypts_ = false;
   std::size_t in_flight_ = 0;
   std::uint64_t failed_ = 0;
   unsigned flushing_ = 0;

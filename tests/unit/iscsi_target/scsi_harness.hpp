@@ -91,6 +91,9 @@ class RamDisk final : public engine::Disk {
       case engine::DiskOpcode::write_zeroes:
         std::memset(at, 0, r.extent.length);
         break;
+      case engine::DiskOpcode::renew_key:
+        std::memset(at, 0xEE, r.extent.length);  // what was there makes no sense any more
+        break;
       case engine::DiskOpcode::write_same:
         for (std::uint64_t i = 0; i < r.extent.length; i += r.data.size()) {
           std::memcpy(at + i, r.data.data(), r.data.size());

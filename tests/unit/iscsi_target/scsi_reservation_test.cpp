@@ -324,6 +324,54 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
   EXPECT_EQ(in(cdb10(0x28, 0, 8), 4096)->data_in, Bytes(4096));
 }
 
+struct EncryptedUnit : ScsiReservation {
+  static engine::DiskInfo encrypted() {
+    engine::DiskInfo info = disk_info();
+    info.encrypted = true;
+    return info;
+  }
+  EncryptedUnit() : ScsiReservation(encrypted()) {}
+};
+
+/// SBC-4 5.30.3: only where there is a key to be lost.
+TEST_F(ScsiSanitize, CryptographicEraseIsKnownToEncryptedUnitsOnly) {
+  const std::initializer_list<std::uint8_t> is_it_there = {0xA3, 0x0C, 0x03, 0x48, 0, 0x03, 0, 0, 0, 64};
+  EXPECT_EQ(in(is_it_there, 64)->data_in[1] & 7, 1);
+  expect_sense(*in({0x48, 0x03}), scsi::SenseKey::illegal_request, scsi::asc::kInvalidFieldInCdb);
+  EXPECT_TRUE(disk.log.empty());
+}
+
+TEST_F(EncryptedUnit, CryptographicEraseTakesTheKeyFirstAndLeavesZeros) {
+  const std::initializer_list<std::uint8_t> is_it_there = {0xA3, 0x0C, 0x03, 0x48, 0, 0x03, 0, 0, 0, 64};
+  EXPECT_EQ(in(is_it_there, 64)->data_in[1] & 7, 3);
+  out(cdb10(0x2A, 0, 8), pattern(4096));
+  disk.log.clear();
+  disk.deferred = true;
+  auto c = make({0x48, 0x03});
+  device.execute(*c);
+  disk.release_one();  // the state
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  disk.release_one();
+  EXPECT_EQ(disk.bytes()[0], std::byte{0xEE});
+  EXPECT_EQ(c->completions, 0);
+  while (disk.held()) disk.release_one();
+  expect_good(*c);
+  disk.deferred = false;
+  EXPECT_EQ(in(cdb10(0x28, 0, 8), 4096)->data_in, Bytes(4096));
+}
+
+TEST_F(EncryptedUnit, AKeyThatCouldNotBeReplacedIsAFailedSanitize) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x23});
+  device.execute(*c);
+  disk.release_one();
+  disk.fail_with = engine::Errc::io_error;
+  disk.deferred = false;
+  while (disk.held()) disk.release_one();
+  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  expect_good(*in({0x48, 0x1F}));
+}
+
 TEST_F(ScsiSanitize, OverwriteRepeatsThePatternInEveryBlock) {
   const Bytes list{0x01, 0, 0, 2, 0x5A, 0xA5};
   expect_good(*out({0x48, 0x81, 0, 0, 0, 0, 0, 0, 6}, list));
