@@ -22,6 +22,7 @@ PROFILES = {
     "512n-thin-removable": {"physical_block_size": 512, "removable": True},
     "4kn-thin": {"block_size": 4096},
     "512e-full": {"thin": False},
+    "512e-thin-encrypted": {"encrypted": True},
 }
 
 
@@ -175,7 +176,8 @@ class Lockstepd(Running):
 
 class Pair(Running):
     """Two daemons with mirrored volumes in files, reached through one of them; `degraded`: the other one was killed."""
-    profiles = ["512e-thin", "512n-thin-removable"]
+    profiles = ["512e-thin", "512n-thin-removable", "512e-thin-encrypted"]
+    read_only_lun = len(profiles)
 
     def __init__(self, build, folder, side, degraded=False):
         sys.path.insert(0, str(ROOT / "tests/e2e"))
@@ -184,14 +186,16 @@ class Pair(Running):
         self.world = harness.World(nodes=2, witness=degraded)
         self.world.__enter__()
         try:
-            volumes = [harness.Volume(f"conformance{lun}", lun, SIZE) for lun in range(len(self.profiles))]
+            shapes = [PROFILES[profile] for profile in self.profiles] + [{"read_only": True}]
+            volumes = [harness.Volume(f"conformance{lun}", lun, SIZE, encrypted=shape.get("encrypted", False))
+                       for lun, shape in enumerate(shapes)]
             for volume in volumes:
                 self.world.add(volume)
             for node in self.world.nodes:
                 for volume in volumes:
                     node.create(volume)
             for node in self.world.nodes:
-                self.apply(node, volumes)
+                self.apply(node, volumes, shapes)
             for node in self.world.nodes:
                 for volume in volumes:
                     node.wait_state(volume, "in_sync")
@@ -209,10 +213,10 @@ class Pair(Running):
             self.close()
             raise Failed(str(problem))
 
-    def apply(self, node, volumes):
+    def apply(self, node, volumes, shapes):
         desired = node.desired(volumes)
-        for volume, profile in zip(desired["volumes"], self.profiles):
-            volume.update(PROFILES[profile])
+        for volume, shape in zip(desired["volumes"], shapes):
+            volume.update(shape)
         answer = node.rpc.call("node.apply", **desired)
         if answer["problems"]:
             raise Failed(f"node {node.side}: {answer['problems']}")

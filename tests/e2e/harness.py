@@ -133,12 +133,13 @@ class Etcd:
 class Volume:
     """A volume as both nodes are told of it."""
 
-    def __init__(self, name, lun, size, mirrored=True, memory=False, block_size=512, access=None):
+    def __init__(self, name, lun, size, mirrored=True, memory=False, block_size=512, access=None, encrypted=False):
         self.id, self.epoch = str(uuid.uuid4()), str(uuid.uuid4())
         self.name, self.lun, self.size = name, lun, size
         self.mirrored, self.memory, self.block_size = mirrored, memory, block_size
         self.serial = "LS" + self.id.replace("-", "")[:12]
         self.access = access or []
+        self.encrypted = encrypted
 
 
 class Node:
@@ -229,7 +230,7 @@ class Node:
             serial=volume.serial, size=volume.size, block_size=volume.block_size, data=self.data(volume),
             metadata=self.metadata(volume), epoch={"id": volume.epoch, "members": members,
                                                    "sequencer": "a" if self.world.paired else self.side},
-            arbiter=self.world.arbiter(), clean=clean)
+            arbiter=self.world.arbiter(), clean=clean, encrypted=volume.encrypted)
 
     def desired(self, volumes, **changes):
         other = self.world.other(self)
@@ -246,6 +247,7 @@ class Node:
             "settings": {"lease_ms": self.world.lease_ms, "resync_floor": 64 * MIB, "resync_ceiling": 0},
             "volumes": [{"id": v.id, "name": v.name, "serial": v.serial, "lun": v.lun, "size": v.size,
                          "block_size": v.block_size, "thin": True, "read_only": False, "write_cache": False,
+                         "encrypted": v.encrypted,
                          "mirrored": v.mirrored, "data": self.data(v), "metadata": self.metadata(v),
                          "access": v.access} for v in volumes],
         }
@@ -349,9 +351,9 @@ class World:
         self.volumes.append(volume)
         return volume
 
-    def mirror(self, size=64 * MIB, name="vm1", lun=0):
+    def mirror(self, size=64 * MIB, name="vm1", lun=0, encrypted=False):
         """A mirrored volume on both nodes, in sync."""
-        volume = self.add(Volume(name, lun, size))
+        volume = self.add(Volume(name, lun, size, encrypted=encrypted))
         for node in self.nodes:
             node.create(volume)
         for node in self.nodes:

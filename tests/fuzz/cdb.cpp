@@ -101,7 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ScsiWorld world({.blocks_of_4k = (options & 1) != 0,
                    .thin = (options & 2) == 0,
                    .read_only = (options & 4) != 0,
-                   .removable = (options & 8) != 0});
+                   .removable = (options & 8) != 0,
+                   .encrypted = (options & 16) != 0});
   Initiators initiators(world);
   const std::size_t block = options & 1 ? 4096 : 512;
   bool overlaps = false;

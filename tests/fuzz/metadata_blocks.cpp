@@ -1,6 +1,7 @@
 // A metadata area with any bytes in its blocks: refused by name, or opened to something that makes sense, that can be
 // worked with, and that opens to the same again. Blocks are sealed anew where the input says so, since nothing behind
 // the checksum would be reached without.
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <memory>
@@ -120,6 +121,12 @@ void work(Input& input, FaultStore& store, MetadataArea& area) {
         area.clear_dirty({input.u32() % area.region_count()}, [](std::error_code) {});
         break;
       default: {
+        if (what & 0x80) {
+          SealedKey key{numbered(7), {}};
+          std::ranges::fill(key.bytes, static_cast<std::byte>(input.u8()));
+          area.write_key(key, [](std::error_code) {});
+          break;  // the next one comes while this one is on its way
+        }
         store.run();
         EpochRecord next = area.epoch();
         next.number += input.u8() % 4;
@@ -140,7 +147,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FaultStore store(MetadataArea::required_size(kVolume, kRegion));
   Area area;
   const std::uint8_t options = input.u8();
-  MetadataArea::format(store, identity(), epoch(1), options & 1 ? InitialMap::all_dirty : InitialMap::clean,
+  VolumeIdentity made = identity();
+  if (options & 4) made.key = SealedKey{numbered(6), {}};
+  MetadataArea::format(store, made, epoch(1), options & 1 ? InitialMap::all_dirty : InitialMap::clean,
                        [&](auto result) { area = take(std::move(result)); });
   store.run();
   assert(area);
@@ -158,9 +167,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   work(input, store, *area);
   check_sense(*area);
   const EpochRecord last = area->epoch();
+  const VolumeIdentity is = area->identity();
   area.reset();
   area = open(store);
-  assert(area && area->epoch() == last);
+  assert(area && area->epoch() == last && area->identity() == is);
   check_sense(*area);
   return 0;
 }

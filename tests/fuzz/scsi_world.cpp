@@ -25,8 +25,16 @@ engine::DiskInfo info_of(std::uint8_t number, WorldShape shape) {
   info.thin = shape.thin;
   info.read_only = shape.read_only;
   info.removable = shape.removable;
+  info.encrypted = shape.encrypted;
   info.persistent_state = true;
   return info;
+}
+
+/// The same in every run, until an input has it replaced.
+engine::VolumeKey first_key() {
+  engine::VolumeKey key;
+  for (std::size_t i = 0; i < 64; ++i) key.bytes.span()[i] = static_cast<std::byte>(i);
+  return key;
 }
 
 /// The third volume is the first initiator's alone.
@@ -46,7 +54,8 @@ engine::BufferPool& buffers() {
 
 ScsiWorld::Volume::Volume(ScsiWorld& world, std::uint8_t number, WorldShape shape)
     : store(kSize),
-      disk(store, buffers(), info_of(number, shape)),
+      cipher(store, buffers(), first_key(), {}),
+      disk(shape.encrypted ? static_cast<engine::Store&>(cipher) : store, buffers(), info_of(number, shape)),
       unit(std::make_shared<iscsi_target::LogicalUnit>(
           disk, iscsi_target::UnitSettings{.target_name = "iqn.2026-11.io.lockstep:fuzz"})) {
   store.fail = [&world](char, engine::Extent) { return std::exchange(world.fail_next_, false); };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/encryption/cipher_store.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/command.hpp"
 #include "engine/scsi/sense.hpp"
@@ -23,6 +24,7 @@ struct WorldShape {
   bool thin = true;
   bool read_only = false;
   bool removable = false;
+  bool encrypted = false;
 };
 
 /// LUN 0 as the shape says, LUN 1 thin with blocks of 512 bytes, LUN 2 the same but hidden from the second initiator.
@@ -46,6 +48,7 @@ class ScsiWorld {
   struct Volume {
     Volume(ScsiWorld& world, std::uint8_t number, WorldShape shape);
     engine::FaultStore store;
+    engine::CipherStore cipher;  ///< not used unless the shape says so
     engine::StoreDisk disk;
     std::shared_ptr<iscsi_target::LogicalUnit> unit;
   };
