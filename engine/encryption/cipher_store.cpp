@@ -60,8 +60,7 @@ void CipherStore::read(std::uint64_t offset, std::span<std::byte> into, IoCallba
   });
 }
 
-void CipherStore::write(std::uint64_t offset, std::span<const std::byte> from, Durability durability,
-                        IoCallback done) {
+void CipherStore::write(std::uint64_t offset, std::span<const std::byte> from, Durability durability, IoCallback done) {
   const std::uint32_t sector = inner_.info().block_size;
   // What can't be written is refused below, before anything of it is looked at.
   const bool refused = offset % sector != 0 || from.size() % sector != 0;

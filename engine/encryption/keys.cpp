@@ -41,8 +41,8 @@ Context wrapping(const NodeKey& node, bool wraps) {
   Context context(EVP_CIPHER_CTX_new());
   assert(context);
   EVP_CIPHER_CTX_set_flags(context.get(), EVP_CIPHER_CTX_FLAG_WRAP_ALLOW);
-  [[maybe_unused]] const int ready =
-      EVP_CipherInit_ex(context.get(), EVP_aes_256_wrap(), nullptr, raw(node.bytes.span().data()), nullptr, wraps ? 1 : 0);
+  [[maybe_unused]] const int ready = EVP_CipherInit_ex(context.get(), EVP_aes_256_wrap(), nullptr,
+                                                       raw(node.bytes.span().data()), nullptr, wraps ? 1 : 0);
   assert(ready == 1);
   return context;
 }
@@ -78,8 +78,8 @@ SealedKey seal(const VolumeKey& key, const NodeKey& node) {
   const Context context = wrapping(node, true);
   const auto in = key.bytes.span();
   int length = 0;
-  [[maybe_unused]] const int done = EVP_CipherUpdate(context.get(), raw(sealed.bytes.data()), &length,
-                                                     raw(in.data()), static_cast<int>(in.size()));
+  [[maybe_unused]] const int done =
+      EVP_CipherUpdate(context.get(), raw(sealed.bytes.data()), &length, raw(in.data()), static_cast<int>(in.size()));
   assert(done == 1 && static_cast<std::size_t>(length) == sealed.bytes.size());
   return sealed;
 }
@@ -131,7 +131,8 @@ Result<NodeKey> decode_node_key(std::span<const std::byte> bytes) {
   wipe(std::as_writable_bytes(std::span(&in, 1)));
   if (!ours) return fail(Errc::corrupt, "is not a node key.");
   if (version != kVersion) {
-    return fail(Errc::wrong_version, "has format version " + std::to_string(version) + "; this program knows version 1.");
+    return fail(Errc::wrong_version,
+                "has format version " + std::to_string(version) + "; this program knows version 1.");
   }
   return key;
 }

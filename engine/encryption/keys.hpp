@@ -1,7 +1,7 @@
 #pragma once
 // The keys of encrypted volumes. Each replica's blocks have a random key of their own; it is kept in the replica's
-// metadata, sealed with the key of the node, which is kept elsewhere: a disk alone tells nothing. Memory that held a key
-// is wiped.
+// metadata, sealed with the key of the node, which is kept elsewhere: a disk alone tells nothing. Memory that held a
+// key is wiped.
 #include <array>
 #include <cstddef>
 #include <span>

@@ -1,6 +1,6 @@
 #pragma once
-// AES-256-XTS over whole sectors (IEEE 1619): the sector's number is the tweak, so that equal sectors look different and
-// each may be read and written by itself. Nothing is added to them: what is changed on the disk is read as noise.
+// AES-256-XTS over whole sectors (IEEE 1619): the sector's number is the tweak, so that equal sectors look different
+// and each may be read and written by itself. Nothing is added to them: what is changed on the disk is read as noise.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

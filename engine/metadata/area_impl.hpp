@@ -53,7 +53,7 @@ struct MetadataArea::Impl {
   std::shared_ptr<Grower> grower;  // set while the area grows
   bool state_moving = false;       // the state stands in two places: writing it waits
   void go_on_growing(std::error_code key_written);
-  bool grow_lost = false;          // which superblock counts is not known: neither growing nor another key is possible
+  bool grow_lost = false;  // which superblock counts is not known: neither growing nor another key is possible
 
   void start_key_write();  // area_key.cpp
   void write_key_slot(std::uint64_t slot);

@@ -124,7 +124,13 @@ TEST(Keys, ANodeKeysFileHasTheseBytes) {
   NodeKey key{*Uuid::parse("10111213-1415-4617-9819-1a1b1c1d1e1f"), {}};
   for (std::size_t i = 0; i < 32; ++i) key.bytes.span()[i] = static_cast<std::byte>(0xA0 + i);
   const auto file = encode(key);
-  Bytes expected = from_hex("00000000" "4c535445504e4b59" "0001" "0040" "10111213141546179819" "1a1b1c1d1e1f");
+  Bytes expected = from_hex(
+      "00000000"
+      "4c535445504e4b59"
+      "0001"
+      "0040"
+      "10111213141546179819"
+      "1a1b1c1d1e1f");
   for (int i = 0; i < 32; ++i) expected.push_back(static_cast<std::byte>(0xA0 + i));
   EXPECT_TRUE(std::ranges::equal(file.span().subspan(4), std::span(expected).subspan(4)));
 }

@@ -1,4 +1,5 @@
-// What every real store promises, checked on each: memory, a file, both encrypted, a block device where one can be made.
+// What every real store promises, checked on each: memory, a file, both encrypted, a block device where one can be
+// made.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
