@@ -90,26 +90,26 @@ std::unique_ptr<CheckedCommand> next_command(Input& input) {
   command->data_out.resize(input.u16());
   command->expected_out = static_cast<std::uint32_t>(command->data_out.size());
   command->expected_in = kAnswerPayloadOffset + input.u16();
+  if (how % 4 == 3) {  // any CDB, of any length that a PDU may bring
+    const auto any = input.bytes(std::min<std::size_t>(input.u16(), command->cdb.size()));
+    if (!any.empty()) std::memcpy(command->cdb.data(), any.data(), any.size());
+    command->cdb_length = std::max<std::size_t>(any.size(), 16);
+    return command;
+  }
   LinkCdb cdb{};
-  std::size_t length = 0;
   if (how % 4 == 0) {  // a greeting, right but for the pair
     Hello hello{.pair = {}, .process = {}, .side = engine::NodeSide::a};
     if (how & 16) input.fill(hello.pair.bytes);
     const auto greeting = encode_hello(hello);
-    length = encode_link_cdb({LinkOpcode::hello, greeting, 0, 0}, cdb);
+    command->cdb_length = encode_link_cdb({LinkOpcode::hello, greeting, 0, 0}, cdb);
     command->expected_out = 0;
     command->data_out.clear();
-  } else if (how % 4 != 3) {  // a request, right but for what it says of its lengths
+  } else {  // a request, right but for what it says of its lengths
     const auto header = input.bytes(how >> 2);
     const auto out = command->expected_out + (how & 128 ? input.u8() : 0);
-    length = encode_link_cdb({LinkOpcode::request, header, out, command->expected_in - 200}, cdb);
-  } else {
-    const auto any = input.bytes(input.u8());
-    std::copy(any.begin(), any.end(), cdb.begin());
-    length = std::max<std::size_t>(any.size(), 16);
+    command->cdb_length = encode_link_cdb({LinkOpcode::request, header, out, command->expected_in - 200}, cdb);
   }
   std::memcpy(command->cdb.data(), cdb.data(), cdb.size());
-  command->cdb_length = length;
   return command;
 }
 
