@@ -74,6 +74,7 @@ struct Volume {
   bool thin = true;
   bool read_only = false;
   bool removable = false;
+  bool encrypted = false;  ///< on each node's disk, with a key of that node's own; never changes
   bool write_cache = false;
   Lifecycle lifecycle = Lifecycle::creating;
   Uuid first_epoch;                 ///< the id of epoch number 1, the same on both nodes
@@ -123,6 +124,11 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
+constexpr int kNewestDocument = 3;       ///< the newest version of that form that this program reads
+constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
+/// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
+/// upgraded yet reads what it can know, and refuses what it would get wrong.
+[[nodiscard]] int document_version(const Configuration& configuration);
 /// Refusal malformed or internal when the text is not a document that this version knows.
 [[nodiscard]] Outcome<Configuration> from_document(std::string_view document);
 

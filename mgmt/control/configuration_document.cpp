@@ -1,4 +1,6 @@
 // Configuration as JSON, for the partner and for tentative revisions.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -8,8 +10,10 @@ namespace lockstep::mgmt {
 namespace {
 
 using nlohmann::json;
-constexpr int kVersion = 2;        // 2: a volume's shape and use
-constexpr int kOldestVersion = 1;  // what version 1 lacks has the values that were built in
+constexpr int kShapes = 2;      // a volume's shape and use; what version 1 lacks has the values that were built in
+constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks that makes a copy that is not
+constexpr int kOldestVersion = 1;
+static_assert(kEncryption == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -97,6 +101,7 @@ json volume_json(const Volume& v) {
           {"thin", v.thin},
           {"read_only", v.read_only},
           {"removable", v.removable},
+          {"encrypted", v.encrypted},
           {"write_cache", v.write_cache},
           {"import_secret", v.import_secret},
           {"lifecycle", static_cast<int>(v.lifecycle)},
@@ -117,6 +122,7 @@ Volume volume_from(const json& j) {
   v.thin = j.at("thin");
   v.read_only = j.value("read_only", v.read_only);
   v.removable = j.value("removable", v.removable);
+  v.encrypted = j.value("encrypted", v.encrypted);
   v.write_cache = j.value("write_cache", v.write_cache);
   v.import_secret = j.value("import_secret", v.import_secret);
   const int lifecycle = j.at("lifecycle");
@@ -154,10 +160,17 @@ Token token_from(const json& j) {
 
 }  // namespace
 
+int document_version(const Configuration& configuration) {
+  return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
+}
+
 std::string to_document(const Configuration& configuration) {
-  json document = {{"version", kVersion},         {"pair", nullptr},
-                   {"nodes", json::array()},      {"volumes", json::array()},
-                   {"initiators", json::array()}, {"tokens", json::array()}};
+  json document = {{"version", document_version(configuration)},
+                   {"pair", nullptr},
+                   {"nodes", json::array()},
+                   {"volumes", json::array()},
+                   {"initiators", json::array()},
+                   {"tokens", json::array()}};
   if (configuration.pair) document["pair"] = pair_json(*configuration.pair);
   for (const auto& n : configuration.nodes) document["nodes"].push_back(node_json(n));
   for (const auto& v : configuration.volumes) document["volumes"].push_back(volume_json(v));
@@ -170,8 +183,9 @@ Outcome<Configuration> from_document(std::string_view text) {
   try {
     const json document = json::parse(text);
     const int version = document.at("version");
-    if (version < kOldestVersion || version > kVersion)
-      throw BadDocument(fmt::format("it is of version {}, and this program knows version {}", version, kVersion));
+    if (version < kOldestVersion || version > kNewestDocument)
+      throw BadDocument(
+          fmt::format("it is of version {}, and this program knows version {}", version, kNewestDocument));
     Configuration c;
     if (!document.at("pair").is_null()) c.pair = pair_from(document.at("pair"));
     for (const auto& j : document.at("nodes")) c.nodes.push_back(node_from(j));

@@ -53,23 +53,27 @@ json access_json(const Configuration& configuration, const Volume& volume) {
   return list;
 }
 
+// `encrypted` is said only where it is true: a lockstepd that is older than this program refuses what it does not know,
+// and is to go on with the volumes that it does.
 json volume_json(const Configuration& configuration, const Volume& volume, const std::filesystem::path& folder) {
   const auto files = replica_files(folder, volume.id);
-  return {{"id", volume.id.to_string()},
-          {"name", volume.name},
-          {"serial", volume.serial},
-          {"lun", volume.lun},
-          {"size", volume.size},
-          {"block_size", volume.block_size},
-          {"thin", volume.thin},
-          {"physical_block_size", volume.physical_block},
-          {"read_only", volume.read_only && volume.import_secret.empty()},
-          {"removable", volume.removable},
-          {"write_cache", volume.write_cache},
-          {"mirrored", true},
-          {"data", files.data},
-          {"metadata", files.metadata},
-          {"access", access_json(configuration, volume)}};
+  json wanted = {{"id", volume.id.to_string()},
+                 {"name", volume.name},
+                 {"serial", volume.serial},
+                 {"lun", volume.lun},
+                 {"size", volume.size},
+                 {"block_size", volume.block_size},
+                 {"thin", volume.thin},
+                 {"physical_block_size", volume.physical_block},
+                 {"read_only", volume.read_only && volume.import_secret.empty()},
+                 {"removable", volume.removable},
+                 {"write_cache", volume.write_cache},
+                 {"mirrored", true},
+                 {"data", files.data},
+                 {"metadata", files.metadata},
+                 {"access", access_json(configuration, volume)}};
+  if (volume.encrypted) wanted["encrypted"] = true;
+  return wanted;
 }
 
 }  // namespace
@@ -109,7 +113,7 @@ std::string create_parameters(const Configuration& configuration, const Volume& 
                               const ReplicaBirth& birth, const std::filesystem::path& folder) {
   assert(configuration.pair);
   const auto files = replica_files(folder, volume.id);
-  return json{
+  json wanted = {
       {"volume", volume.id.to_string()},
       {"pair", configuration.pair->id.to_string()},
       {"side", side_name(side)},
@@ -122,8 +126,9 @@ std::string create_parameters(const Configuration& configuration, const Volume& 
       {"metadata", files.metadata},
       {"epoch", {{"id", volume.first_epoch.to_string()}, {"members", birth.both ? "both" : "a"}, {"sequencer", "a"}}},
       {"arbiter", arbiter_json(configuration.pair->arbiter)},
-      {"clean", birth.clean}}
-      .dump();
+      {"clean", birth.clean}};
+  if (volume.encrypted) wanted["encrypted"] = true;
+  return wanted.dump();
 }
 
 }  // namespace lockstep::mgmt

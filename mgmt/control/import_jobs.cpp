@@ -55,6 +55,7 @@ VolumeWish wish_of(const json& p) {
   wish.thin = w.at("thin");
   wish.read_only = w.at("read_only");
   wish.removable = w.at("removable");
+  wish.encrypted = w.value("encrypted", false);  // a job that was begun before there was such a thing lacks it
   wish.write_cache = w.at("write_cache");
   wish.access = w.at("access").get<std::vector<std::string>>();
   return wish;
@@ -126,6 +127,7 @@ std::string import_parameters(const ImportWish& wish) {
                 {"thin", v.thin},
                 {"read_only", v.read_only},
                 {"removable", v.removable},
+                {"encrypted", v.encrypted},
                 {"write_cache", v.write_cache},
                 {"access", v.access}}}}
       .dump();

@@ -145,7 +145,11 @@ ALTER TABLE volumes ADD COLUMN write_cache INTEGER NOT NULL DEFAULT 0 CHECK (wri
 ALTER TABLE volumes ADD COLUMN import_secret TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<std::string_view, 2> kMigrations{kInitial, kVolumeShapes};
+constexpr std::string_view kEncryption = R"sql(
+ALTER TABLE volumes ADD COLUMN encrypted INTEGER NOT NULL DEFAULT 0 CHECK (encrypted IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 3> kMigrations{kInitial, kVolumeShapes, kEncryption};
 
 }  // namespace
 

@@ -200,6 +200,11 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
     if (job.kind.starts_with("volume."))
       return refuse(RefusalKind::conflict,
                     "A job on a volume is under way on the inviting node. Try again when it has ended.");
+  if (request.reads < document_version(*configuration))
+    return refuse(
+        RefusalKind::conflict,
+        "The joining node's version of Lockstep is older and does not know of something that the pair's volumes "
+        "have, such as encryption. Install the inviting node's version there, then try again.");
   Node node = request.node;
   node.side = NodeSide::b;
   node.fingerprint = fingerprint;
@@ -261,9 +266,10 @@ Outcome<Job> PairService::join(const std::string& text, const NodeWish& wish, co
   Job job =
       make_job(core_, "pair.join", "ask", fmt::format("Asks the node at {} to let this one in.", invitation->address));
   // The invitation's secret stands in the database until the join has ended; the file is the administrator's alone.
+  const JoinRequest request{.secret = invitation->secret, .node = node, .token = token};
   job.parameters = nlohmann::json{{"address", invitation->address},
                                   {"fingerprint", invitation->fingerprint},
-                                  {"request", wire::to_text(JoinRequest{invitation->secret, node, token})}}
+                                  {"request", wire::to_text(request)}}
                        .dump();
   jobs_.submit(job);
   return job;

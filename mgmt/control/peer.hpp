@@ -40,9 +40,10 @@ struct ForwardedReply {
 
 /// A node that was given an invitation asks to become side B.
 struct JoinRequest {
-  std::string secret;  ///< the invitation's
-  Node node;           ///< its fingerprint is taken from the connection
-  Token token;         ///< stays valid, so that whoever joined the node is not locked out of it
+  std::string secret;           ///< the invitation's
+  Node node;                    ///< its fingerprint is taken from the connection
+  Token token;                  ///< stays valid, so that whoever joined the node is not locked out of it
+  int reads = kNewestDocument;  ///< as in CurrentRevision
 };
 /// What the pair will be: kept by the joining node as tentative, then confirmed.
 struct JoinOffer {

@@ -62,7 +62,8 @@ std::string to_text(const CurrentRevision& c) {
                   {"tentative", c.state.tentative ? json_of(*c.state.tentative) : json()},
                   {"in_flight", c.state.in_flight ? json(c.state.in_flight->to_string()) : json()},
                   {"document", c.document},
-                  {"process", c.process.to_string()}});
+                  {"process", c.process.to_string()},
+                  {"reads", c.reads}});
 }
 
 Outcome<CurrentRevision> current_revision_from(std::string_view text) {
@@ -73,6 +74,7 @@ Outcome<CurrentRevision> current_revision_from(std::string_view text) {
     if (!j.at("in_flight").is_null()) c.state.in_flight = uuid(j.at("in_flight"));
     c.document = j.at("document");
     c.process = uuid(j.at("process"));
+    c.reads = j.value("reads", kSilentAboutVersions);
     return c;
   });
 }
@@ -164,14 +166,15 @@ std::string to_text(const JoinRequest& join) {
   Configuration carrier;  // a node's and a token's own forms are the configuration's
   carrier.nodes.push_back(join.node);
   carrier.tokens.push_back(join.token);
-  return text_of({{"secret", join.secret}, {"joining", to_document(carrier)}});
+  return text_of({{"secret", join.secret}, {"joining", to_document(carrier)}, {"reads", join.reads}});
 }
 
 Outcome<JoinRequest> join_request_from(std::string_view text) {
   return parsed(text, [](const json& j) {
     const auto carrier = from_document(j.at("joining").get<std::string>());
     if (!carrier || carrier->nodes.size() != 1 || carrier->tokens.size() != 1) throw std::runtime_error("no node");
-    return JoinRequest{j.at("secret"), carrier->nodes.front(), carrier->tokens.front()};
+    return JoinRequest{j.at("secret"), carrier->nodes.front(), carrier->tokens.front(),
+                       j.value("reads", kSilentAboutVersions)};
   });
 }
 

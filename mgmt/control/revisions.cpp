@@ -34,7 +34,7 @@ RevisionState Revisions::state() const {
 
 CurrentRevision Revisions::current() const {
   const std::lock_guard lock(mutex_);
-  return {state_, to_document(*configuration_), process_};
+  return {state_, to_document(*configuration_), process_, kNewestDocument};
 }
 
 bool Revisions::conflict() const {
@@ -47,6 +47,20 @@ void Revisions::commit_locked(const RevisionId& id, const std::string& summary, 
   configuration_ = std::make_shared<const Configuration>(configuration);
   state_.head = id;
   state_.tentative.reset();
+}
+
+// A partner keeps a proposal without reading it, and one that it can't read would keep the two apart once decided. It
+// is asked only when something is first used that older versions don't know.
+Outcome<void> Revisions::check_partner_reads(const Configuration& next, RevisionPeer& peer) {
+  const int needed = document_version(next);
+  if (needed <= document_version(*configuration())) return {};
+  const auto theirs = peer.ask();
+  if (!theirs) return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(theirs.error())));
+  if (theirs->reads >= needed) return {};
+  return refuse(
+      RefusalKind::conflict,
+      "The change was not made: the partner's version of Lockstep is older and does not know of what is asked "
+      "for. Upgrade the partner, then try again.");
 }
 
 Outcome<void> Revisions::have_partner_keep(const Proposal& proposal, RevisionPeer& peer) {
@@ -67,6 +81,8 @@ Outcome<RevisionId> Revisions::change(const std::string& summary, const Edit& ed
   Configuration next = *configuration();
   if (auto edited = edit(next); !edited) return std::unexpected(edited.error());
   next.sort();
+  if (peer)
+    if (auto good = check_partner_reads(next, *peer); !good) return std::unexpected(good.error());
   const RevisionId base = state().head;
   const RevisionId id{base.epoch, base.n + 1, random_uuid()};
   if (peer) {

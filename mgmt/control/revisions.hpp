@@ -44,6 +44,7 @@ struct CurrentRevision {
   RevisionState state;
   std::string document;  ///< of the head
   engine::Uuid process;
+  int reads = kNewestDocument;  ///< the newest version of a document that this node knows
 };
 
 enum class PrepareAnswer : std::uint8_t {
@@ -75,7 +76,8 @@ class Revisions {
 
   using Edit = std::function<Outcome<void>(Configuration&)>;
   /// The orderer's part. `edit` changes the newest configuration; its refusal is passed on. `peer` null: this node is
-  /// alone in its pair. Changes come one after the other. Refusal not_current: nothing was changed.
+  /// alone in its pair. Changes come one after the other. Refusal not_current: nothing was
+  /// changed; conflict: nothing either, as the partner is of a version that could not read the new configuration.
   [[nodiscard]] Outcome<RevisionId> change(const std::string& summary, const Edit& edit, RevisionPeer* peer);
   /// Begins a new epoch with this configuration; for a change of the pair's membership.
   void commit_new_epoch(const RevisionId& id, const std::string& summary, const Configuration& configuration);
@@ -92,6 +94,7 @@ class Revisions {
  private:
   Outcome<void> carry_out(RevisionVerdict verdict, const RevisionState& judged, const CurrentRevision& theirs);
   void commit_locked(const RevisionId& id, const std::string& summary, const Configuration& configuration);
+  Outcome<void> check_partner_reads(const Configuration& next, RevisionPeer& peer);
   Outcome<void> have_partner_keep(const Proposal& proposal, RevisionPeer& peer);
 
   RevisionStore& store_;

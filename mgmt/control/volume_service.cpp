@@ -44,6 +44,7 @@ Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uui
   v.thin = wish.thin;
   v.read_only = wish.read_only;
   v.removable = wish.removable;
+  v.encrypted = wish.encrypted;
   v.write_cache = wish.write_cache;
   v.first_epoch = random_uuid();
   v.access = wish.access;

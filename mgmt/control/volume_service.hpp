@@ -22,6 +22,7 @@ struct VolumeWish {
   bool thin = true;
   bool read_only = false;
   bool removable = false;
+  bool encrypted = false;
   bool write_cache = false;
   std::vector<std::string> access;
 };

@@ -6,6 +6,7 @@
 
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/desired_state.hpp"
+#include "mgmt/control/peer.hpp"
 #include "mgmt/control/revision_tables.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
@@ -52,6 +53,7 @@ Configuration full() {
                 .block_size = 4096,
                 .thin = false,
                 .removable = true,
+                .encrypted = true,
                 .first_epoch = random_uuid(),
                 .access = {},
                 .import_secret = "s3-of-twelve",
@@ -75,7 +77,7 @@ TEST(ConfigurationDocument, OfTheFirstVersionHasVolumesOfTheOnlyShapeThereWas) {
   nlohmann::json old = nlohmann::json::parse(to_document(full()));
   old["version"] = 1;
   for (auto& volume : old["volumes"])
-    for (const char* field : {"physical_block", "read_only", "removable", "write_cache", "import_secret"})
+    for (const char* field : {"physical_block", "read_only", "removable", "encrypted", "write_cache", "import_secret"})
       volume.erase(field);
   const auto read = from_document(old.dump());
   ASSERT_TRUE(read) << read.error().detail;
@@ -83,6 +85,59 @@ TEST(ConfigurationDocument, OfTheFirstVersionHasVolumesOfTheOnlyShapeThereWas) {
   EXPECT_EQ(volume.physical_block, 4096);
   EXPECT_FALSE(volume.read_only || volume.removable || volume.write_cache);
   EXPECT_TRUE(volume.import_secret.empty());
+}
+
+TEST(ConfigurationDocument, OfTheSecondVersionHasVolumesThatAreNotEncrypted) {
+  nlohmann::json old = nlohmann::json::parse(to_document(full()));
+  old["version"] = 2;
+  for (auto& volume : old["volumes"]) volume.erase("encrypted");
+  const auto read = from_document(old.dump());
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(read->volumes.at(1).removable, true);
+  for (const Volume& volume : read->volumes) EXPECT_FALSE(volume.encrypted) << volume.name;
+}
+
+TEST(ConfigurationDocument, HasTheNewVersionOnlyWhereOlderProgramsWouldMissWhatMatters) {
+  const auto version = [](const Configuration& c) { return nlohmann::json::parse(to_document(c))["version"]; };
+  Configuration c = full();
+  EXPECT_EQ(version(c), 3);
+  EXPECT_EQ(document_version(c), 3);
+  c.volumes[1].encrypted = false;
+  EXPECT_EQ(version(c), 2);
+  EXPECT_EQ(document_version(c), 2);
+  EXPECT_EQ(version({}), 2);
+}
+
+TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
+  nlohmann::json later = nlohmann::json::parse(to_document(full()));
+  later["version"] = kNewestDocument + 1;
+  const auto refused = from_document(later.dump());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().detail.find("of version 4"), std::string::npos) << refused.error().detail;
+}
+
+TEST(PeerWire, AnOrderForAnEncryptedVolumeSaysSoInAFormThatOlderProgramsRefuse) {
+  const ReplicaOrder order{.kind = ReplicaOrder::Kind::create, .volume = full().volumes.at(1), .birth = {}};
+  const std::string text = wire::to_text(order);
+  const auto read = wire::replica_order_from(text);
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(read->volume, order.volume);
+  const auto carried = nlohmann::json::parse(nlohmann::json::parse(text)["volume"].get<std::string>());
+  EXPECT_EQ(carried["version"], 3);
+  EXPECT_EQ(carried["volumes"][0]["encrypted"], true);
+}
+
+TEST(PeerWire, ANodeThatDoesNotSayWhatItReadsIsOneFromBeforeItWasSaid) {
+  const JoinRequest join{.secret = "s", .node = full().nodes.at(1), .token = full().tokens.at(0)};
+  const CurrentRevision current{.state = {}, .document = to_document({}), .process = random_uuid()};
+  nlohmann::json old_join = nlohmann::json::parse(wire::to_text(join));
+  nlohmann::json old_current = nlohmann::json::parse(wire::to_text(current));
+  EXPECT_EQ(wire::join_request_from(old_join.dump())->reads, kNewestDocument);
+  EXPECT_EQ(wire::current_revision_from(old_current.dump())->reads, kNewestDocument);
+  EXPECT_EQ(old_join.erase("reads"), 1u);
+  EXPECT_EQ(old_current.erase("reads"), 1u);
+  EXPECT_EQ(wire::join_request_from(old_join.dump())->reads, 2);
+  EXPECT_EQ(wire::current_revision_from(old_current.dump())->reads, 2);
 }
 
 TEST(ConfigurationDocument, ComesBackAsItWas) {
@@ -165,6 +220,23 @@ TEST(DesiredState, TellsLockstepdOfReadyVolumesAndBothEndsOfTheLink) {
   EXPECT_EQ(a["partner"]["link"]["chap_secret"], b["partner"]["link"]["chap_secret"]);
   EXPECT_EQ(a["partner"]["name"], "node-b");
   EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "witness"}, {"endpoints", c.pair->arbiter.endpoints}}));
+}
+
+TEST(DesiredState, OnlyOfAnEncryptedVolumeIsItSaidAndToBothNodes) {
+  Configuration c = full();
+  c.volumes[1].lifecycle = Lifecycle::ready;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    const auto wanted = nlohmann::json::parse(apply_parameters(c, 9, side, "/v"));
+    ASSERT_EQ(wanted["volumes"].size(), 2u);
+    EXPECT_FALSE(wanted["volumes"][0].contains("encrypted"));  // an older lockstepd would refuse the word
+    EXPECT_EQ(wanted["volumes"][1]["encrypted"], true);
+    const auto plain = nlohmann::json::parse(create_parameters(c, c.volumes[0], side, {}, "/v"));
+    EXPECT_FALSE(plain.contains("encrypted"));
+    for (const bool both : {true, false}) {  // made with the volume, or anew when a node joins
+      const auto create = nlohmann::json::parse(create_parameters(c, c.volumes[1], side, {both, both}, "/v"));
+      EXPECT_EQ(create["encrypted"], true);
+    }
+  }
 }
 
 TEST(DesiredState, ANodeAloneHasNoPartner) {

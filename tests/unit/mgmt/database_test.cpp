@@ -53,6 +53,44 @@ TEST_F(DatabaseTest, OpeningAgainKeepsWhatIsThere) {
   EXPECT_EQ(NodeSettings(*open()).get("x"), "1");
 }
 
+TEST_F(DatabaseTest, VolumesFromBeforeThereWasEncryptionAreNotEncryptedAndOtherwiseAsTheyWere) {
+  int application = 0;
+  open()->use([&](SQLite::Database& db) { application = db.execAndGet("PRAGMA application_id").getInt(); });
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path_.string() + suffix);
+  const Volume before{.id = random_uuid(),
+                      .name = "vm1",
+                      .serial = "s1",
+                      .lun = 7,
+                      .size = 1 << 20,
+                      .removable = true,
+                      .write_cache = true,
+                      .lifecycle = Lifecycle::ready,
+                      .first_epoch = random_uuid(),
+                      .access = {},
+                      .import_secret = "",
+                      .created_ms = 3};
+  {
+    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    for (std::size_t version = 0; version < 2; ++version) old.exec(std::string(migrations()[version]));
+    old.exec("PRAGMA application_id = " + std::to_string(application));
+    old.exec("PRAGMA user_version = 2");
+    SQLite::Statement q(old,
+                        "INSERT INTO volumes (id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, "
+                        "created_ms, removable, write_cache) VALUES (?, 'vm1', 's1', 7, 1048576, 512, 1, 'ready', ?, "
+                        "3, 1, 1)");
+    q.bind(1, before.id.to_string());
+    q.bind(2, before.first_epoch.to_string());
+    q.exec();
+  }
+  const auto database = open();
+  EXPECT_EQ(pragma(*database, "user_version"), 3);
+  RevisionTables tables(*database);
+  ASSERT_EQ(tables.configuration().volumes.size(), 1u);
+  EXPECT_EQ(tables.configuration().volumes[0], before);
+  EXPECT_FALSE(before.encrypted);
+  database->use([](SQLite::Database& db) { EXPECT_ANY_THROW(db.exec("UPDATE volumes SET encrypted = 2")); });
+}
+
 TEST_F(DatabaseTest, OneOfANewerVersionIsRefusedByNameAndLeftAlone) {
   open()->use([](SQLite::Database& db) { db.exec("PRAGMA user_version = 99"); });
   const auto refused = Database::open(path_);

@@ -21,6 +21,7 @@ class FakeDataPlane final : public mgmt::DataPlane {
   std::string state = "solo";
   std::string process = "p1";
   std::set<std::string> replicas;
+  nlohmann::json created;  ///< what the last replica.create was told
   nlohmann::json applied;
   std::vector<std::string> calls;
 
@@ -33,7 +34,10 @@ class FakeDataPlane final : public mgmt::DataPlane {
     const auto p = nlohmann::json::parse(parameters);
     if (method == "node.apply") return apply(p);
     if (method == "node.status") return status();
-    if (method == "replica.create") replicas.insert(p["volume"]);
+    if (method == "replica.create") {
+      replicas.insert(p["volume"]);
+      created = p;
+    }
     if (method == "replica.delete") {
       if (attached(p["volume"])) return mgmt::refuse(mgmt::RefusalKind::conflict, "It is attached.");
       replicas.erase(p["volume"]);

@@ -192,6 +192,68 @@ TEST(Revisions, ARefusedEditChangesNothingAndAsksNobody) {
   EXPECT_EQ(w.faults.steps, 0);
 }
 
+// Node B as it was before its program knew documents of version 3.
+class OlderPartner final : public RevisionPeer {
+ public:
+  explicit OlderPartner(RevisionPeer& b) : b_(b) {}
+  int reads = 2;
+  int proposals = 0;
+  Outcome<PrepareAnswer> prepare(const Proposal& p) override {
+    ++proposals;
+    return b_.prepare(p);
+  }
+  Outcome<void> commit(const RevisionId& id) override { return b_.commit(id); }
+  Outcome<void> discard(const RevisionId& id) override { return b_.discard(id); }
+  Outcome<void> bring_up_to_date(const CurrentRevision& c) override { return b_.bring_up_to_date(c); }
+  Outcome<CurrentRevision> ask() override {
+    auto current = b_.ask();
+    if (current) current->reads = reads;
+    return current;
+  }
+
+ private:
+  RevisionPeer& b_;
+};
+
+Outcome<void> add_encrypted_volume(Configuration& c) {
+  c.volumes.push_back({.id = random_uuid(),
+                       .name = "v",
+                       .serial = "s",
+                       .encrypted = true,
+                       .first_epoch = random_uuid(),
+                       .access = {},
+                       .import_secret = ""});
+  return {};
+}
+
+TEST(Revisions, WhatAnOlderPartnerCouldNotReadIsRefusedBeforeItIsProposed) {
+  World w;
+  OlderPartner older(w.to_b);
+  const auto refused = w.a->change("x", add_encrypted_volume, &older);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+  EXPECT_NE(refused.error().detail.find("Upgrade the partner"), std::string::npos) << refused.error().detail;
+  EXPECT_EQ(older.proposals, 0);
+  EXPECT_EQ(w.a->state().head, w.beginning);
+  EXPECT_TRUE(w.a->change(
+      "y", [](Configuration&) -> Outcome<void> { return {}; }, &older))
+      << "all else may change meanwhile";
+  older.reads = 3;
+  EXPECT_TRUE(w.a->change("x", add_encrypted_volume, &older)) << "it was upgraded";
+  w.expect_settled("encrypted");
+  EXPECT_TRUE(w.b->configuration()->volumes.at(0).encrypted);
+}
+
+TEST(Revisions, APartnerThatCannotSayWhatItReadsIsAway) {
+  World w;
+  w.faults.at = 1;
+  w.faults.kind = Faults::Kind::lost;
+  const auto refused = w.a->change("x", add_encrypted_volume, &w.to_b);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_EQ(w.a->state().head, w.beginning);
+}
+
 TEST(Revisions, WithThePartnerAwayAChangeIsRefusedAndNothingIsChanged) {
   World w;
   w.faults.at = 1;

@@ -110,6 +110,21 @@ TEST_F(VolumeJobsTest, AVolumeIsInServiceWhenItsJobIsDone) {
   EXPECT_EQ(plane_.replicas.size(), 1u);
 }
 
+TEST_F(VolumeJobsTest, AnEncryptedVolumeIsMadeAndServedAsSuchAndAnotherIsNot) {
+  make_volume("plain");
+  node_->turns();
+  EXPECT_FALSE(plane_.created.contains("encrypted"));
+  const auto job = node_->volumes.create({.name = "secret", .size = 1 << 30, .encrypted = true, .access = {}});
+  ASSERT_TRUE(job) << job.error().detail;
+  node_->turns();
+  EXPECT_EQ(plane_.created["name"], "secret");
+  EXPECT_EQ(plane_.created["encrypted"], true);
+  for (const auto& wanted : plane_.applied["volumes"])
+    EXPECT_EQ(wanted.value("encrypted", false), wanted["name"] == "secret") << wanted;
+  restart();  // it is kept
+  EXPECT_TRUE(node_->core->configuration()->volume(*job->volume)->encrypted);
+}
+
 TEST_F(VolumeJobsTest, AVolumeGrowsWhenThereIsRoomAndNeverShrinks) {
   make_volume();
   node_->turns();
@@ -208,6 +223,26 @@ TEST_F(VolumeJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
   EXPECT_TRUE(node_->core->configuration()->volumes.empty());
   EXPECT_TRUE(plane_.replicas.empty());
   EXPECT_FALSE(node_->imports.cancel(job.id));
+}
+
+TEST_F(VolumeJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {
+  for (const bool asked : {true, false}) {
+    ImportWish wish = from_nowhere();
+    wish.volume.name = asked ? "secret" : "plain";
+    wish.volume.encrypted = asked;
+    Job job = make_job(*node_->core, kImportKind, "name", "");
+    auto p = nlohmann::json::parse(import_parameters(wish));
+    p["size"] = 1 << 20;
+    p["block_size"] = 512;
+    if (!asked) p["volume"].erase("encrypted");  // as it was begun by an older program
+    job.parameters = p.dump();
+    node_->runner.submit(job);
+    node_->turns(3);
+    const Volume* volume = node_->core->configuration()->volume(*node_->job(job.id).volume);
+    ASSERT_NE(volume, nullptr);
+    EXPECT_EQ(volume->encrypted, asked);
+    EXPECT_EQ(plane_.created.value("encrypted", false), asked);
+  }
 }
 
 TEST_F(VolumeJobsTest, WhileAVolumeIsImportedOnlyThisNodeMayUseIt) {
@@ -384,6 +419,22 @@ TEST_F(VolumeJobsTest, TokensWorkUntilRevokedAndTheLastAdminStays) {
   EXPECT_TRUE(tokens.authenticate(second->secret));
   restart();
   EXPECT_TRUE(TokenService(*node_->core).authenticate(second->secret));
+}
+
+TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfEncryptionIsNotLetInToEncryptedVolumes) {
+  JoinRequest request;
+  request.node = node_->core->configuration()->nodes.front();
+  const auto answer = [&](int reads) {
+    const auto invitation = node_->pair.invite();
+    request.secret = invitation->text.substr(invitation->text.rfind('.') + 1);
+    request.reads = reads;
+    return node_->pair.on_join(request, "fp").error().detail;
+  };
+  EXPECT_NE(answer(2).find("inviting node itself"), std::string::npos);
+  ASSERT_TRUE(node_->volumes.create({.name = "secret", .size = 1 << 30, .encrypted = true, .access = {}}));
+  node_->turns();
+  EXPECT_NE(answer(2).find("version of Lockstep is older"), std::string::npos) << answer(2);
+  EXPECT_NE(answer(3).find("inviting node itself"), std::string::npos) << answer(3);
 }
 
 TEST_F(VolumeJobsTest, AnInvitationWorksOnceAndANewOneEndsTheOld) {
