@@ -93,14 +93,14 @@ export class Model {
     };
   }
 
-  addVolume({ name, size_bytes, block_format = '512e', thin = true, read_only = false, removable = false, write_cache = false, access = [] }, allocated = 0) {
+  addVolume({ name, size_bytes, block_format = '512e', thin = true, read_only = false, removable = false, encrypted = false, write_cache = false, access = [] }, allocated = 0) {
     const used = new Set(this.volumes.map((v) => v.lun));
     let lun = 0;
     while (used.has(lun)) lun++;
     const id = randomUUID();
     const volume = {
       id, name, size_bytes, block_format, block_size_bytes: block_format === '4kn' ? 4096 : 512, physical_block_size_bytes: block_format === '512n' ? 512 : 4096,
-      thin, read_only, removable, write_cache, importing: false, access, serial: id.replaceAll('-', ''), lun,
+      thin, read_only, removable, encrypted, write_cache, importing: false, access, serial: id.replaceAll('-', ''), lun,
       target_name: this.pair.target_name, portals: ['a', 'b'].map((side) => ({ side, address: PORTALS[side] })), lifecycle: 'ready',
       health: 'ok', summary: 'In sync on both nodes.', replicas: [this.replica('a', thin ? allocated : size_bytes), this.replica('b', thin ? allocated : size_bytes)],
       created_at: now(),
@@ -125,7 +125,7 @@ export class Model {
   }
 
   createVolume(body) {
-    checkFields(body, ['name', 'size_bytes', 'block_format', 'thin', 'read_only', 'removable', 'write_cache', 'access'], ['name', 'size_bytes']);
+    checkFields(body, ['name', 'size_bytes', 'block_format', 'thin', 'read_only', 'removable', 'encrypted', 'write_cache', 'access'], ['name', 'size_bytes']);
     const errors = [];
     const { name, size_bytes: size, access = [] } = body;
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) errors.push({ pointer: '/name', detail: 'Letters, digits, dot, underscore and hyphen, at most 63.' });

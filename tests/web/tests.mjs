@@ -163,15 +163,17 @@ test('a volume has the shape that the dialog asked for, and how it is used can b
   await dialog.getByLabel('Thin').uncheck();
   await dialog.getByLabel('Read-only').check();
   await dialog.getByLabel('Shown as removable').check();
+  assert.ok(!await dialog.getByLabel("Encrypted on each node's disk").isChecked());
+  await dialog.getByLabel("Encrypted on each node's disk").check();
   await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   await until('the volume to be made', async () => (await volumeNamed(env, name))?.lifecycle === 'ready', 60_000);
   let volume = await volumeNamed(env, name);
   assert.deepEqual(
-    [volume.block_format, volume.block_size_bytes, volume.thin, volume.read_only, volume.removable, volume.write_cache],
-    ['4kn', 4096, false, true, true, false]);
+    [volume.block_format, volume.block_size_bytes, volume.thin, volume.read_only, volume.removable, volume.encrypted, volume.write_cache],
+    ['4kn', 4096, false, true, true, true, false]);
   await page.getByRole('link', { name, exact: true }).click();
-  await page.getByText('4kn blocks · read-only · write cache off', { exact: false }).waitFor();
+  await page.getByText("4kn blocks · encrypted on each node's disk · read-only · write cache off", { exact: false }).waitFor();
   await page.getByRole('button', { name: 'Change use' }).click();
   await dialog.getByLabel('Read-only').uncheck();
   await dialog.getByLabel('Write cache').check();

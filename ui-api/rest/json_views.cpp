@@ -192,6 +192,7 @@ json volume_json(const PairView& view, const Volume& v) {
           {"thin", v.thin},
           {"read_only", v.read_only},
           {"removable", v.removable},
+          {"encrypted", v.encrypted},
           {"write_cache", v.write_cache},
           {"importing", !v.import_secret.empty()},
           {"access", v.access},

@@ -50,6 +50,7 @@ void read_use(Fields& fields, mgmt::VolumeWish& wish) {
   wish.thin = fields.flag("thin", Presence::optional).value_or(true);
   wish.read_only = fields.flag("read_only", Presence::optional).value_or(false);
   wish.removable = fields.flag("removable", Presence::optional).value_or(false);
+  wish.encrypted = fields.flag("encrypted", Presence::optional).value_or(false);
   wish.write_cache = fields.flag("write_cache", Presence::optional).value_or(false);
   wish.access = fields.texts("access", Presence::optional).value_or(std::vector<std::string>());
 }
@@ -104,7 +105,7 @@ Response import(Controller& controller, const Call& call) {
 // What a volume was made with and keeps is named as such, rather than as a field that nobody knows.
 void refuse_what_stays(const nlohmann::json& body, Fields& fields, Problems& problems) {
   if (!body.is_object()) return;
-  for (const char* name : {"name", "block_format", "block_size_bytes", "thin", "removable"})
+  for (const char* name : {"name", "block_format", "block_size_bytes", "thin", "removable", "encrypted"})
     if (fields.is_there(name))
       problems.push_back({std::string("/") + name, "Stays as it was when the volume was made; it can't be changed."});
 }

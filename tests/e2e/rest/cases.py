@@ -395,12 +395,15 @@ class PairSetUp(Scratch):
     def test_volumes_that_were_there_before_the_second_node_come_to_it(self):
         a, b = self.node("node-a"), self.node("node-b")
         a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
-        self.volume(a)
+        plain, secret = self.volume(a), self.volume(a, "secret", encrypted=True)
         self.assertEqual(a.volume("vm1")["health"], "degraded")
         join(a, b)
-        replicas = json.loads((b.folder / "lockstepd.sock.replicas").read_text())
-        (created,) = replicas.values()
-        self.assertEqual((created["clean"], created["epoch"]["members"], created["side"]), (False, "a", "b"))
+        for volume_id, encrypted in ((plain, None), (secret, True)):
+            made = b.replica(volume_id)
+            self.assertEqual((made["clean"], made["epoch"]["members"], made["side"]), (False, "a", "b"))
+            self.assertEqual(made.get("encrypted"), encrypted)
+            self.assertEqual(a.replica(volume_id).get("encrypted"), encrypted)
+            self.assertEqual(b.get(f"/api/v1/volumes/{volume_id}").json["encrypted"], bool(encrypted))
         wait_for("the replica on node-b", lambda: len(b.volume("vm1")["replicas"]) == 2
                  and b.volume("vm1")["replicas"][1]["state"] != "unknown")
 
@@ -429,8 +432,10 @@ class Volumes(Scratch):
         a, b = self.pair()
         for node in (a, b):
             self.problem(node.post("/api/v1/volumes", {
-                "name": "a b", "size_bytes": 4097, "block_size_bytes": 520, "thin": "yes", "access": [HOST1, 5], "x": 1}),
-                422, "invalid", "/name", "/size_bytes", "/block_size_bytes", "/thin", "/access/0", "/access/1", "/x")
+                "name": "a b", "size_bytes": 4097, "block_size_bytes": 520, "thin": "yes", "encrypted": 1,
+                "access": [HOST1, 5], "x": 1}),
+                422, "invalid", "/name", "/size_bytes", "/block_size_bytes", "/thin", "/encrypted", "/access/0", "/access/1",
+                "/x")
             self.problem(node.post("/api/v1/volumes", {}), 422, "invalid", "/name", "/size_bytes")
             for size in (0, -4096, 1 << 63, 1 << 64, 1.5, "1", True, None, (64 << 40) + 4096):
                 self.problem(node.post("/api/v1/volumes", {"name": "x", "size_bytes": size}), 422, "invalid", "/size_bytes")
@@ -503,17 +508,21 @@ class Volumes(Scratch):
                 ("plain", {}, 512, 4096), ("n", {"block_format": "512n"}, 512, 512),
                 ("k", {"block_format": "4kn"}, 4096, 4096), ("old", {"block_size_bytes": 4096}, 4096, 4096),
                 ("all", {"block_format": "512e", "thin": False, "read_only": True, "removable": True,
-                         "write_cache": True}, 512, 4096)):
+                         "encrypted": True, "write_cache": True}, 512, 4096),
+                ("secret", {"encrypted": True}, 512, 4096)):
             volume_id = self.volume(a, name, **wish)
             seen = b.get(f"/api/v1/volumes/{volume_id}").json
             self.assertEqual((seen["block_size_bytes"], seen["physical_block_size_bytes"]), (logical, physical))
-            for key in ("read_only", "removable", "write_cache"):
+            for key in ("read_only", "removable", "encrypted", "write_cache"):
                 self.assertEqual(seen[key], wish.get(key, False), key)
             wanted = a.wanted_volume(volume_id)
             self.assertEqual((wanted["block_size"], wanted["physical_block_size"]), (logical, physical))
             for key in ("read_only", "removable", "write_cache"):
                 self.assertEqual(wanted[key], wish.get(key, False), key)
             self.assertEqual(wanted["thin"], wish.get("thin", True))
+            for node in (a, b):  # an older lockstepd would refuse the word, so it is there only if it is true
+                self.assertEqual(node.wanted_volume(volume_id).get("encrypted"), wish.get("encrypted"), name)
+                self.assertEqual(node.replica(volume_id).get("encrypted"), wish.get("encrypted"), name)
         for wrong in ({"block_format": "520"}, {"block_format": "4kn", "block_size_bytes": 512},
                       {"block_format": "512n", "block_size_bytes": 4096}):
             reply = a.post("/api/v1/volumes", {"name": "bad", "size_bytes": GIB, **wrong})
@@ -523,14 +532,15 @@ class Volumes(Scratch):
         a, b = self.pair()
         for body, *pointers in (({}, "/name", "/source"), ({"name": "x y", "source": "http://h/t/0"}, "/source"),
                                 ({"name": "m", "source": "iscsi://h/iqn.2005-10.org.example:d/0", "initiator": "me",
-                                  "block_format": "4kn", "size_bytes": 5}, "/initiator", "/block_format", "/size_bytes")):
+                                  "block_format": "4kn", "size_bytes": 5, "encrypted": "yes"},
+                                 "/initiator", "/block_format", "/size_bytes", "/encrypted")):
             self.problem(a.post("/api/v1/imports", body), 422, "invalid", *pointers)
         self.problem(a.request("POST", "/api/v1/imports", raw=b"{", headers={"Content-Type": "application/json"}),
                      400, "malformed")
         silent = socket.create_server(("127.0.0.1", 0))  # takes connections and says nothing
         self.addCleanup(silent.close)
         source = f"iscsi://mover%hidden-from-all@127.0.0.1:{silent.getsockname()[1]}/iqn.2005-10.org.example:d/0"
-        begun = b.post("/api/v1/imports", {"name": "moved", "source": source})
+        begun = b.post("/api/v1/imports", {"name": "moved", "source": source, "encrypted": True})
         self.assertEqual(begun.status, 202, begun)
         path = begun.headers["Location"]
         job = a.job(a.post(path + "/cancel"))
@@ -556,7 +566,8 @@ class Volumes(Scratch):
                      and n.wanted_volume(volume_id)["write_cache"])
         changed = a.patch(path, {"read_only": False})
         self.assertEqual((changed.json["read_only"], changed.json["write_cache"]), (False, True))
-        for field, value in (("thin", False), ("block_format", "4kn"), ("block_size_bytes", 4096), ("removable", True)):
+        for field, value in (("thin", False), ("block_format", "4kn"), ("block_size_bytes", 4096), ("removable", True),
+                             ("encrypted", True)):
             reply = a.patch(path, {field: value})
             self.problem(reply, 422, "invalid", f"/{field}")
             self.assertIn("can't be changed", reply.json["errors"][0]["detail"])

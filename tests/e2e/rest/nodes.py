@@ -103,6 +103,10 @@ class Node:
         applied = json.loads(pathlib.Path(str(self.socket) + ".applied").read_text())
         return next(v for v in applied["volumes"] if v["id"] == volume_id)
 
+    def replica(self, volume_id):
+        """What the fake lockstepd was told when it made its replica."""
+        return json.loads(pathlib.Path(str(self.socket) + ".replicas").read_text())[volume_id]
+
     def log(self):
         return (self.folder / "lockstep-mgmtd.log").read_text(errors="replace")
 

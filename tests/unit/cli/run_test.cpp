@@ -160,6 +160,17 @@ TEST_F(Run, VolumeShowTellsReplicasAndHowToConnect) {
   }
 }
 
+TEST_F(Run, VolumeShowSaysThatItIsEncryptedOnlyIfItIs) {
+  answer_volumes();
+  EXPECT_EQ(run({"volume", "show", "vm1"}), 0);
+  EXPECT_THAT(out_.str(), testing::Not(HasSubstr("encrypted")));
+  json encrypted = volume();
+  encrypted["encrypted"] = true;
+  answer("GET /api/v1/volumes", 200, {{"items", json::array({encrypted})}});
+  EXPECT_EQ(run({"volume", "show", "vm1"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("thin, 512e blocks, encrypted on each node's disk"));
+}
+
 TEST_F(Run, VolumeCreateSendsTheSizeInBytesAndWaitsForTheJob) {
   answer("POST /api/v1/volumes", 202, job("pending"));
   answer("GET /api/v1/jobs/j1", 200, job("running", 0.5));
@@ -176,10 +187,10 @@ TEST_F(Run, VolumeCreateSendsTheSizeInBytesAndWaitsForTheJob) {
 TEST_F(Run, VolumeCreateSendsTheShapeThatWasAskedFor) {
   answer("POST /api/v1/volumes", 202, job("done", 1));
   EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "512n", "--read-only", "--removable",
-                 "--write-cache"}),
+                 "--encrypted", "--write-cache"}),
             0);
   EXPECT_EQ(sent(0), json::parse(R"({"name": "vm1", "size_bytes": 1048576, "thin": true, "block_format": "512n",
-                                     "read_only": true, "removable": true, "write_cache": true})"));
+                                     "read_only": true, "removable": true, "encrypted": true, "write_cache": true})"));
   EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "520"}), 2);
   EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1MiB", "--block", "4kn", "--block-size", "512"}), 2);
 }
@@ -212,6 +223,15 @@ TEST_F(Run, VolumeImportTakesTheSecretFromAFile) {
       << "whose secret?";
   EXPECT_EQ(run({"volume", "import", "iscsi://u@h/iqn.x/0", "--name", "m", "--secret-file", "/nowhere"}), 2);
   std::filesystem::remove(file);
+}
+
+TEST_F(Run, VolumeImportSendsHowTheVolumeIsToBe) {
+  answer("POST /api/v1/imports", 202, job("done", 1));
+  EXPECT_EQ(run({"volume", "import", "iscsi://h/iqn.x/0", "--name", "m", "--full", "--read-only", "--encrypted",
+                 "--write-cache"}),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"source": "iscsi://h/iqn.x/0", "name": "m", "thin": false, "read_only": true,
+                                     "encrypted": true, "write_cache": true})"));
 }
 
 TEST_F(Run, JobCancelAsksForIt) {

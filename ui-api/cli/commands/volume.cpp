@@ -80,9 +80,10 @@ std::string volume_text(const json& volume) {
   Facts facts;
   facts.add("Name", text(volume, "name"));
   facts.add("State", fmt::format("{}: {}", health_word(volume), text(volume, "summary")));
-  facts.add("Size", fmt::format("{} ({} bytes), {}, {} blocks", format_size(number(volume, "size_bytes")),
+  facts.add("Size", fmt::format("{} ({} bytes), {}, {} blocks{}", format_size(number(volume, "size_bytes")),
                                 number(volume, "size_bytes"), flag(volume, "thin") ? "thin" : "fully allocated",
-                                text(volume, "block_format")));
+                                text(volume, "block_format"),
+                                flag(volume, "encrypted") ? ", encrypted on each node's disk" : ""));
   facts.add("Use", fmt::format("{}, write cache {}{}{}", flag(volume, "read_only") ? "read-only" : "read and write",
                                flag(volume, "write_cache") ? "on" : "off",
                                flag(volume, "removable") ? ", shown as removable" : "",

@@ -12,7 +12,8 @@ namespace {
 struct Options {
   std::string name, size, block;
   unsigned block_size = 0;
-  bool full = false, thin = false, read_only = false, removable = false, write_cache = false, no_wait = false;
+  bool full = false, thin = false, read_only = false, removable = false, encrypted = false, write_cache = false,
+       no_wait = false;
   std::vector<std::string> initiators;
 };
 
@@ -24,6 +25,7 @@ Outcome<void> create(Context& context, const Options& o) {
   if (o.block_size != 0) body["block_size_bytes"] = o.block_size;
   if (o.read_only) body["read_only"] = true;
   if (o.removable) body["removable"] = true;
+  if (o.encrypted) body["encrypted"] = true;
   if (o.write_cache) body["write_cache"] = true;
   if (!o.initiators.empty()) body["access"] = o.initiators;
   auto job = context.api.post("/volumes", body);
@@ -56,6 +58,8 @@ void add_volume_create_command(CLI::App& volume, Action& chosen) {
   c->add_flag("--thin", o->thin, "Take space only as it is written; the default")->excludes(full);
   c->add_flag("--read-only", o->read_only, "Initiators may only read; `volume set` changes it");
   c->add_flag("--removable", o->removable, "Shown as removable medium; for tests of initiators");
+  c->add_flag("--encrypted", o->encrypted,
+              "Each node encrypts its copy with a key of its own, kept in its state folder; can't be changed later");
   c->add_flag("--write-cache", o->write_cache,
               "Writes are answered before they are on stable storage; initiators must flush. `volume set` changes it");
   c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")

@@ -12,7 +12,7 @@ namespace {
 
 struct Options {
   std::string source, name, initiator, block, secret_file;
-  bool full = false, read_only = false, write_cache = false, no_wait = false;
+  bool full = false, read_only = false, encrypted = false, write_cache = false, no_wait = false;
   std::vector<std::string> initiators;
 };
 
@@ -36,6 +36,7 @@ Outcome<void> import(Context& context, const Options& o) {
   if (!o.initiator.empty()) body["initiator"] = o.initiator;
   if (!o.block.empty()) body["block_format"] = o.block;
   if (o.read_only) body["read_only"] = true;
+  if (o.encrypted) body["encrypted"] = true;
   if (o.write_cache) body["write_cache"] = true;
   if (!o.initiators.empty()) body["access"] = o.initiators;
   auto job = context.api.post("/imports", body);
@@ -66,6 +67,7 @@ void add_volume_import_command(CLI::App& volume, Action& chosen) {
       ->type_name("512n|512e");
   c->add_flag("--full", o->full, "Reserve all the space (default: thin; zeros take none)");
   c->add_flag("--read-only", o->read_only, "Initiators may only read it afterwards");
+  c->add_flag("--encrypted", o->encrypted, "As of `volume create`");
   c->add_flag("--write-cache", o->write_cache, "As of `volume create`");
   c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")
       ->type_name("IQN");

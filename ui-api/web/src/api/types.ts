@@ -88,6 +88,7 @@ export interface Volume {
   thin: boolean;
   read_only: boolean;
   removable: boolean;
+  encrypted: boolean;
   write_cache: boolean;
   importing: boolean;
   access: string[];
@@ -111,6 +112,7 @@ export interface VolumeCreate {
   thin: boolean;
   read_only: boolean;
   removable: boolean;
+  encrypted: boolean;
   write_cache: boolean;
   access: string[];
 }

@@ -34,6 +34,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [block, setBlock] = useState<BlockFormat>('512e');
   const [readOnly, setReadOnly] = useState(false);
   const [removable, setRemovable] = useState(false);
+  const [encrypted, setEncrypted] = useState(false);
   const [writeCache, setWriteCache] = useState(false);
   const [access, setAccess] = useState<string[]>([]);
 
@@ -43,7 +44,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
 
   const create = async () => {
     const job = await store.api.createVolume({
-      name, size_bytes: bytesOf(size), block_format: block, thin, read_only: readOnly, removable, write_cache: writeCache, access,
+      name, size_bytes: bytesOf(size), block_format: block, thin, read_only: readOnly, removable, encrypted, write_cache: writeCache, access,
     });
     store.learn(job);
     void store.refresh();
@@ -70,6 +71,13 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
             description="Takes space on the disks only as it is written. Otherwise all of it is reserved now."
             isChecked={thin}
             onChange={(_, v) => setThin(v)}
+          />
+          <Checkbox
+            id="volume-encrypted"
+            label="Encrypted on each node's disk"
+            description="A data disk that leaves the house can't be read without the node that it was in. Can't be changed later."
+            isChecked={encrypted}
+            onChange={(_, on) => setEncrypted(on)}
           />
           <FormGroup label="Blocks" role="radiogroup" fieldId="volume-block-512e" isInline>
             {BLOCKS.map(({ format, label }) => (

@@ -106,6 +106,7 @@ export function VolumeDetailPage({ id }: { id: string }) {
   const own = events.filter((e) => e.volume_id === id).slice(-20);
   const facts = [
     bytes(volume.size_bytes), volume.thin ? 'thin' : 'fully allocated', `${volume.block_format} blocks`,
+    ...(volume.encrypted ? ['encrypted on each node\'s disk'] : []),
     volume.read_only ? 'read-only' : 'read and write', `write cache ${volume.write_cache ? 'on' : 'off'}`,
     ...(volume.removable ? ['shown as removable'] : []), ...(volume.importing ? ['being imported'] : []),
     `made ${time(volume.created_at)}`,
