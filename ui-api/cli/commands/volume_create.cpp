@@ -58,8 +58,9 @@ void add_volume_create_command(CLI::App& volume, Action& chosen) {
   c->add_flag("--thin", o->thin, "Take space only as it is written; the default")->excludes(full);
   c->add_flag("--read-only", o->read_only, "Initiators may only read; `volume set` changes it");
   c->add_flag("--removable", o->removable, "Shown as removable medium; for tests of initiators");
-  c->add_flag("--encrypted", o->encrypted,
-              "Each node encrypts its copy with a key of its own, kept in its state folder; can't be changed later");
+  c->add_flag(
+      "--encrypted", o->encrypted,
+      "Each node encrypts its copy: without the key in its state folder a disk can't be read. Can't be changed later");
   c->add_flag("--write-cache", o->write_cache,
               "Writes are answered before they are on stable storage; initiators must flush. `volume set` changes it");
   c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")
