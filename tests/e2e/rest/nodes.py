@@ -60,12 +60,18 @@ class Node:
         self.extra = ""
 
     def write_configuration(self):
-        (self.folder / "mgmtd.toml").write_text(
-            f'listen = "{self.address}"\ndata_folder = "{self.folder}/mgmt"\nvolume_folder = "{self.folder}/volumes"\n'
-            f'rpc_socket = "{self.socket}"\nnode_name = "{self.name}"\nportals = ["{self.portal}"]\n'
-            f'link_address = "{self.link}"\n{self.extra}')
-        (self.folder / "lockstepd.toml").write_text(
-            f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = 1\nbuffer_mib = 64\n')
+        self.replace("mgmtd.toml",
+                     f'listen = "{self.address}"\ndata_folder = "{self.folder}/mgmt"\n'
+                     f'volume_folder = "{self.folder}/volumes"\nrpc_socket = "{self.socket}"\n'
+                     f'node_name = "{self.name}"\nportals = ["{self.portal}"]\nlink_address = "{self.link}"\n{self.extra}')
+        self.replace("lockstepd.toml", f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = 1\n'
+                                       'buffer_mib = 64\n')
+
+    def replace(self, name, text):
+        """At once: the daemon that was started last may be reading it."""
+        beside = self.folder / f"{name}.new"
+        beside.write_text(text)
+        beside.replace(self.folder / name)
 
     def spawn(self, name, arguments):
         log = open(self.folder / f"{name}.log", "ab")
