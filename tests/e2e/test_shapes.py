@@ -11,13 +11,13 @@ import harness
 from harness import check
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
-from nodes import Node, make_pair, wait_for  # noqa: E402
+from nodes import PREFERRED, Node, join, make_pair, wait_for  # noqa: E402
 
 MIB = 1 << 20
 
 
 @contextlib.contextmanager
-def pair():
+def pair(joined=True):
     for tool in ("iscsi-readcapacity16", "iscsi-inq", "qemu-io"):
         if shutil.which(tool) is None:
             raise harness.Skipped(f"{tool} is not installed")
@@ -26,7 +26,10 @@ def pair():
     try:
         for name in ("node-a", "node-b"):
             nodes.append(Node(harness.settings.build, folder / name, name, real=True).start())
-        make_pair(*nodes)
+        if joined:
+            make_pair(*nodes)
+        else:
+            nodes[0].post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
         yield nodes
     except BaseException:
         for node in nodes:
@@ -96,3 +99,41 @@ def test_read_only_and_write_cache_change_in_use_on_both_nodes():
             wait_for(f"{node.name} to refuse writes", lambda n=node: not writes(n, volume), 20)
         states = [r["state"] for r in a.get(path).json["replicas"]]
         check(states == ["in_sync", "in_sync"], f"nothing of this disturbed the mirror: {states}")
+
+
+def test_an_encrypted_volume_is_unreadable_on_the_disk_of_each_node_also_of_one_that_joins_later():
+    def reads(node, volume):
+        code, said = told("qemu-io", "-f", "raw", "-c", "read -P 7 8192 4096", url(node, volume))
+        return code == 0 and "read 4096" in said and "failed" not in said
+
+    def on_disk(node, volume):
+        with open(node.folder / "volumes" / f"{volume['id']}.data", "rb") as data:
+            data.seek(8192)
+            return data.read(4096)
+
+    def in_sync(node, volume):
+        return [r["state"] for r in node.volume(volume["name"])["replicas"]] == ["in_sync", "in_sync"]
+
+    with pair(joined=False) as (a, b):
+        wait_for("lockstepd to run", lambda: a.get("/api/v1/nodes").json["items"][0]["lockstepd"]["state"] == "running")
+        early, plain = make(a, "early", encrypted=True), make(a, "plain")
+        for volume in (early, plain):
+            check(writes(a, volume), f"{volume['name']} takes writes")
+        join(a, b)
+        late = make(b, "late", encrypted=True)
+        check(writes(b, late), "late takes writes")
+        for volume in (early, plain, late):
+            wait_for(f"{volume['name']} to be in sync", lambda v=volume: in_sync(b, v), 60)
+        for node in (a, b):
+            check(on_disk(node, plain) == b"\7" * 4096, "where it is not encrypted, it is there to be read")
+            for volume in (early, late):
+                check(b"\7\7\7\7" not in on_disk(node, volume), f"{volume['name']} can be read on {node.name}'s disk")
+                check(on_disk(node, volume) != bytes(4096), f"{volume['name']} is on {node.name}'s disk")
+                check(reads(node, volume), f"{volume['name']} is read through {node.name}")
+        check(on_disk(a, late) != on_disk(b, late), "each copy has a key of its own")
+        for node in (a, b):  # management and lockstepd agree after a restart, too
+            node.stop()
+        for node in (a, b):
+            node.start()
+        wait_for("it to be in service again", lambda: in_sync(a, early) and in_sync(a, late), 60)
+        check(reads(b, early) and reads(a, late), "what was written is there after a restart")
