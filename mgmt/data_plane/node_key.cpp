@@ -59,8 +59,7 @@ Result<NodeKey> NodeKeyFile::load() const {
   if (!file.valid() && errno == ENOENT) {
     return engine::fail(Errc::io_error, "The node key " + path_ +
                                             " is missing: without it no encrypted replica of this node can be read. "
-                                            "Put it back from a backup, or have the replicas made anew from the "
-                                            "partner's.");
+                                            "Put it back from a backup.");
   }
   if (!file.valid()) return system_failure("Can't open the node key " + path_);
   engine::SecretBytes<engine::kNodeKeyBytes + 1> bytes;  // one more than it may have
