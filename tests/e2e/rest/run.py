@@ -13,9 +13,13 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import cases  # noqa: E402
+import cases_node  # noqa: E402
+import cases_pair  # noqa: E402
+import cases_volumes  # noqa: E402
+import cases_watching  # noqa: E402
 import contract  # noqa: E402
 import nodes  # noqa: E402
+import scratch  # noqa: E402
 
 # Described, but not to be had from outside on demand.
 NOT_ON_DEMAND = {
@@ -44,12 +48,12 @@ def main():
             breaches.extend(description.check(body, description.request_schema(operation),
                                               f"{operation['operationId']} took a body that"))
     nodes.Node.recorder = staticmethod(record)
-    cases.BUILD = options.build.resolve()
-    cases.CONTRACT = description
+    scratch.BUILD = options.build.resolve()
+    scratch.CONTRACT = description
     loader = unittest.TestLoader()
     if options.pattern:
         loader.testNamePatterns = [f"*{options.pattern}*"]
-    suite = loader.loadTestsFromModule(cases)
+    suite = unittest.TestSuite(map(loader.loadTestsFromModule, (cases_node, cases_pair, cases_volumes, cases_watching)))
     result = unittest.TextTestRunner(verbosity=2 if options.v else 1, stream=sys.stdout).run(suite)
     failed = len(result.failures) + len(result.errors)
     passed = result.testsRun - failed

@@ -1,0 +1,212 @@
+"""Two nodes: how they become a pair, and what holds while one is away."""
+import os
+import signal
+import time
+import uuid
+
+from nodes import PREFERRED, join, wait_for
+from scratch import GIB, HOST1, HOST2, Scratch
+
+
+class PairSetUp(Scratch):
+    def test_a_pair_is_made_joined_and_seen_from_both_sides(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        self.problem(a.post("/api/v1/pair/invitations"), 409, "no-pair")
+        self.problem(a.post("/api/v1/volumes", {"name": "x", "size_bytes": GIB}), 409, "no-pair")
+        made = a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED,
+                                       "node": {"name": "left", "portals": [a.portal]}, "settings": {"lease_ms": 2000}})
+        self.assertEqual((made.status, made.json["state"], made.json["local_side"]), (201, "alone", "a"))
+        self.problem(a.post("/api/v1/pair", {"name": "other", "arbiter": PREFERRED}), 409, "conflict")
+        b_token = b.token
+        join(a, b)
+        for node, side in ((a, "a"), (b, "b")):
+            pair = node.get("/api/v1/pair").json
+            self.assertEqual((pair["state"], pair["local_side"], pair["settings"]["lease_ms"]), ("complete", side, 2000))
+            nodes = node.get("/api/v1/nodes").json["items"]
+            self.assertEqual([(n["side"], n["name"]) for n in nodes], [("a", "left"), ("b", "node-b")])
+        # Both nodes' first tokens work on both: nobody is locked out.
+        self.assertEqual(a.get("/api/v1/pair", token=b_token).status, 200)
+        self.assertEqual(b.get("/api/v1/pair", token=a.token).status, 200)
+        self.problem(a.post("/api/v1/pair/invitations"), 409, "conflict")
+        self.problem(b.post("/api/v1/pair/join", {"invitation": "lsi1.x.y"}), 409, "conflict")
+        self.assertEqual(a.get("/api/v1/health").json["status"], "ok", a.get("/api/v1/health").json)
+
+    def test_what_is_wrong_with_a_pair_is_named_field_by_field(self):
+        a = self.node("node-a")
+        self.problem(a.post("/api/v1/pair", {
+            "name": "Pair 1", "arbiter": {"kind": "witness"}, "target_name": "x", "colour": "red",
+            "node": {"name": "a b", "portals": ["here"], "link_address": "0.0.0.0:1", "x": 1},
+            "settings": {"lease_ms": 1}}), 422, "invalid", "/colour", "/node/x", "/settings/lease_ms")
+        self.problem(a.post("/api/v1/pair", {
+            "name": "Pair 1", "arbiter": {"kind": "witness"}, "target_name": "x",
+            "node": {"name": "a b", "portals": ["here"], "link_address": "0.0.0.0:1"}}), 422, "invalid",
+            "/name", "/arbiter/endpoints", "/target_name", "/node/name", "/node/portals/0", "/node/link_address")
+        self.problem(a.post("/api/v1/pair", raw=b"{", headers={"Content-Type": "application/json"}), 400, "malformed")
+        self.assertEqual(a.get("/api/v1/pair").json["state"], "none")
+
+    def failed_join(self, joining, invitation, **more):
+        job = joining.job(joining.post("/api/v1/pair/join", {"invitation": invitation, **more}))
+        self.assertEqual(job["state"], "failed", job)
+        self.assertEqual(joining.get("/api/v1/pair").json["state"], "none")
+        return job["error"]
+
+    def test_wrong_used_replaced_and_expired_invitations_get_a_clear_problem_and_leave_nothing(self):
+        a, b, c = self.node("node-a", invitation_life_seconds=2), self.node("node-b"), self.node("node-c")
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        invite = lambda: a.post("/api/v1/pair/invitations").json["invitation"]
+        for text in ("hello", "lsi1.x.y", invite()[:-9]):
+            self.problem(b.post("/api/v1/pair/join", {"invitation": text}), 422, "invalid", "/invitation")
+        self.problem(b.post("/api/v1/pair/join", raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
+        first, second = invite(), invite()
+        self.assertIn("another one was made since", self.failed_join(b, first)["detail"])
+        time.sleep(2.1)  # its life
+        self.assertIn("expired", self.failed_join(b, second)["detail"])
+        third = invite()
+        job = b.job(b.post("/api/v1/pair/join", {"invitation": third}))
+        self.assertEqual(job["state"], "done", job)
+        self.assertIn("used already", self.failed_join(c, third)["detail"])
+        self.assertEqual(len(a.get("/api/v1/nodes").json["items"]), 2)
+
+    def test_an_invitation_for_another_certificate_gets_nothing_sent(self):
+        a, b, c = self.node("node-a"), self.node("node-b"), self.node("node-c")
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        a.stop_mgmtd()
+        c.stop_mgmtd()
+        c.address, c.port = a.address, a.port  # somebody else answers at that address
+        c.start_mgmtd()
+        self.assertIn("another certificate", self.failed_join(b, text)["detail"])
+
+    def test_a_join_that_cannot_work_is_refused_by_the_inviting_node_and_can_be_tried_again(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        error = self.failed_join(b, text, node={"name": "node-a", "portals": [a.portal]})
+        self.assertEqual({e["pointer"] for e in error["errors"]}, {"/node/name", "/node/portals/0"})
+        error = self.failed_join(b, text, node={"management_address": "127.0.0.1:9"})
+        self.assertIn("cannot reach the joining one's management", error["detail"])
+        self.assertEqual(a.get("/api/v1/pair").json["state"], "alone")
+        self.assertEqual(b.job(b.post("/api/v1/pair/join", {"invitation": text}))["state"], "done")
+
+    def test_an_inviting_node_that_is_gone_fails_the_join_with_what_to_do(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        a.stop_mgmtd()
+        self.assertIn("cannot be reached", self.failed_join(b, text)["detail"])
+
+    def test_volumes_that_were_there_before_the_second_node_come_to_it(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        plain, secret = self.volume(a), self.volume(a, "secret", encrypted=True)
+        self.assertEqual(a.volume("vm1")["health"], "degraded")
+        join(a, b)
+        for volume_id, encrypted in ((plain, None), (secret, True)):
+            made = b.replica(volume_id)
+            self.assertEqual((made["clean"], made["epoch"]["members"], made["side"]), (False, "a", "b"))
+            self.assertEqual(made.get("encrypted"), encrypted)
+            self.assertEqual(a.replica(volume_id).get("encrypted"), encrypted)
+            self.assertEqual(b.get(f"/api/v1/volumes/{volume_id}").json["encrypted"], bool(encrypted))
+        wait_for("the replica on node-b", lambda: len(b.volume("vm1")["replicas"]) == 2
+                 and b.volume("vm1")["replicas"][1]["state"] != "unknown")
+
+
+class PartnerAway(Scratch):
+    def test_changes_are_refused_with_what_to_do_reads_go_on_and_the_return_is_noticed(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        a.post("/api/v1/initiators", {"iqn": HOST1})
+        token = a.post("/api/v1/tokens", {"name": "ops"}).json["id"]
+        wait_for("node-b to have all", lambda: b.get("/api/v1/pair").json["revision"] == a.get("/api/v1/pair").json["revision"])
+        for away, here in ((b, a), (a, b)):
+            away.stop_mgmtd(signal.SIGKILL)
+            revision = here.get("/api/v1/pair").json["revision"]
+            changes = (("POST", "/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}),
+                       ("PATCH", f"/api/v1/volumes/{volume_id}", {"access": [HOST1]}),
+                       ("DELETE", f"/api/v1/volumes/{volume_id}?confirm=vm1", None),
+                       ("POST", "/api/v1/initiators", {"iqn": HOST2}),
+                       ("DELETE", f"/api/v1/initiators/{HOST1}", None),
+                       ("POST", "/api/v1/tokens", {"name": "x"}),
+                       ("DELETE", f"/api/v1/tokens/{token}", None))
+            for method, path, body in changes:
+                reply = here.request(method, path, body)
+                self.problem(reply, 503, "not-current")
+                self.assertIn("both nodes", reply.json["detail"])
+            if here is b:  # imports are the other node's
+                source = "iscsi://192.0.2.1/iqn.2005-10.org.example:d/0"
+                self.problem(here.post("/api/v1/imports", {"name": "m", "source": source}), 503, "not-current")
+                self.problem(here.post(f"/api/v1/jobs/{uuid.uuid4()}/cancel"), 503, "not-current")
+            self.assertEqual(here.get("/api/v1/pair").json["revision"], revision)
+            wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
+            larger = here.patch(f"/api/v1/volumes/{volume_id}", {"size_bytes": 2 * GIB})
+            self.problem(larger, 503, "not-current")
+            self.assertIn("both nodes", larger.json["detail"])
+            nodes = {n["name"]: n for n in here.get("/api/v1/nodes").json["items"]}
+            self.assertFalse(nodes[away.name]["reachable"])
+            self.assertEqual(nodes[away.name]["lockstepd"]["state"], "unknown")
+            replica = {r["node"]: r for r in here.get(f"/api/v1/volumes/{volume_id}").json["replicas"]}
+            self.assertEqual(replica[away.name]["state"], "unknown")
+            self.assertEqual(replica[away.name]["allocated_bytes"], 4096)  # as last known
+            away.start_mgmtd()
+            wait_for("the return to be seen", lambda: here.get("/api/v1/health").json["status"] == "ok")
+            kinds = [(e["kind"], e["side"]) for e in here.get("/api/v1/events").json["items"]]
+            self.assertIn(("node.unreachable", "a" if away is a else "b"), kinds)
+        self.assertEqual(b.post("/api/v1/initiators", {"iqn": HOST2}).status, 201)
+
+    def test_a_partner_that_hangs_is_given_up_within_seconds_and_nothing_is_changed(self):
+        a, b = self.pair()
+        os.kill(b.mgmtd.pid, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            self.problem(a.post("/api/v1/initiators", {"iqn": HOST1}), 503, "not-current")
+            self.assertLess(time.monotonic() - begun, 20)
+            self.assertEqual(a.get("/api/v1/initiators").json, {"items": []})
+        finally:
+            os.kill(b.mgmtd.pid, signal.SIGCONT)
+        wait_for("both to agree again", lambda: a.post("/api/v1/initiators", {"iqn": HOST1}).status in (201, 409))
+        for node in (a, b):
+            wait_for("one list on both", lambda n=node: [i["iqn"] for i in n.get("/api/v1/initiators").json["items"]] == [HOST1])
+
+    def test_changes_from_both_nodes_at_once_all_happen_once(self):
+        a, b = self.pair()
+        from concurrent.futures import ThreadPoolExecutor
+        names = [f"iqn.2000-01.com.example:h{i}" for i in range(24)]
+        with ThreadPoolExecutor(8) as pool:
+            replies = list(pool.map(lambda n: (a if names.index(n) % 2 else b).post("/api/v1/initiators", {"iqn": n}, quiet=True), names))
+        self.assertEqual({r.status for r in replies}, {201}, replies)
+        for node in (a, b):
+            wait_for("all on both", lambda n=node: len(n.get("/api/v1/initiators").json["items"]) == 24)
+
+    def test_killing_either_node_in_the_middle_of_changes_loses_no_answered_change(self):
+        a, b = self.pair()
+        answered = []
+        for round_number, victim in enumerate((a, b, a, b)):
+            import threading
+            stop = threading.Event()
+
+            def change():
+                i = 0
+                while not stop.is_set():
+                    name = f"iqn.2000-01.com.example:r{round_number}-{i}"
+                    i += 1
+                    try:
+                        if a.post("/api/v1/initiators", {"iqn": name}, quiet=True).status == 201:
+                            answered.append(name)
+                    except (OSError, ValueError, AssertionError):
+                        pass
+                    except Exception:  # a connection that broke in the middle of an answer
+                        pass
+            worker = threading.Thread(target=change)
+            before = len(answered)
+            worker.start()
+            wait_for("a few changes", lambda: len(answered) >= before + 5)
+            victim.stop_mgmtd(signal.SIGKILL)
+            stop.set()
+            worker.join()
+            victim.start_mgmtd()
+            wait_for("both to be back", lambda: all(n["reachable"] for n in a.get("/api/v1/nodes").json["items"])
+                     and all(n["reachable"] for n in b.get("/api/v1/nodes").json["items"]))
+        wait_for("one revision on both", lambda: a.get("/api/v1/pair").json["revision"] == b.get("/api/v1/pair").json["revision"])
+        lists = [{i["iqn"] for i in n.get("/api/v1/initiators").json["items"]} for n in (a, b)]
+        self.assertEqual(lists[0], lists[1])
+        self.assertLessEqual(set(answered), lists[0])

@@ -1,0 +1,131 @@
+"""Lists, health, metrics, the stream of events."""
+import json
+import time
+import uuid
+
+import scratch
+from nodes import Node, make_pair, wait_for
+from scratch import HOST1, Scratch
+
+
+class Watching(Scratch):
+    def test_lists_have_their_limits(self):
+        a, b = self.pair()
+        self.volume(a)
+        self.assertEqual(len(a.get("/api/v1/events?limit=1").json["items"]), 1)
+        events = a.get("/api/v1/events?after=0&limit=1000").json["items"]
+        self.assertEqual([e["id"] for e in events], sorted(e["id"] for e in events))
+        self.assertEqual(a.get(f"/api/v1/events?after={events[0]['id']}&limit=1").json["items"], [events[1]])
+        self.assertEqual(len(a.get("/api/v1/jobs?limit=1").json["items"]), 1)
+        for query in ("events?limit=0", "events?limit=1001", "events?limit=x", "events?after=-1", "events?limit="):
+            self.problem(a.get(f"/api/v1/{query}"), 400, "malformed", "?" + query.split("?")[1].split("=")[0])
+        self.problem(a.get("/api/v1/jobs?limit=1e9"), 400, "malformed", "?limit")
+        for path in ("jobs", "volumes"):
+            self.problem(a.get(f"/api/v1/{path}/{uuid.uuid4()}"), 404, "not-found")
+            self.problem(a.get(f"/api/v1/{path}/x"), 404, "not-found")
+
+    def test_jobs_and_events_of_one_node_are_told_by_the_other(self):
+        a, b = self.pair()
+        self.volume(a)
+        job = b.get("/api/v1/jobs").json["items"]
+        self.assertIn("volume.create", [j["kind"] for j in job])
+        wait_for("the event on the other node", lambda: "volume.created" in [
+            e["kind"] for e in b.get("/api/v1/events").json["items"]])
+
+    def test_sessions_of_both_nodes_are_listed(self):
+        a, b = self.pair()
+        session = {"initiator": HOST1, "address": "10.0.0.1:5000", "portal": "10.0.0.11:3260", "since_ms": 1700000000000}
+        b.script(sessions=[session])
+        listed = wait_for("the session", lambda: a.get("/api/v1/sessions").json["items"])
+        self.assertEqual([(s["side"], s["initiator"], s["since"]) for s in listed], [("b", HOST1, "2023-11-14T22:13:20.000Z")])
+
+    def test_the_witness_and_the_link_are_in_the_health(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        make_pair(a, b, arbiter={"kind": "witness", "endpoints": ["http://127.0.0.1:2379"]})
+        self.assertEqual(a.get("/api/v1/health").json["status"], "ok")
+        a.script(witness=False, linked=False)
+        subjects = wait_for("both problems", lambda: (lambda s: s if len(s) == 2 else None)(
+            [p["subject"] for p in b.get("/api/v1/health").json["problems"]]))
+        self.assertEqual(sorted(subjects), ["link", "witness"])
+
+    def test_metrics_are_prometheus_text_with_the_pair(self):
+        a, b = self.pair()
+        self.volume(a)
+        text = wait_for("figures", lambda: (lambda t: t if "lockstep_volume_reads_total" in t else None)(
+            a.get("/metrics").raw.decode()))
+        self.assertIn('lockstep_volume_state{pair="pair1",node="node-a",volume="vm1",state="in_sync"} 1', text)
+        for line in text.splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) lockstep_\w+ .*|lockstep_\w+\{pair="pair1".*\} [0-9.e+-]+)$')
+
+    def stream(self, node, last_event_id=None):
+        connection = node.connect()
+        headers = {"Authorization": f"Bearer {node.token}"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = str(last_event_id)
+        connection.request("GET", "/api/v1/events/stream", headers=headers)
+        response = connection.getresponse()
+        self.assertEqual((response.status, response.headers["Content-Type"]), (200, "text/event-stream"))
+        scratch.CONTRACT.seen.add(("streamEvents", "200"))
+        self.addCleanup(connection.close)
+
+        def messages():
+            message = {}
+            while True:
+                line = response.readline().decode().rstrip("\n")
+                if not line and message:
+                    yield message
+                    message = {}
+                elif line and not line.startswith(":"):
+                    key, value = line.split(": ", 1)
+                    message[key] = json.loads(value) if key == "data" else value
+        return messages()
+
+    def test_the_stream_begins_with_the_present_and_goes_on_with_what_changes(self):
+        a, b = self.pair()
+        schemas = {"event": "Event", "volume": "Volume", "job": "Job", "node": "Node"}
+        messages = self.stream(b)
+        seen = []
+
+        def until(condition, deadline=60):
+            """Reads on until a message fulfils the condition; one that was read already will do."""
+            if any(condition(m["event"], m["data"]) for m in seen):
+                return
+            end = time.monotonic() + deadline
+            for message in messages:
+                self.assertLess(time.monotonic(), end, seen)
+                problems = scratch.CONTRACT.check(message["data"], {"$ref": f"#/components/schemas/{schemas[message['event']]}"},
+                                          f"stream {message['event']}")
+                self.assertEqual(problems, [])
+                if message["event"] == "event":
+                    self.assertEqual(int(message["id"]), message["data"]["id"])
+                seen.append(message)
+                if condition(message["event"], message["data"]):
+                    return
+        nodes = set()
+        until(lambda kind, data: kind == "node" and (nodes.add(data["side"]) or len(nodes) == 2))
+        volume_id = self.volume(a)
+        until(lambda kind, data: kind == "event" and data["kind"] == "volume.created")
+        self.assertIn(("job", "volume.create"), [(m["event"], m["data"].get("kind")) for m in seen])
+        until(lambda kind, data: kind == "volume" and [r["state"] for r in data["replicas"]] == ["in_sync"] * 2)
+        last = int([m for m in seen if m["event"] == "event"][-1]["id"])
+        b.job(b.delete(f"/api/v1/volumes/{volume_id}?confirm=vm1"))
+        until(lambda kind, data: kind == "volume" and data["lifecycle"] == "deleted")
+        # Another stream that was away meanwhile is told of the events it missed.
+        messages = self.stream(b, last)
+        until(lambda kind, data: kind == "event" and data["kind"] == "volume.deleted")
+
+    def test_streams_are_bounded_and_their_places_become_free(self):
+        a = self.node("node-a")
+        streams = [self.stream(a) for _ in range(32)]
+        self.problem(a.get("/api/v1/events/stream"), 429, "too-many")
+        self.assertEqual(a.get("/api/v1/pair").status, 200)
+        self.doCleanups()
+        del streams
+
+        def place():
+            connection = a.connect()
+            connection.request("GET", "/api/v1/events/stream", headers={"Authorization": f"Bearer {a.token}"})
+            status = connection.getresponse().status
+            connection.close()
+            return status == 200
+        wait_for("a free place", place)
