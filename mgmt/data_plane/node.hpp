@@ -33,7 +33,7 @@ struct ApplyOutcome {
 
 class Node final : public replication::NodeObserver {
  public:
-  static constexpr engine::Duration kLinger = std::chrono::seconds(3);  ///< of stores that were closed
+  static constexpr engine::Duration kLinger = std::chrono::seconds(8);  ///< of closed stores, on a busy machine
   // Both together stay below the daemon's patience with a stop.
   static constexpr auto kRetireGrace = std::chrono::milliseconds(1000);  ///< for initiators to log out
   static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);

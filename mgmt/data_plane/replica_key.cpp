@@ -11,7 +11,7 @@ Result<void> unlock(engine::IoUring& ring, engine::BufferPool& buffers, OpenedRe
   const std::string& name = replica.stores.data->info().name;
   const auto& sealed = replica.area->identity().key;
   if (sealed.has_value() != encrypted) {
-    return engine::fail(Errc::refused, name + (encrypted ? " is not encrypted, and the volume is to be."
+    return engine::fail(Errc::foreign, name + (encrypted ? " is not encrypted, and the volume is to be."
                                                          : " is encrypted, and the volume is not to be."));
   }
   if (!sealed) return {};
