@@ -52,13 +52,13 @@ struct MetadataArea::Impl::Grower {
     if (area.state_lost) return finish(Errc::io_error);
     if (slot == 2) return write_superblock(moved(), 0, [this] { state_moved(); });
     chunk.clear();
-    const auto& state = area.state;
-    if (state.lu_state_generation > 0) {
-      layout::encode_state(chunk[0], chunk.all().subspan<kBlock, layout::kMaxState>(), state.lu_state);
-      layout::seal(chunk[0], layout::Kind::state, state.key, slot, state.lu_state_generation);
+    const AreaState& now = area.state;
+    if (now.lu_state_generation > 0) {
+      layout::encode_state(chunk[0], chunk.all().subspan<kBlock, layout::kMaxState>(), now.lu_state);
+      layout::seal(chunk[0], layout::Kind::state, now.key, slot, now.lu_state_generation);
     }
-    area.store.write(next.state_at + slot * layout::kStateSlot,
-                     chunk.first(layout::state_blocks(state.lu_state.size())), Durability::durable,
+    area.store.write(next.state_at + slot * layout::kStateSlot, chunk.first(layout::state_blocks(now.lu_state.size())),
+                     Durability::durable,
                      [this, slot](std::error_code error) { error ? finish(error) : copy_state(slot + 1); });
   }
 

@@ -320,14 +320,13 @@ void TcpTargetServer::request_logout(std::chrono::seconds grace) {
 }
 
 void TcpTargetServer::retire(std::chrono::milliseconds grace, engine::Callback<> done) {
-  bool over = false;
+  engine::Callback<> over;
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->listeners.clear();
-    over = impl_->sessions.empty();
-    if (!over) impl_->when_retired = std::move(done);
+    (impl_->sessions.empty() ? over : impl_->when_retired) = std::move(done);
   }
-  if (over) return impl_->front().post(std::move(done));
+  if (over) return impl_->front().post(std::move(over));
   const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>((grace.count() + 999) / 1000, 0, 65535));
   impl_->on_each_worker([seconds](Worker& worker) { worker.request_logout(seconds); });
   impl_->front().post([impl = impl_, grace] {

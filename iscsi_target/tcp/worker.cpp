@@ -30,6 +30,7 @@ TargetConnection* Worker::find(std::uint64_t id) {
 
 std::vector<std::uint64_t> Worker::ids() const {
   std::vector<std::uint64_t> out;
+  out.reserve(connections_.size());
   for (const auto& [id, kept] : connections_) out.push_back(id);
   return out;
 }

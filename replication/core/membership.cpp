@@ -14,7 +14,6 @@ namespace lockstep::replication {
 
 using engine::Errc;
 using engine::IoResult;
-using engine::MemberSet;
 
 namespace {
 constexpr engine::Duration kExchangeUnsettled = std::chrono::milliseconds(100);

@@ -22,7 +22,7 @@ using engine::LockMode;
 Sequencer::~Sequencer() {
   core_.seams.clock.cancel(watermark_timer_);
   // The process is gone: no lock is handed on, nothing is answered.
-  active_.for_each([this](Op& op) { op.lock.granted = [](engine::RangeLock::Node&) {}; });
+  active_.for_each([](Op& op) { op.lock.granted = [](engine::RangeLock::Node&) {}; });
   active_.for_each([this](Op& op) {
     core_.locks.cancel(op.lock);
     core_.ops.destroy(op);

@@ -18,9 +18,9 @@ struct Repeat {
 
   static void step(std::unique_ptr<Repeat> self) {
     if (self->rest.empty()) {
-      auto done = std::move(self->done);
-      if (!self->flushes) return done({});
-      return self->core.data.flush(std::move(done));
+      auto finished = std::move(self->done);
+      if (!self->flushes) return finished({});
+      return self->core.data.flush(std::move(finished));
     }
     const std::uint64_t length = std::min<std::uint64_t>(self->rest.length, self->buffer.size());
     const std::uint64_t offset = self->rest.offset;
@@ -30,8 +30,8 @@ struct Repeat {
     const auto durability = self->flushes ? engine::Durability::cached : self->durability;
     store.write(offset, bytes, durability, [self = std::move(self)](std::error_code error) mutable {
       if (!error) return step(std::move(self));
-      auto done = std::move(self->done);
-      done(error);
+      auto finished = std::move(self->done);
+      finished(error);
     });
   }
 };

@@ -7,7 +7,6 @@
 
 namespace lockstep::replication {
 
-using engine::Errc;
 using iscsi::Opcode;
 using iscsi::Serial;
 

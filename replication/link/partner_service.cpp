@@ -10,8 +10,6 @@
 
 namespace lockstep::replication {
 
-using engine::Errc;
-
 namespace {
 
 // How often sessions that died are looked for while commands of theirs are out.

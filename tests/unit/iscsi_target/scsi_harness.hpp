@@ -239,6 +239,13 @@ inline engine::DiskInfo disk_info(std::uint8_t number = 1) {
   return info;
 }
 
+/// Of a unit that knows every command there is.
+inline engine::DiskInfo encrypted_disk_info() {
+  engine::DiskInfo info = disk_info();
+  info.encrypted = true;
+  return info;
+}
+
 class HideFrom final : public AccessView {
  public:
   HideFrom(engine::Uuid volume, std::string initiator) : volume_(volume), initiator_(std::move(initiator)) {}

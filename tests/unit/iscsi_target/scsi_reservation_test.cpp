@@ -325,12 +325,7 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
 }
 
 struct EncryptedUnit : ScsiReservation {
-  static engine::DiskInfo encrypted() {
-    engine::DiskInfo info = disk_info();
-    info.encrypted = true;
-    return info;
-  }
-  EncryptedUnit() : ScsiReservation(encrypted()) {}
+  EncryptedUnit() : ScsiReservation(encrypted_disk_info()) {}
 };
 
 /// SBC-4 5.30.3: only where there is a key to be lost.

@@ -21,6 +21,7 @@ std::string where(const CommandEntry& entry, std::size_t byte, int bit) {
 
 class ScsiTable : public ScsiTest {
  protected:
+  ScsiTable() : ScsiTest(encrypted_disk_info()) {}
   /// What the initiator is ready to move: nothing out, so that no command changes anything; enough in.
   std::unique_ptr<FakeCommand> probe(Bytes cdb) { return in(std::move(cdb), 8192); }
 };
