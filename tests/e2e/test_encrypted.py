@@ -5,6 +5,7 @@ import struct
 
 from harness import MIB, Failed, RpcError, Volume, World, Writer, check
 from scsi_client import BLOCK, GOOD, Initiator
+from test_grow import LARGE, room, wait_served, want
 
 SECRET = b"payroll-of-2026!"
 SANITIZE, CRYPTOGRAPHIC_ERASE = 0x48, 3
@@ -115,6 +116,32 @@ def test_a_cryptographic_erase_through_either_node_ends_what_was_there_on_both()
             in_sync(w, volume)
             for node in w.nodes:
                 check(not Host(w, node, volume, "late", isid=4).has_secret(8), "the old key was not destroyed")
+
+
+def test_it_grows_and_is_erased_and_keeps_its_key_through_both():
+    with World() as w:
+        volume = w.mirror(encrypted=True)
+        Host(w, w.a, volume, "host").write_secret(8)
+        for size in (LARGE, LARGE + 64 * MIB):
+            room(w, volume, size)
+            want(w, volume, size)
+            wait_served(w, volume, size)
+            host = Host(w, w.b, volume, "host", isid=2)
+            check(host.has_secret(8), "what was there is there")
+            host.erase()
+            check(host.read(8).data == bytes(BLOCK), "until it is erased")
+            for block in (8, size // BLOCK - 1):
+                host.write_secret(block)
+            for node in w.nodes:
+                node.kill()
+            for node in w.nodes:
+                node.start()
+            for node in w.nodes:
+                node.apply_cleanly()
+            in_sync(w, volume)
+            for node in w.nodes:
+                again = Host(w, node, volume, "again", isid=3)
+                check(again.has_secret(8) and again.has_secret(size // BLOCK - 1), f"node {node.side} reads all of it")
 
 
 def test_volumes_that_are_not_encrypted_know_no_cryptographic_erase():
