@@ -365,6 +365,18 @@ class World:
                 node.volume_status(volume)["failover_limited"] for node in self.nodes))
         return volume
 
+    def start_both(self):
+        """Then tells them what to serve: neither waits for the other to be told first."""
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.apply_cleanly()
+
+    def kill_both_and_start_again(self):
+        for node in self.nodes:
+            node.kill()
+        self.start_both()
+
     def small_file_system(self, size):
         """A folder on a file system of its own, of `size` bytes."""
         image, mount = self.folder / f"small-{len(self.cleanups)}.img", self.folder / f"small-{len(self.cleanups)}"

@@ -93,12 +93,7 @@ def test_a_cryptographic_erase_through_either_node_ends_what_was_there_on_both()
                 check(old[16:] not in metadata.read_bytes(), f"node {node.side} has no trace of the old key")
                 check(data.stat().st_blocks * 512 < MIB, f"node {node.side} has the space back")
             b.write_secret(9)
-            for node in w.nodes:
-                node.kill()
-            for node in w.nodes:
-                node.start()
-            for node in w.nodes:
-                node.apply_cleanly()
+            w.kill_both_and_start_again()
             in_sync(w, volume)
             again = Host(w, w.a, volume, "a", isid=3)
             check(again.has_secret(9) and not again.has_secret(8), "the new key is kept, the old data is gone")
@@ -109,10 +104,7 @@ def test_a_cryptographic_erase_through_either_node_ends_what_was_there_on_both()
                 data, _ = files(node, volume)
                 with open(data, "r+b") as f:
                     f.write(copies[node.side][:16 * BLOCK])
-            for node in w.nodes:
-                node.start()
-            for node in w.nodes:
-                node.apply_cleanly()
+            w.start_both()
             in_sync(w, volume)
             for node in w.nodes:
                 check(not Host(w, node, volume, "late", isid=4).has_secret(8), "the old key was not destroyed")
@@ -132,12 +124,7 @@ def test_it_grows_and_is_erased_and_keeps_its_key_through_both():
             check(host.read(8).data == bytes(BLOCK), "until it is erased")
             for block in (8, size // BLOCK - 1):
                 host.write_secret(block)
-            for node in w.nodes:
-                node.kill()
-            for node in w.nodes:
-                node.start()
-            for node in w.nodes:
-                node.apply_cleanly()
+            w.kill_both_and_start_again()
             in_sync(w, volume)
             for node in w.nodes:
                 again = Host(w, node, volume, "again", isid=3)
@@ -198,10 +185,7 @@ def test_a_node_without_its_key_says_so_and_the_partner_serves_on():
         check("another" in problems[0]["message"] or "this node's is" in problems[0]["message"], f"{problems}")
         w.a.kill()
         kept.rename(key)
-        for node in w.nodes:
-            node.start()
-        for node in w.nodes:
-            node.apply_cleanly()
+        w.start_both()
         in_sync(w, volume)
         check(Host(w, w.a, volume, "a", isid=1).has_secret(5), "with its key it is in again")
 

@@ -100,12 +100,7 @@ def test_a_volume_grows_under_a_writer_and_every_nexus_hears_of_it():
         for node in w.nodes:
             verify(w, node, volume, writer.log)
         same_data(w, volume)
-        for node in w.nodes:
-            node.kill()
-        for node in w.nodes:
-            node.start()
-        for node in w.nodes:
-            node.apply_cleanly()
+        w.kill_both_and_start_again()
         in_sync(w, volume)
         wait_served(w, volume, LARGE)
         check(Initiator(w, w.b, volume, "ia1", isid=1).keys() == [77], "the registration moved with its metadata")

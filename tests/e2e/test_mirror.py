@@ -121,12 +121,7 @@ def test_both_killed_come_back_together_with_every_acknowledged_write():
         volume = w.mirror()
         writer = Writer(w, volume, [w.a, w.b], depth=16)
         writer.wait_writes(500)
-        for node in w.nodes:
-            node.kill()
-        for node in w.nodes:
-            node.start()
-        for node in w.nodes:
-            node.apply_cleanly()
+        w.kill_both_and_start_again()
         in_sync(w, volume)
         writer.wait_writes(200)
         writer.stop()

@@ -31,6 +31,17 @@ class ScsiReservation : public ScsiTest {
     c->nexus = &n;
     return run(std::move(c))->status;
   }
+  /// The first thing that is asked of the disk, once the unit is being sanitized, fails.
+  void sanitize_and_fail(std::uint8_t options_and_action) {
+    disk.deferred = true;
+    auto c = make({0x48, options_and_action});
+    device.execute(*c);
+    disk.release_one();  // the state
+    disk.fail_with = engine::Errc::io_error;
+    disk.deferred = false;
+    while (disk.held()) disk.release_one();
+    expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  }
   scsi::Nexus second;
 };
 
@@ -356,14 +367,7 @@ TEST_F(EncryptedUnit, CryptographicEraseTakesTheKeyFirstAndLeavesZeros) {
 }
 
 TEST_F(EncryptedUnit, AKeyThatCouldNotBeReplacedIsAFailedSanitize) {
-  disk.deferred = true;
-  auto c = make({0x48, 0x23});
-  device.execute(*c);
-  disk.release_one();
-  disk.fail_with = engine::Errc::io_error;
-  disk.deferred = false;
-  while (disk.held()) disk.release_one();
-  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  sanitize_and_fail(0x23);
   expect_good(*in({0x48, 0x1F}));
 }
 
@@ -402,14 +406,7 @@ TEST_F(ScsiSanitize, BadListsAndAFailureAreReportedAndTheFailureMayBeLeft) {
     expect_sense(*out({0x48, 0x01, 0, 0, 0, 0, 0, 0, 5}, list), scsi::SenseKey::illegal_request,
                  scsi::asc::kInvalidFieldInCdb);
   }
-  disk.deferred = true;
-  auto c = make({0x48, 0x22});
-  device.execute(*c);
-  disk.release_one();
-  disk.fail_with = engine::Errc::io_error;
-  disk.deferred = false;
-  while (disk.held()) disk.release_one();
-  expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
+  sanitize_and_fail(0x22);
   expect_sense(*in({0x00}), scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
   expect_good(*in({0x48, 0x1F}));
   expect_good(*in({0x00}));

@@ -126,6 +126,13 @@ class Initiator:
         except Failed as failed:
             raise Failed(f"{failed}; there are {[(p['dev'], p['dm_st'], p['chk_st']) for p in self.paths()]}") from None
 
+    def wait_for_return(self, node, volume):
+        """Starts a node that was killed; both are in sync and both paths active again."""
+        node.restart()
+        for each in self.world.nodes:
+            each.wait_state(volume, "in_sync", seconds=120)
+        self.wait_paths(2, seconds=120)
+
     def device(self, paths=2):
         self.wait_paths(paths)
         device = pathlib.Path("/dev/mapper") / self.map()["name"]

@@ -45,10 +45,7 @@ def measure(w, i, volume, device):
             probe.wait_writes(100)
             pauses.append(probe.longest)
         check(probe.error is None, f"a write failed: {probe.error}")
-        victim.restart()
-        for node in w.nodes:
-            node.wait_state(volume, "in_sync", seconds=120)
-        i.wait_paths(2, seconds=120)
+        i.wait_for_return(victim, volume)
     return pauses
 
 

@@ -29,10 +29,7 @@ def measure(w, i, volume, device, victim):
     check(probe.error is None, f"a write failed: {probe.error}")
     victim.thaw()
     victim.kill()
-    victim.restart()
-    for node in w.nodes:
-        node.wait_state(volume, "in_sync", seconds=120)
-    i.wait_paths(2, seconds=120)
+    i.wait_for_return(victim, volume)
     return pause
 
 
