@@ -1,12 +1,8 @@
 #include "mgmt/data_plane/control_server.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <unordered_set>
 
 #include <boost/asio/local/stream_protocol.hpp>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -20,37 +16,14 @@ namespace asio = boost::asio;
 using asio::local::stream_protocol;
 using engine::Errc;
 
-namespace {
-
-// Held as long as the process lives: the kernel lets go of it however the process ends, so it can't be stale.
-engine::Result<int> lock_instance(const std::string& socket_path) {
-  const std::string path = socket_path + ".lock";
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0) {
-    const int reason = errno;
-    const std::string folder = socket_path.substr(0, std::max<std::size_t>(socket_path.rfind('/'), 1));
-    std::string message = "Can't make the control socket " + socket_path + ": " + std::strerror(reason) + ".";
-    if (reason == ENOENT) message += " Make the folder " + folder + " first, or set rpc_socket in the configuration.";
-    if (reason == EACCES || reason == EROFS) message += " lockstepd needs to write in " + folder + ".";
-    return engine::fail(Errc::io_error, message);
-  }
-  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
-  ::close(file);
-  return engine::fail(Errc::refused, "Another lockstepd is running with the control socket " + socket_path +
-                                         ". Stop it first, or set another rpc_socket in the configuration.");
-}
-
-}  // namespace
-
 struct ControlServer::Impl final : ControlClientOwner, std::enable_shared_from_this<Impl> {
-  Impl(engine::Reactor& r, std::string p, RpcHandler& h)
-      : reactor(r), path(std::move(p)), handler(h), acceptor(engine::io_context(r)) {}
+  Impl(engine::Reactor& r, const InstanceLock& lock, RpcHandler& h)
+      : reactor(r), path(lock.socket_path()), handler(h), acceptor(engine::io_context(r)) {}
 
   engine::Reactor& reactor;
   std::string path;
   RpcHandler& handler;
   stream_protocol::acceptor acceptor;
-  int lock = -1;
   bool bound = false;
   std::unordered_set<std::shared_ptr<ControlClient>> clients;
 
@@ -60,16 +33,13 @@ struct ControlServer::Impl final : ControlClientOwner, std::enable_shared_from_t
                                              std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
                                              " bytes that Unix sockets allow: " + path);
     }
-    const auto locked = lock_instance(path);
-    if (!locked) return std::unexpected(locked.error());
-    lock = *locked;
     struct stat there {};
     if (::lstat(path.c_str(), &there) == 0) {
       if (!S_ISSOCK(there.st_mode)) {
         return engine::fail(Errc::refused,
                             path + " is there and is not a socket. Remove it, or set another rpc_socket.");
       }
-      ::unlink(path.c_str());  // nobody holds the lock: whoever made it is gone
+      ::unlink(path.c_str());  // the lock is ours: whoever made it is gone
     }
     boost::system::error_code e;
     acceptor.open(stream_protocol(), e);
@@ -112,8 +82,6 @@ struct ControlServer::Impl final : ControlClientOwner, std::enable_shared_from_t
     acceptor.close(ignored);
     for (const auto& client : std::exchange(clients, {})) client->close();
     if (bound) ::unlink(path.c_str());
-    if (lock >= 0) ::close(lock);
-    lock = -1;
   }
 
   void drain(engine::TimePoint until, engine::Callback<> done) {
@@ -126,9 +94,9 @@ struct ControlServer::Impl final : ControlClientOwner, std::enable_shared_from_t
   }
 };
 
-engine::Result<std::unique_ptr<ControlServer>> ControlServer::create(engine::Reactor& reactor, const std::string& path,
+engine::Result<std::unique_ptr<ControlServer>> ControlServer::create(engine::Reactor& reactor, const InstanceLock& lock,
                                                                      RpcHandler& handler) {
-  auto impl = std::make_shared<Impl>(reactor, path, handler);
+  auto impl = std::make_shared<Impl>(reactor, lock, handler);
   std::unique_ptr<ControlServer> server(new ControlServer(impl));
   if (auto outcome = impl->listen(); !outcome) return std::unexpected(outcome.error());
   return server;

@@ -7,6 +7,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/runtime/reactor.hpp"
+#include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
 
 namespace lockstep::mgmt {
@@ -28,10 +29,10 @@ class ControlServer {
   static constexpr std::size_t kMaxPending = 64;                   ///< unanswered requests a client; then not read
   static constexpr std::size_t kMaxUnsent = std::size_t{8} << 20;  ///< bytes a client leaves unread; then dropped
 
-  /// Listens at `path`, mode 0600. A socket that a dead process left there is replaced. Errors are sentences: another
-  /// lockstepd is running, the folder is missing, permission. `handler` outlives the server.
+  /// Listens at the lock's path, mode 0600. A socket that a dead process left there is replaced. Errors are sentences.
+  /// The lock and `handler` outlive the server.
   [[nodiscard]] static engine::Result<std::unique_ptr<ControlServer>> create(engine::Reactor& reactor,
-                                                                             const std::string& path,
+                                                                             const InstanceLock& lock,
                                                                              RpcHandler& handler);
   ~ControlServer();  ///< closes every connection and removes the socket; replies still owed go nowhere
   ControlServer(const ControlServer&) = delete;

@@ -14,6 +14,7 @@
 #include "engine/rdma/devices.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/system_random.hpp"
+#include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
@@ -62,8 +63,9 @@ void log_machine(const Workers& workers) {
 }  // namespace
 
 struct Daemon::Impl final : EventSink {
-  explicit Impl(Workers w, const Configuration& c)
-      : configuration(c),
+  Impl(InstanceLock l, Workers w, const Configuration& c)
+      : lock(std::move(l)),
+        configuration(c),
         workers(std::move(w)),
         link_buffers(c.link_buffer_mib << 20),
         node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), c.state_folder, *this)),
@@ -72,6 +74,7 @@ struct Daemon::Impl final : EventSink {
         signals(engine::io_context(control), SIGTERM, SIGINT) {}
 
   // Destroyed in reverse: nodes before workers, all of it after every thread but this one has ended.
+  InstanceLock lock;
   Configuration configuration;
   engine::Reactor control{{.name = "control", .cpu = -1, .busy_poll = {}}};
   engine::SystemRandom random;
@@ -126,10 +129,12 @@ struct Daemon::Impl final : EventSink {
 Result<std::unique_ptr<Daemon>> Daemon::create(const Configuration& configuration) {
   raise_descriptor_limit();
   if (auto folder = check_state_folder(configuration.state_folder); !folder) return std::unexpected(folder.error());
+  auto lock = InstanceLock::take(configuration.rpc_socket);
+  if (!lock) return std::unexpected(lock.error());
   auto workers = make_workers(configuration);
   if (!workers) return std::unexpected(workers.error());
-  auto impl = std::make_unique<Impl>(std::move(*workers), configuration);
-  auto server = ControlServer::create(impl->control, configuration.rpc_socket, impl->methods);
+  auto impl = std::make_unique<Impl>(std::move(*lock), std::move(*workers), configuration);
+  auto server = ControlServer::create(impl->control, impl->lock, impl->methods);
   if (!server) return std::unexpected(server.error());
   impl->server = std::move(*server);
   return std::unique_ptr<Daemon>(new Daemon(std::move(impl)));

@@ -1,7 +1,9 @@
 """One node by itself: volumes that are not mirrored, access, the control socket's promises about them."""
+import os
 import pathlib
 import signal
 import socket
+import subprocess
 
 from harness import MIB, Failed, Rpc, RpcError, Volume, World, Writer, check, wait_for
 
@@ -269,6 +271,18 @@ def test_start_up_errors_say_what_to_do():
         check(missing.returncode == 1 and "/nonexistent.toml" in missing.stdout, missing.stdout)
         check(w.run(w.lockstepd, "--version").stdout.startswith("lockstepd "), "it knows its version")
         check("--config" in w.run(w.lockstepd, "--help").stdout, "it explains itself")
+
+
+def test_a_second_one_is_refused_before_it_takes_memory_so_the_first_one_is_never_overtaken():
+    with World(nodes=1, witness=False) as w:
+        w.a.options = {"buffer_mib": 1024}
+        w.a.configure()
+        second = subprocess.Popen([w.lockstepd, "--config", w.a.folder / "lockstepd.toml"], stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(second.pid, 0)
+        second.returncode = os.waitstatus_to_exitcode(status)
+        check(second.returncode == 1, f"a second instance ends with 1: {second.returncode}")
+        check(usage.ru_maxrss < 512 << 10, f"its pool was not there yet: {usage.ru_maxrss >> 10} MiB")
+        w.a.status()
 
 
 def test_it_starts_again_over_the_socket_of_a_killed_one():

@@ -1,6 +1,7 @@
 // The control socket, over a real Unix socket and from the other side of it.
 #include <filesystem>
 #include <future>
+#include <optional>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -95,8 +96,14 @@ class ControlSocket : public testing::Test {
     if (started_) reactor_.join();
     std::filesystem::remove_all(folder_);
   }
+  engine::Result<std::unique_ptr<ControlServer>> make() {
+    auto lock = InstanceLock::take(path_);
+    if (!lock) return std::unexpected(lock.error());
+    lock_.emplace(std::move(*lock));
+    return ControlServer::create(reactor_, *lock_, echo_);
+  }
   void start() {
-    auto server = ControlServer::create(reactor_, path_, echo_);
+    auto server = make();
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     reactor_.start();
@@ -114,6 +121,7 @@ class ControlSocket : public testing::Test {
   std::string folder_, path_;
   engine::Reactor reactor_;
   Echo echo_;
+  std::optional<InstanceLock> lock_;
   std::unique_ptr<ControlServer> server_;
   bool started_ = false;
 };
@@ -236,24 +244,26 @@ TEST_F(ControlSocket, ReplacesASocketThatADeadProcessLeft) {
 
 TEST_F(ControlSocket, RefusesASecondInstanceWithAClearMessageAndLeavesTheFirstAlone) {
   start();
-  engine::Reactor second;
-  const auto refused = ControlServer::create(second, path_, echo_);
+  const auto refused = InstanceLock::take(path_);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("Another lockstepd is running"), std::string::npos);
   EXPECT_EQ(Client(path_).ask(kEcho)["id"], 1);
 }
 
 TEST_F(ControlSocket, SaysWhatToDoWhenItCantBeMade) {
-  const auto missing = ControlServer::create(reactor_, folder_ + "/nowhere/x.sock", echo_);
+  const auto missing = InstanceLock::take(folder_ + "/nowhere/x.sock");
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("Make the folder " + folder_ + "/nowhere"), std::string::npos);
   const auto file = ::open(path_.c_str(), O_CREAT | O_WRONLY, 0600);
   ::close(file);
-  const auto in_the_way = ControlServer::create(reactor_, path_, echo_);
+  const auto in_the_way = make();
   ASSERT_FALSE(in_the_way);
   EXPECT_NE(in_the_way.error().message.find("is not a socket"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(path_));
-  EXPECT_FALSE(ControlServer::create(reactor_, folder_ + "/" + std::string(200, 'x'), echo_));
+  path_ = folder_ + "/" + std::string(200, 'x');
+  const auto too_long = make();
+  ASSERT_FALSE(too_long);
+  EXPECT_NE(too_long.error().message.find("is longer than the 107 bytes"), std::string::npos);
 }
 
 TEST_F(ControlSocket, IsGoneAfterACleanStop) {
