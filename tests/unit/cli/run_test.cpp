@@ -207,10 +207,10 @@ TEST_F(Run, VolumeSetSendsOnlyWhatWasSaid) {
 TEST_F(Run, VolumeGrowSendsTheSizeAndWaitsForTheJob) {
   answer_volumes();
   answer("PATCH /api/v1/volumes/" + std::string(kVolumeId), 202, job("done", 1));
-  EXPECT_EQ(run({"volume", "grow", "vm1", "20GiB"}), 0);
+  EXPECT_EQ(run({"volume", "grow", "vm1", "--size", "20GiB"}), 0);
   EXPECT_EQ(sent(1), json::parse(R"({"size_bytes": 21474836480})"));
   EXPECT_EQ(run({"volume", "grow", "vm1"}), 2);
-  EXPECT_EQ(run({"volume", "grow", "vm1", "much"}), 2);
+  EXPECT_EQ(run({"volume", "grow", "vm1", "--size", "much"}), 2);
 }
 
 TEST_F(Run, VolumeImportTakesTheSecretFromAFile) {

@@ -67,11 +67,11 @@ void add_grow(CLI::App& volume, Action& chosen) {
   auto* c = volume.add_subcommand("grow", "Make a volume larger while it is in use; it never becomes smaller");
   c->footer(
       "Examples:\n"
-      "  lockstep volume grow vm1 200GiB\n\n"
+      "  lockstep volume grow vm1 --size 200GiB\n\n"
       "Both nodes must be in sync. Initiators hear of the new capacity; let them rescan if they do not look by "
       "themselves.");
   c->add_option("name", o->name, "Name or id")->required();
-  c->add_option("size", o->size, "The new size, such as 10GiB, 1.5TiB")->required()->type_name("SIZE");
+  c->add_option("--size", o->size, "The new size, such as 10GiB, 1.5TiB")->required()->type_name("SIZE");
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   c->callback([o, &chosen] { chosen = [o](Context& context) { return grow(context, *o); }; });
 }
