@@ -40,10 +40,10 @@ void ControlClient::read() {
   reading_ = true;
   socket_.async_read_some(asio::buffer(chunk_),
                           [self = shared_from_this()](boost::system::error_code e, std::size_t bytes) {
-                            self->reading_ = false;
                             if (self->closed_) return;
                             if (e) return self->drop();
                             self->take(bytes);
+                            self->reading_ = false;  // only now: reading may fill the chunk at once
                             self->read();
                           });
 }

@@ -102,13 +102,16 @@ class ControlSocket : public testing::Test {
     lock_.emplace(std::move(*lock));
     return ControlServer::create(reactor_, *lock_, echo_);
   }
-  void start() {
+  void listen() {
     auto server = make();
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
+  }
+  void run() {
     reactor_.start();
     started_ = true;
   }
+  void start() { listen(), run(); }
   template <class Work>
   void on_reactor(Work work) {
     std::promise<void> done;
@@ -140,16 +143,28 @@ TEST_F(ControlSocket, AnswersRequestsAndIsItsOwnersAlone) {
   EXPECT_EQ(client.ask(kEcho)["id"], 1);  // it goes on after an error
 }
 
+std::string echoes(int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    all += R"({"jsonrpc":"2.0","id":)" + std::to_string(i) + R"(,"method":"echo"})" + "\n";
+  }
+  return all;
+}
+
 TEST_F(ControlSocket, AnswersManyRequestsSentAtOnceAndSplitAnywhere) {
   start();
   Client client(path_);
-  std::string all;
-  for (int i = 0; i < 200; ++i)
-    all += R"({"jsonrpc":"2.0","id":)" + std::to_string(i) +
-           R"(,"method":"echo"})"
-           "\n";
+  const std::string all = echoes(200);
   for (std::size_t at = 0; at < all.size(); at += 997) ASSERT_TRUE(client.send(all.substr(at, 997)));
   for (int i = 0; i < 200; ++i) EXPECT_EQ(json::parse(client.line())["id"], i);
+}
+
+TEST_F(ControlSocket, AnswersManyRequestsThatWaitedForIt) {
+  listen();
+  Client client(path_);
+  ASSERT_TRUE(client.send(echoes(2000)));
+  run();
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(json::parse(client.line())["id"], i);
 }
 
 TEST_F(ControlSocket, EndsAConnectionWhoseLineIsTooLongAfterSayingSo) {
