@@ -41,6 +41,8 @@ def check(condition, message):
 
 def wait_for(what, condition, seconds=20.0, interval=0.02):
     """Waits until `condition()` is true and gives its value; says what was waited for when it never is."""
+    if settings.sanitized:
+        seconds *= 5
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
