@@ -13,30 +13,9 @@ constexpr int kStepsATurn = 16;  // so that one job can't keep the others waitin
 
 }  // namespace
 
-JobRunner::~JobRunner() { stop(); }
+JobRunner::JobRunner(NodeCore& core) : core_(core), loop_("The job runner", kTurn, [this] { turn(); }) {}
 
 void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
-
-void JobRunner::start() {
-  thread_ = std::thread([this] { loop(); });
-}
-
-void JobRunner::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  poked_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void JobRunner::poke() {
-  {
-    const std::lock_guard lock(mutex_);
-    poke_ = true;
-  }
-  poked_.notify_all();
-}
 
 void JobRunner::submit(Job job) {
   store(job);
@@ -52,27 +31,11 @@ void JobRunner::store(const Job& job) {
   (void)peer->put_job(told);
 }
 
-void JobRunner::loop() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    poke_ = false;
-    lock.unlock();
-    try {
-      turn();
-    } catch (const std::exception& e) {
-      spdlog::error("The job runner: {}", e.what());
-    }
-    lock.lock();
-    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
-  }
-}
-
 void JobRunner::turn() {
   for (auto& job : core_.jobs.unfinished()) {
     if (job.runner != core_.node_id) continue;
     if (run(std::move(job))) poke();
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (loop_.stopping()) return;
   }
 }
 
@@ -95,8 +58,7 @@ bool JobRunner::run(Job job) {
                        job.progress != before.progress;
     if (moved) store(job);
     if (result != StepResult::again_now) return false;
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return false;
+    if (loop_.stopping()) return false;
   }
   return true;
 }

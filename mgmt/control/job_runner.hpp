@@ -1,15 +1,12 @@
 #pragma once
 // Takes this node's unfinished jobs step by step, each step's result durable before the next, until they are done. A
 // restart goes on where the last one stood.
-#include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "mgmt/control/node_core.hpp"
+#include "mgmt/control/turn_loop.hpp"
 
 namespace lockstep::mgmt {
 
@@ -23,30 +20,24 @@ class JobRunner {
  public:
   using Step = std::function<StepResult(Job&)>;
 
-  explicit JobRunner(NodeCore& core) : core_(core) {}
-  ~JobRunner();
+  explicit JobRunner(NodeCore& core);
   /// For start-up: who takes the steps of jobs of this kind.
   void teach(const std::string& kind, Step step);
-  void start();
-  void stop();
-  void poke();
+  void start() { loop_.start(); }
+  void stop() { loop_.stop(); }
+  void poke() { loop_.poke(); }
   /// Stores a new job of this node's and runs it.
   void submit(Job job);
 
   void turn();  ///< a step of each job; the loop's body
 
  private:
-  void loop();
   bool run(Job job);
   void store(const Job& job);
 
   NodeCore& core_;
   std::map<std::string, Step> steps_;
-  std::mutex mutex_;
-  std::condition_variable poked_;
-  bool poke_ = false;
-  bool stopping_ = false;
-  std::thread thread_;
+  TurnLoop loop_;
 };
 
 /// A new job of this node's.

@@ -1,7 +1,6 @@
 #include "mgmt/control/partner_watch.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
 
@@ -13,47 +12,11 @@ constexpr int kFirstRefusals = 3;
 
 }  // namespace
 
-PartnerWatch::~PartnerWatch() { stop(); }
-
-void PartnerWatch::start() {
-  thread_ = std::thread([this] { loop(); });
-}
-
-void PartnerWatch::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  poked_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void PartnerWatch::poke() {
-  {
-    const std::lock_guard lock(mutex_);
-    poke_ = true;
-  }
-  poked_.notify_all();
-}
+PartnerWatch::PartnerWatch(NodeCore& core) : core_(core), loop_("Looking at the partner", kTurn, [this] { turn(); }) {}
 
 PartnerView PartnerWatch::view() const {
   const std::lock_guard lock(mutex_);
   return view_;
-}
-
-void PartnerWatch::loop() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    poke_ = false;
-    lock.unlock();
-    try {
-      turn();
-    } catch (const std::exception& e) {
-      spdlog::error("Looking at the partner: {}", e.what());
-    }
-    lock.lock();
-    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
-  }
 }
 
 void PartnerWatch::turn() {

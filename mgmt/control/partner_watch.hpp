@@ -1,12 +1,12 @@
 #pragma once
 // Looks at the partner about once a second: compares revisions, fetches its report and its events, and knows whether it
 // can be reached.
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <thread>
+#include <string>
 
 #include "mgmt/control/node_core.hpp"
+#include "mgmt/control/turn_loop.hpp"
 
 namespace lockstep::mgmt {
 
@@ -20,29 +20,24 @@ struct PartnerView {
 
 class PartnerWatch {
  public:
-  explicit PartnerWatch(NodeCore& core) : core_(core) {}
-  ~PartnerWatch();
-  void start();
-  void stop();
-  void poke();
+  explicit PartnerWatch(NodeCore& core);
+  void start() { loop_.start(); }
+  void stop() { loop_.stop(); }
+  void poke() { loop_.poke(); }
   [[nodiscard]] PartnerView view() const;
 
   void turn();  ///< one look; the loop's body
 
  private:
-  void loop();
   Outcome<NodeReport> look(Peer& peer);
   void fetch_events(Peer& peer);
   void note(const Outcome<NodeReport>& seen, const Node& partner);
 
   NodeCore& core_;
-  mutable std::mutex mutex_;
-  std::condition_variable poked_;
-  bool poke_ = false;
-  bool stopping_ = false;
+  mutable std::mutex mutex_;  ///< guards view_
   PartnerView view_;
   int first_refusals_ = 0;
-  std::thread thread_;
+  TurnLoop loop_;
 };
 
 }  // namespace lockstep::mgmt

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
 
@@ -33,51 +32,17 @@ std::vector<ApplyProblem> problems_from(const std::string& result) {
 
 Reconciler::Reconciler(DataPlane& data_plane, EventLog& events, std::function<std::optional<WantedState>()> wanted,
                        std::function<std::optional<engine::NodeSide>()> side)
-    : data_plane_(data_plane), events_(events), wanted_(std::move(wanted)), side_(std::move(side)) {
+    : data_plane_(data_plane),
+      events_(events),
+      wanted_(std::move(wanted)),
+      side_(std::move(side)),
+      loop_("The reconcile loop", kTurn, [this] { turn(); }) {
   report_.message = "lockstepd has not been asked yet.";
-}
-
-Reconciler::~Reconciler() { stop(); }
-
-void Reconciler::start() {
-  thread_ = std::thread([this] { loop(); });
-}
-
-void Reconciler::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  poked_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Reconciler::poke() {
-  {
-    const std::lock_guard lock(mutex_);
-    poke_ = true;
-  }
-  poked_.notify_all();
 }
 
 NodeReport Reconciler::report() const {
   const std::lock_guard lock(mutex_);
   return report_;
-}
-
-void Reconciler::loop() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    poke_ = false;
-    lock.unlock();
-    try {
-      turn();
-    } catch (const std::exception& e) {
-      spdlog::error("The reconcile loop: {}", e.what());
-    }
-    lock.lock();
-    poked_.wait_for(lock, kTurn, [this] { return poke_ || stopping_; });
-  }
 }
 
 void Reconciler::turn() {

@@ -2,17 +2,16 @@
 // The loop that makes lockstepd match the configuration: asks how it stands about once a second, and tells it again
 // whenever what it carries out is not what is wanted, whatever the reason (a change, its restart, an earlier failure).
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "mgmt/control/data_plane.hpp"
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/node_report.hpp"
+#include "mgmt/control/turn_loop.hpp"
 
 namespace lockstep::mgmt {
 
@@ -26,18 +25,16 @@ class Reconciler {
   /// `wanted` gives nothing while the node is in no pair; it is called on the loop's thread.
   Reconciler(DataPlane& data_plane, EventLog& events, std::function<std::optional<WantedState>()> wanted,
              std::function<std::optional<engine::NodeSide>()> side);
-  ~Reconciler();
-  void start();
-  void stop();
+  void start() { loop_.start(); }
+  void stop() { loop_.stop(); }
   /// Something changed: take a turn now.
-  void poke();
+  void poke() { loop_.poke(); }
   [[nodiscard]] NodeReport report() const;
 
   /// One turn; the loop's body, for tests.
   void turn();
 
  private:
-  void loop();
   void apply(const WantedState& wanted, NodeReport& report);
   void tell_of_changes(const NodeReport& before, const NodeReport& now);
 
@@ -53,12 +50,9 @@ class Reconciler {
   int failures_ = 0;
   bool seen_running_ = false;
 
-  mutable std::mutex mutex_;  ///< guards what follows
-  std::condition_variable poked_;
-  bool poke_ = false;
-  bool stopping_ = false;
+  mutable std::mutex mutex_;  ///< guards report_
   NodeReport report_;
-  std::thread thread_;
+  TurnLoop loop_;
 };
 
 }  // namespace lockstep::mgmt
