@@ -11,8 +11,8 @@ namespace lockstep::mgmt {
 /// however the process ends, so it can't be stale.
 class InstanceLock {
  public:
-  /// Taken before anything that costs time or memory, so that of two that are started the first one runs. Errors are
-  /// sentences: another lockstepd is running, the folder is missing, permission.
+  /// Taken before anything that costs time or memory: of two that are started at the same moment one runs and the other
+  /// is refused at once. Errors are sentences: another lockstepd is running, the folder is missing, permission.
   [[nodiscard]] static engine::Result<InstanceLock> take(const std::string& socket_path);
 
   [[nodiscard]] const std::string& socket_path() const { return socket_path_; }

@@ -272,7 +272,7 @@ def test_start_up_errors_say_what_to_do():
         check("--config" in w.run(w.lockstepd, "--help").stdout, "it explains itself")
 
 
-def test_a_second_one_is_refused_before_it_takes_memory_so_the_first_one_is_never_overtaken():
+def test_a_second_one_is_refused_before_it_takes_memory():
     with World(nodes=1, witness=False) as w:
         w.a.options = {"buffer_mib": 1024}
         w.a.configure()
