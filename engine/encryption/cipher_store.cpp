@@ -48,11 +48,19 @@ void CipherStore::release(Operation& op) {
   free_ = &op;
 }
 
+/// Reads nothing, for the sake of the callback: none runs from inside the call that took it.
+void CipherStore::refuse(IoCallback done) {
+  inner_.read(0, last_resort_.first(0), [done = std::move(done)](std::error_code) mutable { done(Errc::io_error); });
+}
+
 void CipherStore::read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) {
+  if (failed_) [[unlikely]]
+    return refuse(std::move(done));
   Operation& op = take(offset, std::move(done));
   op.into = into;
   inner_.read(offset, into, [&op](std::error_code error) {
     CipherStore& self = *op.store;
+    if (self.failed_) error = Errc::io_error;
     if (!error) self.cipher_.decrypt(op.offset, op.into);
     IoCallback finished = std::move(op.done);
     self.release(op);
@@ -61,6 +69,8 @@ void CipherStore::read(std::uint64_t offset, std::span<std::byte> into, IoCallba
 }
 
 void CipherStore::write(std::uint64_t offset, std::span<const std::byte> from, Durability durability, IoCallback done) {
+  if (failed_) [[unlikely]]
+    return refuse(std::move(done));
   const std::uint32_t sector = inner_.info().block_size;
   // What can't be written is refused below, before anything of it is looked at.
   const bool refused = offset % sector != 0 || from.size() % sector != 0;
@@ -84,6 +94,8 @@ bool CipherStore::try_write(Operation& op) {
 }
 
 void CipherStore::write_piece(Operation& op, std::span<std::byte> bounce) {
+  if (failed_) [[unlikely]]  // it waited for a buffer
+    return refuse([&op](std::error_code error) { op.store->on_written(op, error); });
   const std::uint64_t at = op.offset + op.written;
   const auto plain = op.from.subspan(op.written, std::min(bounce.size(), op.from.size() - op.written));
   op.written += plain.size();
@@ -93,6 +105,7 @@ void CipherStore::write_piece(Operation& op, std::span<std::byte> bounce) {
 }
 
 void CipherStore::on_written(Operation& op, std::error_code error) {
+  if (failed_) error = Errc::io_error;
   if (!error && op.written < op.from.size()) return write_piece(op, last_resort_.all());
   --writing_;
   IoCallback finished = std::move(op.done);
@@ -105,25 +118,32 @@ void CipherStore::on_written(Operation& op, std::error_code error) {
 }
 
 void CipherStore::write_zeroes(Extent extent, Durability durability, IoCallback done) {
-  inner_.write_zeroes(extent, durability, std::move(done));
+  failed_ ? refuse(std::move(done)) : inner_.write_zeroes(extent, durability, std::move(done));
 }
 void CipherStore::discard(Extent extent, Durability durability, IoCallback done) {
-  inner_.discard(extent, durability, std::move(done));
+  failed_ ? refuse(std::move(done)) : inner_.discard(extent, durability, std::move(done));
 }
-void CipherStore::flush(IoCallback done) { inner_.flush(std::move(done)); }
-void CipherStore::reserve(Extent extent, IoCallback done) { inner_.reserve(extent, std::move(done)); }
-void CipherStore::next_run(std::uint64_t offset, RunCallback done) { inner_.next_run(offset, std::move(done)); }
+void CipherStore::flush(IoCallback done) { failed_ ? refuse(std::move(done)) : inner_.flush(std::move(done)); }
+void CipherStore::reserve(Extent extent, IoCallback done) {
+  failed_ ? refuse(std::move(done)) : inner_.reserve(extent, std::move(done));
+}
+void CipherStore::next_run(std::uint64_t offset, RunCallback done) {
+  if (!failed_) return inner_.next_run(offset, std::move(done));
+  refuse([done = std::move(done)](std::error_code error) mutable { done(std::unexpected(error)); });
+}
 
 void CipherStore::renew_key(IoCallback done) {
+  if (failed_) return refuse(std::move(done));
   auto made = VolumeKey::make();
-  // What is nowhere kept is replaced with the next callback of the store: none runs from inside this call.
-  if (!made) return inner_.flush([done = std::move(done)](std::error_code) mutable { done(Errc::io_error); });
+  if (!made) return refuse(std::move(done));
   auto key = std::make_unique<VolumeKey>(*made);
   const VolumeKey& kept = *key;
   auto replace = [this, key = std::move(key), done = std::move(done)](std::error_code error) mutable {
+    failed_ |= error && save_;
     if (!error) cipher_ = SectorCipher(*key, inner_.info().block_size);
     done(error);
   };
+  // What is nowhere kept is replaced with the next callback of the store.
   save_ ? save_(kept, std::move(replace)) : inner_.flush(std::move(replace));
 }
 

@@ -1,6 +1,10 @@
 #pragma once
 // A store whose blocks are kept encrypted in another one. What is zeroed, discarded or was never written is zeros there
 // and here, so that holes stay holes; everything else looks random there.
+//
+// A key that could not be saved may be kept all the same. What was written under either key could then be noise to the
+// next who opens the store, so it fails for good: every operation gives Errc::io_error until it is opened again, with
+// the key that is kept.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -36,6 +40,7 @@ class CipherStore final : public Store {
   struct Operation;
   Operation& take(std::uint64_t offset, IoCallback done);
   void release(Operation& op);
+  void refuse(IoCallback done);
   [[nodiscard]] bool try_write(Operation& op);
   void write_piece(Operation& op, std::span<std::byte> bounce);
   void on_written(Operation& op, std::error_code error);
@@ -45,6 +50,7 @@ class CipherStore final : public Store {
   SectorCipher cipher_;
   SaveKey save_;
   layout::Blocks last_resort_;  ///< when the pool has nothing and no write of ours is going to give something back
+  bool failed_ = false;         ///< which key is kept is not known
   std::size_t writing_ = 0;
   Operation* first_waiting_ = nullptr;  ///< writes for which there was no buffer
   Operation* last_waiting_ = nullptr;

@@ -9,6 +9,7 @@
 #include "engine/encryption/keys.hpp"
 #include "engine/encryption/sector_cipher.hpp"
 #include "tests/unit/engine/fault_store.hpp"
+#include "tests/unit/engine/metadata_fixture.hpp"
 
 namespace lockstep::engine {
 namespace {
@@ -259,20 +260,123 @@ TEST_F(CipherStoreTest, WithAnotherKeyNothingIsWhatItWas) {
   EXPECT_EQ(read(0, 4096), data);
 }
 
-TEST_F(CipherStoreTest, AKeyThatCouldNotBeKeptIsNotUsed) {
+// ---- a key that could not be saved ----
+
+/// A store whose key is saved when the test says so, and with what outcome.
+struct UnsavedKeyTest : CipherStoreTest {
   IoCallback saved;
-  CipherStore keeping(inner, pool, key, [&](const VolumeKey&, IoCallback done) { saved = std::move(done); });
-  std::optional<std::error_code> result;
-  keeping.renew_key([&](std::error_code e) { result = e; });
-  ASSERT_TRUE(saved);
-  std::exchange(saved, nullptr)(Errc::io_error);
-  EXPECT_EQ(*result, Errc::io_error);
-  const Bytes data = counting(512);
-  EXPECT_FALSE(write(0, data));
-  Bytes into(512);
-  keeping.read(0, into, [](std::error_code e) { EXPECT_FALSE(e); });
+  CipherStore keeping{inner, pool, key, [this](const VolumeKey&, IoCallback done) { saved = std::move(done); }};
+  std::vector<std::error_code> ended;
+
+  void fail_to_save() {
+    std::optional<std::error_code> result;
+    keeping.renew_key([&](std::error_code e) { result = e; });
+    ASSERT_TRUE(saved);
+    std::exchange(saved, nullptr)(Errc::io_error);
+    EXPECT_EQ(result, make_error_code(Errc::io_error));
+  }
+  IoCallback note() {
+    return [this](std::error_code e) { ended.push_back(e); };
+  }
+};
+
+TEST_F(UnsavedKeyTest, EndsTheStoreForGood) {
+  fail_to_save();
+  Bytes sector = counting(512);
+  keeping.read(0, sector, note());
+  keeping.write(0, sector, Durability::durable, note());
+  keeping.write_zeroes({0, 512}, Durability::durable, note());
+  keeping.discard({0, 512}, Durability::durable, note());
+  keeping.flush(note());
+  keeping.renew_key(note());
+  EXPECT_TRUE(ended.empty()) << "never from inside the call";
   inner.run();
-  EXPECT_EQ(into, data);
+  EXPECT_EQ(ended, std::vector<std::error_code>(6, Errc::io_error));
+  EXPECT_FALSE(saved) << "no further key is tried";
+  EXPECT_EQ(inner.counts.writes, 0);
+}
+
+TEST_F(UnsavedKeyTest, LetsNothingSucceedThatWasUnderWayOrWaitedForABuffer) {
+  std::vector<Buffer> all;
+  for (auto buffer = pool.allocate(BufferPool::kMaxBuffer); buffer; buffer = pool.allocate(4096)) {
+    all.push_back(std::move(buffer));
+  }
+  const Bytes large = counting(200 << 10), small = counting(4096);
+  Bytes into(512);
+  keeping.write(0, large, Durability::durable, note());
+  keeping.write(512 << 10, small, Durability::durable, note());
+  keeping.write(600 << 10, small, Durability::durable, note());
+  keeping.read(0, into, note());
+  ASSERT_EQ(inner.waiting(), 2u);
+  fail_to_save();
+  inner.run();
+  EXPECT_EQ(ended, std::vector<std::error_code>(4, Errc::io_error));
+  EXPECT_EQ(inner.counts.writes, 1) << "nothing more goes out under the old key";
+}
+
+/// A replica as it is attached: blocks in one store, the sealed key in the metadata in another.
+struct EncryptedReplica : MetadataTest {
+  FaultStore data{1 << 20};
+  BufferPool pool{BufferPool::kMaxBuffer};
+  NodeKey node = *NodeKey::make();
+  std::unique_ptr<CipherStore> blocks;
+
+  void attach() {
+    blocks.reset();
+    data.cut_power();
+    store.cut_power();
+    open();
+    ASSERT_TRUE(area) << message();
+    const auto key = unseal(*area->identity().key, node);
+    ASSERT_TRUE(key) << key.error().message;
+    blocks = std::make_unique<CipherStore>(data, pool, *key, [this](const VolumeKey& next, IoCallback done) {
+      area->write_key(seal(next, node), std::move(done));
+    });
+  }
+  template <class Start>
+  std::error_code outcome(Start start) {
+    std::error_code result = Errc::timed_out;
+    start([&result](std::error_code e) { result = e; });
+    while (data.waiting() + store.waiting() > 0) data.run(), store.run();
+    return result;
+  }
+  std::error_code write(const Bytes& from) {
+    return outcome([&](IoCallback done) { blocks->write(0, from, Durability::durable, std::move(done)); });
+  }
+  std::error_code renew_key() {
+    return outcome([&](IoCallback done) { blocks->renew_key(std::move(done)); });
+  }
+  Bytes read() {
+    Bytes into(4096);
+    EXPECT_FALSE(outcome([&](IoCallback done) { blocks->read(0, into, std::move(done)); }));
+    return into;
+  }
+};
+
+TEST_F(EncryptedReplica, ReadsWhatItAcknowledgedAlsoWhenItsKeyWasSavedOnlyByHalf) {
+  identity.key = seal(new_key(), node);
+  for (const std::uint64_t slot : {0, 1}) {
+    format();
+    attach();
+    Bytes acknowledged = counting(4096, 1);
+    ASSERT_FALSE(write(acknowledged));
+    store.fail = [&](char kind, Extent extent) { return kind == 'w' && extent.offset == slot * layout::kBlock; };
+    EXPECT_EQ(renew_key(), make_error_code(Errc::io_error));
+    store.fail = [](char, Extent) { return false; };
+    const Bytes later = counting(4096, 2);
+    const auto written = write(later);
+    EXPECT_EQ(written, make_error_code(Errc::io_error)) << "slot " << slot;
+    EXPECT_EQ(renew_key(), make_error_code(Errc::io_error)) << "slot " << slot;
+
+    attach();
+    if (!written) {
+      EXPECT_EQ(read(), later) << "slot " << slot;
+    }
+    ASSERT_FALSE(write(later));
+    attach();
+    EXPECT_EQ(read(), later) << "slot " << slot;
+    EXPECT_FALSE(renew_key()) << "and another key is taken again";
+  }
 }
 
 }  // namespace
