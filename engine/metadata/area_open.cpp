@@ -1,7 +1,8 @@
-// MetadataArea::open: read the four slots, decide, read the map, put back the slot that was lost.
+// MetadataArea::open: read the four slots, decide, read the map and the state, put back what was lost or can't be read.
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "engine/metadata/area_impl.hpp"
 #include "engine/metadata/slots.hpp"
@@ -37,12 +38,14 @@ class Opener : public std::enable_shared_from_this<Opener> {
   }
 
   /// A slot that could not be read is as good as a damaged one.
+  static std::unexpected<layout::Refusal> unreadable(std::error_code error) {
+    return std::unexpected(layout::Refusal{true, Errc::io_error, "cannot be read (" + error.message() + ")"});
+  }
+
   template <class T, class Read>
   layout::SlotPair<T> both(std::size_t first, Read read) {
     const auto one = [&](std::size_t i) -> layout::Checked<layout::Slot<T>> {
-      if (const auto error = unreadable_[first + i]) {
-        return std::unexpected(layout::Refusal{true, Errc::io_error, "cannot be read (" + error.message() + ")"});
-      }
+      if (const auto error = unreadable_[first + i]) return unreadable(error);
       return read(layout::ConstBlock(slots_[first + i]), i);
     };
     return {one(0), one(1)};
@@ -81,27 +84,48 @@ class Opener : public std::enable_shared_from_this<Opener> {
   }
 
   void read_map(std::uint64_t block) {
-    if (block == map_->blocks()) return read_states();
+    if (block == map_->blocks()) return read_state(0);
     const std::size_t count = std::min<std::uint64_t>(kChunk, map_->blocks() - block);
     if (!chunk_) chunk_.emplace(count);
+    const std::uint64_t end_block = block + count;
     store_.read(layout::kMapAt + block * kBlock, chunk_->first(count),
-                [self = shared_from_this(), block](std::error_code error) { self->take_map(block, error); });
+                [self = shared_from_this(), block, end_block](std::error_code error) {
+                  error ? self->read_one_by_one(block, end_block) : self->take_map(block, end_block);
+                });
   }
 
-  void take_map(std::uint64_t block, std::error_code error) {
-    if (error) return end(Errc::io_error, "cannot be read: its dirty map gives \"" + error.message() + "\"");
-    const std::uint64_t end_block = std::min<std::uint64_t>(block + kChunk, map_->blocks());
-    for (std::uint64_t b = block; b < end_block; ++b) {
-      const auto taken = take_map_block(b, (*chunk_)[b - block]);
-      if (!taken) {
-        return end(taken.error().code,
-                   "cannot be used: dirty map block " + std::to_string(b) + " " + taken.error().reason);
-      }
+  void take_map(std::uint64_t block, std::uint64_t end_block) {
+    for (std::size_t i = 0; block + i < end_block; ++i) {
+      if (!take_map_block(block + i, (*chunk_)[i])) return;
     }
     read_map(end_block);
   }
 
-  layout::Checked<void> take_map_block(std::uint64_t index, layout::ConstBlock block) {
+  /// Blocks of which some can't be read. All bits of such a block are set, in memory first: before they count, the
+  /// block is written anew, for the disk may yet come back with what it had.
+  void read_one_by_one(std::uint64_t block, std::uint64_t end_block) {
+    if (block == end_block) return read_map(end_block);
+    store_.read(layout::kMapAt + block * kBlock, (*chunk_)[0],
+                [self = shared_from_this(), block, end_block](std::error_code error) {
+                  if (error) {
+                    self->map_->set_block(block);
+                    self->rewrite_map_.push_back(block);
+                  } else if (!self->take_map_block(block, (*self->chunk_)[0])) {
+                    return;
+                  }
+                  self->read_one_by_one(block + 1, end_block);
+                });
+  }
+
+  /// False: it was refused, and all is over.
+  bool take_map_block(std::uint64_t index, layout::ConstBlock block) {
+    const auto taken = check_map_block(index, block);
+    if (taken) return true;
+    end(taken.error().code, "cannot be used: dirty map block " + std::to_string(index) + " " + taken.error().reason);
+    return false;
+  }
+
+  layout::Checked<void> check_map_block(std::uint64_t index, layout::ConstBlock block) {
     const auto sealed = layout::unseal(block, layout::Kind::map, index);
     if (!sealed && sealed.error().damaged) return map_->set_block(index), layout::Checked<void>{};
     if (!sealed) return std::unexpected(sealed.error());
@@ -113,18 +137,22 @@ class Opener : public std::enable_shared_from_this<Opener> {
     return {};
   }
 
-  void read_states() {
+  void read_state(std::size_t slot) {
     state_at_ = state_at(store_, state_.identity);
     if (!state_at_) return put_back(0);
-    states_.emplace(2 * layout::kStateSlot / kBlock);
-    store_.read(*state_at_, states_->all(), [self = shared_from_this()](std::error_code error) {
-      if (!error) return self->decide_state();
-      self->end(Errc::io_error, "cannot be read: its state record gives \"" + error.message() + "\"");
-    });
+    if (slot == 2) return decide_state();
+    if (!states_) states_.emplace(2 * layout::kStateSlot / kBlock);
+    const std::uint64_t at = slot * layout::kStateSlot;
+    store_.read(*state_at_ + at, states_->all().subspan(at, layout::kStateSlot),
+                [self = shared_from_this(), slot](std::error_code error) {
+                  self->unreadable_state_[slot] = error;
+                  self->read_state(slot + 1);
+                });
   }
 
   void decide_state() {
-    const auto one = [this](std::size_t slot) {
+    const auto one = [this](std::size_t slot) -> layout::Checked<layout::Slot<layout::StateBytes>> {
+      if (const auto error = unreadable_state_[slot]) return unreadable(error);
       const std::size_t first = slot * layout::kStateSlot / kBlock;
       return layout::read_state((*states_)[first], states_->all().subspan((first + 1) * kBlock, layout::kMaxState),
                                 slot, state_.key);
@@ -141,22 +169,38 @@ class Opener : public std::enable_shared_from_this<Opener> {
   void put_back_state(std::size_t slot) {
     while (slot < 2 && !rewrite_state_[slot]) ++slot;
     if (slot == 2) return finish(AreaMaker::make(store_, std::move(state_), std::move(*map_)));
-    const layout::Block first = (*states_)[0];
-    std::ranges::fill(first, std::byte{0});
+    states_->clear();
     if (state_.lu_state_generation > 0) {
-      layout::encode_state(first, states_->all().subspan<kBlock, layout::kMaxState>(), state_.lu_state);
-      layout::seal(first, layout::Kind::state, state_.key, slot, state_.lu_state_generation);
+      layout::encode_state((*states_)[0], states_->all().subspan<kBlock, layout::kMaxState>(), state_.lu_state);
+      layout::seal((*states_)[0], layout::Kind::state, state_.key, slot, state_.lu_state_generation);
     }
-    store_.write(*state_at_ + slot * layout::kStateSlot, states_->first(layout::state_blocks(state_.lu_state.size())),
-                 Durability::durable, [self = shared_from_this(), slot](std::error_code error) {
+    // All of one that could not be read: whichever sector it was, it can be read next time.
+    const std::size_t blocks =
+        unreadable_state_[slot] ? layout::kStateSlot / kBlock : layout::state_blocks(state_.lu_state.size());
+    store_.write(*state_at_ + slot * layout::kStateSlot, states_->first(blocks), Durability::durable,
+                 [self = shared_from_this(), slot](std::error_code error) {
                    if (!error) return self->put_back_state(slot + 1);
                    self->end(Errc::io_error, "has a damaged state record that cannot be rewritten: " + error.message());
                  });
   }
 
+  void put_back_map(std::size_t n) {
+    if (n == rewrite_map_.size()) return put_back_state(0);
+    const std::uint64_t index = rewrite_map_[n];
+    const layout::Block block = (*chunk_)[0];
+    map_->store(index, block);
+    layout::seal(block, layout::Kind::map, state_.key, index, ++state_.map_generation);
+    store_.write(layout::kMapAt + index * kBlock, block, Durability::durable,
+                 [self = shared_from_this(), n](std::error_code error) {
+                   if (!error) return self->put_back_map(n + 1);
+                   self->end(Errc::io_error, "has a dirty map block " + std::to_string(self->rewrite_map_[n]) +
+                                                 " that can be neither read nor rewritten: " + error.message());
+                 });
+  }
+
   void put_back(std::size_t n) {
     while (n < 4 && !rewrite_[n]) ++n;
-    if (n == 4) return put_back_state(0);
+    if (n == 4) return put_back_map(0);
     const layout::Block block = slots_[n];
     std::ranges::fill(block, std::byte{0});
     if (n < 2) {
@@ -187,8 +231,10 @@ class Opener : public std::enable_shared_from_this<Opener> {
   AreaState state_;
   std::optional<DirtyMap> map_;
   std::optional<layout::Blocks> chunk_;
+  std::vector<std::uint64_t> rewrite_map_;  // the blocks that could not be read
   std::optional<std::uint64_t> state_at_;
   std::optional<layout::Blocks> states_;
+  std::array<std::error_code, 2> unreadable_state_;
   std::array<bool, 2> rewrite_state_{};
 };
 

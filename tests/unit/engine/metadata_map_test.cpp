@@ -291,11 +291,95 @@ TEST_F(DirtyMapTest, BitsBeyondTheVolumeAreRefused) {
   EXPECT_NE(message().find("beyond the end"), std::string::npos) << message();
 }
 
-TEST_F(DirtyMapTest, AReadErrorInTheMapIsReported) {
-  store.fail = [](char kind, Extent e) { return kind == 'r' && e.offset >= layout::kMapAt; };
+// ---- blocks that can't be read ----
+
+struct UnreadableMap : DirtyMapTest {
+  static bool touches(Extent e, std::uint64_t map_block) {
+    return e.overlaps({layout::kMapAt + map_block * layout::kBlock, layout::kBlock});
+  }
+};
+
+TEST_F(UnreadableMap, OneBlockOfItMeansThatAllItsBitsAreSetAndNoOthers) {
+  for (const std::uint64_t lost : {0, 1, 2}) {
+    format();
+    set(5), set(kPerBlock + 5), set(2 * kPerBlock + 5);
+    store.run();
+    store.fail = [&](char kind, Extent e) { return kind == 'r' && touches(e, lost); };
+    open();
+    ASSERT_TRUE(area) << message();
+    for (const std::uint64_t block : {0, 1, 2}) {
+      const Extent all = {block * kPerBlock * 65536,
+                          std::min(kPerBlock * 65536, identity.size - block * kPerBlock * 65536)};
+      EXPECT_EQ(area->is_durably_dirty(all), block == lost) << block << " of " << lost;
+      EXPECT_TRUE(area->is_dirty(block * kPerBlock + 5));
+    }
+    const std::uint64_t regions = lost == 2 ? area->region_count() - 2 * kPerBlock : kPerBlock;
+    EXPECT_EQ(area->dirty_count(), regions + 2);
+  }
+}
+
+TEST_F(UnreadableMap, WhatIsSetForItStaysSetWhenTheDiskComesBackWithWhatItHad) {
+  store.fail = [](char kind, Extent e) { return kind == 'r' && touches(e, 1); };
+  open();
+  ASSERT_TRUE(area) << message();
+  store.fail = [](char, Extent) { return false; };
+  crash();
+  EXPECT_EQ(area->dirty_count(), kPerBlock);
+  clear({kPerBlock, kPerBlock + 1});
+  store.run();
+  open();
+  EXPECT_EQ(area->dirty_count(), kPerBlock - 2) << "and it is a block like any other";
+}
+
+TEST_F(UnreadableMap, AReadThatFailsOnceCostsNothing) {
+  set(5);
+  store.run();
+  store.counts = {};
+  bool failed_once = false;
+  store.fail = [&](char kind, Extent e) { return kind == 'r' && touches(e, 1) && !std::exchange(failed_once, true); };
+  open();
+  ASSERT_TRUE(area) << message();
+  EXPECT_EQ(area->dirty_count(), 1u);
+  EXPECT_EQ(store.counts.writes, 0);
+}
+
+TEST_F(UnreadableMap, ABlockThatCanNeitherBeReadNorRewrittenRefusesTheArea) {
+  store.fail = [](char, Extent e) { return touches(e, 1); };
   open();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, Errc::io_error);
+  EXPECT_NE(message().find("dirty map block 1 "), std::string::npos) << message();
+}
+
+TEST_F(UnreadableMap, BesideABlockThatIsWholeAndWrongNothingIsChanged) {
+  const auto b = block(4 + 2);
+  b[32] ^= std::byte{1};
+  store_be<std::uint32_t>(b.data(), crc32c(b.subspan(4)));
+  store.counts = {};
+  store.fail = [](char kind, Extent e) { return kind == 'r' && touches(e, 1); };
+  open();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code, Errc::foreign);
+  EXPECT_EQ(store.counts.writes, 0);
+}
+
+TEST_F(UnreadableMap, OfManyBlocksEachIsReadByItself) {
+  VolumeIdentity v = sample_identity();
+  v.region_size = 4096;
+  v.size = 65 * kGiB;  // more blocks than are read at a time
+  FaultStore large(MetadataArea::required_size(v.size, v.region_size));
+  MetadataArea::format(large, v, sample_epoch(), InitialMap::clean, [&](auto r) { take(std::move(r)); });
+  large.run();
+  ASSERT_TRUE(area) << message();
+  area.reset();
+  large.fail = [](char kind, Extent e) { return kind == 'r' && (touches(e, 3) || touches(e, 300)); };
+  MetadataArea::open(large, v.volume, v.owner, [&](auto r) { take(std::move(r)); });
+  large.run();
+  ASSERT_TRUE(area) << message();
+  EXPECT_EQ(area->dirty_count(), 2 * kPerBlock);
+  EXPECT_TRUE(area->is_durably_dirty({3 * kPerBlock * 4096, kPerBlock * 4096}));
+  EXPECT_TRUE(area->is_durably_dirty({300 * kPerBlock * 4096, kPerBlock * 4096}));
+  area.reset();
 }
 
 TEST_F(DirtyMapTest, FindsTheDirtyRegionsInOrder) {

@@ -110,6 +110,117 @@ TEST_F(State, WithBothSlotsDamagedTheAreaIsRefusedByName) {
   EXPECT_NE(message().find("no state record is left"), std::string::npos) << message();
 }
 
+/// A sector of a slot, wherever it is.
+struct UnreadableState : State {
+  [[nodiscard]] Extent sector(std::size_t slot, std::size_t block_of_slot) const {
+    return {(first_block + slot * kSlotBlocks + block_of_slot) * layout::kBlock + 512, 512};
+  }
+  void lose(Extent extent) {
+    roomy.fail = [extent](char kind, Extent e) { return kind == 'r' && e.overlaps(extent); };
+  }
+  void mend() {
+    roomy.fail = [](char, Extent) { return false; };
+  }
+};
+
+TEST_F(UnreadableState, OneSlotGivesWayToTheOtherAndIsRewritten) {
+  for (const std::size_t slot : {0u, 1u}) {
+    for (const std::size_t block : {0u, 1u, 15u}) {
+      mend();
+      format_roomy();
+      ASSERT_FALSE(write(bytes_of(5000, 1)));
+      roomy.keep_spoiled();
+      lose(sector(slot, block));
+      open_roomy();
+      ASSERT_TRUE(area) << message();
+      EXPECT_EQ(kept(), bytes_of(5000, 1));
+      // The disk reads again what was written anew: losing the other slot changes nothing.
+      lose(sector(1 - slot, 0));
+      open_roomy();
+      ASSERT_TRUE(area) << message();
+      EXPECT_EQ(kept(), bytes_of(5000, 1));
+    }
+  }
+}
+
+TEST_F(UnreadableState, TheSectorItselfIsWrittenAnewWhereverItIs) {
+  format_roomy();
+  ASSERT_FALSE(write(bytes_of(10, 1)));
+  const Extent bad = sector(1, 15);
+  bool is_bad = true;
+  roomy.fail = [&](char kind, Extent e) {
+    if (!e.overlaps(bad)) return false;
+    if (kind == 'w') is_bad = false;
+    return is_bad;
+  };
+  open_roomy();
+  ASSERT_TRUE(area) << message();
+  EXPECT_FALSE(is_bad);
+  EXPECT_EQ(kept(), bytes_of(10, 1));
+}
+
+TEST_F(UnreadableState, WhatStandsInTheOtherSlotCountsAsBesideADamagedOne) {
+  for (const bool unreadable : {false, true}) {
+    mend();
+    format_roomy();
+    ASSERT_FALSE(write(bytes_of(100, 1)));
+    area->write_state(bytes_of(100, 2), [](std::error_code) {});
+    roomy.step();  // slot 0 has the new one, which nobody was told of yet
+    roomy.cut_power();
+    if (unreadable) {
+      lose(sector(0, 0));
+    } else {
+      roomy_block(first_block)[200] ^= std::byte{1};
+    }
+    open_roomy();
+    ASSERT_TRUE(area) << message();
+    EXPECT_EQ(kept(), bytes_of(100, 1));
+    mend();
+    open_roomy();
+    EXPECT_EQ(kept(), bytes_of(100, 1)) << "it was decided";
+  }
+}
+
+TEST_F(UnreadableState, BothSlotsRefuseTheArea) {
+  format_roomy();
+  ASSERT_FALSE(write(bytes_of(100, 1)));
+  roomy.fail = [this](char kind, Extent e) { return kind == 'r' && e.offset >= first_block * layout::kBlock; };
+  open_roomy();
+  ASSERT_TRUE(error);
+  EXPECT_NE(message().find("no state record is left: slot 0 cannot be read"), std::string::npos) << message();
+}
+
+TEST_F(UnreadableState, BesideADamagedOneRefusesTheArea) {
+  format_roomy();
+  ASSERT_FALSE(write(bytes_of(100, 1)));
+  roomy_block(first_block + kSlotBlocks)[200] ^= std::byte{1};
+  lose(sector(0, 0));
+  open_roomy();
+  ASSERT_TRUE(error);
+  EXPECT_NE(message().find("no state record is left"), std::string::npos) << message();
+}
+
+TEST_F(UnreadableState, ASlotThatCanNotBeRewrittenEitherRefusesTheArea) {
+  format_roomy();
+  ASSERT_FALSE(write(bytes_of(100, 1)));
+  roomy.fail = [bad = sector(1, 0)](char, Extent e) { return e.overlaps(bad); };
+  open_roomy();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code, Errc::io_error);
+}
+
+TEST_F(UnreadableState, OfWhichNoneWasEverWrittenIsEmpty) {
+  format_roomy();
+  lose(sector(1, 0));
+  open_roomy();
+  ASSERT_TRUE(area) << message();
+  EXPECT_TRUE(area->state().empty());
+  mend();
+  open_roomy();
+  ASSERT_TRUE(area) << message();
+  EXPECT_TRUE(area->state().empty());
+}
+
 TEST_F(State, AnotherReplicasSlotIsForeign) {
   format_roomy();
   ASSERT_FALSE(write(bytes_of(100, 1)));
