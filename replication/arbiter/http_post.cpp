@@ -1,7 +1,9 @@
 #include "replication/arbiter/http_post.hpp"
 
 #include <charconv>
+#include <chrono>
 #include <memory>
+#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -20,7 +22,12 @@ using asio::ip::tcp;
 class Post : public std::enable_shared_from_this<Post> {
  public:
   Post(asio::io_context& context, const HttpEndpoint& endpoint, HttpCallback done)
-      : endpoint_(endpoint), resolver_(context), socket_(context), timer_(context), done_(std::move(done)) {
+      : endpoint_(endpoint),
+        resolver_(context),
+        socket_(context),
+        timer_(context),
+        share_(context),
+        done_(std::move(done)) {
     parser_.body_limit(kMaxHttpReply);
   }
 
@@ -42,7 +49,8 @@ class Post : public std::enable_shared_from_this<Post> {
     if (not_numeric) return resolve();
     unsigned port = 0;
     std::from_chars(endpoint_.port.data(), endpoint_.port.data() + endpoint_.port.size(), port);
-    connect(tcp::endpoint(address, static_cast<std::uint16_t>(port)));
+    addresses_ = {tcp::endpoint(address, static_cast<std::uint16_t>(port))};
+    connect();
   }
 
  private:
@@ -51,15 +59,34 @@ class Post : public std::enable_shared_from_this<Post> {
         endpoint_.host, endpoint_.port,
         [self = shared_from_this()](boost::system::error_code e, tcp::resolver::results_type found) {
           if (e) return self->fail(e.message());
-          self->connect(found.begin()->endpoint());
+          for (const auto& entry : found) self->addresses_.push_back(entry.endpoint());
+          self->connect();
         });
   }
 
-  void connect(tcp::endpoint to) {
+  /// One address after the other, until one takes the connection.
+  void connect() {
     if (!done_) return;
-    socket_.async_connect(to, [self = shared_from_this()](boost::system::error_code e) {
-      if (e) return self->fail(e.message());
-      self->write();
+    if (tried_ + 1 < addresses_.size()) limit_to_its_share();
+    socket_.async_connect(addresses_[tried_], [self = shared_from_this()](boost::system::error_code e) {
+      ++self->tried_;
+      self->share_.cancel();
+      if (!e && self->socket_.is_open()) return self->write();
+      if (self->tried_ == self->addresses_.size()) return self->fail(e.message());
+      boost::system::error_code ignored;
+      self->socket_.close(ignored);
+      self->connect();
+    });
+  }
+
+  /// An address that never answers must not take the time of those behind it.
+  void limit_to_its_share() {
+    const auto left = timer_.expiry() - std::chrono::steady_clock::now();
+    share_.expires_after(left / static_cast<int>(addresses_.size() - tried_));
+    share_.async_wait([self = shared_from_this(), trying = tried_](boost::system::error_code e) {
+      if (e || self->tried_ != trying) return;
+      boost::system::error_code ignored;
+      self->socket_.close(ignored);
     });
   }
 
@@ -89,6 +116,7 @@ class Post : public std::enable_shared_from_this<Post> {
   void finish(std::expected<HttpReply, HttpFailure> outcome) {
     if (!done_) return;
     timer_.cancel();
+    share_.cancel();
     resolver_.cancel();
     boost::system::error_code ignored;
     socket_.close(ignored);
@@ -99,6 +127,9 @@ class Post : public std::enable_shared_from_this<Post> {
   tcp::resolver resolver_;
   tcp::socket socket_;
   asio::steady_timer timer_;
+  asio::steady_timer share_;  ///< of an address that is not the last
+  std::vector<tcp::endpoint> addresses_;
+  std::size_t tried_ = 0;  ///< of them
   HttpCallback done_;
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;

@@ -1,5 +1,6 @@
 #pragma once
-// One HTTP/1.1 POST over a connection of its own, with a deadline over all of it. No TLS.
+// One HTTP/1.1 POST over a connection of its own, with a deadline over all of it. No TLS. Of a name's addresses each is
+// tried in turn, until one takes the connection.
 #include <cstddef>
 #include <string>
 #include <string_view>

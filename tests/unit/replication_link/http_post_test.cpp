@@ -1,0 +1,116 @@
+// An HTTP server given by a name that has more than one address.
+#include "replication/arbiter/http_post.hpp"
+
+#include <future>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/runtime/reactor.hpp"
+#include "tests/unit/replication_link/scripted_server.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using Outcome = std::expected<HttpReply, HttpFailure>;
+using namespace std::chrono_literals;
+
+Outcome post(const std::string& url, engine::Duration deadline) {
+  engine::Reactor reactor;
+  reactor.start();
+  std::promise<Outcome> promise;
+  reactor.post([&] {
+    http_post(reactor, *HttpEndpoint::parse(url), "/v3/kv/range", "{}", deadline,
+              [&](Outcome outcome) { promise.set_value(std::move(outcome)); });
+  });
+  return promise.get_future().get();
+}
+
+/// localhost is ::1 first, and 127.0.0.1 behind it.
+bool localhost_has_both() {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo("localhost", nullptr, &hints, &found) != 0) return false;
+  const bool both = found->ai_family == AF_INET6 && found->ai_next && found->ai_next->ai_family == AF_INET;
+  ::freeaddrinfo(found);
+  return both;
+}
+
+sockaddr_in6 loopback6(std::uint16_t port) {
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
+  address.sin6_port = htons(port);
+  return address;
+}
+
+/// A port of ::1 to which connections are opened and never answered: its queue is full.
+class SilentPort {
+ public:
+  explicit SilentPort(std::uint16_t port) {
+    const sockaddr_in6 address = loopback6(port);
+    const auto* to = reinterpret_cast<const sockaddr*>(&address);
+    const int listener = add();
+    const int yes = 1;
+    ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+    if (::bind(listener, to, sizeof address) != 0 || ::listen(listener, 0) != 0) return;
+    for (int i = 0; i < 32 && !silent_; ++i) {
+      pollfd waiting{add(), POLLOUT, 0};
+      (void)::connect(waiting.fd, to, sizeof address);
+      silent_ = ::poll(&waiting, 1, 200) == 0;
+    }
+  }
+  ~SilentPort() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+  SilentPort(const SilentPort&) = delete;
+  SilentPort& operator=(const SilentPort&) = delete;
+  [[nodiscard]] bool silent() const { return silent_; }
+
+ private:
+  int add() { return sockets_.emplace_back(::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0)); }
+  std::vector<int> sockets_;
+  bool silent_ = false;
+};
+
+struct HttpPostToAName : testing::Test {
+  tests::ScriptedServer server{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"};  // on 127.0.0.1 only
+  std::string url = "http://localhost:" + std::to_string(server.port());
+  void SetUp() override {
+    if (!localhost_has_both()) GTEST_SKIP() << "localhost is not ::1 and 127.0.0.1 here";
+  }
+};
+
+TEST_F(HttpPostToAName, GoesToTheNextAddressWhenOneRefuses) {
+  const auto outcome = post(url, 5s);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->body, "{}");
+}
+
+TEST_F(HttpPostToAName, GoesToTheNextAddressWhenOneNeverAnswers) {
+  const SilentPort first(server.port());
+  if (!first.silent()) GTEST_SKIP() << "no port of ::1 could be made to keep silent";
+  const auto outcome = post(url, 2s);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->body, "{}");
+}
+
+TEST_F(HttpPostToAName, WasNotSentWhenNoAddressTookTheConnection) {
+  std::uint16_t nobody = 0;
+  {
+    const tests::ScriptedServer gone("");
+    nobody = gone.port();
+  }
+  const auto outcome = post("http://localhost:" + std::to_string(nobody), 5s);
+  ASSERT_FALSE(outcome);
+  EXPECT_FALSE(outcome.error().sent);
+  EXPECT_FALSE(outcome.error().timed_out);
+}
+
+}  // namespace
+}  // namespace lockstep::replication
