@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 
 #include "engine/stores/descriptor.hpp"
-#include "engine/stores/file_store.hpp"
+#include "engine/stores/file_draft.hpp"
 
 namespace lockstep::engine {
 namespace {
@@ -36,14 +36,15 @@ Result<void> sync_folder(const std::string& folder) {
   return {};
 }
 
-/// The file under a name of its own, until keep(): removed when making it fails on the way.
+/// What is being made, removed when that fails on the way.
 class Draft {
  public:
-  explicit Draft(const std::string& path)
-      : name_(folder_of(path) + "/." + std::filesystem::path(path).filename().string() + ".new") {}
+  explicit Draft(const std::string& path) : name_(draft_name(path)) {}
   ~Draft() {
-    if (opened_.valid() && !kept_) ::unlink(name_.c_str());
+    if (opened_.valid() && !stays_) ::unlink(name_.c_str());
   }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
 
   Result<void> open() {
     Descriptor opened(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -63,24 +64,25 @@ class Draft {
     if (::fsync(opened_.get()) != 0) return cannot("make durable", name_, errno);
     return {};
   }
-  /// Takes its final name, which nobody else may have taken meanwhile.
-  Result<void> keep(const std::string& path) {
-    if (::renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
-      return cannot("create", path, errno);
-    }
-    kept_ = true;
-    return {};
-  }
+  void stay() { stays_ = true; }
 
  private:
   std::string name_;
   Descriptor opened_;
-  bool kept_ = false;
+  bool stays_ = false;
 };
+
+bool is_draft_name(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name.starts_with('.') && name.ends_with(".new");
+}
 
 Result<void> check_room(const std::string& path, std::uint64_t size, Allocation allocation) {
   const std::string folder = folder_of(path);
   struct stat found {};
+  if (is_draft_name(path)) {
+    return fail(Errc::refused, path + " is a name of files that are being made. Choose another one.");
+  }
   if (::lstat(path.c_str(), &found) == 0) {
     return fail(Errc::refused, path + " exists already. Remove it or choose another name.");
   }
@@ -107,20 +109,62 @@ Result<void> check_room_for_more(const std::string& path, std::uint64_t more) {
                                   std::to_string(free_bytes) + " are free in " + folder + ".");
 }
 
-}  // namespace
-
-Result<void> FileStore::create(const std::string& path, std::uint64_t size, Allocation allocation) {
+Result<void> fill(Draft& draft, const std::string& path, std::uint64_t size, Allocation allocation) {
   if (size > static_cast<std::uint64_t>(INT64_MAX)) return fail(Errc::no_space, "No file can be that large.");
   if (auto room = check_room(path, size, allocation); !room) return room;
-  Draft draft(path);
   if (auto done = draft.open(); !done) return done;
-  if (auto done = draft.fill(size, allocation); !done) return done;
-  if (auto done = draft.keep(path); !done) return done;
-  if (auto done = sync_folder(folder_of(path)); !done) {
-    ::unlink(path.c_str());
-    return done;
-  }
+  return draft.fill(size, allocation);
+}
+
+}  // namespace
+
+std::string draft_name(const std::string& path) {
+  return folder_of(path) + "/." + std::filesystem::path(path).filename().string() + ".new";
+}
+
+Result<void> make_draft(const std::string& path, std::uint64_t size, Allocation allocation) {
+  Draft draft(path);
+  if (auto done = fill(draft, path, size, allocation); !done) return done;
+  if (auto done = sync_folder(folder_of(path)); !done) return done;
+  draft.stay();
   return {};
+}
+
+Result<void> keep_draft(const std::string& path) {
+  const std::string draft = draft_name(path);
+  if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+    return cannot("create", path, errno);
+  }
+  auto durable = sync_folder(folder_of(path));
+  if (!durable) (void)::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, draft.c_str(), RENAME_NOREPLACE);
+  return durable;
+}
+
+Result<void> take_back(const std::string& path) {
+  if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, draft_name(path).c_str(), RENAME_NOREPLACE) != 0) {
+    return cannot("remove", path, errno);
+  }
+  return sync_folder(folder_of(path));
+}
+
+Result<void> remove_draft(const std::string& path) {
+  const std::string name = draft_name(path);
+  const Descriptor opened(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!opened.valid() && errno == ENOENT) return {};
+  if (!opened.valid() && errno != ELOOP) return cannot("open", name, errno);  // a link is removed, not what it names
+  if (opened.valid() && ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(Errc::refused, "Another process is creating " + name + ".");
+  }
+  if (::unlink(name.c_str()) != 0 && errno != ENOENT) return cannot("remove", name, errno);
+  return sync_folder(folder_of(path));
+}
+
+Result<void> FileStore::create(const std::string& path, std::uint64_t size, Allocation allocation) {
+  Draft draft(path);
+  if (auto done = fill(draft, path, size, allocation); !done) return done;
+  auto kept = keep_draft(path);
+  if (kept) draft.stay();
+  return kept;
 }
 
 Result<void> FileStore::extend(const std::string& path, std::uint64_t size, Allocation allocation) {
