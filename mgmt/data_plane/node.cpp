@@ -54,7 +54,7 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
 }
 
 Node::~Node() {
-  if (extender_.joinable()) extender_.join();
+  if (file_worker_.joinable()) file_worker_.join();
   if (looker_.joinable()) looker_.join();
 }
 
@@ -107,6 +107,15 @@ Result<void> Node::give_key(ReplicaCreate& request) const {
   return {};
 }
 
+FileWorker Node::file_worker() {
+  return [this](auto work, auto done) { work_on_files(std::move(work), std::move(done)); };
+}
+
+void Node::end_replica_work() {
+  replica_work_ = false;
+  if (auto then = std::exchange(after_replica_work_, {})) then();
+}
+
 void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
   auto reply = shared(std::move(done));
   queue(
@@ -119,13 +128,15 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
           (*reply)(std::move(given));
           return next();
         }
+        replica_work_ = true;
         create_replica(
-            *workers_.front()->ring, request,
+            *workers_.front()->ring, file_worker(), request,
             [this, name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
               stores_closed_ = home().now();
               if (outcome) log_info("Volume " + name + ": the replica is made.");
               (*reply)(std::move(outcome));
               next();
+              end_replica_work();
             });
       },
       [reply] { (*reply)(too_busy()); });
@@ -140,13 +151,15 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
           (*reply)(engine::fail(Errc::refused, "The volume is attached; take it out of the desired state first."));
           return next();
         }
-        delete_replica(*workers_.front()->ring, request,
+        replica_work_ = true;
+        delete_replica(*workers_.front()->ring, file_worker(), request,
                        [this, request, reply,
                         next = std::move(next)](Result<std::optional<engine::ArbiterSettings>> outcome) mutable {
                          next();
+                         end_replica_work();
                          if (!outcome) return (*reply)(std::unexpected(outcome.error()));
                          const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
-                         if (!witness || request.keep_witness || !pair_) return (*reply)({});
+                         if (!witness || request.keep_witness || !pair_ || stopping_) return (*reply)({});
                          // A record that stays behind harms nobody: no volume ever gets the same UUID again.
                          pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
                            if (e)
@@ -332,10 +345,16 @@ NodeReport Node::report() {
 void Node::shutdown(engine::Callback<> done) {
   stopping_ = true;
   queue_.clear();
-  auto finish = [this, done = std::move(done)]() mutable {
-    server_.stop([this, done = std::move(done)]() mutable {
-      if (!pair_) return done();
-      pair_->stop(std::move(done));
+  // The stores of a replica that is being made are closed before their ring is. Where that takes too long the daemon is
+  // cut short: what a file system is at work on then, the next attempt takes.
+  auto rest = [this, done = std::move(done)]() mutable {
+    if (!replica_work_) return done();
+    after_replica_work_ = std::move(done);
+  };
+  auto finish = [this, rest = std::move(rest)]() mutable {
+    server_.stop([this, rest = std::move(rest)]() mutable {
+      if (!pair_) return rest();
+      pair_->stop(std::move(rest));
     });
   };
   // Initiators that move to the partner on their own lose nothing; the others are closed when the pair has been left.

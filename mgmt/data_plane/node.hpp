@@ -81,6 +81,7 @@ class Node final : public replication::NodeObserver {
   void attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened);
   // node_grow.cpp
   using Grown = engine::Callback<engine::Result<void>>;
+  void work_on_files(std::function<engine::Result<void>()> work, Grown done);
   void extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done);
   void make_room(const engine::Uuid& volume, std::uint64_t size, Grown done);
   void make_room_before_attach(const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& opened, Grown done);
@@ -101,6 +102,8 @@ class Node final : public replication::NodeObserver {
   void tell_low_space(Volume& volume);
 
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
+  [[nodiscard]] FileWorker file_worker();
+  void end_replica_work();
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
@@ -126,11 +129,13 @@ class Node final : public replication::NodeObserver {
   std::size_t next_home_ = 0;
   engine::TimePoint started_;
   engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
-  std::thread extender_;             ///< makes files longer, one volume's at a time
+  std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
   std::thread looker_;               ///< asks file systems what is left
   bool look_planned_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;
+  bool replica_work_ = false;              ///< one is being made or removed: some of its stores may be open
+  engine::Callback<> after_replica_work_;  ///< the end of a shutdown that waits for it
 
   std::deque<std::function<void(engine::Callback<>)>> queue_;
   bool busy_ = false;

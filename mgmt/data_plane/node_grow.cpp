@@ -9,13 +9,17 @@ using engine::Errc;
 using engine::Result;
 using engine::Uuid;
 
-/// On a thread of its own: reserving much space may take a file system longer than a lease lasts.
-void Node::extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done) {
-  if (extender_.joinable()) extender_.join();  // it posted what follows from it: it has ended, or is about to
-  extender_ = std::thread([this, place, metadata_bytes, thin, done = std::move(done)]() mutable {
-    auto outcome = extend_files(place, metadata_bytes, thin);
+/// On a thread of its own: reserving much space, or giving it back, may take a file system longer than a lease lasts.
+void Node::work_on_files(std::function<Result<void>()> work, Grown done) {
+  if (file_worker_.joinable()) file_worker_.join();  // it posted what follows from it: it has ended, or is about to
+  file_worker_ = std::thread([this, work = std::move(work), done = std::move(done)]() mutable {
+    auto outcome = work();
     home().post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
   });
+}
+
+void Node::extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done) {
+  work_on_files([place, metadata_bytes, thin] { return extend_files(place, metadata_bytes, thin); }, std::move(done));
 }
 
 void Node::make_room(const Uuid& id, std::uint64_t size, Grown done) {

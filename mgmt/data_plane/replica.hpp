@@ -2,6 +2,7 @@
 // One node's copy of a volume on its disks: made, opened, removed. A file has its metadata in a file beside it; a block
 // device carries both, blocks at its start and metadata at its end.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,17 +59,25 @@ void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine
 [[nodiscard]] engine::Result<void> unlock(engine::IoUring& ring, engine::BufferPool& buffers, OpenedReplica& replica,
                                           bool encrypted, const NodeKeyFile& keys);
 
+/// Carries out work on files that may take a file system longer than a lease lasts, on another thread, and calls back
+/// on the reactor with its outcome. One at a time.
+using FileWorker =
+    std::function<void(std::function<engine::Result<void>()> work, engine::Callback<engine::Result<void>> done)>;
+
 /// What replica.create promises: done again if it is there already, refused if something else is, nothing left behind
-/// on failure. On the ring's reactor; blocks while files are made.
-void create_replica(engine::IoUring& ring, const ReplicaCreate& request, engine::Callback<engine::Result<void>> done);
+/// on failure. On the ring's reactor. Files that a crash left on the way here, or to removal, are taken for nothing: a
+/// replica is there when its data has its final name (engine/stores/file_draft.hpp), which it gets last and loses
+/// first.
+void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate& request,
+                    engine::Callback<engine::Result<void>> done);
 
 /// The files of a volume that is to have `place.size` bytes, and metadata of `metadata_bytes`, become that long; what
 /// is added reads as zeros. Both are open here or not. Any thread; blocks as long as the file systems take.
 [[nodiscard]] engine::Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin);
 
 /// What replica.delete promises but for the witness's record; gives the arbiter that the replica named, if it was
-/// there.
-void delete_replica(engine::IoUring& ring, const ReplicaDelete& request,
+/// there. On the ring's reactor.
+void delete_replica(engine::IoUring& ring, const FileWorker& files, const ReplicaDelete& request,
                     engine::Callback<engine::Result<std::optional<engine::ArbiterSettings>>> done);
 
 }  // namespace lockstep::mgmt
