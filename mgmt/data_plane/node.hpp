@@ -47,7 +47,7 @@ class Node final : public replication::NodeObserver {
   Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, engine::Uuid process,
        const std::string& state_folder, EventSink& events);
   /// After the reactors have stopped.
-  ~Node();
+  ~Node() override;
 
   void apply(DesiredState state, engine::Callback<engine::Result<ApplyOutcome>> done);
   void create(ReplicaCreate request, engine::Callback<engine::Result<void>> done);

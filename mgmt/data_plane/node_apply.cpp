@@ -269,6 +269,7 @@ void Node::finish_apply(const ApplyPtr& apply) {
 
 void Node::set_portals(Apply& apply) {
   std::vector<std::string> wanted;
+  wanted.reserve(apply.state.target.portals.size());
   for (const auto& portal : apply.state.target.portals) wanted.push_back(portal.to_string());
   for (const auto& address : std::exchange(listening_, {})) {
     if (std::ranges::find(wanted, address) != wanted.end()) {

@@ -30,7 +30,7 @@ class Pair final : private replication::LinkEvents {
   Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
        const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events);
   /// While no thread runs the reactor, or after stop().
-  ~Pair();
+  ~Pair() override;
 
   /// After the volumes that are there from the first moment were attached.
   void start();
