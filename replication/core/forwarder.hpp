@@ -4,6 +4,7 @@
 // carries it out once. What was sent may have been carried out; what was not is dropped when contact is lost.
 #include "replication/core/core_state.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/sequences.hpp"
 
 namespace lockstep::replication {
 
@@ -12,7 +13,7 @@ class Forwarder {
   /// Forwards with the partner at once; more wait. Bounds the sequencer's table of results.
   static constexpr std::size_t kWindow = 1024;
 
-  explicit Forwarder(Core& core) : core_(core) {}
+  explicit Forwarder(Core& core) : core_(core), last_tag_(numbers_begin_at(core.now())) {}
   ~Forwarder();
 
   void start(Op& op);
@@ -43,7 +44,7 @@ class Forwarder {
 
   Core& core_;
   List<Op> ops_;  // by rising tag
-  std::uint64_t last_tag_ = 0;
+  std::uint64_t last_tag_;
   engine::TimerId retry_{};
   bool retrying_ = false;
   bool pumping_ = false;

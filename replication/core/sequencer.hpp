@@ -12,7 +12,7 @@ namespace lockstep::replication {
 
 class Sequencer {
  public:
-  explicit Sequencer(Core& core) : core_(core) {}
+  explicit Sequencer(Core& core) : core_(core), sequences_(numbers_begin_at(core.now())) {}
   ~Sequencer();
 
   void start(Op& op);

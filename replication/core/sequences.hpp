@@ -1,14 +1,23 @@
 #pragma once
-// The sequence numbers of one epoch at the sequencer, and the watermark: every number up to it is finished on both
-// members. Numbers finish in any order; the watermark waits for the slowest.
+// The sequence numbers of a volume's writes at the sequencer, and the watermark: every number up to it is finished on
+// both members. Numbers finish in any order; the watermark waits for the slowest.
 #include <cassert>
 #include <cstdint>
 #include <vector>
 
+#include "engine/seams/clock.hpp"
+
 namespace lockstep::replication {
+
+/// What a volume's numbers begin above. The partner knows those of a process for as long as it lives: when a volume is
+/// attached again, none of them may come twice. There is no process that numbers an operation each nanosecond.
+[[nodiscard]] inline std::uint64_t numbers_begin_at(engine::TimePoint attached) {
+  return static_cast<std::uint64_t>(attached.since_origin.count());
+}
 
 class Sequences {
  public:
+  explicit Sequences(std::uint64_t begin = 0) : watermark_(begin), last_(begin) {}
   [[nodiscard]] std::uint64_t next() {
     if (last_ - watermark_ == finished_.size()) widen();
     return ++last_;
@@ -30,8 +39,8 @@ class Sequences {
     for (std::uint64_t s = watermark_ + 1; s <= last_; ++s) wider[s % wider.size()] = at(s);
     finished_.swap(wider);
   }
-  std::uint64_t watermark_ = 0;
-  std::uint64_t last_ = 0;
+  std::uint64_t watermark_;
+  std::uint64_t last_;
   std::vector<char> finished_ = std::vector<char>(64, 0);
 };
 

@@ -106,6 +106,14 @@ class PairProgram final : public Program, public replication::NodeObserver {
     });
   }
 
+  void attach_again(unsigned volume) override {
+    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] { open(volume); });
+  }
+
+  void set_write_cache(unsigned volume, bool on) override {
+    node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
+  }
+
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
     node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
   }

@@ -65,6 +65,9 @@ class Program {
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
   virtual void leave(unsigned volume) = 0;
+  /// Taken out of service and into it again, by the same process; only of kinds that do.
+  virtual void attach_again(unsigned volume) { (void)volume; }
+  virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// Growing (docs/developer/grow.md); only of kinds that do.
   virtual void make_room(unsigned volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) = 0;
   virtual void want_size(unsigned volume, std::uint64_t size) = 0;
