@@ -106,10 +106,13 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
     // Only one that is done can come again: states are exchanged after old sessions' work ended.
     return answer(request, m, twin->applied && !twin->failed ? Errc::ok : Errc::stale);
   }
-  Apply& a = make(session, request, m);
+  start(make(session, request, m));
+}
+
+void Applier::start(Apply& a) {
   a.lock.owner = &a;
   a.lock.granted = &Applier::on_granted;
-  if (core_.locks.acquire(a.lock, m.extent, LockMode::exclusive)) run(a);
+  if (core_.locks.acquire(a.lock, a.message.extent, LockMode::exclusive)) run(a);
 }
 
 void Applier::on_granted(engine::RangeLock::Node& node) {
@@ -247,14 +250,14 @@ void Applier::reserve(std::uint64_t session, InboundRequest& request, const Mess
   });
 }
 
-/// The source holds the region's lock until this is answered: nothing overlaps it here but reads, which a target and a
-/// member that is being made equal do not serve themselves.
+/// The source holds the region's lock until this is answered: nothing that came from it overlaps it here. But this
+/// node's own store may still be given back what it was told to write when it ordered itself: that must not land on it.
 void Applier::copy(std::uint64_t session, InboundRequest& request, const Message& m) {
   Message order = m;
   const bool zeroes = m.opcode == DiskOpcode::unmap || m.opcode == DiskOpcode::write_zeroes;
   order.opcode = zeroes ? m.opcode : DiskOpcode::write;
   if (!is_well_formed(core_, order, request.payload().size())) return answer(request, m, Errc::corrupt);
-  run(make(session, request, order));
+  start(make(session, request, order));
 }
 
 void Applier::flush(std::uint64_t session, InboundRequest& request, const Message& m) {

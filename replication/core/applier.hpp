@@ -56,6 +56,7 @@ class Applier {
   Apply* find(std::uint64_t sequence);
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
   static void on_granted(engine::RangeLock::Node& node);
+  void start(Apply& apply);
   void run(Apply& apply);
   void mark_dirty(Apply& apply);
   void reserve(std::uint64_t session, InboundRequest& request, const Message& message);

@@ -106,6 +106,9 @@ struct Core {
   [[nodiscard]] engine::Durability durability(bool fua) const {
     return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;
   }
+  /// Of an order or a forward. Durability is this node's word, where the write cache is off already: the other may not
+  /// have heard of it yet.
+  [[nodiscard]] std::uint16_t flags_of(const Op& op) const;
   /// A request about this volume, with epoch and watermark filled in.
   [[nodiscard]] Message message(MessageType type) const;
   /// From now on; when it is put off, what this store holds unflushed is made durable.

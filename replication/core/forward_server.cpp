@@ -125,7 +125,9 @@ void ForwardServer::finished(Op& op) {
     return answer(*carrier, question, Errc::stale);
   }
   // What was not carried out is not remembered: it may come again and then be carried out.
-  const bool keep = entry.status == Errc::ok || entry.status == Errc::miscompare;
+  // Nor what was given up while it was carried out: nobody asks for it, and nothing would ever forget it.
+  const bool carried_out = entry.status == Errc::ok || entry.status == Errc::miscompare;
+  const bool keep = carried_out && question.tag >= lowest_;
   if (again) {
     answer(*carrier, question, Errc::stale);
     respond(*again, question, entry);

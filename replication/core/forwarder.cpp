@@ -47,7 +47,7 @@ void Forwarder::send(Op& op) {
   const bool asks_only = op.refusal != Errc::ok;  // whether the state is still the one that refuses it
   m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
   m.sequence = op.state_version;
-  m.flags = static_cast<std::uint16_t>((op.fua ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
+  m.flags = core_.flags_of(op);
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
   m.extent = op.extent;

@@ -78,6 +78,7 @@ void Membership::act(const ReplicaState& theirs) {
   const bool undecided = core_.role == Role::none;
   switch (verdict_) {
     case Verdict::settled:
+      send_refused_again();
       if (core_.is_sequencer() && core_.witnessing->above() >= core_.epoch().number) {
         drive_both(theirs, core_.witnessing->above());
       } else if (may_grow_in_sync()) {
@@ -119,6 +120,13 @@ void Membership::act(const ReplicaState& theirs) {
       break;
   }
   if (verdict_ != before || undecided != (core_.role == Role::none)) core_.changed();
+}
+
+/// Orders that a step refused which was given up then.
+void Membership::send_refused_again() {
+  if (!core_.partner_ready || core_.now() - sent_again_ < core_.settings.heartbeat_interval) return;
+  sent_again_ = core_.now();
+  core_.sequencer->resend();
 }
 
 std::uint64_t Membership::begin_step(Step kind) {
@@ -214,7 +222,9 @@ void Membership::end_overdue_step(engine::TimePoint now) {
   if (now - step_began_ <= 3 * core_.settings.lease) return;
   mark<"membership.step_timed_out">();
   const bool was_serving = core_.role != Role::none;
+  const bool followed = step_kind_ == Step::following;
   end_step();
+  if (followed && (was_serving || core_.suspended)) core_.applier->open(false);  // closed so that it might drain
   if (was_serving) open_gate();
 }
 

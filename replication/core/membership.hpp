@@ -89,6 +89,7 @@ class Membership {
   void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
   void answer_states();
   // steps (membership_drive.cpp, membership_follow.cpp)
+  void send_refused_again();
   std::uint64_t begin_step(Step kind);
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
@@ -149,7 +150,7 @@ class Membership {
   bool step_recording_ = false;
   unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;
-  engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_;
+  engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_, sent_again_;
   engine::TimePoint undecided_since_;  ///< when the gate was closed, or what was served was suspended
   bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;

@@ -53,6 +53,11 @@ engine::Extent Core::region_extent(std::uint64_t region) const {
   return {offset, std::min<std::uint64_t>(region_size(), volume_size() - offset)};
 }
 
+std::uint16_t Core::flags_of(const Op& op) const {
+  const bool durable = durability(op.fua) == engine::Durability::durable;
+  return static_cast<std::uint16_t>((durable ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
+}
+
 Message Core::message(MessageType type) const {
   Message m;
   m.type = type;

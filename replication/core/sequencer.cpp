@@ -322,7 +322,7 @@ void Sequencer::send(Op& op) {
   if (!core_.partner_ready || op.on_link) return;
   Message m = core_.message(op.opcode == DiskOpcode::flush ? MessageType::flush : MessageType::replicate);
   m.opcode = op.opcode == DiskOpcode::compare_and_write ? DiskOpcode::write : op.opcode;
-  m.flags = static_cast<std::uint16_t>((op.fua ? kFlagFua : 0) | (op.may_unmap ? kFlagMayUnmap : 0));
+  m.flags = core_.flags_of(op);
   m.sequence = op.sequence;
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
   if (op.entry) m.tag = core_.forwards->tag_of(*op.entry);
