@@ -47,6 +47,7 @@ struct Pair {
   Chap link;         ///< what the node that opens the partner link proves itself with
   Chap link_mutual;  ///< what the other one answers with
   std::int64_t created_ms = 0;
+  std::int64_t next_lun = 0;  ///< where the search for a new volume's LUN begins: behind the last one given
   bool operator==(const Pair&) const = default;
 };
 

@@ -54,7 +54,8 @@ json pair_json(const Pair& p) {
             {"resync_ceiling", p.settings.resync_ceiling}}},
           {"link", chap_json(p.link)},
           {"link_mutual", chap_json(p.link_mutual)},
-          {"created_ms", p.created_ms}};
+          {"created_ms", p.created_ms},
+          {"next_lun", p.next_lun}};
 }
 
 Pair pair_from(const json& j) {
@@ -69,6 +70,7 @@ Pair pair_from(const json& j) {
   p.link = chap_from(j.at("link"));
   p.link_mutual = chap_from(j.at("link_mutual"));
   p.created_ms = j.at("created_ms");
+  p.next_lun = j.value("next_lun", p.next_lun);
   return p;
 }
 

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxLine = std::size_t{1} << 20;  // rpc.md
+constexpr std::size_t kMaxLine = std::size_t{16} << 20;  // rpc.md: what lockstepd leaves unsent is less
 constexpr std::size_t kMaxWaiting = 64;
 constexpr milliseconds kBetweenAttempts{500};
 constexpr std::uint64_t kSubscription = 0;  // the id of events.subscribe
@@ -57,7 +57,7 @@ struct DataPlaneSocket::Impl {
   void run();
   int connect_once() const;
   void serve(int fd);
-  bool take_lines(std::string& pending);
+  bool take_lines(std::string& pending, std::size_t searched);
   void take_line(std::string_view line);
   bool send_locked(const json& request);
   void drop_connection();
@@ -114,14 +114,16 @@ void DataPlaneSocket::Impl::serve(int fd) {
     const ssize_t n = ::recv(fd, buffer.data(), buffer.size(), 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
+    const std::size_t searched = pending.size();
     pending.append(buffer.data(), static_cast<std::size_t>(n));
-    if (!take_lines(pending)) return;
+    if (!take_lines(pending, searched)) return;
   }
 }
 
-bool DataPlaneSocket::Impl::take_lines(std::string& pending) {
+// There is no line's end in what was searched before.
+bool DataPlaneSocket::Impl::take_lines(std::string& pending, std::size_t searched) {
   std::size_t begin = 0;
-  for (auto end = pending.find('\n'); end != std::string::npos; end = pending.find('\n', begin)) {
+  for (auto end = pending.find('\n', searched); end != std::string::npos; end = pending.find('\n', begin)) {
     take_line(std::string_view(pending).substr(begin, end - begin));
     begin = end + 1;
   }
@@ -142,6 +144,7 @@ void DataPlaneSocket::Impl::take_line(std::string_view line) {
     return;
   }
   const auto id = message.find("id");
+  if (id != message.end() && id->is_null()) spdlog::error("lockstepd can't make out what it was sent: {}", line);
   if (id == message.end() || !id->is_number_unsigned()) return;
   const std::lock_guard lock(mutex);
   const auto found = waiting.find(id->get<std::uint64_t>());

@@ -152,7 +152,8 @@ Outcome<Job> ImportJobs::cancel(const Uuid& id) {
 }
 
 StepResult ImportJobs::step(Job& job) {
-  const bool own = job.step == "probe" || job.step == "name" || job.step == "make" || job.step == "copy";
+  const bool own =
+      job.step == "probe" || job.step == "name" || job.step == "make" || job.step == "sync" || job.step == "copy";
   StepResult result = StepResult::again_now;
   if (own && cancelled(job)) {
     work_.erase(job.id);
@@ -227,8 +228,7 @@ StepResult ImportJobs::make(Job& job) {
         auto volume = describe_new(wish_of(p), c, *job.volume);
         if (!volume) return std::unexpected(volume.error());
         volume->import_secret = random_password(32);
-        c.volumes.push_back(std::move(*volume));
-        return {};
+        return add_new(std::move(*volume), c);
       });
   if (changed) return move_on(job, "replica_here", job.message);
   if (changed.error().kind != RefusalKind::not_current) return fail(core_, job, changed.error());
@@ -256,7 +256,7 @@ StepResult ImportJobs::copy(Job& job) {
   plan.from = source_of(p);
   const Importer importer = importer_of(*volume);
   plan.to = {"The new volume",
-             core_.local.portals.front(),
+             configuration->node(*core_.side())->portals.front(),
              configuration->pair->target_name,
              static_cast<int>(volume->lun),
              importer.initiator,

@@ -149,7 +149,12 @@ constexpr std::string_view kEncryption = R"sql(
 ALTER TABLE volumes ADD COLUMN encrypted INTEGER NOT NULL DEFAULT 0 CHECK (encrypted IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 3> kMigrations{kInitial, kVolumeShapes, kEncryption};
+constexpr std::string_view kNextLun = R"sql(
+ALTER TABLE pair ADD COLUMN next_lun INTEGER NOT NULL DEFAULT 0;
+UPDATE pair SET next_lun = (SELECT COALESCE(MAX(lun) + 1, 0) FROM volumes);
+)sql";
+
+constexpr std::array<std::string_view, 4> kMigrations{kInitial, kVolumeShapes, kEncryption, kNextLun};
 
 }  // namespace
 

@@ -26,9 +26,23 @@ void check_access(const std::vector<std::string>& access, const Configuration& c
   }
 }
 
-std::int64_t lowest_free_lun(const Configuration& c) {
-  for (std::int64_t lun = 0;; ++lun)
-    if (std::ranges::find(c.volumes, lun, &Volume::lun) == c.volumes.end()) return lun;
+Outcome<void> check_access_in_all(const Configuration& c) {
+  std::size_t entries = 0;
+  for (const auto& volume : c.volumes) entries += volume.access.size();
+  if (entries <= kMaxAccessInAll) return {};
+  return refuse(RefusalKind::conflict,
+                fmt::format("The access lists of all volumes would have {} entries together, and {} are the most there "
+                            "can be. Shorten some.",
+                            entries, kMaxAccessInAll));
+}
+
+// Not one that a volume had lately: a host that still waits with writes for a deleted volume may take another one that
+// comes under its LUN for the one it knew.
+std::int64_t next_free_lun(const Configuration& c) {
+  constexpr auto kLuns = static_cast<std::int64_t>(kMaxVolumes);
+  std::int64_t lun = c.pair->next_lun % kLuns;
+  while (std::ranges::find(c.volumes, lun, &Volume::lun) != c.volumes.end()) lun = (lun + 1) % kLuns;
+  return lun;
 }
 
 Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id) {
@@ -37,7 +51,7 @@ Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uui
   v.name = wish.name;
   v.serial = v.id.to_string();
   std::erase(v.serial, '-');
-  v.lun = lowest_free_lun(c);
+  v.lun = next_free_lun(c);
   v.size = wish.size;
   v.block_size = wish.block_size;
   v.physical_block = wish.physical_block;
@@ -93,6 +107,12 @@ Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& config
   return describe_volume(wish, configuration, id);
 }
 
+Outcome<void> add_new(Volume volume, Configuration& configuration) {
+  configuration.pair->next_lun = volume.lun + 1;
+  configuration.volumes.push_back(std::move(volume));
+  return check_access_in_all(configuration);
+}
+
 std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuration& configuration) {
   std::vector<FieldProblem> problems;
   if (const auto complaint = check_volume_name(wish.name)) problems.push_back({"/name", *complaint});
@@ -114,8 +134,7 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
     if (auto good = ready_(); !good) return good;
     job.volume = volume->id;
     core_.jobs.put(job);
-    c.volumes.push_back(std::move(*volume));
-    return {};
+    return add_new(std::move(*volume), c);
   });
   if (!changed) {
     core_.jobs.erase(job.id);
@@ -150,7 +169,7 @@ Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) 
     volume->read_only = change.read_only.value_or(volume->read_only);
     volume->write_cache = change.write_cache.value_or(volume->write_cache);
     name = volume->name;
-    return {};
+    return check_access_in_all(c);
   });
   if (!changed) return std::unexpected(changed.error());
   core_.events.append({.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(name, change)});

@@ -11,8 +11,9 @@
 
 namespace lockstep::mgmt {
 
-constexpr std::size_t kMaxVolumes = 1024;
-constexpr std::size_t kMaxAccess = 256;  ///< initiators of one volume
+constexpr std::size_t kMaxVolumes = 511;           ///< each has a LUN that both nodes can serve
+constexpr std::size_t kMaxAccess = 256;            ///< initiators of one volume
+constexpr std::size_t kMaxAccessInAll = 32 << 10;  ///< of all volumes: each entry is sent with every change
 
 struct VolumeWish {
   std::string name;
@@ -73,6 +74,8 @@ class VolumeService {
 
 /// The volume that is wished for, as it can be added to this configuration.
 [[nodiscard]] Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id);
+/// Takes in what describe_new() gave.
+[[nodiscard]] Outcome<void> add_new(Volume volume, Configuration& configuration);
 /// What a volume's new description has against it, in this configuration.
 [[nodiscard]] std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuration& configuration);
 

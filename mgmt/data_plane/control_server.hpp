@@ -24,7 +24,8 @@ class RpcHandler {
 /// Owned by the control reactor.
 class ControlServer {
  public:
-  static constexpr std::size_t kMaxLine = std::size_t{1} << 20;    ///< bytes; a longer line ends the connection
+  /// Bytes; a longer line ends the connection. The largest configuration that management lets in fits several times.
+  static constexpr std::size_t kMaxLine = std::size_t{64} << 20;
   static constexpr std::size_t kMaxClients = 32;                   ///< one more is told so and closed
   static constexpr std::size_t kMaxPending = 64;                   ///< unanswered requests a client; then not read
   static constexpr std::size_t kMaxUnsent = std::size_t{8} << 20;  ///< bytes a client leaves unread; then dropped

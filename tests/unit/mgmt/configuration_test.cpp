@@ -9,6 +9,8 @@
 #include "mgmt/control/peer.hpp"
 #include "mgmt/control/revision_tables.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/volume_service.hpp"
+#include "mgmt/data_plane/control_server.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::mgmt {
@@ -23,7 +25,8 @@ Configuration full() {
                 {2000, 1, 2},
                 {"link", "secret-of-the-link"},
                 {"answer", "secret-of-the-answer"},
-                17};
+                17,
+                5};
   c.nodes = {{random_uuid(),
               NodeSide::a,
               "node-a",
@@ -237,6 +240,25 @@ TEST(DesiredState, OnlyOfAnEncryptedVolumeIsItSaidAndToBothNodes) {
       EXPECT_EQ(create["encrypted"], true);
     }
   }
+}
+
+TEST(DesiredState, TheLargestConfigurationThatIsLetInFitsALineOfTheControlSocket) {
+  Configuration c = full();
+  c.volumes.resize(1);
+  c.initiators.clear();
+  for (std::size_t i = 0; i < kMaxAccess; ++i) {
+    const std::string name = "iqn.2000-01.com.example:" + std::to_string(i) + "-";
+    const Chap longest{std::string(255, 'u'), std::string(255, '"')};  // a quote is two bytes
+    c.initiators.push_back({name + std::string(223 - name.size(), 'x'), longest, longest, 1});
+  }
+  c.volumes[0].access.clear();
+  for (const auto& initiator : c.initiators) c.volumes[0].access.push_back(initiator.iqn);
+  for (std::size_t i = 1; i < kMaxAccessInAll / kMaxAccess; ++i) c.volumes.push_back(c.volumes[0]);
+  Volume open = c.volumes[0];
+  open.access.clear();
+  c.volumes.resize(kMaxVolumes, open);
+  EXPECT_LT(apply_parameters(c, 9, NodeSide::a, std::string(255, 'p')).size(), ControlServer::kMaxLine - 1024);
+  EXPECT_LT(to_document(c).size(), std::size_t{16} << 20) << "what the partner takes";
 }
 
 TEST(DesiredState, ANodeAloneHasNoPartner) {

@@ -152,7 +152,7 @@ TEST_F(ControlSocketTest, GarbageIsPassedOver) {
 TEST_F(ControlSocketTest, AnEndlessLineEndsTheConnection) {
   const auto other = connect();
   const std::string junk(65536, 'x');
-  for (int i = 0; i < 17; ++i) other->write(junk);  // a little over 1 MiB
+  for (int i = 0; i < 257; ++i) other->write(junk);  // a little over 16 MiB
   other->accept();
   EXPECT_EQ(other->read()["method"], "events.subscribe");
 }

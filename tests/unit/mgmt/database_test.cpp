@@ -83,7 +83,7 @@ TEST_F(DatabaseTest, VolumesFromBeforeThereWasEncryptionAreNotEncryptedAndOtherw
     q.exec();
   }
   const auto database = open();
-  EXPECT_EQ(pragma(*database, "user_version"), 3);
+  EXPECT_EQ(pragma(*database, "user_version"), static_cast<int>(migrations().size()));
   RevisionTables tables(*database);
   ASSERT_EQ(tables.configuration().volumes.size(), 1u);
   EXPECT_EQ(tables.configuration().volumes[0], before);
