@@ -85,6 +85,12 @@ void JobTable::put(const Job& job) {
   });
 }
 
+void JobTable::put_from_partner(const Job& job) {
+  const auto known = get(job.id);
+  if (known && (known->runner != job.runner || (known->finished() && !job.finished()))) return;
+  put(job);
+}
+
 void JobTable::erase(const Uuid& id) {
   database_.transact([&](SQLite::Database& db) {
     SQLite::Statement q(db, "DELETE FROM jobs WHERE id = ?");

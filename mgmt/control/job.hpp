@@ -38,6 +38,8 @@ class JobTable {
  public:
   explicit JobTable(Database& database) : database_(database) {}
   void put(const Job& job);  ///< inserts or replaces; the oldest finished ones beyond kMaxFinishedJobs go
+  /// What the partner tells of a job of its own. It may come late: what has ended stays ended.
+  void put_from_partner(const Job& job);
   void erase(const engine::Uuid& id);
   [[nodiscard]] std::optional<Job> get(const engine::Uuid& id) const;
   [[nodiscard]] std::vector<Job> newest(std::int64_t limit) const;  ///< unfinished ones always, newest first

@@ -10,10 +10,18 @@ namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(300);
 constexpr int kStepsATurn = 16;  // so that one job can't keep the others waiting for ever
+constexpr auto kTellAgain = std::chrono::seconds(30);
+constexpr std::int64_t kTellAfterStart = 50;  // jobs; what was told of them before is not known
 
 }  // namespace
 
-JobRunner::JobRunner(NodeCore& core) : core_(core), loop_("The job runner", kTurn, [this] { turn(); }) {}
+JobRunner::JobRunner(NodeCore& core, Tell tell)
+    : core_(core),
+      tell_(tell ? std::move(tell) : [this](Job job) { return tell_partner(std::move(job)); }),
+      loop_("The job runner", kTurn, [this] { turn(); }) {
+  for (const auto& job : core_.jobs.newest(kTellAfterStart))
+    if (job.runner == core_.node_id) untold_.insert(job.id);
+}
 
 void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
 
@@ -24,11 +32,38 @@ void JobRunner::submit(Job job) {
 
 void JobRunner::store(const Job& job) {
   core_.jobs.put(job);
+  (void)tell(job.id);
+}
+
+// What is told is the newest there is, and one at a time: the last word is never an old one.
+bool JobRunner::tell(const Uuid& id) {
+  const std::lock_guard one_at_a_time(tell_mutex_);
+  auto job = core_.jobs.get(id);
+  const bool told = !job || tell_(std::move(*job));
+  if (told)
+    untold_.erase(id);
+  else
+    untold_.insert(id);
+  return told;
+}
+
+bool JobRunner::tell_partner(Job job) const {
   const auto peer = core_.peer();
-  if (!peer) return;
-  Job told = job;  // only so that it can tell of it, too: what the steps work with, secrets among it, stays here
-  told.parameters = "{}";
-  (void)peer->put_job(told);
+  job.parameters = "{}";  // it is only to tell of it, too: what the steps work with, secrets among it, stays here
+  return !peer || peer->put_job(job).has_value();
+}
+
+void JobRunner::tell_again() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < tell_again_at_) return;
+  tell_again_at_ = now + kTellAgain;
+  std::vector<Uuid> untold;
+  {
+    const std::lock_guard lock(tell_mutex_);
+    untold.assign(untold_.begin(), untold_.end());
+  }
+  for (const auto& id : untold)
+    if (loop_.stopping() || !tell(id)) return;  // the partner is away
 }
 
 void JobRunner::turn() {
@@ -37,6 +72,7 @@ void JobRunner::turn() {
     if (run(std::move(job))) poke();
     if (loop_.stopping()) return;
   }
+  tell_again();
 }
 
 // True when there is more to do at once.

@@ -1,8 +1,12 @@
 #pragma once
 // Takes this node's unfinished jobs step by step, each step's result durable before the next, until they are done. A
-// restart goes on where the last one stood.
+// restart goes on where the last one stood. The partner is told of each step, so that it can tell of all jobs, too;
+// what it could not be told is told again.
+#include <chrono>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "mgmt/control/node_core.hpp"
@@ -20,7 +24,10 @@ class JobRunner {
  public:
   using Step = std::function<StepResult(Job&)>;
 
-  explicit JobRunner(NodeCore& core);
+  using Tell = std::function<bool(Job)>;  ///< false: it does not know of it
+
+  /// `tell` is for tests; without one the partner's management is told.
+  explicit JobRunner(NodeCore& core, Tell tell = {});
   /// For start-up: who takes the steps of jobs of this kind.
   void teach(const std::string& kind, Step step);
   void start() { loop_.start(); }
@@ -34,9 +41,16 @@ class JobRunner {
  private:
   bool run(Job job);
   void store(const Job& job);
+  bool tell(const Uuid& id);
+  [[nodiscard]] bool tell_partner(Job job) const;
+  void tell_again();
 
   NodeCore& core_;
+  const Tell tell_;
   std::map<std::string, Step> steps_;
+  std::mutex tell_mutex_;  ///< guards untold_; held while the partner is told
+  std::set<Uuid> untold_;  ///< jobs of which the partner may know less than this node
+  std::chrono::steady_clock::time_point tell_again_at_;
   TurnLoop loop_;
 };
 

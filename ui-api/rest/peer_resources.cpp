@@ -66,7 +66,7 @@ void add_peer_resources(Router& router, Controller& controller) {
               }});
   router.add({"POST", "/peer/v1/jobs", Access::partner, false,
               with_body(job_from, [&core, &controller](const Job& job, const Call&) {
-                if (job.runner != core.node_id) core.jobs.put(job);
+                if (job.runner != core.node_id) core.jobs.put_from_partner(job);
                 if (job.finished()) controller.poke();  // the partner's state has just changed
                 return text("{}");
               })});
