@@ -45,12 +45,13 @@ void or_throw(boost::system::error_code error) {
 
 asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target,
                                      const asio::ip::tcp::resolver::results_type& addresses,
-                                     const http::request<http::string_body>& request) {
+                                     const http::request<http::string_body>& request, bool& sending) {
   or_throw(co_await stream.connect(addresses));
   SSL_set_tlsext_host_name(stream.tls(), kPeerServerName);
   or_throw(co_await stream.handshake(asio::ssl::stream_base::client));
   if (fingerprint_of_peer(stream.tls()) != target.fingerprint)
     throw Unreachable(fmt::format("{} shows another certificate than the one that was pinned", target.address));
+  sending = true;
   or_throw(co_await stream.write(https::to_text(request)));
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
@@ -73,6 +74,7 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
                                   std::chrono::milliseconds deadline) {
   const auto parsed = parse_address(target.address);
   if (!parsed) return refuse(RefusalKind::not_current, fmt::format("has no usable address ({})", target.address));
+  bool sending = false;
   try {
     asio::io_context io;
     auto context = make_context(identity);
@@ -86,7 +88,7 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
     stream.deadline(deadline);
     HttpsReply reply;
     std::exception_ptr failed;
-    asio::co_spawn(io, exchange(stream, target, addresses, request), [&](std::exception_ptr e, HttpsReply r) {
+    asio::co_spawn(io, exchange(stream, target, addresses, request, sending), [&](std::exception_ptr e, HttpsReply r) {
       failed = e;
       reply = std::move(r);
     });
@@ -97,9 +99,12 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
     return refuse(RefusalKind::not_current, e.what());
   } catch (const boost::system::system_error& e) {
     const bool late = e.code() == beast::error::timeout;
-    return refuse(RefusalKind::not_current,
-                  late ? fmt::format("did not answer at {} in time", target.address)
-                       : fmt::format("cannot be reached at {} ({})", target.address, e.code().message()));
+    return std::unexpected(
+        Refusal{.kind = RefusalKind::not_current,
+                .detail = late ? fmt::format("did not answer at {} in time", target.address)
+                               : fmt::format("cannot be reached at {} ({})", target.address, e.code().message()),
+                .fields = {},
+                .perhaps_done = sending});
   }
 }
 

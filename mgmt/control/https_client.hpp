@@ -26,7 +26,7 @@ struct HttpsTarget {
 [[nodiscard]] std::string trouble_with_partner(const Refusal& refusal);
 
 /// Refusal not_current: it could not be reached, or shows another certificate; `detail` says which, without a full
-/// stop, to be put into a sentence. The request may have been carried out if the connection broke after sending.
+/// stop, to be put into a sentence. It is `perhaps_done` if the connection broke after sending had begun.
 [[nodiscard]] Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget& target,
                                                 const std::string& method, const std::string& path,
                                                 const std::string& body, std::chrono::milliseconds deadline);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/secrets.hpp"
 
@@ -23,6 +25,23 @@ std::vector<std::string> certificate_hosts(const LocalSettings& local) {
   return hosts;
 }
 
+// lockstepd would take every volume out of service before it finds that there is nothing in the new folder.
+engine::Result<void> check_volume_folder(NodeCore& core) {
+  constexpr const char* kKey = "volume_folder";
+  const std::filesystem::path& now = core.local.volume_folder;
+  const auto before = core.settings.get(kKey);
+  if (before && *before != now.string())
+    for (const auto& volume : core.configuration()->volumes)
+      if (std::filesystem::exists(replica_files(*before, volume.id).metadata) &&
+          !std::filesystem::exists(replica_files(now, volume.id).metadata))
+        return engine::fail(engine::Errc::refused,
+                            fmt::format("volume_folder is {} now, but the files of the volume {} are in {}. Put the "
+                                        "line back, or stop lockstepd, move the files of all volumes, and start both.",
+                                        now.string(), volume.name, *before));
+  core.settings.set(kKey, now.string());
+  return {};
+}
+
 }  // namespace
 
 engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
@@ -32,7 +51,9 @@ engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
   if (!identity) return std::unexpected(identity.error());
   auto database = Database::open(local.data_folder / "mgmt.db");
   if (!database) return std::unexpected(database.error());
-  return std::unique_ptr<NodeCore>(new NodeCore(std::move(local), std::move(*identity), std::move(*database)));
+  std::unique_ptr<NodeCore> core(new NodeCore(std::move(local), std::move(*identity), std::move(*database)));
+  if (auto good = check_volume_folder(*core); !good) return std::unexpected(good.error());
+  return core;
 }
 
 NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)

@@ -37,6 +37,7 @@ struct Refusal {
   RefusalKind kind = RefusalKind::internal;
   std::string detail;  ///< whole sentences for a person
   std::vector<FieldProblem> fields;
+  bool perhaps_done = false;  ///< not_current: the partner was asked, and did not answer
 };
 
 template <class T>

@@ -31,7 +31,7 @@ StepResult VolumeJobs::grow(Job& job) {
   volume.size = parameters.value("size", std::int64_t{0});
   const ReplicaOrder order{.kind = ReplicaOrder::Kind::grow, .volume = volume, .birth = {}};
   const auto peer = core_.peer();
-  const bool late = out_of_patience(job, volume);
+  const bool late = out_of_patience(job.created_ms, volume);
 
   if (job.step == "room_here") {
     const auto made = agent_.carry_out(order);

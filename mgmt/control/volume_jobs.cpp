@@ -14,10 +14,9 @@ namespace {
 
 using Kind = ReplicaOrder::Kind;
 
-std::string problem_with(const NodeReport& report, const Uuid& volume) {
-  const std::string id = volume.to_string();
+std::string problem_with(const NodeReport& report, const Volume& volume) {
   for (const auto& p : report.problems)
-    if (p.object.find(id) != std::string::npos) return p.message;
+    if (p.object == "volume " + volume.name) return p.message;  // docs/developer/rpc.md
   return {};
 }
 
@@ -46,22 +45,16 @@ void VolumeJobs::teach(JobRunner& runner) {
 }
 
 // Reserving all of a volume's space takes some file systems long.
-bool VolumeJobs::out_of_patience(const Job& job, const Volume& volume) const {
+bool VolumeJobs::out_of_patience(std::int64_t since_ms, const Volume& volume) const {
   constexpr std::int64_t kReservedASecond = std::int64_t{64} << 20;  // bytes
   const std::int64_t reserving = volume.thin ? 0 : volume.size / kReservedASecond;
-  return wall_clock_ms() - job.created_ms > (core_.local.create_patience.count() + reserving) * 1000;
+  return wall_clock_ms() - since_ms > (core_.local.create_patience.count() + reserving) * 1000;
 }
 
 StepResult VolumeJobs::step(Job& job) {
   const auto configuration = core_.configuration();
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
-  if (job.step == "begin") {  // the process ended between the job and its revision
-    if (wall_clock_ms() - job.created_ms < 60'000) return StepResult::again_later;  // it may still be under way
-    if (!volume)
-      return fail(core_, job,
-                  {RefusalKind::internal, "lockstep-mgmtd was restarted before it had begun. Try again.", {}});
-    job.step = volume->lifecycle == Lifecycle::deleting ? "detach" : "replica_here";
-  }
+  if (job.step == "begin") return begin(job, volume);
   if (!volume) {  // only its last step does this
     if (job.error) return fail(core_, job, *job.error);
     return finish(job, "The volume is gone.");
@@ -78,6 +71,18 @@ StepResult VolumeJobs::step(Job& job) {
   return fail(core_, job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
 }
 
+// The process ended between the job and its revision, or the revision could not be stored.
+StepResult VolumeJobs::begin(Job& job, const Volume* volume) {
+  if (wall_clock_ms() - job.created_ms < 60'000) return StepResult::again_later;  // it may still be under way
+  const Lifecycle wanted = job.kind == "volume.delete" ? Lifecycle::deleting : Lifecycle::creating;
+  if (!volume || volume->lifecycle != wanted)
+    return fail(core_, job,
+                {RefusalKind::internal,
+                 "lockstep-mgmtd was interrupted before it had begun, so nothing was changed. Try again.",
+                 {}});
+  return move_on(job, wanted == Lifecycle::deleting ? "detach" : "replica_here", job.progress, job.message);
+}
+
 StepResult begin_undo(Job& job, Refusal reason) {
   const std::string message = fmt::format("Takes everything back: {}", reason.detail);
   job.error = std::move(reason);
@@ -87,7 +92,8 @@ StepResult begin_undo(Job& job, Refusal reason) {
 StepResult VolumeJobs::replica_here(Job& job, const Volume& volume) {
   const bool both = core_.peer() != nullptr;
   const auto made = agent_.carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = both, .clean = true}});
-  if (!made && passing(made.error()) && !out_of_patience(job, volume)) return wait(job, made.error().detail);
+  if (!made && passing(made.error()) && !out_of_patience(volume.created_ms, volume))
+    return wait(job, made.error().detail);
   if (!made) return begin_undo(job, made.error());
   if (!both) return move_on(job, "publish", 0.6, fmt::format("Puts {} into service.", volume.name));
   return move_on(job, "replica_there", 0.3, fmt::format("Makes the replica of {} on the partner.", volume.name));
@@ -97,7 +103,7 @@ StepResult VolumeJobs::replica_there(Job& job, const Volume& volume) {
   const auto peer = core_.peer();
   if (!peer) return begin_undo(job, {RefusalKind::internal, "The partner is gone from the configuration.", {}});
   const auto made = peer->carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = true, .clean = true}});
-  if (!made && passing(made.error()) && !out_of_patience(job, volume))
+  if (!made && passing(made.error()) && !out_of_patience(volume.created_ms, volume))
     return wait(job, fmt::format("Waits for the partner, which {}.", trouble_with_partner(made.error())));
   if (!made) {
     Refusal reason = made.error();
@@ -113,7 +119,8 @@ StepResult VolumeJobs::publish(Job& job, const Volume& volume) {
         if (Volume* v = c.volume(volume.id)) v->lifecycle = Lifecycle::ready;
         return {};
       });
-  if (!changed && passing(changed.error()) && !out_of_patience(job, volume)) return wait(job, changed.error().detail);
+  if (!changed && passing(changed.error()) && !out_of_patience(volume.created_ms, volume))
+    return wait(job, changed.error().detail);
   if (!changed) return begin_undo(job, changed.error());
   return move_on(job, "sync", 0.8, fmt::format("Waits until {} is in service.", volume.name));
 }
@@ -131,24 +138,29 @@ StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
                          .message = fmt::format("The volume {} was made.", volume.name)});
     return finish(job, fmt::format("{} is in service{}.", volume.name, alone ? "" : " on both nodes"));
   }
-  if (!out_of_patience(job, volume)) {
-    poke_();
-    return StepResult::again_later;
-  }
-  std::string why = problem_with(reports.here, volume.id);
-  if (why.empty()) why = problem_with(reports.there, volume.id);
+  poke_();
+  // An import goes on whenever both are in sync; until then it can be cancelled.
+  if (job.kind == kImportKind || !out_of_patience(volume.created_ms, volume)) return StepResult::again_later;
+  std::string why = problem_with(reports.here, volume);
+  if (why.empty()) why = problem_with(reports.there, volume);
   if (why.empty()) why = "Look at the health of both nodes and of the link between them.";
-  return begin_undo(job, {RefusalKind::conflict,
-                          fmt::format("{} did not come into service on {} within {} seconds. {}", volume.name,
-                                      here ? "the partner" : "this node", core_.local.create_patience.count(), why),
-                          {}});
+  return fail(core_, job,
+              {RefusalKind::conflict,
+               fmt::format("{} was made, but did not come into service on {} within {} seconds. {} It comes into "
+                           "service by itself when that is mended; delete it if it is not wanted.",
+                           volume.name, here ? "the partner" : "this node", core_.local.create_patience.count(), why),
+               {}});
 }
 
 StepResult VolumeJobs::undo(Job& job) {
   const auto changed = core_.change("Volume taken back", [&](Configuration& c) -> Outcome<void> {
-    if (Volume* v = c.volume(*job.volume)) v->lifecycle = Lifecycle::deleting;
+    Volume* v = c.volume(*job.volume);
+    if (v && v->lifecycle == Lifecycle::ready && v->import_secret.empty())
+      return refuse(RefusalKind::conflict, fmt::format("{} is in service and is not taken back.", v->name));
+    if (v) v->lifecycle = Lifecycle::deleting;
     return {};
   });
+  if (!changed && !passing(changed.error())) return fail(core_, job, changed.error());
   if (!changed) return wait(job, fmt::format("Will take everything back. {}", changed.error().detail));
   return move_on(job, "detach", job.progress, job.message);
 }

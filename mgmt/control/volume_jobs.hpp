@@ -2,7 +2,10 @@
 // The steps of volume jobs. Making a volume:
 //
 //   replica_here -> replica_there -> publish -> sync -> done
-//        any failure -> undo -> detach -> remove_there -> remove_here -> forget -> failed
+//   a failure before publish -> undo -> detach -> remove_there -> remove_here -> forget -> failed
+//
+// Once it is published hosts may write to it, and no job takes it back: only an operator deletes it. A volume that is
+// being imported is let in to by nobody else, so that its job may.
 //
 // Deleting one is the second line, from detach, and ends in done. Every step may be taken again: what was done already
 // is found done. Steps that need the partner wait for it; making a volume gives up after
@@ -34,6 +37,7 @@ class VolumeJobs {
   StepResult step(Job& job);
 
  private:
+  StepResult begin(Job& job, const Volume* volume);
   StepResult act(Job& job);
   StepResult grow(Job& job);  // volume_grow.cpp
   StepResult replica_here(Job& job, const Volume& volume);
@@ -45,7 +49,7 @@ class VolumeJobs {
   StepResult remove_there(Job& job, const Volume& volume);
   StepResult remove_here(Job& job, const Volume& volume);
   StepResult forget(Job& job);
-  [[nodiscard]] bool out_of_patience(const Job& job, const Volume& volume) const;
+  [[nodiscard]] bool out_of_patience(std::int64_t since_ms, const Volume& volume) const;
 
   NodeCore& core_;
   ReplicaAgent& agent_;

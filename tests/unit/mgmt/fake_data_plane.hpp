@@ -64,7 +64,7 @@ class FakeDataPlane final : public mgmt::DataPlane {
     nlohmann::json problems = nlohmann::json::array();
     for (const auto& v : wanted["volumes"])
       if (!problem.empty())
-        problems.push_back({{"object", "volume " + v["id"].get<std::string>()}, {"message", problem}});
+        problems.push_back({{"object", "volume " + v["name"].get<std::string>()}, {"message", problem}});
     return nlohmann::json{{"revision", wanted["revision"]}, {"problems", problems}}.dump();
   }
   std::string status() const {

@@ -1,103 +1,19 @@
 // Volumes of a pair that has one node so far: made, deleted, taken back, and gone on with after a restart.
 #include "mgmt/control/volume_jobs.hpp"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "mgmt/control/import_jobs.hpp"
-#include "mgmt/control/pair_service.hpp"
-#include "mgmt/control/reconciler.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/token_service.hpp"
-#include "mgmt/control/volume_service.hpp"
-#include "tests/unit/mgmt/fake_data_plane.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-// One node's management without its threads: the test takes the turns.
-struct Management {
-  explicit Management(const std::filesystem::path& folder, test::FakeDataPlane& plane, std::chrono::seconds patience)
-      : core(open(folder, patience)),
-        agent(*core, plane),
-        reconciler(
-            plane, core->events, [this] { return wanted(); }, [this] { return core->side(); }),
-        runner(*core),
-        jobs(
-            *core, agent,
-            [this] {
-              return PairReports{reconciler.report(), {}, false};
-            },
-            [] {}),
-        imports(*core, jobs),
-        pair(*core, runner, agent),
-        volumes(*core, runner, []() -> Outcome<void> { return {}; }) {
-    jobs.teach(runner);
-    imports.teach(runner);
-  }
-
-  static std::unique_ptr<NodeCore> open(const std::filesystem::path& folder, std::chrono::seconds patience) {
-    LocalSettings local;
-    local.data_folder = folder / "mgmt";
-    local.volume_folder = folder / "volumes";
-    local.node_name = "node-a";
-    local.portals = {"127.0.0.1:3260"};
-    local.link_address = "127.0.0.1:3261";
-    local.management_address = "127.0.0.1:8443";
-    local.create_patience = patience;
-    auto core = NodeCore::open(local);
-    EXPECT_TRUE(core) << core.error().message;
-    return std::move(*core);
-  }
-  std::optional<WantedState> wanted() {
-    if (!core->side()) return std::nullopt;
-    const auto n = core->revisions.state().head.n;
-    return WantedState{n, apply_parameters(*core->configuration(), n, NodeSide::a, core->local.volume_folder)};
-  }
-  void make_pair() {
-    const auto made = pair.create({.name = "pair1", .target_name = "", .node = {}, .arbiter = {}, .settings = {}});
-    ASSERT_TRUE(made) << made.error().detail;
-  }
-  void turns(int n = 6) {
-    for (int i = 0; i < n; ++i) {
-      reconciler.turn();
-      runner.turn();
-    }
-  }
-  Job job(const Uuid& id) { return core->jobs.get(id).value_or(Job{}); }
-
-  std::unique_ptr<NodeCore> core;
-  ReplicaAgent agent;
-  Reconciler reconciler;
-  JobRunner runner;
-  VolumeJobs jobs;
-  ImportJobs imports;
-  PairService pair;
-  VolumeService volumes;
-};
-
-class VolumeJobsTest : public ::testing::Test {
- protected:
-  test::TemporaryFolder folder_;
-  test::FakeDataPlane plane_;
-  std::chrono::seconds patience_{60};
-  std::unique_ptr<Management> node_;
-
-  void SetUp() override {
-    restart();
-    node_->make_pair();
-  }
-  void restart() {
-    node_.reset();
-    node_ = std::make_unique<Management>(folder_.path(), plane_, patience_);
-  }
-  Job make_volume(const char* name = "vm1") {
-    const auto job = node_->volumes.create({.name = name, .size = 1 << 30, .access = {}});
-    EXPECT_TRUE(job) << job.error().detail;
-    return job.value_or(Job{});
-  }
-};
+class VolumeJobsTest : public ManagementTest {};
 
 TEST_F(VolumeJobsTest, AVolumeIsInServiceWhenItsJobIsDone) {
   const Job job = make_volume();
@@ -170,96 +86,117 @@ TEST_F(VolumeJobsTest, AReplicaThatCannotBeMadeLeavesNothingBehindAndSaysWhy) {
   EXPECT_TRUE(plane_.replicas.empty());
 }
 
-TEST_F(VolumeJobsTest, AVolumeThatDoesNotComeIntoServiceInTimeIsTakenBack) {
+TEST_F(VolumeJobsTest, AVolumeThatDoesNotComeIntoServiceInTimeStaysAndTheReasonIsSaid) {
   plane_.problem = "The metadata is damaged.";
-  Job job = make_volume();
+  const Job job = make_volume();
   node_->turns(3);
   ASSERT_EQ(node_->job(job.id).step, "sync");
-  job = node_->job(job.id);
-  job.created_ms = 1;  // long ago
-  node_->core->jobs.put(job);
+  patience_ = std::chrono::seconds(0);
+  restart();
+  plane_.restart("p2");
   node_->turns(1);
-  plane_.problem.clear();
-  node_->turns();
   EXPECT_EQ(node_->job(job.id).state, JobState::failed);
   EXPECT_NE(node_->job(job.id).error->detail.find("The metadata is damaged."), std::string::npos)
       << node_->job(job.id).error->detail;
-  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
-  EXPECT_TRUE(plane_.replicas.empty());
+  plane_.problem.clear();
+  node_->turns();
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
+  EXPECT_EQ(plane_.replicas.size(), 1u);
 }
 
-// Nobody listens at port 1.
-ImportWish from_nowhere() {
-  return {.source = *parse_import_source("iscsi://mover%hidden@127.0.0.1:1/iqn.2005-10.org.example:d/0"),
-          .initiator = "iqn.2026-11.io.lockstep:import",
-          .volume = {.name = "moved", .access = {}}};
+TEST_F(VolumeJobsTest, AVolumeThatHostsMayHaveWrittenToIsNotTakenBackAfterARestart) {
+  plane_.problem = "Not yet.";
+  const Job job = make_volume();
+  node_->turns(3);
+  ASSERT_EQ(node_->job(job.id).step, "sync");
+  patience_ = std::chrono::seconds(0);
+  restart();
+  plane_.problem.clear();
+  node_->runner.turn();  // before anybody has asked lockstepd
+  node_->turns();
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
+  EXPECT_EQ(plane_.replicas.size(), 1u);
 }
 
-TEST_F(VolumeJobsTest, AnImportFromNowhereFailsWithASentenceAndForgetsTheSecret) {
-  const auto job = node_->volumes.import(from_nowhere());
-  ASSERT_TRUE(job) << job.error().detail;
-  for (int i = 0; i < 100 && !node_->job(job->id).finished(); ++i) node_->turns(1);
-  const Job ended = node_->job(job->id);
-  ASSERT_EQ(ended.state, JobState::failed);
-  EXPECT_NE(ended.error->detail.find("can't be reached at 127.0.0.1:1"), std::string::npos) << ended.error->detail;
-  EXPECT_EQ(ended.parameters.find("hidden"), std::string::npos);
-  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
-}
-
-TEST_F(VolumeJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
-  Job job = make_job(*node_->core, kImportKind, "name", "");
-  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
-  p["size"] = p["source_size"] = 1 << 20;
-  p["block_size"] = 512;
-  job.parameters = p.dump();
+TEST_F(VolumeJobsTest, AJobThatFailsWhileItPublishesDoesNotTakeBackWhatIsInService) {
+  const Job made = make_volume();
+  node_->turns();
+  Job job = make_job(*node_->core, "volume.create", "undo", "");
+  job.volume = made.volume;
+  job.error = Refusal{RefusalKind::conflict, "Somehow.", {}};
   node_->core->jobs.put(job);
-  node_->turns(2);
-  ASSERT_EQ(node_->core->configuration()->volumes.size(), 1u);
-  EXPECT_FALSE(node_->core->configuration()->volumes[0].import_secret.empty());
-  ASSERT_TRUE(node_->imports.cancel(job.id));
   node_->turns();
   EXPECT_EQ(node_->job(job.id).state, JobState::failed);
-  EXPECT_NE(node_->job(job.id).error->detail.find("cancelled"), std::string::npos);
-  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
-  EXPECT_TRUE(plane_.replicas.empty());
-  EXPECT_FALSE(node_->imports.cancel(job.id));
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
+  EXPECT_EQ(plane_.replicas.size(), 1u);
 }
 
-TEST_F(VolumeJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {
-  for (const bool asked : {true, false}) {
-    ImportWish wish = from_nowhere();
-    wish.volume.name = asked ? "secret" : "plain";
-    wish.volume.encrypted = asked;
-    Job job = make_job(*node_->core, kImportKind, "name", "");
-    auto p = nlohmann::json::parse(import_parameters(wish));
-    p["size"] = 1 << 20;
-    p["block_size"] = 512;
-    if (!asked) p["volume"].erase("encrypted");  // as it was begun by an older program
-    job.parameters = p.dump();
-    node_->runner.submit(job);
-    node_->turns(3);
-    const Volume* volume = node_->core->configuration()->volume(*node_->job(job.id).volume);
-    ASSERT_NE(volume, nullptr);
-    EXPECT_EQ(volume->encrypted, asked);
-    EXPECT_EQ(plane_.created.value("encrypted", false), asked);
+TEST_F(VolumeJobsTest, ADeletionThatWasNeverDecidedLeavesTheVolumeAlone) {
+  const Job made = make_volume();
+  node_->turns();
+  Job job = make_job(*node_->core, "volume.delete", "begin", "");
+  job.volume = made.volume;
+  job.created_ms = 1;
+  node_->core->jobs.put(job);
+  plane_.away = true;
+  node_->turns(1);
+  plane_.away = false;
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+  EXPECT_NE(node_->job(job.id).message.find("nothing was changed"), std::string::npos) << node_->job(job.id).message;
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
+  EXPECT_EQ(plane_.replicas.size(), 1u);
+}
+
+TEST_F(VolumeJobsTest, AnotherFolderIsNotTakenForTheOneThatTheVolumesAreIn) {
+  const Job made = make_volume();
+  node_->turns();
+  LocalSettings local = node_->core->local;
+  node_.reset();
+  const auto before = replica_files(local.volume_folder, *made.volume).metadata;
+  std::ofstream(before) << "metadata";
+  local.volume_folder = folder_.path() / "elsewhere";
+  const auto refused = NodeCore::open(local);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("vm1"), std::string::npos) << refused.error().message;
+  std::filesystem::rename(before, replica_files(local.volume_folder, *made.volume).metadata);
+  EXPECT_TRUE(NodeCore::open(local)) << "they were moved";
+}
+
+TEST_F(VolumeJobsTest, ALunIsNotGivenAgainBeforeAllOthersWere) {
+  for (std::int64_t lun = 0; lun < static_cast<std::int64_t>(kMaxVolumes) + 2; ++lun) {
+    const Job made = make_volume();
+    node_->turns();
+    const Volume volume = node_->core->configuration()->volumes.at(0);
+    EXPECT_EQ(volume.lun, lun % static_cast<std::int64_t>(kMaxVolumes));
+    ASSERT_TRUE(node_->volumes.remove(volume.id, "vm1"));
+    node_->turns();
+    if (lun == 3) restart();  // it is kept
   }
 }
 
-TEST_F(VolumeJobsTest, WhileAVolumeIsImportedOnlyThisNodeMayUseIt) {
-  Job job = make_job(*node_->core, kImportKind, "name", "");
-  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
-  p["size"] = p["source_size"] = 1 << 20;
-  p["block_size"] = 512;
-  p["volume"]["read_only"] = true;
-  job.parameters = p.dump();
-  node_->core->jobs.put(job);
-  node_->turns(3);
-  const Volume volume = node_->core->configuration()->volumes.at(0);
-  const auto& wanted = plane_.applied["volumes"].at(0);
-  ASSERT_EQ(wanted["access"].size(), 1u);
-  EXPECT_EQ(wanted["access"][0]["initiator"], importer_of(volume).initiator);
-  EXPECT_EQ(wanted["access"][0]["chap_secret"], volume.import_secret);
-  EXPECT_EQ(wanted["read_only"], false) << "not before it is filled";
+TEST_F(VolumeJobsTest, ThePartnerIsToldOfAJobUntilItKnows) {
+  bool away = true;
+  std::vector<Job> told;
+  const auto tell = [&](const Job& job) {
+    if (!away) told.push_back(job);
+    return !away;
+  };
+  Job job = make_job(*node_->core, "volume.create", "done", "");
+  {
+    JobRunner runner(*node_->core, tell);
+    runner.submit(job);
+    finish(job, "Done.");
+    node_->core->jobs.put(job);
+  }  // restarted with the last word unsaid
+  JobRunner runner(*node_->core, tell);
+  away = false;
+  runner.turn();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].id, job.id);
+  EXPECT_EQ(told[0].state, JobState::done);
+  runner.turn();
+  EXPECT_EQ(told.size(), 1u) << "once is enough";
 }
 
 TEST_F(VolumeJobsTest, LockstepdAwayIsWaitedForAndTheJobSaysSo) {

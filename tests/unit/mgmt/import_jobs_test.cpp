@@ -1,0 +1,102 @@
+// Imports of another array's units: begun, cancelled, and what the volume is meanwhile.
+#include "mgmt/control/import_jobs.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/mgmt/management.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+class ImportJobsTest : public ManagementTest {};
+
+// Nobody listens at port 1.
+ImportWish from_nowhere() {
+  return {.source = *parse_import_source("iscsi://mover%hidden@127.0.0.1:1/iqn.2005-10.org.example:d/0"),
+          .initiator = "iqn.2026-11.io.lockstep:import",
+          .volume = {.name = "moved", .access = {}}};
+}
+
+TEST_F(ImportJobsTest, AnImportFromNowhereFailsWithASentenceAndForgetsTheSecret) {
+  const auto job = node_->volumes.import(from_nowhere());
+  ASSERT_TRUE(job) << job.error().detail;
+  for (int i = 0; i < 100 && !node_->job(job->id).finished(); ++i) node_->turns(1);
+  const Job ended = node_->job(job->id);
+  ASSERT_EQ(ended.state, JobState::failed);
+  EXPECT_NE(ended.error->detail.find("can't be reached at 127.0.0.1:1"), std::string::npos) << ended.error->detail;
+  EXPECT_EQ(ended.parameters.find("hidden"), std::string::npos);
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+}
+
+TEST_F(ImportJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
+  Job job = make_job(*node_->core, kImportKind, "name", "");
+  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+  p["size"] = p["source_size"] = 1 << 20;
+  p["block_size"] = 512;
+  job.parameters = p.dump();
+  node_->core->jobs.put(job);
+  node_->turns(2);
+  ASSERT_EQ(node_->core->configuration()->volumes.size(), 1u);
+  EXPECT_FALSE(node_->core->configuration()->volumes[0].import_secret.empty());
+  ASSERT_TRUE(node_->imports.cancel(job.id));
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+  EXPECT_NE(node_->job(job.id).error->detail.find("cancelled"), std::string::npos);
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+  EXPECT_TRUE(plane_.replicas.empty());
+  EXPECT_FALSE(node_->imports.cancel(job.id));
+}
+
+TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
+  Job job = make_job(*node_->core, kImportKind, "name", "");
+  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+  p["size"] = p["source_size"] = 1 << 20;
+  p["block_size"] = 512;
+  job.parameters = p.dump();
+  job.created_ms = 1;
+  node_->core->jobs.put(job);
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).step, "copy") << node_->job(job.id).message;
+  ASSERT_TRUE(node_->imports.cancel(job.id));
+}
+
+TEST_F(ImportJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {
+  for (const bool asked : {true, false}) {
+    ImportWish wish = from_nowhere();
+    wish.volume.name = asked ? "secret" : "plain";
+    wish.volume.encrypted = asked;
+    Job job = make_job(*node_->core, kImportKind, "name", "");
+    auto p = nlohmann::json::parse(import_parameters(wish));
+    p["size"] = 1 << 20;
+    p["block_size"] = 512;
+    if (!asked) p["volume"].erase("encrypted");  // as it was begun by an older program
+    job.parameters = p.dump();
+    node_->runner.submit(job);
+    node_->turns(3);
+    const Volume* volume = node_->core->configuration()->volume(*node_->job(job.id).volume);
+    ASSERT_NE(volume, nullptr);
+    EXPECT_EQ(volume->encrypted, asked);
+    EXPECT_EQ(plane_.created.value("encrypted", false), asked);
+  }
+}
+
+TEST_F(ImportJobsTest, WhileAVolumeIsImportedOnlyThisNodeMayUseIt) {
+  Job job = make_job(*node_->core, kImportKind, "name", "");
+  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+  p["size"] = p["source_size"] = 1 << 20;
+  p["block_size"] = 512;
+  p["volume"]["read_only"] = true;
+  job.parameters = p.dump();
+  node_->core->jobs.put(job);
+  node_->turns(3);
+  const Volume volume = node_->core->configuration()->volumes.at(0);
+  const auto& wanted = plane_.applied["volumes"].at(0);
+  ASSERT_EQ(wanted["access"].size(), 1u);
+  EXPECT_EQ(wanted["access"][0]["initiator"], importer_of(volume).initiator);
+  EXPECT_EQ(wanted["access"][0]["chap_secret"], volume.import_secret);
+  EXPECT_EQ(wanted["read_only"], false) << "not before it is filled";
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
