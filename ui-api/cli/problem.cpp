@@ -27,7 +27,6 @@ std::string field_name(std::string pointer) {
 std::string_view advice_for(std::string_view type) {
   if (type.ends_with(":unauthorized")) return "Name a valid token with --token-file FILE or in LOCKSTEP_TOKEN.";
   if (type.ends_with(":forbidden")) return "Use a token with the role admin.";
-  if (type.ends_with(":not-current")) return "Name the other node with --server.";
   if (type.ends_with(":no-pair"))
     return "Make a pair with `lockstep pair create`, or join one with `lockstep pair join`.";
   return {};

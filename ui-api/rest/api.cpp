@@ -104,6 +104,11 @@ Response Api::pass_on(const Request& request) {
   const auto peer = controller_.core().peer();
   if (!peer) return problem(RefusalKind::internal, "This node does not know the node that orders changes.");
   auto reply = peer->forward({request.method, target_of(request), request.content_type, request.body});
+  if (!reply && reply.error().perhaps_done)
+    return problem(RefusalKind::not_current,
+                   fmt::format("It is not known whether the change was made: the partner, which makes it, was asked "
+                               "and then {}. See what is there now before you try again.",
+                               reply.error().detail));
   if (!reply && reply.error().kind == RefusalKind::not_current)
     return problem(
         RefusalKind::not_current,
