@@ -32,6 +32,8 @@ class DirtyMapWriter {
   void set(std::uint64_t first, std::uint64_t last, IoCallback done);
   /// `done` runs inside the call only when no region was set. Never for a region that somebody waits for in set().
   void clear(std::span<const std::uint64_t> regions, IoCallback done);
+  /// The store has no write of this object's, and none waits for its turn.
+  [[nodiscard]] bool idle() const { return writes_ == 0 && ready_.empty(); }
 
  private:
   struct Request {

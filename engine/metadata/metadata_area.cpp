@@ -28,6 +28,10 @@ std::optional<std::uint64_t> state_at(const Store& store, const VolumeIdentity& 
 MetadataArea::MetadataArea(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MetadataArea::~MetadataArea() = default;
 
+bool MetadataArea::idle() const {
+  return impl_->writer.idle() && !impl_->epoch_done && !impl_->state_done && !impl_->grower && !impl_->key_done;
+}
+
 std::unique_ptr<MetadataArea> AreaMaker::make(Store& store, AreaState state, DirtyMap map) {
   auto impl = std::make_unique<MetadataArea::Impl>(store, std::move(state), std::move(map));
   return std::unique_ptr<MetadataArea>(new MetadataArea(std::move(impl)));

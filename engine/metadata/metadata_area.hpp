@@ -16,9 +16,8 @@ namespace lockstep::engine {
 
 enum class InitialMap : std::uint8_t { clean, all_dirty };
 
-/// Owned by one reactor; destroyed only when no operation is in flight on its Store (or when the store will never call
-/// back). Callbacks run from inside the call only when there is nothing to write: arguments that are refused, bits that
-/// are durable already.
+/// Owned by one reactor; destroyed only when it is idle() (or when the store will never call back). Callbacks run from
+/// inside the call only when there is nothing to write: arguments that are refused, bits that are durable already.
 class MetadataArea {
  public:
   /// Bytes of Store that a volume of this size and region size needs; the largest number there is for sizes that no
@@ -37,6 +36,9 @@ class MetadataArea {
                    Callback<Result<std::unique_ptr<MetadataArea>>> done);
   ~MetadataArea();
 
+  /// No operation is in flight on the Store, and none waits for its turn: clear_dirty() and others go on after the call
+  /// that nobody waits for.
+  [[nodiscard]] bool idle() const;
   [[nodiscard]] const VolumeIdentity& identity() const;
   [[nodiscard]] const EpochRecord& epoch() const;
   /// Both slots are written and flushed, one after the other. One at a time (Errc::resource_exhausted). Errc::refused:

@@ -52,6 +52,22 @@ TEST_F(DirtyMapTest, ABitIsDurableWhenItsCallbackRunsAndNotBefore) {
   EXPECT_EQ(area->dirty_count(), 1u);
 }
 
+TEST_F(DirtyMapTest, TheAreaIsIdleWhenTheLastBlockThatWaitedItsTurnIsWritten) {
+  ASSERT_GT(area->region_count(), 2 * kPerBlock);
+  EXPECT_TRUE(area->idle());
+  set(0, 2 * kPerBlock);
+  store.run();
+  EXPECT_TRUE(area->idle());
+  clear({0, kPerBlock});
+  EXPECT_FALSE(area->idle());
+  clear({1});  // waits for the write before it
+  while (store.waiting() > 0) {
+    EXPECT_FALSE(area->idle());
+    store.step();
+  }
+  EXPECT_TRUE(area->idle());
+}
+
 TEST_F(DirtyMapTest, ABitThatIsSetAndDurableCostsNothing) {
   set(7);
   store.run();
