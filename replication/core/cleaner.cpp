@@ -34,13 +34,14 @@ void Cleaner::tick() {
     flushes_ = 1;
     return on_flushed(run, true);
   }
-  core_.data.flush([this, run](std::error_code error) {
+  core_.data.flush(counted(core_.owed_by_store, [this, run](std::error_code error) {
     if (error) core_.fail_store("The store failed a flush: " + error.message() + ".");
     on_flushed(run, !error);
-  });
-  core_.partner.send(core_.message(MessageType::flush), {}, {}, [this, run](const IoResult<Message>& result) {
-    on_flushed(run, result && result->status == Errc::ok);
-  });
+  }));
+  core_.partner.send(core_.message(MessageType::flush), {}, {},
+                     counted(core_.owed_by_others, [this, run](const IoResult<Message>& result) {
+                       on_flushed(run, result && result->status == Errc::ok);
+                     }));
 }
 
 /// Regions made equal by a resync, then dirty ones that are cold, or any that rest when too many are dirty.

@@ -34,6 +34,16 @@ class Witnessing;
 class LuStateKeeper;
 class Space;
 
+/// `done`, counted in `owed` until it runs.
+template <class Done>
+[[nodiscard]] auto counted(unsigned& owed, Done done) {
+  ++owed;
+  return [&owed, done = std::move(done)](const auto& outcome) mutable {
+    --owed;
+    done(outcome);
+  };
+}
+
 enum class Role : std::uint8_t {
   none,     ///< serves nothing
   sync,     ///< member of {A,B}
@@ -74,6 +84,9 @@ struct Core {
   engine::TimePoint store_failed_at;
   bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
   std::string reason;
+  // What may still call back, and no operation stands for.
+  unsigned owed_by_store = 0;
+  unsigned owed_by_others = 0;  ///< the partner and the witness
 
   std::unique_ptr<Front> front;
   std::unique_ptr<Sequencer> sequencer;

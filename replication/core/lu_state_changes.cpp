@@ -156,12 +156,12 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  core_.partner.send(m, out, in,
-                     [this, version = state.version, agree, epoch = core_.epoch().id,
-                      keep = std::move(bytes)](const IoResult<Message>& result) {
-                       const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
-                       on_told(version, agree, epoch, result, std::span(keep->in).first(got));
-                     });
+  auto answered = [this, version = state.version, agree, epoch = core_.epoch().id,
+                   keep = std::move(bytes)](const IoResult<Message>& result) {
+    const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
+    on_told(version, agree, epoch, result, std::span(keep->in).first(got));
+  };
+  core_.partner.send(m, out, in, counted(core_.owed_by_others, std::move(answered)));
 }
 
 /// What did not get through is told again with the next tick, as long as this node orders.

@@ -37,12 +37,12 @@ ReplicaState Membership::state() const {
 
 void Membership::begin() {
   attached_ = core_.now();
-  core_.data.flush([this](std::error_code error) {
+  core_.data.flush(counted(core_.owed_by_store, [this](std::error_code error) {
     if (error) core_.fail_store("The store failed its first flush: " + error.message() + ".");
     stable_ = !error;
     core_.applier->on_work_over = [this] { answer_states(); };
     exchange();
-  });
+  }));
 }
 
 void Membership::make_durable() {
@@ -188,11 +188,26 @@ void Membership::tick() {
   }
 }
 
+bool Membership::is_idle() const {
+  return core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
+         core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ && core_.lu->idle() &&
+         core_.space->idle() && !core_.applier->has_old_work(0) && core_.owed_by_store == 0 && core_.meta->idle();
+}
+
+/// With each tick. When nothing is under way any more, the store is flushed; what comes after that is looked at anew.
 void Membership::finish_closing() {
-  const bool idle = core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-                    core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ &&
-                    core_.lu->idle() && core_.space->idle() && !core_.applier->has_old_work(0);
-  if (idle && closed_done_) std::exchange(closed_done_, nullptr)();
+  if (!closed_done_) return;
+  core_.sequencer->settle_after_leaving();  // what was on its way to the partner when that was lost
+  if (!is_idle()) return;
+  if (last_flush_begun_) return std::exchange(closed_done_, nullptr)();
+  core_.applier->quiesce(Applier::Wait::unless_failed, [this] {
+    last_flush_begun_ = true;
+    core_.data.flush(counted(core_.owed_by_store, [](std::error_code) {}));
+  });
+}
+
+bool Membership::is_over() const {
+  return closed_ && !closed_done_ && is_idle() && core_.owed_by_others == 0 && states_to_answer_.empty() && !proposal_;
 }
 
 void Membership::watch_lease(engine::TimePoint now) {

@@ -54,8 +54,10 @@ class Membership {
   void leave(Done done);
   void force_solo(bool accept_inconsistent, Done done);
   void give_up(Done done);
-  /// Serves nothing any more; calls back when nothing is under way.
+  /// Serves nothing any more; calls back, with a tick, when neither of the stores has anything under way.
   void close(engine::Callback<> done);
+  /// Closed, and nobody owes it a callback.
+  [[nodiscard]] bool is_over() const;
 
   [[nodiscard]] ReplicaState state() const;
   /// The partner is known to have recorded this node's epoch.
@@ -78,6 +80,7 @@ class Membership {
   };
 
   // the clock
+  [[nodiscard]] bool is_idle() const;
   void finish_closing();
   void watch_lease(engine::TimePoint now);
   void take_buffers_back(engine::TimePoint now);
@@ -163,6 +166,7 @@ class Membership {
   bool waiter_is_leave_ = false;
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
+  bool last_flush_begun_ = false;
   engine::Callback<> store_settled_;  ///< goes on when the store owes nothing
   struct WaitingState {
     InboundRequest* request;

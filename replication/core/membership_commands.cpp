@@ -91,11 +91,7 @@ void Membership::close(engine::Callback<> done) {
   core_.resync->stop();
   core_.sequencer->settle_after_leaving();
   finish_waiter(fail(Errc::aborted, "The volume was detached."));
-  closed_done_ = [this, finished = std::move(done)]() mutable {
-    core_.applier->quiesce(Applier::Wait::unless_failed, [this, finished = std::move(finished)]() mutable {
-      core_.data.flush([finished = std::move(finished)](std::error_code) mutable { finished(); });
-    });
-  };
+  closed_done_ = std::move(done);
 }
 
 // ---- what is told ------------------------------------------------------------------------------------------------

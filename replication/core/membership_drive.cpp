@@ -19,11 +19,12 @@ void Membership::drive_resume() {
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
   core_.witnessing->abandon();
   pending_solo_.reset();
-  core_.partner.send(core_.message(MessageType::resume), {}, {}, [this, step](const IoResult<Message>& result) {
+  auto answered = [this, step](const IoResult<Message>& result) {
     if (!current(step)) return;
     end_step();
     if (result && result->status == Errc::ok && core_.role != Role::solo) resume_sync();
-  });
+  };
+  core_.partner.send(core_.message(MessageType::resume), {}, {}, counted(core_.owed_by_others, std::move(answered)));
 }
 
 void Membership::take_resume(InboundRequest& request, const Message& m) {
@@ -51,10 +52,10 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
   m.epoch = base;
   if (equal) m.flags |= kFlagEqual;
   const std::span<const std::byte> out = *bytes;
-  core_.partner.send(m, out, {},
-                     [this, step, keep = std::move(bytes), done = std::move(done)](const IoResult<Message>& r) mutable {
-                       if (current(step)) done(r ? r->status : Errc::unknown_outcome);
-                     });
+  auto answered = [this, step, keep = std::move(bytes), done = std::move(done)](const IoResult<Message>& r) mutable {
+    if (current(step)) done(r ? r->status : Errc::unknown_outcome);
+  };
+  core_.partner.send(m, out, {}, counted(core_.owed_by_others, std::move(answered)));
 }
 
 /// {A,B}, this node its sequencer. What was ordered in the old epoch ends first; then this node's record, then the

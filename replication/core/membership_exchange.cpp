@@ -23,12 +23,12 @@ void Membership::exchange() {
   bytes->out = encode_state(state());
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  core_.partner.send(state_message(), out, in,
-                     [this, run = exchange_run_, keep = std::move(bytes)](const IoResult<Message>& result) {
-                       if (result && run == exchange_run_) note_partner_room(*result);
-                       const std::size_t got = result ? result->payload : 0;
-                       on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
-                     });
+  auto answered = [this, run = exchange_run_, keep = std::move(bytes)](const IoResult<Message>& result) {
+    if (result && run == exchange_run_) note_partner_room(*result);
+    const std::size_t got = result ? result->payload : 0;
+    on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
+  };
+  core_.partner.send(state_message(), out, in, counted(core_.owed_by_others, std::move(answered)));
 }
 
 void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, std::span<const std::byte> payload) {

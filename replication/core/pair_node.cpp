@@ -55,7 +55,12 @@ struct PairNode::Impl final : PartnerUser {
   NodeObserver& observer;
   Partner partner;
   std::map<Uuid, std::unique_ptr<Mirror>> mirrors;
-  std::vector<std::unique_ptr<Mirror>> closing;  // detached; late callbacks may still find them
+  /// Detached, or of a node that stops; late callbacks may still find them.
+  struct Closing {
+    std::unique_ptr<Mirror> mirror;
+    bool may_go = false;  ///< nobody submits to it any more
+  };
+  std::vector<Closing> closing;
   engine::TimerId tick_timer{}, beat_timer{};
   bool started = false;
   unsigned leaving = 0;
@@ -73,7 +78,8 @@ struct PairNode::Impl final : PartnerUser {
     partner.check();
     for_each([](Core& c) { c.membership->tick(); });
     end_fencing();
-    for (std::size_t i = 0; i < closing.size(); ++i) closing[i]->core().membership->tick();
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->core().membership->tick();
+    std::erase_if(closing, [](const Closing& c) { return c.may_go && c.mirror->core().membership->is_over(); });
     tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
   }
   void beat() {
@@ -110,7 +116,7 @@ struct PairNode::Impl final : PartnerUser {
     partner.set_fencing(false);
     observer.on_fenced();
     for_each([](Core& c) { c.front->answer_withheld(); });
-    for (std::size_t i = 0; i < closing.size(); ++i) closing[i]->core().front->answer_withheld();
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->core().front->answer_withheld();
     for_each([](Core& c) { c.forwarder->resend(); });
   }
 
@@ -191,9 +197,9 @@ engine::Result<void> PairNode::attach(VolumeSettings settings, engine::Store& da
 void PairNode::detach(const Uuid& volume, engine::Callback<> done) {
   const auto found = impl_->mirrors.find(volume);
   if (found == impl_->mirrors.end()) return done();
-  impl_->closing.push_back(std::move(found->second));
+  Mirror& mirror = *impl_->closing.emplace_back(std::move(found->second), true).mirror;
   impl_->mirrors.erase(found);
-  impl_->closing.back()->core().membership->close(std::move(done));
+  mirror.core().membership->close(std::move(done));
 }
 
 engine::Disk* PairNode::disk(const Uuid& volume) { return impl_->find(volume); }
@@ -274,9 +280,10 @@ void PairNode::Impl::stop_all(const std::shared_ptr<engine::Callback<>>& done) {
   };
   while (!mirrors.empty()) {
     auto node = mirrors.extract(mirrors.begin());
-    closing.push_back(std::move(node.mapped()));
+    // Sessions are still open, and submit to it.
+    Mirror& mirror = *closing.emplace_back(std::move(node.mapped()), false).mirror;
     ++leaving;
-    closing.back()->core().membership->close(one);
+    mirror.core().membership->close(one);
   }
   one();
 }

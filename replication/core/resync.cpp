@@ -96,8 +96,9 @@ void Resync::ask_map() {
   Message m = core_.message(MessageType::map);
   m.extent = {map_at_, count};
   const std::uint64_t run = run_;
-  core_.partner.send(m, {}, map_.span().first(count * 8),
-                     [this, run](const IoResult<Message>& result) { on_map(run, result); });
+  core_.partner.send(
+      m, {}, map_.span().first(count * 8),
+      counted(core_.owed_by_others, [this, run](const IoResult<Message>& result) { on_map(run, result); }));
 }
 
 void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
@@ -331,12 +332,13 @@ void Resync::finish_if_equal() {
   if (told_ || !core_.partner_ready) return;
   told_ = true;
   const std::uint64_t run = run_;
-  core_.partner.send(core_.message(MessageType::equal), {}, {}, [this, run](const IoResult<Message>& result) {
+  auto answered = [this, run](const IoResult<Message>& result) {
     if (run != run_) return;
     if (!result || result->status != Errc::ok) return void(told_ = false);
     active_ = false;
     core_.changed();
-  });
+  };
+  core_.partner.send(core_.message(MessageType::equal), {}, {}, counted(core_.owed_by_others, std::move(answered)));
 }
 
 // ---- on demand ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,15 @@ using engine::MemberSet;
 
 Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
 
+void Witnessing::ask_for_record(engine::Callback<const IoResult<WitnessView>&> answered) {
+  core_.seams.witness->read(volume(), counted(core_.owed_by_others, std::move(answered)));
+}
+
+void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
+                             engine::Callback<const IoResult<SwapOutcome>&> answered) {
+  core_.seams.witness->swap(volume(), seen.mod_revision, record, counted(core_.owed_by_others, std::move(answered)));
+}
+
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
   if (asking_ || !core_.seams.witness) return;
   asking_ = true;
@@ -46,7 +55,7 @@ void Witnessing::again_after(engine::Duration delay) {
 }
 
 void Witnessing::read() {
-  core_.seams.witness->read(volume(), [this, run = run_](const IoResult<WitnessView>& view) {
+  ask_for_record([this, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return;
     unreachable_ = !view;
     if (view) return consider(*view);
@@ -81,17 +90,16 @@ void Witnessing::swap(const WitnessView& view) {
   const std::uint64_t there = view.record ? view.record->number : 0;
   attempted_ = std::max({core_.epoch().number, there, attempted_}) + 1;
   mine_ = {attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side())};
-  core_.seams.witness->swap(volume(), view.mod_revision, mine_,
-                            [this, run = run_](const IoResult<SwapOutcome>& result) {
-                              if (run != run_) return;
-                              if (!result) {
-                                mark<"witness.outcome_unknown">();
-                                return again_after(std::chrono::milliseconds(100));
-                              }
-                              if (result->won) return win(mine_);
-                              mark<"witness.swap_lost">();
-                              consider(result->current);
-                            });
+  ask_to_swap(view, mine_, [this, run = run_](const IoResult<SwapOutcome>& result) {
+    if (run != run_) return;
+    if (!result) {
+      mark<"witness.outcome_unknown">();
+      return again_after(std::chrono::milliseconds(100));
+    }
+    if (result->won) return win(mine_);
+    mark<"witness.swap_lost">();
+    consider(result->current);
+  });
 }
 
 void Witnessing::win(const WitnessRecord& record) {
@@ -105,7 +113,7 @@ void Witnessing::win(const WitnessRecord& record) {
 void Witnessing::confirm(engine::Callback<bool> may_start) {
   if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
   auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
-  core_.seams.witness->read(volume(), [this, done, run = run_](const IoResult<WitnessView>& view) {
+  ask_for_record([this, done, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return (*done)(false);
     const auto* record = view && view->record ? &*view->record : nullptr;
     const bool lost = judge(core_.membership->state(), record, core_.membership->agreed()) == WitnessWord::lost;
@@ -126,7 +134,7 @@ void Witnessing::tick() {
 void Witnessing::raise() {
   raising_ = true;
   next_raise_ = core_.now() + std::chrono::seconds(1);
-  core_.seams.witness->read(volume(), [this, run = raise_run_](const IoResult<WitnessView>& view) {
+  ask_for_record([this, run = raise_run_](const IoResult<WitnessView>& view) {
     if (run != raise_run_) return;
     raising_ = false;
     if (!view) {
@@ -154,15 +162,14 @@ void Witnessing::raise_over(const WitnessView& view) {
   }
   if (core_.role == Role::sync && !core_.lease_valid()) return;
   raising_ = true;
-  core_.seams.witness->swap(volume(), view.mod_revision, record,
-                            [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
-                              if (run != raise_run_) return;
-                              raising_ = false;
-                              if (!result || !result->won) return;
-                              raised_ = true;
-                              reason_.clear();
-                              core_.changed();
-                            });
+  ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
+    if (run != raise_run_) return;
+    raising_ = false;
+    if (!result || !result->won) return;
+    raised_ = true;
+    reason_.clear();
+    core_.changed();
+  });
 }
 
 }  // namespace lockstep::replication

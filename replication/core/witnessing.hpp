@@ -38,6 +38,9 @@ class Witnessing {
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
+  void ask_for_record(engine::Callback<const engine::IoResult<WitnessView>&> answered);
+  void ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
+                   engine::Callback<const engine::IoResult<SwapOutcome>&> answered);
   void read();
   void consider(const WitnessView& view);
   void swap(const WitnessView& view);

@@ -121,6 +121,9 @@ class PairProgram final : public Program, public replication::NodeObserver {
     node_->want_size(machine_.scenario.volumes[volume].id, size);
   }
 
+  void detach(unsigned volume, Callback<> done) override {
+    node_->detach(machine_.scenario.volumes[volume].id, std::move(done));
+  }
   void shutdown(Callback<> done) override { node_->shutdown(std::move(done)); }
 
   void on_volume_changed(const Uuid& id) override {
