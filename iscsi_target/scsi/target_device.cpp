@@ -190,7 +190,12 @@ void TargetDevice::adopt(std::shared_ptr<const LunMap> map, engine::Callback<> d
     old->retired = adoptions_;
     retired_.push_back(std::move(old));
   }
-  drains_.push_back({adoptions_, std::move(drained)});
+  if (drained) drains_.push_back({adoptions_, std::nullopt, std::move(drained)});
+  sweep();
+}
+
+void TargetDevice::when_unused(const engine::Uuid& volume, engine::Callback<> done) {
+  drains_.push_back({adoptions_, volume, std::move(done)});
   sweep();
 }
 
@@ -200,13 +205,19 @@ void TargetDevice::finished(UnitUse* use) {
 
 void TargetDevice::sweep() {
   std::erase_if(retired_, [](const auto& use) { return !use || use->in_flight == 0; });
-  while (!drains_.empty()) {
-    const std::uint64_t adoption = drains_.front().adoption;
-    if (std::ranges::any_of(retired_, [&](const auto& use) { return use->retired <= adoption; })) return;
-    auto done = std::move(drains_.front().done);
-    drains_.pop_front();
-    if (done) done();
+  for (;;) {
+    const auto over = std::ranges::find_if(drains_, [this](const Drain& drain) { return is_over(drain); });
+    if (over == drains_.end()) return;
+    auto done = std::move(over->done);
+    drains_.erase(over);
+    done();
   }
+}
+
+bool TargetDevice::is_over(const Drain& drain) const {
+  return std::ranges::none_of(retired_, [&](const std::unique_ptr<UnitUse>& use) {
+    return use->retired <= drain.adoption && (!drain.volume || use->unit->volume() == *drain.volume);
+  });
 }
 
 void TargetDevice::refresh_view(NexusState& state) {

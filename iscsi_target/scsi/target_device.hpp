@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/runtime/buffer_pool.hpp"
@@ -64,6 +65,9 @@ class TargetDevice final : public scsi::DeviceServer {
   /// work on a unit that is gone are finished. `drained`: none of this reactor's commands uses a unit any more that an
   /// earlier map had and `map` has not; may be called from inside.
   void adopt(std::shared_ptr<const LunMap> map, engine::Callback<> drained);
+  /// `done` runs when none of this reactor's commands uses a unit of the volume that earlier maps had and the present
+  /// one has not, whatever becomes of other volumes' commands; may be called from inside.
+  void when_unused(const engine::Uuid& volume, engine::Callback<> done);
 
   void on_nexus_opened(scsi::Nexus& nexus) override;
   void on_nexus_closed(scsi::Nexus& nexus) override;
@@ -84,12 +88,14 @@ class TargetDevice final : public scsi::DeviceServer {
   struct Errand;
   struct Drain {
     std::uint64_t adoption = 0;
+    std::optional<engine::Uuid> volume;  ///< nothing: of all that there were
     engine::Callback<> done;
   };
   static std::vector<NexusUnit> view_of(const LunMap& map, const scsi::Nexus& nexus,
                                         const std::vector<std::unique_ptr<UnitUse>>& uses);
   void refresh_view(NexusState& state);
   void sweep();
+  [[nodiscard]] bool is_over(const Drain& drain) const;
 
   engine::BufferPool& buffers_;
   std::shared_ptr<const LunMap> map_;

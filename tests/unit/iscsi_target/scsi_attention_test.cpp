@@ -225,6 +225,26 @@ TEST_F(ScsiAttention, AVolumeTakenAwayIsDrainedBeforeItsOwnerHearsSo) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST_F(ScsiAttention, AVolumeTakenAwayDoesNotWaitForTheCommandsOfAnother) {
+  RamDisk hung(disk_info(2)), other(disk_info(3));
+  const auto first = std::make_shared<LogicalUnit>(hung, UnitSettings{});
+  adopt({{0, unit}, {1, first}, {2, std::make_shared<LogicalUnit>(other, UnitSettings{})}});
+  tur(nexus, 1), tur(nexus, 1);
+  hung.deferred = true;
+  auto c = make(cdb10(0x28, 0, 1), 512);
+  c->lun = encode_lun(1);
+  c = run(std::move(c));
+  adopt({{0, unit}});
+  bool first_unused = false, other_unused = false;
+  device.when_unused(uuid(2), [&] { first_unused = true; });
+  device.when_unused(uuid(3), [&] { other_unused = true; });
+  EXPECT_TRUE(other_unused);
+  EXPECT_FALSE(first_unused);
+  hung.release_one();
+  expect_good(*c);
+  EXPECT_TRUE(first_unused);
+}
+
 TEST_F(ScsiAttention, MapsThatContradictThemselvesAreRefusedByName) {
   const auto twice = LunMap::make({{0, unit}, {1, unit}}, {});
   ASSERT_FALSE(twice);
