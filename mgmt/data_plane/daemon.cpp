@@ -156,7 +156,8 @@ int Daemon::run() {
   for (const auto& worker : d.workers) worker->reactor.stop();
   for (const auto& worker : d.workers) worker->reactor.join();
   d.server.reset();
-  if (d.cut_short) std::_Exit(0);  // what is still under way can not be taken apart
+  if (!d.cut_short && d.node->is_owed()) log_warning("A disk has not returned what it was given; stopped without it.");
+  if (d.cut_short || d.node->is_owed()) std::_Exit(0);  // what is still under way can not be taken apart
   return 0;
 }
 

@@ -36,7 +36,7 @@ Event session_event(const iscsi_target::SessionEvent& event) {
 }  // namespace
 
 Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, Uuid process,
-           const std::string& state_folder, EventSink& events)
+           const std::string& state_folder, EventSink& events, NodeOptions options)
     : workers_(workers),
       random_(random),
       link_buffers_(link_buffers),
@@ -45,7 +45,8 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
       events_(events),
       server_(server_reactors(workers), registry_),
       started_(workers.front()->reactor.now()),
-      stores_closed_(started_) {
+      stores_closed_(started_),
+      options_(std::move(options)) {
   server_.on_event([this](const iscsi_target::SessionEvent& event) {
     Event told = session_event(event);
     log(event.kind == iscsi_target::SessionEvent::Kind::refused ? LogLevel::warning : LogLevel::info, told.message);
@@ -124,6 +125,10 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
           (*reply)({});  // it is attached: it was made
           return next();
         }
+        if (const auto at = leaving_.find(request.identity.volume); at != leaving_.end()) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*at->second)));
+          return next();
+        }
         if (auto given = give_key(request); !given) {
           (*reply)(std::move(given));
           return next();
@@ -149,6 +154,10 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
       [this, request = std::move(request), reply](engine::Callback<> next) {
         if (volumes_.contains(request.volume)) {
           (*reply)(engine::fail(Errc::refused, "The volume is attached; take it out of the desired state first."));
+          return next();
+        }
+        if (const auto at = leaving_.find(request.volume); at != leaving_.end()) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*at->second)));
           return next();
         }
         replica_work_ = true;
@@ -307,6 +316,7 @@ NodeReport Node::report() {
     report.partner_problem = pair_->link_problem();
     report.witness_reachable = pair_->witness().reachable();
     for (auto& status : pair_->node().status()) {
+      if (leaving_.contains(status.volume)) continue;
       VolumeReport volume;
       volume.id = status.volume;
       volume.mirror = std::move(status);
@@ -372,7 +382,10 @@ void Node::leave_pair(engine::Callback<> then) {
     if (*left) log_warning("Leaving could not be agreed with the partner in time; stopping with the epoch as it is.");
     once();
   });
-  pair_->node().shutdown(once);
+  pair_->node().shutdown([this, once] {
+    closed_ = true;
+    once();
+  });
 }
 
 }  // namespace lockstep::mgmt

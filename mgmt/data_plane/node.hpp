@@ -31,6 +31,16 @@ struct ApplyOutcome {
   std::vector<Problem> problems;
 };
 
+using ReplicaOpener = std::function<void(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume,
+                                         engine::NodeSide side, engine::Callback<engine::Result<OpenedReplica>> done)>;
+
+/// Something else than this in tests only.
+struct NodeOptions {
+  ReplicaOpener open_replica = mgmt::open_replica;
+  /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
+  engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
+};
+
 class Node final : public replication::NodeObserver {
  public:
   static constexpr engine::Duration kLinger = std::chrono::seconds(8);  ///< of closed stores, on a busy machine
@@ -45,7 +55,7 @@ class Node final : public replication::NodeObserver {
 
   /// Before any reactor runs. All outlive the node.
   Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, engine::Uuid process,
-       const std::string& state_folder, EventSink& events);
+       const std::string& state_folder, EventSink& events, NodeOptions options = {});
   /// After the reactors have stopped.
   ~Node() override;
 
@@ -60,6 +70,8 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] NodeReport report();
   /// Leaves by agreement, flushes, ends every session. Once; nothing else is asked afterwards.
   void shutdown(engine::Callback<> done);
+  /// After shutdown(): some store has not returned what it was given, so that nothing may be taken apart.
+  [[nodiscard]] bool is_owed() const { return !leaving_.empty() || (pair_ && !closed_); }
 
   void on_volume_changed(const engine::Uuid& volume) override;
   void on_fenced() override;
@@ -72,6 +84,7 @@ class Node final : public replication::NodeObserver {
   // node_apply.cpp, in this order
   void set_up_pair(Apply& apply);
   void detach_changed(const ApplyPtr& apply);
+  void tell_of_leaving(Apply& apply);
   void attach_missing(const ApplyPtr& apply);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
@@ -89,9 +102,13 @@ class Node final : public replication::NodeObserver {
   void finish_apply(const ApplyPtr& apply);
   void set_portals(Apply& apply);
 
-  void publish_map(const std::vector<engine::Uuid>& without, engine::Callback<> drained);
+  void publish_map(engine::Callback<> adopted);
+  // node_detach.cpp
   void detach(std::vector<engine::Uuid> volumes, engine::Callback<> done);
-  void let_go(const engine::Uuid& volume, engine::Callback<> done);
+  void let_go(const std::shared_ptr<Volume>& volume);
+  void close_stores(const std::shared_ptr<Volume>& volume);
+  void await_detached();
+  [[nodiscard]] static std::string still_owed(const Volume& volume);
   [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
   void put_target();
 
@@ -125,6 +142,11 @@ class Node final : public replication::NodeObserver {
   std::unique_ptr<Pair> pair_;
   SettingsSpec pair_settings_;
   Volumes volumes_;
+  /// In no map any more. Nothing of theirs is freed before their stores have returned everything.
+  std::map<engine::Uuid, std::shared_ptr<Volume>> leaving_;
+  std::vector<engine::Uuid> awaited_;  ///< of those, whose end somebody waits for
+  engine::Callback<> detached_;
+  engine::TimerId detach_timer_{};
   std::shared_ptr<const Access> access_;
   std::size_t next_home_ = 0;
   engine::TimePoint started_;
@@ -136,6 +158,8 @@ class Node final : public replication::NodeObserver {
   bool stopping_ = false;
   bool replica_work_ = false;              ///< one is being made or removed: some of its stores may be open
   engine::Callback<> after_replica_work_;  ///< the end of a shutdown that waits for it
+  bool closed_ = false;  ///< the pair was left, or not, and its volumes' stores have returned everything
+  NodeOptions options_;
 
   std::deque<std::function<void(engine::Callback<>)>> queue_;
   bool busy_ = false;

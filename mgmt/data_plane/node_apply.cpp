@@ -69,42 +69,15 @@ void Node::detach_changed(const ApplyPtr& apply) {
     const auto wanted = std::ranges::find(apply->state.volumes, id, &VolumeSpec::id);
     if (wanted == apply->state.volumes.end() || needs_reattach(volume->spec, *wanted)) gone.push_back(id);
   }
-  auto go_on = [this, apply] {
+  detach(std::move(gone), [this, apply] {
     state_ = apply->state;
+    tell_of_leaving(*apply);
     attach_missing(apply);
-  };
-  if (gone.empty()) return go_on();
-  publish_map(gone, [this, gone, go_on = std::move(go_on)]() mutable { detach(std::move(gone), std::move(go_on)); });
-}
-
-void Node::detach(std::vector<Uuid> volumes, engine::Callback<> done) {
-  if (volumes.empty()) return done();
-  const Uuid id = volumes.back();
-  volumes.pop_back();
-  log_info("Volume " + volumes_.at(id)->spec.name + ": detached.");
-  let_go(id, [this, volumes = std::move(volumes), done = std::move(done)]() mutable {
-    detach(std::move(volumes), std::move(done));
   });
 }
 
-// The volume is in no map any more. Its stores are closed where they live.
-void Node::let_go(const Uuid& id, engine::Callback<> done) {
-  auto volume = std::shared_ptr<Volume>(std::move(volumes_.extract(id).mapped()));
-  auto close = [this, volume, done = std::move(done)]() mutable {
-    Worker& worker = *workers_[volume->home];
-    worker.reactor.post([this, volume, done = std::move(done)]() mutable {
-      volume->unit.reset();
-      volume->disk.reset();
-      volume->own_disk.reset();
-      volume->stores = {};
-      home().post([this, done = std::move(done)]() mutable {
-        stores_closed_ = home().now();
-        done();
-      });
-    });
-  };
-  if (!volume->spec.mirrored || !volume->disk) return close();
-  pair_->node().detach(id, std::move(close));
+void Node::tell_of_leaving(Apply& apply) {
+  for (const auto& [id, volume] : leaving_) apply.problem("volume " + volume->spec.name, still_owed(*volume));
 }
 
 // ---- volumes in ----
@@ -112,6 +85,7 @@ void Node::let_go(const Uuid& id, engine::Callback<> done) {
 void Node::attach_missing(const ApplyPtr& apply) {
   while (apply->attaching < apply->state.volumes.size()) {
     const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
+    if (leaving_.contains(spec.id)) continue;  // told of already
     if (const auto at = volumes_.find(spec.id); at != volumes_.end()) {
       at->second->spec = spec;
       if (spec.mirrored) {
@@ -148,22 +122,22 @@ void Node::try_again(const ApplyPtr& apply) {
 
 void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
-  open_replica(*workers_.front()->ring, place, spec.id, apply->state.side,
-               [this, apply, &spec](Result<OpenedReplica> opened) {
-                 const std::string object = "volume " + spec.name;
-                 if (!opened) {
-                   if (may_linger(opened.error())) return try_again(apply);
-                   apply->problem(object, opened.error().message);
-                   return attach_missing(apply);
-                 }
-                 if (opened->area->identity().pair != apply->state.pair) {
-                   apply->problem(object, spec.data + " belongs to pair " + opened->area->identity().pair.to_string() +
-                                              ", not to this one.");
-                   opened->area.reset();
-                   return attach_missing(apply);
-                 }
-                 attach_opened(apply, spec, std::move(*opened));
-               });
+  auto use = [this, apply, &spec](Result<OpenedReplica> opened) {
+    const std::string object = "volume " + spec.name;
+    if (!opened) {
+      if (may_linger(opened.error())) return try_again(apply);
+      apply->problem(object, opened.error().message);
+      return attach_missing(apply);
+    }
+    if (opened->area->identity().pair != apply->state.pair) {
+      apply->problem(
+          object, spec.data + " belongs to pair " + opened->area->identity().pair.to_string() + ", not to this one.");
+      opened->area.reset();
+      return attach_missing(apply);
+    }
+    attach_opened(apply, spec, std::move(*opened));
+  };
+  options_.open_replica(*workers_.front()->ring, place, spec.id, apply->state.side, std::move(use));
 }
 
 void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened) {
@@ -258,7 +232,7 @@ void Node::finish_apply(const ApplyPtr& apply) {
     server_.hold_logins(kDecisionPatience);
   }
   look_for_changes();
-  publish_map({}, [this, apply] {
+  publish_map([this, apply] {
     put_target();
     // Not before there is a target: an initiator that is told "not found" may give up for good.
     set_portals(*apply);
@@ -290,23 +264,26 @@ void Node::set_portals(Apply& apply) {
   }
 }
 
-void Node::publish_map(const std::vector<Uuid>& without, engine::Callback<> drained) {
+/// `adopted` runs when no reactor starts anything under the map before.
+void Node::publish_map(engine::Callback<> adopted) {
   std::vector<iscsi_target::LunEntry> entries;
   std::set<std::uint32_t> luns;
   for (const auto& [id, volume] : volumes_) {
-    const bool hidden = std::ranges::find(without, id) != without.end() || !volume->unit;
     const bool possible = volume->spec.lun < iscsi_target::kMaxLuns && luns.insert(volume->spec.lun).second;
-    if (!hidden && possible) entries.push_back({static_cast<std::uint16_t>(volume->spec.lun), volume->unit});
+    if (volume->unit && possible) entries.push_back({static_cast<std::uint16_t>(volume->spec.lun), volume->unit});
   }
   auto map = iscsi_target::LunMap::make(std::move(entries), access_);
   if (!map) {
     log_error("The LUN map can't be made: " + map.error().message);
-    return drained();
+    return adopted();
   }
   on_every_worker(
       workers_,
-      [map = *map](Worker& worker, engine::Callback<> adopted) { worker.device.adopt(map, std::move(adopted)); },
-      std::move(drained));
+      [map = *map](Worker& worker, engine::Callback<> done) {
+        worker.device.adopt(map, {});
+        done();
+      },
+      std::move(adopted));
 }
 
 void Node::put_target() {

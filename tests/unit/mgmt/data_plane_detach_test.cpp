@@ -1,0 +1,333 @@
+// A node on real files whose data stores may hang: what a volume that is detached waits for, and what does not wait.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "engine/runtime/system_random.hpp"
+#include "mgmt/data_plane/node.hpp"
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using namespace std::chrono_literals;
+using engine::Errc;
+using engine::Extent;
+using engine::IoCallback;
+using engine::Result;
+using engine::Uuid;
+
+/// Keeps to itself that operations ended, while it is held: a disk that hangs.
+class HeldStore final : public engine::Store {
+ public:
+  explicit HeldStore(std::unique_ptr<engine::Store> inner) : inner_(std::move(inner)) {}
+  ~HeldStore() override { EXPECT_TRUE(ended_.empty()) << "closed while it owes something"; }
+  void hold() { held_ = true; }
+  void release() {
+    held_ = false;
+    for (auto& end : std::exchange(ended_, {})) end();
+  }
+  [[nodiscard]] std::size_t owes() const { return ended_.size(); }
+
+  [[nodiscard]] const engine::StoreInfo& info() const override { return inner_->info(); }
+  void read(std::uint64_t offset, std::span<std::byte> into, IoCallback done) override {
+    inner_->read(offset, into, keep(std::move(done)));
+  }
+  void write(std::uint64_t offset, std::span<const std::byte> from, engine::Durability how, IoCallback done) override {
+    inner_->write(offset, from, how, keep(std::move(done)));
+  }
+  void write_zeroes(Extent extent, engine::Durability how, IoCallback done) override {
+    inner_->write_zeroes(extent, how, keep(std::move(done)));
+  }
+  void discard(Extent extent, engine::Durability how, IoCallback done) override {
+    inner_->discard(extent, how, keep(std::move(done)));
+  }
+  void flush(IoCallback done) override { inner_->flush(keep(std::move(done))); }
+  void reserve(Extent extent, IoCallback done) override { inner_->reserve(extent, keep(std::move(done))); }
+  void next_run(std::uint64_t offset, engine::RunCallback done) override { inner_->next_run(offset, std::move(done)); }
+
+ private:
+  IoCallback keep(IoCallback done) {
+    return [this, done = std::move(done)](std::error_code error) mutable {
+      if (!held_) return done(error);
+      ended_.push_back([error, done = std::move(done)]() mutable { done(error); });
+    };
+  }
+  std::unique_ptr<engine::Store> inner_;
+  bool held_ = false;
+  std::vector<engine::Callback<>> ended_;
+};
+
+/// READ(10) of one block, as a session would give it to the device server.
+class Read final : public scsi::Command {
+ public:
+  Read(scsi::Nexus& by, std::uint16_t unit) {
+    nexus = &by;
+    cdb[0] = 0x28;
+    cdb[8] = 1;
+    lun = std::uint64_t{unit} << 48;
+    expected_in = 512;
+  }
+  void pull(std::span<std::byte>, IoCallback) override {}
+  void complete(std::span<const std::byte>, engine::Buffer) override { done = true; }
+  [[nodiscard]] bool aborted() const override { return false; }
+  std::atomic<bool> done = false;
+};
+
+struct NoEvents final : EventSink {
+  void publish(Event) override {}
+};
+
+Uuid numbered(std::uint8_t n) {
+  Uuid id;
+  id.bytes.fill(n);
+  return id;
+}
+
+class DetachTest : public testing::Test {
+ protected:
+  static constexpr auto kSoon = 20s;  ///< much less than the node's patience, much more than anything takes
+  static constexpr std::uint64_t kSize = std::uint64_t{4} << 20;
+
+  void start(engine::Duration patience) {
+    Configuration configuration;
+    configuration.reactors = 2;
+    auto made = make_workers(configuration);
+    ASSERT_TRUE(made) << made.error().message;
+    workers_ = std::move(*made);
+    NodeOptions options;
+    options.detach_patience = patience;
+    options.open_replica = [this](auto& ring, const auto& place, const Uuid& volume, auto side, auto done) {
+      open_replica(ring, place, volume, side, [this, volume, done = std::move(done)](auto opened) mutable {
+        if (opened) {
+          auto held = std::make_unique<HeldStore>(std::move(opened->stores.data));
+          disks_[volume] = held.get();
+          opened->stores.data = std::move(held);
+        }
+        done(std::move(opened));
+      });
+    };
+    node_ = std::make_unique<Node>(workers_, random_, link_buffers_, random_.uuid(), folder_.path().string(), events_,
+                                   std::move(options));
+    for (const auto& worker : workers_) worker->reactor.start();
+  }
+  void TearDown() override {
+    if (!node_) return;
+    EXPECT_TRUE(stopped_ || shut_down());
+    EXPECT_TRUE(eventually([this] { return !on_home<bool>([this] { return node_->is_owed(); }); }));
+    for (const auto& worker : workers_) worker->reactor.stop();
+    for (const auto& worker : workers_) worker->reactor.join();
+    node_.reset();
+  }
+
+  /// On the home reactor.
+  template <class T, class Act>
+  T on_home(Act act) {
+    std::promise<T> promise;
+    workers_.front()->reactor.post([&] { promise.set_value(act()); });
+    return promise.get_future().get();
+  }
+  /// What `ask(done)` answers, if it does soon.
+  template <class T, class Ask>
+  std::optional<T> answer(Ask ask) {
+    auto promise = std::make_shared<std::promise<T>>();
+    auto future = promise->get_future();
+    workers_.front()->reactor.post([promise, ask = std::move(ask)]() mutable {
+      ask([promise](T value) { promise->set_value(std::move(value)); });
+    });
+    if (future.wait_for(kSoon) != std::future_status::ready) return std::nullopt;
+    return future.get();
+  }
+  template <class What>
+  static bool eventually(What what) {
+    const auto limit = std::chrono::steady_clock::now() + kSoon;
+    while (!what()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      std::this_thread::sleep_for(5ms);
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::string path(std::uint8_t n, const std::string& kind) const {
+    return (folder_.path() / (std::to_string(n) + kind)).string();
+  }
+  [[nodiscard]] VolumeSpec spec(std::uint8_t n) const {
+    VolumeSpec volume;
+    volume.id = numbered(n);
+    volume.name = "vm" + std::to_string(n);
+    volume.serial = "LS" + std::to_string(n);
+    volume.lun = n;
+    volume.size = kSize;
+    volume.data = path(n, ".data");
+    volume.metadata = path(n, ".meta");
+    return volume;
+  }
+  /// The problems' objects, in one line; what is wrong otherwise.
+  std::string applied(std::vector<std::uint8_t> volumes) {
+    DesiredState state;
+    state.revision = ++revision_;
+    state.pair = numbered(100);
+    state.pair_name = "pair1";
+    state.target.name = "iqn.2026-11.io.lockstep:pair1";
+    for (const std::uint8_t n : volumes) state.volumes.push_back(spec(n));
+    auto outcome = answer<Result<ApplyOutcome>>([this, state](auto done) { node_->apply(state, std::move(done)); });
+    if (!outcome) return "no answer";
+    if (!*outcome) return outcome->error().message;
+    std::string objects;
+    for (const Problem& problem : (*outcome)->problems) objects += problem.object + ";";
+    return objects;
+  }
+  std::string made(std::uint8_t n) {
+    ReplicaCreate create;
+    const VolumeSpec volume = spec(n);
+    create.identity.pair = numbered(100);
+    create.identity.volume = volume.id;
+    create.identity.name = volume.name;
+    create.identity.serial = volume.serial;
+    create.identity.size = create.epoch.size = kSize;
+    create.epoch.number = 1;
+    create.epoch.id = numbered(50);
+    create.epoch.members = engine::MemberSet::only(engine::NodeSide::a);
+    create.data = volume.data;
+    create.metadata = volume.metadata;
+    return told([this, create](auto done) { node_->create(create, std::move(done)); });
+  }
+  std::string removed(std::uint8_t n) {
+    ReplicaDelete remove;
+    remove.volume = numbered(n);
+    remove.data = path(n, ".data");
+    remove.metadata = path(n, ".meta");
+    return told([this, remove](auto done) { node_->remove(remove, std::move(done)); });
+  }
+  bool shut_down() {
+    stopped_ = true;
+    return answer<bool>([this](auto done) { node_->shutdown([done = std::move(done)]() mutable { done(true); }); })
+        .has_value();
+  }
+  bool serves(std::uint8_t n) {
+    return eventually([&] {
+      return on_home<bool>([&] {
+        for (const VolumeReport& volume : node_->report().volumes) {
+          if (volume.id == numbered(n)) return volume.mirror.serving;
+        }
+        return false;
+      });
+    });
+  }
+  void hold(std::uint8_t n) {
+    on_home<bool>([&] { return disks_.at(numbered(n))->hold(), true; });
+  }
+  void release(std::uint8_t n) {
+    on_home<bool>([&] { return disks_.at(numbered(n))->release(), true; });
+  }
+  bool owes(std::uint8_t n) {
+    return on_home<bool>([&] { return disks_.at(numbered(n))->owes() > 0; });
+  }
+
+  test::TemporaryFolder folder_;
+  engine::SystemRandom random_;
+  Workers workers_;
+  engine::BufferPool link_buffers_{std::size_t{1} << 20};
+  NoEvents events_;
+  std::map<Uuid, HeldStore*> disks_;
+  std::unique_ptr<Node> node_;
+
+ private:
+  template <class Ask>
+  std::string told(Ask ask) {
+    const auto outcome = answer<Result<void>>(std::move(ask));
+    if (!outcome) return "no answer";
+    return *outcome ? "" : outcome->error().message;
+  }
+  std::uint64_t revision_ = 0;
+  bool stopped_ = false;
+};
+
+TEST_F(DetachTest, AVolumeThatIsDetachedIsAttachedAgainOrDeletedAtOnce) {
+  start(60s);
+  ASSERT_EQ(made(1) + made(2), "");
+  ASSERT_EQ(applied({1, 2}), "");
+  ASSERT_TRUE(serves(1) && serves(2));
+  EXPECT_EQ(applied({2}), "");
+  EXPECT_EQ(applied({1, 2}), "");
+  EXPECT_EQ(applied({}), "");
+  EXPECT_EQ(removed(1) + removed(2), "");
+}
+
+TEST_F(DetachTest, ADiskThatHangsHoldsUpItsOwnVolumeOnly) {
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2) + made(3), "");
+  ASSERT_EQ(applied({1, 2}), "");
+  ASSERT_TRUE(serves(1) && serves(2));
+  hold(1);
+  EXPECT_EQ(applied({2}), "volume vm1;");
+  EXPECT_TRUE(owes(1));
+  EXPECT_EQ(applied({2, 3}), "volume vm1;") << "another one is attached";
+  EXPECT_TRUE(serves(3));
+  EXPECT_EQ(applied({3}), "volume vm1;") << "another one is detached";
+  EXPECT_EQ(removed(2), "");
+  EXPECT_NE(removed(1).find("disk"), std::string::npos) << "not while the store is in use";
+  EXPECT_NE(made(1).find("disk"), std::string::npos);
+  EXPECT_EQ(applied({1, 3}), "volume vm1;");
+  EXPECT_TRUE(owes(1)) << "nothing of it was freed";
+  release(1);
+  EXPECT_TRUE(eventually([&] { return applied({1, 3}).empty(); }));
+  EXPECT_TRUE(serves(1));
+}
+
+/// Its session is not gone before the command is.
+TEST_F(DetachTest, ACommandThatADiskKeepsHoldsUpItsOwnVolumeOnly) {
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2), "");
+  ASSERT_EQ(applied({1, 2}), "");
+  ASSERT_TRUE(serves(1) && serves(2));
+  Worker& elsewhere = *workers_.back();
+  scsi::Nexus nexus;
+  nexus.id = 1;
+  nexus.initiator_name = "iqn.1994-05.com.example:one";
+  const auto there = [&](auto act) {
+    std::promise<void> over;
+    elsewhere.reactor.post([&] { act(), over.set_value(); });
+    over.get_future().get();
+  };
+  there([&] { elsewhere.device.on_nexus_opened(nexus); });
+  const auto good = [&] {
+    Read read(nexus, 1);
+    there([&] { elsewhere.device.execute(read); });
+    return eventually([&] { return read.done.load(); }) && read.status == scsi::Status::good;
+  };
+  ASSERT_TRUE(eventually(good)) << "after the unit attention";
+  hold(1);
+  Read kept(nexus, 1);
+  there([&] { elsewhere.device.execute(kept); });
+  ASSERT_TRUE(eventually([&] { return owes(1); }));
+  EXPECT_EQ(applied({2}), "volume vm1;");
+  EXPECT_EQ(applied({}), "volume vm1;");
+  EXPECT_EQ(removed(2), "");
+  EXPECT_FALSE(kept.done);
+  release(1);
+  EXPECT_TRUE(eventually([&] { return kept.done.load(); }));
+  EXPECT_TRUE(eventually([&] { return applied({1}).empty(); }));
+  there([&] { elsewhere.device.on_nexus_closed(nexus); });
+}
+
+TEST_F(DetachTest, AStopDoesNotWaitForADiskThatHangsAndSaysThatItIsOwed) {
+  start(300ms);
+  ASSERT_EQ(made(1), "");
+  ASSERT_EQ(applied({1}), "");
+  ASSERT_TRUE(serves(1));
+  hold(1);
+  EXPECT_EQ(applied({}), "volume vm1;");
+  EXPECT_TRUE(shut_down());
+  EXPECT_TRUE(on_home<bool>([&] { return node_->is_owed(); }));
+  release(1);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
