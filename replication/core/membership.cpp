@@ -28,7 +28,7 @@ ReplicaState Membership::state() const {
   s.record = core_.epoch();
   s.side = core_.side();
   s.running = running_;
-  s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_;
+  s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_ && !owes_old_work_;
   s.serving = core_.role == Role::sync || core_.role == Role::solo;
   s.changing = step_kind_ != Step::none;
   s.attempted = core_.witnessing->attempted();
@@ -166,6 +166,7 @@ void Membership::tick() {
   watch_lease(now);
   core_.space->tick();
   watch_stores(now);
+  watch_old_work();
   take_buffers_back(now);
   end_overdue_step(now);
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;

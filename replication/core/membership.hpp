@@ -120,8 +120,10 @@ class Membership {
   void watch_stores(engine::TimePoint now);
   void settle_store(std::uint64_t step, engine::Callback<> done);
   [[nodiscard]] bool store_owes() const;
+  [[nodiscard]] bool owes_own_work() const;
   [[nodiscard]] bool store_owes_since(engine::TimePoint limit) const;
   void trust_store_again();
+  void watch_old_work();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
   // arriving (membership_roles.cpp)
@@ -164,6 +166,7 @@ class Membership {
   std::optional<PendingSolo> pending_solo_;
   Done waiter_;
   bool waiter_is_leave_ = false;
+  bool owes_old_work_ = false;  ///< no member, and its store still has what was written when it was one
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
   bool last_flush_begun_ = false;

@@ -13,6 +13,8 @@ using engine::MemberSet;
 
 namespace {
 constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
+/// More than any operation is allowed: whatever the store has is older than this from now.
+constexpr engine::Duration kAges = std::chrono::hours(24 * 365);
 }  // namespace
 
 /// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
@@ -41,7 +43,10 @@ void Membership::watch_stores(engine::TimePoint now) {
   core_.changed();
 }
 
-bool Membership::store_owes() const { return store_owes_since({core_.now().since_origin + engine::Duration(1)}); }
+/// Of what this replica carried out itself.
+bool Membership::owes_own_work() const { return core_.sequencer->has_older_than({core_.now().since_origin + kAges}); }
+
+bool Membership::store_owes() const { return store_owes_since({core_.now().since_origin + kAges}); }
 
 bool Membership::store_owes_since(engine::TimePoint limit) const {
   return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
@@ -59,6 +64,14 @@ void Membership::trust_store_again() {
   core_.store_failed = core_.store_may_return = false;
   core_.reason.clear();
   core_.changed();
+  exchange();
+}
+
+/// A target takes no data before its store has returned what it was given when this replica was a member: that would
+/// land on what the partner sends. It serves meanwhile, through the partner.
+void Membership::watch_old_work() {
+  if (!owes_old_work_ || owes_own_work()) return;
+  owes_old_work_ = false;
   exchange();
 }
 

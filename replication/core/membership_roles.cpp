@@ -64,7 +64,7 @@ void Membership::enter_sync(bool equal) {
   core_.role = Role::sync;
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
-  core_.suspended = core_.leased = core_.partner_alone = false;
+  core_.suspended = core_.leased = core_.partner_alone = owes_old_work_ = false;
   running_ = true;
   partner_stopped_ = false;
   agreed_ = core_.epoch().id;
@@ -116,7 +116,7 @@ void Membership::enter_solo() {
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (core_.store_failed) core_.reason.clear();
   core_.store_failed = core_.store_may_return = false;
-  core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = false;
+  core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = owes_old_work_ = false;
   running_ = true;
   partner_stopped_ = false;
   core_.applier->open(true);
@@ -141,6 +141,8 @@ void Membership::enter_forward() {
   core_.space->begin_epoch();
   core_.suspended = core_.leased = core_.local_reads = false;
   running_ = false;
+  owes_old_work_ = owes_own_work();
+  if (owes_old_work_) mark<"membership.old_work_first">();
   core_.resync->stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
   core_.sequencer->doom();

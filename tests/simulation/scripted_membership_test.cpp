@@ -1,4 +1,6 @@
 // Who is a member, and serves, after both nodes or the way between them were away.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/simulation/pair_program.hpp"
@@ -97,6 +99,42 @@ TEST(BothRestarted, ServingBeforeEqualIsFoundByTheJudgementOfTheHistory) {
   EXPECT_EQ(world.pair.stamp_at(kA, world.kLast), world.after->value);
   EXPECT_EQ(world.pair.stamp_at(kB, world.kLast), world.before->value);
   EXPECT_NE(world.pair.judgement(), "");
+}
+
+/// B orders, and its store keeps a write of its own that A has; A goes on alone and overwrites it.
+constexpr std::uint64_t kBlockOfBoth = 8;
+void adopts_with_a_write_in_its_store(Nanos returned_after) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    s.arbiter = {engine::ArbiterKind::preferred, kA, {}};
+    s.first_sequencer = kB;
+    s.store_deadline = 60 * kSecond;
+  });
+  ASSERT_FALSE(pair.written(kB, kBlockOfBoth, 1));
+  hang(pair, kB);
+  pair.write(kB, kBlockOfBoth, 0xb);
+  pair.run_for(20 * kMillisecond);
+  pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
+  const auto talk = [&](bool can) {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, can);
+  };
+  talk(false);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  ASSERT_FALSE(pair.written(kA, kBlockOfBoth, 0xa));
+  talk(true);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target) && pair.status(kB).serving; }));
+  pair.run_for(returned_after);
+  EXPECT_TRUE(pair.status(kA).serving) << "it waits for a member that can't join";
+  EXPECT_TRUE(pair.status(kB).serving) << "through A";
+  pair.mend(kB);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_TRUE(std::ranges::equal(pair.host(kA).data(0).visible(), pair.host(kB).data(0).visible()));
+  EXPECT_EQ(pair.value_at(kB, kBlockOfBoth), 0xa);
+}
+
+TEST(Adopting, WhatTheStoreStillHoldsOfTheOldEpochDoesNotLandOnTheResync) { adopts_with_a_write_in_its_store(kSecond); }
+
+TEST(Adopting, AStoreThatDoesNotReturnAWriteKeepsNobodyElseFromServing) {
+  adopts_with_a_write_in_its_store(10 * kSecond);
 }
 
 }  // namespace
