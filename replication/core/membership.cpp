@@ -144,6 +144,7 @@ void Membership::end_step() {
   answer_proposal(Errc::refused);
   answer_states();
   if (metadata_failed_) refuse_held();
+  if (giving_up_ != GivingUp::no) end_giving_up({});
 }
 
 /// Both slots, each flushed. After an error nobody knows what is there: this replica stops.
@@ -153,9 +154,25 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
   core_.meta->write_epoch(next, [this, done = std::move(done)](std::error_code error) mutable {
     step_recording_ = false;
     if (metadata_failed_) return done(Errc::io_error);  // given up before it returned
-    if (error) fail_metadata("The epoch record can't be written: " + error.message() + ".");
+    if (!error) failure_.clear();
+    if (error == Errc::refused) {
+      refuse_record();
+    } else if (error) {
+      fail_metadata("The epoch record can't be written: " + error.message() + ".");
+    }
     done(error);
   });
+}
+
+/// A record that does not follow the one that is there: nothing was written, and nothing failed. This replica stops
+/// where it stands, and looks again.
+void Membership::refuse_record() {
+  mark<"membership.record_refused">();
+  failure_ = "The partner's epoch does not follow the one that is recorded here.";
+  core_.role = Role::none;
+  core_.suspended = core_.gated = false;
+  fence();
+  core_.changed();
 }
 
 // ---- the clock ---------------------------------------------------------------------------------------------------

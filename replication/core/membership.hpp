@@ -74,6 +74,7 @@ class Membership {
   /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
   static constexpr int kDecidesWithin = 4;
   enum class Step : std::uint8_t { none, driving, following, recording };
+  enum class GivingUp : std::uint8_t { no, asking, doing };
   struct PendingSolo {
     engine::EpochRecord next;
     bool forced = false;
@@ -88,6 +89,7 @@ class Membership {
   // exchange (membership_exchange.cpp) and decide
   void exchange();
   void on_state(std::uint64_t run, const engine::IoResult<Message>& result, std::span<const std::byte> payload);
+  [[nodiscard]] bool learn_state(const engine::IoResult<Message>& result, std::span<const std::byte> payload);
   void act(const ReplicaState& theirs);
   void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
   void answer_states();
@@ -97,6 +99,7 @@ class Membership {
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
   void record(const engine::EpochRecord& next, engine::IoCallback done);
+  void refuse_record();
   void drive_resume();
   void drive_both(const ReplicaState& theirs, std::uint64_t above);
   void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
@@ -109,6 +112,12 @@ class Membership {
   void follow_join(std::uint64_t step, engine::EpochRecord next, bool equal);
   void answer_proposal(engine::Errc status);
   void take_resume(InboundRequest& request, const Message& message);
+  // giving up (membership_give_up.cpp)
+  [[nodiscard]] std::string why_not_give_up() const;
+  void on_partner_asked(bool answered);
+  void stop_for_good(std::uint64_t step, engine::EpochRecord next);
+  void record_giving_up(std::uint64_t step, engine::EpochRecord next);
+  void end_giving_up(const std::string& why);
   // growing (membership_grow.cpp)
   [[nodiscard]] Message state_message() const;
   void note_partner_room(const Message& m);
@@ -166,6 +175,7 @@ class Membership {
   std::optional<PendingSolo> pending_solo_;
   Done waiter_;
   bool waiter_is_leave_ = false;
+  GivingUp giving_up_ = GivingUp::no;
   bool owes_old_work_ = false;  ///< no member, and its store still has what was written when it was one
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;

@@ -66,20 +66,6 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   want_solo(std::move(next), true);
 }
 
-void Membership::give_up(Done done) {
-  if (verdict_ != Verdict::split_brain || !partner_ || !core_.partner_ready) {
-    return done(fail(Errc::refused, "No split brain is seen with a connected partner: there is nothing to give up."));
-  }
-  if (!(partner_->record.members == MemberSet::only(engine::other(core_.side())))) {
-    return done(
-        fail(Errc::refused, "The partner is not on its own: bring it to serve alone first (force_solo there)."));
-  }
-  if (step_kind_ != Step::none) return done(fail(Errc::refused, "Another change has not ended yet. Try again."));
-  mark<"membership.gave_up">();
-  adopt(partner_->record, false);
-  done({});
-}
-
 void Membership::close(engine::Callback<> done) {
   closed_ = true;
   end_unrecorded_step();

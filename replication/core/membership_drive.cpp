@@ -135,7 +135,11 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
-  if (next.size < core_.epoch().size) return;  // only by force: grow the partner's replica, too
+  if (next.size < core_.epoch().size || next.number <= core_.epoch().number) {
+    mark<"membership.partner_makes_no_sense">();
+    failure_ = "The partner's epoch does not follow the one that is recorded here.";
+    return;
+  }
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
   const std::uint64_t step = begin_step(Step::recording);
   core_.witnessing->abandon();
@@ -159,6 +163,11 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
       settle_left();  // its record is what was adopted: the partner is alone already
     });
   };
+  if (serve && core_.role == Role::solo) {  // it serves, and the partner gave up its own line
+    return core_.sequencer->drain([this, step, arrive = std::move(arrive)]() mutable {
+      if (current(step)) settle_store(step, std::move(arrive));
+    });
+  }
   if (serve) return settle_store(step, std::move(arrive));
   core_.applier->quiesce(Applier::Wait::unless_failed, std::move(arrive));
 }

@@ -35,26 +35,36 @@ void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, st
   if (run != exchange_run_) return;
   exchanging_ = false;
   if (closed_) return;
+  const bool learnt = learn_state(result, payload);
+  if (giving_up_ == GivingUp::asking) on_partner_asked(learnt);
+}
+
+/// False: what came tells nothing that this node could act on.
+bool Membership::learn_state(const IoResult<Message>& result, std::span<const std::byte> payload) {
   partner_unknown_ = result && result->status == Errc::foreign;
-  if (!result || result->status != Errc::ok) return;
+  if (!result || result->status != Errc::ok) return false;
   const auto theirs = decode_state(payload);
   if (!theirs || theirs->side == core_.side()) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's replica of this volume does not fit: same side, or a record that can't be read.";
-    return;
+    return false;
   }
   // The volume grew without this replica, which makes room before it goes on.
   partner_is_larger_ = theirs->record.size > core_.room();
-  if (partner_is_larger_) return core_.changed();
+  if (partner_is_larger_) {
+    core_.changed();
+    return false;
+  }
   const bool first = !core_.partner_ready;
   core_.partner_ready = true;
   partner_ = *theirs;
   agreed_ = theirs->record.id;
   act(*theirs);
-  if (!first || !core_.partner_ready) return;
+  if (!first || !core_.partner_ready) return true;
   core_.sequencer->resend();
   core_.forwarder->resend();
   core_.resync->go_on();
+  return true;
 }
 
 void Membership::take_state(std::uint64_t session, InboundRequest& request, const Message& m) {

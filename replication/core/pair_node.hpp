@@ -135,6 +135,8 @@ class PairNode final : public LinkEvents {
   /// An operator's word that the partner is gone for good: goes on alone without an arbiter. Can split the brain.
   void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
   /// An operator's choice after a split brain: this replica gives up its own changes and is resynced from the partner.
+  /// Done when that is durable here. Errc::refused: the partner is away or may not serve alone, there is no split
+  /// brain, or the partner is changing, too; nothing was given up.
   void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
   /// Clean stop of this node alone: leaves every epoch it shares, flushes, answers nothing afterwards.
   void shutdown(engine::Callback<> done);

@@ -148,22 +148,38 @@ Verdict decide(const ReplicaState& mine, const ReplicaState& theirs) {
   return Verdict::split_brain;
 }
 
+namespace {
+/// Above both, and descending from both: `first` is its parent, and gives it everything that is not named here.
+EpochRecord follow(const EpochRecord& first, const EpochRecord& second, MemberSet members, NodeSide sequencer,
+                   const Uuid& id, std::uint64_t above) {
+  EpochRecord next = first;
+  next.number = std::max({first.number, second.number, above}) + 1;
+  next.id = id;
+  next.members = members;
+  next.size = std::max(first.size, second.size);  // no volume ever shrinks
+  next.sequencer = sequencer;
+  next.ancestors.clear();
+  next.ancestors.push_back(first.id);
+  if (!knows(first, second.id)) next.ancestors.push_back(second.id);
+  next.ancestors.insert(next.ancestors.end(), first.ancestors.begin(), first.ancestors.end());
+  if (next.ancestors.size() > EpochRecord::kMaxAncestors) next.ancestors.resize(EpochRecord::kMaxAncestors);
+  return next;
+}
+}  // namespace
+
 EpochRecord next_epoch(const EpochRecord& mine, const EpochRecord& theirs, MemberSet members, NodeSide sequencer,
                        const Uuid& id, std::uint64_t above) {
   const bool mine_first = mine.descends_from(theirs) || (!theirs.descends_from(mine) && mine.number >= theirs.number);
-  const EpochRecord& newer = mine_first ? mine : theirs;
-  const EpochRecord& older = mine_first ? theirs : mine;
-  EpochRecord next = newer;
-  next.number = std::max({mine.number, theirs.number, above}) + 1;
-  next.id = id;
-  next.members = members;
-  next.size = std::max(mine.size, theirs.size);  // no volume ever shrinks
-  next.sequencer = sequencer;
-  next.ancestors.clear();
-  next.ancestors.push_back(newer.id);
-  if (!knows(newer, older.id)) next.ancestors.push_back(older.id);
-  next.ancestors.insert(next.ancestors.end(), newer.ancestors.begin(), newer.ancestors.end());
-  if (next.ancestors.size() > EpochRecord::kMaxAncestors) next.ancestors.resize(EpochRecord::kMaxAncestors);
+  return follow(mine_first ? mine : theirs, mine_first ? theirs : mine, members, sequencer, id, above);
+}
+
+EpochRecord epoch_after_giving_up(const EpochRecord& kept, const EpochRecord& given_up, NodeSide survivor,
+                                  const Uuid& id, std::uint64_t above) {
+  EpochRecord next = follow(kept, given_up, MemberSet::only(survivor), survivor, id, above);
+  // What the line that ends here won at the witness was before this epoch, too.
+  for (const Uuid& older : given_up.ancestors) {
+    if (next.ancestors.size() < EpochRecord::kMaxAncestors && !knows(next, older)) next.ancestors.push_back(older);
+  }
   return next;
 }
 

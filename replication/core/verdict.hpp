@@ -36,6 +36,13 @@ enum class Relation : std::uint8_t { same, mine_newer, theirs_newer, unrelated }
                                              engine::MemberSet members, engine::NodeSide sequencer,
                                              const engine::Uuid& id, std::uint64_t above);
 
+/// What a replica records that gives up its own line of epochs after a split brain: an epoch of the `survivor` alone
+/// that follows both lines. The kept one comes first, so that this record is void beside whatever the survivor, not
+/// knowing of it yet, makes of `kept` meanwhile.
+[[nodiscard]] engine::EpochRecord epoch_after_giving_up(const engine::EpochRecord& kept,
+                                                        const engine::EpochRecord& given_up, engine::NodeSide survivor,
+                                                        const engine::Uuid& id, std::uint64_t above);
+
 /// May a node that talks to nobody ask to go on alone, and whom? (`preferred` has no memory: only for a node that was
 /// in sync in this process.)
 enum class AloneRule : std::uint8_t { start, ask_witness, preferred_goes_on, stay };

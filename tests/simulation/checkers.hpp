@@ -22,6 +22,8 @@ class Checkers {
   /// Promise 4: who is not a member of the newest epoch does not answer by itself.
   void read_answered(Host& host, unsigned volume, Moment began);
   void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
+  /// An operator forces a replica whose partner goes on, too: split brain is no broken promise in this world.
+  void expect_split() { split_expected_ = true; }
 
   // What initiators believe to be on the disk: a good guess for COMPARE AND WRITE.
   [[nodiscard]] Value last_seen(unsigned volume, std::uint64_t block) const { return seen_[volume][block]; }
@@ -41,6 +43,7 @@ class Checkers {
   void check_line(Host& host, unsigned volume, const engine::EpochRecord& epoch);
 
   World& world_;
+  bool split_expected_ = false;
   std::vector<Volume> volumes_;
   std::vector<std::vector<Value>> seen_;
 };

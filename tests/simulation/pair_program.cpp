@@ -114,6 +114,13 @@ class PairProgram final : public Program, public replication::NodeObserver {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }
 
+  void force_solo(unsigned volume, bool accept_inconsistent, Said done) override {
+    node_->force_solo(machine_.scenario.volumes[volume].id, accept_inconsistent, std::move(done));
+  }
+  void give_up(unsigned volume, Said done) override {
+    node_->give_up(machine_.scenario.volumes[volume].id, std::move(done));
+  }
+
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
     node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
   }

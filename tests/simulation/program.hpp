@@ -68,6 +68,16 @@ class Program {
   /// Taken out of service and into it again, by the same process; only of kinds that do.
   virtual void attach_again(unsigned volume) { (void)volume; }
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
+  /// An operator's words on a volume in trouble; only of kinds that have a partner.
+  using Said = engine::Callback<engine::Result<void>>;
+  virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
+    (void)volume, (void)accept_inconsistent;
+    done(engine::fail(engine::Errc::refused, "Nothing is mirrored here."));
+  }
+  virtual void give_up(unsigned volume, Said done) {
+    (void)volume;
+    done(engine::fail(engine::Errc::refused, "Nothing is mirrored here."));
+  }
   /// Growing (docs/developer/grow.md); only of kinds that do.
   virtual void make_room(unsigned volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) = 0;
   virtual void want_size(unsigned volume, std::uint64_t size) = 0;

@@ -143,6 +143,37 @@ TEST(Verdict, TheNextEpochDescendsFromBothAndIsAboveEverythingAttempted) {
   });
 }
 
+TEST(GivingUp, LeavesEverythingToTheOtherInAnEpochAboveBothLines) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    if (decide(a, b) != Verdict::split_brain || !a.record.members.contains(NodeSide::a)) return;
+    ReplicaState victim = b;
+    victim.record = epoch_after_giving_up(a.record, b.record, NodeSide::a, id(99), 7);
+    ASSERT_TRUE(victim.record.descends_from(a.record) && victim.record.descends_from(b.record));
+    ASSERT_GT(victim.record.number, std::max({a.record.number, b.record.number, std::uint64_t{7}}));
+    ASSERT_EQ(decide(victim, a), Verdict::follow);
+    ASSERT_EQ(decide(a, victim), a.able ? Verdict::take_over : Verdict::wait);
+    ReplicaState taken = a;
+    taken.record = victim.record;
+    ASSERT_EQ(decide(victim, taken), Verdict::target);
+  });
+}
+
+/// The survivor did not hear of it, and made a step of its own: by force, through its arbiter, or to grow.
+TEST(GivingUp, IsVoidBesideWhateverTheSurvivorMadeOfItsLineMeanwhile) {
+  for_every_pair([](ReplicaState a, const ReplicaState& b) {
+    if (decide(a, b) != Verdict::split_brain || !a.record.members.contains(NodeSide::a)) return;
+    ReplicaState victim = b;
+    victim.record = epoch_after_giving_up(a.record, b.record, NodeSide::a, id(99), 7);
+    for (const std::uint64_t above : {std::uint64_t{0}, victim.record.number, victim.record.number + 5}) {
+      ReplicaState went_on = a;
+      went_on.able = true;
+      went_on.record = next_epoch(a.record, a.record, MemberSet::only(NodeSide::a), NodeSide::a, id(100), above);
+      ASSERT_EQ(decide(went_on, victim), Verdict::drive_solo);
+      ASSERT_EQ(decide(victim, went_on), Verdict::follow);
+    }
+  });
+}
+
 TEST(Alone, PreferredNeverDecidesForAProcessThatWasNotInSync) {
   ReplicaState mine;
   mine.able = true;
