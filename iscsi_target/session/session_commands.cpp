@@ -303,6 +303,7 @@ void Session::leave_window(SessionCommand& command) {
 
 void Session::release(SessionCommand& command) {
   assert(command.status_encoded && !command.is_executing && !command.is_ready && !command.is_deferred);
+  assert(&command != current_);
   drop_stash(command);
   --alive_;
   resources_.commands.put(command);

@@ -110,7 +110,8 @@ void Session::encode(TransmitQueue& queue) {
 bool Session::encode_command(SessionCommand& command, TransmitQueue& queue) {
   if (command.is_aborted) return true;
   if (!command.is_completed) return encode_r2t(command, queue);
-  if (command.expects_data()) return true;
+  // What is coming in for it lands on it still; the segment's end puts it in the list again.
+  if (command.expects_data() || &command == current_) return true;
   if (command.is_broken && command.data_sent == 0) apply_breakage(command);
   return encode_data_in(command, queue);
 }
