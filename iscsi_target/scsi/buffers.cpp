@@ -28,7 +28,11 @@ bool check_place(Task& task) {
   return false;
 }
 
-NexusUnit& nexus_unit(Task& task) { return *task.nexus.find(*decode_lun(task.command.lun)); }
+/// Null: the unit went out of the nexus's view since the command began.
+NexusUnit* nexus_unit(Task& task) {
+  NexusUnit* const there = task.nexus.find(*decode_lun(task.command.lun));
+  return there && there->use == task.use ? there : nullptr;
+}
 
 void store_data(Task& task) {
   task.unit().test_buffers().write_data(field(task, kOffset), task.buffer.span());
@@ -37,7 +41,7 @@ void store_data(Task& task) {
 
 void store_echo(Task& task) {
   task.unit().test_buffers().write_echo(task.nexus.nexus->id, task.buffer.span());
-  nexus_unit(task).has_echo = true;
+  if (NexusUnit* const there = nexus_unit(task)) there->has_echo = true;
   finish(task);
 }
 
@@ -77,7 +81,7 @@ void read_buffer_data(Task& task) {
 void read_buffer_descriptor(Task& task) { describe(task, 0x00, field(task, kBufferId) == 0 ? kSize : 0); }
 
 void read_buffer_echo(Task& task) {
-  if (!nexus_unit(task).has_echo) {
+  if (const NexusUnit* const there = nexus_unit(task); !there || !there->has_echo) {
     return fail(task, {.key = scsi::SenseKey::illegal_request, .additional = scsi::asc::kCommandSequenceError});
   }
   std::array<std::byte, kSize> bytes;

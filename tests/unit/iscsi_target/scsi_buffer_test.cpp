@@ -96,6 +96,30 @@ TEST_F(ScsiBuffer, AnEchoThatAnotherNexusOverwroteIsToldSo) {
   close(other);
 }
 
+TEST_F(ScsiBuffer, AnEchoWhoseUnitGoesAwayBeforeItsDataIsThereEndsAsAnyOther) {
+  auto echo = make(cdb(kWrite, kEcho, 4), 0, {1, 2, 3, 4});
+  echo->defers_pull = true;
+  device.execute(*echo);
+  adopt({});
+  EXPECT_EQ(echo->completions, 0);
+  echo->release_pull();
+  expect_good(*echo);
+}
+
+TEST_F(ScsiBuffer, AnEchoWhoseUnitGaveWayToAnotherIsNotTheOthers) {
+  auto echo = make(cdb(kWrite, kEcho, 4), 0, {1, 2, 3, 4});
+  echo->defers_pull = true;
+  device.execute(*echo);
+  RamDisk second_disk(disk_info(2));
+  adopt({{0, std::make_shared<LogicalUnit>(second_disk, unit->settings())}});
+  echo->release_pull();
+  expect_good(*echo);
+  run({0x00}, nexus);  // power on
+  run({0x00}, nexus);  // the LUNs have changed
+  expect_sense(*read(kEcho, 4), scsi::SenseKey::illegal_request, scsi::asc::kCommandSequenceError);
+  adopt({});
+}
+
 TEST_F(ScsiBuffer, UnitsHaveBuffersOfTheirOwn) {
   RamDisk second_disk(disk_info(2));
   const auto second = std::make_shared<LogicalUnit>(second_disk, unit->settings());
