@@ -15,6 +15,7 @@
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/lu_state.hpp"
 #include "engine/scsi/sense.hpp"
+#include "iscsi_target/scsi/owed_losses.hpp"
 #include "iscsi_target/scsi/published.hpp"
 #include "iscsi_target/scsi/test_buffers.hpp"
 #include "iscsi_target/scsi/unit_attention.hpp"
@@ -132,6 +133,7 @@ class LogicalUnit {
   [[nodiscard]] std::uint16_t sanitize_progress() const { return sanitize_progress_.load(); }
 
   [[nodiscard]] UnitEvents& events() { return installed_->events; }
+  [[nodiscard]] OwedLosses& losses() { return losses_; }
   [[nodiscard]] TestBuffers& test_buffers() { return test_buffers_; }
 
  private:
@@ -151,6 +153,7 @@ class LogicalUnit {
   std::atomic<bool> sanitizing_{false};
   std::atomic<std::uint16_t> sanitize_progress_{0};
   TestBuffers test_buffers_;
+  OwedLosses losses_;
   const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
 };
 

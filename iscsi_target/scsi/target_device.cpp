@@ -91,10 +91,17 @@ bool check_range(Task& task) {
   return true;
 }
 
+/// BUSY, when the nexus that has reserved is gone and its reservation soon will be.
+void fail_conflict(Task& task) {
+  const auto state = task.unit().state();
+  const bool ends = state->reserved_by && task.unit().losses().has(*state->reserved_by);
+  finish(task, ends ? scsi::Status::busy : scsi::Status::reservation_conflict);
+}
+
 /// Reservations and the medium. The disk looks again, where the command is ordered.
 bool check_restrictions(Task& task) {
   if (!task.unit().state()->allows(task.nexus.key, task.entry->access)) {
-    finish(task, scsi::Status::reservation_conflict);
+    fail_conflict(task);
     return false;
   }
   const scsi::Sense sense = medium_sense(task.unit());
@@ -128,8 +135,13 @@ void run_without_unit(Task& task) {
   task.entry->handler(task);
 }
 
-bool loses_something(const scsi::LuState& state, const scsi::NexusKey& nexus) {
-  return state.reserved_by == nexus || std::ranges::find(state.preventions, nexus) != state.preventions.end();
+bool holds_something(const LogicalUnit& unit, const scsi::NexusKey& nexus) {
+  const auto state = unit.state();
+  return state->reserved_by == nexus || std::ranges::find(state->preventions, nexus) != state->preventions.end();
+}
+
+bool sees(const NexusState& state, const UnitUse* use) {
+  return std::ranges::find(state.units, use, &NexusUnit::use) != state.units.end();
 }
 
 /// What the disk orders may wait there for a transition's end, or is refused there: QEMU's initiator takes NOT READY
@@ -153,6 +165,8 @@ void run(Task& task, NexusUnit& nexus_unit) {
       [[unlikely]] {
     return fail_not_accessible(task, access);
   }
+  if (unit.losses().are_due() && access == engine::AccessState::active_optimized) [[unlikely]]
+    task.device.send_due_losses(*task.use);
   if (unit.restricted() && !check_restrictions(task)) [[unlikely]]
     return;
   if (!check_bits(task) || !check_write_protection(task) || !check_range(task)) return;
@@ -237,10 +251,17 @@ void TargetDevice::refresh_view(NexusState& state) {
     now.use = uses_[i].get();
     state.key.port = now.use->unit->settings().port_group;
     now.attentions.begin(now.use->unit->events(), true);
+    now.use->unit->losses().forgive(state.key);
     changed = true;
   }
   for (std::size_t lun = 0; lun < old.size(); ++lun) {
-    changed |= old[lun].use && !state.find(static_cast<std::uint16_t>(lun));
+    UnitUse* const before = old[lun].use;
+    const NexusUnit* const now = state.find(static_cast<std::uint16_t>(lun));
+    changed |= before && !now;
+    if (!before || (now && now->use == before) || sees(state, before)) continue;
+    // A RESERVE of its own may be under way to a unit that others go on with.
+    const bool stays = std::ranges::any_of(uses_, [&](const auto& use) { return use.get() == before; });
+    if ((stays && state.in_flight != 0) || holds_something(*before->unit, state.key)) lose(*before, state.key);
   }
   if (!changed) return;
   for (NexusUnit& unit : state.units) {
@@ -265,9 +286,7 @@ void TargetDevice::on_nexus_closed(scsi::Nexus& nexus) {
   const auto* state = static_cast<NexusState*>(nexus.device_state);
   assert(state && state->in_flight == 0);
   for (const NexusUnit& unit : state->units) {
-    if (unit.use && loses_something(*unit.use->unit->state(), state->key)) {
-      send(*unit.use, unit.use->unit->request(scsi::LuRequestKind::nexus_lost, state->key), {});
-    }
+    if (unit.use && holds_something(*unit.use->unit, state->key)) lose(*unit.use, state->key);
   }
   nexus.device_state = nullptr;
   std::erase_if(nexuses_, [&](const auto& n) { return n.get() == state; });
@@ -295,11 +314,11 @@ struct TargetDevice::Errand {
   TargetDevice& device;
   UnitUse* use;
   std::vector<std::byte> data;
-  engine::Callback<> done;
+  engine::IoCallback done;
   engine::DiskRequest request{};
 };
 
-void TargetDevice::send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done) {
+void TargetDevice::start_errand(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done) {
   auto* errand = new Errand{*this, &use, request.encode(), std::move(done)};
   errand->data.resize(std::max(errand->data.size(), scsi::kLuAnswerSize));
   ++use.in_flight;
@@ -310,10 +329,32 @@ void TargetDevice::send(UnitUse& use, const scsi::LuRequest& request, engine::Ca
   r.done = [](engine::DiskRequest& finished) {
     const std::unique_ptr<Errand> over(static_cast<Errand*>(finished.owner));
     --over->use->in_flight;
-    if (over->done) over->done();
+    over->done(finished.status);
     over->device.finished(over->use);
   };
   use.unit->disk().submit(r);
+}
+
+void TargetDevice::send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done) {
+  start_errand(use, request, [done = std::move(done)](std::error_code) mutable {
+    if (done) done();
+  });
+}
+
+void TargetDevice::lose(UnitUse& use, const scsi::NexusKey& nexus) {
+  LogicalUnit& unit = *use.unit;
+  send_loss(use, unit.losses().begin(unit.request(scsi::LuRequestKind::nexus_lost, nexus)));
+}
+
+/// An outcome that nobody knows is no matter: the request has a number, and is carried out once.
+void TargetDevice::send_loss(UnitUse& use, const OwedLosses::Loss& loss) {
+  start_errand(use, loss.request, [&losses = use.unit->losses(), number = loss.number](std::error_code status) {
+    losses.answered(number, status != engine::Errc::not_serving && status != engine::Errc::unknown_outcome);
+  });
+}
+
+void TargetDevice::send_due_losses(UnitUse& use) {
+  for (const OwedLosses::Loss& loss : use.unit->losses().take_due()) send_loss(use, loss);
 }
 
 bool TargetDevice::send(const LogicalUnit& unit, const scsi::LuRequest& request, engine::Callback<> done) {

@@ -81,6 +81,8 @@ class TargetDevice final : public scsi::DeviceServer {
   void send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done);
   /// The same, for whoever keeps the units. False: it is in no map, nothing happens.
   [[nodiscard]] bool send(const LogicalUnit& unit, const scsi::LuRequest& request, engine::Callback<> done);
+  /// What ended nexuses owe to the unit since the disk could not carry it out.
+  void send_due_losses(UnitUse& use);
   /// Called by the task when it is over.
   void finished(UnitUse* use);
 
@@ -94,6 +96,9 @@ class TargetDevice final : public scsi::DeviceServer {
   static std::vector<NexusUnit> view_of(const LunMap& map, const scsi::Nexus& nexus,
                                         const std::vector<std::unique_ptr<UnitUse>>& uses);
   void refresh_view(NexusState& state);
+  void lose(UnitUse& use, const scsi::NexusKey& nexus);
+  void send_loss(UnitUse& use, const OwedLosses::Loss& loss);
+  void start_errand(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done);
   void sweep();
   [[nodiscard]] bool is_over(const Drain& drain) const;
 

@@ -1,0 +1,52 @@
+#pragma once
+// What the end of a nexus owes to a unit: RESERVE and PREVENT go with it (scsi::LuRequestKind::nexus_lost), but the
+// disk may be unable to carry that out just then. It is owed until it is in force, or until the same nexus is there
+// again.
+//
+// Kept at the unit and not on a reactor, since an initiator port that comes back may come to any of them. Any thread;
+// that nothing is owed is said without a wait.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/scsi/lu_state.hpp"
+
+namespace lockstep::iscsi_target {
+
+class OwedLosses {
+ public:
+  static constexpr std::size_t kMost = scsi::kMaxPreventions + 1;  ///< no more nexuses hold anything at once
+
+  struct Loss {
+    std::uint64_t number = 0;
+    scsi::LuRequest request{};
+  };
+
+  /// It is on its way to the disk from now on; answered() follows.
+  [[nodiscard]] Loss begin(scsi::LuRequest request);
+  /// False: it is due once more.
+  void answered(std::uint64_t number, bool settled);
+  /// A nexus of that name is there again: what it holds is its own.
+  void forgive(const scsi::NexusKey& nexus);
+
+  /// take_due() would give something.
+  [[nodiscard]] bool are_due() const { return due_.load(std::memory_order_relaxed); }
+  /// They are on their way from now on; answered() follows for each.
+  [[nodiscard]] std::vector<Loss> take_due();
+  /// The nexus is gone, and what it held soon will be.
+  [[nodiscard]] bool has(const scsi::NexusKey& nexus) const;
+
+ private:
+  struct Owed : Loss {
+    bool is_due = false;
+  };
+  void note();
+
+  mutable std::atomic_flag busy_;
+  std::vector<Owed> owed_;  // oldest first
+  std::uint64_t last_ = 0;
+  std::atomic<bool> any_{false}, due_{false};
+};
+
+}  // namespace lockstep::iscsi_target

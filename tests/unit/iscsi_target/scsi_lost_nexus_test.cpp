@@ -1,0 +1,133 @@
+// What goes with a nexus: RESERVE and PREVENT, when its session ends or its access is withdrawn, at once or later.
+#include "scsi_harness.hpp"
+
+namespace lockstep::iscsi_target::test {
+namespace {
+
+constexpr auto kConflict = scsi::Status::reservation_conflict;
+
+class ScsiLostNexus : public ScsiTest {
+ protected:
+  ScsiLostNexus()
+      : ScsiTest([] {
+          auto info = disk_info();
+          info.removable = true;
+          return info;
+        }()) {
+    open(second, 2, "iqn.1994-05.com.example:TWO");
+  }
+  scsi::Nexus second;
+};
+
+TEST_F(ScsiLostNexus, Reserve6GoesWithTheAccessOfWhoHoldsIt) {
+  EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
+  adopt({{0, unit}}, std::make_shared<HideFrom>(uuid(1), second.initiator_name));
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+  close(second);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiLostNexus, AReserve6ThatIsUnderWayGoesWithTheAccessToo) {
+  disk.deferred = true;
+  auto reserve = make({0x16});
+  reserve->nexus = &second;
+  device.execute(*reserve);
+  adopt({{0, unit}}, std::make_shared<HideFrom>(uuid(1), second.initiator_name));
+  while (disk.held()) disk.release_one();
+  disk.deferred = false;
+  expect_good(*reserve);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiLostNexus, Reserve6StaysWhenTheUnitMovesToAnotherLun) {
+  EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
+  adopt({{1, unit}});
+  EXPECT_EQ(unit->state()->reserved_by->initiator, "iqn.1994-05.com.example:two");
+}
+
+/// A session of the second initiator, with RESERVE, has ended while the disk could not be told.
+class ScsiOwedLoss : public ScsiLostNexus {
+ protected:
+  ScsiOwedLoss() {
+    EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
+    disk.fail_with = engine::Errc::not_serving;
+    close(second);
+    EXPECT_TRUE(unit->state()->reserved_by);
+  }
+};
+
+TEST_F(ScsiOwedLoss, IsMadeGoodBeforeTheUnitsNextCommand) {
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+  EXPECT_FALSE(unit->losses().are_due());
+}
+
+TEST_F(ScsiOwedLoss, WaitsUntilTheUnitIsServed) {
+  disk.access = engine::AccessState::unavailable;
+  in({0x00});  // the access state has changed
+  const std::size_t before = disk.log.size();
+  in({0x12, 0, 0, 0, 96});
+  EXPECT_EQ(disk.log.size(), before);
+  disk.access = engine::AccessState::active_optimized;
+  in({0x00});  // the same
+  disk.fail_with = engine::Errc::unknown_outcome;
+  EXPECT_EQ(in({0x00})->status, scsi::Status::busy) << "once more in vain";
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiOwedLoss, CommandsAreToldBusyMeanwhile) {
+  disk.deferred = true;
+  EXPECT_EQ(in({0x00})->status, scsi::Status::busy);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::busy);
+  EXPECT_EQ(disk.held(), 1u);
+  disk.release_one();
+  disk.deferred = false;
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiOwedLoss, IsForgivenWhenTheNexusIsThereAgain) {
+  open(second, 3, second.initiator_name);
+  EXPECT_EQ(in({0x00})->status, kConflict);
+  EXPECT_EQ(run({0x00}, second)->status, scsi::Status::good);
+  close(second);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiOwedLoss, IsForgivenWhenTheNexusIsThereAgainOnAnotherReactor) {
+  TargetDevice elsewhere(pool);
+  elsewhere.adopt(*LunMap::make({{0, unit}}, {}), {});
+  scsi::Nexus again = second;
+  elsewhere.on_nexus_opened(again);
+  EXPECT_EQ(in({0x00})->status, kConflict);
+  elsewhere.on_nexus_closed(again);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiLostNexus, APreventionThatCouldNotBeTakenBackIsMadeGoodLater) {
+  expect_good(*run({0x1E, 0, 0, 0, 1}, second));
+  disk.fail_with = engine::Errc::not_serving;
+  close(second);
+  expect_good(*in({0x1B, 0, 0, 0, 0x02}));  // eject
+}
+
+TEST(OwedLosses, AreNoMoreThanCanBeAtOnce) {
+  OwedLosses losses;
+  const auto loss_of = [](std::size_t i) {
+    return scsi::LuRequest{.kind = scsi::LuRequestKind::nexus_lost, .nexus = {.initiator = std::to_string(i)}};
+  };
+  for (std::size_t i = 0; i <= OwedLosses::kMost; ++i) losses.answered(losses.begin(loss_of(i)).number, false);
+  EXPECT_FALSE(losses.has(loss_of(0).nexus)) << "the oldest gave way";
+  EXPECT_EQ(losses.take_due().size(), OwedLosses::kMost);
+  EXPECT_FALSE(losses.are_due());
+}
+
+TEST(OwedLosses, AnAnswerToAnEarlierLossOfTheSameNexusSettlesNothing) {
+  OwedLosses losses;
+  const scsi::LuRequest loss{.kind = scsi::LuRequestKind::nexus_lost, .nexus = {.initiator = "one"}};
+  const auto earlier = losses.begin(loss), later = losses.begin(loss);
+  losses.answered(earlier.number, true);
+  losses.answered(later.number, false);
+  EXPECT_TRUE(losses.are_due());
+}
+
+}  // namespace
+}  // namespace lockstep::iscsi_target::test
