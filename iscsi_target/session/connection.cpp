@@ -198,15 +198,15 @@ void TargetConnection::watch_silence() {
   start_timer(settings_.keepalive);
 }
 
-// A peer that answers pings and does nothing else would hold its commands' buffers for ever.
+// A peer that answers pings and does nothing else would hold its commands' buffers for ever; so would one that sends
+// the data of all commands but one, and what waits for that one's end would wait as long.
 bool TargetConnection::stalls() {
-  const std::uint64_t waiting = session_->oldest_waiting();
+  const Session::Waiting waiting = session_->oldest_waiting();
   const bool takes_nothing =
       !std::exchange(emptied_, false) && !queue_.empty() && sent_ - sent_before_ < kLeastProgress;
-  const bool sends_nothing =
-      waiting != 0 && waiting == waited_for_ && session_->data_received() - received_before_ < kLeastProgress;
+  const bool sends_nothing = waiting.sequence != 0 && waiting.sequence == waited_for_.sequence &&
+                             waiting.received - waited_for_.received < kLeastProgress;
   sent_before_ = sent_;
-  received_before_ = session_->data_received();
   waited_for_ = waiting;
   stalled_ = takes_nothing || sends_nothing ? stalled_ + settings_.keepalive : engine::Duration{};
   return stalled_ >= settings_.stall_patience;

@@ -129,9 +129,9 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   bool asked_ = false;    // a ping is unanswered
 
   // What moved since the timer last ran, and for how long too little of it did.
-  std::uint64_t sent_ = 0, sent_before_ = 0, received_before_ = 0;
-  std::uint64_t waited_for_ = 0;  // Session::oldest_waiting()
-  bool emptied_ = false;          // everything that was to be sent was taken
+  std::uint64_t sent_ = 0, sent_before_ = 0;
+  Session::Waiting waited_for_;
+  bool emptied_ = false;  // everything that was to be sent was taken
   engine::Duration stalled_{};
 };
 

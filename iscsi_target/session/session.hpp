@@ -84,11 +84,12 @@ class Session {
   [[nodiscard]] bool wants_pause() const {
     return control_backlog_ >= kPauseControlBacklog || control_bytes_ >= kPauseControlBytes;
   }
-  /// The sequence number of the oldest command that waits for the initiator: for its data, or for commands before it;
-  /// 0: none does.
-  [[nodiscard]] std::uint64_t oldest_waiting() const;
-  /// Bytes of data that the initiator sent for its commands.
-  [[nodiscard]] std::uint64_t data_received() const { return data_received_; }
+  struct Waiting {
+    std::uint64_t sequence = 0;  ///< of the command; 0: none
+    std::uint32_t received = 0;  ///< bytes of its data that have come
+  };
+  /// The oldest command that waits for the initiator: for its data, or for commands before it.
+  [[nodiscard]] Waiting oldest_waiting() const;
 
   void reject(iscsi::RejectReason reason, const iscsi::Bhs& header);
   /// Asks whether the initiator is still there.
@@ -218,7 +219,6 @@ class Session {
   SessionCommand* last_deferred_ = nullptr;
   std::size_t control_backlog_ = 0;
   std::size_t control_bytes_ = 0;  // their data
-  std::uint64_t data_received_ = 0;
   std::vector<Waiter> waiters_;
   std::size_t held_ = 0;
   std::uint32_t next_ping_ = 1;

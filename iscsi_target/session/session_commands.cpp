@@ -148,7 +148,6 @@ void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t d
 
 void Session::segment_ended(SessionCommand& command) {
   command.received += current_length_;
-  data_received_ += current_length_;
   if (current_is_data_out_) {
     ++command.next_data_sn;
     if (command.r2t_outstanding != 0) {
@@ -172,13 +171,13 @@ void Session::segment_ended(SessionCommand& command) {
   progress(command);
 }
 
-std::uint64_t Session::oldest_waiting() const {
-  std::uint64_t oldest = 0;
+Session::Waiting Session::oldest_waiting() const {
+  Waiting oldest;
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     const SessionCommand* const command = slots_.at(i);
     if (command == nullptr || command->is_aborted) continue;
     if (!command->expects_data() && !command->is_held) continue;
-    if (oldest == 0 || command->sequence < oldest) oldest = command->sequence;
+    if (oldest.sequence == 0 || command->sequence < oldest.sequence) oldest = {command->sequence, command->received};
   }
   return oldest;
 }

@@ -48,6 +48,22 @@ TEST(Stalls, AWriteWhoseDataNeverComesEndsTheSessionThoughItsInitiatorLives) {
   EXPECT_EQ(reason_after_showing_life(server, initiator), kStallReason);
 }
 
+TEST(Stalls, AWriteWhoseDataNeverComesEndsTheSessionThoughOthersGetTheirs) {
+  TestServer server(impatient());
+  RawInitiator initiator(server.address);
+  RawOptions options;
+  options.offers.initial_r2t = true;
+  ASSERT_EQ(initiator.log_in(options), "");
+  initiator.send(initiator.write10(0, 8));
+  const auto data = bytes_pattern(iscsi_target::kLeastProgress, 1);
+  EXPECT_TRUE(eventually([&] {
+    initiator.send(initiator.write10(64, iscsi_target::kLeastProgress / kBlock), data);
+    for (auto pdu = initiator.receive(); pdu && pdu->opcode() != Opcode::scsi_response;) pdu = initiator.receive();
+    return !server.reasons(Kind::closed).empty();
+  }));
+  EXPECT_EQ(server.awaited_reasons(Kind::closed), std::vector<std::string>{kStallReason});
+}
+
 TEST(Stalls, ACommandThatWaitsForOneBeforeItEndsTheSession) {
   TestServer server(impatient());
   RawInitiator initiator(server.address);
