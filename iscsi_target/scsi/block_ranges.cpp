@@ -16,7 +16,7 @@ constexpr std::uint8_t kUnmapBit = 0x08;   // of WRITE SAME's byte 1
 constexpr std::uint8_t kNoDataOut = 0x01;  // NDOB
 constexpr std::uint8_t kFua = 0x08;        // of COMPARE AND WRITE's byte 1
 
-constexpr std::uint64_t kOrPiece = std::uint64_t{512} << 10;  // bytes
+constexpr std::uint64_t kOrPiece = LogicalUnit::kMaxCompare;
 
 constexpr std::size_t kUnmapHeader = 8;
 constexpr std::size_t kUnmapDescriptor = 16;

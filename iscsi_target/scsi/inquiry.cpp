@@ -126,7 +126,7 @@ void block_limits(Reply& reply, const LogicalUnit& unit) {
   const bool thin = unit.info().thin;
   const std::uint32_t granule = std::max(unit.info().physical_block_size, unit.block_size()) >> unit.block_shift();
   reply.u8(0x00);  // WSNZ: zero blocks means to the end
-  reply.u8(LogicalUnit::kMaxCompareBlocks);
+  reply.u8(static_cast<std::uint8_t>(unit.compare_blocks()));
   reply.be16(static_cast<std::uint16_t>(granule));  // optimal transfer length granularity
   reply.be32(unit.max_blocks(LogicalUnit::kMaxTransfer));
   reply.be32(0);                      // optimal transfer length: none better than others

@@ -66,7 +66,8 @@ class LogicalUnit {
   static constexpr std::uint64_t kMaxRange = std::uint64_t{4} << 30;
   static constexpr std::uint64_t kMaxOrWrite = std::uint64_t{4} << 20;  ///< bytes an ORWRITE changes at most
   static constexpr std::uint32_t kMaxUnmapDescriptors = 256;
-  static constexpr std::uint32_t kMaxCompareBlocks = 255;
+  /// Bytes that a disk compares and writes in one step at most; the mirror takes no more.
+  static constexpr std::uint64_t kMaxCompare = std::uint64_t{512} << 10;
 
   /// `disk` outlives the unit. Its info() is read here, once.
   LogicalUnit(engine::Disk& disk, UnitSettings settings);
@@ -83,6 +84,8 @@ class LogicalUnit {
     return static_cast<std::uint32_t>(bytes >> block_shift_);
   }
 
+  /// Of COMPARE AND WRITE, whose field for them is a byte.
+  [[nodiscard]] std::uint32_t compare_blocks() const { return std::min(255u, max_blocks(kMaxCompare)); }
   /// What a store writes whole or not at all; WRITE ATOMIC is bounded by it and aligned to it.
   [[nodiscard]] std::uint32_t atomic_blocks() const {
     return max_blocks(std::max(info_.physical_block_size, info_.block_size));

@@ -43,7 +43,7 @@ std::uint32_t limit_of(const LogicalUnit& unit, BlockLimit limit) {
     case BlockLimit::write_same:
       return unit.max_blocks(LogicalUnit::kMaxRange);
     case BlockLimit::compare:
-      return LogicalUnit::kMaxCompareBlocks;
+      return unit.compare_blocks();
     case BlockLimit::atomic:
       return unit.atomic_blocks();
     case BlockLimit::or_write:

@@ -460,5 +460,12 @@ TEST_F(ScsiFourK, AVolumeOfFourKBlocksCountsInThem) {
   EXPECT_EQ(in({0x12, 1, 0xB0, 0, 0xFF})->be16(6), 1u);
 }
 
+TEST_F(ScsiFourK, CompareAndWriteTakesNoMoreThanTheMirrorDoesInOneStep) {
+  EXPECT_EQ(in({0x12, 1, 0xB0, 0, 0xFF})->data_in[5], 128);
+  expect_good(*out(cdb16(0x89, 0, 128), Bytes(2 * 128 * 4096)));
+  expect_field(*out(cdb16(0x89, 0, 129), Bytes(2 * 129 * 4096)), scsi::asc::kInvalidFieldInCdb,
+               {.in_cdb = true, .byte = 13, .bit = 7});
+}
+
 }  // namespace
 }  // namespace lockstep::iscsi_target::test
