@@ -85,11 +85,11 @@ void check_unmap_list(Task& task) {
   }
   task.count = static_cast<std::uint32_t>(descriptors / kUnmapDescriptor);  // SBC-3 5.28.2: a cut one is ignored
   if (task.count > LogicalUnit::kMaxUnmapDescriptors) return fail_parameter(task, 2);
-  const std::uint64_t capacity = task.unit().blocks();
+  const std::uint64_t end = task.unit().addressable();
   for (std::uint32_t i = 0; i < task.count; ++i) {
     const UnmapRange range = unmap_range(task, i);
     const auto at = static_cast<std::uint16_t>(kUnmapHeader + i * kUnmapDescriptor);
-    if (range.lba > capacity || range.blocks > capacity - range.lba) {
+    if (range.lba > end || range.blocks > end - range.lba) {
       return fail(task, {.key = scsi::SenseKey::illegal_request,
                          .additional = scsi::asc::kLogicalBlockAddressOutOfRange,
                          .field = scsi::FieldPointer{.in_cdb = false, .byte = at}});

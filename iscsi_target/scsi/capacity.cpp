@@ -46,10 +46,13 @@ void read_capacity_16(Task& task) {
 }
 
 /// SBC-4 5.6, one descriptor: what the disk says of the run of blocks that begins here. What is not known to be
-/// deallocated is reported as mapped. A thick volume has nothing to be asked about.
+/// deallocated is reported as mapped. A thick volume has nothing to be asked about. Beyond the capacity nothing is
+/// asked but what lies there: the disk may not have it yet, and then refuses all.
 void get_lba_status(Task& task) {
   const LogicalUnit& unit = task.unit();
-  const std::uint64_t blocks = std::min(unit.blocks() - std::min(task.lba, unit.blocks()), kMax32);
+  const std::uint64_t capacity = unit.blocks();
+  const std::uint64_t end = task.lba < capacity ? capacity : unit.addressable();
+  const std::uint64_t blocks = std::min(end - std::min(task.lba, end), kMax32);
   if (!unit.info().thin || blocks == 0) return answer_lba_status(task, blocks, false);
   if (!take_buffer(task, engine::kRunSize)) return;
   const unsigned shift = unit.block_shift();

@@ -16,9 +16,10 @@ namespace {
 /// Where a segment starts on a unit, in bytes; nothing when it does not lie on it whole, in blocks.
 std::optional<std::uint64_t> place(const LogicalUnit& unit, std::uint64_t lba, std::uint16_t offset,
                                    std::uint64_t bytes) {
-  if (lba > unit.blocks()) return std::nullopt;
+  const std::uint64_t end = unit.addressable();
+  if (lba > end) return std::nullopt;
   const std::uint64_t at = (lba << unit.block_shift()) + offset;
-  const std::uint64_t size = unit.blocks() << unit.block_shift();
+  const std::uint64_t size = end << unit.block_shift();
   if (at > size || bytes > size - at) return std::nullopt;
   return at;
 }

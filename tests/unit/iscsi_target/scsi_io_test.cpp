@@ -401,6 +401,26 @@ TEST_F(ScsiIo, AnUnmapOfMoreThanTheDiskIsAskedForAtOnceIsCarriedOutPieceByPiece)
   expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kWriteError);
 }
 
+TEST_F(ScsiIo, BlocksThatOnlyTheOtherNodeToldOfAreTheDisksToRefuse) {
+  const std::uint64_t size = disk.info().size;
+  unit->set_room(2 * size);
+  const auto asked_of_disk = [&](Bytes cdb, Bytes data) {
+    disk.log.clear();
+    run(make(std::move(cdb), 24, std::move(data)));
+    return disk.log.empty() ? engine::Extent{} : disk.log[0].extent;
+  };
+  const Bytes list = unmap_list({{capacity(), 8}}), beyond = unmap_list({{2 * capacity(), 1}});
+  EXPECT_EQ(asked_of_disk(unmap_cdb(list.size()), list), (engine::Extent{size, 4096}));
+  EXPECT_EQ(asked_of_disk(unmap_cdb(beyond.size()), beyond), engine::Extent{});
+  const auto lba_status = [&](std::uint64_t lba) {
+    Bytes cdb = cdb16(0x9E, lba, 24);
+    cdb[1] = 0x12;
+    return asked_of_disk(cdb, {});
+  };
+  EXPECT_EQ(lba_status(capacity()), (engine::Extent{size, size}));
+  EXPECT_EQ(lba_status(0), (engine::Extent{0, size})) << "no further than the capacity that this node has told";
+}
+
 TEST_F(ScsiIo, UnmapListsThatAreCutOrLieAreRefused) {
   expect_good(*out(unmap_cdb(0), {}));
   expect_sense(*out(unmap_cdb(7), Bytes(7)), scsi::SenseKey::illegal_request, scsi::asc::kParameterListLengthError);

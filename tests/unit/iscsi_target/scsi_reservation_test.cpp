@@ -314,6 +314,15 @@ TEST_F(ScsiCopy, ListsThatAreCutOffOrTooLongAreRefusedBeforeAnythingMoves) {
                scsi::asc::kNoAdditionalSenseInformation);
 }
 
+TEST_F(ScsiCopy, BlocksThatOnlyTheOtherNodeToldOfAreTheDisksToRefuse) {
+  unit->set_room(2 * disk.info().size);
+  copy(list({uuid(1)}, {{0, 0, 2, capacity(), 0}}));
+  ASSERT_EQ(disk.log.size(), 1u);
+  EXPECT_EQ(disk.log[0].extent, (engine::Extent{disk.info().size, 1024}));
+  expect_sense(*copy(list({uuid(1)}, {{0, 0, 2, 0, 2 * capacity() - 1}})), scsi::SenseKey::copy_aborted,
+               scsi::asc::kNoAdditionalSenseInformation);
+}
+
 using ScsiSanitize = ScsiReservation;
 
 TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
