@@ -182,8 +182,14 @@ void TargetConnection::start_timer(engine::Duration delay) {
 
 void TargetConnection::on_timer() {
   if (closing_) return reset(std::move(reason_));
-  if (phase_ != Phase::full_feature) return reset("The initiator did not finish its login in time.");
+  if (phase_ != Phase::full_feature) return reset(why_no_login());
   watch_silence();
+}
+
+const char* TargetConnection::why_no_login() const {
+  if (phase_ != Phase::admitting) return "The initiator did not finish its login in time.";
+  if (host_.holds_login(*this)) return "The node did not decide in time whether it serves.";
+  return "The commands of the initiator's previous session have not ended yet; look at this node's disks.";
 }
 
 void TargetConnection::watch_silence() {

@@ -27,6 +27,8 @@ class ConnectionHost {
   /// The login is complete but for its last answer: admitted() or refused() follows, now or later. Before that every
   /// other session of the same initiator port with the same target is over and drained.
   virtual void admit(TargetConnection& connection) = 0;
+  /// The login waits for this node's decision whether it serves, not for other sessions of its port.
+  [[nodiscard]] virtual bool holds_login(const TargetConnection& connection) const = 0;
   virtual void opened(TargetConnection& connection) = 0;
   /// The last call: nothing is in flight any more. The connection is destroyed soon, but not inside.
   virtual void closed(TargetConnection& connection) = 0;
@@ -102,6 +104,7 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void send_login(const iscsi::TargetLogin::Step& step);
   void start_timer(engine::Duration delay);
   void on_timer();
+  [[nodiscard]] const char* why_no_login() const;
   void watch_silence();
   [[nodiscard]] bool stalls();
   void stop(std::string why);

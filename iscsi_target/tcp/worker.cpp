@@ -77,6 +77,10 @@ void Worker::admit(TargetConnection& connection) {
   hub_.enter(*this, connection, connection.id);
 }
 
+bool Worker::holds_login(const TargetConnection& connection) const {
+  return std::ranges::find(held_logins_, connection.id) != held_logins_.end();
+}
+
 void Worker::admit_held() {
   for (const std::uint64_t id : std::exchange(held_logins_, {})) {
     TargetConnection* const connection = find(id);

@@ -58,6 +58,7 @@ class Worker final : public ConnectionHost {
 
   // ConnectionHost
   void admit(TargetConnection& connection) override;
+  [[nodiscard]] bool holds_login(const TargetConnection& connection) const override;
   void opened(TargetConnection& connection) override;
   void closed(TargetConnection& connection) override;
   [[nodiscard]] bool is_fenced(const TargetConnection& connection) const override;

@@ -80,6 +80,7 @@ class FakeHost final : public iscsi_target::ConnectionHost {
  public:
   explicit FakeHost(scsi::DeviceServer& server) : server_(server) {}
   void admit(iscsi_target::TargetConnection& connection) override { connection.admitted(1, ++nexuses); }
+  [[nodiscard]] bool holds_login(const iscsi_target::TargetConnection&) const override { return false; }
   void opened(iscsi_target::TargetConnection&) override {}
   void closed(iscsi_target::TargetConnection&) override { ++closed_count; }
   [[nodiscard]] bool is_fenced(const iscsi_target::TargetConnection&) const override { return false; }

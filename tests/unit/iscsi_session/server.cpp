@@ -69,6 +69,20 @@ TEST(Reinstatement, TheNewSessionWaitsUntilTheOldOnesCommandsAreOver) {
   EXPECT_EQ(server.storage.nexuses_open, 1);
 }
 
+TEST(Reinstatement, ALoginThatWaitedInVainForTheOldSessionsCommandsSaysSo) {
+  TestServer server({.session = {.offers = {}, .login_timeout = std::chrono::milliseconds(200)}});
+  RawInitiator first(server.address), second(server.address);
+  ASSERT_EQ(first.log_in(), "");
+  server.storage.hold = true;
+  first.send(first.read10(0, 1));
+  ASSERT_TRUE(eventually([&] { return server.storage.held == 1; }));
+  EXPECT_NE(second.log_in(), "");
+  EXPECT_EQ(server.awaited_reasons(Kind::refused),
+            std::vector<std::string>{
+                "The commands of the initiator's previous session have not ended yet; look at this node's disks."});
+  server.release_held();
+}
+
 TEST(Reinstatement, AnotherIsidIsAnotherSession) {
   TestServer server;
   RawInitiator first(server.address), second(server.address);
@@ -132,6 +146,15 @@ TEST(HeldLogins, AreAnsweredWhenTheyAreReleased) {
   EXPECT_TRUE(in);
   RawInitiator later(server.address);
   EXPECT_EQ(later.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+}
+
+TEST(HeldLogins, ThatAreNotReleasedInTimeSaySo) {
+  TestServer server({.session = {.offers = {}, .login_timeout = std::chrono::milliseconds(200)}});
+  server.server->hold_logins(std::chrono::minutes(5));
+  RawInitiator one(server.address);
+  EXPECT_NE(one.log_in(), "");
+  EXPECT_EQ(server.awaited_reasons(Kind::refused),
+            std::vector<std::string>{"The node did not decide in time whether it serves."});
 }
 
 TEST(HeldLogins, AreAnsweredWhenPatienceIsOver) {
@@ -269,9 +292,7 @@ TEST(Keepalive, ANopIsEchoed) {
 }
 
 TEST(LoginTime, ALoginThatDoesNotEndIsGivenUp) {
-  iscsi_target::ServerOptions options;
-  options.session.login_timeout = std::chrono::milliseconds(100);
-  TestServer server(options);
+  TestServer server({.session = {.offers = {}, .login_timeout = std::chrono::milliseconds(100)}});
   RawInitiator mute(server.address);
   EXPECT_TRUE(mute.is_closed());
   EXPECT_EQ(server.awaited_reasons(Kind::refused),
