@@ -68,7 +68,7 @@ struct DescriptorStore::Operation {
   std::size_t piece = 0, piece_count = 0;
 };
 
-/// A question to the file system about holes: asked on the helper's thread, answered on the reactor.
+/// A question to the file system about holes: asked on the store's helper thread, answered on the reactor.
 struct DescriptorStore::Search {
   HelperThread::Task there;
   ReactorTask back;
@@ -106,8 +106,8 @@ struct DescriptorStore::Count {
   ReactorTask back;
   Operation* op = nullptr;
   int descriptor = -1;
-  Extent extent;  ///< in the descriptor
-  bool fits = true;
+  Extent extent;     ///< in the descriptor
+  bool fits = true;  ///< as long as nobody could be asked, too
 };
 
 namespace {
@@ -373,7 +373,7 @@ void DescriptorStore::count_room(Operation& op) {
     DescriptorStore& store = *over->op->store;
     over->fits ? store.ring_.submit(over->op->request) : store.finish(*over->op, Errc::no_space);
   };
-  ring_.helper().submit(count->there);
+  if (!helper_.submit(count->there)) ring_.reactor().post(count->back);
 }
 
 /// A file system that can't set space aside finds out when it writes.
@@ -407,7 +407,8 @@ void DescriptorStore::next_run(std::uint64_t offset, RunCallback done) {
     self.answer = seek_run(self.descriptor, self.at, self.end, self.block);
     self.store->ring_.reactor().post(self.back);
   };
-  ring_.helper().submit(search->there);
+  search->answer = std::unexpected(make_error_code(Errc::resource_exhausted));
+  if (!helper_.submit(search->there)) ring_.reactor().post(search->back);
 }
 
 void DescriptorStore::flush(IoCallback done) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/runtime/helper_thread.hpp"
 #include "engine/seams/store.hpp"
 #include "engine/stores/io_uring.hpp"
 
@@ -74,6 +75,7 @@ class DescriptorStore final : public Store {
   std::vector<std::unique_ptr<Operation>> operations_;  // all ever made, used again
   Operation* free_ = nullptr;
   std::size_t active_ = 0;
+  HelperThread helper_;  // asks the file system what the ring can't; its thread is there from the first question on
 };
 
 }  // namespace lockstep::engine

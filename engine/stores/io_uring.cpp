@@ -53,7 +53,6 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
 
   Reactor& reactor;
   IoUringOptions options;
-  HelperThread helper;
   io_uring ring{};
   bool ring_open = false;
   bool enabled = false;
@@ -219,7 +218,6 @@ Result<std::unique_ptr<IoUring>> IoUring::create(Reactor& reactor, IoUringOption
 
 Reactor& IoUring::reactor() const { return impl_->reactor; }
 void IoUring::submit(Request& request) { impl_->push(request); }
-HelperThread& IoUring::helper() { return impl_->helper; }
 std::size_t IoUring::in_flight() const { return impl_->in_kernel + impl_->pending; }
 std::span<const std::byte> IoUring::zeros() const { return {impl_->zeros, kZeros}; }
 bool IoUring::has_fixed_buffers() const { return !impl_->arena.empty(); }

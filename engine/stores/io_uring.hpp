@@ -9,7 +9,6 @@
 
 #include "engine/base/result.hpp"
 #include "engine/runtime/buffer_pool.hpp"
-#include "engine/runtime/helper_thread.hpp"
 #include "engine/runtime/reactor.hpp"
 
 namespace lockstep::engine {
@@ -49,8 +48,6 @@ class IoUring {
   [[nodiscard]] std::size_t in_flight() const;
   /// A stretch of zeros to write from.
   [[nodiscard]] std::span<const std::byte> zeros() const;
-  /// For what the ring can't do without blocking; outlives every store of the ring.
-  [[nodiscard]] HelperThread& helper();
   /// True when the pool's buffers are registered: reads and writes in them cost no page lookups.
   [[nodiscard]] bool has_fixed_buffers() const;
 
