@@ -112,6 +112,17 @@ FileWorker Node::file_worker() {
   return [this](auto work, auto done) { work_on_files(std::move(work), std::move(done)); };
 }
 
+/// For whoever is on another reactor than this node.
+FileWorker Node::file_worker_for(engine::Reactor& other) {
+  return [this, &other](auto work, auto done) {
+    home().post([this, &other, work = std::move(work), done = std::move(done)]() mutable {
+      work_on_files(std::move(work), [&other, done = std::move(done)](Result<void> outcome) mutable {
+        other.post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
+      });
+    });
+  };
+}
+
 void Node::end_replica_work() {
   replica_work_ = false;
   if (auto then = std::exchange(after_replica_work_, {})) then();
@@ -355,8 +366,8 @@ NodeReport Node::report() {
 void Node::shutdown(engine::Callback<> done) {
   stopping_ = true;
   queue_.clear();
-  // The stores of a replica that is being made are closed before their ring is. Where that takes too long the daemon is
-  // cut short: what a file system is at work on then, the next attempt takes.
+  // The stores of a replica that is being made or attached are closed before their ring is. Where that takes too long
+  // the daemon is cut short: what a file system is at work on then, the next attempt takes.
   auto rest = [this, done = std::move(done)]() mutable {
     if (!replica_work_) return done();
     after_replica_work_ = std::move(done);

@@ -120,6 +120,7 @@ class Node final : public replication::NodeObserver {
 
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
   [[nodiscard]] FileWorker file_worker();
+  [[nodiscard]] FileWorker file_worker_for(engine::Reactor& other);
   void end_replica_work();
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
@@ -156,7 +157,8 @@ class Node final : public replication::NodeObserver {
   bool look_planned_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;
-  bool replica_work_ = false;              ///< one is being made or removed: some of its stores may be open
+  /// A replica is being made or removed, or attached where it is not mirrored: some of its stores may be open.
+  bool replica_work_ = false;
   engine::Callback<> after_replica_work_;  ///< the end of a shutdown that waits for it
   bool closed_ = false;  ///< the pair was left, or not, and its volumes' stores have returned everything
   NodeOptions options_;

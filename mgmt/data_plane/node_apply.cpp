@@ -83,6 +83,10 @@ void Node::tell_of_leaving(Apply& apply) {
 // ---- volumes in ----
 
 void Node::attach_missing(const ApplyPtr& apply) {
+  if (stopping_) {
+    apply->done(engine::fail(Errc::resource_exhausted, "The node is stopping."));
+    return apply->next();
+  }
   while (apply->attaching < apply->state.volumes.size()) {
     const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
     if (leaving_.contains(spec.id)) continue;  // told of already
@@ -178,7 +182,8 @@ void Node::grow_attached(const ApplyPtr& apply, const VolumeSpec& spec) {
 void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   const std::size_t index = next_home_++ % workers_.size();
   using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
-  open_unmirrored(*workers_[index], home(), spec, apply->state.side, keys_, [this, apply, &spec, index](Opened opened) {
+  auto use = [this, apply, &spec, index](Opened opened) {
+    end_replica_work();  // a shutdown that waited for it goes on in a later turn
     if (!opened) {
       if (may_linger(opened.error())) return try_again(apply);
       apply->problem("volume " + spec.name, opened.error().message);
@@ -191,7 +196,10 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
     engine::Disk& disk = *volume->own_disk;
     serve(spec, std::move(volume), disk);
     attach_missing(apply);
-  });
+  };
+  replica_work_ = true;
+  Worker& worker = *workers_[index];
+  open_unmirrored(worker, home(), file_worker_for(worker.reactor), spec, apply->state.side, keys_, std::move(use));
 }
 
 void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk) {

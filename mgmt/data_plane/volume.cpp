@@ -46,10 +46,10 @@ Result<Opened> take_replica(Worker& worker, const VolumeSpec& spec, const NodeKe
   return with_disk(worker, spec, std::move(replica.stores));
 }
 
-/// The volume has grown since it was attached last. Its files become longer here and now: nobody uses it yet.
-void make_room(Worker& worker, const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& replica,
-               engine::Callback<Result<void>> done) {
-  engine::MetadataArea& area = *replica->area;
+/// The volume has grown since it was attached last.
+void make_room(Worker& worker, const FileWorker& files, const VolumeSpec& spec,
+               const std::shared_ptr<OpenedReplica>& replica, engine::Callback<Result<void>> done) {
+  const engine::MetadataArea& area = *replica->area;
   if (area.identity().size >= spec.size) return done({});
   if (!replica->stores.in_files()) {
     return done(engine::fail(
@@ -57,15 +57,18 @@ void make_room(Worker& worker, const VolumeSpec& spec, const std::shared_ptr<Ope
         spec.data + " has room for " + std::to_string(area.identity().size) + " bytes; only volumes in files grow."));
   }
   const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
-  if (auto longer = extend_files(place, area.size_to_grow(spec.size), spec.thin); !longer) return done(longer);
-  replica->stores.take_length();
-  area.grow(spec.size, [&worker, done = std::move(done)](std::error_code error) mutable {
-    // In a later turn: the store that calls may be closed by what follows.
-    worker.reactor.post([error, done = std::move(done)]() mutable {
-      if (!error) return done({});
-      done(std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}));
-    });
-  });
+  files([place, bytes = area.size_to_grow(spec.size), thin = spec.thin] { return extend_files(place, bytes, thin); },
+        [&worker, size = spec.size, replica, done = std::move(done)](Result<void> longer) mutable {
+          if (!longer) return done(std::move(longer));
+          replica->stores.take_length();
+          replica->area->grow(size, [&worker, done = std::move(done)](std::error_code error) mutable {
+            // In a later turn: the store that calls may be closed by what follows.
+            worker.reactor.post([error, done = std::move(done)]() mutable {
+              if (!error) return done({});
+              done(std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}));
+            });
+          });
+        });
 }
 
 }  // namespace
@@ -98,30 +101,31 @@ engine::DiskInfo disk_info(const VolumeSpec& spec) {
   return info;
 }
 
-void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
-                     const NodeKeyFile& keys, engine::Callback<Result<Opened>> done) {
+void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, const VolumeSpec& spec,
+                     engine::NodeSide side, const NodeKeyFile& keys, engine::Callback<Result<Opened>> done) {
   auto give = [&home, done = std::move(done)](Result<Opened> opened) mutable {
     home.post([opened = std::move(opened), done = std::move(done)]() mutable { done(std::move(opened)); });
   };
-  worker.reactor.post([&worker, &keys, spec, side, give = std::move(give)]() mutable {
+  worker.reactor.post([&worker, &keys, files = std::move(files), spec, side, give = std::move(give)]() mutable {
     if (spec.metadata.empty() || spec.data == "memory:") {
       auto stores = open_plain(worker, spec);
       if (!stores) return give(std::unexpected(stores.error()));
       return give(with_disk(worker, spec, std::move(*stores)));
     }
     const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
-    open_replica(*worker.ring, place, spec.id, side,
-                 [&worker, &keys, spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
-                   if (!opened) return give(std::unexpected(opened.error()));
-                   auto replica = std::make_shared<OpenedReplica>(std::move(*opened));
-                   make_room(worker, spec, replica,
-                             [&worker, &keys, spec, replica, give = std::move(give)](Result<void> room) mutable {
-                               if (room) return give(take_replica(worker, spec, keys, *replica));
-                               replica->area.reset();
-                               replica->stores = {};
-                               give(std::unexpected(room.error()));
-                             });
-                 });
+    open_replica(
+        *worker.ring, place, spec.id, side,
+        [&worker, &keys, files = std::move(files), spec, give = std::move(give)](Result<OpenedReplica> opened) mutable {
+          if (!opened) return give(std::unexpected(opened.error()));
+          auto replica = std::make_shared<OpenedReplica>(std::move(*opened));
+          make_room(worker, files, spec, replica,
+                    [&worker, &keys, spec, replica, give = std::move(give)](Result<void> room) mutable {
+                      if (room) return give(take_replica(worker, spec, keys, *replica));
+                      replica->area.reset();
+                      replica->stores = {};
+                      give(std::unexpected(room.error()));
+                    });
+        });
   });
 }
 

@@ -30,10 +30,10 @@ struct Volume {
 [[nodiscard]] bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to);
 [[nodiscard]] engine::DiskInfo disk_info(const VolumeSpec& spec);
 
-/// Opens the stores of a volume that is not mirrored and makes its disk, on `worker`'s reactor; `done` runs on `home`.
-/// An error leaves nothing open.
-void open_unmirrored(Worker& worker, engine::Reactor& home, const VolumeSpec& spec, engine::NodeSide side,
-                     const NodeKeyFile& keys,
+/// Opens the stores of a volume that is not mirrored and makes its disk, on `worker`'s reactor, where `files` is called
+/// and calls back; `done` runs on `home`. An error leaves nothing open.
+void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, const VolumeSpec& spec,
+                     engine::NodeSide side, const NodeKeyFile& keys,
                      engine::Callback<engine::Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>> done);
 
 }  // namespace lockstep::mgmt

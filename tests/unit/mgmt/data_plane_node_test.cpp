@@ -125,10 +125,31 @@ struct ANode : testing::Test {
     const ReplicaDelete request{volume, {}, 0, folder / "v.data", folder / "v.meta"};
     home().post([this, request] { node->remove(request, tell("removed")); });
   }
+  /// The volume as one that is not mirrored, larger than it was made.
+  void attach_larger() {
+    DesiredState state;
+    state.pair = random.uuid();
+    state.target.name = "iqn.2026-11.io.lockstep:pair1";
+    VolumeSpec& spec = state.volumes.emplace_back();
+    spec.id = volume;
+    spec.name = "v";
+    spec.size = kLarger;
+    spec.thin = false;
+    spec.mirrored = false;
+    spec.data = folder / "v.data";
+    spec.metadata = folder / "v.meta";
+    home().post([this, state] {
+      node->apply(state, [this](Result<ApplyOutcome> outcome) {
+        if (!outcome) return end("not attached: " + outcome.error().message);
+        end(outcome->problems.empty() ? "attached" : outcome->problems.front().message);
+      });
+    });
+  }
   void shut_down() {
     home().post([this] { node->shutdown([this] { end("shut down"); }); });
   }
 
+  static constexpr std::uint64_t kLarger = 2 << 20;
   engine::Uuid volume = random.uuid();
 };
 
@@ -155,6 +176,36 @@ TEST_F(ANode, GoesOnWhileTheSpaceOfAReplicaIsGivenBack) {
   EXPECT_TRUE(wait_for([this] { return ended.size() == 2; }));
   EXPECT_EQ(ended, (std::vector<std::string>{"created", "removed"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "v.meta"));
+}
+
+TEST_F(ANode, GoesOnWhileAVolumeThatIsNotMirroredGetsItsSpace) {
+  create();
+  ASSERT_TRUE(wait_for([this] { return !ended.empty(); }));
+  SlowCall slow("fallocate");
+  attach_larger();
+  ASSERT_TRUE(slow.reached());
+  EXPECT_TRUE(ticks_on());
+  slow.let_go();
+  EXPECT_TRUE(wait_for([this] { return ended.size() == 2; }));
+  shut_down();
+  EXPECT_TRUE(wait_for([this] { return ended.size() == 3; }));
+  EXPECT_EQ(ended, (std::vector<std::string>{"created", "attached", "shut down"}));
+  EXPECT_EQ(std::filesystem::file_size(folder / "v.data"), kLarger);
+}
+
+TEST_F(ANode, ShutsDownWhenTheVolumeThatGetsItsSpaceIsAttached) {
+  create();
+  ASSERT_TRUE(wait_for([this] { return !ended.empty(); }));
+  SlowCall slow("fallocate");
+  attach_larger();
+  ASSERT_TRUE(slow.reached());
+  shut_down();
+  EXPECT_TRUE(ticks_on());
+  EXPECT_TRUE(wait_for([this] { return ticks >= 100; }));
+  end("let go");
+  slow.let_go();
+  EXPECT_TRUE(wait_for([this] { return ended.size() == 4; }));
+  EXPECT_EQ(ended, (std::vector<std::string>{"created", "let go", "shut down", "not attached: The node is stopping."}));
 }
 
 TEST_F(ANode, CarriesOutWhatIsAskedMeanwhileAfterwards) {
