@@ -197,7 +197,7 @@ std::span<std::byte> Session::stash_place(SessionCommand& command, std::uint32_t
   if (command.stash_missing) return {};
   if (!command.stash) {
     const std::size_t size = std::min(command.expected_out, setup_.parameters.first_burst);
-    if (stashed_ + size <= kMaxStash) command.stash = resources_.buffers.allocate(size);
+    if (stashed_ + size <= settings_.max_stash) command.stash = resources_.buffers.allocate(size);
     if (!command.stash) {
       command.stash_missing = true;
       return {};

@@ -13,15 +13,15 @@ constexpr std::uint32_t kImmediateSlots = 8;      ///< immediate commands beyond
 constexpr std::size_t kMaxTaskManagement = 16;    ///< functions waiting for their tasks, a session
 constexpr std::size_t kPauseControlBacklog = 64;  ///< unsent answers to NOP, text, task management: reading pauses
 constexpr std::size_t kPauseControlBytes = std::size_t{128} << 10;  ///< the same, by their data
-constexpr std::size_t kMaxControlBacklog = 4096;         ///< and beyond this (one receive can bring that many) it ends
-constexpr std::size_t kMaxQueuedPdus = 64;               ///< encoded and not yet sent, a connection
-constexpr std::size_t kMaxStash = std::size_t{4} << 20;  ///< bytes of unsolicited data that no command wanted yet
+constexpr std::size_t kMaxControlBacklog = 4096;  ///< and beyond this (one receive can bring that many) it ends
+constexpr std::size_t kMaxQueuedPdus = 64;        ///< encoded and not yet sent, a connection
 
 constexpr std::uint64_t kLeastProgress = std::uint64_t{64} << 10;  ///< bytes
 
 struct SessionSettings {
   iscsi::Offers offers;
-  std::uint32_t queue_depth = 128;  ///< commands a session may have outstanding
+  std::uint32_t queue_depth = 128;               ///< commands a session may have outstanding
+  std::size_t max_stash = std::size_t{4} << 20;  ///< bytes of unsolicited data that no command wanted yet; BUSY beyond
   engine::Duration login_timeout = std::chrono::seconds(15);
   engine::Duration keepalive = std::chrono::seconds(15);  ///< silence after which a NOP-In asks; as long again ends it
   /// A session whose initiator takes nothing of what we send, or sends nothing of what we asked for, holds buffers: it

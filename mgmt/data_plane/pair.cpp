@@ -23,10 +23,11 @@ iscsi_target::ServerOptions server_options() {
   iscsi::Offers& offers = options.session.offers;
   offers.header_digest = iscsi::Offers::Digest::crc32c;
   offers.data_digest = iscsi::Offers::Digest::crc32c;
-  offers.first_burst = 256 << 10;
+  offers.first_burst = replication::kLinkFirstBurst;
   offers.max_burst = 1 << 20;
   offers.max_recv = 256 << 10;
   options.session.queue_depth = iscsi_target::kMaxQueueDepth;
+  options.session.max_stash = Pair::kStash;
   options.session.login_timeout = std::chrono::seconds(3);
   options.session.keepalive = std::chrono::seconds(1);
   options.max_sessions = 8;

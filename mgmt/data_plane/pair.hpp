@@ -27,6 +27,10 @@ struct PairIdentity {
 
 class Pair final : private replication::LinkEvents {
  public:
+  /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
+  /// that none of them ends with BUSY.
+  static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
+
   Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
        const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events);
   /// While no thread runs the reactor, or after stop().
@@ -65,7 +69,7 @@ class Pair final : private replication::LinkEvents {
   replication::IscsiLink link_;
   replication::PairNode node_;
   replication::PartnerService service_;
-  engine::BufferPool session_buffers_{std::size_t{16} << 20};  ///< of the session layer; the data goes to the reserve
+  engine::BufferPool session_buffers_{kStash};  ///< of the session layer; the data goes to the reserve
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;
   std::optional<PartnerSpec> partner_;

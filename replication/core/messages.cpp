@@ -118,4 +118,12 @@ engine::IoResult<Message> decode(std::span<const std::byte> bytes) {
   return m;
 }
 
+bool is_heartbeat(std::span<const std::byte> header) {
+  Layout in;
+  if (header.size() != sizeof in) return false;
+  std::memcpy(&in, header.data(), sizeof in);
+  const bool is_request = in.magic == kMagic && in.version == kVersion && in.answer == 0;
+  return is_request && in.type == static_cast<std::uint8_t>(MessageType::heartbeat);
+}
+
 }  // namespace lockstep::replication

@@ -83,5 +83,7 @@ using MessageBytes = std::array<std::byte, kMessageBytes>;
 /// corrupt (size, checksum, magic, values out of range), wrong_version. Never reads `extent` against a volume: the
 /// receiver does that.
 [[nodiscard]] engine::IoResult<Message> decode(std::span<const std::byte> bytes);
+/// Looks at nothing but what kind of request it is: for those who carry it.
+[[nodiscard]] bool is_heartbeat(std::span<const std::byte> header);
 
 }  // namespace lockstep::replication

@@ -23,6 +23,8 @@ constexpr std::size_t kMaxLinkCdb = kLinkCdbFixed + kMaxLinkHeader;             
 constexpr std::size_t kAnswerFixed = 8;                                            ///< bytes before the answer's header
 constexpr std::size_t kAnswerPayloadOffset = kAnswerFixed + kMaxLinkAnswerHeader;  ///< where an answer's payload starts
 
+constexpr std::uint32_t kLinkFirstBurst = 256 << 10;  ///< bytes of payload that come with a request unasked, at most
+
 enum class LinkOpcode : std::uint8_t {
   hello = 0xC0,    ///< first on every session: who is there, in which version
   request = 0xC1,  ///< one Link::send()

@@ -27,7 +27,7 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   offers.data_digest = iscsi::Offers::Digest::crc32c;
   offers.initial_r2t = true;
   offers.immediate_data = true;
-  offers.first_burst = kSegment;
+  offers.first_burst = kLinkFirstBurst;
   offers.max_burst = kMaxLinkPayload;
   offers.max_outstanding_r2t = 1;
   offers.max_recv = kSegment;

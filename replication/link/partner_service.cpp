@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/scsi/sense.hpp"
+#include "replication/core/messages.hpp"
 
 namespace lockstep::replication {
 
@@ -14,6 +15,8 @@ namespace {
 
 // How often sessions that died are looked for while commands of theirs are out.
 constexpr engine::Duration kSweep = std::chrono::milliseconds(10);
+// Bytes of a heartbeat that are kept beside its request: the reserve may be full of data that a disk does not take.
+constexpr std::size_t kMaxOwn = std::size_t{64} << 10;
 
 std::span<const std::byte> cdb_of(const scsi::Command& command) {
   return std::as_bytes(std::span(command.cdb)).first(command.cdb_length);
@@ -34,7 +37,9 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     std::size_t header_size = 0;
     std::size_t payload_size = 0;
     std::size_t answer_room = 0;
+    std::span<std::byte> place;  ///< of the payload
     engine::Buffer buffer;
+    std::vector<std::byte> own;    ///< a heartbeat's payload, instead of a buffer
     engine::Callback<> when_sent;  ///< while answering
     Request* prev = nullptr;
     Request* next = nullptr;
@@ -42,7 +47,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     [[nodiscard]] std::span<const std::byte> header() const override {
       return std::span(header_bytes).first(header_size);
     }
-    [[nodiscard]] std::span<std::byte> payload() const override { return buffer.span(); }
+    [[nodiscard]] std::span<std::byte> payload() const override { return place; }
     [[nodiscard]] std::size_t max_answer_payload() const override { return answer_room; }
     void answer(std::span<const std::byte> header, std::span<const std::byte> payload,
                 engine::Callback<> sent) override {
@@ -66,8 +71,10 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
   Request* first = nullptr;  ///< all requests in order of arrival, until answered
   Request* last = nullptr;
   Request* undelivered = nullptr;  ///< the first of them that the mirror has not seen
+  Request* waiting = nullptr;      ///< the first of them that needs a buffer and has none
   bool delivering = false;
   engine::TimerId sweep_timer = engine::TimerId::none;
+  bool sweeps_soon = false;  ///< at once, not when its time has come
   // Answers that have no payload left to send call back later, never from inside answer().
   std::vector<engine::Callback<>> to_release;
   engine::TimerId release_timer = engine::TimerId::none;
@@ -95,13 +102,17 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
 
   void drop(Request& request) {
     if (undelivered == &request) undelivered = request.next;
+    if (waiting == &request) waiting = next_without_buffer(request.next);
+    const bool gives_back = static_cast<bool>(request.buffer);
     (request.prev ? request.prev->next : first) = request.next;
     (request.next ? request.next->prev : last) = request.prev;
     request.buffer.reset();
+    request.place = {};
     request.command = nullptr;
     request.stage = Request::Stage::free;
     request.next = free_requests;
     free_requests = &request;
+    if (gives_back && waiting) sweep_now();
   }
 
   void execute(scsi::Command& command) {
@@ -116,23 +127,46 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
-    request.stage = Request::Stage::no_buffer;
-    start_pull(request);
+    find_place(request);
     sweep_later();
     deliver();
   }
 
-  void start_pull(Request& request) {
+  // ---- buffers: in order, so that what is delivered first is never short of what later requests hold ----
+
+  void find_place(Request& request) {
     if (request.payload_size == 0) {
       request.stage = Request::Stage::pulled;
-      return;
+    } else if (request.payload_size <= kMaxOwn && is_heartbeat(request.header())) {
+      request.own.resize(request.payload_size);
+      start_pull(request, request.own);
+    } else {
+      request.stage = Request::Stage::no_buffer;
+      if (!waiting) waiting = &request;
+      serve_waiting();
     }
-    request.buffer = buffers.allocate(request.payload_size);
-    if (!request.buffer) return;  // tried again by sweep(), in order
+  }
+
+  void serve_waiting() {
+    while (waiting) {
+      Request& request = *waiting;
+      request.buffer = buffers.allocate(request.payload_size);
+      if (!request.buffer) return;  // again when one is given back; by the sweep, when somebody else gave it back
+      waiting = next_without_buffer(request.next);
+      start_pull(request, request.buffer.span());
+    }
+  }
+
+  static Request* next_without_buffer(Request* from) {
+    while (from && from->stage != Request::Stage::no_buffer) from = from->next;
+    return from;
+  }
+
+  void start_pull(Request& request, std::span<std::byte> place) {
+    request.place = place;
     request.stage = Request::Stage::pulling;
-    request.command->pull(request.buffer.span(), [self = shared_from_this(), &request](std::error_code error) {
-      self->pulled(request, error);
-    });
+    request.command->pull(
+        place, [self = shared_from_this(), &request](std::error_code error) { self->pulled(request, error); });
   }
 
   void pulled(Request& request, std::error_code error) {
@@ -217,7 +251,19 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     });
   }
 
+  // A buffer came back. Later all the same: it comes back in the midst of whatever a session does with its commands.
+  void sweep_now() {
+    if (sweeps_soon) return;
+    sweeps_soon = true;
+    clock.cancel(sweep_timer);
+    sweep_timer = clock.call_after(engine::Duration{0}, [self = shared_from_this()] {
+      self->sweep_timer = engine::TimerId::none;
+      self->sweep();
+    });
+  }
+
   void sweep() {
+    sweeps_soon = false;
     for (Request* request = first; request;) {
       Request* const after = request->next;
       // A pull that is under way ends with an error of its own.
@@ -225,11 +271,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
         abandon(*request);
       request = after;
     }
-    for (Request* request = first; request; request = request->next) {
-      if (request->stage != Request::Stage::no_buffer) continue;
-      start_pull(*request);
-      if (request->stage == Request::Stage::no_buffer) break;
-    }
+    serve_waiting();
     deliver();
     sweep_later();
   }
@@ -286,6 +328,7 @@ void PartnerService::on_refused(engine::Callback<const std::string&> handler) {
 void PartnerService::stop() {
   impl_->events = nullptr;
   impl_->clock.cancel(std::exchange(impl_->sweep_timer, engine::TimerId::none));
+  impl_->sweeps_soon = false;
 }
 
 void PartnerService::on_nexus_opened(scsi::Nexus&) {}

@@ -10,6 +10,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "iscsi_target/tcp/server.hpp"
+#include "replication/core/messages.hpp"
 #include "replication/link/iscsi_link.hpp"
 #include "replication/link/partner_service.hpp"
 
@@ -77,6 +78,7 @@ class World : public testing::Test {
       std::string payload;
     };
     bool answering = true;
+    std::size_t burst = 0;  ///< not 0: so many are held, then answered all at once
     std::vector<Seen> seen;
     std::vector<InboundRequest*> held;
     std::vector<std::string> events;
@@ -85,9 +87,13 @@ class World : public testing::Test {
     void on_inbound_up(std::uint64_t session) override { events.push_back("up " + std::to_string(session)); }
     void on_inbound_down(std::uint64_t session) override { events.push_back("down " + std::to_string(session)); }
     void on_request(std::uint64_t, InboundRequest& request) override {
-      seen.push_back({text_of(request.header()), text_of(request.payload())});
-      if (!answering) return held.push_back(&request);
-      echo(request);
+      seen.push_back({text_of(request.header()), burst ? "" : text_of(request.payload())});
+      if (answering && !burst) return echo(request);
+      held.push_back(&request);
+      if (burst && held.size() == burst) answer_held();
+    }
+    void answer_held() {
+      for (auto* request : std::exchange(held, {})) echo(*request);
     }
     static void echo(InboundRequest& request) {
       const std::string header = text_of(request.header());
@@ -118,6 +124,7 @@ class World : public testing::Test {
       registry_.put(std::move(target));
       iscsi_target::ServerOptions options;
       options.session.queue_depth = iscsi_target::kMaxQueueDepth;
+      options.session.max_stash = kStash;
       options.session.offers.header_digest = iscsi::Offers::Digest::crc32c;
       options.session.offers.data_digest = iscsi::Offers::Digest::crc32c;
       server_ = std::make_unique<iscsi_target::TcpTargetServer>(
@@ -179,9 +186,12 @@ class World : public testing::Test {
     return future;
   }
 
+  /// As lockstepd has it: all that may come unasked.
+  static constexpr std::size_t kStash = iscsi_target::kMaxQueueDepth * kLinkFirstBurst;
+
   engine::Reactor reactor_;
   engine::SystemRandom random_;
-  engine::BufferPool buffers_{16 << 20};  ///< the session layer's
+  engine::BufferPool buffers_{kStash};    ///< the session layer's
   engine::BufferPool reserve_{64 << 20};  ///< the partner service's
   Partner partner_;
   Node node_;
@@ -464,6 +474,76 @@ TEST_F(PartnerLink, WaitsForBuffersInsteadOfFailing) {
     EXPECT_EQ(partner_.seen[0].header, "1");
     EXPECT_EQ(partner_.seen[1].header, "2");
   });
+}
+
+TEST_F(PartnerLink, ServesRequestsThatWaitForBuffersBeforeNewerOnes) {
+  // Of the smallest reserve that can be configured a buffer is left for each of 32 requests; 63 fit the sender's
+  // window.
+  engine::Buffer taken = run([this] { return reserve_.allocate(std::size_t{32} << 20); });
+  ASSERT_TRUE(taken);
+  connect();
+  run([this] { partner_.burst = 32; });
+  const auto out = pattern(520 << 10, 6);
+  std::vector<std::future<Answer>> answers;
+  constexpr std::size_t kRequests = 9 * 32 + 12;
+  for (std::size_t i = 0; i < kRequests; ++i) answers.push_back(send(std::to_string(i), out));
+  EXPECT_TRUE(eventually([&, this] { return partner_.seen.size() == kRequests || node_.events.size() > 1; }));
+  run([this] { partner_.answer_held(); });
+  EXPECT_EQ(run([this] { return node_.events; }), std::vector<std::string>{"up"})
+      << run([this] { return link_->problem(); });
+  EXPECT_EQ(run([this] { return partner_.events; }), std::vector<std::string>{"up 1"});
+  run([&, this] {
+    ASSERT_EQ(partner_.seen.size(), kRequests);
+    for (std::size_t i = 0; i < kRequests; ++i) ASSERT_EQ(partner_.seen[i].header, std::to_string(i));
+  });
+  for (auto& answer : answers) {
+    ASSERT_EQ(answer.wait_for(10s), std::future_status::ready);
+    EXPECT_TRUE(answer.get().header);
+  }
+  EXPECT_TRUE(eventually([this] { return reserve_.in_use() == std::size_t{32} << 20; }));
+  run([&] { taken.reset(); });
+}
+
+TEST_F(PartnerLink, KeepsWhatComesUnaskedWhileNoBufferIsThere) {
+  connect();
+  std::vector<engine::Buffer> taken;
+  run([&, this] {
+    while (auto buffer = reserve_.allocate(std::size_t{1} << 20)) taken.push_back(std::move(buffer));
+  });
+  const auto out = pattern(kLinkFirstBurst, 8);
+  std::vector<std::future<Answer>> answers;
+  constexpr int kRequests = 128;  // as many as the sender's window lets out: 32 MiB
+  for (int i = 0; i < kRequests; ++i) answers.push_back(send(std::to_string(i), out));
+  ASSERT_TRUE(eventually([this] { return buffers_.in_use() == kRequests * kLinkFirstBurst; }));
+  run([&] { taken.clear(); });
+  for (auto& answer : answers) ASSERT_TRUE(answer.get().header);
+  run([&, this] {
+    ASSERT_EQ(partner_.seen.size(), std::size_t{kRequests});
+    for (int i = 0; i < kRequests; ++i) {
+      EXPECT_EQ(partner_.seen[i].header, std::to_string(i));
+      EXPECT_TRUE(partner_.seen[i].payload == text_of(out)) << i;
+    }
+  });
+  EXPECT_EQ(run([this] { return node_.events; }), std::vector<std::string>{"up"});
+}
+
+// A heartbeat tells that this node is there: it needs no part of what the data takes up.
+TEST_F(PartnerLink, TakesAHeartbeatWhileEveryBufferIsTaken) {
+  connect();
+  std::vector<engine::Buffer> taken;
+  run([&, this] {
+    while (auto buffer = reserve_.allocate(std::size_t{1} << 20)) taken.push_back(std::move(buffer));
+  });
+  Message beat;
+  beat.type = MessageType::heartbeat;
+  const auto ids = pattern(2000 * 32, 2);  // of 2000 volumes
+  std::vector<std::byte> granted(2000);
+  beat.payload = static_cast<std::uint32_t>(ids.size());
+  auto answer = send(text_of(encode(beat)), ids, granted);
+  ASSERT_EQ(answer.wait_for(500ms), std::future_status::ready);
+  EXPECT_TRUE(answer.get().header);
+  EXPECT_TRUE(std::equal(granted.begin(), granted.end(), ids.begin()));
+  run([&] { taken.clear(); });
 }
 
 TEST_F(PartnerLink, GivesEveryBufferBack) {
