@@ -127,7 +127,12 @@ class Opener : public std::enable_shared_from_this<Opener> {
 
   layout::Checked<void> check_map_block(std::uint64_t index, layout::ConstBlock block) {
     const auto sealed = layout::unseal(block, layout::Kind::map, index);
-    if (!sealed && sealed.error().damaged) return map_->set_block(index), layout::Checked<void>{};
+    if (!sealed && sealed.error().damaged) {
+      // Written anew: as it is, part of a later write could make what it was before whole again, without newer bits.
+      map_->set_block(index);
+      rewrite_map_.push_back(index);
+      return {};
+    }
     if (!sealed) return std::unexpected(sealed.error());
     if (const auto ours = layout::check_key(sealed->key, state_.key); !ours) return ours;
     if (!map_->load(index, block)) {

@@ -258,6 +258,22 @@ TEST_F(DirtyMapTest, AMapBlockWithABadChecksumMeansThatAllItsBitsAreSet) {
   EXPECT_FALSE(area->is_dirty(2 * kPerBlock));
 }
 
+// As when part of a later write mends it: what is whole then is what was there before, without what was set since.
+TEST_F(DirtyMapTest, WhatIsSetForADamagedMapBlockStaysSetWhenTheDamageIsGone) {
+  set(kPerBlock);
+  store.run();
+  const std::vector<std::byte> block_before(block(4 + 1).begin(), block(4 + 1).end());
+  block(4 + 1)[2000] ^= std::byte{1};
+  store.keep_spoiled();
+  crash();
+  ASSERT_TRUE(area->is_durably_dirty(region(kPerBlock, kPerBlock)));
+  const auto sector = std::span(block_before).subspan(3 * 512, 512);
+  std::ranges::copy(sector, block(4 + 1).begin() + 3 * 512);
+  store.keep_spoiled();
+  crash();
+  EXPECT_EQ(area->dirty_count(), kPerBlock);
+}
+
 TEST_F(DirtyMapTest, TheLastBlocksDamageSetsNoBitsBeyondTheVolume) {
   block(4 + 2)[2000] ^= std::byte{1};
   open();
