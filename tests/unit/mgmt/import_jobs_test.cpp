@@ -9,14 +9,26 @@
 namespace lockstep::mgmt {
 namespace {
 
-class ImportJobsTest : public ManagementTest {};
-
 // Nobody listens at port 1.
 ImportWish from_nowhere() {
   return {.source = *parse_import_source("iscsi://mover%hidden@127.0.0.1:1/iqn.2005-10.org.example:d/0"),
           .initiator = "iqn.2026-11.io.lockstep:import",
           .volume = {.name = "moved", .access = {}}};
 }
+
+class ImportJobsTest : public ManagementTest {
+ protected:
+  /// Of a source that was looked at already; `volume` says what else is asked of the new one.
+  Job import_of_a_mebibyte(const nlohmann::json& volume = nlohmann::json::object()) {
+    Job job = make_job(*node_->core, kImportKind, "name", "");
+    auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
+    p["size"] = p["source_size"] = 1 << 20;
+    p["block_size"] = 512;
+    p["volume"].update(volume);
+    job.parameters = p.dump();
+    return job;
+  }
+};
 
 TEST_F(ImportJobsTest, AnImportFromNowhereFailsWithASentenceAndForgetsTheSecret) {
   const auto job = node_->volumes.import(from_nowhere());
@@ -30,11 +42,7 @@ TEST_F(ImportJobsTest, AnImportFromNowhereFailsWithASentenceAndForgetsTheSecret)
 }
 
 TEST_F(ImportJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
-  Job job = make_job(*node_->core, kImportKind, "name", "");
-  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
-  p["size"] = p["source_size"] = 1 << 20;
-  p["block_size"] = 512;
-  job.parameters = p.dump();
+  const Job job = import_of_a_mebibyte();
   node_->core->jobs.put(job);
   node_->turns(2);
   ASSERT_EQ(node_->core->configuration()->volumes.size(), 1u);
@@ -49,11 +57,7 @@ TEST_F(ImportJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
 }
 
 TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
-  Job job = make_job(*node_->core, kImportKind, "name", "");
-  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
-  p["size"] = p["source_size"] = 1 << 20;
-  p["block_size"] = 512;
-  job.parameters = p.dump();
+  Job job = import_of_a_mebibyte();
   job.created_ms = 1;
   node_->core->jobs.put(job);
   node_->turns();
@@ -82,12 +86,7 @@ TEST_F(ImportJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {
 }
 
 TEST_F(ImportJobsTest, WhileAVolumeIsImportedOnlyThisNodeMayUseIt) {
-  Job job = make_job(*node_->core, kImportKind, "name", "");
-  auto p = nlohmann::json::parse(import_parameters(from_nowhere()));
-  p["size"] = p["source_size"] = 1 << 20;
-  p["block_size"] = 512;
-  p["volume"]["read_only"] = true;
-  job.parameters = p.dump();
+  const Job job = import_of_a_mebibyte({{"read_only", true}});
   node_->core->jobs.put(job);
   node_->turns(3);
   const Volume volume = node_->core->configuration()->volumes.at(0);
