@@ -30,6 +30,17 @@ void hang_metadata(ScriptedPair& pair, NodeSide side) {
   pair.host(side).metadata(0).set_faults(faults);
 }
 
+/// Not while its disk keeps something.
+void gives_back_when_mended(ScriptedPair& pair, NodeSide side) {
+  Detached detached;
+  detach(pair, side, detached);
+  pair.run_for(5 * kSecond);
+  EXPECT_FALSE(detached.done);
+  pair.mend(side);
+  ASSERT_TRUE(pair.wait_for([&] { return detached.done; }));
+  EXPECT_EQ(detached.in_flight, 0u);
+}
+
 struct Watch final : scsi::LuStateListener {
   void on_state(const scsi::LuState&, std::span<const scsi::LuEvent>) override {}
 };
@@ -59,26 +70,14 @@ TEST(Detach, TheStoresAreGivenBackWhenTheEpochRecordIsWritten) {
   pair.host(kB).end(Host::End::power_cut);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::failed); })) << "its record is not written in time";
   ASSERT_GT(pair.host(kA).metadata(0).in_flight(), 0u);
-  Detached detached;
-  detach(pair, kA, detached);
-  pair.run_for(5 * kSecond);
-  EXPECT_FALSE(detached.done);
-  pair.mend(kA);
-  ASSERT_TRUE(pair.wait_for([&] { return detached.done; }));
-  EXPECT_EQ(detached.in_flight, 0u);
+  gives_back_when_mended(pair, kA);
 }
 
 TEST(Detach, TheStoresAreGivenBackWhenTheDataThatIsMadeDurableIs) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
   hang(pair, kA);
-  Detached detached;
-  detach(pair, kA, detached);
-  pair.run_for(5 * kSecond);
-  EXPECT_FALSE(detached.done);
-  pair.mend(kA);
-  ASSERT_TRUE(pair.wait_for([&] { return detached.done; }));
-  EXPECT_EQ(detached.in_flight, 0u);
+  gives_back_when_mended(pair, kA);
 }
 
 /// What waits for the partner's answer when the partner is lost has nobody left to decide it.
