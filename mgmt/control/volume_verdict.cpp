@@ -88,6 +88,9 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other) {
   if (other.is("failed"))
     return {Verdict::degraded, fmt::format("{}; {}.", served, reason_of(other)),
             "Look at that node's disk and its log."};
+  // Members in sync acknowledge nothing alone: the other node's management is silent, its replica is not.
+  if (server.is("in_sync"))
+    return {Verdict::degraded, fmt::format("In sync, as {} tells; {}.", server.name(), reason_of(other)), ""};
   return {Verdict::degraded, fmt::format("{} alone; {}.", served, reason_of(other)), ""};
 }
 

@@ -134,6 +134,14 @@ TEST(Health, APartnerThatCannotBeReachedIsNamedAndItsLastFiguresAreNotTrusted) {
   EXPECT_NE(p.health().problems.at(0).message.find("since 00:00:01 UTC"), std::string::npos);
 }
 
+TEST(Health, ASilentManagementIsNotTakenForANodeThatDoesNotServe) {
+  Pairs p;
+  p.view.nodes[1].reachable = false;
+  p.view.nodes[1].reason = "did not answer at 10.0.0.12:8443 in time";
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_EQ(p.volume().summary, "In sync, as node-a tells; the management of node-b cannot be reached.");
+}
+
 TEST(Health, LockstepdThatDoesNotRunIsCriticalOnlyWhenAVolumeIsNotServed) {
   Pairs p;
   p.view.nodes[0].report.running = false;
