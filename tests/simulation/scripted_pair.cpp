@@ -51,7 +51,7 @@ ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust, const 
 ScriptedPair::~ScriptedPair() = default;
 
 ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::uint64_t block, std::uint32_t count,
-                                       int fill) {
+                                       int fill, unsigned volume) {
   Io& io = ios_.emplace_back();
   const std::size_t bytes = count * kBlock * (opcode == DiskOpcode::compare_and_write ? 2 : 1);
   io.memory.resize(bytes + kAlignment, static_cast<std::byte>(fill));
@@ -65,7 +65,7 @@ ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::ui
   if (carries) io.request.data = {static_cast<std::byte*>(at), bytes};
   if (opcode == DiskOpcode::unmap) io.request.may_unmap = true;
   if (opcode == DiskOpcode::flush) io.request.extent = {};
-  return start(side, 0, io);
+  return start(side, volume, io);
 }
 
 ScriptedPair::Io& ScriptedPair::ask_state(NodeSide side, unsigned volume, DiskOpcode opcode,
@@ -96,8 +96,9 @@ ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
   return io;
 }
 
-ScriptedPair::Io& ScriptedPair::write(NodeSide side, std::uint64_t block, int fill, std::uint32_t count) {
-  return submit(side, DiskOpcode::write, block, count, fill);
+ScriptedPair::Io& ScriptedPair::write(NodeSide side, std::uint64_t block, int fill, std::uint32_t count,
+                                      unsigned volume) {
+  return submit(side, DiskOpcode::write, block, count, fill, volume);
 }
 ScriptedPair::Io& ScriptedPair::read(NodeSide side, std::uint64_t block, std::uint32_t count) {
   return submit(side, DiskOpcode::read, block, count, 0xee);

@@ -30,9 +30,10 @@ class ScriptedPair {
     [[nodiscard]] int first() const { return std::to_integer<int>(*request.data.data()); }
   };
   /// Blocks of 512 bytes.
-  Io& write(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
+  Io& write(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1, unsigned volume = 0);
   Io& read(engine::NodeSide side, std::uint64_t block, std::uint32_t count = 1);
-  Io& submit(engine::NodeSide side, engine::DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill);
+  Io& submit(engine::NodeSide side, engine::DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill,
+             unsigned volume = 0);
   /// The unit's state: a step of it, and what it is (the first `transferred` bytes of the data).
   Io& change_state(engine::NodeSide side, const scsi::LuRequest& request, unsigned volume = 0);
   Io& read_state(engine::NodeSide side);

@@ -1,0 +1,156 @@
+// A disk that hangs on one node: the other node goes on alone, and all that waits for the first one ends.
+#include <gtest/gtest.h>
+
+#include "tests/simulation/pair_program.hpp"
+#include "tests/simulation/scripted_pair.hpp"
+
+namespace lockstep::simulation {
+namespace {
+
+using engine::NodeSide;
+using replication::MirrorState;
+
+constexpr Nanos kSoon = 20 * kMillisecond;
+constexpr Nanos kLong = 20 * kSecond;  ///< deadlines and leases, several times over
+
+void two_volumes(Scenario& s) {
+  s.reservations = true;
+  s.volumes.push_back(s.volumes[0]);
+  s.volumes[1].id.bytes[0] ^= 1;
+  s.volumes[1].size = s.volume_size();
+}
+
+void hang_store(SimStore& store) {
+  StoreFaults faults = store.faults();
+  faults.hang = kAlways;
+  store.set_faults(faults);
+}
+
+void expect_ends_well(ScriptedPair& pair, ScriptedPair::Io& io, const char* what) {
+  EXPECT_TRUE(pair.wait_for([&] { return io.done; }, kLong)) << what;
+  EXPECT_EQ(io.status(), std::error_code{}) << what;
+}
+
+/// The new way out asks for the partner's state, which it tells when the old one's work is over: that may never be.
+TEST(HungPartner, ANewWayToItDoesNotKeepTheOtherFromGoingOnAlone) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  hang(pair, kB);
+  auto& write = pair.write(kA, 8, 2);
+  pair.run_for(kSoon);
+  pair.world().way_from(kA).reset();
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, kLong)) << to_string(pair.status(kA).state);
+  expect_ends_well(pair, write, "written");
+  EXPECT_EQ(pair.written(kA, 9, 3), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// To have its buffers back from the first, the node that goes on breaks the way of the second, too.
+TEST(HungPartner, TwoVolumesOnItsDiskBothGoOnWithoutIt) {
+  ScriptedPair pair(pair_program(), two_volumes);
+  for (const unsigned volume : {0u, 1u}) hang_store(pair.host(kB).data(volume));
+  auto& first = pair.write(kA, 8, 2);
+  pair.run_for(500 * kMillisecond);
+  auto& second = pair.write(kA, 8, 2, 1, 1);
+  const auto solo = [&](unsigned volume) { return pair.host(kA).status(volume)->state == MirrorState::solo; };
+  EXPECT_TRUE(pair.wait_for([&] { return solo(0) && solo(1); }, kLong));
+  expect_ends_well(pair, first, "first");
+  expect_ends_well(pair, second, "second");
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// It is asked for its state, and detached before it could answer.
+TEST(HungPartner, AVolumeThatIsDetachedThereAnswersWhoWaitsForItsState) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.store_deadline = 100 * kSecond; });
+  hang(pair, kB);
+  auto& write = pair.write(kA, 8, 2);
+  pair.run_for(kSoon);
+  pair.world().way_from(kA).reset();
+  pair.run_for(kSecond);
+  pair.host(kB).program()->detach(0, [] {});
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, kLong)) << to_string(pair.status(kA).state);
+  expect_ends_well(pair, write, "written");
+}
+
+/// The node that goes on has the data: what it forwarded ends without an answer.
+TEST(HungPartner, AWriteThatWasForwardedToItEndsWhereItCameIn) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kB, 8, 1), std::error_code{});
+  hang(pair, kA);
+  auto& write = pair.write(kB, 8, 2);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }, kLong));
+  expect_ends_well(pair, write, "forwarded");
+  EXPECT_EQ(pair.value_at(kB, 8), 2);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// B forwards, and can't know whether A will ever answer: its sessions are closed in the end.
+TEST(HungPartner, SessionsAreClosedThoughAForwardIsNeverAnswered) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    two_volumes(s);
+    s.store_deadline = 1000 * kSecond;
+  });
+  hang(pair, kA);
+  auto& forwarded = pair.write(kB, 8, 2);
+  pair.run_for(kSoon);
+  StoreFaults faults = pair.host(kB).metadata(1).faults();
+  faults.write_error = kAlways;
+  pair.host(kB).metadata(1).set_faults(faults);
+  pair.change_state(kA, registration(), 1);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() > 0; }, kLong));
+  EXPECT_TRUE(forwarded.done);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(HungPartner, AChangeOfTheUnitsStateThatItDoesNotAnswerHoldsNothingOnceItLeft) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  hang_store(pair.host(kB).metadata(0));
+  auto& change = pair.change_state(kA, registration());
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, kLong));
+  expect_ends_well(pair, change, "changed");
+  auto& read = pair.read(kA, 8);
+  expect_ends_well(pair, read, "read");
+  EXPECT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
+}
+
+void restart_both(ScriptedPair& pair) {
+  for (const NodeSide side : {kA, kB}) pair.host(side).end(Host::End::power_cut);
+  for (const NodeSide side : {kA, kB}) pair.host(side).boot();
+}
+
+TEST(FirstFlush, OneThatFailsKeepsTheOtherNodeFromNothing) {
+  for (const NodeSide bad : {kA, kB}) {
+    const NodeSide good = other(bad);
+    ScriptedPair pair(pair_program());
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.spoil(bad, [](StoreFaults& f) { f.flush_error = kAlways; });
+    restart_both(pair);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(good, MirrorState::solo); }, kLong))
+        << to_string(pair.status(good).state);
+    EXPECT_EQ(pair.value_at(good, 8), 1);
+    EXPECT_EQ(pair.written(good, 8, 2), std::error_code{});
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+TEST(FirstFlush, OneThatHangsKeepsTheOtherNodeFromNothing) {
+  for (const NodeSide bad : {kA, kB}) {
+    const NodeSide good = other(bad);
+    ScriptedPair pair(pair_program());
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    hang(pair, bad);
+    restart_both(pair);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(good, MirrorState::solo); }, kLong))
+        << to_string(pair.status(good).state);
+    EXPECT_EQ(pair.written(good, 8, 2), std::error_code{});
+    pair.mend(bad);
+    EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); })) << to_string(pair.status(bad).state);
+    EXPECT_EQ(pair.value_at(bad, 8), 2);
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::simulation
