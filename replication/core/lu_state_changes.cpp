@@ -156,12 +156,20 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, version = state.version, agree, epoch = core_.epoch().id,
+  auto answered = [this, version = state.version, agree, run = telling_run_, epoch = core_.epoch().id,
                    keep = std::move(bytes)](const IoResult<Message>& result) {
+    if (run != telling_run_) return;
     const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
     on_told(version, agree, epoch, result, std::span(keep->in).first(got));
   };
   core_.partner.send(m, out, in, counted(core_.owed_by_others, std::move(answered)));
+}
+
+/// In another role nobody waits for an answer to what was told in the last one; a partner whose disk hangs never
+/// gives it.
+void LuStateKeeper::forget_telling() {
+  ++telling_run_;
+  telling_ = false;
 }
 
 /// What did not get through is told again with the next tick, as long as this node orders.

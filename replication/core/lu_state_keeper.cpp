@@ -179,12 +179,14 @@ void LuStateKeeper::doom_forwards() {
 }
 
 void LuStateKeeper::on_solo(bool fresh) {
+  forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = false;
   power_on_ |= fresh;
   pump();
 }
 
 void LuStateKeeper::on_sync(bool fresh) {
+  forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
   power_on_ = fresh && core_.is_sequencer();
   if (change_) change_->told = false;
@@ -192,6 +194,7 @@ void LuStateKeeper::on_sync(bool fresh) {
 }
 
 void LuStateKeeper::on_forward() {
+  forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = power_on_ = false;
   pump();
 }
@@ -211,9 +214,16 @@ void LuStateKeeper::on_partner_lost() {
   port_lost_ = true;
 }
 
+/// Nobody can tell when the store returns it, or whether.
+void LuStateKeeper::refuse_incoming() {
+  InboundRequest* request = incoming_ ? std::exchange(incoming_->request, nullptr) : nullptr;
+  if (request) answer(*request, incoming_->message, Errc::io_error);
+}
+
 void LuStateKeeper::tick() {
   if (writing_ && core_.now() - writing_since_ > core_.settings.store_deadline) {
     core_.membership->fail_metadata("The metadata's store did not complete a write in time.");
+    refuse_incoming();
   }
   pump();
 }

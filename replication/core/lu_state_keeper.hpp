@@ -110,6 +110,8 @@ class LuStateKeeper {
   void tell(const scsi::LuState& state, std::span<const scsi::LuEvent> events, bool agree);
   void on_told(std::uint64_t version, bool agree, const engine::Uuid& epoch, const engine::IoResult<Message>& result,
                std::span<const std::byte> payload);
+  void forget_telling();
+  void refuse_incoming();
   void take_theirs(scsi::LuState theirs);
   [[nodiscard]] scsi::LuRequest own_request(scsi::LuRequestKind kind) const;
 
@@ -124,6 +126,7 @@ class LuStateKeeper {
   bool power_on_ = false, port_lost_ = false;
   engine::TimerId timer_{};
   engine::TimePoint next_tell_;
+  std::uint64_t telling_run_ = 0;  ///< an answer to an earlier one says nothing any more
   bool writing_ = false, telling_ = false, pumping_ = false, again_ = false;
   engine::TimePoint writing_since_;
   std::size_t passed_ = 0;  ///< operations that passed and are not over
