@@ -60,6 +60,7 @@ void Forwarder::send(Op& op) {
   op.sent_outside |= core_.role == Role::forward && !asks_only;
   op.stage = Stage::forwarded;
   op.on_link = true;
+  op.since = core_.now();
   std::span<std::byte> out = op.data, in;
   if (asks_only) out = {};
   if (!asks_only && op.opcode == DiskOpcode::read) out = {}, in = op.data.first(op.extent.length);
@@ -143,6 +144,13 @@ bool Forwarder::may_end(const Op& op) const {
 bool Forwarder::has_doomed() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (op->doomed) return true;
+  }
+  return false;
+}
+
+bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
+  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+    if (op->on_link && op->since < limit) return true;
   }
   return false;
 }

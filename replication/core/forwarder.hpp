@@ -23,6 +23,8 @@ class Forwarder {
   /// any more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
   void doom();
   [[nodiscard]] bool has_doomed() const;
+  /// Something was sent before `limit` and is not answered.
+  [[nodiscard]] bool stuck_on_link(engine::TimePoint limit) const;
   void on_connected();
   /// This node orders now: what the partner cannot have carried out unseen is carried out here, what came back as an
   /// order is done.

@@ -36,13 +36,15 @@ ReplicaState Membership::state() const {
 }
 
 void Membership::begin() {
-  attached_ = core_.now();
-  core_.data.flush(counted(core_.owed_by_store, [this](std::error_code error) {
+  attached_ = flush_began_ = core_.now();
+  ++flushing_;
+  core_.applier->on_work_over = [this] { answer_states(); };
+  core_.data.flush([this](std::error_code error) {
+    --flushing_;
     if (error) core_.fail_store("The store failed its first flush: " + error.message() + ".");
     stable_ = !error;
-    core_.applier->on_work_over = [this] { answer_states(); };
     exchange();
-  }));
+  });
 }
 
 void Membership::make_durable() {
@@ -241,10 +243,11 @@ void Membership::watch_lease(engine::TimePoint now) {
   }
 }
 
-/// The partner left and never answered what it held: the way out is broken to have the buffers back.
+/// The partner left, or was left, and never answered what it held: the way out is broken to have the buffers back.
 void Membership::take_buffers_back(engine::TimePoint now) {
   const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, core_.settings.lease)};
-  if (core_.role != Role::solo || !core_.partner_ready || !core_.sequencer->stuck_on_link(long_ago)) return;
+  if (core_.role != Role::solo || !core_.partner_ready) return;
+  if (!core_.sequencer->stuck_on_link(long_ago) && !core_.forwarder->stuck_on_link(long_ago)) return;
   mark<"membership.buffers_taken_back">();
   core_.partner.reset();
 }

@@ -93,6 +93,7 @@ class Membership {
   void act(const ReplicaState& theirs);
   void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
   void answer_states();
+  void refuse_states();  ///< the volume is not served here any more
   // steps (membership_drive.cpp, membership_follow.cpp)
   void send_refused_again();
   std::uint64_t begin_step(Step kind);

@@ -41,6 +41,7 @@ void Membership::watch_stores(engine::TimePoint now) {
   core_.resync->stop();
   fence();
   core_.changed();
+  answer_states();
 }
 
 /// Of what this replica carried out itself.

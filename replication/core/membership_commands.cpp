@@ -78,6 +78,7 @@ void Membership::close(engine::Callback<> done) {
   core_.sequencer->settle_after_leaving();
   finish_waiter(fail(Errc::aborted, "The volume was detached."));
   closed_done_ = std::move(done);
+  refuse_states();
 }
 
 // ---- what is told ------------------------------------------------------------------------------------------------

@@ -82,9 +82,12 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   }
 }
 
-/// The answer is this node's word that whatever came by older sessions is over.
+/// The answer is this node's word that whatever came by older sessions is over. Of what a failed store still holds it
+/// need not be: no order is taken before the store has returned it, and the partner waits for the answer to go on
+/// alone.
 void Membership::answer_states() {
-  if (step_kind_ == Step::following || core_.applier->has_old_work(current_session_)) return;
+  if (step_kind_ == Step::following) return;
+  if (!core_.store_failed && core_.applier->has_old_work(current_session_)) return;
   auto waiting = std::move(states_to_answer_);
   states_to_answer_.clear();
   for (const WaitingState& w : waiting) {
@@ -96,6 +99,12 @@ void Membership::answer_states() {
     const std::span<const std::byte> payload = *bytes;
     answer(*w.request, header, payload, [keep = std::move(bytes)] {});
   }
+}
+
+void Membership::refuse_states() {
+  auto waiting = std::move(states_to_answer_);
+  states_to_answer_.clear();
+  for (const WaitingState& w : waiting) answer(*w.request, w.message, Errc::foreign);
 }
 
 }  // namespace lockstep::replication

@@ -322,6 +322,7 @@ void Membership::on_partner_refused() {
 void Membership::on_store_failed() {
   if (core_.role == Role::sync && step_kind_ == Step::none) close_gate();
   core_.changed();
+  answer_states();
   exchange();
 }
 
@@ -334,6 +335,7 @@ void Membership::fail_metadata(const std::string& why) {
   core_.suspended = core_.gated = false;
   fence();
   core_.changed();
+  answer_states();
   exchange();
 }
 

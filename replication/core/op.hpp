@@ -82,7 +82,7 @@ struct Op {
   bool unsettled = false;  ///< doomed, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
   engine::Buffer scratch;
-  engine::TimePoint since;  ///< when the local store got it
+  engine::TimePoint since;  ///< when the local store got it, or, as a forward, the link
 
   // As the sequencer's:
   std::uint64_t sequence = 0;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
@@ -43,6 +44,9 @@ const char* to_string(MirrorState state) {
 }
 
 struct PairNode::Impl final : PartnerUser {
+  /// Leases that sessions are kept open to wait for what was forwarded.
+  static constexpr int kFencesWithin = 3;
+
   Impl(NodeSettings settings_in, NodeSeams seams_in, NodeObserver& observer_in)
       : settings(std::move(settings_in)), seams(seams_in), observer(observer_in), partner(settings, seams, *this) {}
   ~Impl() override {
@@ -62,6 +66,7 @@ struct PairNode::Impl final : PartnerUser {
   };
   std::vector<Closing> closing;
   engine::TimerId tick_timer{}, beat_timer{};
+  std::optional<engine::TimePoint> closes_by;  ///< sessions, though what was forwarded is not answered
   bool started = false;
   unsigned leaving = 0;
 
@@ -102,6 +107,7 @@ struct PairNode::Impl final : PartnerUser {
   }
 
   void fence() {
+    if (!closes_by) closes_by = seams.clock.now() + kFencesWithin * settings.lease;
     partner.set_fencing(true);
     for_each([](Core& c) { c.membership->on_fenced(); });
     end_fencing();
@@ -112,12 +118,21 @@ struct PairNode::Impl final : PartnerUser {
     if (!partner.fencing()) return;
     bool under_way = false;
     for_each([&](Core& c) { under_way |= c.forwarder->has_doomed(); });
-    if (under_way && partner.in_contact()) return;
+    if (under_way && partner.in_contact()) return hurry_fencing();
+    closes_by.reset();
     partner.set_fencing(false);
     observer.on_fenced();
     for_each([](Core& c) { c.front->answer_withheld(); });
     for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->core().front->answer_withheld();
     for_each([](Core& c) { c.forwarder->resend(); });
+  }
+
+  /// The partner holds something and does not answer, since its disk hangs: with another way it lets go of this one.
+  void hurry_fencing() {
+    if (!closes_by || seams.clock.now() < *closes_by) return;
+    mark<"fence.forward_never_answered">();
+    closes_by = seams.clock.now() + kFencesWithin * settings.lease;
+    partner.reset();
   }
 
   /// Only for volumes that are in sync: the others answer nothing from their own store by leave of the partner.
