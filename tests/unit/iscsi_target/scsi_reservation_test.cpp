@@ -1,8 +1,7 @@
-// Reservations, medium removal, copies and sanitizing as initiators do them: CDBs in, statuses and data out.
+// Reservations, medium removal and sanitizing as initiators do them: CDBs in, statuses and data out.
 #include "scsi_harness.hpp"
 
 #include "engine/scsi/transport_id.hpp"
-#include "iscsi_target/scsi/unit_name.hpp"
 
 namespace lockstep::iscsi_target::test {
 namespace {
@@ -220,107 +219,6 @@ TEST_F(ScsiReservation, AnAtomicWriteIsAPhysicalBlockAtMostAndOnOne) {
   expect_field(*out(cdb, pattern(7 * 512)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 12, .bit = 7});
   cdb[13] = 8, cdb[9] = 9;
   expect_field(*out(cdb, pattern(4096)), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 2, .bit = 7});
-}
-
-class ScsiCopy : public ScsiReservation {
- protected:
-  struct Segment {
-    std::uint16_t from = 0, to = 0, blocks = 0;
-    std::uint64_t from_lba = 0, to_lba = 0;
-  };
-  static Bytes list(std::vector<engine::Uuid> targets, std::vector<Segment> segments, std::uint8_t id = 7) {
-    Bytes b(16);
-    b[0] = id;
-    engine::store_be<std::uint16_t>(&b[2], static_cast<std::uint16_t>(targets.size() * 32));
-    engine::store_be<std::uint32_t>(&b[8], static_cast<std::uint32_t>(segments.size() * 28));
-    for (const auto& target : targets) {
-      Bytes t{0xE4, 0, 0, 0, 1, 3, 0, 16};
-      for (const std::byte each : naa_of(target)) t.push_back(std::to_integer<std::uint8_t>(each));
-      t.resize(32);
-      b.insert(b.end(), t.begin(), t.end());
-    }
-    for (const auto& s : segments) {
-      Bytes t(28);
-      t[0] = 0x02, t[3] = 24;
-      engine::store_be<std::uint16_t>(&t[4], s.from);
-      engine::store_be<std::uint16_t>(&t[6], s.to);
-      engine::store_be<std::uint16_t>(&t[10], s.blocks);
-      engine::store_be<std::uint64_t>(&t[12], s.from_lba);
-      engine::store_be<std::uint64_t>(&t[20], s.to_lba);
-      b.insert(b.end(), t.begin(), t.end());
-    }
-    return b;
-  }
-  std::unique_ptr<FakeCommand> copy(Bytes parameters) {
-    Bytes cdb(16);
-    cdb[0] = 0x83;
-    engine::store_be<std::uint32_t>(&cdb[10], static_cast<std::uint32_t>(parameters.size()));
-    return out(cdb, std::move(parameters));
-  }
-  std::unique_ptr<FakeCommand> status(std::uint8_t id) {
-    Bytes cdb(16);
-    cdb[0] = 0x84, cdb[2] = id, cdb[13] = 255;
-    return in(cdb);
-  }
-};
-
-TEST_F(ScsiCopy, BlocksAreCopiedFromOneVolumeToAnotherAndTheResultIsKept) {
-  RamDisk other(disk_info(2));
-  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
-  adopt({{0, unit}, {1, there}});
-  in({0x00});
-  const Bytes data = pattern(64 * 512);
-  out(cdb10(0x2A, 8, 64), data);
-  expect_good(*copy(list({uuid(1), uuid(2)}, {{0, 1, 64, 8, 100}})));
-  EXPECT_EQ(std::memcmp(other.bytes().data() + 100 * 512, data.data(), data.size()), 0);
-  const auto result = status(7);
-  expect_good(*result);
-  EXPECT_EQ(result->data_in[4], 1);
-  EXPECT_EQ(result->be16(5), 1);
-  EXPECT_EQ(result->be32(8), 32u);
-  expect_sense(*status(7), scsi::SenseKey::illegal_request, scsi::asc::kInvalidFieldInCdb);
-  adopt({{0, unit}});
-}
-
-TEST_F(ScsiCopy, AVolumeThatTheNexusMayNotReachIsNoTarget) {
-  RamDisk other(disk_info(2));
-  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
-  adopt({{0, unit}, {1, there}}, std::make_shared<HideFrom>(uuid(2), nexus.initiator_name));
-  in({0x00});
-  expect_sense(*copy(list({uuid(1), uuid(2)}, {{0, 1, 64, 8, 100}})), scsi::SenseKey::copy_aborted,
-               scsi::asc::kCopyTargetDeviceNotReachable);
-  EXPECT_TRUE(other.log.empty());
-  adopt({{0, unit}});
-}
-
-TEST_F(ScsiCopy, ListsThatAreCutOffOrTooLongAreRefusedBeforeAnythingMoves) {
-  Bytes good = list({uuid(1)}, {{0, 0, 4, 0, 100}});
-  for (std::size_t size = 1; size < good.size(); ++size) {
-    expect_sense(*copy(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size))),
-                 scsi::SenseKey::illegal_request, scsi::asc::kParameterListLengthError);
-  }
-  expect_sense(*copy(list(std::vector<engine::Uuid>(9, uuid(1)), {{}})), scsi::SenseKey::illegal_request,
-               scsi::asc::kTooManyTargetDescriptors);
-  expect_sense(*copy(list({uuid(1)}, std::vector<Segment>(9))), scsi::SenseKey::illegal_request,
-               scsi::asc::kTooManySegmentDescriptors);
-  Bytes odd = good;
-  odd[16] = 0xE0;
-  expect_sense(*copy(odd), scsi::SenseKey::illegal_request, scsi::asc::kUnsupportedTargetDescriptorType);
-  odd = good;
-  odd[48] = 0x03;
-  expect_sense(*copy(odd), scsi::SenseKey::illegal_request, scsi::asc::kUnsupportedSegmentDescriptorType);
-  EXPECT_TRUE(disk.log.empty());
-  expect_sense(*copy(list({uuid(1)}, {{0, 0, 2, 0, capacity() - 1}})), scsi::SenseKey::copy_aborted,
-               scsi::asc::kNoAdditionalSenseInformation);
-}
-
-TEST_F(ScsiCopy, BlocksThatOnlyTheOtherNodeToldOfAreTheDisksToRefuse) {
-  unit->set_room(2 * disk.info().size);
-  copy(list({uuid(1)}, {{0, 0, 2, capacity(), 0}}));
-  ASSERT_EQ(disk.log.size(), 1u);
-  EXPECT_EQ(disk.log[0].extent, (engine::Extent{disk.info().size, 1024}));
-  expect_sense(*copy(list({uuid(1)}, {{0, 0, 2, 0, 2 * capacity() - 1}})), scsi::SenseKey::copy_aborted,
-               scsi::asc::kNoAdditionalSenseInformation);
 }
 
 using ScsiSanitize = ScsiReservation;
