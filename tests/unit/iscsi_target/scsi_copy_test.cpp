@@ -66,6 +66,24 @@ TEST_F(ScsiCopy, BlocksAreCopiedFromOneVolumeToAnotherAndTheResultIsKept) {
   adopt({{0, unit}});
 }
 
+/// Its initiator may have gone on through the other node: what was read before could land on what it has written since.
+TEST_F(ScsiCopy, OfACopyThatWasAbortedNothingMoreIsReadOrWritten) {
+  constexpr std::uint16_t kBlocks = 1024;  // each segment is a piece, read and written
+  disk.deferred = true;
+  for (std::size_t begun = 1; begun < 4; ++begun) {
+    SCOPED_TRACE(begun);
+    disk.log.clear();
+    const auto c = copy(list({uuid(1)}, {{0, 0, kBlocks, 0, kBlocks}, {0, 0, kBlocks, kBlocks, 0}}));
+    for (std::size_t i = 1; i < begun; ++i) disk.release_one();
+    ASSERT_EQ(disk.log.size(), begun);
+    c->is_aborted = true;
+    disk.release_one();
+    EXPECT_EQ(disk.log.size(), begun);
+    EXPECT_EQ(c->completions, 1);
+    while (disk.held()) disk.release_one();
+  }
+}
+
 TEST_F(ScsiCopy, AVolumeThatTheNexusMayNotReachIsNoTarget) {
   RamDisk other(disk_info(2));
   auto there = std::make_shared<LogicalUnit>(other, unit->settings());
