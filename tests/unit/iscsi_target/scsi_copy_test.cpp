@@ -84,6 +84,24 @@ TEST_F(ScsiCopy, OfACopyThatWasAbortedNothingMoreIsReadOrWritten) {
   }
 }
 
+/// Multipathing turns to the addressed volume's other path for 04h/0Ch: that must be right for that volume.
+TEST_F(ScsiCopy, OnlyTheAddressedVolumeIsSaidNotToServeHereOthersAreNotReachable) {
+  RamDisk other(disk_info(2));
+  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
+  adopt({{0, unit}, {1, there}});
+  in({0x00});
+  for (const Segment& segment : {Segment{0, 1, 8}, Segment{1, 0, 8}}) {
+    SCOPED_TRACE(segment.from == 0 ? "from the addressed volume" : "to the addressed volume");
+    other.fail_with = engine::Errc::not_serving;
+    expect_sense(*copy(list({uuid(1), uuid(2)}, {segment})), scsi::SenseKey::copy_aborted,
+                 scsi::asc::kCopyTargetDeviceNotReachable);
+    disk.fail_with = engine::Errc::not_serving;
+    expect_sense(*copy(list({uuid(1), uuid(2)}, {segment})), scsi::SenseKey::not_ready,
+                 scsi::asc::kLogicalUnitNotAccessibleTargetPortInUnavailableState);
+  }
+  adopt({{0, unit}});
+}
+
 TEST_F(ScsiCopy, AVolumeThatTheNexusMayNotReachIsNoTarget) {
   RamDisk other(disk_info(2));
   auto there = std::make_shared<LogicalUnit>(other, unit->settings());
