@@ -1,0 +1,118 @@
+// Syncs that fail: what they lost is durable for nobody, whoever else comes and whatever Linux says the next time. It
+// tells a write-back error once for each open file.
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <liburing.h>
+
+#include "engine/stores/file_store.hpp"
+#include "tests/unit/engine/reactor_fixture.hpp"
+
+namespace {
+
+using lockstep::engine::IoUring;
+
+/// The first sync that comes from the kernel has failed. Until show(), a ring sees nothing of what the kernel has done;
+/// then it sees what syncs came to before anything else.
+class FailedSync {
+ public:
+  FailedSync() { failing = this; }
+  ~FailedSync() { failing = nullptr; }
+  FailedSync(const FailedSync&) = delete;
+  FailedSync& operator=(const FailedSync&) = delete;
+
+  /// As soon as there are so many.
+  void show(unsigned completions) { shown_from_ = completions; }
+  [[nodiscard]] int syncs() const { return syncs_; }
+
+  static unsigned look(std::span<io_uring_cqe*> there) {
+    return failing != nullptr ? failing->look_at(there) : static_cast<unsigned>(there.size());
+  }
+
+ private:
+  static bool is_sync(const io_uring_cqe* entry) {
+    return static_cast<const IoUring::Request*>(io_uring_cqe_get_data(entry))->kind ==
+           IoUring::Request::Kind::fdatasync;
+  }
+  unsigned look_at(std::span<io_uring_cqe*> there) {
+    if (there.size() < shown_from_) return 0;
+    shown_from_ = 0;
+    std::stable_partition(there.begin(), there.end(), is_sync);
+    for (io_uring_cqe* entry : there) {
+      if (is_sync(entry) && ++syncs_ == 1) entry->res = -EIO;
+    }
+    return static_cast<unsigned>(there.size());
+  }
+
+  static FailedSync* failing;  ///< used on the reactor's thread, which is the test's
+  unsigned shown_from_ = ~0u;
+  int syncs_ = 0;
+};
+FailedSync* FailedSync::failing = nullptr;
+
+}  // namespace
+
+// In the place of liburing's.
+extern "C" unsigned io_uring_peek_batch_cqe(io_uring* ring, io_uring_cqe** entries, unsigned count) {
+  static const auto peek = reinterpret_cast<unsigned (*)(io_uring*, io_uring_cqe**, unsigned)>(
+      ::dlsym(RTLD_NEXT, "io_uring_peek_batch_cqe"));
+  return FailedSync::look({entries, peek(ring, entries, count)});
+}
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+struct SharedSyncs : StoreWorld {
+  std::unique_ptr<FileStore> store = make();
+  FailedSync failed;
+  std::error_code first = Errc::timed_out, second = Errc::timed_out;
+  int unanswered = 2;
+
+  std::unique_ptr<FileStore> make() {
+    EXPECT_TRUE(FileStore::create(folder / "data", kMiB, Allocation::thin));
+    auto opened = FileStore::open(ring(), folder / "data", kMiB);
+    EXPECT_TRUE(opened) << opened.error().message;
+    return opened ? std::move(*opened) : nullptr;
+  }
+  IoCallback ends(std::error_code& result) {
+    return [this, &result](std::error_code error) {
+      result = error;
+      if (--unanswered == 0) reactor.stop();
+    };
+  }
+  /// `work` comes while the sync of a flush is with the kernel.
+  void during_the_sync(std::function<void()> work) {
+    in_reactor([&] {
+      store->flush(ends(first));
+      reactor.post([w = std::move(work)] { w(); });
+    });
+  }
+};
+
+TEST_F(SharedSyncs, WhoWaitsForTheNextSyncFailsWithTheOneThatFails) {
+  during_the_sync([&] {
+    store->flush(ends(second));
+    failed.show(1);
+  });
+  EXPECT_EQ(first, Errc::io_error);
+  EXPECT_EQ(second, Errc::io_error);
+  EXPECT_EQ(failed.syncs(), 1);
+}
+
+TEST_F(SharedSyncs, WhatIsZeroedMeanwhileIsNotDurableByALaterSync) {
+  during_the_sync([&] {
+    store->discard({0, 64 << 10}, Durability::durable, ends(second));
+    failed.show(2);
+  });
+  EXPECT_EQ(first, Errc::io_error);
+  EXPECT_EQ(second, Errc::io_error);
+  EXPECT_EQ(failed.syncs(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
