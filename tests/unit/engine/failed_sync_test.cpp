@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <liburing.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine/stores/file_store.hpp"
 #include "tests/unit/engine/reactor_fixture.hpp"
@@ -53,6 +55,8 @@ class FailedSync {
 };
 FailedSync* FailedSync::failing = nullptr;
 
+bool fsync_fails = false;
+
 }  // namespace
 
 // In the place of liburing's.
@@ -60,6 +64,13 @@ extern "C" unsigned io_uring_peek_batch_cqe(io_uring* ring, io_uring_cqe** entri
   static const auto peek = reinterpret_cast<unsigned (*)(io_uring*, io_uring_cqe**, unsigned)>(
       ::dlsym(RTLD_NEXT, "io_uring_peek_batch_cqe"));
   return FailedSync::look({entries, peek(ring, entries, count)});
+}
+
+// In the place of the C library's.
+extern "C" int fsync(int file) {
+  if (!fsync_fails) return static_cast<int>(::syscall(SYS_fsync, file));
+  errno = EIO;
+  return -1;
 }
 
 namespace lockstep::engine {
@@ -112,6 +123,23 @@ TEST_F(SharedSyncs, WhatIsZeroedMeanwhileIsNotDurableByALaterSync) {
   EXPECT_EQ(first, Errc::io_error);
   EXPECT_EQ(second, Errc::io_error);
   EXPECT_EQ(failed.syncs(), 1);
+}
+
+/// The process died between giving the file its length and making it durable: a length that is found is not durable
+/// yet.
+TEST(ExtendedFiles, AFileThatHasItsLengthIsExtendedOnlyWhenThatIsDurable) {
+  const TestFolder folder;
+  const std::string path = folder / "data";
+  ASSERT_TRUE(FileStore::create(path, kMiB, Allocation::thin));
+  for (const auto allocation : {Allocation::thin, Allocation::allocated}) {
+    fsync_fails = true;
+    const auto extended = FileStore::extend(path, kMiB, allocation);
+    fsync_fails = false;
+    ASSERT_FALSE(extended);
+    EXPECT_EQ(extended.error().code, Errc::io_error);
+    EXPECT_TRUE(FileStore::extend(path, kMiB, allocation));
+    EXPECT_EQ(std::filesystem::file_size(path), kMiB);
+  }
 }
 
 }  // namespace
