@@ -52,7 +52,8 @@ class RamDisk final : public engine::Disk {
   };
   std::vector<Seen> log;
   engine::AccessState access = engine::AccessState::active_optimized;
-  std::error_code fail_with;  ///< the next operation
+  std::error_code fail_with;         ///< the next operation
+  engine::Callback<> before_answer;  ///< the next operation has taken effect, and its submitter has not heard of it
   bool deferred = false;
   std::vector<std::byte>& bytes() { return bytes_; }
   scsi::LuStateHolder unit_state;
@@ -64,6 +65,7 @@ class RamDisk final : public engine::Disk {
   void carry_out(engine::DiskRequest& request) {
     request.status = std::exchange(fail_with, {});
     if (!request.status) request.status = operate(request);
+    if (before_answer) std::exchange(before_answer, nullptr)();
     request.done(request);
   }
 

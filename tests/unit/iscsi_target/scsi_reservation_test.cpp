@@ -242,6 +242,59 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
   EXPECT_EQ(in(cdb10(0x28, 0, 8), 4096)->data_in, Bytes(4096));
 }
 
+/// The unit's state is seen on all reactors before the command's own is told that it is in force.
+TEST_F(ScsiSanitize, IsAnsweredWhenItIsOverWhoeverHearsFirstThatItRuns) {
+  TargetDevice elsewhere(pool);
+  elsewhere.adopt(*LunMap::make({{0, unit}}, {}), {});
+  scsi::Nexus third;
+  third.id = 3;
+  third.initiator_name = "iqn.1994-05.com.example:three";
+  elsewhere.on_nexus_opened(third);
+  const auto ask_elsewhere = [&] {
+    auto c = make({0x00});
+    c->nexus = &third;
+    elsewhere.execute(*c);
+    return c;
+  };
+  ask_elsewhere();  // takes its power-on attention
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.before_answer = [&] {
+    expect_sense(*ask_elsewhere(), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  };
+  disk.release_one();  // the state
+  EXPECT_EQ(c->completions, 0);
+  EXPECT_EQ(disk.held(), 1u) << "one of them erases";
+  while (disk.held()) disk.release_one();
+  expect_good(*c);
+  disk.deferred = false;
+  expect_good(*ask_elsewhere());
+  elsewhere.on_nexus_closed(third);
+}
+
+TEST_F(ScsiSanitize, IsNotBegunAgainWhileTheStateIsToldOfItsEnd) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.release_one();  // the state
+  disk.release_one();  // the unit is a single piece
+  ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::change_state);
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  disk.release_one();
+  expect_good(*c);
+  EXPECT_EQ(disk.held(), 0u) << "what erased now would take what is written from now on";
+  while (disk.held()) disk.release_one();
+  disk.deferred = false;
+}
+
+TEST_F(ScsiSanitize, ThatIsRefusedLeavesTheUnitToTheNext) {
+  disk.fail_with = engine::Errc::io_error;
+  EXPECT_EQ(in({0x48, 0x02})->status, scsi::Status::check_condition);
+  expect_good(*in({0x48, 0x02}));
+  expect_good(*in({0x00}));
+}
+
 struct EncryptedUnit : ScsiReservation {
   EncryptedUnit() : ScsiReservation(encrypted_disk_info()) {}
 };
