@@ -288,6 +288,20 @@ TEST_F(ScsiSanitize, IsNotBegunAgainWhileTheStateIsToldOfItsEnd) {
   disk.deferred = false;
 }
 
+TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.release_one();  // the state
+  disk.release_one();  // the unit is a single piece
+  bool drained = false;
+  device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
+  EXPECT_FALSE(drained);
+  disk.release_one();
+  expect_good(*c);
+  EXPECT_TRUE(drained);
+}
+
 TEST_F(ScsiSanitize, ThatIsRefusedLeavesTheUnitToTheNext) {
   disk.fail_with = engine::Errc::io_error;
   EXPECT_EQ(in({0x48, 0x02})->status, scsi::Status::check_condition);
