@@ -72,6 +72,7 @@ void write_and_verify(Task& task) {
   task.request.fua = true;
   pull(task, extent.length, [](Task& t) {
     submit(t, engine::DiskOpcode::write, t.extent(), t.buffer.span(), [](Task& written) {
+      if (!may_go_on(written)) return;
       written.request.fua = false;
       written.ignores_miscompare = (written.cdb(1) & kByteCheck) == 0;
       compare_with_disk(written);

@@ -70,6 +70,7 @@ engine::Extent next_unmapped(Task& task) {
 void unmap_next(Task& task) {
   if (task.left.empty()) task.left = next_unmapped(task);
   if (task.left.empty()) return finish(task);
+  if (!may_go_on(task)) return;
   const engine::Extent now{task.left.offset, std::min(task.left.length, LogicalUnit::kMaxRange)};
   task.left = {now.end(), task.left.length - now.length};
   task.request.may_unmap = true;
@@ -109,12 +110,14 @@ engine::Extent or_piece(const Task& task) {
 void read_for_or(Task& task) {
   const engine::Extent piece = or_piece(task);
   if (piece.length == 0) return finish(task);
+  if (!may_go_on(task)) return;
   const std::size_t all = task.extent().length;
   submit(task, engine::DiskOpcode::read, piece, task.buffer.span().subspan(all, piece.length), write_or);
 }
 
 /// In between somebody else may have written; then it is tried again.
 void write_or(Task& task) {
+  if (!may_go_on(task)) return;
   const engine::Extent piece = or_piece(task);
   const std::byte* set = task.buffer.data() + task.count;
   const auto both = task.buffer.span().subspan(task.extent().length, 2 * piece.length);

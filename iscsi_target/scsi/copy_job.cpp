@@ -87,7 +87,6 @@ void CopyJob::read_piece() {
     ++segment_;
     return begin_segment();
   }
-  if (task_.command.aborted()) return abort(scsi::asc::kNoAdditionalSenseInformation);
   piece_ = std::min<std::uint64_t>(kPiece, s.bytes - done_);
   submit(*s.from, DiskOpcode::read, from_ + done_);
 }
@@ -95,6 +94,8 @@ void CopyJob::read_piece() {
 void CopyJob::write_piece() { submit(*segments[segment_].to, DiskOpcode::write, to_ + done_); }
 
 void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
+  // The initiator may have gone on through the other node, and written there what would be overwritten here.
+  if (task_.command.aborted()) return abort(scsi::asc::kNoAdditionalSenseInformation);
   request_.opcode = opcode;
   request_.extent = {at, piece_};
   request_.data = buffer_.span().first(piece_);

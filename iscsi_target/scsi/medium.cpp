@@ -10,7 +10,10 @@ constexpr std::uint8_t kNoFlush = 0x04;
 constexpr std::uint8_t kLoadEject = 0x02;
 constexpr std::uint8_t kStart = 0x01;
 
-void eject(Task& task) { change_state(task, task.unit().request(scsi::LuRequestKind::eject, task.nexus.key)); }
+void eject(Task& task) {
+  if (!may_go_on(task)) return;
+  change_state(task, task.unit().request(scsi::LuRequestKind::eject, task.nexus.key));
+}
 
 }  // namespace
 

@@ -162,6 +162,12 @@ void pull(Task& task, std::size_t bytes, Step then) {
   });
 }
 
+bool may_go_on(Task& task) {
+  if (!task.command.aborted()) return true;
+  finish(task, Status::task_aborted);
+  return false;
+}
+
 void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then) {
   task.step = then;
   engine::DiskRequest& request = task.request;

@@ -64,6 +64,10 @@ void fail_out_of_buffers(Task& task);
 [[nodiscard]] bool take_buffer(Task& task, std::size_t bytes);
 /// Brings in the first `bytes` of the write data, to task.buffer, then takes the step.
 void pull(Task& task, std::size_t bytes, Step then);
+/// Asked before every disk operation of a task but its first. False: the command was aborted meanwhile, and the task
+/// has been ended. Its initiator may have gone on through the other node: what began now could land on what it has
+/// written there since.
+[[nodiscard]] bool may_go_on(Task& task);
 /// Has the disk do it, then takes the step; a failure ends the task.
 void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then);
 /// Has the disk carry out a step of the unit's state, which replaces what is in task.buffer; its answer ends the task,
