@@ -110,8 +110,7 @@ void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
 
 void CopyJob::on_done() {
   if (request_.status) {
-    const std::unique_ptr<CopyJob> over(request_.status == Errc::not_serving ? this : nullptr);
-    if (over) return fail_not_accessible(task_, engine::AccessState::unavailable);
+    if (request_.status == Errc::not_serving) return not_served();
     if (request_.status == Errc::no_space) {  // as of any write: hosts look for it to make space and try again
       const scsi::Sense full{.key = SenseKey::data_protect,
                              .additional = scsi::asc::kSpaceAllocationFailedWriteProtect};
@@ -123,6 +122,15 @@ void CopyJob::on_done() {
   done_ += piece_;
   total_ += piece_;
   read_piece();
+}
+
+/// 04h/0Ch sends the initiator to the other path of the volume that it addressed: only when that is what fails.
+void CopyJob::not_served() {
+  const CopySegment& s = segments[segment_];
+  const UnitUse* const asked = request_.opcode == DiskOpcode::read ? s.from : s.to;
+  if (asked != task_.use) return abort(scsi::asc::kCopyTargetDeviceNotReachable);
+  const std::unique_ptr<CopyJob> over(this);
+  fail_not_accessible(task_, engine::AccessState::unavailable);
 }
 
 void CopyJob::abort(scsi::AdditionalSense additional) {

@@ -39,6 +39,7 @@ class CopyJob {
   void read_piece();
   void write_piece();
   void on_done();
+  void not_served();
   void submit(UnitUse& use, engine::DiskOpcode opcode, std::uint64_t at);
   [[nodiscard]] bool check_segment(scsi::Sense& sense);
   void end(const scsi::Sense* why);
