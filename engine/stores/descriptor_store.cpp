@@ -418,6 +418,7 @@ void DescriptorStore::flush(IoCallback done) {
 }
 
 void DescriptorStore::join_sync(Operation& op) {
+  if (failed_) return finish(op, Errc::io_error);
   op.next = nullptr;
   (sync_.waiting != nullptr ? sync_.last_waiting->next : sync_.waiting) = &op;
   sync_.last_waiting = &op;
@@ -444,11 +445,19 @@ void DescriptorStore::on_synced(int result) {
     return ring_.submit(sync_.request);
   }
   failed_ |= result < 0;
-  Operation* op = std::exchange(sync_.current, nullptr);
+  Operation* const synced = std::exchange(sync_.current, nullptr);
+  // Another sync would say nothing of what this one lost: Linux tells a write-back error once.
+  Operation* const lost = failed_ ? std::exchange(sync_.waiting, nullptr) : nullptr;
   if (sync_.waiting != nullptr) start_sync();
+  finish_all(synced, result < 0 ? store_error(result) : std::error_code{});
+  finish_all(lost, Errc::io_error);
+}
+
+/// `op` and those that follow it. The store may go with the last.
+void DescriptorStore::finish_all(Operation* op, std::error_code result) {
   while (op != nullptr) {
-    Operation* next = op->next;
-    finish(*op, result < 0 ? store_error(result) : std::error_code{});
+    Operation* const next = op->next;
+    op->store->finish(*op, result);
     op = next;
   }
 }

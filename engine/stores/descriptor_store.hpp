@@ -65,6 +65,7 @@ class DescriptorStore final : public Store {
   void start_sync();
   void on_synced(int result);
   void finish(Operation& op, std::error_code result);
+  static void finish_all(Operation* op, std::error_code result);
 
   IoUring& ring_;
   StoreInfo info_;
