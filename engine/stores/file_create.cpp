@@ -174,7 +174,10 @@ Result<void> FileStore::extend(const std::string& path, std::uint64_t size, Allo
   if (!opened.valid() || ::fstat(opened.get(), &found) != 0) return cannot("open", path, errno);
   if (!S_ISREG(found.st_mode)) return fail(Errc::refused, path + " is not a file, and only files can be made longer.");
   const auto old = static_cast<std::uint64_t>(found.st_size);
-  if (old >= size) return {};
+  if (old >= size) {  // perhaps by somebody who was killed before it was durable
+    if (::fsync(opened.get()) != 0) return cannot("make durable", path, errno);
+    return {};
+  }
   const std::uint64_t more = size - old;
   if (allocation == Allocation::allocated) {
     if (auto room = check_room_for_more(path, more); !room) return room;

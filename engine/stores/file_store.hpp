@@ -26,7 +26,8 @@ class FileStore final : public Store {
   /// missing, not a regular file, another size, in use, a file system that cannot do direct I/O in such blocks.
   [[nodiscard]] static Result<std::unique_ptr<FileStore>> open(IoUring& ring, const std::string& path,
                                                                std::uint64_t size, std::uint32_t block_size = 512);
-  /// Makes the file longer, in use or not; what is added reads as zeros, durably. Succeeds when it is as long already.
+  /// Makes the file longer, in use or not; what is added reads as zeros, durably. Succeeds when it is as long already,
+  /// and makes that durable.
   /// On an error the file is as long as it was. Any thread; blocks as long as the file system takes.
   [[nodiscard]] static Result<void> extend(const std::string& path, std::uint64_t size, Allocation allocation);
   ~FileStore() override;  ///< nothing in flight
