@@ -56,6 +56,13 @@ class InstalledState final : public scsi::LuStateListener {
   std::atomic<std::uint8_t> mode_{0};
 };
 
+class LogicalUnit;
+struct EndSanitizing {
+  inline void operator()(LogicalUnit* unit) const;
+};
+/// Whoever has it sanitizes the unit, on this node: nobody else begins meanwhile. May be given up on any thread.
+using SanitizeClaim = std::unique_ptr<LogicalUnit, EndSanitizing>;
+
 class LogicalUnit {
  public:
   static constexpr const char* kVendor = "LOCKSTEP";
@@ -126,10 +133,10 @@ class LogicalUnit {
   }
   [[nodiscard]] bool write_protected() const { return read_only() || mode().software_write_protect; }
 
-  /// Sanitizing, as far as this node does it: true when it was not at it.
-  [[nodiscard]] bool begin_sanitizing() { return !sanitizing_.exchange(true); }
-  void end_sanitizing() { sanitizing_.store(false); }
-  [[nodiscard]] bool is_sanitizing() const { return sanitizing_.load(); }
+  /// Null: somebody has it. Any thread.
+  [[nodiscard]] SanitizeClaim claim_sanitizing() {
+    return SanitizeClaim(sanitizing_.load() || sanitizing_.exchange(true) ? nullptr : this);
+  }
   void set_sanitize_progress(std::uint64_t of_65536) {
     sanitize_progress_.store(static_cast<std::uint16_t>(std::min<std::uint64_t>(of_65536, 65535)));
   }
@@ -140,6 +147,7 @@ class LogicalUnit {
   [[nodiscard]] TestBuffers& test_buffers() { return test_buffers_; }
 
  private:
+  friend struct EndSanitizing;
   void note_access(engine::AccessState state);
 
   engine::Disk& disk_;
@@ -159,5 +167,7 @@ class LogicalUnit {
   OwedLosses losses_;
   const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();
 };
+
+void EndSanitizing::operator()(LogicalUnit* unit) const { unit->sanitizing_.store(false); }
 
 }  // namespace lockstep::iscsi_target

@@ -1,4 +1,6 @@
 // SANITIZE (SBC-4 5.30): the list is checked, the unit's state says that it runs, and the device does it.
+#include <utility>
+
 #include "engine/base/byte_order.hpp"
 #include "iscsi_target/scsi/handlers.hpp"
 #include "iscsi_target/scsi/sanitizer.hpp"
@@ -16,16 +18,24 @@ constexpr std::size_t kListHeader = 4;
 constexpr std::uint8_t kInvert = 0x80;  // of the list's byte 0
 constexpr std::uint8_t kPasses = 0x1F;
 
+/// Claimed before the state says that it runs: whoever sees that first must not begin it in our place, for this command
+/// is answered when it is over.
 void start(Task& task, scsi::SanitizeState what) {
+  task.claim = task.unit().claim_sanitizing();
+  if (!task.claim) {
+    return fail(task, {.key = scsi::SenseKey::not_ready,
+                       .additional = scsi::asc::kSanitizeInProgress,
+                       .progress = task.unit().sanitize_progress()});
+  }
   what.unrestricted_exit = task.cdb(1) & kUnrestrictedExit;
   scsi::LuRequest request = task.unit().request(scsi::LuRequestKind::sanitize, task.nexus.key);
   request.sanitize = std::move(what);
   change_state(task, request, [](Task& t) {
     if (t.cdb(1) & kImmediate) {
-      Sanitizer::start(t.device, *t.use);
+      Sanitizer::start(t.device, *t.use, std::move(t.claim));
       return finish(t);
     }
-    Sanitizer::start(t.device, *t.use, &t);
+    Sanitizer::start(t.device, *t.use, std::move(t.claim), &t);
   });
 }
 

@@ -11,24 +11,36 @@ namespace lockstep::iscsi_target {
 using engine::DiskOpcode;
 using Method = scsi::SanitizeState::Method;
 
-void Sanitizer::start(TargetDevice& device, UnitUse& use, Task* waiter) {
+namespace {
+
+/// Of what the state does not ask this node for any more: the other node may be at it, or be done with it.
+void tell_how_it_stands(Task& task) {
+  const scsi::Sense sense = medium_sense(task.unit());
+  sense == scsi::Sense{} ? finish(task) : fail(task, sense);
+}
+
+}  // namespace
+
+void Sanitizer::start(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter) {
   const auto state = use.unit->state();
   const bool asked = state->sanitize.phase == scsi::SanitizeState::Phase::running &&
                      state->sanitize.port == use.unit->settings().port_group;
-  if (!asked || !use.unit->begin_sanitizing()) {
-    if (waiter) finish(*waiter);
+  if (!asked) {
+    claim.reset();
+    if (waiter) tell_how_it_stands(*waiter);
     return;
   }
-  auto* sanitizer = new Sanitizer(device, use, waiter);
+  auto* sanitizer = new Sanitizer(device, use, std::move(claim), waiter);
   sanitizer->what_ = state->sanitize;
   sanitizer->run();
 }
 
 void Sanitizer::resume(TargetDevice& device, UnitUse& use) {
-  if (!use.unit->is_sanitizing()) start(device, use);
+  if (auto claim = use.unit->claim_sanitizing()) start(device, use, std::move(claim));
 }
 
-Sanitizer::Sanitizer(TargetDevice& device, UnitUse& use, Task* waiter) : device_(device), use_(use), waiter_(waiter) {
+Sanitizer::Sanitizer(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter)
+    : device_(device), use_(use), claim_(std::move(claim)), waiter_(waiter) {
   ++use_.in_flight;
   request_.owner = this;
   request_.done = [](engine::DiskRequest& request) {
@@ -107,20 +119,22 @@ bool Sanitizer::take_result() {
 
 void Sanitizer::end(bool failed) {
   const std::unique_ptr<Sanitizer> over(this);
-  const bool gone = use_.retired != 0;
-  LogicalUnit& unit = *use_.unit;
-  unit.end_sanitizing();
   auto tell = [waiter = waiter_, failed] {
     if (!waiter) return;
     if (failed)
       return fail(*waiter, {.key = scsi::SenseKey::medium_error, .additional = scsi::asc::kSanitizeCommandFailed});
     finish(*waiter);
   };
-  if (gone) {
+  if (use_.retired != 0) {
+    claim_.reset();
     tell();
   } else {
     const auto kind = failed ? scsi::LuRequestKind::sanitize_failed : scsi::LuRequestKind::sanitize_finished;
-    device_.send(use_, unit.request(kind, {}), std::move(tell));
+    // Until the state says that it is over, the next command would take it up again, and erase what is written then.
+    device_.send(use_, use_.unit->request(kind, {}), [claim = std::move(claim_), tell]() mutable {
+      claim.reset();
+      tell();
+    });
   }
   --use_.in_flight;
   device_.finished(&use_);

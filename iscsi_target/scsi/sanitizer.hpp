@@ -15,16 +15,16 @@ struct Task;
 
 class Sanitizer {
  public:
-  /// Nothing happens when the unit is at it already, or its state does not ask this node for it; `waiter`, if any, is
-  /// finished when it is over.
-  static void start(TargetDevice& device, UnitUse& use, Task* waiter = nullptr);
+  /// Nothing happens when the unit's state does not ask this node for it. `waiter`, if any, is finished when it is
+  /// over.
+  static void start(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter = nullptr);
   /// Starts what the state asks for and nobody does.
   static void resume(TargetDevice& device, UnitUse& use);
 
  private:
   static constexpr std::uint64_t kOverwritePiece = std::uint64_t{16} << 20;  ///< bytes in one request
   static constexpr std::uint64_t kErasePiece = std::uint64_t{2} << 30;
-  Sanitizer(TargetDevice& device, UnitUse& use, Task* waiter);
+  Sanitizer(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter);
   void run();
   [[nodiscard]] bool prepare();
   [[nodiscard]] bool take_result();
@@ -33,6 +33,7 @@ class Sanitizer {
 
   TargetDevice& device_;
   UnitUse& use_;
+  SanitizeClaim claim_;
   Task* waiter_;
   scsi::SanitizeState what_;
   engine::Buffer block_;  ///< of an overwrite

@@ -32,6 +32,7 @@ struct Task {
   std::uint32_t cursor = 0;         ///< for the handler
   std::uint32_t count = 0;          ///< for the handler
   engine::Extent left{};            ///< for the handler
+  SanitizeClaim claim{};            ///< of SANITIZE, until the unit's state says so and it is begun
   bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
   bool ignores_miscompare = false;  ///< the disk's answer is asked for, but not what it found
 
