@@ -328,8 +328,8 @@ void TargetDevice::start_errand(UnitUse& use, const scsi::LuRequest& request, en
   r.owner = errand;
   r.done = [](engine::DiskRequest& finished) {
     const std::unique_ptr<Errand> over(static_cast<Errand*>(finished.owner));
+    over->done(finished.status);  // may end the last command of a unit that is gone
     --over->use->in_flight;
-    over->done(finished.status);
     over->device.finished(over->use);
   };
   use.unit->disk().submit(r);
