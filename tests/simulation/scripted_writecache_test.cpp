@@ -1,4 +1,6 @@
-// A volume's write cache: what a flush promises when the cache was put off meanwhile.
+// A volume's write cache: what a flush promises when the cache was put off meanwhile, and what a failed flush leaves.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/simulation/pair_program.hpp"
@@ -9,14 +11,20 @@ namespace {
 
 using engine::DiskOpcode;
 using engine::NodeSide;
+using replication::MirrorState;
 
 void cached(Scenario& s) {
   s.volumes[0].write_cache = true;
+  s.clean_after = kSecond / 5;
   s.store_deadline = 60 * kSecond;
 }
 
+ScriptedPair::Io& flush(ScriptedPair& pair, NodeSide through) {
+  return pair.submit(through, DiskOpcode::flush, 0, 0, 0);
+}
+
 std::error_code flushed(ScriptedPair& pair, NodeSide through) {
-  auto& io = pair.submit(through, DiskOpcode::flush, 0, 0, 0);
+  auto& io = flush(pair, through);
   if (!pair.wait_for([&] { return io.done; })) return engine::Errc::timed_out;
   return io.status();
 }
@@ -29,6 +37,21 @@ bool lose_power_together(ScriptedPair& pair) {
   for (const auto side : {kA, kB}) pair.host(side).end(Host::End::power_cut);
   for (const auto side : {kA, kB}) pair.host(side).boot();
   return pair.wait_for([&] { return pair.in_sync(); });
+}
+
+/// Loses power, and comes back to what the other one has.
+void lose_power_and_return(ScriptedPair& pair, NodeSide side) {
+  pair.host(side).end(Host::End::power_cut);
+  pair.mend(side);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+  pair.host(side).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+}
+
+void expect_same_on_both(ScriptedPair& pair, std::uint64_t block, int value) {
+  for (const auto side : {kA, kB}) EXPECT_EQ(pair.value_at(side, block), value);
+  EXPECT_TRUE(std::ranges::equal(pair.host(kA).data(0).visible(), pair.host(kB).data(0).visible()));
+  EXPECT_EQ(pair.violation(), "");
 }
 
 TEST(WriteCache, AFlushAfterItWasPutOffCoversWhatWasCachedBefore) {
@@ -60,6 +83,44 @@ TEST(WriteCache, AFlushAfterItWasPutOffCoversWhatWasOnItsWayThen) {
     ASSERT_TRUE(lose_power_together(pair));
     EXPECT_EQ(pair.value_at(through, 8), 7);
   }
+}
+
+/// The disk tells of the loss once: the flush that the cleaner began behind the one that failed goes well.
+TEST(FailedFlush, ARegionStaysDirtyThoughTheNextFlushGoesWell) {
+  ScriptedPair pair(pair_program(), cached);
+  ASSERT_FALSE(pair.written(kA, 8, 7));
+  pair.spoil(kA, [](StoreFaults& f) { f.flush_error = f.hang = kAlways; });
+  auto& fails = flush(pair, kA);
+  pair.spoil(kA, [](StoreFaults& f) { f.flush_error = 0; });
+  SimStore& disk = pair.host(kA).data(0);
+  ASSERT_TRUE(pair.wait_for([&] { return disk.in_flight() == 2; }))
+      << "the region is cold: it is flushed to be cleared";
+  pair.run_for(20 * kMillisecond);  // the partner has flushed
+  disk.release_first_hung();
+  ASSERT_TRUE(pair.wait_for([&] { return disk.in_flight() == 1; }));
+  disk.release_first_hung();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); })) << "A left";
+  pair.run_for(kSecond);  // what was begun before it left is on its disk
+  EXPECT_TRUE(fails.done);
+  EXPECT_EQ(fails.status(), std::error_code{}) << "the member that stayed has flushed";
+  lose_power_and_return(pair, kA);
+  expect_same_on_both(pair, 8, 7);
+}
+
+TEST(FailedFlush, ARegionOfTheOnlyMemberStaysDirtyUntilAPartnerCanGiveItBack) {
+  ScriptedPair pair(pair_program(), cached);
+  pair.host(kB).end(Host::End::power_cut);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  ASSERT_FALSE(pair.written(kA, 8, 7));
+  pair.spoil(kA, [](StoreFaults& f) { f.flush_error = kAlways; });
+  EXPECT_TRUE(flushed(pair, kA)) << "the initiator is told";
+  pair.mend(kA);
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  ASSERT_FALSE(flushed(pair, kA));
+  pair.run_for(5 * kSecond);  // regions that are equal and cold are clean by now
+  lose_power_and_return(pair, kA);
+  expect_same_on_both(pair, 8, 7);
 }
 
 }  // namespace

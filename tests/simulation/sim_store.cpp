@@ -41,6 +41,7 @@ std::uint32_t SimStore::begin(Kind kind, std::uint64_t offset, std::uint64_t len
   op.kind = kind;
   op.live = true;
   op.hung = false;
+  op.number = ++begun_;
   op.durable = durable;
   op.halves_applied = 0;
   op.offset = offset;
@@ -333,6 +334,18 @@ void SimStore::release_hung() {
     ops_[slot].hung = false;
     scheduler_.after(random_.below(5 * kMillisecond), owner_, &SimStore::on_complete, this, key(slot));
   }
+}
+
+void SimStore::release_first_hung() {
+  const auto hangs = [](const Op& op) { return op.live && op.hung; };
+  auto first = std::ranges::find_if(ops_, hangs);
+  for (auto op = first; op != ops_.end(); ++op) {
+    if (hangs(*op) && op->number < first->number) first = op;
+  }
+  if (first == ops_.end()) return;
+  first->hung = false;
+  const auto slot = static_cast<std::uint32_t>(first - ops_.begin());
+  scheduler_.after(0, owner_, &SimStore::on_complete, this, key(slot));
 }
 
 void SimStore::process_died() {

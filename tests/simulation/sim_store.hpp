@@ -51,6 +51,8 @@ class SimStore final : public engine::Store {
   void set_faults(const StoreFaults& faults) { faults_ = faults; }
   [[nodiscard]] const StoreFaults& faults() const { return faults_; }
   void release_hung();
+  /// At once, and only the one that has been hanging longest.
+  void release_first_hung();
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();
@@ -77,6 +79,7 @@ class SimStore final : public engine::Store {
     bool live = false;
     bool hung = false;
     bool durable = false;
+    std::uint64_t number = 0;         ///< rises with each
     std::uint8_t halves_applied = 0;  ///< bit 0: first half, bit 1: second half
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
@@ -130,6 +133,7 @@ class SimStore final : public engine::Store {
   bool expects_reserved_ = false;
   bool encrypts_ = false;
   std::size_t in_flight_ = 0;
+  std::uint64_t begun_ = 0;
   std::uint64_t failed_ = 0;
   unsigned flushing_ = 0;
 };
