@@ -98,8 +98,10 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
   trace_.add(letter(sender_owner()), "link.send",
              {{"slot", id}, {"bytes", payload_out.size()}, {"hash", hash_bytes(header)}});
   tell(sender_owner(), header);
-  if (!up_) {
+  const bool no_room = refused_ && refused_(header);
+  if (!up_ || no_room) {
     slot.session = 0;
+    slot.refusal = no_room ? Errc::resource_exhausted : Errc::unknown_outcome;
     scheduler_.after(random_.below(kMillisecond), sender_owner(), &SimLink::on_refuse, this,
                      (std::uint64_t{slot.generation} << 32) | id);
     return;
@@ -227,8 +229,9 @@ void SimLink::on_refuse(void* self, std::uint64_t argument) {
   const auto id = static_cast<std::uint32_t>(argument);
   if (!link.slots_[id].live || link.slots_[id].generation != argument >> 32) return;
   auto done = std::move(link.slots_[id].done);
+  const Errc refusal = link.slots_[id].refusal;
   link.release_slot(id);
-  done(std::unexpected(make_error_code(Errc::unknown_outcome)));
+  done(std::unexpected(make_error_code(refusal)));
 }
 
 void SimLink::on_receiver_notices(void* self, std::uint64_t session) {
@@ -382,6 +385,7 @@ void SimLink::deliver(Packet packet) {
   Inbound* inbound = free_inbounds_.back();
   free_inbounds_.pop_back();
   inbound->take(packet);
+  if (garbled_ && garbled_(inbound->header())) inbound->header_[0] ^= std::byte{1};
   if (packet.payload.capacity() != 0) spare_.push_back(std::move(packet.payload));
   receiver_events_->on_request(inbound->session_, *inbound);
 }

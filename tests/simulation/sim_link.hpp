@@ -24,6 +24,8 @@ struct LinkTimes {
 
 /// Says what a header on the link says.
 using MessageReader = std::function<std::string(std::span<const std::byte>)>;
+/// Picks requests by their headers.
+using MessageFilter = std::function<bool(std::span<const std::byte>)>;
 
 class SimLink final : public replication::Link {
  public:
@@ -52,6 +54,10 @@ class SimLink final : public replication::Link {
   void break_session();
   void network_changed();
   [[nodiscard]] bool connected() const { return up_; }
+  /// The sender's queue has no room for these: they end with resource_exhausted, and were not sent.
+  void refuse(MessageFilter which) { refused_ = std::move(which); }
+  /// The receiver can't read the headers of these, like a program that knows less.
+  void garble(MessageFilter which) { garbled_ = std::move(which); }
 
  private:
   class Inbound;
@@ -73,6 +79,7 @@ class SimLink final : public replication::Link {
     std::uint32_t generation = 1;
     std::uint64_t session = 0;
     std::span<std::byte> payload_in;
+    engine::Errc refusal{};  ///< why it was not sent
     engine::Callback<engine::IoResult<replication::LinkAnswer>> done;
   };
   struct Reply {  // an answer under way
@@ -123,6 +130,7 @@ class SimLink final : public replication::Link {
   Verdict& verdict_;
   const Network& network_;
   const MessageReader* read_message_;
+  MessageFilter refused_, garbled_;
   SimRandom random_;
   engine::NodeSide sender_;
   LinkTimes times_;
