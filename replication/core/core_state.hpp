@@ -65,6 +65,8 @@ struct Core {
   engine::RangeLock locks;
   Doubts doubts;
   Pool<Op> ops;
+  /// The write cache was on at some time since this volume was attached: the stores may hold what was not flushed.
+  bool was_cached = info.write_cache;
   std::function<void()> changed;  ///< tells the observer
   std::function<void()> fence;    ///< closes the initiators' sessions
 

@@ -70,6 +70,7 @@ Message Core::message(MessageType type) const {
 
 void Core::set_write_cache(bool on) {
   const bool was = std::exchange(info.write_cache, on);
+  was_cached |= on;
   if (was && !on) membership->make_durable();
 }
 

@@ -254,10 +254,11 @@ void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
 
 // ---- flush -------------------------------------------------------------------------------------------------------
 
-/// With the write cache off every acknowledged write is durable already. With it on, both stores are flushed.
+/// Where the write cache was never on, every acknowledged write is durable already. Else both stores are flushed: one
+/// that was put off leaves in them what was written before, and what was on its way then.
 void Sequencer::flush(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (!core_.info.write_cache) return finish(op, {});
+  if (!core_.was_cached) return finish(op, {});
   op.stage = Stage::issued;
   op.sequence = sequences_.next();
   op.local_busy = true;
