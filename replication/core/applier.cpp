@@ -265,7 +265,7 @@ void Applier::flush(std::uint64_t session, InboundRequest& request, const Messag
   a.started = true;
   a.since = core_.now();
   core_.data.flush([&a](std::error_code error) {
-    if (error) a.core.fail_store("The store failed a flush: " + error.message() + ".");
+    if (error) a.core.fail_flush(error);
     a.core.applier->end(a, error ? Errc::io_error : Errc::ok);
   });
 }

@@ -19,10 +19,13 @@ void Cleaner::cancel() {
   equal_.clear();
 }
 
+/// A store tells of what it lost once: another flush may go well behind one that failed.
+bool Cleaner::may_clear() const { return core_.partner_ready && !core_.store_failed && !core_.flush_failed; }
+
 void Cleaner::tick() {
   const bool kept_equal =
       (core_.role == Role::sync && core_.is_sequencer()) || (core_.role == Role::solo && core_.resync->mirroring());
-  if (busy_ || !kept_equal || !core_.partner_ready || core_.gated || !core_.resync->knows_unequal()) return;
+  if (busy_ || !kept_equal || !may_clear() || core_.gated || !core_.resync->knows_unequal()) return;
   gather();
   if (batch_.empty()) return;
   busy_ = true;
@@ -35,7 +38,7 @@ void Cleaner::tick() {
     return on_flushed(run, true);
   }
   core_.data.flush(counted(core_.owed_by_store, [this, run](std::error_code error) {
-    if (error) core_.fail_store("The store failed a flush: " + error.message() + ".");
+    if (error) core_.fail_flush(error);
     on_flushed(run, !error);
   }));
   core_.partner.send(core_.message(MessageType::flush), {}, {},
@@ -72,7 +75,7 @@ void Cleaner::on_flushed(std::uint64_t run, bool ok) {
   flushed_well_ &= ok;
   if (--flushes_) return;
   busy_ = false;
-  if (flushed_well_ && core_.partner_ready) clear();
+  if (flushed_well_ && may_clear()) clear();
   batch_.clear();
 }
 

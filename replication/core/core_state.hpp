@@ -84,6 +84,7 @@ struct Core {
   bool store_failed = false;
   bool store_may_return = false;  ///< it failed by its deadline or for want of space, and by nothing else since
   engine::TimePoint store_failed_at;
+  bool flush_failed = false;   ///< and what it lost no later flush brings back: the dirty bits stay, also alone
   bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
   std::string reason;
   // What may still call back, and no operation stands for.
@@ -130,6 +131,7 @@ struct Core {
   void set_write_cache(bool on);
   /// The local store can't be relied on any more: this replica leaves. For want of space it comes back by itself.
   void fail_store(const std::string& why, std::error_code error = {});
+  void fail_flush(std::error_code error);
 };
 
 }  // namespace lockstep::replication

@@ -86,6 +86,11 @@ void Core::fail_store(const std::string& why, std::error_code error) {
   membership->on_store_failed();
 }
 
+void Core::fail_flush(std::error_code error) {
+  flush_failed = true;
+  fail_store("The store failed a flush: " + error.message() + ".", error);
+}
+
 Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner, engine::DiskInfo info,
                engine::Store& data, std::unique_ptr<engine::MetadataArea> meta)
     : core_(settings, seams, partner, std::move(info), data, std::move(meta)) {}

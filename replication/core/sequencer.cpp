@@ -337,7 +337,11 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
   op.local_error = error;
   if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
-  if (error && core_.role != Role::solo) core_.fail_store("The store failed a write: " + error.message() + ".", error);
+  if (error && op.opcode == DiskOpcode::flush) {
+    core_.fail_flush(error);
+  } else if (error && core_.role != Role::solo) {
+    core_.fail_store("The store failed a write: " + error.message() + ".", error);
+  }
   settle(op);
 }
 
