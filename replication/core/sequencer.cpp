@@ -136,7 +136,7 @@ void Sequencer::on_read(Op& op, std::error_code error) {
       return check_drained();
     }
     if (core_.role == Role::sync && core_.partner_ready) return fetch(op);
-    return finish(op, error);
+    return fail_read(op, error);
   }
   if (core_.doubts.about(op.extent)) {
     mark<"read.settled_a_failed_write">();
@@ -144,6 +144,16 @@ void Sequencer::on_read(Op& op, std::error_code error) {
   }
   if (op.opcode == DiskOpcode::read) return answer_read(op);
   on_compared(op);
+}
+
+/// A medium error is the last word on these bytes, and this node's to say only while it is alone. In limbo the
+/// operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its initiator
+/// was told BUSY. An aborted command is repeated at once, and only a few times.
+void Sequencer::fail_read(Op& op, std::error_code error) {
+  if (core_.role == Role::none) return finish(op, Errc::not_serving);
+  if (core_.role == Role::solo) return finish(op, error);
+  mark<"read.error_comes_again">();
+  finish(op, op.entry ? Errc::stale : Errc::resource_exhausted);
 }
 
 /// What was read reveals state: it passes the lease, checked after the reading.
@@ -190,10 +200,9 @@ void Sequencer::fetch(Op& op) {
 
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
   if (op.doomed) return finish(op, Errc::not_serving);
-  if (!result || result->status != Errc::ok || result->payload != op.extent.length) {
-    return finish(op, Errc::io_error);
-  }
-  repair(op);
+  if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
+  const bool lost_on_both = result && result->status == Errc::io_error && core_.role != Role::none;
+  lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
 }
 
 /// Rewrites what could not be read, or what a failed write may have left. The range is locked and the bytes are the
@@ -224,7 +233,7 @@ void Sequencer::on_repaired(Op& op, std::error_code failed) {
   if (failed && failed != Errc::no_space) core_.fail_store("The store could not rewrite what it could not read.");
   if (!failed) core_.doubts.settle(op.extent);
   if (op.doomed) return finish(op, Errc::not_serving);
-  if (failed && in_doubt) return finish(op, Errc::io_error);
+  if (failed && in_doubt) return fail_read(op, Errc::io_error);
   op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
 }
 

@@ -70,6 +70,7 @@ class Sequencer {
   void on_run_found(Op& op, const engine::IoResult<engine::StoreRun>& found);
   void read(Op& op);
   void on_read(Op& op, std::error_code error);
+  void fail_read(Op& op, std::error_code error);
   void on_compared(Op& op);
   void fetch(Op& op);
   void on_fetched(Op& op, const engine::IoResult<Message>& result);
