@@ -104,6 +104,7 @@ void Membership::act(const ReplicaState& theirs) {
       if (theirs.record.id == core_.epoch().id) core_.lu->on_target();
       if (!theirs.able && core_.resync->active()) lose_target();
       if (theirs.able && theirs.record.id == core_.epoch().id && !core_.resync->active()) start_source();
+      send_refused_again();
       break;
     case Verdict::adopt:
       adopt(theirs.record, false);
