@@ -69,12 +69,23 @@ void Forwarder::send(Op& op) {
   core_.partner.send(m, out, in, [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
 }
 
+namespace {
+/// The partner could not read the request, or this node can't read the answer: it knows less, or more.
+bool makes_no_sense(const IoResult<Message>& result) {
+  return result ? result->status == Errc::corrupt : result.error() == Errc::corrupt;
+}
+}  // namespace
+
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   core_.partner.check();
   op.on_link = false;
   if (op.doomed) {
     op.unsettled = !result;
     return end_doomed();
+  }
+  if (makes_no_sense(result) && !core_.in_limbo) {
+    end_unread(op);
+    return pump();
   }
   if (result && result->status == Errc::aborted) {
     mark<"forward.checked_under_another_state">();
@@ -86,7 +97,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   // limbo it is decided later: what was carried out came here as an order, too.
   const bool again = !result || core_.in_limbo || result->status == Errc::stale ||
                      result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
-                     result->status == Errc::corrupt || result->status == Errc::aborted ||
+                     result->status == Errc::aborted ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
                       result->payload != op.extent.length) ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::change_state &&
@@ -101,6 +112,18 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   op.transferred = result->payload;
   end(op, make_error_code(asked_only && result->status == Errc::ok ? op.refusal : result->status));
   pump();
+}
+
+/// Sent again it would end no better, and hold up what comes a window behind it. An initiator repeats an aborted
+/// command a few times. What made no sense may have been the answer, and an earlier sending may have had its effect.
+void Forwarder::end_unread(Op& op) {
+  mark<"forward.not_understood">();
+  const bool asked_only = op.refusal != Errc::ok;
+  if (asked_only || op.opcode != DiskOpcode::find_run) {
+    return end(op, op.sent_before ? Errc::unknown_outcome : Errc::aborted);
+  }
+  op.take_unknown_run();
+  end(op, {});
 }
 
 void Forwarder::retry_soon() {

@@ -39,6 +39,7 @@ class Forwarder {
   void pump();
   void send(Op& op);
   void on_answer(Op& op, const engine::IoResult<Message>& result);
+  void end_unread(Op& op);
   void retry_soon();
   void end_doomed();
   [[nodiscard]] bool may_end(const Op& op) const;

@@ -1,6 +1,7 @@
 #pragma once
 // One operation of at most kMaxPiece bytes of data on its way through a mirror: a piece of an initiator's request, or
 // a request that the partner forwarded. Pooled; in exactly one list at any time.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -117,6 +118,14 @@ struct Op {
   [[nodiscard]] bool is_overdue(engine::TimePoint limit) const {
     return opcode != engine::DiskOpcode::find_run && since + allowance(opcode, extent) < limit;
   }
+  /// The answer of find_run.
+  void take_run(engine::Run run) {
+    const auto bytes = engine::encode(engine::Run{std::min(run.length, extent.length), run.hole});
+    std::ranges::copy(bytes, data.begin());
+    transferred = bytes.size();
+  }
+  /// Not knowing is no reason to fail anything: it is kept, as far as anybody can tell.
+  void take_unknown_run() { take_run({extent.length, false}); }
 };
 
 }  // namespace lockstep::replication

@@ -253,11 +253,7 @@ void Sequencer::find_run(Op& op) {
 }
 
 void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
-  // Not knowing is no reason to fail anything: it is kept, as far as anybody can tell.
-  const engine::StoreRun run = found ? *found : engine::StoreRun{op.extent.length};
-  const auto bytes = encode(engine::Run{std::min(run.length, op.extent.length), run.hole});
-  std::ranges::copy(bytes, op.data.begin());
-  op.transferred = bytes.size();
+  found ? op.take_run({found->length, found->hole}) : op.take_unknown_run();
   answer_read(op);
 }
 
