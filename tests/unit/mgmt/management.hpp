@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ struct Management {
     local.management_address = "127.0.0.1:8443";
     local.create_patience = patience;
     auto core = NodeCore::open(local);
-    EXPECT_TRUE(core) << core.error().message;
+    if (!core) throw std::runtime_error(core.error().message);
     return std::move(*core);
   }
   std::optional<WantedState> wanted() {

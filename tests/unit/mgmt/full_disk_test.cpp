@@ -1,0 +1,107 @@
+// Management on a file system without a free byte, as thin volumes beside it leave one: it starts, lockstepd learns its
+// configuration, and a change is stored or refused.
+#include <filesystem>
+#include <string>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/token_service.hpp"
+#include "tests/unit/mgmt/management.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FullDiskTest : public ManagementTest {
+ protected:
+  void SetUp() override {
+    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=4m") != 0) GTEST_SKIP() << "may not mount";
+    ManagementTest::SetUp();
+    make_volume();
+    node_->turns();
+    ASSERT_EQ(plane_.applied["volumes"].size(), 1u);
+  }
+  void TearDown() override {
+    node_.reset();
+    ::umount2(folder_.path().c_str(), MNT_DETACH);
+  }
+
+  void stop() { node_.reset(); }
+  /// What is on the disk is what was there when it ran.
+  void kill() {
+    const fs::path data = folder_.path() / "mgmt", then = folder_.path() / "then";
+    fs::copy(data, then, fs::copy_options::recursive);
+    stop();
+    fs::remove_all(data);
+    fs::rename(then, data);
+  }
+  void fill() {
+    const int file = ::open(ballast_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const std::string block(4096, 'x');
+    while (::write(file, block.data(), block.size()) > 0) {
+    }
+    ::close(file);
+    ASSERT_EQ(fs::space(folder_.path()).free, 0u);
+  }
+  void make_space() { fs::remove(ballast_); }
+
+  void start_and_tell_lockstepd() {
+    ASSERT_NO_THROW(restart());
+    plane_.restart("p2");
+    node_->turns();
+    ASSERT_TRUE(plane_.applied.is_object()) << "lockstepd was told nothing";
+    EXPECT_EQ(plane_.applied["volumes"].size(), 1u);
+  }
+  /// Why a second volume can't be made.
+  std::string refused() {
+    try {
+      const auto made = node_->volumes.create({.name = "vm2", .size = 1 << 30, .access = {}});
+      return made ? "it was made" : made.error().detail;
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+
+  const fs::path ballast_ = folder_.path() / "ballast";
+};
+
+TEST_F(FullDiskTest, AStoppedOneStartsAndTellsLockstepdItsConfiguration) {
+  stop();
+  fill();
+  start_and_tell_lockstepd();
+}
+
+TEST_F(FullDiskTest, AKilledOneStartsAndTellsLockstepdItsConfiguration) {
+  kill();
+  fill();
+  start_and_tell_lockstepd();
+}
+
+TEST_F(FullDiskTest, AChangeThatFindsNoSpaceIsRefusedWithWhatToDoAndNothingIsChanged) {
+  fill();
+  const std::string why = refused();
+  EXPECT_NE(why.find("no space"), std::string::npos) << why;
+  EXPECT_NE(why.find("mgmt.db"), std::string::npos) << why;
+  EXPECT_EQ(node_->core->configuration()->volumes.size(), 1u);
+  EXPECT_EQ(node_->core->jobs.unfinished().size(), 0u);
+  make_space();
+  make_volume("vm2");
+  node_->turns();
+  EXPECT_EQ(plane_.applied["volumes"].size(), 2u);
+}
+
+TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
+  const fs::path file = folder_.path() / "mgmt/admin.token";
+  ASSERT_TRUE(TokenService(*node_->core).ensure_first_token(file));
+  const std::string secret = read_file(file).value().substr(0, 47);  // "lst_", 256 bits in base64url
+  fill();
+  EXPECT_TRUE(TokenService(*node_->core).authenticate(secret));
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
