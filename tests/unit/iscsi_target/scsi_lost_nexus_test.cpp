@@ -109,6 +109,65 @@ TEST_F(ScsiLostNexus, APreventionThatCouldNotBeTakenBackIsMadeGoodLater) {
   expect_good(*in({0x1B, 0, 0, 0, 0x02}));  // eject
 }
 
+/// The second initiator asked to hold something; the disk, cut off from its partner, did not say what became of it.
+class ScsiUnknownHold : public ScsiLostNexus {
+ protected:
+  void ask(Bytes cdb) {
+    disk.fail_with = engine::Errc::unknown_outcome;
+    EXPECT_EQ(run(std::move(cdb), second)->status, scsi::Status::check_condition);
+    disk.fail_with = engine::Errc::not_serving;  // nor is it told what goes next
+  }
+  /// As when the two are in touch again, and what was stored is put in force.
+  void take_effect(scsi::LuRequestKind kind) {
+    EXPECT_FALSE(disk.fail_with) << "it was told of no loss";
+    disk.fail_with = {};
+    const scsi::NexusKey who{.initiator = "iqn.1994-05.com.example:two", .isid = second.isid, .port = 1};
+    disk.unit_state.install(scsi::apply(disk.unit_state.state(), {.kind = kind, .nexus = who}));
+  }
+};
+
+TEST_F(ScsiUnknownHold, AReserve6ThatTakesEffectAfterItsSessionsEndEndsToo) {
+  ask({0x16});
+  close(second);
+  take_effect(scsi::LuRequestKind::reserve);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiUnknownHold, APreventionThatTakesEffectAfterItsSessionsEndEndsToo) {
+  ask({0x1E, 0, 0, 0, 1});
+  close(second);
+  take_effect(scsi::LuRequestKind::prevent);
+  expect_good(*in({0x1B, 0, 0, 0, 0x02}));  // eject
+}
+
+TEST_F(ScsiUnknownHold, AReserve6ThatTakesEffectAfterTheEndOfAccessEndsToo) {
+  ask({0x16});
+  adopt({{0, unit}}, std::make_shared<HideFrom>(uuid(1), second.initiator_name));
+  take_effect(scsi::LuRequestKind::reserve);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiUnknownHold, IsNotForgottenWhenTheNexusWasThereAgainForAMoment) {
+  ask({0x16});
+  close(second);
+  disk.fail_with = {};
+  open(second, 3, second.initiator_name);
+  disk.fail_with = engine::Errc::not_serving;
+  close(second);
+  take_effect(scsi::LuRequestKind::reserve);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiUnknownHold, IsNotForgottenWhenTheUnitMovesToAnotherLun) {
+  ask({0x16});
+  adopt({{1, unit}});
+  close(second);
+  adopt({{0, unit}});
+  for (int news = 0; news < 2; ++news) in({0x00});  // the unit is new there, and other units are reported
+  take_effect(scsi::LuRequestKind::reserve);
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
 TEST(OwedLosses, AreNoMoreThanCanBeAtOnce) {
   OwedLosses losses;
   const auto loss_of = [](std::size_t i) {
