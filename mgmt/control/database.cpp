@@ -11,6 +11,8 @@ namespace {
 
 using engine::Errc;
 
+constexpr int kCorrupt = 11, kFull = 13, kNotADatabase = 26;  // SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB
+
 int pragma(SQLite::Database& db, const char* name) { return db.execAndGet(fmt::format("PRAGMA {}", name)).getInt(); }
 
 engine::Result<void> check_version(SQLite::Database& db, const std::string& path) {
@@ -68,6 +70,8 @@ engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::
   try {
     auto handle = std::make_unique<SQLite::Database>(name, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, 5000);
     ::umask(before);
+    // Nobody else reads it. The WAL's index is in memory then: to start takes no space on a disk that may be full.
+    handle->exec("PRAGMA locking_mode = EXCLUSIVE");
     auto good = check_version(*handle, name);
     if (!good) return std::unexpected(good.error());
     handle->exec("PRAGMA journal_mode = WAL");
@@ -80,7 +84,7 @@ engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::
   } catch (const SQLite::Exception& e) {
     ::umask(before);
     const int code = e.getErrorCode();
-    const bool damaged = code == 11 || code == 26;  // SQLITE_CORRUPT, SQLITE_NOTADB
+    const bool damaged = code == kCorrupt || code == kNotADatabase;
     if (damaged) return engine::fail(Errc::corrupt, corrupt_message(name, e.what()));
     return engine::fail(Errc::io_error, fmt::format("Cannot open the database {}: {}. Check the folder's permissions "
                                                     "and free space, and that no other lockstep-mgmtd uses it.",
@@ -101,9 +105,16 @@ void Database::transact(const std::function<void(SQLite::Database&)>& work) {
     explicit Depth(int& d) : depth(d) { ++depth; }
     ~Depth() { --depth; }
   } const nested(depth_);
-  SQLite::Transaction transaction(*handle_);
-  work(*handle_);
-  transaction.commit();
+  try {
+    SQLite::Transaction transaction(*handle_);
+    work(*handle_);
+    transaction.commit();
+  } catch (const SQLite::Exception& e) {
+    if (e.getErrorCode() != kFull) throw;
+    throw std::runtime_error(fmt::format(
+        "There is no space left for {}, so nothing was changed. Free or add space on its file system, then try again",
+        handle_->getFilename()));
+  }
 }
 
 }  // namespace lockstep::mgmt

@@ -1,7 +1,8 @@
 #pragma once
 // lockstep-mgmtd's memory: one SQLite file (WAL, synchronous=FULL, foreign keys), its schema brought up to date by
 // numbered migrations. A statement that fails throws std::runtime_error (SQLite::Exception): a broken disk is nobody's
-// ordinary case, and the borders (a request, a job's step, a loop's turn) report it.
+// ordinary case, and the borders (a request, a job's step, a loop's turn) report it. Without space on the disk what is
+// there can be opened and read, by one process at a time.
 #include <filesystem>
 #include <functional>
 #include <memory>

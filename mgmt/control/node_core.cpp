@@ -30,7 +30,8 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
   constexpr const char* kKey = "volume_folder";
   const std::filesystem::path& now = core.local.volume_folder;
   const auto before = core.settings.get(kKey);
-  if (before && *before != now.string())
+  if (before == now.string()) return {};
+  if (before)
     for (const auto& volume : core.configuration()->volumes)
       if (std::filesystem::exists(replica_files(*before, volume.id).metadata) &&
           !std::filesystem::exists(replica_files(now, volume.id).metadata))

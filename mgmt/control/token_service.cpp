@@ -50,6 +50,7 @@ std::optional<Token> TokenService::authenticate(std::string_view secret) {
   return *found;
 }
 
+/// A disk that takes no note of it keeps nobody out.
 void TokenService::note_use(const Token& token, std::int64_t now_ms) {
   {
     const std::lock_guard lock(mutex_);
@@ -57,13 +58,17 @@ void TokenService::note_use(const Token& token, std::int64_t now_ms) {
     if (minute == now_ms / kMinute) return;
     minute = now_ms / kMinute;
   }
-  core_.database().transact([&](SQLite::Database& db) {
-    SQLite::Statement q(
-        db, "INSERT INTO token_use VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used_ms = excluded.used_ms");
-    q.bind(1, token.id.to_string());
-    q.bind(2, now_ms / kMinute * kMinute);
-    q.exec();
-  });
+  try {
+    core_.database().transact([&](SQLite::Database& db) {
+      SQLite::Statement q(
+          db, "INSERT INTO token_use VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used_ms = excluded.used_ms");
+      q.bind(1, token.id.to_string());
+      q.bind(2, now_ms / kMinute * kMinute);
+      q.exec();
+    });
+  } catch (const std::exception& e) {
+    spdlog::error("The use of token {} could not be noted: {}.", token.name, e.what());
+  }
 }
 
 std::vector<TokenUse> TokenService::list() const {
