@@ -234,6 +234,31 @@ void Node::on_fenced() {
   events_.publish({"fenced", std::nullopt, {}, {}, "This node lost its lease: all initiator sessions were closed."});
 }
 
+namespace {
+
+/// While it is connected: from its own replica, or by forwarding to this node.
+bool partner_serves(const replication::VolumeStatus& status) {
+  using replication::MirrorState;
+  switch (status.state) {
+    case MirrorState::in_sync:
+    case MirrorState::syncing_source:
+    case MirrorState::syncing_target:
+    case MirrorState::left:
+    case MirrorState::failed:
+      return true;
+    case MirrorState::solo:
+      return status.partner_follows;
+    case MirrorState::starting:
+    case MirrorState::suspended:
+    case MirrorState::waiting:
+    case MirrorState::split_brain:
+      break;
+  }
+  return false;
+}
+
+}  // namespace
+
 // The mirror may not be called back from in here.
 void Node::on_volume_changed(const Uuid&) {
   if (std::exchange(look_planned_, true)) return;
@@ -243,23 +268,28 @@ void Node::on_volume_changed(const Uuid&) {
   });
 }
 
+/// Nothing else tells of it.
+void Node::look_for_partner() {
+  if (std::exchange(looks_for_partner_, true)) return;
+  home().call_after(kLookForPartner, [this] {
+    looks_for_partner_ = false;
+    look_for_changes();
+  });
+}
+
 void Node::look_for_changes() {
   if (!pair_) return;
-  bool undecided = false;
+  const bool connected = pair_->node().partner_connected();
+  bool undecided = false, partner_awaited = false;
   for (const auto& status : pair_->node().status()) {
     const auto at = volumes_.find(status.volume);
     if (at == volumes_.end() || !at->second->disk) continue;
     Volume& volume = *at->second;
     volume.disk->refresh_access();
     undecided |= status.undecided;
-    const bool partner_serves =
-        pair_->node().partner_connected() &&
-        (status.state == replication::MirrorState::in_sync ||
-         status.state == replication::MirrorState::syncing_source ||
-         status.state == replication::MirrorState::syncing_target || status.state == replication::MirrorState::left ||
-         status.state == replication::MirrorState::failed);
-    volume.unit->set_partner_access(partner_serves ? engine::AccessState::active_optimized
-                                                   : engine::AccessState::unavailable);
+    partner_awaited |= connected && status.state == replication::MirrorState::solo && !status.partner_follows;
+    volume.unit->set_partner_access(connected && partner_serves(status) ? engine::AccessState::active_optimized
+                                                                        : engine::AccessState::unavailable);
     (void)volume.unit->access_state();
     // Not while a new epoch is recorded here alone: what initiators are told, both nodes carry out.
     if (status.serving && volume.unit->set_capacity(status.epoch.size)) {
@@ -268,6 +298,7 @@ void Node::look_for_changes() {
     tell_volume(volume, status);
   }
   if (!undecided) server_.release_logins();
+  if (partner_awaited) look_for_partner();
 }
 
 void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) {

@@ -51,6 +51,8 @@ class Node final : public replication::NodeObserver {
   /// or when this is over: some give up for good over what they are told in between.
   static constexpr std::chrono::milliseconds kDecisionPatience{4000};        ///< ESXi waits 5 s for a login
   static constexpr engine::Duration kLookAtSpace = std::chrono::seconds(5);  ///< how often, under thin volumes
+  /// How often, while the partner has yet to say that it follows a volume that is alone here.
+  static constexpr engine::Duration kLookForPartner = std::chrono::milliseconds(100);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
@@ -124,6 +126,7 @@ class Node final : public replication::NodeObserver {
   void end_replica_work();
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
+  void look_for_partner();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
   void queue(std::function<void(engine::Callback<>)> work, engine::Callback<> refused);
   void next_in_queue();
@@ -155,6 +158,7 @@ class Node final : public replication::NodeObserver {
   std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
   std::thread looker_;               ///< asks file systems what is left
   bool look_planned_ = false;
+  bool looks_for_partner_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;
   /// A replica is being made or removed, or attached where it is not mirrored: some of its stores may be open.

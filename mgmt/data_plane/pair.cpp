@@ -41,6 +41,7 @@ iscsi_target::ServerOptions server_options() {
 Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
            const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events)
     : identity_(identity),
+      observer_(observer),
       events_(events),
       witness_(home.reactor),
       link_(home.reactor, random, link_settings(std::nullopt)),
@@ -143,6 +144,8 @@ void Pair::on_link_down() {
   since_ms_ = wall_clock_ms();
   tell("partner.lost", "The partner's connection is lost: " + link_.problem());
   node_.on_link_down();
+  // What is said of the partner changes also where nothing else does: a volume that is alone stays so.
+  for (const auto& status : node_.status()) observer_.on_volume_changed(status.volume);
 }
 
 void Pair::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }

@@ -64,6 +64,7 @@ class Pair final : private replication::LinkEvents {
   void tell(const std::string& kind, const std::string& message);
 
   PairIdentity identity_;
+  replication::NodeObserver& observer_;
   EventSink& events_;
   WitnessSlot witness_;
   replication::IscsiLink link_;
