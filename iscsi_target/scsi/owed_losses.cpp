@@ -25,11 +25,12 @@ void OwedLosses::answered(std::uint64_t number, bool settled) {
   note();
 }
 
-void OwedLosses::forgive(const scsi::NexusKey& nexus) {
-  if (!any_.load(std::memory_order_acquire)) return;
+bool OwedLosses::forgive(const scsi::NexusKey& nexus) {
+  if (!any_.load(std::memory_order_acquire)) return false;
   const Turn turn(busy_);
-  std::erase_if(owed_, [&](const Owed& each) { return each.request.nexus == nexus; });
+  const auto forgiven = std::erase_if(owed_, [&](const Owed& each) { return each.request.nexus == nexus; });
   note();
+  return forgiven != 0;
 }
 
 std::vector<OwedLosses::Loss> OwedLosses::take_due() {

@@ -27,8 +27,8 @@ class OwedLosses {
   [[nodiscard]] Loss begin(scsi::LuRequest request);
   /// False: it is due once more.
   void answered(std::uint64_t number, bool settled);
-  /// A nexus of that name is there again: what it holds is its own.
-  void forgive(const scsi::NexusKey& nexus);
+  /// A nexus of that name is there again: what it holds is its own. True: its loss was owed.
+  [[nodiscard]] bool forgive(const scsi::NexusKey& nexus);
 
   /// take_due() would give something.
   [[nodiscard]] bool are_due() const { return due_.load(std::memory_order_relaxed); }

@@ -140,6 +140,11 @@ bool holds_something(const LogicalUnit& unit, const scsi::NexusKey& nexus) {
   return state->reserved_by == nexus || std::ranges::find(state->preventions, nexus) != state->preventions.end();
 }
 
+/// Now, or when a change of its own is put in force that nobody waits for any more.
+bool may_hold(const NexusUnit& unit, const scsi::NexusKey& nexus) {
+  return unit.may_hold || holds_something(*unit.use->unit, nexus);
+}
+
 bool sees(const NexusState& state, const UnitUse* use) {
   return std::ranges::find(state.units, use, &NexusUnit::use) != state.units.end();
 }
@@ -251,7 +256,9 @@ void TargetDevice::refresh_view(NexusState& state) {
     now.use = uses_[i].get();
     state.key.port = now.use->unit->settings().port_group;
     now.attentions.begin(now.use->unit->events(), true);
-    now.use->unit->losses().forgive(state.key);
+    const auto moved = std::ranges::find(old, now.use, &NexusUnit::use);
+    const bool owed = now.use->unit->losses().forgive(state.key);
+    now.may_hold = owed || (moved != old.end() && moved->may_hold);
     changed = true;
   }
   for (std::size_t lun = 0; lun < old.size(); ++lun) {
@@ -261,7 +268,7 @@ void TargetDevice::refresh_view(NexusState& state) {
     if (!before || (now && now->use == before) || sees(state, before)) continue;
     // A RESERVE of its own may be under way to a unit that others go on with.
     const bool stays = std::ranges::any_of(uses_, [&](const auto& use) { return use.get() == before; });
-    if ((stays && state.in_flight != 0) || holds_something(*before->unit, state.key)) lose(*before, state.key);
+    if ((stays && state.in_flight != 0) || may_hold(old[lun], state.key)) lose(*before, state.key);
   }
   if (!changed) return;
   for (NexusUnit& unit : state.units) {
@@ -286,7 +293,7 @@ void TargetDevice::on_nexus_closed(scsi::Nexus& nexus) {
   const auto* state = static_cast<NexusState*>(nexus.device_state);
   assert(state && state->in_flight == 0);
   for (const NexusUnit& unit : state->units) {
-    if (unit.use && holds_something(*unit.use->unit, state->key)) lose(*unit.use, state->key);
+    if (unit.use && may_hold(unit, state->key)) lose(*unit.use, state->key);
   }
   nexus.device_state = nullptr;
   std::erase_if(nexuses_, [&](const auto& n) { return n.get() == state; });

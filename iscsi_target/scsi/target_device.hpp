@@ -30,6 +30,7 @@ struct NexusUnit {
   UnitUse* use = nullptr;  ///< null: nothing there
   PendingAttentions attentions;
   bool has_echo = false;  ///< wrote to the unit's echo buffer; another may have since
+  bool may_hold = false;  ///< asked for a change of the unit's state, and never heard what became of it
 };
 
 /// What RECEIVE COPY STATUS tells about an EXTENDED COPY that is over.

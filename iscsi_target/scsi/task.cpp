@@ -79,9 +79,16 @@ void fail_disk(Task& task) {
   }
 }
 
+/// Whatever the error says, the change may be stored, and be put in force later.
+void note_unanswered_change(Task& task) {
+  const auto unit = std::ranges::find(task.nexus.units, task.use, &NexusUnit::use);
+  if (unit != task.nexus.units.end()) unit->may_hold = true;
+}
+
 void on_disk_done(engine::DiskRequest& request) {
   Task& task = *static_cast<Task*>(request.owner);
   if (request.status) [[unlikely]] {
+    if (request.opcode == engine::DiskOpcode::change_state) note_unanswered_change(task);
     if (!task.ignores_miscompare || request.status != engine::Errc::miscompare) return fail_disk(task);
   }
   task.step(task);
