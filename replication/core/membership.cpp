@@ -52,7 +52,7 @@ void Membership::make_durable() {
   if (flushing_++ == 0) flush_began_ = core_.now();
   core_.data.flush([this](std::error_code error) {
     --flushing_;
-    if (error) core_.fail_store("The store failed a flush: " + error.message() + ".");
+    if (error) core_.fail_flush(error);
   });
 }
 
@@ -125,7 +125,7 @@ void Membership::act(const ReplicaState& theirs) {
   if (verdict_ != before || undecided != (core_.role == Role::none)) core_.changed();
 }
 
-/// Orders that a step refused which was given up then.
+/// Orders that a step refused which was given up then, or that found the link's queue full.
 void Membership::send_refused_again() {
   if (!core_.partner_ready || core_.now() - sent_again_ < core_.settings.heartbeat_interval) return;
   sent_again_ = core_.now();

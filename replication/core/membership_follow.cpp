@@ -75,7 +75,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
       if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
       core_.data.flush([this, step, equal, next](std::error_code failed) {
         --flushing_;
-        if (failed) core_.fail_store("The store failed a flush: " + failed.message() + ".");
+        if (failed) core_.fail_flush(failed);
         if (!current(step)) return;
         if (failed) return end_step();
         core_.role = Role::none;

@@ -85,9 +85,19 @@ TEST(WriteCache, AFlushAfterItWasPutOffCoversWhatWasOnItsWayThen) {
   }
 }
 
+/// A power cut may take back a bit's clearing that is not flushed yet: only some of these worlds lose it for good.
+constexpr int kWorlds = 12;
+
+/// The same each time, but for what chance makes of it.
+void take_another_course(ScriptedPair& pair, int world) {
+  for (int i = 0; i < world; ++i) ASSERT_FALSE(pair.written(kA, 256, i));
+  ASSERT_FALSE(flushed(pair, kA));
+}
+
 /// The disk tells of the loss once: the flush that the cleaner began behind the one that failed goes well.
-TEST(FailedFlush, ARegionStaysDirtyThoughTheNextFlushGoesWell) {
+void lose_a_flush_before_a_good_one(int world) {
   ScriptedPair pair(pair_program(), cached);
+  take_another_course(pair, world);
   ASSERT_FALSE(pair.written(kA, 8, 7));
   pair.spoil(kA, [](StoreFaults& f) { f.flush_error = f.hang = kAlways; });
   auto& fails = flush(pair, kA);
@@ -107,8 +117,16 @@ TEST(FailedFlush, ARegionStaysDirtyThoughTheNextFlushGoesWell) {
   expect_same_on_both(pair, 8, 7);
 }
 
-TEST(FailedFlush, ARegionOfTheOnlyMemberStaysDirtyUntilAPartnerCanGiveItBack) {
+TEST(FailedFlush, ARegionStaysDirtyThoughTheNextFlushGoesWell) {
+  for (int world = 0; world < kWorlds; ++world) {
+    SCOPED_TRACE(world);
+    lose_a_flush_before_a_good_one(world);
+  }
+}
+
+void lose_a_flush_alone(int world) {
   ScriptedPair pair(pair_program(), cached);
+  take_another_course(pair, world);
   pair.host(kB).end(Host::End::power_cut);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
   ASSERT_FALSE(pair.written(kA, 8, 7));
@@ -121,6 +139,13 @@ TEST(FailedFlush, ARegionOfTheOnlyMemberStaysDirtyUntilAPartnerCanGiveItBack) {
   pair.run_for(5 * kSecond);  // regions that are equal and cold are clean by now
   lose_power_and_return(pair, kA);
   expect_same_on_both(pair, 8, 7);
+}
+
+TEST(FailedFlush, ARegionOfTheOnlyMemberStaysDirtyUntilAPartnerCanGiveItBack) {
+  for (int world = 0; world < kWorlds; ++world) {
+    SCOPED_TRACE(world);
+    lose_a_flush_alone(world);
+  }
 }
 
 }  // namespace
