@@ -42,6 +42,15 @@ bool reads_in_the_end(ScriptedPair& pair, NodeSide side, int value) {
   return pair.wait_for(answered) && io->first() == value;
 }
 
+void is_told_busy_and_reads_in_the_end(ScriptedPair& pair, ScriptedPair::Io& read) {
+  ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
+  EXPECT_EQ(read.status(), make_error_code(Errc::resource_exhausted)) << "BUSY: the initiator comes again";
+  pair.host(kB).thaw();
+  EXPECT_TRUE(reads_in_the_end(pair, kA, 7));
+  EXPECT_EQ(pair.host(kA).fences() + pair.host(kB).fences(), 0u);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(ReadError, IsNoMediumErrorWhenTheWayBreaksWhileThePartnerIsAsked) {
   ScriptedPair pair(pair_program(), long_lease);
   ASSERT_FALSE(pair.written(kA, kHere, 7));
@@ -50,12 +59,7 @@ TEST(ReadError, IsNoMediumErrorWhenTheWayBreaksWhileThePartnerIsAsked) {
   ASSERT_TRUE(pair.wait_for([&] { return pair.host(kA).data(0).in_flight() == 0; })) << "the store failed it";
   ASSERT_FALSE(read.done) << "the partner is asked";
   break_way_of_a(pair);
-  ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
-  EXPECT_EQ(read.status(), make_error_code(Errc::resource_exhausted)) << "BUSY: the initiator comes again";
-  pair.host(kB).thaw();
-  EXPECT_TRUE(reads_in_the_end(pair, kA, 7));
-  EXPECT_EQ(pair.host(kA).fences() + pair.host(kB).fences(), 0u);
-  EXPECT_EQ(pair.violation(), "");
+  is_told_busy_and_reads_in_the_end(pair, read);
 }
 
 TEST(ReadError, IsNoMediumErrorWhileTheWayToThePartnerIsDown) {
@@ -65,12 +69,7 @@ TEST(ReadError, IsNoMediumErrorWhileTheWayToThePartnerIsDown) {
   ASSERT_TRUE(pair.wait_for([&] { return !pair.world().way_from(kA).is_up(); }, kSecond));
   make_unreadable(pair, kA);
   auto& read = pair.read(kA, kHere);
-  ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
-  EXPECT_EQ(read.status(), make_error_code(Errc::resource_exhausted)) << "BUSY: the initiator comes again";
-  pair.host(kB).thaw();
-  EXPECT_TRUE(reads_in_the_end(pair, kA, 7));
-  EXPECT_EQ(pair.host(kA).fences() + pair.host(kB).fences(), 0u);
-  EXPECT_EQ(pair.violation(), "");
+  is_told_busy_and_reads_in_the_end(pair, read);
 }
 
 /// The partner sends again what it forwarded: its initiator notices nothing.
