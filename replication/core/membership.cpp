@@ -113,6 +113,7 @@ void Membership::act(const ReplicaState& theirs) {
       adopt(theirs.record, true);
       break;
     case Verdict::target:
+      if (metadata_failed_) break;  // it can't keep the unit's state, and nothing passes without
       if (core_.role != Role::forward) enter_forward();
       if (theirs.serving) settle_left();
       if (theirs.serving && waiter_ && waiter_is_leave_) finish_waiter({});

@@ -115,6 +115,25 @@ TEST(HungPartner, AChangeOfTheUnitsStateThatItDoesNotAnswerHoldsNothingOnceItLef
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// Its disk dies while it is brought up to date. It can't keep the unit's state, and nothing may pass without: what is
+/// sent to it must not wait there for ever.
+TEST(DeadTarget, ANodeThatCannotKeepItsMetadataSendsInitiatorsToTheOther) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  StoreFaults faults = pair.host(kB).metadata(0).faults();
+  faults.write_error = kAlways;
+  pair.host(kB).metadata(0).set_faults(faults);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).metadata(0).failed() > 0; }, kLong));
+  pair.run_for(5 * kSecond);
+  EXPECT_FALSE(pair.status(kB).serving);
+  auto& read = pair.read(kB, 8);
+  EXPECT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
+  EXPECT_EQ(read.status(), make_error_code(engine::Errc::not_serving));
+  EXPECT_TRUE(pair.is(kA, MirrorState::solo)) << to_string(pair.status(kA).state);
+  EXPECT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
+}
+
 void restart_both(ScriptedPair& pair) {
   for (const NodeSide side : {kA, kB}) pair.host(side).end(Host::End::power_cut);
   for (const NodeSide side : {kA, kB}) pair.host(side).boot();
