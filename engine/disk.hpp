@@ -107,6 +107,11 @@ class Disk {
   [[nodiscard]] virtual AccessState access_state() const = 0;
   /// Called from any reactor; `done` runs on the reactor that submitted, and may run inside submit().
   virtual void submit(DiskRequest& request) = 0;
+  /// The submitter gives `request` up: its session ends, or its task was aborted. What of it was not started is not
+  /// started any more, on either node; what was started ends as it does. `done` still runs exactly once, perhaps inside
+  /// this call; after it nothing of the request can take effect. Only between submit() and `done`, on the reactor that
+  /// submitted; again has no effect.
+  virtual void cancel(DiskRequest& request) { (void)request; }
   /// `listener` hears of the state in force at once, then of every state that is installed, with what it raised; all on
   /// the reactor that the disk lives on, from where alone this is called. Null: nobody does any more.
   virtual void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) { (void)listener; }
