@@ -24,15 +24,19 @@ constexpr std::size_t kTarget = 32;
 constexpr std::size_t kMaxTargets = 8;
 constexpr std::size_t kMaxSegments = 8;
 constexpr std::size_t kMaxDescriptors = 512;         // bytes of both lists
-constexpr std::uint32_t kMaxSegment = 0xFFFF * 512;  // bytes
+constexpr std::uint32_t kMaxSegment = 0xFFFF * 512;  // bytes, or the whole blocks in it
 constexpr std::uint8_t kMaxConcurrent = 64;
-constexpr std::uint8_t kGranularity = 9;  // of a segment, as a power of two
 constexpr std::uint8_t kIdentification = 0xE4;
 constexpr std::uint8_t kBlockToBlock = 0x02;
 constexpr std::uint8_t kBlockToBlockWithOffset = 0x0A;
 constexpr std::uint8_t kDestinationCount = 0x02;  // DC, of a segment's byte 1
 constexpr std::uint8_t kDiscardResults = 0x10;    // LIST ID USAGE 10b, of the header's byte 1
 constexpr std::uint8_t kListIdUsage = 0x18;
+
+/// Bytes of the longest segment on the unit.
+std::uint32_t max_segment(const LogicalUnit& unit) { return kMaxSegment & ~(unit.block_size() - 1); }
+/// Of a segment, as a power of two.
+std::uint8_t granularity(const LogicalUnit& unit) { return static_cast<std::uint8_t>(unit.block_shift()); }
 
 std::uint8_t byte(const std::byte* at) { return std::to_integer<std::uint8_t>(*at); }
 
@@ -181,16 +185,14 @@ void receive_copy_operating_parameters(Task& task) {
   reply.be16(kMaxTargets);
   reply.be16(kMaxSegments);
   reply.be32(kMaxDescriptors);
-  reply.be32(kMaxSegment);
+  reply.be32(max_segment(task.unit()));
   reply.be32(0);  // inline data
   reply.be32(0);  // held data
   reply.be32(0);  // of streams
   reply.be16(0);
   reply.be16(kMaxConcurrent);
   reply.u8(kMaxConcurrent);
-  reply.u8(kGranularity);
-  reply.u8(kGranularity);
-  reply.u8(kGranularity);
+  for (int i = 0; i < 3; ++i) reply.u8(granularity(task.unit()));  // of segments, inline data, held data
   reply.zeros(3);
   reply.u8(3);
   reply.u8(kBlockToBlock);
@@ -216,7 +218,7 @@ void list_descriptor(Reply& reply, std::uint16_t type, std::span<const std::uint
 
 }  // namespace
 
-void third_party_copy_descriptors(Reply& reply) {
+void third_party_copy_descriptors(Reply& reply, const LogicalUnit& unit) {
   using namespace handlers;
   // Each operation code with the number of its service actions and these.
   constexpr std::array<std::uint8_t, 7> kCommands{0x83, 1, 0x00, 0x84, 2, 0x00, 0x03};
@@ -238,8 +240,8 @@ void third_party_copy_descriptors(Reply& reply) {
   reply.be16(0x0020);
   reply.be32(kMaxConcurrent);
   reply.be32(kMaxConcurrent);
-  reply.be32(kMaxSegment);
-  reply.u8(kGranularity);
+  reply.be32(max_segment(unit));
+  reply.u8(granularity(unit));
   reply.u8(0);  // inline data
   reply.zeros(18);
 }

@@ -179,7 +179,7 @@ bool vital_product_data(Reply& reply, std::uint8_t page, const LogicalUnit& unit
       extended_inquiry(reply);
       break;
     case 0x8F:
-      third_party_copy_descriptors(reply);
+      third_party_copy_descriptors(reply, unit);
       break;
     case 0xB0:
       block_limits(reply, unit);

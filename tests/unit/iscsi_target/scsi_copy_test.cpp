@@ -8,6 +8,7 @@ namespace {
 
 class ScsiCopy : public ScsiTest {
  protected:
+  explicit ScsiCopy(engine::DiskInfo info = disk_info()) : ScsiTest(std::move(info)) {}
   struct Segment {
     std::uint16_t from = 0, to = 0, blocks = 0;
     std::uint64_t from_lba = 0, to_lba = 0;
@@ -82,6 +83,41 @@ TEST_F(ScsiCopy, OfACopyThatWasAbortedNothingMoreIsReadOrWritten) {
     EXPECT_EQ(c->completions, 1);
     while (disk.held()) disk.release_one();
   }
+}
+
+class ScsiCopy4Kn : public ScsiCopy {
+ protected:
+  ScsiCopy4Kn()
+      : ScsiCopy([] {
+          auto info = disk_info();
+          info.block_size = 4096;
+          info.size = std::uint64_t{80} << 20;
+          return info;
+        }()) {}
+  /// A segment of type 0Ah: so many bytes.
+  static Bytes list_of_bytes(std::uint32_t bytes, std::uint64_t from_lba, std::uint64_t to_lba) {
+    Bytes b = list({uuid(1)}, {});
+    Bytes t(32);
+    t[0] = 0x0A, t[3] = 28;
+    engine::store_be<std::uint32_t>(&t[8], bytes);
+    engine::store_be<std::uint64_t>(&t[12], from_lba);
+    engine::store_be<std::uint64_t>(&t[20], to_lba);
+    engine::store_be<std::uint32_t>(&b[8], 32);
+    b.insert(b.end(), t.begin(), t.end());
+    return b;
+  }
+};
+
+TEST_F(ScsiCopy4Kn, ASegmentAsLongAsIsSaidToBePossibleIsCopied) {
+  const auto told = in({0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0});
+  const std::uint32_t longest = told->be32(16);
+  EXPECT_EQ(longest % 4096, 0u);
+  EXPECT_EQ(told->data_in.at(39), 12) << "granularity, a power of two";
+  const Bytes data = pattern(4096);
+  const std::uint64_t last = longest / 4096 - 1, to = 10000;
+  out(cdb10(0x2A, static_cast<std::uint32_t>(last), 1), data);
+  expect_good(*copy(list_of_bytes(longest, 0, to)));
+  EXPECT_EQ(std::memcmp(disk.bytes().data() + (to + last) * 4096, data.data(), data.size()), 0);
 }
 
 /// Multipathing turns to the addressed volume's other path for 04h/0Ch: that must be right for that volume.
