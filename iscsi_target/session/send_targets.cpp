@@ -15,8 +15,10 @@ void describe(std::string& text, const Target& target, const std::string& local_
   }
 }
 
+/// RFC 7143 appendix C: "All" must not be supported in a normal session, an empty value means its own target.
 void send_targets(std::string& text, std::string_view which, const TextContext& context) {
-  if (which.empty()) {  // the session's own
+  if (which == "All" && context.target != nullptr) return iscsi::add_pair(text, "SendTargets", "Reject");
+  if (which.empty()) {
     if (context.target != nullptr) describe(text, *context.target, context.local_address);
     return;
   }

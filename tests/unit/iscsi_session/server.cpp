@@ -361,7 +361,8 @@ TEST(Sessions, AreSpreadOverTheReactors) {
 
 // ---- SendTargets ----
 
-TEST(SendTargets, InANormalSession) {
+// RFC 7143 appendix C: "All" is for discovery sessions, and must not be supported elsewhere.
+TEST(SendTargets, ANormalSessionNamesATargetOrItsOwnAndIsRefusedAll) {
   TestServer server;
   server.put_target({}, {{"127.0.0.11:3260", 1}, {"[::1]:3260", 2}});
   server.put_target({}, {}, "iqn.2026-11.io.lockstep:another");
@@ -370,7 +371,7 @@ TEST(SendTargets, InANormalSession) {
   const std::string own = "TargetName=" + kTarget + "|TargetAddress=127.0.0.11:3260,1|TargetAddress=[::1]:3260,2|";
   const std::string another = "TargetName=iqn.2026-11.io.lockstep:another|TargetAddress=" + server.address + ",1|";
   EXPECT_EQ(ask(initiator, "SendTargets=|"), own);
-  EXPECT_EQ(ask(initiator, "SendTargets=All|"), another + own);
+  EXPECT_EQ(ask(initiator, "SendTargets=All|"), "SendTargets=Reject|");
   EXPECT_EQ(ask(initiator, "SendTargets=iqn.2026-11.io.lockstep:ANOTHER|"), another);
   EXPECT_EQ(ask(initiator, "SendTargets=iqn.2026-11.io.lockstep:none|"), "");
   EXPECT_EQ(ask(initiator, "X-foo=1|HeaderDigest=None|"), "X-foo=NotUnderstood|HeaderDigest=Reject|");
