@@ -59,6 +59,8 @@ class PduReader {
   /// Everything that comes from now on is thrown away. May be called from the sink.
   void stop() { part_ = Part::stopped; }
   [[nodiscard]] bool stopped() const { return part_ == Part::stopped; }
+  /// A PDU has begun and is not whole.
+  [[nodiscard]] bool midway() const { return part_ == Part::header ? have_ != 0 : part_ != Part::stopped; }
   /// The header of the PDU under way, or the last one.
   [[nodiscard]] const Bhs& header() const { return header_; }
 

@@ -44,6 +44,7 @@ engine::ReceivePlace TargetConnection::receive_place() {
 void TargetConnection::received(std::size_t direct, std::span<const std::byte> scratch) {
   if (host_.is_fenced(*this)) return reset("The node stopped serving.");
   heard_ = true;
+  received_ += direct + scratch.size();
   reader_.received(direct, scratch);
 }
 
@@ -87,6 +88,7 @@ std::span<std::byte> TargetConnection::data_place(std::uint32_t offset) {
 }
 
 void TargetConnection::on_pdu() {
+  ++pdus_;
   if (phase_ == Phase::full_feature) return session_->on_pdu();
   if (phase_ == Phase::login) return login_request();
   if (phase_ == Phase::admitting) close_gently("The initiator did not wait for the answer to its login.");
@@ -200,8 +202,19 @@ void TargetConnection::watch_silence() {
   } else if (!identity_.discovery) {
     session_->ping();
   }
+  if (trickles()) return reset("The initiator began a PDU and does not finish it.");
   if (stalls()) return reset("The initiator takes no answers, or does not send the data of its writes.");
   start_timer(settings_.keepalive);
+}
+
+// Each byte shows that the peer is there, so that a PDU that comes byte by byte could stay under way for ever.
+bool TargetConnection::trickles() {
+  const std::uint64_t under_way = reader_.midway() && !paused_ ? pdus_ + 1 : 0;
+  const bool slow = under_way != 0 && under_way == under_way_before_ && received_ - received_before_ < kLeastProgress;
+  under_way_before_ = under_way;
+  received_before_ = received_;
+  trickled_ = slow ? trickled_ + settings_.keepalive : engine::Duration{};
+  return trickled_ >= settings_.stall_patience;
 }
 
 // A peer that answers pings and does nothing else would hold its commands' buffers for ever; so would one that sends

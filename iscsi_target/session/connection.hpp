@@ -106,6 +106,7 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void on_timer();
   [[nodiscard]] const char* why_no_login() const;
   void watch_silence();
+  [[nodiscard]] bool trickles();
   [[nodiscard]] bool stalls();
   void stop(std::string why);
 
@@ -134,6 +135,10 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   // What moved since the timer last ran, and for how long too little of it did.
   std::uint64_t sent_ = 0, sent_before_ = 0;
   Session::Waiting waited_for_;
+  std::uint64_t pdus_ = 0;              // that are whole
+  std::uint64_t under_way_before_ = 0;  // which PDU was, counted from 1; 0: none
+  std::uint64_t received_ = 0, received_before_ = 0;
+  engine::Duration trickled_{};
   bool emptied_ = false;  // everything that was to be sent was taken
   engine::Duration stalled_{};
 };

@@ -26,7 +26,7 @@ struct SessionSettings {
   engine::Duration keepalive = std::chrono::seconds(15);  ///< silence after which a NOP-In asks; as long again ends it
   /// A session whose initiator takes nothing of what we send, or sends nothing of what we asked for, holds buffers: it
   /// ends after this long (to the next keepalive) with less than kLeastProgress moved in each keepalive's time; of what
-  /// was asked for, for the oldest command that waits.
+  /// was asked for, for the oldest command that waits. So does one whose initiator does not finish a PDU that it began.
   engine::Duration stall_patience = std::chrono::seconds(30);
 };
 

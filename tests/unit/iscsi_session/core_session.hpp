@@ -1,0 +1,119 @@
+#pragma once
+// A session without a network or threads: what a test feeds it goes straight in, and time stands still unless told.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/iscsi/login_initiator.hpp"
+#include "tests/unit/iscsi_session/fake_stream.hpp"
+#include "tests/unit/iscsi_session/test_server.hpp"
+
+namespace lockstep::test {
+
+class CoreSession : public testing::Test {
+ protected:
+  /// The device server has completed every command.
+  ~CoreSession() override { EXPECT_EQ(resources.commands.in_use(), 0u); }
+
+  /// The connection comes in; its target is `server`.
+  void connect(scsi::DeviceServer& server) {
+    host.emplace(server);
+    iscsi_target::Target target;
+    target.name = kTarget;
+    target.device_servers = {&server};
+    registry.put(std::move(target));
+    connection = std::make_unique<iscsi_target::TargetConnection>(std::make_unique<FakeStream>(stream), *host,
+                                                                  resources, registry, settings);
+  }
+
+  void log_in(const iscsi::Offers& offers, const std::string& target = kTarget) {
+    iscsi::InitiatorLoginSettings of_login;
+    of_login.initiator_name = kInitiator;
+    of_login.target_name = target;
+    of_login.offers = offers;
+    of_login.offers.header_digest = of_login.offers.data_digest = iscsi::Offers::Digest::none;
+    iscsi::InitiatorLogin login(of_login, random);
+    auto step = login.start();
+    while (step.next == iscsi::InitiatorLogin::Step::Next::send) {
+      feed(pdu(bytes_of(step.header), std::as_bytes(std::span(step.text))));
+      const auto answer = gathered();
+      ASSERT_GE(answer.size(), iscsi::kBhsSize);
+      const auto response = iscsi::header_as<iscsi::LoginResponseHeader>(bhs_at(answer, 0));
+      step = login.on_response(response, std::span(answer).subspan(iscsi::kBhsSize, response.data_length));
+    }
+    ASSERT_EQ(step.next, iscsi::InitiatorLogin::Step::Next::done) << step.error.message;
+    cmd_sn = login.cmd_sn();
+  }
+  void end() {
+    connection->reset("The test is over.");
+    connection.reset();
+  }
+
+  static iscsi::Bhs bhs_at(const std::vector<std::byte>& bytes, std::size_t at) {
+    iscsi::Bhs header;
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), iscsi::kBhsSize, header.begin());
+    return header;
+  }
+  static std::vector<std::byte> pdu(iscsi::Bhs header, std::span<const std::byte> data = {}) {
+    auto any = iscsi::header_as<iscsi::AnyHeader>(header);
+    any.data_length = static_cast<std::uint32_t>(data.size());
+    header = bytes_of(any);
+    std::vector<std::byte> out(header.begin(), header.end());
+    out.insert(out.end(), data.begin(), data.end());
+    out.resize(out.size() + iscsi::padding_of(data.size()));
+    return out;
+  }
+  /// One receive.
+  void feed(std::span<const std::byte> bytes) {
+    const auto place = connection->receive_place();
+    const std::size_t direct = std::min(place.direct.size(), bytes.size());
+    std::copy_n(bytes.begin(), direct, place.direct.begin());
+    connection->received(direct, bytes.subspan(direct));
+  }
+  std::vector<std::byte> gathered() {
+    std::vector<std::byte> all;
+    for (;;) {
+      std::array<std::span<const std::byte>, 32> pieces;
+      const std::size_t count = connection->gather(pieces);
+      if (count == 0) return all;
+      const std::size_t before = all.size();
+      for (const auto& piece : std::span(pieces).first(count)) all.insert(all.end(), piece.begin(), piece.end());
+      connection->sent(all.size() - before);
+    }
+  }
+  /// The headers of what the target has to say; none of it has data.
+  std::vector<iscsi::Bhs> answers() {
+    const auto bytes = gathered();
+    std::vector<iscsi::Bhs> out;
+    for (std::size_t at = 0; at + iscsi::kBhsSize <= bytes.size(); at += iscsi::kBhsSize) {
+      out.push_back(bhs_at(bytes, at));
+    }
+    return out;
+  }
+
+  /// A WRITE with no more data than `immediate`.
+  std::vector<std::byte> write(std::uint32_t length, std::span<const std::byte> immediate = {}) {
+    auto header =
+        iscsi::make_header<iscsi::ScsiCommandHeader>(iscsi::Opcode::scsi_command, iscsi::kFinal | iscsi::kWrite);
+    header.task_tag = ++tag;
+    header.expected_length = length;
+    header.cmd_sn = cmd_sn.value();
+    ++cmd_sn;
+    return pdu(bytes_of(header), immediate);
+  }
+
+  SeededRandom random{1};
+  engine::BufferPool pool{std::size_t{1} << 20};
+  std::optional<FakeHost> host;
+  FakeClock clock;
+  iscsi_target::TargetRegistry registry;
+  iscsi_target::SessionSettings settings;
+  iscsi_target::SessionResources resources{clock, random, pool};
+  FakeStream::State stream;
+  std::unique_ptr<iscsi_target::TargetConnection> connection;
+  iscsi::Serial cmd_sn;
+  std::uint32_t tag = 10;
+};
+
+}  // namespace lockstep::test
