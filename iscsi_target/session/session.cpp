@@ -83,10 +83,19 @@ Session::Turn Session::take_cmd_sn(const iscsi::AnyHeader& header, Serial cmd_sn
   if (header.opcode & iscsi::kImmediate) return Turn::now;
   if (cmd_sn.before(exp_cmd_sn_) || cmd_sn.after(max_cmd_sn_)) return Turn::never;
   if (std::find(skipped_.begin(), skipped_.end(), cmd_sn) != skipped_.end()) return Turn::never;
+  if (held_ != 0 && is_held(cmd_sn)) return Turn::never;  // RFC 7143 4.2.2.1: duplicates are ignored silently
   if (cmd_sn != exp_cmd_sn_) return Turn::later;
   ++exp_cmd_sn_;
   while (std::erase(skipped_, exp_cmd_sn_) != 0) ++exp_cmd_sn_;
   return Turn::now;
+}
+
+bool Session::is_held(Serial cmd_sn) const {
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    const SessionCommand* const command = slots_.at(i);
+    if (command != nullptr && command->is_held && command->cmd_sn == cmd_sn) return true;
+  }
+  return false;
 }
 
 void Session::begin_control(const iscsi::Bhs& header, std::uint32_t data_length) {

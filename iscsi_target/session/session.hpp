@@ -128,6 +128,8 @@ class Session {
 
   // session.cpp: requests.
   [[nodiscard]] Turn take_cmd_sn(const iscsi::AnyHeader& header, iscsi::Serial cmd_sn);
+  /// A command of that number waits for those before it.
+  [[nodiscard]] bool is_held(iscsi::Serial cmd_sn) const;
   void begin_control(const iscsi::Bhs& header, std::uint32_t data_length);
   void run_control();
   void nop_out(const iscsi::NopOutHeader& header);

@@ -381,6 +381,25 @@ TEST_F(SessionData, CommandsThatComeTooEarlyAreRunInTheirOrder) {
   EXPECT_TRUE(is_stored(0, two));
 }
 
+TEST_F(SessionData, ACommandThatComesTwiceBeforeItsTurnIsRunOnce) {
+  log_in();
+  const auto first = initiator.read10(0, 1);
+  const auto second = initiator.write10(0, 1);
+  auto again = second;
+  again.task_tag = initiator.next_tag++;
+  const auto data = bytes_pattern(512, 1), other = bytes_pattern(512, 2);
+  initiator.send(second, data);
+  initiator.send(again, other);
+  initiator.send(second, other);
+  initiator.send(first);
+  (void)expect(Opcode::scsi_data_in);
+  expect_status(scsi::Status::good);
+  initiator.send(initiator.nop());
+  EXPECT_EQ(expect(Opcode::nop_in).as<NopInHeader>().exp_cmd_sn, initiator.cmd_sn.value());
+  EXPECT_EQ(server.storage.executed, 2);
+  EXPECT_TRUE(is_stored(0, data));
+}
+
 TEST_F(SessionData, ATagInUseIsRejected) {
   log_in();
   server.storage.hold = true;
