@@ -146,6 +146,10 @@ class Session {
   void start_held();
   void execute(SessionCommand& command);
   void begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length);
+  [[nodiscard]] bool follows(const SessionCommand& command, const iscsi::DataOutHeader& header,
+                             std::uint32_t data_length) const;
+  /// Up to where data may come that was not asked for.
+  [[nodiscard]] std::uint32_t unsolicited_end(const SessionCommand& command) const;
   void segment_ended(SessionCommand& command);
   void break_command(SessionCommand& command, std::uint16_t additional_sense);
   void pull_begun(SessionCommand& command);

@@ -80,8 +80,8 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
   if (!command.reads) command.expected_in = 0;
   command.nexus = &nexus_;
   // Nothing more may come when the immediate data is all there may be, whatever the F bit says.
-  command.unsolicited_open = command.writes && !(header.flags & iscsi::kFinal) &&
-                             data_length < std::min(command.expected_out, setup_.parameters.first_burst);
+  command.unsolicited_open =
+      command.writes && !(header.flags & iscsi::kFinal) && data_length < unsolicited_end(command);
   slots_.insert(command);
 
   current_ = &command;
@@ -125,6 +125,22 @@ void Session::start_held() {
   }
 }
 
+// Whether the data is the next of its sequence. The last of a sequence says so; unsolicited data may end earlier.
+bool Session::follows(const SessionCommand& command, const iscsi::DataOutHeader& header,
+                      std::uint32_t data_length) const {
+  const bool solicited = command.r2t_outstanding != 0;
+  const std::uint32_t end = solicited ? command.sequence_end : unsolicited_end(command);
+  if (header.data_sn != command.next_data_sn || header.buffer_offset != command.received) return false;
+  if (command.received > end || data_length > end - command.received) return false;
+  const bool last = header.flags & iscsi::kFinal;
+  const bool complete = command.received + data_length == end;
+  return last == complete || (last && !solicited);
+}
+
+std::uint32_t Session::unsolicited_end(const SessionCommand& command) const {
+  return std::min(command.expected_out, setup_.parameters.first_burst);
+}
+
 void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length) {
   const bool solicited = header.transfer_tag != iscsi::kReservedTag;
   SessionCommand* const command =
@@ -133,11 +149,11 @@ void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t d
   if (command == nullptr || command->is_aborted || command->is_broken) return;
   const bool expected = solicited ? command->r2t_outstanding != 0 : command->unsolicited_open;
   if (!expected) return break_command(*command, kUnexpectedUnsolicitedData);
-  const std::uint32_t end =
-      solicited ? command->sequence_end : std::min(command->expected_out, setup_.parameters.first_burst);
-  const bool in_place = header.data_sn == command->next_data_sn && header.buffer_offset == command->received &&
-                        command->received <= end && data_length <= end - command->received;
-  if (!in_place) return break_command(*command, kIncorrectAmountOfData);
+  if (solicited && header.lun != command->lun) {  // RFC 7143 11.7.4: reserved without a transfer tag
+    reject(RejectReason::protocol_error, bytes_of(header));
+    return break_command(*command, kIncorrectAmountOfData);
+  }
+  if (!follows(*command, header, data_length)) return break_command(*command, kIncorrectAmountOfData);
   current_ = command;
   current_base_ = command->received;
   current_length_ = data_length;
@@ -151,14 +167,12 @@ void Session::segment_ended(SessionCommand& command) {
   if (current_is_data_out_) {
     ++command.next_data_sn;
     if (command.r2t_outstanding != 0) {
-      if (command.received == command.sequence_end) {
+      if (current_final_) {
         --command.r2t_outstanding;
         command.next_data_sn = 0;
         command.sequence_end = std::min(command.sequence_end + setup_.parameters.max_burst, command.r2t_asked);
-      } else if (current_final_) {
-        return break_command(command, kIncorrectAmountOfData);
       }
-    } else if (current_final_ || command.received == std::min(command.expected_out, setup_.parameters.first_burst)) {
+    } else if (current_final_) {
       command.unsolicited_open = false;
       command.next_data_sn = 0;
     }

@@ -264,6 +264,48 @@ TEST_F(SessionData, ASequenceThatEndsEarlyFailsTheWrite) {
   expect_sense(0x0B, 0x0C, 0x0D);
 }
 
+TEST_F(SessionData, ASequenceWhoseLastDataDoesNotSaySoFailsTheWrite) {
+  log_in();
+  const auto data = bytes_pattern(4096, 1);
+  const auto asked = initiator.write10(10, 8);
+  initiator.send(asked);
+  const auto r2t = expect(Opcode::r2t).as<R2tHeader>();
+  initiator.send(initiator.data_out(asked.task_tag, r2t.transfer_tag, 0, 0, false), data);
+  expect_sense(0x0B, 0x0C, 0x0D);
+  const auto unasked = initiator.write10(10, 8, 0);
+  initiator.send(unasked);
+  initiator.send(initiator.data_out(unasked.task_tag, kReservedTag, 0, 0, false), data);
+  expect_sense(0x0B, 0x0C, 0x0D);
+  EXPECT_FALSE(is_stored(10, data));
+}
+
+TEST_F(SessionData, DataThatWasAskedForAndNamesAnotherUnitIsRejectedAndFailsTheWrite) {
+  log_in();
+  const auto data = bytes_pattern(4096, 1);
+  const auto command = initiator.write10(10, 8);
+  initiator.send(command);
+  const auto r2t = expect(Opcode::r2t).as<R2tHeader>();
+  auto header = initiator.data_out(command.task_tag, r2t.transfer_tag, 0, 0, true);
+  header.lun = std::uint64_t{1} << 48;
+  initiator.send(header, data);
+  EXPECT_EQ(expect(Opcode::reject).as<RejectHeader>().reason, static_cast<std::uint8_t>(RejectReason::protocol_error));
+  expect_sense(0x0B, 0x0C, 0x0D);
+  EXPECT_FALSE(is_stored(10, data));
+}
+
+// RFC 7143 11.7.4: without a transfer tag the LUN field is reserved.
+TEST_F(SessionData, UnsolicitedDataNeedNotNameItsUnit) {
+  log_in();
+  const auto data = bytes_pattern(4096, 1);
+  const auto command = initiator.write10(10, 8, 0);
+  initiator.send(command);
+  auto header = initiator.data_out(command.task_tag, kReservedTag, 0, 0, true);
+  header.lun = std::uint64_t{1} << 48;
+  initiator.send(header, data);
+  expect_status(scsi::Status::good);
+  EXPECT_TRUE(is_stored(10, data));
+}
+
 TEST_F(SessionData, UnsolicitedDataThatWasNotAnnouncedFailsTheWrite) {
   log_in();
   server.storage.hold = false;
