@@ -97,6 +97,12 @@ class DeviceServer {
   /// After every command of the nexus was completed.
   virtual void on_nexus_closed(Nexus& nexus) = 0;
   virtual void execute(Command& command) = 0;
+  /// The command is given up: it was aborted, its session ends, or a reset that another session asked for ends it. What
+  /// of it has not begun is not to begin any more. complete() is still owed, perhaps inside this call: with TASK
+  /// ABORTED when something was left undone, else as ever; of a command that is aborted() nothing is sent. At most once
+  /// for a command, between execute() and complete() and never inside either; not while it pulls, for that ends with an
+  /// error.
+  virtual void abort(Command& command) { (void)command; }
   /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
   /// unit adds: reset state, unit attentions. False: LUN does not exist.
   virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;

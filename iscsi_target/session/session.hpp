@@ -96,8 +96,8 @@ class Session {
   void ping();
   /// Async message 1: please log out within `seconds`.
   void request_logout(std::uint16_t seconds);
-  /// Commands of this session that another one's task management is about: those that wait for data end with TASK
-  /// ABORTED, the others end as they do; then `done`.
+  /// Commands of this session that another one's task management is about: those that wait for data, and those of which
+  /// the device server leaves something undone, end with TASK ABORTED, the others end as they do; then `done`.
   void quiesce(const TaskScope& scope, engine::Callback<> done);
 
   /// The connection is over: nothing more is sent, every command is aborted. SessionLink::drained() follows, perhaps
@@ -182,6 +182,7 @@ class Session {
   void manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function);
   void abort_commands(const TaskScope& scope);
   void abort(SessionCommand& command);
+  void give_up(SessionCommand& command);
   void answer_management(std::uint32_t task_tag, iscsi::TaskManagementResult result);
   void wait_for(const TaskScope& scope, engine::Callback<> done);
   [[nodiscard]] bool is_over(const Waiter& waiter) const;

@@ -55,7 +55,7 @@ void SessionCommand::reset() {
   status = scsi::Status::good;
   sense_length = 0;
   wanted_out = wanted_in = 0;
-  is_ready = is_held = is_executing = is_completed = is_aborted = is_broken = status_encoded = false;
+  is_ready = is_held = is_executing = is_completed = is_aborted = is_given_up = is_broken = status_encoded = false;
   unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
   received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = 0;
   into = {};

@@ -40,8 +40,9 @@ class SessionCommand final : public scsi::Command, public Ready {
   bool is_held = false;       ///< waits for commands before it that have not come
   bool is_executing = false;  ///< the device server owes complete()
   bool is_completed = false;
-  bool is_aborted = false;  ///< nothing is sent for it any more
-  bool is_broken = false;   ///< its data went wrong: `broken_status` is sent instead of what the device server says
+  bool is_aborted = false;   ///< nothing is sent for it any more
+  bool is_given_up = false;  ///< the device server was told to end it
+  bool is_broken = false;    ///< its data went wrong: `broken_status` is sent instead of what the device server says
   scsi::Status broken_status{};
   std::uint16_t broken_sense = 0;  ///< ASC and ASCQ
   bool status_encoded = false;     ///< left the slots; only its last PDUs are on their way

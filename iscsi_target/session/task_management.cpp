@@ -96,13 +96,24 @@ void Session::abort(SessionCommand& command) {
   command.unsolicited_open = false;
   command.r2t_outstanding = 0;
   if (command.pull_wanted && !command.is_deferred) return finish_pull(command, make_error_code(Errc::aborted));
+  if (command.is_executing) return give_up(command);
   finish_if_over(command);
+}
+
+// Tells the device server, which may complete the command at once. A pull that is under way ends with an error instead.
+void Session::give_up(SessionCommand& command) {
+  if (!command.is_executing || command.pull_wanted || std::exchange(command.is_given_up, true)) return;
+  setup_.device_server->abort(command);
 }
 
 void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     SessionCommand* const command = slots_.at(i);
-    if (command == nullptr || !scope.covers(*command) || !command->pull_wanted || command->is_deferred) continue;
+    if (command == nullptr || !scope.covers(*command)) continue;
+    if (!command->pull_wanted || command->is_deferred) {
+      give_up(*command);
+      continue;
+    }
     command->is_broken = true;
     command->broken_status = scsi::Status::task_aborted;
     command->unsolicited_open = false;

@@ -24,6 +24,7 @@ class Watched final : public scsi::DeviceServer {
   void on_nexus_opened(scsi::Nexus& nexus) override { ++opened, ++open, real_.on_nexus_opened(nexus); }
   void on_nexus_closed(scsi::Nexus& nexus) override { --open, real_.on_nexus_closed(nexus); }
   void execute(scsi::Command& command) override { real_.execute(command); }
+  void abort(scsi::Command& command) override { real_.abort(command); }
   bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override {
     return real_.task_management(nexus, function, lun);
   }

@@ -1,5 +1,6 @@
 // A session under a hail of PDUs that are almost right: whatever comes, nothing crashes, nothing is left behind, and
 // every command that was begun is completed. The core alone: no sockets, no threads, one seed.
+#include <algorithm>
 #include <deque>
 
 #include "engine/base/crc32c.hpp"
@@ -23,10 +24,20 @@ class MoodyDevice final : public scsi::DeviceServer {
   }
   void execute(scsi::Command& command) override {
     ++begun;
-    waiting_.push_back({&command, {}, false});
+    waiting_.push_back({&command, {}, false, false});
     if (random_.one_in(3)) step_one();
   }
   bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t lun) override { return lun == 0; }
+  /// Told only of what it is at work on, and once; ends some of it at once.
+  void abort(scsi::Command& command) override {
+    const auto work = std::ranges::find(waiting_, &command, &Work::command);
+    ASSERT_NE(work, waiting_.end());
+    EXPECT_FALSE(std::exchange(work->given_up, true));
+    ++given_up;
+    if (random_.one_in(2)) return;
+    waiting_.erase(work);
+    end(command);
+  }
 
   /// Moves one command along.
   void step_one() {
@@ -43,13 +54,14 @@ class MoodyDevice final : public scsi::DeviceServer {
   }
   [[nodiscard]] bool idle() const { return waiting_.empty(); }
 
-  int begun = 0, ended = 0, nexuses = 0;
+  int begun = 0, ended = 0, given_up = 0, nexuses = 0;
 
  private:
   struct Work {
     scsi::Command* command;
     engine::Buffer buffer;
     bool pulled;
+    bool given_up;
   };
 
   void pull(Work work) {
@@ -350,7 +362,7 @@ class Noise {
 class NoisySession : public testing::TestWithParam<int> {};
 
 TEST_P(NoisySession, LeavesNothingBehind) {
-  int commands = 0, long_lived = 0;
+  int commands = 0, given_up = 0, long_lived = 0;
   for (int i = 0; i < 25; ++i) {
     Noise noise(static_cast<std::uint64_t>(GetParam()) * 1000 + static_cast<std::uint64_t>(i));
     ASSERT_NO_FATAL_FAILURE(noise.log_in());
@@ -361,6 +373,7 @@ TEST_P(NoisySession, LeavesNothingBehind) {
       if (noise.random.one_in(200)) noise.clock.advance(std::chrono::seconds(1));
     }
     commands += noise.device.begun;
+    given_up += noise.device.given_up;
     long_lived += pdus > 100;
     noise.connection->reset("The test is over.");
     noise.device.finish_all();
@@ -373,6 +386,7 @@ TEST_P(NoisySession, LeavesNothingBehind) {
     EXPECT_EQ(noise.pool.in_use(), 0u);
   }
   EXPECT_GT(commands, 500);  // the hail does get through
+  EXPECT_GT(given_up, 5);
   EXPECT_GT(long_lived, 5);
 }
 
