@@ -95,30 +95,38 @@ void CopyJob::write_piece() { submit(*segments[segment_].to, DiskOpcode::write, 
 
 void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
   // The initiator may have gone on through the other node, and written there what would be overwritten here.
-  if (task_.command.aborted()) return abort(scsi::asc::kNoAdditionalSenseInformation);
-  request_.opcode = opcode;
-  request_.extent = {at, piece_};
-  request_.data = buffer_.span().first(piece_);
-  request_.nexus = task_.nexus.nexus->id;
-  request_.port = &task_.nexus.key;
-  request_.access = opcode == DiskOpcode::read ? scsi::AccessClass::read : scsi::AccessClass::write;
-  request_.status.clear();
-  request_.owner = this;
-  request_.done = [](engine::DiskRequest& request) { static_cast<CopyJob*>(request.owner)->on_done(); };
-  use.unit->disk().submit(request_);
+  if (is_given_up(task_)) return abort(scsi::asc::kNoAdditionalSenseInformation);
+  engine::DiskRequest& request = task_.request;
+  request.opcode = opcode;
+  request.extent = {at, piece_};
+  request.data = buffer_.span().first(piece_);
+  request.nexus = task_.nexus.nexus->id;
+  request.port = &task_.nexus.key;
+  request.access = opcode == DiskOpcode::read ? scsi::AccessClass::read : scsi::AccessClass::write;
+  request.status.clear();
+  request.owner = this;
+  request.done = on_done;
+  send(task_, use.unit->disk());
 }
 
-void CopyJob::on_done() {
-  if (request_.status) {
-    if (request_.status == Errc::not_serving) return not_served();
-    if (request_.status == Errc::no_space) {  // as of any write: hosts look for it to make space and try again
+void CopyJob::on_done(engine::DiskRequest& request) {
+  auto& job = *static_cast<CopyJob*>(request.owner);
+  job.task_.disk = nullptr;
+  job.take_result();
+}
+
+void CopyJob::take_result() {
+  const engine::DiskRequest& request = task_.request;
+  if (request.status) {
+    if (request.status == Errc::not_serving) return not_served();
+    if (request.status == Errc::no_space) {  // as of any write: hosts look for it to make space and try again
       const scsi::Sense full{.key = SenseKey::data_protect,
                              .additional = scsi::asc::kSpaceAllocationFailedWriteProtect};
       return end(&full);
     }
     return abort(scsi::asc::kThirdPartyDeviceFailure);
   }
-  if (request_.opcode == DiskOpcode::read) return write_piece();
+  if (request.opcode == DiskOpcode::read) return write_piece();
   done_ += piece_;
   total_ += piece_;
   read_piece();
@@ -127,7 +135,7 @@ void CopyJob::on_done() {
 /// 04h/0Ch sends the initiator to the other path of the volume that it addressed: only when that is what fails.
 void CopyJob::not_served() {
   const CopySegment& s = segments[segment_];
-  const UnitUse* const asked = request_.opcode == DiskOpcode::read ? s.from : s.to;
+  const UnitUse* const asked = task_.request.opcode == DiskOpcode::read ? s.from : s.to;
   if (asked != task_.use) return abort(scsi::asc::kCopyTargetDeviceNotReachable);
   const std::unique_ptr<CopyJob> over(this);
   fail_not_accessible(task_, engine::AccessState::unavailable);
@@ -147,6 +155,7 @@ void CopyJob::end(const scsi::Sense* why) {
     copies.push_back({list_id, task_.use, why != nullptr, static_cast<std::uint16_t>(segment_), total_});
   }
   buffer_.reset();
+  if (why && is_given_up(task_)) return finish(task_, scsi::Status::task_aborted);
   if (why) return fail(task_, *why);
   finish(task_);
 }

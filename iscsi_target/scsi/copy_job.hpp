@@ -38,7 +38,8 @@ class CopyJob {
   void begin_segment();
   void read_piece();
   void write_piece();
-  void on_done();
+  static void on_done(engine::DiskRequest& request);
+  void take_result();
   void not_served();
   void submit(UnitUse& use, engine::DiskOpcode opcode, std::uint64_t at);
   [[nodiscard]] bool check_segment(scsi::Sense& sense);
@@ -48,7 +49,6 @@ class CopyJob {
   Task& task_;
   TargetDevice& device_;
   engine::Buffer buffer_;
-  engine::DiskRequest request_{};
   std::size_t segment_ = 0;
   std::uint64_t from_ = 0, to_ = 0;  ///< bytes, of the segment's start
   std::uint64_t done_ = 0;           ///< bytes of the segment

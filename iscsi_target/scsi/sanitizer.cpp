@@ -80,7 +80,7 @@ bool Sanitizer::prepare() {
   const std::uint64_t size = use_.unit->blocks() << use_.unit->block_shift();
   const bool overwrites = what_.method == Method::overwrite;
   if (use_.retired != 0) return end(true), false;  // the volume goes; whoever has it next takes it up
-  if (waiter_ && waiter_->command.aborted()) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
+  if (waiter_ && is_given_up(*waiter_)) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
   if (what_.method == Method::cryptographic_erase && !has_new_key_) {
     request_.opcode = DiskOpcode::renew_key;
     request_.extent = {0, size};

@@ -316,6 +316,12 @@ void TargetDevice::execute(scsi::Command& command) {
   run(task, *unit);
 }
 
+void TargetDevice::abort(scsi::Command& command) {
+  Task& task = *std::launder(reinterpret_cast<Task*>(command.server_state.data()));
+  task.given_up = true;
+  if (task.disk) task.disk->cancel(task.request);  // may end the task
+}
+
 /// A change_state of the device's own, on its way.
 struct TargetDevice::Errand {
   TargetDevice& device;

@@ -73,6 +73,7 @@ class TargetDevice final : public scsi::DeviceServer {
   void on_nexus_opened(scsi::Nexus& nexus) override;
   void on_nexus_closed(scsi::Nexus& nexus) override;
   void execute(scsi::Command& command) override;
+  void abort(scsi::Command& command) override;
   bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
   void manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
               engine::Callback<bool> done) override;

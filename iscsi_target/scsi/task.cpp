@@ -73,8 +73,12 @@ void fail_disk(Task& task) {
       return fail(task, plain(SenseKey::data_protect, scsi::asc::kLogicalUnitSoftwareWriteProtected));
     case engine::Errc::not_ready:
       return fail(task, medium_sense(task.unit()));
+    case engine::Errc::aborted:
+      if (task.given_up) return finish(task, Status::task_aborted);
+      [[fallthrough]];
     default:
-      // Aborted, stale, unknown outcome and what should not happen: the initiator repeats an aborted command.
+      // Dropped by the disk itself, stale, unknown outcome and what should not happen: the initiator repeats an aborted
+      // command.
       return fail(task, plain(SenseKey::aborted_command, scsi::asc::kInternalTargetFailure));
   }
 }
@@ -87,6 +91,7 @@ void note_unanswered_change(Task& task) {
 
 void on_disk_done(engine::DiskRequest& request) {
   Task& task = *static_cast<Task*>(request.owner);
+  task.disk = nullptr;
   if (request.status) [[unlikely]] {
     if (request.opcode == engine::DiskOpcode::change_state) note_unanswered_change(task);
     if (!task.ignores_miscompare || request.status != engine::Errc::miscompare) return fail_disk(task);
@@ -164,13 +169,15 @@ void pull(Task& task, std::size_t bytes, Step then) {
   task.step = then;
   task.command.pull(task.buffer.span().first(bytes), [&task](std::error_code error) {
     // A dead command is owed its complete(), though nothing will be sent.
-    if (error || task.command.aborted()) return finish(task, Status::task_aborted);
+    if (error || is_given_up(task)) return finish(task, Status::task_aborted);
     task.step(task);
   });
 }
 
+bool is_given_up(const Task& task) { return task.given_up || task.command.aborted(); }
+
 bool may_go_on(Task& task) {
-  if (!task.command.aborted()) return true;
+  if (!is_given_up(task)) return true;
   finish(task, Status::task_aborted);
   return false;
 }
@@ -189,7 +196,12 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
   request.miscompare_offset = 0;
   request.owner = &task;
   request.done = on_disk_done;
-  task.unit().disk().submit(request);
+  send(task, task.unit().disk());
+}
+
+void send(Task& task, engine::Disk& disk) {
+  task.disk = &disk;
+  disk.submit(task.request);
 }
 
 void change_state(Task& task, const scsi::LuRequest& request, Step then) {

@@ -27,6 +27,7 @@ struct Task {
   std::size_t length = 0;  ///< allocation length or parameter list length
   engine::Buffer buffer{};
   engine::DiskRequest request{};
+  engine::Disk* disk = nullptr;     ///< that has `request`; null: none has
   Step step = nullptr;              ///< what follows the pull or the disk request under way
   Step after_change = nullptr;      ///< what follows a change of the unit's state that was answered with GOOD
   std::uint32_t cursor = 0;         ///< for the handler
@@ -35,6 +36,7 @@ struct Task {
   SanitizeClaim claim{};            ///< of SANITIZE, until the unit's state says so and it is begun
   bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
   bool ignores_miscompare = false;  ///< the disk's answer is asked for, but not what it found
+  bool given_up = false;            ///< TargetDevice::abort() was called
 
   [[nodiscard]] LogicalUnit& unit() const { return *use->unit; }
   [[nodiscard]] std::uint8_t cdb(std::size_t i) const { return command.cdb[i]; }
@@ -65,11 +67,15 @@ void fail_out_of_buffers(Task& task);
 [[nodiscard]] bool take_buffer(Task& task, std::size_t bytes);
 /// Brings in the first `bytes` of the write data, to task.buffer, then takes the step.
 void pull(Task& task, std::size_t bytes, Step then);
-/// Asked before every disk operation of a task but its first. False: the command was aborted meanwhile, and the task
+/// Nothing more of the command is to begin: it was aborted, or a reset ends it.
+[[nodiscard]] bool is_given_up(const Task& task);
+/// Asked before every disk operation of a task but its first. False: the command was given up meanwhile, and the task
 /// has been ended. Its initiator may have gone on through the other node: what began now could land on what it has
 /// written there since.
 [[nodiscard]] bool may_go_on(Task& task);
-/// Has the disk do it, then takes the step; a failure ends the task.
+/// Has `disk` carry out task.request, as it stands; until its `done` the disk is told when the command is given up.
+void send(Task& task, engine::Disk& disk);
+/// Has the unit's disk do it, then takes the step; a failure ends the task.
 void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then);
 /// Has the disk carry out a step of the unit's state, which replaces what is in task.buffer; its answer ends the task,
 /// unless it is GOOD and something follows.

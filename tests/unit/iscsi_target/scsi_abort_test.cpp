@@ -44,6 +44,7 @@ class ScsiAbort : public ScsiTest {
         }()) {
     disk.deferred = true;
   }
+  ~ScsiAbort() override { disk.deferred = false; }  // the end of the nexus is a step of the unit's state
   /// Begun, and as far as its `operations`th operation, which is with the disk.
   std::unique_ptr<FakeCommand> begin(const Chain& chain, std::size_t operations) {
     disk.log.clear();
@@ -76,6 +77,110 @@ TEST_F(ScsiAbort, NothingMoreIsBegunOfACommandThatWasAborted) {
     EXPECT_EQ(disk.log.size(), chain.operations);
   }
   EXPECT_EQ(pool.in_use(), 0u);
+}
+
+/// As the session aborts a command: nothing will be sent for it.
+void abort(TargetDevice& device, FakeCommand& c) {
+  c.is_aborted = true;
+  device.abort(c);
+}
+
+TEST_F(ScsiAbort, TheDiskIsToldToCancelWhatItHasOfTheCommand) {
+  for (const Chain& chain : chains()) {
+    for (std::size_t begun = 1; begun <= chain.operations; ++begun) {
+      SCOPED_TRACE(chain.name + std::string(", during operation ") + std::to_string(begun));
+      disk.cancelled.clear();
+      const auto c = begin(chain, begun);
+      abort(device, *c);
+      EXPECT_EQ(disk.cancelled, std::vector{disk.log.back().opcode});
+      EXPECT_EQ(c->completions, 1);
+      EXPECT_EQ(disk.held(), 0u);
+    }
+  }
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(ScsiAbort, WhatTheDiskCannotCancelIsWaitedForAndIsTheLast) {
+  disk.cannot_cancel = true;
+  for (const Chain& chain : chains()) {
+    SCOPED_TRACE(chain.name);
+    const auto c = begin(chain, 1);
+    abort(device, *c);
+    EXPECT_EQ(c->completions, 0);
+    end();
+    EXPECT_EQ(c->completions, 1);
+    EXPECT_EQ(disk.log.size(), 1u);
+  }
+}
+
+TEST_F(ScsiAbort, ACommandThatWaitsForItsDataHasNothingToCancel) {
+  auto c = make(cdb10(0x2A, 0, 1), 0, Bytes(512));
+  c->defers_pull = true;
+  c = run(std::move(c));
+  abort(device, *c);
+  EXPECT_TRUE(disk.cancelled.empty());
+  c->release_pull();
+  EXPECT_EQ(c->completions, 1);
+  EXPECT_TRUE(disk.log.empty());
+}
+
+/// A command that a reset of another initiator ends is answered.
+TEST_F(ScsiAbort, ACommandGivenUpToAResetEndsWithTaskAbortedUnlessItWentThrough) {
+  const Chain whole{"COMPARE AND WRITE", {0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, Bytes(1024), 1};
+  const auto undone = begin(whole, 1);
+  device.abort(*undone);
+  EXPECT_EQ(undone->completions, 1);
+  EXPECT_EQ(undone->status, scsi::Status::task_aborted);
+
+  disk.cannot_cancel = true;
+  const auto done = begin(whole, 1);
+  device.abort(*done);
+  end();
+  expect_good(*done);
+
+  const auto cut = begin(chains().front(), 1);
+  device.abort(*cut);
+  end();
+  EXPECT_EQ(cut->completions, 1);
+  EXPECT_EQ(cut->status, scsi::Status::task_aborted);
+  EXPECT_EQ(disk.log.size(), 1u);
+}
+
+TEST_F(ScsiAbort, ACommandThatTheDiskDroppedByItselfIsNoTaskThatWasAborted) {
+  disk.fail_with = engine::Errc::aborted;
+  const auto c = begin({"WRITE", cdb10(0x2A, 0, 1), Bytes(512), 1}, 1);
+  end();
+  expect_sense(*c, scsi::SenseKey::aborted_command, scsi::asc::kInternalTargetFailure);
+}
+
+/// A RESERVE that was cancelled may be stored on a node all the same, and be put in force when its session is gone.
+TEST_F(ScsiAbort, AReserveThatWasCancelledIsReleasedWithItsSession) {
+  scsi::Nexus second;
+  disk.deferred = false;
+  open(second, 2, "iqn.1994-05.com.example:two");
+  disk.deferred = true;
+  auto reserve = make({0x16});
+  reserve->nexus = &second;
+  reserve = run(std::move(reserve));
+  abort(device, *reserve);
+  EXPECT_EQ(reserve->completions, 1);
+  disk.log.clear();
+  close(second);
+  ASSERT_EQ(disk.log.size(), 1u) << "the loss of the nexus";
+  EXPECT_EQ(disk.log[0].opcode, engine::DiskOpcode::change_state);
+  end();
+}
+
+/// A sanitize operation goes on whatever becomes of its command.
+TEST_F(ScsiAbort, WhatSanitizesIsNotCancelledAndItsCommandEndsWithTheNextPiece) {
+  auto c = run(make({0x48, 0x02, 0, 0, 0, 0, 0, 0, 0, 0}));  // BLOCK ERASE
+  disk.release_one();
+  ASSERT_EQ(disk.held(), 1u);
+  abort(device, *c);
+  EXPECT_TRUE(disk.cancelled.empty());
+  end();
+  EXPECT_EQ(c->completions, 1);
+  EXPECT_EQ(unit->state()->sanitize.phase, scsi::SanitizeState::Phase::none);
 }
 
 }  // namespace

@@ -85,6 +85,25 @@ TEST_F(ScsiCopy, OfACopyThatWasAbortedNothingMoreIsReadOrWritten) {
   }
 }
 
+TEST_F(ScsiCopy, ACopyThatIsGivenUpHasItsDiskCancelWhatItReadsOrWrites) {
+  RamDisk other(disk_info(2));
+  auto there = std::make_shared<LogicalUnit>(other, unit->settings());
+  adopt({{0, unit}, {1, there}});
+  in({0x00});
+  disk.deferred = other.deferred = true;
+  for (RamDisk* at_work : {&disk, &other}) {
+    const auto c = copy(list({uuid(1), uuid(2)}, {{0, 1, 64, 8, 100}}));
+    if (at_work == &other) disk.release_one();
+    ASSERT_EQ(at_work->held(), 1u);
+    device.abort(*c);
+    EXPECT_EQ(at_work->cancelled.size(), 1u);
+    EXPECT_EQ(c->completions, 1);
+    EXPECT_EQ(c->status, scsi::Status::task_aborted);
+  }
+  EXPECT_EQ(pool.in_use(), 0u);
+  adopt({{0, unit}});
+}
+
 class ScsiCopy4Kn : public ScsiCopy {
  protected:
   ScsiCopy4Kn()

@@ -38,6 +38,16 @@ class RamDisk final : public engine::Disk {
     if (deferred) return held_.push_back(&request);
     carry_out(request);
   }
+  /// What is held has not begun: it is over at once. What `cannot_cancel` has begun, and ends as it does.
+  void cancel(engine::DiskRequest& request) override {
+    cancelled.push_back(request.opcode);
+    const auto at = std::ranges::find(held_, &request);
+    ASSERT_NE(at, held_.end()) << "not with the disk";
+    if (cannot_cancel) return;
+    held_.erase(at);
+    request.status = cancel_with;
+    request.done(request);
+  }
   void release_one() {
     auto* request = held_.front();
     held_.pop_front();
@@ -55,6 +65,9 @@ class RamDisk final : public engine::Disk {
   std::error_code fail_with;         ///< the next operation
   engine::Callback<> before_answer;  ///< the next operation has taken effect, and its submitter has not heard of it
   bool deferred = false;
+  bool cannot_cancel = false;
+  std::error_code cancel_with = engine::Errc::aborted;
+  std::vector<engine::DiskOpcode> cancelled;
   std::vector<std::byte>& bytes() { return bytes_; }
   scsi::LuStateHolder unit_state;
   void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) override {
@@ -160,6 +173,7 @@ class FakeCommand final : public scsi::Command {
   Bytes data_in;
   int completions = 0;
   bool is_aborted = false;
+  bool is_given_up = false;
   bool defers_pull = false;
   std::error_code pull_error;
 
