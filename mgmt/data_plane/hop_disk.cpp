@@ -1,6 +1,7 @@
 #include "mgmt/data_plane/hop_disk.hpp"
 
 #include <cassert>
+#include <utility>
 
 namespace lockstep::mgmt {
 
@@ -8,34 +9,67 @@ using engine::DiskOpcode;
 using engine::DiskRequest;
 using engine::ReactorTask;
 
-// One request on its way to the home reactor and back. `inner` is what the volume sees.
+// One request on its way to the home reactor and back. `inner` is what the volume sees. A cancel follows it on a task
+// of its own, which comes back too: until both are back the request is not over, so that neither a cancel meets a
+// request that took this one's place nor the disk is taken down while a cancel is on its way.
 struct HopDisk::Hop {
-  ReactorTask task;
+  ReactorTask task, cancelling;
   DiskRequest inner;
   DiskRequest* outer = nullptr;
   HopDisk* disk = nullptr;
   Lane* lane = nullptr;
   Hop* next = nullptr;
+  unsigned away = 0;          // the lane's: of the two tasks those that are not back
+  bool is_cancelled = false;  // the lane's
+  bool is_at_work = false;    // the home reactor's: `inner` is with the volume
 
+  static Hop& of(ReactorTask& t) { return *static_cast<Hop*>(t.owner); }
+
+  // On the lane's reactor.
   void there() {
-    task.run = [](ReactorTask& t) {
-      Hop& hop = *static_cast<Hop*>(t.owner);
-      hop.disk->inner_.submit(hop.inner);
-    };
-    disk->lanes_[disk->home_]->reactor->post(task);
+    away = 1;
+    is_cancelled = false;
+    task.run = [](ReactorTask& t) { of(t).start(); };
+    home().post(task);
   }
-  void back() {
-    task.run = [](ReactorTask& t) { static_cast<Hop*>(t.owner)->finish(); };
-    lane->reactor->post(task);
+  void cancel() {
+    if (std::exchange(is_cancelled, true)) return;
+    ++away;
+    cancelling.run = [](ReactorTask& t) { of(t).cancel_inner(); };
+    home().post(cancelling);
+  }
+  void arrived() {
+    if (--away == 0) finish();
   }
   void finish() {
     DiskRequest& request = *outer;
     request.status = inner.status;
     request.miscompare_offset = inner.miscompare_offset;
     request.transferred = inner.transferred;
+    request.holder = nullptr;
     next = lane->free;
     lane->free = this;
     request.done(request);
+  }
+
+  // On the home reactor. The cancel was posted after the request, and so runs after it.
+  void start() {
+    is_at_work = true;
+    disk->inner_.submit(inner);
+  }
+  void ended() {
+    is_at_work = false;
+    back(task);
+  }
+  void cancel_inner() {
+    if (is_at_work) disk->inner_.cancel(inner);
+    back(cancelling);
+  }
+
+  [[nodiscard]] engine::Reactor& home() const { return *disk->lanes_[disk->home_]->reactor; }
+  void back(ReactorTask& t) {
+    t.run = [](ReactorTask& arrived) { of(arrived).arrived(); };
+    lane->reactor->post(t);
   }
 };
 
@@ -84,15 +118,21 @@ void HopDisk::submit(DiskRequest& request) {
     hop = lane.hops.back().get();
     hop->disk = this;
     hop->lane = &lane;
-    hop->task.owner = hop;
+    hop->task.owner = hop->cancelling.owner = hop;
   }
   hop->outer = &request;
   hop->inner = request;
   hop->inner.owner = hop;
   hop->inner.next = nullptr;
   hop->inner.holder = nullptr;
-  hop->inner.done = [](DiskRequest& inner) { static_cast<Hop*>(inner.owner)->back(); };
+  hop->inner.done = [](DiskRequest& inner) { static_cast<Hop*>(inner.owner)->ended(); };
+  request.holder = hop;
   hop->there();
+}
+
+void HopDisk::cancel(DiskRequest& request) {
+  if (&lane_of_this_thread() == lanes_[home_].get()) return inner_.cancel(request);
+  static_cast<Hop*>(request.holder)->cancel();
 }
 
 void HopDisk::set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) {

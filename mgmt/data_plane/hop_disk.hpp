@@ -26,6 +26,8 @@ class HopDisk final : public engine::Disk {
   [[nodiscard]] const engine::DiskInfo& info() const override { return info_; }
   [[nodiscard]] engine::AccessState access_state() const override { return access_.load(std::memory_order_relaxed); }
   void submit(engine::DiskRequest& request) override;
+  /// From another reactor than the disk's own `done` never runs inside, and not before the cancel is back from there.
+  void cancel(engine::DiskRequest& request) override;
   /// Any thread, as long as the home reactor runs what is posted before it takes the disk down.
   void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) override;
 
