@@ -40,6 +40,7 @@ Session::~Session() {
 
 void Session::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) {
   incoming_ = Incoming::discard;
+  if (logging_out_) return;  // nothing follows a logout request
   const auto any = header_as<iscsi::AnyHeader>(header);
   switch (iscsi::opcode_of(any.opcode)) {
     case Opcode::scsi_command:
@@ -217,17 +218,30 @@ void Session::send_text_piece(const iscsi::TextRequestHeader& header) {
 
 void Session::logout_request(const iscsi::LogoutRequestHeader& header) {
   const auto reason = static_cast<iscsi::LogoutReason>(header.reason & 0x7F);
-  auto result = iscsi::LogoutResult::closed;
-  if (reason == iscsi::LogoutReason::close_connection && header.cid != setup_.who.cid) {
-    result = iscsi::LogoutResult::cid_not_found;
-  } else if (reason == iscsi::LogoutReason::remove_connection) {
-    result = iscsi::LogoutResult::recovery_not_supported;
-  } else if (reason > iscsi::LogoutReason::remove_connection) {
-    return reject(RejectReason::invalid_pdu_field, control_header_);
+  const std::uint32_t tag = header.task_tag;
+  if (reason > iscsi::LogoutReason::remove_connection) return reject(RejectReason::invalid_pdu_field, control_header_);
+  if (reason == iscsi::LogoutReason::remove_connection) {
+    return answer_logout(tag, iscsi::LogoutResult::recovery_not_supported);
   }
+  if (reason == iscsi::LogoutReason::close_connection && header.cid != setup_.who.cid) {
+    return answer_logout(tag, iscsi::LogoutResult::cid_not_found);
+  }
+  log_out(tag);
+}
+
+// RFC 7143 11.14.1: the session's commands are ended. The initiator may write to the same blocks by another session as
+// soon as it is told, so that it is told when none of this one's commands can take effect any more.
+void Session::log_out(std::uint32_t task_tag) {
+  logging_out_ = true;
+  abort_commands({});
+  wait_for({}, [this, task_tag] { answer_logout(task_tag, iscsi::LogoutResult::closed); });
+}
+
+void Session::answer_logout(std::uint32_t task_tag, iscsi::LogoutResult result) {
+  if (ended_) return;
   auto reply = iscsi::make_header<iscsi::LogoutResponseHeader>(Opcode::logout_response, iscsi::kFinal);
   reply.response = static_cast<std::uint8_t>(result);
-  reply.task_tag = header.task_tag;
+  reply.task_tag = task_tag;
   reply.time2wait = static_cast<std::uint16_t>(setup_.parameters.time2wait);
   reply.time2retain = 0;
   add_control(bytes_of(reply)).closes = result == iscsi::LogoutResult::closed;

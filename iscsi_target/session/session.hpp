@@ -135,6 +135,8 @@ class Session {
   void nop_out(const iscsi::NopOutHeader& header);
   void text_request(const iscsi::TextRequestHeader& header);
   void logout_request(const iscsi::LogoutRequestHeader& header);
+  void log_out(std::uint32_t task_tag);
+  void answer_logout(std::uint32_t task_tag, iscsi::LogoutResult result);
   void send_text_piece(const iscsi::TextRequestHeader& header);
   Control& add_control(const iscsi::Bhs& header, std::span<const std::byte> data = {});
 
@@ -230,7 +232,8 @@ class Session {
   std::size_t held_ = 0;
   std::uint32_t next_ping_ = 1;
   bool ended_ = false;
-  bool said_last_word_ = false;                                        // nothing follows a logout response
+  bool logging_out_ = false;     // a logout was accepted; it is answered when the device server has let go
+  bool said_last_word_ = false;  // nothing follows a logout response
   std::shared_ptr<const char> life_ = std::make_shared<const char>();  // for callbacks that may come too late
   bool told_drained_ = false;
 };

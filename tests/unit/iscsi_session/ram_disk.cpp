@@ -28,6 +28,10 @@ void RamDisk::release_held() {
     --storage_.held;
     start(*command);
   }
+  for (scsi::Command* command : std::exchange(held_writes_, {})) {
+    --storage_.held;
+    land(*command, {});
+  }
 }
 
 void RamDisk::start(scsi::Command& command) {
@@ -119,6 +123,13 @@ void RamDisk::pull(scsi::Command& command) {
 }
 
 void RamDisk::written(scsi::Command& command, std::error_code error) {
+  RamDisk& disk = *state_of(command).disk;
+  if (error || !disk.storage_.hold_writes) return land(command, error);
+  disk.held_writes_.push_back(&command);
+  ++disk.storage_.held;
+}
+
+void RamDisk::land(scsi::Command& command, std::error_code error) {
   State& state = state_of(command);
   if (!error) {
     const std::lock_guard lock(state.disk->storage_.mutex);

@@ -25,8 +25,9 @@ struct RamStorage {
   std::atomic<int> executed{0};
   std::atomic<int> completed{0};
   std::atomic<int> resets{0};
-  std::atomic<int> held{0};       ///< commands that wait for release
-  std::atomic<bool> hold{false};  ///< hold every read and write from now on
+  std::atomic<int> held{0};              ///< commands that wait for release
+  std::atomic<bool> hold{false};         ///< hold every read from now on
+  std::atomic<bool> hold_writes{false};  ///< hold every write whose data is in from now on
 };
 
 class RamDisk final : public scsi::DeviceServer {
@@ -60,6 +61,7 @@ class RamDisk final : public scsi::DeviceServer {
   void write(scsi::Command& command, std::uint64_t lba, std::uint32_t blocks, bool late);
   static void pull(scsi::Command& command);
   static void written(scsi::Command& command, std::error_code error);
+  static void land(scsi::Command& command, std::error_code error);
   static void fail(scsi::Command& command, std::uint8_t key, std::uint8_t asc, std::uint8_t ascq = 0);
   void reply(scsi::Command& command, const std::vector<std::uint8_t>& bytes, std::size_t allocation);
   static void finish(scsi::Command& command, std::span<const std::byte> data = {}, engine::Buffer buffer = {});
@@ -67,7 +69,7 @@ class RamDisk final : public scsi::DeviceServer {
   engine::Reactor& reactor_;
   engine::BufferPool& pool_;
   RamStorage& storage_;
-  std::vector<scsi::Command*> held_;
+  std::vector<scsi::Command*> held_, held_writes_;
 };
 
 }  // namespace lockstep::test

@@ -77,7 +77,7 @@ struct TestServer {
   }
 
   void release_held() {
-    storage.hold = false;
+    storage.hold = storage.hold_writes = false;
     for (std::size_t i = 0; i < disks.size(); ++i) {
       reactors[i]->post([disk = disks[i].get()] { disk->release_held(); });
     }

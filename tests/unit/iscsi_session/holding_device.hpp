@@ -1,0 +1,94 @@
+#pragma once
+// A device server that holds what it was given until it is told otherwise, with a session in front of it.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/iscsi_session/core_session.hpp"
+
+namespace lockstep::test {
+
+/// Pulls the data of writes and holds them then, until they are given up or told to end.
+class HoldingDevice final : public scsi::DeviceServer {
+ public:
+  explicit HoldingDevice(engine::BufferPool& pool) : pool_(pool) {}
+  void on_nexus_opened(scsi::Nexus&) override {}
+  void on_nexus_closed(scsi::Nexus&) override { EXPECT_TRUE(held.empty()); }
+  void execute(scsi::Command& command) override {
+    ++executed;
+    std::erase(told_, &command);
+    command.wanted_out = command.expected_out;
+    buffer_ = pool_.allocate(4096);
+    command.pull(buffer_.span().first(command.expected_out), [this, &command](std::error_code error) {
+      if (error) return command.complete();
+      held.push_back(&command);
+    });
+  }
+  void abort(scsi::Command& command) override {
+    ++given_up;
+    EXPECT_EQ(std::ranges::count(held, &command), 1) << "not at work on it";
+    EXPECT_EQ(std::ranges::count(told_, &command), 0) << "told twice";
+    told_.push_back(&command);
+    if (!ends_at_once) return;
+    std::erase(held, &command);
+    command.status = scsi::Status::task_aborted;
+    command.complete();
+  }
+  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
+  void release_one() {
+    scsi::Command& command = *held.back();
+    held.pop_back();
+    command.complete();
+  }
+  void release_all() {
+    for (scsi::Command* command : std::exchange(held, {})) command->complete();
+  }
+
+  std::vector<scsi::Command*> held;
+  bool ends_at_once = true;
+  int executed = 0, given_up = 0;
+
+ private:
+  engine::BufferPool& pool_;
+  engine::Buffer buffer_;
+  std::vector<scsi::Command*> told_;
+};
+
+class HoldingSession : public CoreSession {
+ protected:
+  HoldingSession() {
+    connect(device);
+    log_in({});
+  }
+  ~HoldingSession() override {
+    connection->reset("The test is over.");
+    device.release_all();
+    connection.reset();
+  }
+  /// A write whose data is in, so that the device server is at work on it.
+  std::uint32_t begin_write() {
+    feed(write(512, std::vector<std::byte>(512)));
+    (void)answers();
+    return tag;
+  }
+  void manage(scsi::TaskManagement function, std::uint32_t referenced = 0) {
+    auto header = iscsi::make_header<iscsi::TaskManagementRequestHeader>(iscsi::Opcode::task_management_request);
+    header.opcode |= iscsi::kImmediate;
+    header.function = static_cast<std::uint8_t>(iscsi::kFinal | static_cast<std::uint8_t>(function));
+    header.task_tag = 900;
+    header.referenced_tag = referenced;
+    header.ref_cmd_sn = cmd_sn.value() - 1;
+    header.cmd_sn = cmd_sn.value();
+    feed(pdu(bytes_of(header)));
+  }
+  void expect_answers(const std::vector<iscsi::Opcode>& wanted) {
+    std::vector<iscsi::Opcode> got;
+    for (const iscsi::Bhs& header : answers())
+      got.push_back(iscsi::opcode_of(iscsi::header_as<iscsi::AnyHeader>(header).opcode));
+    EXPECT_EQ(got, wanted);
+  }
+
+  HoldingDevice device{pool};
+};
+
+}  // namespace lockstep::test
