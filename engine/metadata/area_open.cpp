@@ -1,4 +1,5 @@
-// MetadataArea::open: read the four slots, decide, read the map and the state, put back what was lost or can't be read.
+// MetadataArea::open: read the four slots, decide, read the map and the state, flush, put back what was lost or can't
+// be read.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -144,7 +145,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
 
   void read_state(std::size_t slot) {
     state_at_ = state_at(store_, state_.identity);
-    if (!state_at_) return put_back(0);
+    if (!state_at_) return make_durable();
     if (slot == 2) return decide_state();
     if (!states_) states_.emplace(2 * layout::kStateSlot / kBlock);
     const std::uint64_t at = slot * layout::kStateSlot;
@@ -167,7 +168,16 @@ class Opener : public std::enable_shared_from_this<Opener> {
     state_.lu_state = chosen->slot.value;
     state_.lu_state_generation = chosen->slot.generation;
     rewrite_state_ = chosen->rewrite;
-    put_back(0);
+    make_durable();
+  }
+
+  /// What was read may stand in a cache only: a process that was killed left writes that nobody waited for. Before it
+  /// counts, and before a slot is written because the other one has it, it is made durable.
+  void make_durable() {
+    store_.flush([self = shared_from_this()](std::error_code error) {
+      if (!error) return self->put_back(0);
+      self->end(Errc::io_error, "was read and can't be made durable: " + error.message());
+    });
   }
 
   /// Slots 0 and 1 of the state.

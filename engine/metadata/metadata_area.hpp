@@ -31,7 +31,8 @@ class MetadataArea {
   static void format(Store& store, VolumeIdentity identity, EpochRecord epoch, InitialMap map,
                      Callback<Result<std::unique_ptr<MetadataArea>>> done);
   /// Reads an area back. Refuses by name (corrupt, foreign, wrong_version) what does not belong to `volume` and
-  /// `owner`; one valid slot of two suffices; a map block that is damaged or unreadable has all its bits set.
+  /// `owner`; one valid slot of two suffices; a map block that is damaged or unreadable has all its bits set. What was
+  /// read is flushed before it counts: io_error where that fails.
   static void open(Store& store, const Uuid& volume, NodeSide owner,
                    Callback<Result<std::unique_ptr<MetadataArea>>> done);
   ~MetadataArea();

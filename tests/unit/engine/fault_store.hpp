@@ -80,6 +80,14 @@ class FaultStore final : public Store {
     writes_in_flight_ = 0;
     now_ = stable_;
   }
+  /// The process dies, the machine runs on: callbacks never run, and each write under way has reached the machine's
+  /// cache, where it is read, but nothing of it the disk.
+  void die() {
+    for (const Pending& p : pending_writes_) apply(p.extent, p.data, Durability::cached);
+    queue_.clear();
+    pending_writes_.clear();
+    writes_in_flight_ = 0;
+  }
   /// The bytes as they stand, for looking and for spoiling.
   [[nodiscard]] std::span<std::byte> bytes() { return now_; }
   void keep_spoiled() { stable_ = now_; }
