@@ -21,8 +21,8 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
     state_.key = {identity.pair, identity.volume, epoch.id, identity.owner};
     state_.identity = std::move(identity);
     state_.identity.state_at = 0;
-    state_.epoch = std::move(epoch);
-    state_.superblock_generation = state_.epoch_generation = state_.map_generation = 1;
+    state_.record.epoch = std::move(epoch);
+    state_.superblock_generation = state_.record_generation = state_.map_generation = 1;
   }
 
   void start() {
@@ -39,7 +39,7 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
  private:
   [[nodiscard]] Result<void> acceptable() const {
     if (const auto good = layout::check(state_.identity); !good) return good;
-    if (const auto good = layout::check(state_.epoch); !good) return good;
+    if (const auto good = layout::check(state_.record.epoch); !good) return good;
     const auto& v = state_.identity;
     if (const auto needed = MetadataArea::required_size(v.size, v.region_size); needed > store_.info().size) {
       return fail(Errc::no_space, "The metadata of volume " + v.volume.to_string() + " needs " +
@@ -75,8 +75,7 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
     chunk_.clear();
     const bool is_epoch = kind == layout::Kind::epoch;
     if (is_epoch) {
-      layout::encode(chunk_[0], state_.epoch);
-      layout::seal(chunk_[0], kind, state_.key, slot, 1);
+      layout::seal_record(chunk_[0], state_.record, state_.key, slot, 1);
     } else {
       layout::seal_superblock(chunk_[0], state_.identity, state_.key, slot, 1);
     }

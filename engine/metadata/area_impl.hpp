@@ -11,9 +11,9 @@ namespace lockstep::engine {
 struct AreaState {
   VolumeIdentity identity;
   layout::Key key;
-  EpochRecord epoch;
+  ReplicaRecord record;
   std::uint64_t superblock_generation = 0;
-  std::uint64_t epoch_generation = 0;
+  std::uint64_t record_generation = 0;
   std::uint64_t map_generation = 0;
   std::vector<std::byte> lu_state;  ///< empty: none was ever written
   std::uint64_t lu_state_generation = 0;
@@ -29,7 +29,18 @@ struct MetadataArea::Impl {
         map(std::move(map_in)),
         writer(store, map, state.key, state.map_generation) {}
 
-  void write_epoch_slot(std::uint64_t slot);
+  /// One write of the epoch record's two slots.
+  struct RecordWrite {
+    ReplicaRecord record;
+    bool epoch = false;  ///< somebody asked for its epoch
+    std::vector<IoCallback> done;
+  };
+  [[nodiscard]] const ReplicaRecord& newest_record() const;
+  [[nodiscard]] bool may_follow(const ReplicaRecord& next) const;
+  void write_record(ReplicaRecord record, bool epoch, IoCallback done);
+  void start_record_write();
+  void write_record_slot(std::uint64_t slot);
+  void end_record_write(std::error_code error);
   void write_state_slot(std::uint64_t slot);
   void start_state_write();
   void state_written();  ///< a grow may have waited for it
@@ -39,10 +50,9 @@ struct MetadataArea::Impl {
   DirtyMap map;
   DirtyMapWriter writer;
 
-  layout::Blocks epoch_block{1};
-  EpochRecord next_epoch;
-  IoCallback epoch_done;  // set while an epoch is being written
-  bool epoch_lost = false;
+  layout::Blocks record_block{1};
+  std::optional<RecordWrite> record_writing, record_waiting;
+  bool record_lost = false;
 
   std::unique_ptr<layout::Blocks> state_slot;  // made with the first write
   std::vector<std::byte> next_state;

@@ -60,14 +60,14 @@ class Opener : public std::enable_shared_from_this<Opener> {
     if (!superblock) return finish(std::unexpected(superblock.error()));
     state_.identity = superblock->slot.value;
     state_.key = superblock->slot.key;
-    const auto epoch = layout::choose(
-        both<EpochRecord>(2, [&](auto block, std::size_t i) { return layout::read_epoch(block, i, state_.key); }),
+    const auto record = layout::choose(
+        both<ReplicaRecord>(2, [&](auto block, std::size_t i) { return layout::read_record(block, i, state_.key); }),
         where());
-    if (!epoch) return finish(std::unexpected(epoch.error()));
-    state_.epoch = epoch->slot.value;
-    state_.epoch_generation = epoch->slot.generation;
+    if (!record) return finish(std::unexpected(record.error()));
+    state_.record = record->slot.value;
+    state_.record_generation = record->slot.generation;
     state_.superblock_generation = superblock->slot.generation;
-    rewrite_ = {superblock->rewrite[0], superblock->rewrite[1], epoch->rewrite[0], epoch->rewrite[1]};
+    rewrite_ = {superblock->rewrite[0], superblock->rewrite[1], record->rewrite[0], record->rewrite[1]};
 
     const auto& v = state_.identity;
     if (MetadataArea::required_size(v.size, v.region_size) > store_.info().size) {
@@ -221,8 +221,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
     if (n < 2) {
       layout::seal_superblock(block, state_.identity, state_.key, n, state_.superblock_generation);
     } else {
-      layout::encode(block, state_.epoch);
-      layout::seal(block, layout::Kind::epoch, state_.key, n - 2, state_.epoch_generation);
+      layout::seal_record(block, state_.record, state_.key, n - 2, state_.record_generation);
     }
     store_.write(n * kBlock, block, Durability::durable, [self = shared_from_this(), n](std::error_code error) {
       if (error) return self->end(Errc::io_error, "has a damaged slot that cannot be rewritten: " + error.message());

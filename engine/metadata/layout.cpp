@@ -49,6 +49,10 @@ std::string hex(std::uint32_t value) {
   return out;
 }
 
+constexpr std::uint16_t newest_version(Kind kind) {
+  return kind == Kind::superblock ? kKeyedVersion : kind == Kind::epoch ? kLearntVersion : kVersion;
+}
+
 }  // namespace
 
 void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint64_t generation,
@@ -74,6 +78,12 @@ void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key
   seal(block, Kind::superblock, key, slot, generation, version);
 }
 
+void seal_record(Block block, const ReplicaRecord& record, const Key& key, std::uint64_t slot,
+                 std::uint64_t generation) {
+  encode(block, record);
+  seal(block, Kind::epoch, key, slot, generation, record.knowledge == Knowledge{} ? kVersion : kLearntVersion);
+}
+
 Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
   const std::uint32_t stored = load_be<std::uint32_t>(block.data());
   if (const std::uint32_t actual = crc32c(block.subspan(4)); stored != actual) {
@@ -88,7 +98,7 @@ Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index) {
     if (std::ranges::find(kMagics, magic) == kMagics.end()) return refuse(Errc::corrupt, "is not Lockstep metadata");
     return refuse(Errc::corrupt, "holds a block of another kind (" + std::string(magic) + ")");
   }
-  const std::uint16_t newest = kind == Kind::superblock ? kKeyedVersion : kVersion;
+  const std::uint16_t newest = newest_version(kind);
   if (header.version == 0 || header.version > newest) {
     return refuse(Errc::wrong_version, "has format version " + std::to_string(header.version.value()) +
                                            "; this program knows version " + std::to_string(newest));
@@ -162,6 +172,18 @@ Result<void> check(const EpochRecord& e) {
   return {};
 }
 
+Result<void> check(const Knowledge& k) {
+  if (k.witness_revision < 0) return fail(Errc::refused, "A revision of the witness must not be negative.");
+  if (k.witness_cluster == 0 && (k.witness_revision != 0 || k.record_seen())) {
+    return fail(Errc::refused, "What was learnt of a witness must name its cluster.");
+  }
+  if (k.record_members.bits > 3) return fail(Errc::refused, "A witness's record must have one or two members.");
+  if (!k.record_seen() && (k.record_number != 0 || !k.record_epoch.is_nil())) {
+    return fail(Errc::refused, "A witness's record without members must be empty.");
+  }
+  return {};
+}
+
 void encode(Block block, const VolumeIdentity& v) {
   Superblock out{};
   out.size = v.size;
@@ -181,7 +203,34 @@ void encode(Block block, const VolumeIdentity& v) {
   put_payload(block, out);
 }
 
-void encode(Block block, const EpochRecord& e) {
+namespace {
+Learnt learnt_of(const Knowledge& k) {
+  Learnt out{};
+  out.generation = k.generation;
+  out.partner_generation = k.partner_generation;
+  out.witness_cluster = k.witness_cluster;
+  out.witness_repairs = k.witness_repairs;
+  out.witness_revision = static_cast<std::uint64_t>(k.witness_revision);
+  out.record_number = k.record_number;
+  out.record_epoch = k.record_epoch.bytes;
+  out.record_members = k.record_members.bits;
+  return out;
+}
+
+Knowledge knowledge_of(const Learnt& in) {
+  return {in.generation,
+          in.partner_generation,
+          in.witness_cluster,
+          in.witness_repairs,
+          static_cast<std::int64_t>(in.witness_revision.value()),
+          {in.record_members},
+          in.record_number,
+          {in.record_epoch}};
+}
+}  // namespace
+
+void encode(Block block, const ReplicaRecord& record) {
+  const EpochRecord& e = record.epoch;
   Epoch out{};
   out.number = e.number;
   out.id = e.id.bytes;
@@ -194,6 +243,7 @@ void encode(Block block, const EpochRecord& e) {
   out.address_length = static_cast<std::uint16_t>(e.arbiter.address.size());
   std::ranges::transform(e.ancestors, out.ancestors.begin(), &Uuid::bytes);
   std::ranges::copy(e.arbiter.address, out.address.begin());
+  out.learnt = learnt_of(record.knowledge);
   put_payload(block, out);
 }
 
@@ -248,12 +298,12 @@ Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key) {
   return v;
 }
 
-Checked<EpochRecord> decode_epoch(ConstBlock block) {
+Checked<ReplicaRecord> decode_record(ConstBlock block) {
   const auto in = payload_of<Epoch>(block);
   const auto address = text_of(in.address, in.address_length, kMaxAddress);
   const std::size_t count = in.ancestor_count;
   if (!address || count > EpochRecord::kMaxAncestors || in.sequencer > 1 || in.preferred > 1 ||
-      !all_zero(in.reserved0) || !all_zero(in.reserved1) ||
+      !all_zero(in.reserved0) || !all_zero(in.learnt.reserved) || !all_zero(in.reserved1) ||
       !all_zero(std::as_bytes(std::span(in.ancestors).subspan(count)))) {
     return refuse(Errc::corrupt, "has fields that make no sense");
   }
@@ -266,7 +316,11 @@ Checked<EpochRecord> decode_epoch(ConstBlock block) {
   e.size = in.size;
   e.arbiter = {ArbiterKind{in.arbiter_kind}, NodeSide{in.preferred}, *address};
   if (const auto good = check(e); !good) return refuse(Errc::corrupt, "cannot be: " + good.error().message);
-  return e;
+  const Knowledge k = knowledge_of(in.learnt);
+  const auto version = load_be<std::uint16_t>(block.data() + offsetof(Header, version));
+  if ((version == kLearntVersion) != (k != Knowledge{})) return refuse(Errc::corrupt, "has fields that make no sense");
+  if (const auto good = check(k); !good) return refuse(Errc::corrupt, "cannot be: " + good.error().message);
+  return ReplicaRecord{std::move(e), k};
 }
 
 }  // namespace lockstep::engine::layout

@@ -12,6 +12,7 @@
 #include "engine/base/result.hpp"
 #include "engine/base/uuid.hpp"
 #include "engine/metadata/identity.hpp"
+#include "engine/metadata/knowledge.hpp"
 
 namespace lockstep::engine::layout {
 
@@ -19,6 +20,7 @@ constexpr std::size_t kBlock = 4096;  ///< bytes
 constexpr std::uint16_t kVersion = 1;
 constexpr std::uint16_t kMovedVersion = 2;                     ///< of a superblock that says where the state stands
 constexpr std::uint16_t kKeyedVersion = 3;                     ///< … or has a key, or both
+constexpr std::uint16_t kLearntVersion = 2;                    ///< of an epoch record with knowledge behind it
 constexpr std::uint64_t kSuperblockAt = 0;                     ///< bytes; two slots
 constexpr std::uint64_t kEpochAt = 2 * kBlock;                 ///< bytes; two slots
 constexpr std::uint64_t kMapAt = 4 * kBlock;                   ///< bytes
@@ -69,6 +71,20 @@ struct Superblock {
 };
 static_assert(sizeof(Superblock) == kPayload && WireStruct<Superblock>);
 
+/// What the replica has learnt; all zero in version 1, and not all zero in version 2.
+struct Learnt {
+  Be64 generation;
+  Be64 partner_generation;
+  Be64 witness_cluster;
+  Be64 witness_repairs;
+  Be64 witness_revision;  ///< below 2^63
+  Be64 record_number;
+  WireUuid record_epoch;
+  std::uint8_t record_members;  ///< 0: no record of the witness's was ever seen
+  std::array<std::uint8_t, 7> reserved;
+};
+static_assert(sizeof(Learnt) == 72 && WireStruct<Learnt>);
+
 struct Epoch {
   Be64 number;
   WireUuid id;
@@ -82,9 +98,11 @@ struct Epoch {
   std::array<std::uint8_t, 24> reserved0;
   std::array<WireUuid, EpochRecord::kMaxAncestors> ancestors;
   std::array<char, 256> address;
-  std::array<std::uint8_t, 1632> reserved1;
+  Learnt learnt;
+  std::array<std::uint8_t, 1560> reserved1;
 };
 static_assert(sizeof(Epoch) == kPayload && WireStruct<Epoch>);
+static_assert(sizeof(Header) + offsetof(Epoch, learnt) == 2464);
 
 constexpr std::size_t kWordsPerBlock = kPayload / 8;
 constexpr std::uint64_t kRegionsPerBlock = kWordsPerBlock * 64;
@@ -131,6 +149,9 @@ void seal(Block block, Kind kind, const Key& key, std::uint64_t index, std::uint
 /// A superblock, whole: payload and header of the version that it needs.
 void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key, std::uint64_t slot,
                      std::uint64_t generation);
+/// An epoch record with what was learnt, whole: payload and header of the version that it needs.
+void seal_record(Block block, const ReplicaRecord& record, const Key& key, std::uint64_t slot,
+                 std::uint64_t generation);
 /// Verifies checksum, magic, version, length, index and reserved bytes, in this order.
 [[nodiscard]] Checked<Sealed> unseal(ConstBlock block, Kind kind, std::uint64_t index);
 /// Foreign (pair, volume, owner) or stale (area) unless the keys are equal.
@@ -139,9 +160,10 @@ void seal_superblock(Block block, const VolumeIdentity& identity, const Key& key
 /// Whether the values may be written at all; the sentence says what is wrong with them.
 [[nodiscard]] Result<void> check(const VolumeIdentity& identity);
 [[nodiscard]] Result<void> check(const EpochRecord& epoch);
+[[nodiscard]] Result<void> check(const Knowledge& knowledge);
 
 void encode(Block block, const VolumeIdentity& identity);
-void encode(Block block, const EpochRecord& epoch);
+void encode(Block block, const ReplicaRecord& record);
 /// Puts `state` (at most kMaxState bytes) behind the slot's first block and describes it there.
 void encode_state(Block first, std::span<std::byte, kMaxState> room, std::span<const std::byte> state);
 /// How many bytes of `room` are the state, once the first block's header was accepted. `damaged` when they are not what
@@ -151,7 +173,7 @@ void encode_state(Block first, std::span<std::byte, kMaxState> room, std::span<c
 [[nodiscard]] constexpr std::size_t state_blocks(std::size_t bytes) { return 1 + (bytes + kBlock - 1) / kBlock; }
 /// The payload of a block whose header was accepted. Every field is checked; reserved bytes are zero.
 [[nodiscard]] Checked<VolumeIdentity> decode_identity(ConstBlock block, const Key& key);
-[[nodiscard]] Checked<EpochRecord> decode_epoch(ConstBlock block);
+[[nodiscard]] Checked<ReplicaRecord> decode_record(ConstBlock block);
 
 /// 0 when size or region size is not acceptable.
 [[nodiscard]] std::uint64_t region_count(std::uint64_t volume_size, std::uint32_t region_size);

@@ -29,7 +29,7 @@ MetadataArea::MetadataArea(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 MetadataArea::~MetadataArea() = default;
 
 bool MetadataArea::idle() const {
-  return impl_->writer.idle() && !impl_->epoch_done && !impl_->state_done && !impl_->grower && !impl_->key_done;
+  return impl_->writer.idle() && !impl_->record_writing && !impl_->state_done && !impl_->grower && !impl_->key_done;
 }
 
 std::unique_ptr<MetadataArea> AreaMaker::make(Store& store, AreaState state, DirtyMap map) {
@@ -38,33 +38,8 @@ std::unique_ptr<MetadataArea> AreaMaker::make(Store& store, AreaState state, Dir
 }
 
 const VolumeIdentity& MetadataArea::identity() const { return impl_->state.identity; }
-const EpochRecord& MetadataArea::epoch() const { return impl_->state.epoch; }
-
-void MetadataArea::write_epoch(const EpochRecord& epoch, IoCallback done) {
-  const EpochRecord& now = impl_->state.epoch;
-  if (impl_->epoch_lost) return done(Errc::io_error);
-  if (impl_->epoch_done) return done(Errc::resource_exhausted);
-  if (!layout::check(epoch) || epoch.number < now.number || (epoch.number == now.number && epoch.id != now.id)) {
-    return done(Errc::refused);
-  }
-  impl_->next_epoch = epoch;
-  impl_->epoch_done = std::move(done);
-  ++impl_->state.epoch_generation;
-  impl_->write_epoch_slot(0);
-}
-
-void MetadataArea::Impl::write_epoch_slot(std::uint64_t slot) {
-  layout::encode(epoch_block[0], next_epoch);
-  layout::seal(epoch_block[0], layout::Kind::epoch, state.key, slot, state.epoch_generation);
-  store.write(layout::kEpochAt + slot * layout::kBlock, epoch_block.all(), Durability::durable,
-              [this, slot](std::error_code error) {
-                if (!error && slot == 0) return write_epoch_slot(1);
-                // After an error one slot may hold the new record and the other be torn: writing again could lose both.
-                epoch_lost = static_cast<bool>(error);
-                if (!error) state.epoch = std::move(next_epoch);
-                std::exchange(epoch_done, nullptr)(error);
-              });
-}
+const EpochRecord& MetadataArea::epoch() const { return impl_->state.record.epoch; }
+const Knowledge& MetadataArea::knowledge() const { return impl_->state.record.knowledge; }
 
 static_assert(MetadataArea::kMaxState == layout::kMaxState);
 

@@ -1,5 +1,6 @@
 #pragma once
-// The metadata of one replica on a Store of its own: superblock and epoch record (two slots each) and the dirty map.
+// The metadata of one replica on a Store of its own: superblock and epoch record (two slots each, the latter
+// with what the replica has learnt) and the dirty map.
 // The layout is in format.md beside this file. Knows no files, sockets or clocks; runs unchanged under the simulator.
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "engine/base/extent.hpp"
 #include "engine/base/result.hpp"
 #include "engine/metadata/identity.hpp"
+#include "engine/metadata/knowledge.hpp"
 #include "engine/seams/store.hpp"
 
 namespace lockstep::engine {
@@ -42,10 +44,21 @@ class MetadataArea {
   [[nodiscard]] bool idle() const;
   [[nodiscard]] const VolumeIdentity& identity() const;
   [[nodiscard]] const EpochRecord& epoch() const;
-  /// Both slots are written and flushed, one after the other. One at a time (Errc::resource_exhausted). Errc::refused:
-  /// the record makes no sense, or its number is below the present one, or the same with another id. On any other error
-  /// the outcome is unknown, epoch() stays what it was and no further record is taken: open the area again, or stop.
+  /// What this replica has learnt, as it is durable; all zero: nothing yet.
+  [[nodiscard]] const Knowledge& knowledge() const;
+  /// Both slots are written and flushed, one after the other. One at a time (Errc::resource_exhausted); it waits for a
+  /// write_knowledge() under way. Errc::refused: the record makes no sense, or its number is below the present one, or
+  /// the same with another id. On any other error the outcome is unknown, epoch() and knowledge() stay what they were
+  /// and no further record is taken: open the area again, or stop.
   void write_epoch(const EpochRecord& epoch, IoCallback done);
+  /// … together with what was learnt: after a power cut both are there, or neither.
+  void write_epoch(const EpochRecord& epoch, const Knowledge& knowledge, IoCallback done);
+  /// The same slots, with the epoch that stands there. Waits for what is under way; what waits goes out together, each
+  /// told when its own is durable, in order of the calls. Nothing is written for what is durable already.
+  /// Errc::refused: it makes no sense, or goes back behind what is known or asked for before (Knowledge::may_become).
+  /// More than kMaxRecordsWaiting: Errc::resource_exhausted. Other errors as of write_epoch().
+  void write_knowledge(const Knowledge& knowledge, IoCallback done);
+  static constexpr std::size_t kMaxRecordsWaiting = 64;
 
   /// Bytes of Store that grow() to this volume size needs; the largest number there is where it can't be.
   [[nodiscard]] std::uint64_t size_to_grow(std::uint64_t volume_size) const;

@@ -50,13 +50,13 @@ Checked<Slot<VolumeIdentity>> read_superblock(ConstBlock block, std::uint64_t sl
   return Slot<VolumeIdentity>{*identity, sealed->key, sealed->generation};
 }
 
-Checked<Slot<EpochRecord>> read_epoch(ConstBlock block, std::uint64_t slot, const Key& key) {
+Checked<Slot<ReplicaRecord>> read_record(ConstBlock block, std::uint64_t slot, const Key& key) {
   const auto sealed = unseal(block, Kind::epoch, slot);
   if (!sealed) return std::unexpected(sealed.error());
   if (const auto ours = check_key(sealed->key, key); !ours) return std::unexpected(ours.error());
-  const auto epoch = decode_epoch(block);
-  if (!epoch) return std::unexpected(epoch.error());
-  return Slot<EpochRecord>{*epoch, sealed->key, sealed->generation};
+  const auto record = decode_record(block);
+  if (!record) return std::unexpected(record.error());
+  return Slot<ReplicaRecord>{*record, sealed->key, sealed->generation};
 }
 
 Checked<Slot<StateBytes>> read_state(ConstBlock first, std::span<const std::byte> room, std::uint64_t slot,
@@ -77,10 +77,11 @@ Result<Choice<VolumeIdentity>> choose(const SlotPair<VolumeIdentity>& slots, std
   });
 }
 
-Result<Choice<EpochRecord>> choose(const SlotPair<EpochRecord>& slots, std::string_view where) {
-  return choose_slot<EpochRecord>(slots, where, "epoch record", [](const auto& a, const auto& b) {
-    if (a.value.number != b.value.number) return compare(a.value.number, b.value.number);
-    return a.value.id == b.value.id ? compare(a.generation, b.generation) : 0;
+Result<Choice<ReplicaRecord>> choose(const SlotPair<ReplicaRecord>& slots, std::string_view where) {
+  return choose_slot<ReplicaRecord>(slots, where, "epoch record", [](const auto& a, const auto& b) {
+    const EpochRecord &x = a.value.epoch, &y = b.value.epoch;
+    if (x.number != y.number) return compare(x.number, y.number);
+    return x.id == y.id ? compare(a.generation, b.generation) : 0;
   });
 }
 

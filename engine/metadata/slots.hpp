@@ -27,7 +27,7 @@ struct Choice {
 
 [[nodiscard]] Checked<Slot<VolumeIdentity>> read_superblock(ConstBlock block, std::uint64_t slot, const Uuid& volume,
                                                             NodeSide owner);
-[[nodiscard]] Checked<Slot<EpochRecord>> read_epoch(ConstBlock block, std::uint64_t slot, const Key& key);
+[[nodiscard]] Checked<Slot<ReplicaRecord>> read_record(ConstBlock block, std::uint64_t slot, const Key& key);
 
 /// The state of the logical unit as it was given, nothing known of what is in it.
 using StateBytes = std::vector<std::byte>;
@@ -40,7 +40,7 @@ using StateBytes = std::vector<std::byte>;
 /// later generation counts. `where` begins the messages: "Metadata of /path".
 [[nodiscard]] Result<Choice<VolumeIdentity>> choose(const SlotPair<VolumeIdentity>& slots, std::string_view where);
 /// The same, but the higher number counts first, and the same number with another id is corrupt.
-[[nodiscard]] Result<Choice<EpochRecord>> choose(const SlotPair<EpochRecord>& slots, std::string_view where);
+[[nodiscard]] Result<Choice<ReplicaRecord>> choose(const SlotPair<ReplicaRecord>& slots, std::string_view where);
 [[nodiscard]] Result<Choice<StateBytes>> choose(const SlotPair<StateBytes>& slots, std::string_view where);
 
 }  // namespace lockstep::engine::layout

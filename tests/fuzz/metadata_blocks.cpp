@@ -48,6 +48,16 @@ EpochRecord epoch(std::uint64_t number) {
   return e;
 }
 
+Knowledge knowledge() {
+  Knowledge k;
+  k.generation = 3;
+  k.witness_cluster = 1;
+  k.witness_revision = 7;
+  k.record_members = MemberSet::only(NodeSide::b);
+  k.record_number = 2;
+  return k;
+}
+
 using Area = std::unique_ptr<MetadataArea>;
 
 Area take(Result<Area> result, std::string* why = nullptr) {
@@ -91,7 +101,7 @@ void spoil(Input& input, FaultStore& store) {
 
 void check_sense(const MetadataArea& area) {
   assert(area.identity().volume == numbered(2) && area.identity().owner == NodeSide::a);
-  assert(layout::check(area.identity()) && layout::check(area.epoch()));
+  assert(layout::check(area.identity()) && layout::check(area.epoch()) && layout::check(area.knowledge()));
   assert(area.region_count() == layout::region_count(area.identity().size, area.identity().region_size));
   std::uint64_t dirty = 0;
   for (auto at = area.next_dirty(0); at; at = area.next_dirty(*at + 1)) {
@@ -127,6 +137,15 @@ void work(Input& input, FaultStore& store, MetadataArea& area) {
           area.write_key(key, [](std::error_code) {});
           break;  // the next one comes while this one is on its way
         }
+        if (what & 0x40) {  // while others are on their way, too
+          Knowledge next = area.knowledge();
+          next.generation += input.u8() % 3;
+          next.witness_cluster = input.u8() % 3;
+          next.witness_revision += input.u8() % 4 - 1;
+          next.record_members.bits = input.u8() % 5;
+          area.write_knowledge(next, [](std::error_code) {});
+          break;
+        }
         store.run();
         EpochRecord next = area.epoch();
         next.number += input.u8() % 4;
@@ -154,6 +173,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   store.run();
   assert(area);
   if (options & 2) area->write_epoch(epoch(2), [](std::error_code) {}), store.run();
+  if (options & 8) area->write_knowledge(knowledge(), [](std::error_code) {}), store.run();
   area.reset();
   spoil(input, store);
   area = open(store);
@@ -162,15 +182,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // What was lost was put back: it opens to the same.
   Area again = open(store);
   assert(again && again->identity() == area->identity() && again->epoch() == area->epoch());
+  assert(again->knowledge() == area->knowledge());
   assert(again->dirty_count() == area->dirty_count());
   again.reset();
   work(input, store, *area);
   check_sense(*area);
   const EpochRecord last = area->epoch();
+  const Knowledge known = area->knowledge();
   const VolumeIdentity is = area->identity();
   area.reset();
   area = open(store);
-  assert(area && area->epoch() == last && area->identity() == is);
+  assert(area && area->epoch() == last && area->knowledge() == known && area->identity() == is);
   check_sense(*area);
   return 0;
 }

@@ -64,6 +64,19 @@ TEST(MetadataGolden, TheExampleOfTheFormatDocumentIsWhatIsWritten) {
   store.run();
   area->write_epoch(second, [](std::error_code e) { EXPECT_FALSE(e); });
   store.run();
+  // The checksums of both slots as version 1 has them: an area in which nothing was learnt stays what it always was.
+  EXPECT_EQ(load_be<std::uint32_t>(store.bytes().data() + 0x2000), 0xf9003047);
+  EXPECT_EQ(load_be<std::uint32_t>(store.bytes().data() + 0x3000), 0xadf8b149);
+  Knowledge known;
+  known.generation = 1;
+  known.partner_generation = 2;
+  known.witness_cluster = 0x8e9e05c52164694d;
+  known.witness_revision = 7;
+  known.record_members = second.members;
+  known.record_number = second.number;
+  known.record_epoch = second.id;
+  area->write_knowledge(known, [](std::error_code e) { EXPECT_FALSE(e); });
+  store.run();
   for (const std::uint64_t region : {3, 15}) {
     area->set_dirty({region * 65536, 512}, [](std::error_code e) { EXPECT_FALSE(e); });
     store.run();

@@ -237,7 +237,7 @@ struct EpochSlots : MetadataTest {
   void put(std::size_t slot, const EpochRecord& epoch, std::uint64_t generation) {
     const auto b = block(2 + slot);
     std::ranges::fill(b, std::byte{0});
-    layout::encode(b, epoch);
+    layout::encode(b, {epoch, {}});
     layout::seal(b, layout::Kind::epoch, {identity.pair, identity.volume, sample_epoch().id, identity.owner}, slot,
                  generation);
     store.keep_spoiled();
