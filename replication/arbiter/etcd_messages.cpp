@@ -1,6 +1,7 @@
 #include "replication/arbiter/etcd_messages.hpp"
 
 #include <charconv>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -25,24 +26,32 @@ engine::Result<json> parse_object(std::string_view body) {
   return value;
 }
 
-std::optional<std::int64_t> number(const json& object, const char* name) {
+/// A whole number above zero, as a string or not.
+template <class T>
+std::optional<T> number(const json& object, const char* name) {
   const auto at = object.find(name);
   if (at == object.end()) return std::nullopt;
-  if (at->is_number_integer()) return at->get<std::int64_t>();
-  if (!at->is_string()) return std::nullopt;
-  const auto& text = at->get_ref<const std::string&>();
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  T value = 0;
+  if (at->is_number_unsigned() && std::in_range<T>(at->get<std::uint64_t>())) {
+    value = static_cast<T>(at->get<std::uint64_t>());
+  } else if (at->is_string()) {
+    const auto& text = at->get_ref<const std::string&>();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  }
+  return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-// `range` is a RangeResponse of this one key: no record, or exactly one.
-engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& range) {
+// `range` is a RangeResponse of this one key within `answer`: no record, or exactly one.
+engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& answer, const json& range) {
+  const auto cluster = number<std::uint64_t>(answer["header"], "cluster_id");
+  if (!cluster) return fail(Errc::corrupt, "etcd's answer has no cluster_id");
+  const auto revision = number<std::int64_t>(answer["header"], "revision");
+  if (!revision) return fail(Errc::corrupt, "etcd's answer has no revision");
   const auto kvs = range.find("kvs");
   if (kvs == range.end()) {
     if (range.contains("count")) return fail(Errc::corrupt, "etcd counts keys but shows none");
-    return WitnessView{};
+    return WitnessView{std::nullopt, 0, *cluster, *revision};
   }
   if (!kvs->is_array() || kvs->size() != 1 || !(*kvs)[0].is_object()) {
     return fail(Errc::corrupt, "etcd's answer holds more or less than the one key asked for");
@@ -52,8 +61,9 @@ engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& range) 
   if (key == kv.end() || !key->is_string() || key->get_ref<const std::string&>() != key_of(slot)) {
     return fail(Errc::corrupt, "etcd's answer is about another key");
   }
-  const auto revision = number(kv, "mod_revision");
-  if (!revision || *revision <= 0) return fail(Errc::corrupt, "etcd's answer has no mod_revision");
+  const auto mod_revision = number<std::int64_t>(kv, "mod_revision");
+  if (!mod_revision) return fail(Errc::corrupt, "etcd's answer has no mod_revision");
+  if (*mod_revision > *revision) return fail(Errc::corrupt, "etcd's answer is older than the record in it");
   const auto value = kv.find("value");
   if (value == kv.end() || !value->is_string()) return fail(Errc::corrupt, "the witness's record is empty");
   const auto bytes = base64_decode(value->get_ref<const std::string&>());
@@ -63,7 +73,7 @@ engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& range) 
     return std::unexpected(engine::Error{record.error(), "the witness's record " + witness_key(slot.pair, slot.volume) +
                                                              " can't be used: " + record.error().message()});
   }
-  return WitnessView{*record, *revision};
+  return WitnessView{*record, *mod_revision, *cluster, *revision};
 }
 
 }  // namespace
@@ -89,7 +99,7 @@ std::string etcd_delete_request(const WitnessSlot& slot) { return json{{"key", k
 engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::string_view body) {
   const auto answer = parse_object(body);
   if (!answer) return std::unexpected(answer.error());
-  return view_of(slot, *answer);
+  return view_of(slot, *answer, *answer);
 }
 
 engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
@@ -109,7 +119,7 @@ engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const Wit
   if (!last.is_object() || !last.contains("response_range") || !last["response_range"].is_object()) {
     return fail(Errc::corrupt, "etcd's answer lacks the record read back");
   }
-  auto view = view_of(slot, last["response_range"]);
+  auto view = view_of(slot, *answer, last["response_range"]);
   if (!view) return std::unexpected(view.error());
   if (won && view->record != record) return fail(Errc::corrupt, "etcd says it wrote the record but shows another");
   return SwapOutcome{won, *view};

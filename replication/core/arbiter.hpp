@@ -19,6 +19,8 @@ struct WitnessRecord {
 struct WitnessView {
   std::optional<WitnessRecord> record;  ///< nothing: no record of this volume
   std::int64_t mod_revision = 0;        ///< 0: no record
+  std::uint64_t cluster = 0;            ///< which witness it is; never 0 in an answer. Another one may have the same.
+  std::int64_t revision = 0;            ///< rises with every write of any record there: lower, and it was set back
 };
 
 struct SwapOutcome {

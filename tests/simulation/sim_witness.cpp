@@ -16,7 +16,8 @@ constexpr Nanos kTimeout = kSecond;
 
 WitnessView SimWitness::view(const Uuid& volume) const {
   const auto found = records_.find(volume);
-  return found == records_.end() ? WitnessView{} : found->second;
+  if (found == records_.end()) return {std::nullopt, 0, cluster_, revision_};
+  return {found->second.record, found->second.mod_revision, cluster_, revision_};
 }
 
 SwapOutcome SimWitness::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record) {
@@ -24,6 +25,24 @@ SwapOutcome SimWitness::swap(const Uuid& volume, std::int64_t expected, const Wi
   if (current.mod_revision != expected) return {false, current};
   records_[volume] = {record, ++revision_};
   return {true, view(volume)};
+}
+
+SimWitness::Snapshot SimWitness::snapshot() const { return {records_, cluster_, revision_}; }
+
+void SimWitness::restore(const Snapshot& then) {
+  records_ = then.records;
+  cluster_ = then.cluster;
+  revision_ = then.revision;
+}
+
+void SimWitness::empty() {
+  ++cluster_;
+  lose_disk();
+}
+
+void SimWitness::lose_disk() {
+  records_.clear();
+  revision_ = kFirstRevision;
 }
 
 WitnessClient::Call& WitnessClient::begin(Kind kind, const Uuid& volume) {

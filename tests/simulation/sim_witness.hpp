@@ -68,11 +68,33 @@ class SimWitness {
   [[nodiscard]] replication::WitnessView view(const engine::Uuid& volume) const;
   replication::SwapOutcome swap(const engine::Uuid& volume, std::int64_t expected,
                                 const replication::WitnessRecord& record);
-  void remove(const engine::Uuid& volume) { records_.erase(volume); }
+  void remove(const engine::Uuid& volume) { revision_ += static_cast<std::int64_t>(records_.erase(volume)); }
+
+  // What may be done to it behind everybody's back.
+  struct Snapshot;
+  [[nodiscard]] Snapshot snapshot() const;
+  /// Set back in time: cluster, revision and records as they were then.
+  void restore(const Snapshot& then);
+  /// Another witness, without any record, in the place of this one.
+  void empty();
+  /// The same, and with the same cluster id: what etcd makes of an empty disk and the same settings.
+  void lose_disk();
 
  private:
-  std::map<engine::Uuid, replication::WitnessView> records_;
-  std::int64_t revision_ = 0;
+  struct Kept {
+    replication::WitnessRecord record;
+    std::int64_t mod_revision = 0;
+  };
+  static constexpr std::int64_t kFirstRevision = 1;  ///< as etcd's
+  std::map<engine::Uuid, Kept> records_;
+  std::uint64_t cluster_ = 0x8e9e05c52164694d;
+  std::int64_t revision_ = kFirstRevision;
+};
+
+struct SimWitness::Snapshot {
+  std::map<engine::Uuid, Kept> records;
+  std::uint64_t cluster = 0;
+  std::int64_t revision = 0;
 };
 
 }  // namespace lockstep::simulation

@@ -134,6 +134,31 @@ TEST(EtcdWitness, ForgetsARemovedVolumeAndRemovingTwiceIsFine) {
   EXPECT_FALSE(client.remove());
 }
 
+TEST(EtcdWitness, TellsItsClusterAndARevisionThatRisesWithEveryWriteOfAnyKey) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  const auto empty = client.read();
+  ASSERT_TRUE(empty) << client.witness().last_problem();
+  EXPECT_NE(empty->cluster, 0u);
+  EXPECT_EQ(empty->revision, 1) << "etcd begins with it";
+  const auto won = client.swap(0, record(1, kOnlyA));
+  ASSERT_TRUE(won && won->won);
+  EXPECT_EQ(won->current.cluster, empty->cluster);
+  EXPECT_EQ(won->current.revision, 2);
+  EXPECT_EQ(won->current.mod_revision, 2);
+  etcd.put("another", "value");
+  const auto lost = client.swap(0, record(2, kOnlyB));
+  ASSERT_TRUE(lost && !lost->won);
+  EXPECT_EQ(lost->current.revision, 3);
+  EXPECT_EQ(lost->current.mod_revision, 2);
+  etcd.kill();
+  etcd.start();
+  const auto after = client.read();
+  ASSERT_TRUE(after) << client.witness().last_problem();
+  EXPECT_EQ(after->cluster, empty->cluster);
+  EXPECT_EQ(after->revision, 3);
+}
+
 TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
   EtcdProcess etcd;
   Client client({"http://127.0.0.1:" + std::to_string(tests::free_port()), etcd.url()});

@@ -110,33 +110,68 @@ std::string kv(const std::string& key, const std::string& revision, const std::s
   return R"({"key":")" + key + R"(","mod_revision":)" + revision + R"(,"value":")" + value + R"("})";
 }
 
+// As etcd 3.4 writes it; its cluster id takes all 64 bits.
+const std::string kHeader =
+    R"("header":{"cluster_id":"14841639068965178418","member_id":"10276657743932975437","revision":"17","raft_term":"2"})";
+constexpr std::uint64_t kCluster = 14841639068965178418u;
+
 TEST(EtcdAnswer, GivesTheRecordAndItsRevision) {
   const auto view =
-      parse_range_answer(kSlot, R"({"header":{},"kvs":[)" + kv(kKey, "\"17\"", kValue) + R"(],"count":"1"})");
+      parse_range_answer(kSlot, "{" + kHeader + R"(,"kvs":[)" + kv(kKey, "\"16\"", kValue) + R"(],"count":"1"})");
   ASSERT_TRUE(view) << view.error().message;
   EXPECT_EQ(view->record, kRecord);
-  EXPECT_EQ(view->mod_revision, 17);
-  const auto none = parse_range_answer(kSlot, R"({"header":{}})");
+  EXPECT_EQ(view->mod_revision, 16);
+  EXPECT_EQ(view->cluster, kCluster);
+  EXPECT_EQ(view->revision, 17);
+  const auto none = parse_range_answer(kSlot, "{" + kHeader + "}");
   ASSERT_TRUE(none);
   EXPECT_FALSE(none->record);
   EXPECT_EQ(none->mod_revision, 0);
+  EXPECT_EQ(none->cluster, kCluster);
+  EXPECT_EQ(none->revision, 17);
+}
+
+TEST(EtcdAnswer, IsRefusedWithoutAClusterAndARevisionThatCanBe) {
+  const std::string good = R"("cluster_id":"1","revision":"17")";
+  for (const std::string& header : {
+           std::string(), std::string(R"("revision":"17")"), std::string(R"("cluster_id":"1")"),
+           std::string(R"("cluster_id":"0","revision":"17")"), std::string(R"("cluster_id":"-1","revision":"17")"),
+           std::string(R"("cluster_id":"18446744073709551616","revision":"17")"),
+           std::string(R"("cluster_id":"1x","revision":"17")"), std::string(R"("cluster_id":" 1","revision":"17")"),
+           std::string(R"("cluster_id":"","revision":"17")"), std::string(R"("cluster_id":[],"revision":"17")"),
+           std::string(R"("cluster_id":-1,"revision":"17")"), std::string(R"("cluster_id":1.5,"revision":"17")"),
+           std::string(R"("cluster_id":"1","revision":"0")"), std::string(R"("cluster_id":"1","revision":"-17")"),
+           std::string(R"("cluster_id":"1","revision":"9223372036854775808")"),
+           std::string(R"("cluster_id":"1","revision":9223372036854775808)"),
+           std::string(R"("cluster_id":"1","revision":null)"),
+           std::string(R"("cluster_id":"1","revision":"15")"),  // below the record's
+       }) {
+    const auto body = [&](const std::string& fields) {
+      const std::string answer = R"({"header":{)" + fields + "}";
+      const std::string kvs = R"("kvs":[)" + kv(kKey, "\"16\"", kValue) + "]";
+      return std::pair(answer + "," + kvs + "}", answer + R"(,"responses":[{"response_range":{)" + kvs + "}}]}");
+    };
+    const auto [good_range, good_swap] = body(good);
+    ASSERT_TRUE(parse_range_answer(kSlot, good_range) && parse_swap_answer(kSlot, kRecord, good_swap));
+    const auto [range, swap] = body(header);
+    const auto view = parse_range_answer(kSlot, range);
+    ASSERT_FALSE(view) << range;
+    EXPECT_EQ(view.error().code, Errc::corrupt);
+    EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, swap)) << swap;
+  }
 }
 
 TEST(EtcdAnswer, IsRefusedWhenItIsNotWhatWasAsked) {
   const std::string other = base64_encode("/lockstep/other");
+  const std::string kvs = "{" + kHeader + R"(,"kvs":)";
   for (const std::string& body :
        {std::string(), std::string("null"), std::string("[]"), std::string("{"), std::string("{}"),
-        std::string(R"({"header":1})"), std::string(R"({"header":{},"count":"1"})"),
-        std::string(R"({"header":{},"kvs":{}})"), std::string(R"({"header":{},"kvs":[]})"),
-        std::string(R"({"header":{},"kvs":[1]})"), R"({"header":{},"kvs":[)" + kv(other, "\"17\"", kValue) + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "\"0\"", kValue) + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "\"-1\"", kValue) + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "\"99999999999999999999\"", kValue) + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "true", kValue) + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "\"17\"", "") + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "\"17\"", "!!!!") + "]}",
-        R"({"header":{},"kvs":[)" + kv(kKey, "1", kValue) + "," + kv(kKey, "1", kValue) + "]}",
-        std::string(100000, '[')}) {
+        std::string(R"({"header":1})"), "{" + kHeader + R"(,"count":"1"})", kvs + "{}}", kvs + "[]}", kvs + "[1]}",
+        kvs + "[" + kv(other, "\"17\"", kValue) + "]}", kvs + "[" + kv(kKey, "\"0\"", kValue) + "]}",
+        kvs + "[" + kv(kKey, "\"-1\"", kValue) + "]}", kvs + "[" + kv(kKey, "\"99999999999999999999\"", kValue) + "]}",
+        kvs + "[" + kv(kKey, "true", kValue) + "]}", kvs + "[" + kv(kKey, "\"17\"", "") + "]}",
+        kvs + "[" + kv(kKey, "\"17\"", "!!!!") + "]}",
+        kvs + "[" + kv(kKey, "1", kValue) + "," + kv(kKey, "1", kValue) + "]}", std::string(100000, '[')}) {
     const auto view = parse_range_answer(kSlot, body);
     ASSERT_FALSE(view) << body.substr(0, 200);
     EXPECT_EQ(view.error().code, Errc::corrupt);
@@ -146,7 +181,7 @@ TEST(EtcdAnswer, IsRefusedWhenItIsNotWhatWasAsked) {
 
 TEST(EtcdAnswer, CountsASwapAsWonOnlyWhenTheRecordIsShownBack) {
   const auto answer = [](const std::string& succeeded, const std::string& responses) {
-    return R"({"header":{})" + succeeded + R"(,"responses":[)" + responses + "]}";
+    return "{" + kHeader + succeeded + R"(,"responses":[)" + responses + "]}";
   };
   const std::string put = R"({"response_put":{}})";
   const std::string mine = R"({"response_range":{"kvs":[)" + kv(kKey, "\"5\"", kValue) + "]}}";
@@ -154,16 +189,20 @@ TEST(EtcdAnswer, CountsASwapAsWonOnlyWhenTheRecordIsShownBack) {
   ASSERT_TRUE(won) << won.error().message;
   EXPECT_TRUE(won->won);
   EXPECT_EQ(won->current.mod_revision, 5);
+  EXPECT_EQ(won->current.cluster, kCluster);
+  EXPECT_EQ(won->current.revision, 17);
   const auto lost = parse_swap_answer(kSlot, kRecord, answer("", mine));
   ASSERT_TRUE(lost);
   EXPECT_FALSE(lost->won);
+  EXPECT_EQ(lost->current.cluster, kCluster);
+  EXPECT_EQ(lost->current.revision, 17);
   WitnessRecord another = kRecord;
   another.number++;
   EXPECT_FALSE(parse_swap_answer(kSlot, another, answer(R"(,"succeeded":true)", put + "," + mine)));
   EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, answer(R"(,"succeeded":true)", mine)));
   EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, answer(R"(,"succeeded":1)", put + "," + mine)));
   EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, answer("", put)));
-  EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, R"({"header":{}})"));
+  EXPECT_FALSE(parse_swap_answer(kSlot, kRecord, "{" + kHeader + "}"));
 }
 
 }  // namespace
