@@ -260,19 +260,28 @@ TEST_F(FullDisk, NobodyAsksAgainForARegionThatHasItsSpace) {
   EXPECT_EQ(asked(), before + 1);
 }
 
-/// Its partner has called and brings it up to date, while its own call to the partner is still to come.
-TEST(Space, ATargetThatHasNotCalledItsPartnerYetIsAskedForRoomToo) {
+/// Its partner has called and brings it up to date, while its own call to the partner is still to come. False when that
+/// came first: then this history shows nothing. Each `course` is another one.
+bool fill_a_target_that_has_not_called(int course) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
-  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  for (int i = 0; i < course; ++i) EXPECT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  EXPECT_TRUE(comes_back_slowly(pair, kB));
   pair.host(kA).end(Host::End::killed);
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::waiting); })) << to_string(pair.status(kB).state);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::waiting); })) << to_string(pair.status(kB).state);
   pair.spoil(kB, [](StoreFaults& f) { f.full = true; });
   pair.host(kA).boot();
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
-  ASSERT_FALSE(pair.is(kB, MirrorState::syncing_target)) << "it has called: the test shows nothing";
-  ASSERT_EQ(pair.written(kA, 1600, 2), std::error_code{});
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
+  if (pair.is(kB, MirrorState::syncing_target)) return false;
+  EXPECT_EQ(pair.written(kA, 1600, 2), std::error_code{});
   pair.run_for(kSecond);
   EXPECT_EQ(pair.violation(), "");
+  return true;
+}
+
+TEST(Space, ATargetThatHasNotCalledItsPartnerYetIsAskedForRoomToo) {
+  int shown = 0;
+  for (int course = 0; course < 20; ++course) shown += fill_a_target_that_has_not_called(course);
+  EXPECT_GT(shown, 0);
 }
 
 }  // namespace

@@ -110,8 +110,8 @@ void lose_a_flush_before_a_good_one(int world) {
   ASSERT_TRUE(pair.wait_for([&] { return disk.in_flight() == 1; }));
   disk.release_first_hung();
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); })) << "A left";
+  ASSERT_TRUE(pair.wait_for([&] { return fails.done; }, 5 * kSecond));
   pair.run_for(kSecond);  // what was begun before it left is on its disk
-  EXPECT_TRUE(fails.done);
   EXPECT_EQ(fails.status(), std::error_code{}) << "the member that stayed has flushed";
   lose_power_and_return(pair, kA);
   expect_same_on_both(pair, 8, 7);
