@@ -22,6 +22,13 @@ struct AreaState {
 /// Where the state's slots begin; nothing when the store has no room for them.
 [[nodiscard]] std::optional<std::uint64_t> state_at(const Store& store, const VolumeIdentity& identity);
 
+/// One write of the epoch record's two slots.
+struct RecordWrite {
+  ReplicaRecord record;
+  bool epoch = false;  ///< somebody asked for its epoch
+  std::vector<IoCallback> done;
+};
+
 struct MetadataArea::Impl {
   Impl(Store& s, AreaState state_in, DirtyMap map_in)
       : store(s),
@@ -29,12 +36,6 @@ struct MetadataArea::Impl {
         map(std::move(map_in)),
         writer(store, map, state.key, state.map_generation) {}
 
-  /// One write of the epoch record's two slots.
-  struct RecordWrite {
-    ReplicaRecord record;
-    bool epoch = false;  ///< somebody asked for its epoch
-    std::vector<IoCallback> done;
-  };
   [[nodiscard]] const ReplicaRecord& newest_record() const;
   [[nodiscard]] bool may_follow(const ReplicaRecord& next) const;
   void write_record(ReplicaRecord record, bool epoch, IoCallback done);
