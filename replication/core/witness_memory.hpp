@@ -22,9 +22,8 @@ enum class WitnessTrust : std::uint8_t {
 /// that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without one.
 [[nodiscard]] WitnessTrust judge_witness(const engine::Knowledge& known, const WitnessView& view);
 
-/// What is known with what a witness that is ok tells; of any other, and
-/// of an answer that was overtaken, nothing is learnt. To be durable before anything is
-/// done because of the answer.
+/// What is known with what a witness that is ok tells; of any other, and of an answer that was overtaken, nothing is
+/// learnt. To be durable before anything is done because of the answer.
 [[nodiscard]] engine::Knowledge learn(engine::Knowledge known, const WitnessView& view);
 
 /// Both nodes in sync have put it right, and its record is theirs: from now on this is what is known, also where it is
