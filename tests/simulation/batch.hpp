@@ -17,6 +17,7 @@ struct BatchOptions {
   bool marks = false;  ///< tell how often each mark was reached
   std::string defect;  ///< its name, for the command that reproduces
   replication::Defects defects;
+  SwitchOrders switches;
   const ProgramKind* kind = nullptr;
 };
 

@@ -10,6 +10,7 @@
 //
 // A write whose outcome is unknown may take effect at any time after its start, or never; but not after a later try of
 // the same write was acknowledged.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -56,8 +57,9 @@ class History {
   Value begin_write(unsigned volume, std::uint64_t first, std::uint32_t count, WriteKind kind, Nanos now,
                     std::vector<Value> expected = {});
   void write_acknowledged(Value value, Nanos now);
-  /// A try of a write whose later try was acknowledged just now: nothing of it may come after that.
-  void write_is_over(Value value) { writes_[value].deadline = moment_; }
+  /// A try of a write whose later try was acknowledged just now, or that its node has done with: nothing of it may come
+  /// after that.
+  void write_is_over(Value value) { writes_[value].deadline = std::min(writes_[value].deadline, moment_); }
   /// The disk says that the write never happened and never will.
   void write_had_no_effect(Value value) { writes_[value].had_no_effect = true; }
 

@@ -12,8 +12,8 @@ using engine::DiskOpcode;
 using engine::Errc;
 
 namespace {
-constexpr unsigned kMostTries = 40;
-constexpr Nanos kPathDelay = 2 * kMillisecond;
+
+constexpr Nanos kFaultlessAnswer = 4 * kSecond;  ///< within which an operation ends where nothing is ever broken
 
 bool is_refusal(std::error_code status) { return status == make_error_code(Errc::reservation_conflict); }
 }  // namespace
@@ -39,6 +39,14 @@ void Initiator::start() {
   }
 }
 
+Nanos Initiator::waits_since() const {
+  Nanos since = world_.scheduler.now();
+  for (const Lane& lane : lanes_) {
+    if (lane.busy) since = std::min(since, lane.since);
+  }
+  return since;
+}
+
 bool Initiator::idle() const {
   return std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.busy; });
 }
@@ -58,13 +66,29 @@ void Initiator::next(unsigned number) {
   lane.tries = 0;
   lane.banned = nullptr;
   lane.path = nullptr;
+  lane.awaits = nullptr;
+  lane.since = world_.scheduler.now();
+  if (world_.scenario.faultless()) {
+    world_.scheduler.after(kFaultlessAnswer, Owner::world, &Initiator::on_overdue, this, lane_key(number));
+  }
   choose(lane);
   attempt(number);
 }
 
+void Initiator::on_overdue(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  const Lane& lane = initiator.lanes_[argument & 0xff];
+  if (!lane.busy || lane.serial != argument >> 8) return;
+  initiator.world_.verdict.fail("liveness: an operation of initiator " + std::to_string(initiator.number_) +
+                                " has no answer after " + std::to_string(kFaultlessAnswer / kSecond) +
+                                " s, and nothing was ever broken");
+}
+
 void Initiator::acknowledge(Lane& lane) {
   world_.history.write_acknowledged(lane.value, world_.scheduler.now());
-  for (const Value value : lane.earlier) world_.history.write_is_over(value);
+  for (const Earlier& earlier : lane.earlier) {
+    if (!earlier.until_done) world_.history.write_is_over(earlier.value);
+  }
   const bool zero = world_.history.write(lane.value).zero();
   world_.checkers->note_written(lane.volume, lane.first, lane.count, zero ? 0 : lane.value);
 }
@@ -96,6 +120,9 @@ void Initiator::attempt(unsigned number) {
   a.volume = lane.volume;
   a.serial = lane.serial;
   a.floor = world_.states->floor(lane.volume);
+  a.session = session(*host).number;
+  a.sent = world_.scheduler.now();
+  a.value = lane.value;
   prepare(a, lane);
   lane.read_start = world_.history.begin_read();
   if (lane.value != 0) world_.nemesis->write_was_sent(*host);
@@ -111,7 +138,11 @@ void Initiator::attempt(unsigned number) {
                     {"try", lane.tries}});
   world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), host->owner(), &Initiator::on_arrive, this,
                          key(a));
-  world_.scheduler.after(random_.between(4, 9) * kSecond, Owner::world, &Initiator::on_timeout, this, key(a));
+  const HostKinds& hosts = world_.scenario.hosts;
+  const Nanos patience =
+      hosts.impatient ? hosts.patience + random_.below(hosts.patience / 4) : random_.between(4, 9) * kSecond;
+  world_.scheduler.after(patience, Owner::world, &Initiator::on_timeout, this, key(a));
+  if (hosts.quick_logouts || hosts.quick_drops || hosts.late_drops) quick_end_may_follow(*host);
 }
 
 /// What the answer says of the unit's state, now that the node says it.
@@ -164,7 +195,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
     if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
   }
-  if (!current || a.session_closed) return self.release(a);
+  if (!current || a.session_closed) return self.ended_at_node(a);
   self.world_.scheduler.after(self.random_.skewed(5 * kMicrosecond, kPathDelay), Owner::world, &Initiator::on_answer,
                               &self, key(a));
 }
@@ -263,6 +294,7 @@ void Initiator::on_timeout(void* self, std::uint64_t argument) {
   Lane& lane = initiator.lanes_[a->lane];
   a->given_up = true;
   lane.attempt = nullptr;
+  if (world.scenario.hosts.impatient) return initiator.lose_patience(*a);
   // Only of a node that has been silent for longer than its lease is it certain that it drops what it holds; what any
   // other node does with an operation that its initiator gave up is anybody's guess.
   const bool lease_is_gone = a->host->frozen() && a->host->state(lane.volume) == replication::MirrorState::in_sync &&
@@ -289,6 +321,7 @@ void Initiator::close_attempts(Host& host, Nanos notice) {
       retry(a->lane, random_.skewed(0, notice));
     }
   }
+  sessions_gone(host, notice);
 }
 
 void Initiator::host_ended(Host& host, bool silent) {
@@ -321,7 +354,7 @@ Initiator::Attempt& Initiator::take_attempt() {
   Attempt& a = *attempts_[free_.back()];
   free_.pop_back();
   a.live = true;
-  a.submitted = a.session_closed = a.given_up = false;
+  a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = false;
   return a;
 }
 

@@ -2,6 +2,7 @@
 // A hypervisor with a path to each node: keeps several operations going, and does what multipath does when a path
 // fails: tries the other. A write that is tried again carries the same stamp and counts as one operation, which is how
 // it looks to whoever issued it; the nodes must see to it that what an ended session left behind has no effect later.
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,8 @@ class Initiator {
   /// The node closed every session.
   void host_fenced(Host& host);
   [[nodiscard]] bool idle() const;
+  /// Since when its longest operation waits for its end; now, when none does.
+  [[nodiscard]] Nanos waits_since() const;
 
  private:
   static constexpr std::uint32_t kMostBlocks = 16;
@@ -41,6 +44,17 @@ class Initiator {
   };
   struct Attempt;
 
+  /// With one node. Commands belong to the session that they were sent in.
+  struct Session {
+    std::uint64_t number = 1;
+    bool up = true;  ///< commands may be sent; otherwise it was ended by this host, and the next one is not there
+    bool node_knows = true;  ///< that it ended
+  };
+  /// A try before the present one.
+  struct Earlier {
+    Value value = 0;
+    bool until_done = false;  ///< may take effect until its node has done with it, whatever was acknowledged meanwhile
+  };
   /// One of the operations that are kept outstanding.
   struct Lane {
     bool busy = false;
@@ -50,14 +64,17 @@ class Initiator {
     std::uint64_t first = 0;
     std::uint32_t count = 0;
     bool fua = false;
-    Value value = 0;             ///< of the present try
-    std::vector<Value> earlier;  ///< of the tries before it
+    Value value = 0;          ///< of the present try
+    bool until_done = false;  ///< as in Earlier, of the present try
+    std::vector<Earlier> earlier;
     std::vector<Value> expected;
     Moment read_start = 0;
     unsigned tries = 0;
     Host* path = nullptr;
     Host* banned = nullptr;  ///< may still carry out an earlier try
     Attempt* attempt = nullptr;
+    Host* awaits = nullptr;  ///< the answer to an abort or a logout, before it tries again
+    Nanos since = 0;
   };
   struct Attempt {
     Initiator* owner = nullptr;
@@ -75,6 +92,11 @@ class Initiator {
     std::uint64_t serial = 0;
     std::uint64_t floor = 0;  ///< of the unit's state when it was sent
     Moment write_start = 0;
+    std::uint64_t session = 0;
+    Nanos sent = 0;
+    Value value = 0;
+    bool cancelled = false;  ///< at the node
+    bool aborting = false;   ///< the lane awaits the answer to its abort
   };
 
   [[nodiscard]] static scsi::AccessClass access_of(Kind kind);
@@ -87,6 +109,34 @@ class Initiator {
   static void on_answer(void* self, std::uint64_t attempt);
   static void on_timeout(void* self, std::uint64_t attempt);
   static void on_done(engine::DiskRequest& request);
+
+  static void on_overdue(void* self, std::uint64_t lane_and_serial);
+  // initiator_sessions.cpp
+  static void on_abort(void* self, std::uint64_t attempt);
+  static void on_abort_late(void* self, std::uint64_t attempt);
+  static void on_session_end(void* self, std::uint64_t side_and_session);
+  static void on_logout_late(void* self, std::uint64_t side_and_session);
+  static void on_login(void* self, std::uint64_t side_and_session);
+  static void on_quick_end(void* self, std::uint64_t side_and_session);
+  void lose_patience(Attempt& attempt);
+  void abort(Attempt& attempt);
+  void logout(Host& host);
+  enum class Notice : std::uint8_t { at_once, within_a_lease, late };
+  void drop(Host& host, Notice notice);
+  void quick_end_may_follow(Host& host);
+  void end_session(Host& host, const std::function<void(Attempt&)>& each);
+  void session_ended(Host& host);
+  void look_whether_over(Host& host);
+  void ended_at_node(Attempt& attempt);
+  void sessions_gone(Host& host, Nanos notice);
+  void release_waiting(Host& host, Nanos notice);
+  void try_elsewhere(unsigned lane, Nanos delay);
+  [[nodiscard]] Session& session(const Host& host) { return sessions_[static_cast<std::size_t>(host.side())]; }
+  [[nodiscard]] std::uint64_t session_key(const Host& host) {
+    return session(host).number << 1 | static_cast<std::uint64_t>(host.side());
+  }
+  [[nodiscard]] Host* with_session(std::uint64_t key);
+  [[nodiscard]] bool holds_back_late_effects(const Attempt& attempt) const;
 
   void next(unsigned lane);
   void choose(Lane& lane);
@@ -108,6 +158,8 @@ class Initiator {
   [[nodiscard]] Attempt& take_attempt();
   void release(Attempt& attempt);
   [[nodiscard]] static std::uint64_t key(const Attempt& a) { return (std::uint64_t{a.generation} << 32) | a.index; }
+  static constexpr unsigned kMostTries = 40;
+  static constexpr Nanos kPathDelay = 2 * kMillisecond;
   [[nodiscard]] std::uint64_t lane_key(unsigned lane) const { return (lanes_[lane].serial << 8) | lane; }
 
   World& world_;
@@ -119,6 +171,7 @@ class Initiator {
   std::vector<std::uint32_t> free_;
   std::uint64_t serial_ = 0;
   scsi::NexusKey nexuses_[2];  ///< through each node
+  Session sessions_[2];        ///< with each node
   std::uint8_t reserved_type_ = 1;
 };
 

@@ -49,7 +49,8 @@ void Initiator::begin_write(Lane& lane) {
       kind = WriteKind::compare_and_write;
       break;
   }
-  if (lane.value != 0) lane.earlier.push_back(lane.value);
+  if (lane.value != 0) lane.earlier.push_back({lane.value, lane.until_done});
+  lane.until_done = false;
   lane.value =
       world_.history.begin_write(lane.volume, lane.first, lane.count, kind, world_.scheduler.now(), lane.expected);
 }
@@ -90,7 +91,7 @@ Host* Initiator::choose_path(Lane& lane) {
   Host* second = first == &a ? &b : &a;
   if (random_.chance(100'000)) std::swap(first, second);
   for (Host* host : {first, second}) {
-    if (!host->running() || host->stopping() || host == lane.banned) continue;
+    if (!host->running() || host->stopping() || host == lane.banned || !session(*host).up) continue;
     engine::Disk* disk = host->program()->disk(lane.volume);
     if (disk == nullptr) continue;
     if (!host->frozen() && disk->access_state() != engine::AccessState::active_optimized && !random_.chance(200'000))

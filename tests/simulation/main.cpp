@@ -21,7 +21,9 @@ int usage() {
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
       "  --defect NAME     plants a defect (replication/core/defects.hpp)\n"
       "  --marks           tells how often each rare branch of the mirror was taken\n"
-      "  --no-faults       worlds in which nothing breaks\n",
+      "  --no-faults       worlds in which nothing breaks\n"
+      "  --with NAME, --without NAME   a kind of trouble (switches.cpp) that every seed knows, or none\n"
+      "  --draw-all        also kinds that seeds do not draw by themselves\n",
       stderr);
   return 2;
 }
@@ -67,6 +69,13 @@ int main(int argc, char** argv) {
       options.defect = argv[++i];
       if (!plant(options.defects, options.defect)) {
         std::fprintf(stderr, "there is no defect named %s\n", options.defect.c_str());
+        return 2;
+      }
+    } else if (arg == "--draw-all") {
+      options.switches.draw_all = true;
+    } else if ((arg == "--with" || arg == "--without") && more) {
+      if (!options.switches.settle(argv[++i], arg == "--with")) {
+        std::fprintf(stderr, "there is no switch named %s\n", argv[i]);
         return 2;
       }
     } else {

@@ -1,5 +1,7 @@
 #include "tests/simulation/scenario.hpp"
 
+#include "tests/simulation/switches.hpp"
+
 namespace lockstep::simulation {
 
 namespace {
@@ -118,6 +120,11 @@ std::string describe(const Scenario& s) {
   for (const auto& [on, name] : names) {
     if (on) text += std::string(" ") + name;
   }
+  Scenario known = s;
+  for (const Switch& one : switches()) {
+    if (one.of(known)) text += " " + std::string(one.name);
+  }
+  if (s.hosts.impatient) text += ", patience " + std::to_string(s.hosts.patience / kMillisecond) + " ms";
   return text;
 }
 

@@ -29,6 +29,28 @@ struct FaultKinds {
   bool store_slow = false;
   bool store_full = false;
   bool corruption = false;
+  // Of these, switches.hpp tells the chances.
+  bool stall = false;            ///< a store stands still as a whole, then does everything in order
+  bool one_way_stall = false;    ///< one direction of a way stands still, the other flows
+  bool restart_at_once = false;  ///< a process dies, and another runs within milliseconds
+  bool long_freeze = false;
+  bool pause = false;        ///< a virtual machine stands still, and its clock with it
+  bool revert = false;       ///< a machine is set back to a snapshot of its disks
+  bool detach = false;       ///< an operator takes a volume out of service, and into it again
+  bool force = false;        ///< an operator says that the partner is gone for good; it may not be
+  bool give_up = false;      ///< an operator has a replica give up its changes, also when there is nothing to give up
+  bool write_cache = false;  ///< an operator puts it on and off
+
+  bool operator==(const FaultKinds&) const = default;
+};
+
+/// What initiators do besides sending commands.
+struct HostKinds {
+  bool impatient = false;  ///< commands have a timeout: then the host aborts, or ends the session, and tries elsewhere
+  bool quick_logouts = false;  ///< sessions end at any moment, by logout or reinstatement
+  bool quick_drops = false;    ///< connections break at any moment, and the node knows at once
+  bool late_drops = false;     ///< … and the node knows up to a lease later
+  Nanos patience = 0;          ///< of a command; more than a lease and the margin for drift
 };
 
 struct Scenario {
@@ -60,9 +82,17 @@ struct Scenario {
   Nanos longest_quiet = 0;    ///< between two faults
   Nanos slowest_store = 0;
   Nanos slowest_link = 0;
+  bool long_deadline = false;   ///< the stores' is as long as it is shipped: hosts lose patience first
+  bool reorder = false;         ///< answers on the link overtake one another by far
+  std::uint32_t reordered = 0;  ///< of these: chance in a million that an answer is late,
+  Nanos longest_overtaken = 0;  ///< … and by how much at most
+  engine::NodeSide reverted = engine::NodeSide::a;  ///< the only one that is ever set back
+  HostKinds hosts;
   FaultKinds faults;
   replication::Defects defects;
 
+  /// Nothing is ever broken in this world.
+  [[nodiscard]] bool faultless() const { return faults == FaultKinds{}; }
   [[nodiscard]] std::uint64_t volume_size() const { return regions * region_size; }  ///< bytes, at first
   [[nodiscard]] std::uint64_t grown_size() const { return grown_regions * region_size; }
   [[nodiscard]] std::uint64_t largest_size() const { return std::max(volume_size(), grown_size()); }

@@ -9,12 +9,14 @@ using replication::MirrorState;
 
 namespace {
 constexpr Nanos kPatience = 120 * kSecond;        ///< simulated; within which a healed pair must be in sync again
+constexpr Nanos kAnswered = 45 * kSecond;         ///< within which operations end in a healed pair
 constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more is in a loop
 }  // namespace
 
 namespace {
 Scenario drawn(const WorldOptions& options, SimRandom& random) {
   Scenario scenario = draw_scenario(options.seed, random);
+  draw_switches(scenario, options.switches);
   if (options.adjust) options.adjust(scenario);
   return scenario;
 }
@@ -29,7 +31,10 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   scenario.defects = options.defects;
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
-  if (options.without_faults) scenario.faults = {};
+  if (options.without_faults) {
+    scenario.faults = {};
+    settle_switches(scenario, options.switches);
+  }
   const LinkTimes times{scenario.slowest_link, 4 * kSecond};
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     ways_[static_cast<std::size_t>(side)] = std::make_unique<SimLink>(
@@ -111,7 +116,8 @@ bool World::all_in_sync() {
 void World::settle() {
   nemesis->heal();
   operations_left = std::min(operations_left, 20u);
-  const Nanos limit = scheduler.now() + kPatience;
+  const Nanos healed = scheduler.now();
+  const Nanos limit = healed + kPatience;
   const auto idle = [this] {
     for (const auto& initiator : initiators) {
       if (!initiator->idle()) return false;
@@ -123,12 +129,21 @@ void World::settle() {
     if (idle()) operations_left = 0;
     if (operations_left == 0 && idle() && all_in_sync() && grower->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
+    demand_answers(healed);
     nemesis->nurse();
   }
   trace.add('-', "world.settled");
   run_until(scheduler.now() + 2 * scenario.clean_after + kSecond);
   if (!verdict.failed() && !all_in_sync())
     verdict.fail("liveness: the volumes fell out of sync though nothing was broken any more");
+}
+
+void World::demand_answers(Nanos healed) {
+  for (const auto& initiator : initiators) {
+    if (scheduler.now() < std::max(healed, initiator->waits_since()) + kAnswered) continue;
+    verdict.fail("liveness: an initiator waits for an answer " + std::to_string(kAnswered / kSecond) +
+                 " s after everything was mended");
+  }
 }
 
 void World::explain_no_sync() {

@@ -17,6 +17,7 @@
 #include "tests/simulation/program.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/state_checker.hpp"
+#include "tests/simulation/switches.hpp"
 
 namespace lockstep::simulation {
 
@@ -36,6 +37,7 @@ struct WorldOptions {
   std::FILE* trace = nullptr;
   replication::Defects defects;
   bool without_faults = false;
+  SwitchOrders switches;
   std::function<void(Scenario&)> adjust;  ///< for worlds that are made by hand
 };
 
@@ -74,6 +76,7 @@ class World {
   void read_everything();
   void compare_replicas();
   void explain_no_sync();
+  void demand_answers(Nanos healed);
 
   std::array<std::unique_ptr<SimLink>, 2> ways_;
   std::array<std::unique_ptr<Host>, 2> hosts_;

@@ -1,0 +1,75 @@
+#include "tests/simulation/switches.hpp"
+
+#include <algorithm>
+
+namespace lockstep::simulation {
+
+namespace {
+
+std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
+  return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
+}
+
+void draw_values(Scenario& s) {
+  SimRandom random(stream_of(s, "values of switches"));
+  // Twice the lease is more than a lease and the margin for drift, which is what the mirror may rely on.
+  s.hosts.patience = random.between(2 * s.lease, random.chance(800'000) ? 3 * s.lease : 30 * kSecond);
+  // Commands all the time: what waits long enough is rare.
+  if (s.hosts.impatient) s.think = 2 * s.duration * s.initiators * s.depth / s.operations;
+  s.reordered = static_cast<std::uint32_t>(random.between(5'000, 300'000));
+  s.longest_overtaken = random.skewed(s.slowest_link, std::max(s.slowest_link, s.lease / 3));
+  const Nanos long_deadline = random.between(4 * kSecond, 30 * kSecond);
+  if (s.long_deadline) s.store_deadline = long_deadline;
+  s.reverted = random.chance(500'000) ? engine::NodeSide::a : engine::NodeSide::b;
+}
+
+}  // namespace
+
+const std::vector<Switch>& switches() {
+  static const std::vector<Switch> all{
+      {"impatient", [](Scenario& s) -> bool& { return s.hosts.impatient; }, 400'000, false},
+      {"quick_logouts", [](Scenario& s) -> bool& { return s.hosts.quick_logouts; }, 250'000, false},
+      {"quick_drops", [](Scenario& s) -> bool& { return s.hosts.quick_drops; }, 250'000, false},
+      {"late_drops", [](Scenario& s) -> bool& { return s.hosts.late_drops; }, 250'000, false},
+      {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 300'000, false},
+      {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 300'000, false},
+      {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 150'000, false},
+      {"one_way_stall", [](Scenario& s) -> bool& { return s.faults.one_way_stall; }, 150'000, false},
+      {"restart_at_once", [](Scenario& s) -> bool& { return s.faults.restart_at_once; }, 200'000, false},
+      {"long_freeze", [](Scenario& s) -> bool& { return s.faults.long_freeze; }, 150'000, false},
+      {"pause", [](Scenario& s) -> bool& { return s.faults.pause; }, 100'000, false},
+      {"revert", [](Scenario& s) -> bool& { return s.faults.revert; }, 100'000, false},
+      {"detach", [](Scenario& s) -> bool& { return s.faults.detach; }, 150'000, false},
+      {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 150'000, false},
+      {"give_up", [](Scenario& s) -> bool& { return s.faults.give_up; }, 150'000, false},
+      {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, false},
+  };
+  return all;
+}
+
+bool SwitchOrders::settle(std::string_view name, bool on) {
+  if (std::ranges::find(switches(), name, &Switch::name) == switches().end()) return false;
+  settled.emplace_back(name, on);
+  return true;
+}
+
+std::string SwitchOrders::text() const {
+  std::string text = draw_all ? " --draw-all" : "";
+  for (const auto& [name, on] : settled) text += (on ? " --with " : " --without ") + name;
+  return text;
+}
+
+void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
+  for (const Switch& s : switches()) {
+    SimRandom random(stream_of(scenario, s.name));
+    s.of(scenario) = random.chance(s.parts) && (s.drawn || orders.draw_all);
+  }
+  settle_switches(scenario, orders);
+  draw_values(scenario);
+}
+
+void settle_switches(Scenario& scenario, const SwitchOrders& orders) {
+  for (const auto& [name, on] : orders.settled) std::ranges::find(switches(), name, &Switch::name)->of(scenario) = on;
+}
+
+}  // namespace lockstep::simulation
