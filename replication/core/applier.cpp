@@ -22,11 +22,13 @@ Applier::~Applier() {
   });
 }
 
-/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target. In limbo
-/// none is taken: what this node holds for its initiators must not come after what the partner acknowledges.
+/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target. In limbo,
+/// and from the end of the lease on, none is taken: what this node holds for its initiators must not come after what
+/// the partner acknowledges.
 bool Applier::accepts(const Message& m) const {
-  return !closed_ && !core_.in_limbo && m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side() &&
-         !core_.store_failed;
+  const bool lease_is_over = core_.leased && !core_.lease_valid();
+  return !closed_ && !core_.in_limbo && !lease_is_over && m.epoch == core_.epoch().id &&
+         core_.epoch().sequencer != core_.side() && !core_.store_failed;
 }
 
 void Applier::take(std::uint64_t session, InboundRequest& request, const Message& m) {
@@ -67,11 +69,17 @@ Apply& Applier::make(std::uint64_t session, InboundRequest& request, const Messa
   return a;
 }
 
-Apply* Applier::find(std::uint64_t sequence) {
+template <class Pred>
+Apply* Applier::find_if(Pred pred) {
   for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
-    if (a->message.type == MessageType::replicate && a->message.sequence == sequence) return a;
+    if (pred(*a)) return a;
   }
   return nullptr;
+}
+
+Apply* Applier::find(std::uint64_t sequence) {
+  return find_if(
+      [&](const Apply& a) { return a.message.type == MessageType::replicate && a.message.sequence == sequence; });
 }
 
 namespace {
@@ -103,8 +111,13 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
   }
   if (Apply* twin = find(m.sequence)) {
     mark<"apply.duplicate">();
-    // Only one that is done can come again: states are exchanged after old sessions' work ended.
-    return answer(request, m, twin->applied && !twin->failed ? Errc::ok : Errc::stale);
+    if (twin->applied) return answer(request, m, twin->failed ? Errc::stale : Errc::ok);
+    // It came by a session that is gone, and the store still has it.
+    mark<"apply.duplicate_under_way">();
+    if (twin->again) answer(*twin->again, m, Errc::stale);
+    twin->again = &request;
+    twin->session = session;
+    return;
   }
   start(make(session, request, m));
 }
@@ -112,7 +125,15 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
 void Applier::start(Apply& a) {
   a.lock.owner = &a;
   a.lock.granted = &Applier::on_granted;
-  if (core_.locks.acquire(a.lock, a.message.extent, LockMode::exclusive)) run(a);
+  if (core_.locks.acquire(a.lock, a.message.extent, LockMode::exclusive)) return run(a);
+  commit(a.message.extent);
+}
+
+/// The sequencer orders nothing that overlaps an operation before that one is finished on both: those that are done
+/// here are committed, though the watermark waits for a slower one somewhere else.
+void Applier::commit(engine::Extent extent) {
+  const auto finished = [&](const Apply& a) { return a.applied && !a.failed && a.message.extent.overlaps(extent); };
+  while (Apply* done = find_if(finished)) let_go(*done);  // which may let others run
 }
 
 void Applier::on_granted(engine::RangeLock::Node& node) {
@@ -189,17 +210,20 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   }
   a.applied = true;
   a.failed = bool(error);
-  InboundRequest& request = *std::exchange(a.request, nullptr);
-  answer(request, a.message, error ? Errc::io_error : Errc::ok);
+  answer_both(a, error ? Errc::io_error : Errc::ok);
   if (a.message.sequence <= watermark_ && !error) let_go(a);
   over();
 }
 
+void Applier::answer_both(Apply& a, Errc status) {
+  InboundRequest* again = std::exchange(a.again, nullptr);
+  answer(*std::exchange(a.request, nullptr), a.message, status);
+  if (again) answer(*again, a.message, status);
+}
+
 void Applier::end(Apply& a, Errc status) {
-  InboundRequest& request = *std::exchange(a.request, nullptr);
-  const Message m = a.message;
+  answer_both(a, status);
   let_go(a);
-  answer(request, m, status);
   over();
 }
 
@@ -215,15 +239,8 @@ void Applier::let_go(Apply& a) {
 void Applier::on_watermark(std::uint64_t watermark) {
   if (watermark <= watermark_) return;
   watermark_ = watermark;
-  for (bool again = true; again;) {
-    again = false;
-    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
-      if (!a->applied || a->message.sequence > watermark_) continue;
-      let_go(*a);  // may let others run: look again from the start
-      again = true;
-      break;
-    }
-  }
+  const auto covered = [&](const Apply& a) { return a.applied && a.message.sequence <= watermark_; };
+  while (Apply* done = find_if(covered)) let_go(*done);  // which may let others run
 }
 
 // ---- space, resync, flushes, bits, reads -------------------------------------------------------------------------
@@ -335,7 +352,6 @@ void Applier::map(InboundRequest& request, const Message& m) {
 // ---- epochs ------------------------------------------------------------------------------------------------------
 
 void Applier::over() {
-  if (on_work_over) on_work_over();
   if (!quiet_) return;
   // A store that failed may never return what it has.
   bool busy = false;
@@ -348,12 +364,7 @@ void Applier::over() {
 
 void Applier::quiesce(Wait wait, engine::Callback<> done) {
   closed_ = true;
-  while (Apply* waiting = [this]() -> Apply* {
-    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
-      if (!a->started) return a;
-    }
-    return nullptr;
-  }()) {
+  while (Apply* waiting = find_if([](const Apply& a) { return !a.started; })) {
     mark<"apply.dropped_with_its_epoch">();
     end(*waiting, Errc::stale);
   }
@@ -367,31 +378,19 @@ void Applier::open(bool new_epoch) {
   quiet_ = nullptr;
   if (!new_epoch) return;
   watermark_ = 0;
-  while (Apply* done = [this]() -> Apply* {
-    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
-      if (a->applied) return a;
-    }
-    return nullptr;
-  }()) {
-    let_go(*done);
-  }
+  while (Apply* done = find_if([](const Apply& a) { return a.applied; })) let_go(*done);
 }
 
 void Applier::drop_old(std::uint64_t current) {
-  while (Apply* waiting = [&]() -> Apply* {
-    for (Apply* a = applies_.front(); a; a = List<Apply>::next(a)) {
-      if (!a->started && a->session != current) return a;
-    }
-    return nullptr;
-  }()) {
+  while (Apply* waiting = find_if([&](const Apply& a) { return !a.started && a.session != current; })) {
     mark<"apply.dropped_with_its_session">();
     end(*waiting, Errc::stale);
   }
 }
 
-bool Applier::has_old_work(std::uint64_t current) {
+bool Applier::busy() {
   bool busy = false;
-  applies_.for_each([&](Apply& a) { busy |= !a.applied && a.session != current; });
+  applies_.for_each([&](Apply& a) { busy |= !a.applied; });
   return busy;
 }
 

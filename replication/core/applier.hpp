@@ -15,6 +15,7 @@ struct Apply {
   Core& core;
   Hook<Apply> hook;
   InboundRequest* request = nullptr;  ///< null once answered
+  InboundRequest* again = nullptr;    ///< the same order, come a second time by a new session
   std::uint64_t session = 0;
   Message message;
   engine::RangeLock::Node lock;
@@ -44,16 +45,17 @@ class Applier {
   void forget_sequences() { watermark_ = 0; }
   /// Drops what came by an old session and was not started.
   void drop_old(std::uint64_t current_session);
-  /// Calls back when nothing that came by a session other than `current` is under way.
-  [[nodiscard]] bool has_old_work(std::uint64_t current_session);
+  /// Something is under way.
+  [[nodiscard]] bool busy();
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
-  /// The order of the partner's forward with this tag is in this node's store.
   [[nodiscard]] bool closed() const { return closed_; }
-  engine::Callback<> on_work_over;  ///< runs whenever an order ended
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;
+  template <class Pred>
+  Apply* find_if(Pred pred);
   Apply* find(std::uint64_t sequence);
+  void commit(engine::Extent extent);
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
   static void on_granted(engine::RangeLock::Node& node);
   void start(Apply& apply);
@@ -68,6 +70,7 @@ class Applier {
   void fetch(std::uint64_t session, InboundRequest& request, const Message& message);
   void map(InboundRequest& request, const Message& message);
   void end(Apply& apply, engine::Errc status);
+  void answer_both(Apply& apply, engine::Errc status);
   void let_go(Apply& apply);
   void over();
   Apply& make(std::uint64_t session, InboundRequest& request, const Message& message);

@@ -132,6 +132,9 @@ struct Core {
   /// The local store can't be relied on any more: this replica leaves. For want of space it comes back by itself.
   void fail_store(const std::string& why, std::error_code error = {});
   void fail_flush(std::error_code error);
+  /// Nothing of `which` is started any more: what waits ends now, what is being read, or was sent to the partner, when
+  /// it comes back.
+  void end_unstarted(const Selection& which);
 };
 
 }  // namespace lockstep::replication

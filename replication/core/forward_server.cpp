@@ -57,6 +57,7 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
 void ForwardServer::take(InboundRequest& request, const Message& m) {
   if (!is_well_formed(request, m)) return answer(request, m, Errc::out_of_range);
   forget_below(m.lowest_tag);
+  forget(m.watermark);
   if (m.tag < lowest_) return answer(request, m, Errc::stale);
   const auto found = entries_.find(m.tag);
   if (found == entries_.end()) return begin(request, m);
@@ -76,7 +77,8 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
 
 void ForwardServer::begin(InboundRequest& request, const Message& m) {
   if (m.epoch != core_.epoch().id || core_.gated || !core_.orders()) return answer(request, m, Errc::stale);
-  if (!core_.partner.is_fresh(m.stamp)) {
+  const std::uint64_t stamp = changes_nothing(m.opcode) ? m.stamp : core_.partner.stamp_less(m.stamp, m.number);
+  if (!core_.partner.is_fresh(stamp)) {
     mark<"forward.too_old">();
     return answer(request, m, Errc::stale);
   }
@@ -85,7 +87,7 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   auto owned = std::make_unique<ForwardEntry>();
   ForwardEntry& entry = *owned;
   entry.tag = m.tag;
-  entry.stamp = m.stamp;
+  entry.stamp = stamp;
   entry.message = m;
   entry.carrier = &request;
   Op& op = core_.ops.make(core_);
@@ -106,6 +108,15 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   op.nexus = m.nexus;
   entries_[m.tag] = std::move(owned);
   core_.front->route(op);
+}
+
+void ForwardServer::take_cancel(InboundRequest& request, const Message& m) {
+  const auto found = entries_.find(m.tag);
+  if (found != entries_.end() && found->second->op) {
+    mark<"forward.cancelled_here">();
+    core_.end_unstarted(Selection::of(*found->second));
+  }
+  answer(request, m, Errc::ok);
 }
 
 void ForwardServer::finished(Op& op) {
@@ -152,6 +163,12 @@ void ForwardServer::respond(InboundRequest& request, const Message& question, co
   auto keep = std::make_unique<engine::Buffer>(std::move(const_cast<ForwardEntry&>(entry).buffer));
   const std::span<const std::byte> bytes = keep->span().first(entry.bytes);
   answer(request, header, bytes, [keep = std::move(keep)] {});
+}
+
+/// The partner had the answer to it.
+void ForwardServer::forget(std::uint64_t tag) {
+  const auto found = tag ? entries_.find(tag) : entries_.end();
+  if (found != entries_.end() && !found->second->op) entries_.erase(found);
 }
 
 void ForwardServer::forget_below(std::uint64_t tag) {

@@ -12,7 +12,7 @@ namespace lockstep::replication {
 
 struct ForwardEntry {
   std::uint64_t tag = 0;
-  std::uint64_t stamp = 0;
+  std::uint64_t stamp = 0;  ///< of this node's clock: it is begun only while that is fresh
   Message message;
   InboundRequest* carrier = nullptr;  ///< holds the data while the operation runs
   InboundRequest* again = nullptr;    ///< the same forward, come a second time meanwhile
@@ -33,6 +33,8 @@ class ForwardServer {
   ~ForwardServer();
 
   void take(InboundRequest& request, const Message& message);
+  /// The partner gave this forward up.
+  void take_cancel(InboundRequest& request, const Message& message);
   /// The operation of an entry ended; `op` is gone afterwards.
   void finished(Op& op);
   void on_partner_restarted();
@@ -41,6 +43,7 @@ class ForwardServer {
 
  private:
   void begin(InboundRequest& request, const Message& message);
+  void forget(std::uint64_t tag);
   void forget_below(std::uint64_t tag);
   [[nodiscard]] bool is_well_formed(const InboundRequest& request, const Message& message) const;
   void respond(InboundRequest& request, const Message& question, const ForwardEntry& entry);

@@ -1,5 +1,8 @@
 #include "replication/core/forwarder.hpp"
 
+#include <cassert>
+#include <utility>
+
 #include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
@@ -25,39 +28,90 @@ void Forwarder::start(Op& op) {
   pump();
 }
 
-/// Sends what may be sent: contact holds, states were exchanged, and the oldest open tag is not too far back.
+/// Its host may have given it up by now, and sent it again through the other node.
+bool Forwarder::is_too_old(const Op& op) const {
+  return !changes_nothing(op.opcode) && core_.now() - op.received > core_.settings.lease;
+}
+
+/// Those that no partner has seen: the host, if it still waits, sends them again.
+void Forwarder::end_too_old() {
+  while (Op* op = [this]() -> Op* {
+    for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
+      if (!at->sent_before && !at->on_link && !at->doomed && is_too_old(*at)) return at;
+    }
+    return nullptr;
+  }()) {
+    mark<"forward.waited_too_long">();
+    end(*op, Errc::resource_exhausted);
+  }
+}
+
+bool Forwarder::may_send(Op& op) {
+  if (op.stage != Stage::forward_wait || op.on_link || op.doomed) return false;
+  const bool to_another = op.sent_before && op.sent_to != core_.partner.process();
+  if (to_another && !changes_nothing(op.opcode)) return false;
+  if (!op.in_window && in_window_ >= kWindow) return false;
+  // What was sent and may have been carried out goes out as it was: the answer is there, or it was not.
+  return op.sent_before || op.state_version == core_.lu->version() || core_.lu->recheck(op);
+}
+
+/// Sends what may be sent: contact holds, states were exchanged, and the window has room.
 void Forwarder::pump() {
   core_.partner.check();
   if (pumping_ || core_.gated || core_.partner.fencing()) return;
   if (core_.role != Role::forward && core_.role != Role::sync) return;
   if (!core_.partner_ready || !core_.partner.in_contact()) return;
   pumping_ = true;
-  for (Op* op = ops_.front(); op && op->tag < ops_.front()->tag + kWindow; op = List<Op>::next(op)) {
-    if (op->stage != Stage::forward_wait || op->on_link || op->doomed) continue;
-    // What was sent and may have been carried out goes out as it was: the answer is there, or it was not.
-    if (!op->sent_before && op->state_version != core_.lu->version() && !core_.lu->recheck(*op)) continue;
-    send(*op);
+  end_too_old();
+  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+    if (may_send(*op)) send(*op);
+    if (!op->in_window && in_window_ >= kWindow) break;
   }
   pumping_ = false;
 }
 
+/// A tag whose result the sequencer keeps, and may forget; 0: none.
+std::uint64_t Forwarder::next_answered() {
+  while (!answered_.empty()) {
+    const std::uint64_t tag = answered_.back();
+    answered_.pop_back();
+    if (tag > ops_.front()->tag) return tag;  // those below the lowest open one are forgotten with it
+  }
+  return 0;
+}
+
+void Forwarder::enter_window(Op& op) {
+  if (op.acknowledges == 0) op.acknowledges = next_answered();
+  if (!std::exchange(op.in_window, true)) ++in_window_;
+  assert(in_window_ <= kWindow);
+}
+
+void Forwarder::leave_window(Op& op) {
+  if (std::exchange(op.in_window, false)) --in_window_, answered_.push_back(op.tag);
+  // What it carried was lost with the way out.
+  if (op.acknowledges != 0) answered_.push_back(std::exchange(op.acknowledges, 0));
+}
+
 void Forwarder::send(Op& op) {
+  enter_window(op);
   Message m = core_.message(MessageType::forward);
-  m.watermark = 0;
   const bool asks_only = op.refusal != Errc::ok;  // whether the state is still the one that refuses it
   m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
   m.sequence = op.state_version;
   m.flags = core_.flags_of(op);
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
+  m.watermark = op.acknowledges;
   m.extent = op.extent;
   m.stamp = core_.partner.contact_stamp();
+  m.number = static_cast<std::uint64_t>((core_.now() - op.received).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.unsure = op.sent_before;
   op.unsure_outside = op.sent_outside;
   op.sent_before |= !asks_only;
   op.sent_outside |= core_.role == Role::forward && !asks_only;
+  op.sent_to = core_.partner.process();
   op.stage = Stage::forwarded;
   op.on_link = true;
   op.since = core_.now();
@@ -79,6 +133,7 @@ bool makes_no_sense(const IoResult<Message>& result) {
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   core_.partner.check();
   op.on_link = false;
+  if (result) op.acknowledges = 0;
   if (op.doomed) {
     op.unsettled = !result;
     return end_doomed();
@@ -104,6 +159,11 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
                       result->payload != op.lu_answer.size());
   if (again) {
     op.stage = Stage::forward_wait;
+    if (result && result->status == Errc::stale && is_too_old(op)) {
+      mark<"forward.too_old_to_send_again">();  // it was not carried out there, and never will be
+      end(op, Errc::resource_exhausted);
+      return pump();
+    }
     if (core_.role == Role::none && !core_.gated) return;  // whoever decides routes or drops it
     if (core_.orders()) return take_over();
     return retry_soon();
@@ -137,27 +197,46 @@ void Forwarder::retry_soon() {
 
 void Forwarder::end(Op& op, std::error_code status) {
   ops_.remove(op);
+  leave_window(op);
   if (status == Errc::ok) status = {};
   core_.front->finish(op, status);
 }
 
 void Forwarder::resend() { pump(); }
 
-void Forwarder::doom() {
+void Forwarder::doom(const Selection& which) {
   if (core_.defects().keep_held_when_fenced) return;
-  ops_.for_each([](Op& op) { op.doomed = true; });
+  ops_.for_each([&](Op& op) {
+    if (op.doomed || !which.covers(op)) return;
+    op.doomed = true;
+    op.status = which.status();
+  });
   end_doomed();
 }
 
+void Forwarder::cancel(const Parent& parent) {
+  ops_.for_each([&](Op& op) {
+    if (op.parent != &parent || !op.on_link || changes_nothing(op.opcode)) return;
+    mark<"forward.cancelled">();
+    Message m = core_.message(MessageType::cancel);
+    m.tag = op.tag;
+    core_.partner.send(m, {}, {}, [](const IoResult<Message>&) {});
+  });
+  doom(Selection::of(parent));
+}
+
 void Forwarder::end_doomed() {
+  bool ended = false;
   while (Op* over = [this]() -> Op* {
     for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
       if (op->doomed && may_end(*op)) return op;
     }
     return nullptr;
   }()) {
-    end(*over, over->sent_before ? Errc::unknown_outcome : Errc::not_serving);
+    end(*over, over->sent_before ? make_error_code(Errc::unknown_outcome) : over->status);
+    ended = true;
   }
+  if (ended && !has_doomed()) core_.lu->pump();  // a reset waits for them
 }
 
 bool Forwarder::may_end(const Op& op) const {
@@ -200,6 +279,7 @@ void Forwarder::take_over() {
     } else {
       mark<"forward.taken_over">();
       ops_.remove(*op);
+      leave_window(*op);
       op->tag = 0;
       op->sent_before = false;
       core_.front->route(*op);
@@ -213,13 +293,22 @@ void Forwarder::note_applied(std::uint64_t tag) {
   }
 }
 
-/// A solo sequencer that restarted may have carried them out and does not remember: sent again they might take effect
-/// twice. In sync it does not matter: what it finished came here as an order.
+/// The new process does not remember what the last one carried out: sent again it might take effect twice. A replica
+/// that is no member will never know. A member does: what the last process finished came here as an order; such
+/// forwards wait until this node takes over, or is no member any more.
 void Forwarder::on_partner_restarted() {
-  if (core_.role != Role::forward) return;
-  ops_.for_each([](Op& op) {
-    const bool harmless = op.opcode == DiskOpcode::read || op.opcode == DiskOpcode::find_run;
-    op.doomed |= op.sent_before && !harmless && op.opcode != DiskOpcode::read_state;
+  answered_.clear();
+  ops_.for_each([this](Op& op) {
+    op.acknowledges = 0;
+    if (core_.role == Role::forward) op.doomed |= op.sent_before && !changes_nothing(op.opcode);
+  });
+  end_doomed();
+}
+
+/// Of what was sent to a process of the partner's that is gone it can't be told whether it had its effect.
+void Forwarder::on_no_member() {
+  ops_.for_each([this](Op& op) {
+    op.doomed |= op.sent_before && op.sent_to != core_.partner.process() && !changes_nothing(op.opcode);
   });
   end_doomed();
 }

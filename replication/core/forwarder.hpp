@@ -2,6 +2,10 @@
 // Operations that this node sends to the one that orders: all of a replica that is no member, the writes of the other
 // member. Each has a tag that is never used again; it is sent again under it until an answer comes, and the sequencer
 // carries it out once. What was sent may have been carried out; what was not is dropped when contact is lost.
+//
+// A host may give a command up and send it again through the other node. So a forward is begun by the sequencer within
+// a lease of the receipt of its command, or never: each sending tells its age. And it is sent to one process of the
+// partner's only: another one does not know whether it was carried out.
 #include "replication/core/core_state.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/core/sequences.hpp"
@@ -10,18 +14,20 @@ namespace lockstep::replication {
 
 class Forwarder {
  public:
-  /// Forwards with the partner at once; more wait. Bounds the sequencer's table of results.
+  /// Forwards with the partner at once, and results that it keeps and does not know to be acknowledged; more wait.
   static constexpr std::size_t kWindow = 1024;
 
-  explicit Forwarder(Core& core) : core_(core), last_tag_(numbers_begin_at(core.now())) {}
+  explicit Forwarder(Core& core) : core_(core), last_tag_(numbers_begin_at(core.now())) { answered_.reserve(kWindow); }
   ~Forwarder();
 
   void start(Op& op);
   /// States were exchanged or the epoch changed: everything unanswered goes out (again).
   void resend();
-  /// What was not sent ends with not_serving. What was ends with unknown_outcome as soon as the partner cannot start it
-  /// any more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
-  void doom();
+  /// What was not sent ends at once. What was ends with unknown_outcome as soon as the partner cannot start it any
+  /// more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
+  void doom(const Selection& which);
+  /// … and the sequencer is asked not to start it.
+  void cancel(const Parent& parent);
   [[nodiscard]] bool has_doomed() const;
   /// Something was sent before `limit` and is not answered.
   [[nodiscard]] bool stuck_on_link(engine::TimePoint limit) const;
@@ -34,10 +40,18 @@ class Forwarder {
   [[nodiscard]] std::size_t waiting() const { return ops_.size(); }
   /// The partner is another process now: it knows nothing of what was sent to the last one.
   void on_partner_restarted();
+  /// This replica is no member any more.
+  void on_no_member();
 
  private:
   void pump();
+  [[nodiscard]] bool may_send(Op& op);
+  [[nodiscard]] bool is_too_old(const Op& op) const;
+  void end_too_old();
   void send(Op& op);
+  [[nodiscard]] std::uint64_t next_answered();
+  void enter_window(Op& op);
+  void leave_window(Op& op);
   void on_answer(Op& op, const engine::IoResult<Message>& result);
   void end_unread(Op& op);
   void retry_soon();
@@ -48,6 +62,8 @@ class Forwarder {
   Core& core_;
   List<Op> ops_;  // by rising tag
   std::uint64_t last_tag_;
+  std::size_t in_window_ = 0;
+  std::vector<std::uint64_t> answered_;  // tags whose results the sequencer may still keep
   engine::TimerId retry_{};
   bool retrying_ = false;
   bool pumping_ = false;

@@ -55,6 +55,7 @@ void Front::submit(DiskRequest& request) {
   (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
   Parent& parent = parents_.make();
   parent.request = &request;
+  request.holder = &parent;
   const std::uint64_t length = request.extent.length;
   const std::uint64_t step = carries_data(request.opcode) ? kMaxPiece : std::max<std::uint64_t>(length, 1);
   parent.pieces = 1;  // held until all are made: the first may finish at once
@@ -62,10 +63,28 @@ void Front::submit(DiskRequest& request) {
     ++parent.pieces;
     route(piece(parent, at, std::min(step, length - at)));
   }
-  if (--parent.pieces == 0) {
-    parents_.destroy(parent);
-    conclude(request);
-  }
+  give_back(parent);
+}
+
+/// It may be over already, and wait for the sessions to be closed.
+void Front::cancel(DiskRequest& request) {
+  auto* parent = static_cast<Parent*>(request.holder);
+  if (!parent || parent->cancelled) return;
+  mark<"front.cancelled">();
+  parent->cancelled = true;
+  ++parent->pieces;  // until all are looked at: the last one may end here
+  core_.forwarder->cancel(*parent);
+  core_.end_unstarted(Selection::of(*parent));
+  give_back(*parent);
+}
+
+/// One piece less; the last one ends the request.
+void Front::give_back(Parent& parent) {
+  if (--parent.pieces) return;
+  DiskRequest& request = *parent.request;
+  request.holder = nullptr;
+  parents_.destroy(parent);
+  conclude(request);
 }
 
 /// While the sessions are about to be closed no error goes out: an initiator could take it for the last word, and sends
@@ -95,6 +114,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
+  op.received = core_.now();
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;
@@ -102,6 +122,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
 }
 
 void Front::hold(Op& op) {
+  if (op.cancelled()) return finish(op, Errc::aborted);
   core_.lu->left(op);
   op.stage = Stage::held;
   op.doomed = false;
@@ -110,6 +131,7 @@ void Front::hold(Op& op) {
 }
 
 void Front::route(Op& op) {
+  if (op.cancelled()) return finish(op, Errc::aborted);
   if (core_.gated) {
     // The partner's are not held: it sends them again under the epoch that follows.
     if (op.entry) return finish(op, Errc::stale);
@@ -149,16 +171,16 @@ void Front::release_held() {
   while (Op* op = waiting.pop_front()) route(*op);
 }
 
-void Front::drop_held() {
+void Front::drop_held(const Selection& which) {
   if (core_.defects().keep_held_when_fenced) return;
-  List<Op> waiting;
-  held_.splice_to(waiting);
-  while (Op* op = waiting.pop_front()) finish(*op, Errc::not_serving);
+  List<Op> over;
+  held_.move_to(over, [&](const Op& op) { return which.covers(op); });
+  while (Op* op = over.pop_front()) finish(*op, which.status());
 }
 
 /// It was not started, or has an id by which it is known when it comes again.
 bool Front::waits_in_limbo(const Op& op, std::error_code status) const {
-  if (!core_.in_limbo || op.entry) return false;
+  if (!core_.in_limbo || op.entry || op.cancelled()) return false;
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 
@@ -179,9 +201,7 @@ void Front::finish(Op& op, std::error_code status) {
     std::copy_n(op.lu_answer.begin(), request.transferred, request.data.begin());
   }
   core_.ops.destroy(op);
-  if (--parent.pieces) return;
-  parents_.destroy(parent);
-  conclude(request);
+  give_back(parent);
 }
 
 }  // namespace lockstep::replication

@@ -13,13 +13,14 @@ class Front {
   ~Front();
 
   void submit(engine::DiskRequest& request);
+  void cancel(engine::DiskRequest& request);
   /// Starts `op` the way that the present role asks for, holds it, or refuses it.
   void route(Op& op);
   void start_here(Op& op);
   /// What was held goes its way; the gate is open.
   void release_held();
-  /// What was held and never started ends with not_serving.
-  void drop_held();
+  /// Of `which`, what was held and never started ends with not_serving.
+  void drop_held(const Selection& which);
   void hold(Op& op);
   [[nodiscard]] bool holds_something() const { return !held_.empty(); }
   /// The operation is over, whoever it came from. `op` is gone afterwards.
@@ -32,6 +33,7 @@ class Front {
  private:
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
+  void give_back(Parent& parent);
   void conclude(engine::DiskRequest& request);
   [[nodiscard]] bool waits_in_limbo(const Op& op, std::error_code status) const;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
@@ -12,6 +13,15 @@ using engine::Errc;
 using engine::IoResult;
 using scsi::LuEvent;
 using scsi::LuState;
+
+namespace {
+/// A reset aborts what was received before it, whichever node it came to (SAM-5 6.3.3).
+bool aborts_tasks(std::span<const LuEvent> events) {
+  return std::ranges::any_of(events, [](const LuEvent& e) {
+    return e.kind == scsi::LuAttention::unit_reset || e.kind == scsi::LuAttention::bus_reset;
+  });
+}
+}  // namespace
 
 /// One thing at a time; whatever ends one of them pumps again.
 void LuStateKeeper::pump() {
@@ -87,6 +97,7 @@ void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
   mark<"lu_state.changed">();
   open_ = false;
   change_.emplace(Change{std::move(outcome.next), std::move(outcome.events), outcome.answer, op, false, false});
+  if (aborts_tasks(change_->events)) core_.end_unstarted(Selection::own_tasks());
 }
 
 bool LuStateKeeper::step_change() {
@@ -238,11 +249,13 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
   }
   open_ = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
+  if (aborts_tasks(incoming_->events)) core_.end_unstarted(Selection::own_tasks());
   pump();
 }
 
 bool LuStateKeeper::step_incoming() {
   if (passed_ > 0 && core_.role == Role::sync) return false;  // reads that were checked under the old state
+  if (aborts_tasks(incoming_->events) && core_.forwarder->has_doomed()) return false;  // until none can be begun there
   if (!incoming_->written) {
     write(incoming_->state, [this] {
       if (incoming_) incoming_->written = true;

@@ -137,45 +137,23 @@ void LuStateKeeper::run(Op& op) {
 
 // ---- what happens around -----------------------------------------------------------------------------------------
 
-void LuStateKeeper::doom() {
-  if (core_.defects().keep_held_when_fenced) return;
-  set_open(false);
+/// Of a change that is being written nobody knows whether it will be in force. One that was given up by itself ends as
+/// it does.
+void LuStateKeeper::doom(const Selection& which) {
+  if (core_.defects().keep_held_when_fenced && !which.is_partners()) return;
+  if (which.is_all()) set_open(false);
   List<Op> over;
-  held_.splice_to(over);
-  changes_.splice_to(over);
-  Op* waiting = change_ ? std::exchange(change_->op, nullptr) : nullptr;
+  const auto covered = [&](const Op& op) { return which.covers(op); };
+  held_.move_to(over, covered);
+  changes_.move_to(over, covered);
   const bool unknown = change_ && (change_->written || writing_);
-  if (change_ && !unknown) change_.reset();
-  while (Op* op = over.pop_front()) core_.front->finish(*op, op->entry ? Errc::stale : Errc::not_serving);
+  const bool ends = change_ && change_->op && covered(*change_->op) && !(unknown && which.is_one());
+  Op* waiting = ends ? std::exchange(change_->op, nullptr) : nullptr;
+  if (change_ && !unknown && (waiting || which.is_all())) change_.reset();
+  while (Op* op = over.pop_front()) core_.front->finish(*op, op->entry ? Errc::stale : which.status());
   if (waiting)
-    core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : Errc::not_serving);
-}
-
-void LuStateKeeper::doom_own() {
-  if (core_.defects().keep_held_when_fenced) return;
-  List<Op> over;
-  held_.splice_to(over);
-  changes_.for_each([&](Op& op) {
-    if (op.entry) return;
-    changes_.remove(op);
-    over.push_back(op);
-  });
-  Op* waiting = change_ && change_->op && !change_->op->entry ? std::exchange(change_->op, nullptr) : nullptr;
-  const bool unknown = change_ && (change_->written || writing_);
-  if (waiting && !unknown) change_.reset();
-  while (Op* op = over.pop_front()) core_.front->finish(*op, Errc::not_serving);
-  if (waiting) core_.front->finish(*waiting, unknown ? Errc::unknown_outcome : Errc::not_serving);
-}
-
-void LuStateKeeper::doom_forwards() {
-  List<Op> over;
-  changes_.for_each([&](Op& op) {
-    if (!op.entry) return;
-    changes_.remove(op);
-    over.push_back(op);
-  });
-  if (change_ && change_->op && change_->op->entry) over.push_back(*std::exchange(change_->op, nullptr));
-  while (Op* op = over.pop_front()) core_.front->finish(*op, Errc::stale);
+    core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : which.status());
+  if (waiting && !which.is_all()) pump();
 }
 
 void LuStateKeeper::on_solo(bool fresh) {

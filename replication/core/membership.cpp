@@ -38,7 +38,6 @@ ReplicaState Membership::state() const {
 void Membership::begin() {
   attached_ = flush_began_ = core_.now();
   ++flushing_;
-  core_.applier->on_work_over = [this] { answer_states(); };
   core_.data.flush([this](std::error_code error) {
     --flushing_;
     if (error) core_.fail_store("The store failed its first flush: " + error.message() + ".");
@@ -213,7 +212,7 @@ void Membership::tick() {
 bool Membership::is_idle() const {
   return core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
          core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ && core_.lu->idle() &&
-         core_.space->idle() && !core_.applier->has_old_work(0) && core_.owed_by_store == 0 && core_.meta->idle();
+         core_.space->idle() && !core_.applier->busy() && core_.owed_by_store == 0 && core_.meta->idle();
 }
 
 /// With each tick. When nothing is under way any more, the store is flushed; what comes after that is looked at anew.

@@ -27,6 +27,7 @@ class Membership {
   void on_connected();
   void on_disconnected();
   void on_inbound_down();
+  void on_contact_made();
   void on_contact_lost();
   void on_partner_restarted();
   /// This node's initiators lose their sessions, perhaps for the sake of another volume: nothing of theirs is started.
@@ -140,6 +141,7 @@ class Membership {
   void enter_sync(bool equal);
   void resume_sync();
   void enter_solo();
+  void drop_what_was_retried();
   void enter_forward();
   void suspend();
   void start_source();
@@ -161,7 +163,7 @@ class Membership {
   bool stable_ = false, running_ = false, leaving_ = false, metadata_failed_ = false, closed_ = false;
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
   Step step_kind_ = Step::none;
-  std::uint64_t step_ = 0, exchange_run_ = 0, current_session_ = 0;
+  std::uint64_t step_ = 0, exchange_run_ = 0;
   bool step_recording_ = false;
   unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;
@@ -185,7 +187,6 @@ class Membership {
   struct WaitingState {
     InboundRequest* request;
     Message message;
-    std::uint64_t session;
   };
   std::vector<WaitingState> states_to_answer_;
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered

@@ -71,9 +71,8 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   const auto theirs = decode_state(request.payload());
   if (!theirs) return answer(request, m, Errc::corrupt);
   note_partner_room(m);
-  current_session_ = session;
   core_.applier->drop_old(session);
-  states_to_answer_.push_back({&request, m, session});
+  states_to_answer_.push_back({&request, m});
   answer_states();
   if (core_.role == Role::solo && theirs->record.id == core_.epoch().id) core_.lu->on_target();
   const bool news = !partner_ || !(*partner_ == *theirs);
@@ -82,12 +81,11 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   }
 }
 
-/// The answer is this node's word that whatever came by older sessions is over. Of what a failed store still holds it
-/// need not be: no order is taken before the store has returned it, and the partner waits for the answer to go on
-/// alone.
+/// The answer is this node's word that nothing that came by older sessions is started any more. What was started, and
+/// the store has not returned, holds the lock of its range: what is sent now comes after it, and an order that is sent
+/// again is known by its sequence.
 void Membership::answer_states() {
   if (step_kind_ == Step::following) return;
-  if (!core_.store_failed && core_.applier->has_old_work(current_session_)) return;
   auto waiting = std::move(states_to_answer_);
   states_to_answer_.clear();
   for (const WaitingState& w : waiting) {

@@ -1,4 +1,5 @@
 // Arriving in an epoch, and losing touch: what each role starts and stops.
+#include <algorithm>
 #include <cassert>
 
 #include "replication/core/applier.hpp"
@@ -27,19 +28,11 @@ void Membership::open_gate() {
 }
 
 /// Nothing that was received and not started is started any more.
-void Membership::drop_unstarted() {
-  core_.sequencer->doom();
-  core_.forwarder->doom();
-  core_.lu->doom();
-  core_.front->drop_held();
-}
+void Membership::drop_unstarted() { core_.end_unstarted(Selection::all()); }
 
 void Membership::on_fenced() {
   if (std::exchange(core_.in_limbo, false) && step_kind_ == Step::none) core_.gated = false;
-  core_.sequencer->doom_own();
-  core_.forwarder->doom();
-  core_.lu->doom_own();
-  core_.front->drop_held();
+  core_.end_unstarted(Selection::own());
 }
 
 /// Nothing of what is dropped is answered before the sessions are closed: an initiator could take the answer for the
@@ -106,9 +99,7 @@ void Membership::resume_sync() {
 
 void Membership::enter_solo() {
   mark<"membership.solo">();
-  if (std::exchange(core_.in_limbo, false) && core_.front->holds_something()) {
-    mark<"membership.solo_from_limbo_with_work">();
-  }
+  if (std::exchange(core_.in_limbo, false)) drop_what_was_retried();
   const bool fresh = !running_;
   core_.role = Role::solo;
   core_.info.size = core_.volume_size();
@@ -121,7 +112,6 @@ void Membership::enter_solo() {
   partner_stopped_ = false;
   core_.applier->open(true);
   core_.resync->stop();
-  core_.regions->remember(false);
   core_.witnessing->settled();
   core_.sequencer->drop_remote();
   core_.lu->on_solo(fresh);
@@ -130,6 +120,14 @@ void Membership::enter_solo() {
   open_gate();
   core_.changed();
   exchange();
+}
+
+/// Until the lease ran out the partner could acknowledge with this node's help. What a host sent long before that, and
+/// waits here still, it may have given up and sent again there, and that may have been overwritten since.
+void Membership::drop_what_was_retried() {
+  if (core_.front->holds_something()) mark<"membership.solo_from_limbo_with_work">();
+  const auto since = undecided_since_.since_origin;
+  core_.end_unstarted(Selection::received_before({since - std::min(since, core_.settings.lease)}));
 }
 
 void Membership::enter_forward() {
@@ -145,7 +143,8 @@ void Membership::enter_forward() {
   if (owes_old_work_) mark<"membership.old_work_first">();
   core_.resync->stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
-  core_.sequencer->doom();
+  core_.sequencer->doom(Selection::all());
+  core_.forwarder->on_no_member();
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.lu->on_forward();
@@ -191,11 +190,12 @@ void Membership::lose_lease() {
   if (core_.role != Role::sync) return;
   mark<"membership.lease_lost">();
   end_unrecorded_step();
+  const engine::TimePoint since = core_.leased ? std::min(core_.now(), core_.lease_until) : core_.now();
   core_.role = Role::none;
   core_.suspended = true;
   core_.leased = false;
-  undecided_since_ = core_.now();
   close_gate();
+  undecided_since_ = since;  // the partner's orders were refused from then on
   core_.in_limbo = true;
   core_.sequencer->take_back_waiting();
   core_.changed();
@@ -220,6 +220,12 @@ void Membership::leave_limbo() {
   if (step_kind_ == Step::none) core_.gated = false;
   fence();
   core_.changed();
+}
+
+/// What waited for it goes on.
+void Membership::on_contact_made() {
+  core_.forwarder->resend();
+  core_.lu->pump();
 }
 
 bool Membership::grant(const engine::Uuid& epoch) {
@@ -263,13 +269,11 @@ void Membership::on_inbound_down() {
   if (step_kind_ == Step::following) end_unrecorded_step();
   if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
   core_.applier->drop_old(0);
-  core_.lu->doom_forwards();
-  core_.sequencer->doom_forwards();
+  core_.end_unstarted(Selection::partners());
 }
 
 void Membership::on_contact_lost() {
-  core_.lu->doom_forwards();
-  core_.sequencer->doom_forwards();
+  core_.end_unstarted(Selection::partners());
   switch (core_.role) {
     case Role::sync:
       return lose_lease();
@@ -294,9 +298,8 @@ void Membership::on_partner_restarted() {
   core_.partner_ready = false;
   core_.applier->forget_sequences();
   core_.space->forget_partner();
-  core_.lu->doom_forwards();
+  core_.end_unstarted(Selection::partners());
   core_.lu->on_partner_lost();
-  core_.sequencer->doom_forwards();
   core_.forwards->on_partner_restarted();
   core_.forwarder->on_partner_restarted();
   if (core_.resync->mirroring()) {
@@ -342,7 +345,7 @@ void Membership::fail_metadata(const std::string& why) {
 /// This replica takes part in no epoch any more: nothing may wait here for the next one.
 void Membership::refuse_held() {
   core_.gated = false;
-  core_.front->drop_held();
+  core_.front->drop_held(Selection::all());
 }
 
 }  // namespace lockstep::replication

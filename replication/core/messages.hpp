@@ -18,12 +18,14 @@ namespace lockstep::replication {
 enum class MessageType : std::uint8_t {
   hello = 1,      ///< first on every session: process, pair, side. stamp in the answer
   heartbeat = 2,  ///< payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted
-  state = 3,      ///< payload: a ReplicaState, both ways. Answered when the old session's work on the volume is over
+  state = 3,      ///< payload: a ReplicaState, both ways. Answered: nothing of an old session's is started any more
   propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
   resume = 5,     ///< both go on in the epoch that they share
   replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
-  /// An operation for the sequencer: process, tag, lowest open tag, stamp, and in `sequence` the version of the unit's
-  /// state that it was checked under. Answered with aborted: not carried out, that is not the state in force
+  /// An operation for the sequencer: process, tag, lowest open tag, stamp; in `sequence` the version of the unit's
+  /// state that it was checked under, in `number` its age when it was sent (nanoseconds since its command was
+  /// received), in `watermark` another tag whose answer came (0: none). Answered with aborted: not carried out, that is
+  /// not the state in force
   forward = 7,
   watermark = 8,  ///< nothing but the watermark
   flush = 9,      ///< flush the data store
@@ -39,8 +41,11 @@ enum class MessageType : std::uint8_t {
   /// Have the space of `extent` set aside: no_space when there is none. The answer's extent is what has its space, at
   /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
   reserve = 16,
+  /// The forward with this `tag` is given up: what of it was not started is not started any more. A partner that does
+  /// not know this answers corrupt, and ends the forward as it does
+  cancel = 17,
 };
-constexpr std::uint8_t kLastMessageType = 16;
+constexpr std::uint8_t kLastMessageType = 17;
 
 /// One header, request or answer. Fields that a type does not use are zero.
 struct Message {

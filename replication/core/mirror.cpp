@@ -91,6 +91,13 @@ void Core::fail_flush(std::error_code error) {
   fail_store("The store failed a flush: " + error.message() + ".", error);
 }
 
+void Core::end_unstarted(const Selection& which) {
+  sequencer->doom(which);
+  forwarder->doom(which);
+  lu->doom(which);
+  front->drop_held(which);
+}
+
 Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner, engine::DiskInfo info,
                engine::Store& data, std::unique_ptr<engine::MetadataArea> meta)
     : core_(settings, seams, partner, std::move(info), data, std::move(meta)) {}
@@ -103,6 +110,7 @@ AccessState Mirror::access_state() const {
 }
 
 void Mirror::submit(engine::DiskRequest& request) { core_.front->submit(request); }
+void Mirror::cancel(engine::DiskRequest& request) { core_.front->cancel(request); }
 
 void Mirror::set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) {
   core_.lu->set_listener(std::move(listener));
@@ -134,6 +142,8 @@ void Mirror::take(std::uint64_t session, InboundRequest& request, const Message&
       return core_.lu->take(request, m);
     case MessageType::forward:
       return core_.forwards->take(request, m);
+    case MessageType::cancel:
+      return core_.forwards->take_cancel(request, m);
     default:
       return core_.applier->take(session, request, m);
   }

@@ -13,6 +13,7 @@ class Mirror final : public engine::Disk {
   [[nodiscard]] const engine::DiskInfo& info() const override { return core_.info; }
   [[nodiscard]] engine::AccessState access_state() const override;
   void submit(engine::DiskRequest& request) override;
+  void cancel(engine::DiskRequest& request) override;
   void set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) override;
 
   [[nodiscard]] Core& core() { return core_; }

@@ -24,6 +24,7 @@ struct ForwardEntry;
 struct Parent {
   engine::DiskRequest* request = nullptr;
   unsigned pieces = 0;
+  bool cancelled = false;  ///< its submitter gave it up: nothing of it is started, or held, any more
 };
 
 /// How much longer a store may take than for an ordinary operation: one without a quick way to zero writes the range.
@@ -33,6 +34,13 @@ struct Parent {
   const bool ranges =
       opcode == DiskOpcode::write_zeroes || opcode == DiskOpcode::unmap || opcode == DiskOpcode::write_same;
   return std::chrono::seconds(ranges ? extent.length / kSlowest : 0);
+}
+
+/// Carried out late, or twice, it does no harm.
+[[nodiscard]] constexpr bool changes_nothing(engine::DiskOpcode opcode) {
+  using engine::DiskOpcode;
+  return opcode == DiskOpcode::read || opcode == DiskOpcode::verify || opcode == DiskOpcode::find_run ||
+         opcode == DiskOpcode::read_state || opcode == DiskOpcode::check_access || opcode == DiskOpcode::flush;
 }
 
 enum class Stage : std::uint8_t {
@@ -83,7 +91,8 @@ struct Op {
   bool unsettled = false;  ///< doomed, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
   engine::Buffer scratch;
-  engine::TimePoint since;  ///< when the local store got it, or, as a forward, the link
+  engine::TimePoint since;     ///< when the local store got it, or, as a forward, the link
+  engine::TimePoint received;  ///< an initiator's: when it was submitted
 
   // As the sequencer's:
   std::uint64_t sequence = 0;
@@ -98,12 +107,15 @@ struct Op {
 
   // As a forward:
   std::uint64_t tag = 0;
-  bool on_link = false;         ///< the link holds its buffer
-  bool sent_before = false;     ///< the sequencer may have carried it out
-  bool sent_outside = false;    ///< … while this node was no member, so that it need not have seen the order
-  bool unsure = false;          ///< sent_before, before it was sent last
-  bool unsure_outside = false;  ///< sent_outside
-  bool applied_here = false;    ///< its order came back and is in this node's store
+  std::uint64_t acknowledges = 0;  ///< another tag, whose answer came, that it carries
+  engine::Uuid sent_to;            ///< the process of the partner's that it was sent to
+  bool in_window = false;          ///< the sequencer may keep its result
+  bool on_link = false;            ///< the link holds its buffer
+  bool sent_before = false;        ///< the sequencer may have carried it out
+  bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
+  bool unsure = false;             ///< sent_before, before it was sent last
+  bool unsure_outside = false;     ///< sent_outside
+  bool applied_here = false;       ///< its order came back and is in this node's store
 
   /// On the logical unit's state, not on its blocks.
   [[nodiscard]] bool on_state() const {
@@ -126,6 +138,69 @@ struct Op {
   }
   /// Not knowing is no reason to fail anything: it is kept, as far as anybody can tell.
   void take_unknown_run() { take_run({extent.length, false}); }
+  [[nodiscard]] bool cancelled() const { return parent && parent->cancelled; }
+};
+
+/// Some of the operations that a mirror holds.
+class Selection {
+ public:
+  static Selection all() { return Selection(Kind::all); }
+  /// Those of this node's own initiators / of the partner's.
+  static Selection own() { return Selection(Kind::own); }
+  static Selection partners() { return Selection(Kind::partners); }
+  static Selection of(const Parent& parent) {
+    Selection s(Kind::one);
+    s.parent_ = &parent;
+    return s;
+  }
+  static Selection of(const ForwardEntry& entry) {
+    Selection s(Kind::one);
+    s.entry_ = &entry;
+    return s;
+  }
+  /// Own operations that were received before `moment`, may change something, and have not been carried out.
+  static Selection received_before(engine::TimePoint moment) {
+    Selection s(Kind::early);
+    s.moment_ = moment;
+    return s;
+  }
+  /// Own operations on blocks: what a reset of the unit aborts.
+  static Selection own_tasks() { return Selection(Kind::tasks); }
+
+  [[nodiscard]] bool covers(const Op& op) const {
+    switch (kind_) {
+      case Kind::all:
+        return true;
+      case Kind::own:
+        return !op.entry;
+      case Kind::partners:
+        return op.entry != nullptr;
+      case Kind::one:
+        return parent_ ? op.parent == parent_ : op.entry == entry_;
+      case Kind::early:
+        return !op.entry && op.received < moment_ && !changes_nothing(op.opcode) && !op.applied_here;
+      case Kind::tasks:
+        return !op.entry && !op.on_state();
+    }
+    return false;
+  }
+  /// What those of this node's own initiators are told. The partner's are told stale.
+  [[nodiscard]] engine::Errc status() const {
+    if (kind_ == Kind::early) return engine::Errc::resource_exhausted;
+    return kind_ == Kind::tasks || kind_ == Kind::one ? engine::Errc::aborted : engine::Errc::not_serving;
+  }
+  /// The node serves nothing of this volume any more, whoever asks.
+  [[nodiscard]] bool is_all() const { return kind_ == Kind::all; }
+  [[nodiscard]] bool is_one() const { return kind_ == Kind::one; }
+  [[nodiscard]] bool is_partners() const { return kind_ == Kind::partners; }
+
+ private:
+  enum class Kind : std::uint8_t { all, own, partners, one, early, tasks };
+  explicit Selection(Kind kind) : kind_(kind) {}
+  Kind kind_;
+  const Parent* parent_ = nullptr;
+  const ForwardEntry* entry_ = nullptr;
+  engine::TimePoint moment_;
 };
 
 }  // namespace lockstep::replication

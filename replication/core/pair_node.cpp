@@ -102,6 +102,9 @@ struct PairNode::Impl final : PartnerUser {
   void on_partner_restarted() override {
     for_each([](Core& c) { c.membership->on_partner_restarted(); });
   }
+  void on_contact_made() override {
+    for_each([](Core& c) { c.membership->on_contact_made(); });
+  }
   void on_contact_lost() override {
     for_each([](Core& c) { c.membership->on_contact_lost(); });
   }
@@ -120,6 +123,7 @@ struct PairNode::Impl final : PartnerUser {
     for_each([&](Core& c) { under_way |= c.forwarder->has_doomed(); });
     if (under_way && partner.in_contact()) return hurry_fencing();
     closes_by.reset();
+    for_each([](Core& c) { c.membership->on_fenced(); });  // what came while it waited ends with its session
     partner.set_fencing(false);
     observer.on_fenced();
     for_each([](Core& c) { c.front->answer_withheld(); });

@@ -1,6 +1,7 @@
 #include "replication/core/partner.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "replication/core/marks.hpp"
 
@@ -51,6 +52,15 @@ bool Partner::is_fresh(std::uint64_t its_stamp) const {
   const auto allowed = settings_.lease * (100 - std::min(settings_.drift_percent, 90U)) / 100;
   const std::uint64_t mine = stamp();
   return its_stamp != 0 && its_stamp <= mine && mine - its_stamp <= static_cast<std::uint64_t>(allowed.count());
+}
+
+/// The drift is allowed for twice: the age was measured by the other clock, and the rest is by this one.
+std::uint64_t Partner::stamp_less(std::uint64_t its_stamp, std::uint64_t age) const {
+  const auto lease = static_cast<std::uint64_t>(settings_.lease.count());
+  const std::uint64_t drift = lease * std::min(settings_.drift_percent, 90U) / 100;
+  const std::uint64_t longer = std::min(age, 2 * lease) * (100 + settings_.drift_percent) / 100;
+  const std::uint64_t less = longer > drift ? longer - drift : 0;
+  return its_stamp > less ? its_stamp - less : 0;
 }
 
 void Partner::on_link_up() { say_hello(); }
@@ -159,9 +169,10 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   if (now() >= until) return check();
   check();  // contact may have run out unseen: what was held until then is dropped before new contact begins
   if (!in_contact_ || until > contact_until_) contact_until_ = until;
-  in_contact_ = true;
+  const bool made = !std::exchange(in_contact_, true);
   contact_stamp_ = std::max(contact_stamp_, beat.stamp);
   if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, until);
+  if (made) user_.on_contact_made();
 }
 
 void Partner::take_heartbeat(InboundRequest& request, const Message& message) {

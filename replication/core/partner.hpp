@@ -28,6 +28,7 @@ class PartnerUser {
   virtual void on_connected() = 0;
   virtual void on_disconnected() = 0;
   virtual void on_partner_restarted() = 0;  ///< another process than the one known before
+  virtual void on_contact_made() = 0;
   virtual void on_contact_lost() = 0;
   virtual void list_leases(std::vector<std::byte>& ids) = 0;  ///< appends volume id, epoch id for each wanted lease
   virtual void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted,
@@ -50,6 +51,8 @@ class Partner {
   [[nodiscard]] std::uint64_t contact_stamp() const { return contact_stamp_; }
   /// True when a request with that stamp comes from a node that cannot have lost contact since.
   [[nodiscard]] bool is_fresh(std::uint64_t stamp) const;
+  /// `stamp`, so much earlier that it is fresh for no longer than a lease from the receipt of a command of that age.
+  [[nodiscard]] std::uint64_t stamp_less(std::uint64_t stamp, std::uint64_t age) const;
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
 
   /// `done` takes an IoResult<Message>; two pointers' worth of captures cost no allocation.

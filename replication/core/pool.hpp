@@ -56,6 +56,15 @@ class List {
       at = following;
     }
   }
+  /// Moves what `pred` is true of to the end of `to`.
+  template <class Pred>
+  void move_to(List& to, Pred&& pred) {
+    for_each([&](T& item) {
+      if (!pred(item)) return;
+      remove(item);
+      to.push_back(item);
+    });
+  }
   /// Moves everything here to the end of `to`.
   void splice_to(List& to) {
     while (T* item = pop_front()) to.push_back(*item);

@@ -126,7 +126,7 @@ void Sequencer::read(Op& op) {
 }
 
 void Sequencer::on_read(Op& op, std::error_code error) {
-  if (op.doomed) return finish(op, Errc::not_serving);
+  if (op.doomed) return finish(op, not_started(op));
   if (error) {
     if (core_.role == Role::sync && !core_.is_sequencer()) {
       mark<"read.error_forwarded">();
@@ -159,7 +159,7 @@ void Sequencer::fail_read(Op& op, std::error_code error) {
 /// What was read reveals state: it passes the lease, checked after the reading.
 void Sequencer::answer_read(Op& op) {
   check_contact(op);
-  if (op.doomed) return finish(op, Errc::not_serving);
+  if (op.doomed) return finish(op, not_started(op));
   if (core_.role == Role::none) return finish(op, Errc::not_serving);
   if (core_.role == Role::sync && !core_.lease_valid()) {
     mark<"read.lease_ran_out_meanwhile">();
@@ -199,7 +199,7 @@ void Sequencer::fetch(Op& op) {
 }
 
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
-  if (op.doomed) return finish(op, Errc::not_serving);
+  if (op.doomed) return finish(op, not_started(op));
   if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
   const bool lost_on_both = result && result->status == Errc::io_error && core_.role != Role::none;
   lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
@@ -232,7 +232,7 @@ void Sequencer::on_repaired(Op& op, std::error_code failed) {
   const bool in_doubt = core_.doubts.about(op.extent);
   if (failed && failed != Errc::no_space) core_.fail_store("The store could not rewrite what it could not read.");
   if (!failed) core_.doubts.settle(op.extent);
-  if (op.doomed) return finish(op, Errc::not_serving);
+  if (op.doomed) return finish(op, not_started(op));
   if (failed && in_doubt) return fail_read(op, Errc::io_error);
   op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
 }

@@ -23,12 +23,8 @@ class Sequencer {
   void resend();
   /// The partner is no longer waited for: writes end with what this node has.
   void drop_remote();
-  /// Everything that was not issued ends with not_serving; what is being read ends so when the store returns it.
-  void doom();
-  /// Those of this node's own initiators: their sessions are gone.
-  void doom_own();
-  /// Partner's forwards that were not issued end: their session is gone.
-  void doom_forwards();
+  /// Of `which`, what was not issued ends with not_serving; what is being read ends so when the store returns it.
+  void doom(const Selection& which);
   /// A lease came, or is not needed any more: what waited for it goes on.
   void on_leased();
   /// Operations that were not started, and wait, go back to be held: the gate is closed.
@@ -36,7 +32,7 @@ class Sequencer {
   /// The same; `done` runs when no other is left.
   void drain(engine::Callback<> done);
   void cancel_drain() { drained_ = nullptr; }
-  /// This replica left: what only the partner has is acknowledged, what nobody knows of is not.
+  /// This replica left, or is detached: what the members have is acknowledged, what nobody knows of is not.
   void settle_after_leaving();
 
   [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
@@ -58,8 +54,6 @@ class Sequencer {
     }
     return nullptr;
   }
-  enum class Whose : std::uint8_t { all, own, partners };
-  void doom_where(Whose whose);  // this and its callers: sequencer_epochs.cpp
   static void on_granted(engine::RangeLock::Node& node);
   void check_contact(Op& op);
   void lose_lease(Op& op);

@@ -29,24 +29,16 @@ void Sequencer::drop_remote() {
 }
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
-void Sequencer::doom_where(Whose whose) {
+void Sequencer::doom(const Selection& which) {
+  if (core_.defects().keep_held_when_fenced && !which.is_partners()) return;
   active_.for_each([&](Op& op) {
-    const bool meant = whose == Whose::all || (op.entry != nullptr) == (whose == Whose::partners);
-    op.doomed |= op.stage != Stage::issued && meant;
+    if (op.doomed || op.stage == Stage::issued || !which.covers(op)) return;
+    op.doomed = true;
+    op.status = which.status();
   });
   const auto can_end = [](const Op& o) { return o.doomed && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
-  while (Op* op = find(can_end)) finish(*op, op->entry ? Errc::stale : Errc::not_serving);
+  while (Op* op = find(can_end)) finish(*op, not_started(*op));
 }
-
-void Sequencer::doom() {
-  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::all);
-}
-
-void Sequencer::doom_own() {
-  if (!core_.defects().keep_held_when_fenced) doom_where(Whose::own);
-}
-
-void Sequencer::doom_forwards() { doom_where(Whose::partners); }
 
 bool Sequencer::counts_for_drain(const Op& op) const {
   // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
@@ -79,10 +71,13 @@ void Sequencer::check_drained() {
   done();
 }
 
+/// What only the partner has counts only in an epoch of the partner's alone: in one of both, this replica may be the
+/// one that orders after both lost power.
 void Sequencer::settle_after_leaving() {
+  const bool counts = !core_.epoch().members.contains(core_.side());
   const auto over = [](const Op& o) { return o.stage == Stage::issued && !o.local_busy && !o.on_link; };
   while (Op* op = find(over)) {
-    const bool known = op->remote == Remote::done;
+    const bool known = op->remote == Remote::done && (counts || !op->local_error);
     finish(*op, known ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
 }

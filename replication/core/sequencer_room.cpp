@@ -100,7 +100,10 @@ void Sequencer::refuse(Op& op) {
 }
 
 /// It is nobody's loss when it comes again, on this path or another.
-std::error_code Sequencer::not_started(const Op& op) { return op.entry ? Errc::stale : Errc::not_serving; }
+std::error_code Sequencer::not_started(const Op& op) {
+  if (op.entry) return Errc::stale;
+  return op.doomed && op.status ? op.status : make_error_code(Errc::not_serving);
+}
 
 /// Back to where operations are held while a transition is under way, or to the partner who sent it.
 void Sequencer::take_back(Op& op) {

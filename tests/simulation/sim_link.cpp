@@ -353,6 +353,7 @@ void SimLink::drop_inbounds() {
 
 void SimLink::pump() {
   if (pumping_ || wire_.empty() || !network_.carries_from(sender_) || receiver_session_ == 0) return;
+  if (held_[static_cast<std::size_t>(Flow::requests)]) return;
   pumping_ = true;
   scheduler_.at(wire_.front().ready, receiver_owner(), &SimLink::on_pump, this, 0);
 }
@@ -361,6 +362,7 @@ void SimLink::on_pump(void* self, std::uint64_t) {
   auto& link = *static_cast<SimLink*>(self);
   link.pumping_ = false;
   if (link.wire_.empty() || !link.network_.carries_from(link.sender_) || link.receiver_session_ == 0) return;
+  if (link.held_[static_cast<std::size_t>(Flow::requests)]) return;
   if (link.wire_.front().ready > link.scheduler_.now()) return link.pump();
   Packet packet = std::move(link.wire_.front());
   link.wire_.pop_front();
@@ -448,9 +450,24 @@ void SimLink::on_sent(void* self, std::uint64_t argument) {
   if (reply.session != link.receiver_session_) {
     link.release_reply(id);
   } else {
-    link.scheduler_.after(link.delay(), link.sender_owner(), &SimLink::on_reply, &link, argument);
+    Nanos delay = link.delay();
+    if (link.times_.late != 0 && link.random_.chance(link.times_.late)) delay += link.random_.below(link.times_.latest);
+    link.scheduler_.after(delay, link.sender_owner(), &SimLink::on_reply, &link, argument);
   }
   if (sent) sent();
+}
+
+void SimLink::hold(Flow flow, bool held) {
+  if (std::exchange(held_[static_cast<std::size_t>(flow)], held) == held) return;
+  trace_.add(letter(sender_owner()), held ? "link.flow_held" : "link.flow_goes_on",
+             {{"flow", static_cast<std::uint64_t>(flow)}});
+  if (held) return;
+  if (flow == Flow::requests) return pump();
+  Nanos wait = 0;
+  for (const std::uint64_t reply : held_replies_) {
+    scheduler_.after(wait += random_.between(1, 10 * kMicrosecond), sender_owner(), &SimLink::on_reply, this, reply);
+  }
+  held_replies_.clear();
 }
 
 void SimLink::on_reply(void* self, std::uint64_t argument) {
@@ -462,6 +479,11 @@ void SimLink::on_reply(void* self, std::uint64_t argument) {
   if (reply.session == link.sender_session_ && !link.network_.carries_from(receiver)) {
     reply.arrived_at_wire = true;  // held until the wire or the session decides
     return;
+  }
+  const std::span<const std::byte> said(reply.header.data(), reply.header_bytes);
+  if (reply.session == link.sender_session_ && link.stuck_ && link.stuck_(said)) return link.release_reply(id);
+  if (reply.session == link.sender_session_ && link.held_[static_cast<std::size_t>(Flow::answers)]) {
+    return link.held_replies_.push_back(argument);
   }
   Slot& slot = link.slots_[reply.slot];
   const bool lost = reply.session == link.broken_session_ && link.random_.chance(500'000);

@@ -20,6 +20,8 @@ namespace lockstep::simulation {
 struct LinkTimes {
   Nanos slowest = 2 * kMillisecond;  ///< of one message
   Nanos notice = 4 * kSecond;        ///< within which a transport notices by itself that the other end is gone
+  std::uint32_t late = 0;            ///< chance in a million that an answer is overtaken by later ones,
+  Nanos latest = 0;                  ///< … and by how much it is late at most
 };
 
 /// Says what a header on the link says.
@@ -53,11 +55,16 @@ class SimLink final : public replication::Link {
   /// The session breaks, each end notices in its own time.
   void break_session();
   void network_changed();
+  /// One direction of this way stands still, or goes on and delivers what it held, in order.
+  enum class Flow : std::uint8_t { requests, answers };
+  void hold(Flow flow, bool held);
   [[nodiscard]] bool connected() const { return up_; }
   /// The sender's queue has no room for these: they end with resource_exhausted, and were not sent.
   void refuse(MessageFilter which) { refused_ = std::move(which); }
   /// The receiver can't read the headers of these, like a program that knows less.
   void garble(MessageFilter which) { garbled_ = std::move(which); }
+  /// These answers (by their own headers) are stuck on the way until the session breaks.
+  void hold_answers(MessageFilter which) { stuck_ = std::move(which); }
 
  private:
   class Inbound;
@@ -130,7 +137,7 @@ class SimLink final : public replication::Link {
   Verdict& verdict_;
   const Network& network_;
   const MessageReader* read_message_;
-  MessageFilter refused_, garbled_;
+  MessageFilter refused_, garbled_, stuck_;
   SimRandom random_;
   engine::NodeSide sender_;
   LinkTimes times_;
@@ -145,6 +152,8 @@ class SimLink final : public replication::Link {
   std::size_t may_deliver_ = 0;       ///< of a broken session: how many more requests get through
   bool up_ = false;
   bool pumping_ = false;
+  std::array<bool, 2> held_{};               ///< each Flow
+  std::vector<std::uint64_t> held_replies_;  ///< that would have arrived meanwhile
   std::deque<Packet> wire_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
