@@ -193,6 +193,7 @@ void Applier::store(Apply& a) {
 }
 
 void Applier::on_stored(Apply& a, std::error_code error) {
+  core_.note_returned();
   if (core_.space->frees(a.message.opcode, may_unmap(a.message))) core_.space->end_freeing();
   error ? core_.doubts.add(a.message.extent) : core_.doubts.settle(a.message.extent);
   if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".", error);

@@ -84,6 +84,7 @@ struct Core {
   bool store_failed = false;
   bool store_may_return = false;  ///< it failed by its deadline or for want of space, and by nothing else since
   engine::TimePoint store_failed_at;
+  engine::TimePoint store_returned_at;  ///< when the store last completed anything
   bool flush_failed = false;   ///< and what it lost no later flush brings back: the dirty bits stay, also alone
   bool partner_ready = false;  ///< states were exchanged on this way out: the old one's work there is over
   std::string reason;
@@ -132,6 +133,8 @@ struct Core {
   /// The local store can't be relied on any more: this replica leaves. For want of space it comes back by itself.
   void fail_store(const std::string& why, std::error_code error = {});
   void fail_flush(std::error_code error);
+  /// The store completed something: it does not hang.
+  void note_returned() { store_returned_at = now(); }
   /// Nothing of `which` is started any more: what waits ends now, what is being read, or was sent to the partner, when
   /// it comes back.
   void end_unstarted(const Selection& which);

@@ -199,7 +199,7 @@ void LuStateKeeper::refuse_incoming() {
 }
 
 void LuStateKeeper::tick() {
-  if (writing_ && core_.now() - writing_since_ > core_.settings.store_deadline) {
+  if (writing_ && core_.now() - writing_since_ > core_.settings.store_silence) {
     core_.membership->fail_metadata("The metadata's store did not complete a write in time.");
     refuse_incoming();
   }

@@ -28,7 +28,8 @@ ReplicaState Membership::state() const {
   s.record = core_.epoch();
   s.side = core_.side();
   s.running = running_;
-  s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_ && !owes_old_work_;
+  s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_ && !owes_old_work_ &&
+           !suspects_store();
   s.serving = core_.role == Role::sync || core_.role == Role::solo;
   s.changing = step_kind_ != Step::none;
   s.attempted = core_.witnessing->attempted();
@@ -155,8 +156,9 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
   step_recording_ = true;
   record_began_ = core_.now();
   core_.meta->write_epoch(next, [this, done = std::move(done)](std::error_code error) mutable {
+    if (std::exchange(record_is_late_, false)) return on_late_record(error);
     step_recording_ = false;
-    if (metadata_failed_) return done(Errc::io_error);  // given up before it returned
+    if (metadata_failed_) return done(Errc::io_error);
     if (!error) failure_.clear();
     if (error == Errc::refused) {
       refuse_record();
@@ -165,6 +167,17 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
     }
     done(error);
   });
+}
+
+/// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
+void Membership::on_late_record(std::error_code error) {
+  if (error || closed_ || !core_.store_may_return) return;
+  mark<"membership.late_record_returned">();
+  metadata_failed_ = false;
+  failure_.clear();
+  running_ = running_ && core_.epoch().members.contains(core_.side());
+  core_.changed();
+  exchange();
 }
 
 /// A record that does not follow the one that is there: nothing was written, and nothing failed. This replica stops

@@ -102,6 +102,7 @@ class Membership {
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
   void record(const engine::EpochRecord& next, engine::IoCallback done);
   void refuse_record();
+  void on_late_record(std::error_code error);
   void drive_resume();
   void drive_both(const ReplicaState& theirs, std::uint64_t above);
   void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
@@ -128,6 +129,11 @@ class Membership {
   void grow_alone();
   // alone (membership_alone.cpp)
   void decide_without_partner();
+  [[nodiscard]] engine::TimePoint ago(engine::Duration time) const;
+  [[nodiscard]] bool store_hangs() const;
+  [[nodiscard]] bool store_is_proven();
+  [[nodiscard]] bool suspects_store() const;
+  void watch_record();
   void watch_stores(engine::TimePoint now);
   void settle_store(std::uint64_t step, engine::Callback<> done);
   [[nodiscard]] bool store_owes() const;
@@ -165,10 +171,14 @@ class Membership {
   Step step_kind_ = Step::none;
   std::uint64_t step_ = 0, exchange_run_ = 0;
   bool step_recording_ = false;
+  bool record_is_late_ = false;  ///< it was given up, and the store has not returned it
+  bool proving_ = false;         ///< a flush is under way that shows whether the store stands still
+  engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;
   engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_, sent_again_;
   engine::TimePoint undecided_since_;  ///< when the gate was closed, or what was served was suspended
+  bool ordered_ = false;               ///< when the lease ran out last
   bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;
   Verdict verdict_ = Verdict::wait;

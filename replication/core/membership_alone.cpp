@@ -13,20 +13,46 @@ using engine::MemberSet;
 
 namespace {
 constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
+/// Alone there is nobody to hand over to: a host that waits is better off than one that is told an error.
+constexpr int kPatienceAlone = 4;
 /// More than any operation is allowed: whatever the store has is older than this from now.
 constexpr engine::Duration kAges = std::chrono::hours(24 * 365);
 }  // namespace
 
+engine::TimePoint Membership::ago(engine::Duration time) const {
+  const auto now = core_.now().since_origin;
+  return {now - std::min(now, time)};
+}
+
+/// It holds something for too long, whatever else it completes, or has completed nothing while it held something.
+bool Membership::store_hangs() const {
+  const bool alone = core_.role == Role::solo;
+  const auto deadline = core_.settings.store_deadline * (alone ? kPatienceAlone : 1);
+  if (store_owes_since(ago(deadline))) return true;
+  const engine::TimePoint silent = ago(core_.settings.store_silence);
+  return !alone && core_.store_returned_at < silent && store_owes_since(silent);
+}
+
+/// A record waits for the partner's or the witness's agreement, and so do hosts: on a disk that is known to hang it is
+/// not waited for as long again.
+void Membership::watch_record() {
+  const auto patience =
+      core_.store_failed ? std::min(core_.settings.lease, core_.settings.store_silence) : core_.settings.store_silence;
+  if (!step_recording_ || record_began_ >= ago(patience)) return;
+  mark<"membership.record_hung">();
+  const bool only_late = !metadata_failed_ && (!core_.store_failed || core_.store_may_return);
+  record_is_late_ = true;
+  fail_metadata("The metadata's store did not complete a write in time.");
+  core_.store_may_return = only_late;
+  end_step();
+}
+
 /// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
 void Membership::watch_stores(engine::TimePoint now) {
-  const engine::TimePoint overdue{now.since_origin - std::min(now.since_origin, core_.settings.store_deadline)};
-  if (step_recording_ && record_began_ < overdue) {
-    fail_metadata("The metadata's store did not complete a write in time.");
-    end_step();
-  }
+  watch_record();
   if (store_settled_ && !store_owes()) return std::exchange(store_settled_, nullptr)();
   if (core_.store_failed) return trust_store_again();
-  if (!store_owes_since(overdue)) return;
+  if (!store_hangs()) return;
   mark<"store.hung">();
   const std::string why = "The store did not complete an operation within its deadline.";
   if (core_.role != Role::solo) {
@@ -76,6 +102,32 @@ void Membership::watch_old_work() {
   exchange();
 }
 
+/// A node whose store stands still would win as often as one that can serve, and then serve nothing. So it asks only
+/// after its store has completed a flush that began after the partner was lost.
+bool Membership::store_is_proven() {
+  if (proven_at_ >= undecided_since_ || !core_.suspended) return true;
+  if (proving_) return false;
+  proving_ = true;
+  if (flushing_++ == 0) flush_began_ = core_.now();
+  core_.data.flush([this, began = core_.now()](std::error_code error) {
+    --flushing_;
+    proving_ = false;
+    core_.note_returned();
+    if (closed_) return;
+    if (error) return core_.fail_flush(error);
+    proven_at_ = began;
+    decide_without_partner();
+  });
+  return false;
+}
+
+/// It has completed nothing for a lease, and holds something: it may be about to fail. Only of interest while this node
+/// serves nothing.
+bool Membership::suspects_store() const {
+  const engine::TimePoint silent = ago(core_.settings.lease);
+  return core_.role == Role::none && core_.suspended && core_.store_returned_at < silent && store_owes_since(silent);
+}
+
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
 void Membership::decide_without_partner() {
   const bool deaf = !core_.partner.in_contact() || partner_stopped_ || (partner_unknown_ && core_.partner.connected());
@@ -96,6 +148,7 @@ void Membership::decide_without_partner() {
       });
       break;
     case AloneRule::ask_witness: {
+      if (!store_is_proven()) break;
       // A process that has just started lets its partner call first.
       if (!running_ && core_.now() - attached_ < core_.settings.lease) break;
       core_.witnessing->ask([this, before = mine](WitnessRecord won) {
@@ -108,6 +161,7 @@ void Membership::decide_without_partner() {
       break;
     }
     case AloneRule::preferred_goes_on:
+      if (!store_is_proven()) break;
       want_solo(next_epoch(mine, mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), 0),
                 false);
       break;

@@ -118,8 +118,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
       mark<"membership.leaver_could_not_record">();
       end_step();
       partner_stopped_ = true;
-      if (core_.role == Role::sync) suspend();
-      return;
+      return lose_lease();  // nobody serves now: what waits goes on as soon as this node may go on alone
     }
     if (status != Errc::ok) return end_step();
     step_kind_ = Step::recording;  // the partner has recorded: nothing that is lost now takes that back

@@ -122,10 +122,12 @@ void Membership::enter_solo() {
   exchange();
 }
 
-/// Until the lease ran out the partner could acknowledge with this node's help. What a host sent long before that, and
-/// waits here still, it may have given up and sent again there, and that may have been overwritten since.
+/// Until the lease ran out a partner that ordered could acknowledge with this node's help. What a host sent here long
+/// before that, and waits here still, it may have given up and sent again there, and that may have been overwritten
+/// since. The node that ordered itself had all of it in its own queue.
 void Membership::drop_what_was_retried() {
   if (core_.front->holds_something()) mark<"membership.solo_from_limbo_with_work">();
+  if (ordered_) return;
   const auto since = undecided_since_.since_origin;
   core_.end_unstarted(Selection::received_before({since - std::min(since, core_.settings.lease)}));
 }
@@ -190,6 +192,7 @@ void Membership::lose_lease() {
   if (core_.role != Role::sync) return;
   mark<"membership.lease_lost">();
   end_unrecorded_step();
+  ordered_ = core_.is_sequencer();
   const engine::TimePoint since = core_.leased ? std::min(core_.now(), core_.lease_until) : core_.now();
   core_.role = Role::none;
   core_.suspended = true;
@@ -199,13 +202,16 @@ void Membership::lose_lease() {
   core_.in_limbo = true;
   core_.sequencer->take_back_waiting();
   core_.changed();
+  (void)store_is_proven();
 }
 
 bool Membership::limbo_is_hopeless() const {
   const engine::Duration since = core_.now() - undecided_since_;
   if (since > kDecidesWithin * core_.settings.lease) return true;
   if (pending_solo_ || step_kind_ != Step::none) return false;
-  if (decide_alone(state(), core_.seams.witness != nullptr) == AloneRule::stay) return true;
+  ReplicaState mine = state();
+  mine.able |= suspects_store();  // it may be only slow
+  if (decide_alone(mine, core_.seams.witness != nullptr) == AloneRule::stay) return true;
   return core_.witnessing->lost() || core_.witnessing->unreachable() || since > core_.settings.lease;
 }
 
@@ -330,6 +336,7 @@ void Membership::on_store_failed() {
 }
 
 void Membership::fail_metadata(const std::string& why) {
+  core_.store_may_return = false;
   if (metadata_failed_) return;
   metadata_failed_ = true;
   failure_ = why;

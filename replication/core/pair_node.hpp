@@ -28,13 +28,17 @@ struct NodeSettings {
   engine::Uuid process;  ///< this process incarnation, new at every start
   engine::Duration lease = std::chrono::milliseconds(1500);
   engine::Duration heartbeat_interval = std::chrono::milliseconds(250);
-  unsigned drift_percent = 20;                                 ///< added to the lease by its grantor
-  std::uint64_t dirty_bound = std::uint64_t{4} << 30;          ///< bytes of volume that may be dirty in sync
-  engine::Duration clean_after = std::chrono::seconds(10);     ///< a region unwritten for this long is cold
-  std::uint64_t resync_floor = std::uint64_t{8} << 20;         ///< bytes a second
-  std::uint64_t resync_ceiling = 0;                            ///< bytes a second, 0: none
-  engine::Duration store_deadline = std::chrono::seconds(30);  ///< an I/O not completed by then is a failed store
-  Defects defects;                                             ///< planted by tests; nothing else touches it
+  unsigned drift_percent = 20;                              ///< added to the lease by its grantor
+  std::uint64_t dirty_bound = std::uint64_t{4} << 30;       ///< bytes of volume that may be dirty in sync
+  engine::Duration clean_after = std::chrono::seconds(10);  ///< a region unwritten for this long is cold
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;      ///< bytes a second
+  std::uint64_t resync_ceiling = 0;                         ///< bytes a second, 0: none
+  /// An I/O not completed by then is a failed store. Hosts bear it: a guest's disk waits 30 s, ESXi gives the heartbeat
+  /// of a datastore 8 s.
+  engine::Duration store_deadline = std::chrono::seconds(8);
+  /// So is a store that holds something and has completed nothing at all for this long.
+  engine::Duration store_silence = std::chrono::seconds(3);
+  Defects defects;  ///< planted by tests; nothing else touches it
 };
 
 struct NodeSeams {

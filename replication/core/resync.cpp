@@ -229,6 +229,7 @@ void Resync::read(Copy& copy) {
   core_.data.read(core_.region_extent(copy.region).offset, copy.buffer.span(), [&copy](std::error_code error) {
     Resync& self = *copy.core.resync;
     copy.busy = copy.reading = false;
+    self.core_.note_returned();
     if (copy.run != self.run_) return self.end(copy, false);
     if (!error) return self.core_.doubts.about(copy.lock.extent()) ? self.write_back(copy) : self.send(copy);
     // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.

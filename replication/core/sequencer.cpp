@@ -121,6 +121,7 @@ void Sequencer::read(Op& op) {
   op.since = core_.now();
   core_.data.read(op.extent.offset, into.first(op.extent.length), [&op](std::error_code error) {
     op.local_busy = false;
+    op.core.note_returned();
     op.core.sequencer->on_read(op, error);
   });
 }
@@ -340,6 +341,7 @@ void Sequencer::send(Op& op) {
 
 void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
+  core_.note_returned();
   op.local_error = error;
   if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {

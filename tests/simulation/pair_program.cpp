@@ -35,7 +35,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.clean_after = engine::Duration(s.clean_after);
   settings.resync_ceiling = s.resync_ceiling;
   settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
-  settings.store_deadline = engine::Duration(s.store_deadline);
+  settings.store_deadline = settings.store_silence = engine::Duration(s.store_deadline);
   settings.defects = s.defects;
   return settings;
 }

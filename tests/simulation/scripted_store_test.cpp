@@ -76,7 +76,7 @@ TEST(HungStore, TheOnlyMemberServesNothingUntilItHasReturnedEverything) {
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
   hang(pair, kA);
   auto& write = pair.write(kA, 3, 7);
-  ASSERT_TRUE(pair.wait_for([&] { return !pair.status(kA).serving; }, 5 * kSecond));
+  ASSERT_TRUE(pair.wait_for([&] { return !pair.status(kA).serving; }, 10 * kSecond));
   EXPECT_TRUE(pair.is(kA, MirrorState::failed));
   pair.mend(kA);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo) && pair.status(kA).serving; }));
