@@ -42,6 +42,7 @@ void Membership::watch_record() {
   mark<"membership.record_hung">();
   const bool only_late = !metadata_failed_ && (!core_.store_failed || core_.store_may_return);
   record_is_late_ = true;
+  step_recording_ = false;
   fail_metadata("The metadata's store did not complete a write in time.");
   core_.store_may_return = only_late;
   end_step();
