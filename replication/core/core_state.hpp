@@ -62,6 +62,8 @@ struct Core {
   engine::DiskInfo info;
   engine::Store& data;
   std::unique_ptr<engine::MetadataArea> meta;
+  /// What is known of the partner and of the witness, durable or on its way there.
+  engine::Knowledge known = meta->knowledge();
   engine::RangeLock locks;
   Doubts doubts;
   Pool<Op> ops;
@@ -133,6 +135,8 @@ struct Core {
   /// The local store can't be relied on any more: this replica leaves. For want of space it comes back by itself.
   void fail_store(const std::string& why, std::error_code error = {});
   void fail_flush(std::error_code error);
+  /// Makes `known` durable; a failure is the metadata's. `done` runs only when it went well.
+  void keep_knowledge(engine::Callback<> done = [] {});
   /// The store completed something: it does not hang.
   void note_returned() { store_returned_at = now(); }
   /// Nothing of `which` is started any more: what waits ends now, what is being read, or was sent to the partner, when

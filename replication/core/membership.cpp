@@ -155,8 +155,8 @@ void Membership::end_step() {
 void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
   step_recording_ = true;
   record_began_ = core_.now();
-  core_.meta->write_epoch(next, [this, done = std::move(done)](std::error_code error) mutable {
-    if (std::exchange(record_is_late_, false)) return on_late_record(error);
+  core_.meta->write_epoch(next, core_.known, [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
+    if (run == late_record_) return on_late_record(error);
     step_recording_ = false;
     if (metadata_failed_) return done(Errc::io_error);
     if (!error) failure_.clear();

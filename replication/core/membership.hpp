@@ -171,7 +171,7 @@ class Membership {
   Step step_kind_ = Step::none;
   std::uint64_t step_ = 0, exchange_run_ = 0;
   bool step_recording_ = false;
-  bool record_is_late_ = false;  ///< it was given up, and the store has not returned it
+  std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
   bool proving_ = false;         ///< a flush is under way that shows whether the store stands still
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;

@@ -41,7 +41,7 @@ void Membership::watch_record() {
   if (!step_recording_ || record_began_ >= ago(patience)) return;
   mark<"membership.record_hung">();
   const bool only_late = !metadata_failed_ && (!core_.store_failed || core_.store_may_return);
-  record_is_late_ = true;
+  late_record_ = record_run_;
   step_recording_ = false;
   fail_metadata("The metadata's store did not complete a write in time.");
   core_.store_may_return = only_late;

@@ -119,7 +119,7 @@ void Membership::tell_when_decided() {
 
 bool Membership::failover_limited() const {
   const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  return core_.role == Role::sync && witnessed && core_.is_sequencer() && !core_.witnessing->raised();
+  return core_.role == Role::sync && witnessed && !core_.witnessing->raised();
 }
 
 std::string Membership::reason() const {

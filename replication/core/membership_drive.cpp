@@ -134,6 +134,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
+  if (metadata_failed_) return;
   if (next.size < core_.epoch().size || next.number <= core_.epoch().number) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's epoch does not follow the one that is recorded here.";

@@ -91,6 +91,13 @@ void Core::fail_flush(std::error_code error) {
   fail_store("The store failed a flush: " + error.message() + ".", error);
 }
 
+void Core::keep_knowledge(engine::Callback<> done) {
+  meta->write_knowledge(known, [this, done = std::move(done)](std::error_code error) mutable {
+    if (!error) return done();
+    membership->fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");
+  });
+}
+
 void Core::end_unstarted(const Selection& which) {
   sequencer->doom(which);
   forwarder->doom(which);

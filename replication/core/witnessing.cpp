@@ -4,6 +4,7 @@
 
 #include "replication/core/membership.hpp"
 #include "replication/core/verdict.hpp"
+#include "replication/core/witness_memory.hpp"
 
 namespace lockstep::replication {
 
@@ -11,6 +12,45 @@ using engine::IoResult;
 using engine::MemberSet;
 
 Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
+
+namespace {
+/// A witness that was set back, emptied or replaced is noticed within a minute.
+constexpr engine::Duration kLookAgain = std::chrono::seconds(20);
+
+std::string what_is_wrong(WitnessTrust trust) {
+  switch (trust) {
+    case WitnessTrust::ok:
+      break;
+    case WitnessTrust::behind:
+      return "The witness was set back in time: it has less than this node has seen of it.";
+    case WitnessTrust::other_cluster:
+      return "The witness is another one than before.";
+    case WitnessTrust::no_record_any_more:
+      return "The witness has lost its record of this volume.";
+  }
+  return {};
+}
+
+bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
+  return a.witness_cluster == b.witness_cluster && a.witness_repairs == b.witness_repairs &&
+         a.record_epoch == b.record_epoch && a.record_number == b.record_number;
+}
+}  // namespace
+
+/// What it holds is written down at once; the revision alone, which others' records move, with the next.
+void Witnessing::learn(const WitnessView& view) {
+  core_.known = replication::learn(core_.known, view);
+  if (!holds_the_same(core_.known, core_.meta->knowledge())) core_.keep_knowledge();
+}
+
+bool Witnessing::is_trusted(const engine::Knowledge& asked_with, const WitnessView& view) {
+  const WitnessTrust trust = judge_witness(asked_with, view);
+  if (trust == WitnessTrust::ok) return true;
+  mark<"witness.not_trusted">();
+  reason_ = what_is_wrong(trust) + " It grants nothing until both nodes are in sync again and put it right, or an "
+            "operator forces this one.";
+  return false;
+}
 
 void Witnessing::ask_for_record(engine::Callback<const IoResult<WitnessView>&> answered) {
   core_.seams.witness->read(volume(), counted(core_.owed_by_others, std::move(answered)));
@@ -55,6 +95,7 @@ void Witnessing::again_after(engine::Duration delay) {
 }
 
 void Witnessing::read() {
+  asked_with_ = core_.known;
   ask_for_record([this, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return;
     unreachable_ = !view;
@@ -66,6 +107,8 @@ void Witnessing::read() {
 }
 
 void Witnessing::consider(const WitnessView& view) {
+  if (!is_trusted(asked_with_, view)) return again_after(std::chrono::seconds(1));
+  learn(view);
   if (view.record && attempted_ && *view.record == mine_) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
@@ -90,13 +133,17 @@ void Witnessing::swap(const WitnessView& view) {
   const std::uint64_t there = view.record ? view.record->number : 0;
   attempted_ = std::max({core_.epoch().number, there, attempted_}) + 1;
   mine_ = {attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side())};
+  asked_with_ = core_.known;
   ask_to_swap(view, mine_, [this, run = run_](const IoResult<SwapOutcome>& result) {
     if (run != run_) return;
     if (!result) {
       mark<"witness.outcome_unknown">();
       return again_after(std::chrono::milliseconds(100));
     }
-    if (result->won) return win(mine_);
+    if (result->won) {
+      core_.known = replication::learn(core_.known, result->current);  // durable with the epoch that follows
+      return win(mine_);
+    }
     mark<"witness.swap_lost">();
     consider(result->current);
   });
@@ -125,50 +172,64 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 void Witnessing::tick() {
-  const bool serves = (core_.role == Role::sync && core_.is_sequencer()) || core_.role == Role::solo;
+  const bool serves = core_.role == Role::sync || core_.role == Role::solo;
   if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
-  if (!serves || raised_ || raising_ || above_ || core_.gated || core_.now() < next_raise_) return;
+  if (!serves || raising_ || above_ || core_.gated || core_.now() < next_raise_) return;
   raise();
 }
 
 void Witnessing::raise() {
   raising_ = true;
+  raised_with_ = core_.known;
   next_raise_ = core_.now() + std::chrono::seconds(1);
   ask_for_record([this, run = raise_run_](const IoResult<WitnessView>& view) {
     if (run != raise_run_) return;
     raising_ = false;
     if (!view) {
       reason_ = "The witness can't be reached: " + view.error().message() + ".";
+      if (std::exchange(raised_, false)) core_.changed();
       return;
     }
     raise_over(*view);
   });
 }
 
-/// Only both nodes together make a record: in sync, by the one that orders. Alone, a missing one stays missing.
+/// It holds the epoch that this node serves. One that both serve makes good whatever was lost there.
+void Witnessing::note_raised(const WitnessView& view) {
+  const bool trusted = judge_witness(raised_with_, view) == WitnessTrust::ok;
+  if (!trusted && core_.role != Role::sync) return void(is_trusted(raised_with_, view));
+  if (!trusted) {
+    mark<"witness.put_right">();
+    core_.known = accept_witness(core_.known, view);
+    core_.keep_knowledge();
+  }
+  learn(view);
+  next_raise_ = core_.now() + kLookAgain;
+  reason_.clear();
+  if (!std::exchange(raised_, true)) core_.changed();
+}
+
+/// Only both nodes together make a record, or mend one: in sync, by the one that orders. Alone, a missing one stays
+/// missing.
 void Witnessing::raise_over(const WitnessView& view) {
   const engine::EpochRecord& epoch = core_.epoch();
   const WitnessRecord record{epoch.number, epoch.id, epoch.members};
-  if (view.record == record) {
-    raised_ = true;
-    reason_.clear();
-    return core_.changed();
-  }
-  if (!view.record && core_.role != Role::sync) return;
+  if (core_.role == Role::sync && !core_.lease_valid()) return;
+  if (view.record == record) return note_raised(view);
+  if (std::exchange(raised_, false)) core_.changed();
+  const bool trusted = is_trusted(raised_with_, view);
+  if (core_.role == Role::sync && !core_.is_sequencer()) return;
+  if (core_.role != Role::sync && (!trusted || !view.record)) return;
   if (view.record && view.record->number >= epoch.number) {
     mark<"witness.record_is_above">();
     above_ = view.record->number;
     return;
   }
-  if (core_.role == Role::sync && !core_.lease_valid()) return;
   raising_ = true;
   ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
     if (run != raise_run_) return;
     raising_ = false;
-    if (!result || !result->won) return;
-    raised_ = true;
-    reason_.clear();
-    core_.changed();
+    if (result && result->won) note_raised(result->current);
   });
 }
 

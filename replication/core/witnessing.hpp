@@ -2,6 +2,10 @@
 // One volume's dealings with the witness: asking for {me} when the partner is lost, and raising its record to the epoch
 // that this node serves.
 //
+// What it says counts only beside what was learnt of it before (witness_memory.hpp): a witness that was set back, emptied
+// or replaced grants nothing. In sync both nodes look at it now and then, and put it right together: the one that orders
+// writes their epoch there, and each takes the witness as it stands when it sees that very epoch.
+//
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
 #include <optional>
@@ -32,6 +36,7 @@ class Witnessing {
   [[nodiscard]] bool lost() const { return asking_ && lost_; }
   /// It was asked, and did not answer the last time.
   [[nodiscard]] bool unreachable() const { return asking_ && unreachable_; }
+  /// It was seen to hold the present epoch.
   [[nodiscard]] bool raised() const { return raised_; }
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
@@ -46,8 +51,11 @@ class Witnessing {
   void swap(const WitnessView& view);
   void win(const WitnessRecord& record);
   void again_after(engine::Duration delay);
+  void learn(const WitnessView& view);
+  [[nodiscard]] bool is_trusted(const engine::Knowledge& asked_with, const WitnessView& view);
   void raise();
   void raise_over(const WitnessView& view);
+  void note_raised(const WitnessView& view);
   [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
 
   Core& core_;
@@ -55,6 +63,8 @@ class Witnessing {
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
   WitnessRecord mine_;
+  /// What was known when the question was sent: answers may overtake one another.
+  engine::Knowledge asked_with_, raised_with_;
   engine::Callback<WitnessRecord> won_;
   engine::TimerId timer_{};
   engine::TimePoint next_raise_;

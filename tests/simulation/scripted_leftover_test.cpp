@@ -36,6 +36,7 @@ TEST(Leftover, AnOldOrderOfItsOwnDoesNotLandOnWhatAReplicaIsGivenAsATarget) {
   pair.run_for(5 * kSecond);
   EXPECT_TRUE(pair.status(kB).serving);
   pair.mend(kA);
+  pair.host(kA).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
   for (const auto block : kBlocks) {
     EXPECT_EQ(pair.value_at(kA, block), 1) << "block " << block;

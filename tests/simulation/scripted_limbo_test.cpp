@@ -94,6 +94,7 @@ TEST(Limbo, WhoAgreesWithItsPartnerAgainStartsNothingThatItHeld) {
   pair.run_for(20 * kMillisecond);
   ASSERT_FALSE(held.done);
   for (const NodeSide side : {kA, kB}) pair.world().cut(side, true);
+  pair.host(kB).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
   EXPECT_TRUE(held.done);
   EXPECT_EQ(held.status(), make_error_code(engine::Errc::not_serving));

@@ -173,6 +173,7 @@ TEST(Drain, AnOrderThatOverlapsAnEarlierOneEndsThoughNobodyServes) {
   ASSERT_TRUE(pair.wait_for(won));
   pair.world().cut(kB, true);
   pair.mend(kB);
+  pair.host(kB).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); })) << pair.status(kA).reason;
   EXPECT_TRUE(pair.wait_for([&] { return waits.done; }));
   EXPECT_EQ(pair.violation(), "");
