@@ -31,7 +31,7 @@ void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t 
 }
 
 void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
-  if (!world_.kind.replicates) return;
+  if (!world_.kind.replicates || split_) return;
   const auto own = host.status(volume);
   if (!own) return;
   // A node that forwards acknowledges what its partner's epoch made durable.
@@ -52,6 +52,7 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
 void Checkers::check_durable(Host& holder, unsigned volume, Value value, const EpochRecord& epoch) {
   if (world_.scenario.volumes[volume].write_cache) return;
   const WriteRecord& w = world_.history.write(value);
+  if (volumes_[volume].may_cache || w.start < volumes_[volume].strict_since) return;
   const auto image = holder.data(volume).stable();
   for (std::uint64_t block = w.first; block < w.first + w.count; ++block) {
     const Value found = read_stamp(image.subspan(block * kBlock, kBlock), block);
@@ -73,13 +74,14 @@ void Checkers::check_line(Host& host, unsigned volume, const EpochRecord& epoch)
   if (epoch.id == v.newest->id) return;
   const bool disjoint = (epoch.members.bits & v.newest->members.bits) == 0;
   if (v.newest->descends_from(epoch) && !disjoint) return;
+  if (split_expected_) return void(split_ = true);
   world_.verdict.fail(std::string("promise 2: node ") + host.name() + " acknowledges a write in epoch " +
                       name_of(epoch) + " after writes were acknowledged in epoch " + name_of(*v.newest) +
                       (disjoint ? ", whose members are others" : ", which does not descend from it"));
 }
 
 void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
-  if (!world_.kind.replicates) return;
+  if (!world_.kind.replicates || split_) return;
   const Volume& v = volumes_[volume];
   const auto own = host.status(volume);
   if (!own || !v.newest || !acts_by_itself(own->state) || v.newest_since >= began) return;
@@ -90,7 +92,17 @@ void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
                       " had acknowledged writes before the read began");
 }
 
+void Checkers::set_back(NodeSide side) {
+  for (Volume& v : volumes_) v.acted_in[static_cast<std::size_t>(side)] = 0;
+}
+
+void Checkers::cache_switched(unsigned volume, bool on) {
+  volumes_[volume].may_cache = on;
+  volumes_[volume].strict_since = world_.history.begin_read();
+}
+
 void Checkers::volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status) {
+  if (status.state == MirrorState::split_brain) split_ = true;
   if (status.state == MirrorState::split_brain && !split_expected_) {
     world_.verdict.fail(std::string("promise 2: node ") + host.name() + " finds volume " + std::to_string(volume) +
                         " in split brain, and no operator forced anything: " + status.reason);

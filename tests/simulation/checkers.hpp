@@ -24,6 +24,12 @@ class Checkers {
   void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
   /// An operator forces a replica whose partner goes on, too: split brain is no broken promise in this world.
   void expect_split() { split_expected_ = true; }
+  /// It came to that: both went on, and what one of them acknowledged will be given up.
+  [[nodiscard]] bool split() const { return split_; }
+  /// The node's disks are those of an earlier day.
+  void set_back(engine::NodeSide side);
+  /// From now on some node may keep writes in its cache, or none does any more.
+  void cache_switched(unsigned volume, bool on);
 
   // What initiators believe to be on the disk: a good guess for COMPARE AND WRITE.
   [[nodiscard]] Value last_seen(unsigned volume, std::uint64_t block) const { return seen_[volume][block]; }
@@ -37,6 +43,8 @@ class Checkers {
   struct Volume {
     std::optional<engine::EpochRecord> newest;  ///< that acknowledged a write
     Moment newest_since = 0;
+    bool may_cache = false;
+    Moment strict_since = 0;                  ///< what began before may be in a cache
     std::array<std::uint64_t, 2> acted_in{};  ///< the highest epoch number that each node acknowledged in
   };
   void check_durable(Host& holder, unsigned volume, Value value, const engine::EpochRecord& epoch);
@@ -44,6 +52,7 @@ class Checkers {
 
   World& world_;
   bool split_expected_ = false;
+  bool split_ = false;
   std::vector<Volume> volumes_;
   std::vector<std::vector<Value>> seen_;
 };

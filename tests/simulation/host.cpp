@@ -1,5 +1,7 @@
 #include "tests/simulation/host.hpp"
 
+#include <utility>
+
 #include "tests/simulation/world.hpp"
 
 namespace lockstep::simulation {
@@ -89,6 +91,7 @@ void Host::end(End how) {
     return;
   }
   world_.scheduler.forget(owner_);
+  if (std::exchange(paused_, false)) clock_->resume();
   // The disks first: what they were writing may come from requests of the partner's, whose memory goes with the link.
   for (auto& s : stores_) {
     for (SimStore* store : {s.data.get(), s.metadata.get()}) {
@@ -136,9 +139,34 @@ void Host::freeze() {
   world_.scheduler.freeze(owner_);
 }
 
+void Host::pause() {
+  freeze();
+  paused_ = true;
+  clock_->pause();
+}
+
+void Host::take_snapshot() {
+  world_.trace.add(name(), "node.snapshot");
+  snapshot_.clear();
+  for (const VolumeStores& s : stores_) {
+    snapshot_.push_back(s.data->snapshot());
+    snapshot_.push_back(s.metadata->snapshot());
+  }
+}
+
+void Host::set_back() {
+  world_.trace.add(name(), "node.set_back");
+  for (std::size_t v = 0; v < stores_.size(); ++v) {
+    stores_[v].data->set_back(snapshot_[2 * v]);
+    stores_[v].metadata->set_back(snapshot_[2 * v + 1]);
+  }
+  world_.checkers->set_back(side_);
+}
+
 void Host::thaw() {
   if (!frozen()) return;
   world_.trace.add(name(), "node.thaw");
+  if (std::exchange(paused_, false)) clock_->resume();
   world_.scheduler.thaw(owner_);
 }
 

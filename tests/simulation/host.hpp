@@ -21,7 +21,13 @@ class Host final : public ProgramOutlet {
   /// Stops by agreement, or is killed when that takes too long.
   void shut_down();
   void freeze();
+  /// A virtual machine's pause: frozen, and its clock stands still.
+  void pause();
   void thaw();
+  /// The machine's disks as they are now, and back to that: while nothing runs on it.
+  void take_snapshot();
+  void set_back();
+  [[nodiscard]] bool has_snapshot() const { return !snapshot_.empty(); }
 
   [[nodiscard]] bool running() const { return program_ != nullptr; }
   [[nodiscard]] bool frozen() const;
@@ -71,7 +77,9 @@ class Host final : public ProgramOutlet {
   std::uint64_t life_ = 0;
   Nanos booted_at_ = 0;
   Nanos frozen_since_ = 0;
+  std::vector<StoreSnapshot> snapshot_;  ///< of each volume's data and metadata in turn
   bool stopping_ = false;
+  bool paused_ = false;
   bool lost_power_ = true;
   unsigned fences_ = 0;
 };

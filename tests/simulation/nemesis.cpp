@@ -25,7 +25,17 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.store_errors, Fault::store_errors},
                                           {f.store_hang, Fault::store_hang},
                                           {f.store_slow, Fault::store_slow},
-                                          {f.store_full, Fault::store_full}};
+                                          {f.store_full, Fault::store_full},
+                                          {f.stall, Fault::stall},
+                                          {f.one_way_stall, Fault::one_way_stall},
+                                          {f.restart_at_once, Fault::restart_at_once},
+                                          {f.long_freeze, Fault::long_freeze},
+                                          {f.pause, Fault::pause},
+                                          {f.revert, Fault::revert},
+                                          {f.detach, Fault::detach},
+                                          {f.force, Fault::force},
+                                          {f.give_up, Fault::give_up},
+                                          {f.write_cache, Fault::write_cache}};
   for (const auto& [known, fault] : kinds) {
     if (known) known_.push_back(fault);
   }
@@ -40,18 +50,21 @@ void Nemesis::on_act(void* self, std::uint64_t) { static_cast<Nemesis*>(self)->a
 
 void Nemesis::act() {
   if (over_) return;
-  commit(known_[random_.below(known_.size())]);
+  if (!careful()) commit(known_[random_.below(known_.size())]);
   world_.scheduler.after(random_.between(20 * kMillisecond, world_.scenario.longest_quiet), Owner::world,
                          &Nemesis::on_act, this);
 }
 
 void Nemesis::write_was_sent(Host& host) {
-  if (over_ || !random_.chance(6'000)) return;
+  if (over_ || careful_until_ != 0 || !random_.chance(6'000)) return;
   const FaultKinds& f = world_.scenario.faults;
   std::vector<Fault> fitting;
   if (f.kill) fitting.push_back(Fault::kill);
   if (f.power_cut) fitting.push_back(Fault::power_cut);
   if (f.session_break) fitting.push_back(Fault::session_break);
+  if (f.stall) fitting.push_back(Fault::stall);
+  if (f.one_way_stall) fitting.push_back(Fault::one_way_stall);
+  if (f.restart_at_once) fitting.push_back(Fault::restart_at_once);
   if (fitting.empty()) return;
   const Fault fault = fitting[random_.below(fitting.size())];
   const Nanos window = 2 * (world_.scenario.slowest_store + world_.scenario.slowest_link);
@@ -61,13 +74,15 @@ void Nemesis::write_was_sent(Host& host) {
 
 void Nemesis::on_strike(void* self, std::uint64_t argument) {
   auto& nemesis = *static_cast<Nemesis*>(self);
-  if (nemesis.over_) return;
+  if (nemesis.over_ || nemesis.careful()) return;
   Host& host = nemesis.world_.host(side_of(argument & 1));
   const auto fault = static_cast<Fault>(argument >> 1);
   if (fault == Fault::session_break) {
     return nemesis.world_.way_from(nemesis.random_.chance(500'000) ? host.side() : engine::other(host.side()))
         .break_session();
   }
+  if (fault == Fault::stall || fault == Fault::one_way_stall) return nemesis.commit(fault);
+  if (fault == Fault::restart_at_once) return nemesis.restart_at_once(host);
   nemesis.end(host, fault == Fault::kill ? Host::End::killed : Host::End::power_cut);
 }
 
@@ -78,7 +93,7 @@ void Nemesis::unacknowledged_was_read() {
 
 void Nemesis::on_strike_both(void* self, std::uint64_t) {
   auto& nemesis = *static_cast<Nemesis*>(self);
-  if (!nemesis.over_) nemesis.commit(Fault::power_cut_both);
+  if (!nemesis.over_ && !nemesis.careful()) nemesis.commit(Fault::power_cut_both);
 }
 
 Host& Nemesis::either() { return world_.host(random_.chance(500'000) ? NodeSide::a : NodeSide::b); }
@@ -95,9 +110,27 @@ void Nemesis::commit(Fault fault) {
       return end(world_.host(NodeSide::b), Host::End::power_cut);
     case Fault::freeze:
       if (!host.running() || host.frozen()) return;
-      host.freeze();
-      return world_.scheduler.after(a_while(10 * kMillisecond, 12 * kSecond), Owner::world, &Nemesis::on_thaw, this,
-                                    number(host.side()));
+      return freeze(host, a_while(10 * kMillisecond, 12 * kSecond), false);
+    case Fault::long_freeze:
+      return freeze(host, random_.skewed(kSecond, 40 * kSecond), false);
+    case Fault::pause:
+      return freeze(host, a_while(10 * kMillisecond, 20 * kSecond), true);
+    case Fault::restart_at_once:
+      return restart_at_once(host);
+    case Fault::stall:
+      return stall_store(host);
+    case Fault::one_way_stall:
+      return stall_flow();
+    case Fault::revert:
+      return revert(world_.host(world_.scenario.reverted));
+    case Fault::detach:
+      return detach(host);
+    case Fault::force:
+      return force(host);
+    case Fault::give_up:
+      return give_up(host);
+    case Fault::write_cache:
+      return write_cache();
     case Fault::shutdown:
       if (!host.running() || host.frozen()) return;
       host.shut_down();
@@ -142,6 +175,17 @@ void Nemesis::commit(Fault fault) {
     case Fault::store_full:
       return spoil_store(fault, host);
   }
+}
+
+void Nemesis::freeze(Host& host, Nanos time, bool with_its_clock) {
+  if (!host.running() || host.frozen()) return;
+  with_its_clock ? host.pause() : host.freeze();
+  world_.scheduler.after(time, Owner::world, &Nemesis::on_thaw, this, number(host.side()));
+}
+
+void Nemesis::restart_at_once(Host& host) {
+  if (host.running()) host.end(Host::End::killed);
+  world_.scheduler.after(random_.below(5 * kMillisecond), Owner::world, &Nemesis::on_boot, this, number(host.side()));
 }
 
 void Nemesis::end(Host& host, Host::End how) {
@@ -236,6 +280,7 @@ void Nemesis::on_restart_after_leave(void* self, std::uint64_t side) {
 void Nemesis::heal() {
   over_ = true;
   world_.trace.add('-', "nemesis.heal");
+  goes_on_everywhere();
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Host& host = world_.host(side);
     world_.cut(side, true);
@@ -253,6 +298,7 @@ void Nemesis::nurse() {
     for (unsigned v = 0; v < world_.scenario.volumes.size() && host.running(); ++v) {
       const auto status = host.status(v);
       if (!status) continue;
+      if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::failed || status->state == replication::MirrorState::left) {
         host.end(Host::End::killed);
       }

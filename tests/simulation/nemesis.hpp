@@ -37,6 +37,16 @@ class Nemesis {
     store_hang,
     store_slow,
     store_full,
+    stall,
+    one_way_stall,
+    restart_at_once,
+    long_freeze,
+    pause,
+    revert,
+    detach,
+    force,
+    give_up,
+    write_cache,
   };
   static void on_act(void* self, std::uint64_t);
   static void on_strike(void* self, std::uint64_t fault_and_side);
@@ -47,6 +57,11 @@ class Nemesis {
   static void on_mend_witness(void* self, std::uint64_t side);
   static void on_mend_store(void* self, std::uint64_t side);
   static void on_restart_after_leave(void* self, std::uint64_t side);
+  static void on_go_on(void* self, std::uint64_t store);
+  static void on_flow_goes_on(void* self, std::uint64_t flow);
+  static void on_force(void* self, std::uint64_t side);
+  static void on_cache_off(void* self, std::uint64_t volume);
+  static void on_switch_cache(void* self, std::uint64_t order);
 
   void act();
   void commit(Fault fault);
@@ -54,6 +69,22 @@ class Nemesis {
   void boot(Host& host);
   void spoil_store(Fault fault, Host& host);
   void mend_store(Host& host);
+  void freeze(Host& host, Nanos time, bool with_its_clock);
+  void restart_at_once(Host& host);
+  void stall_store(Host& host);
+  void stall_flow();
+  void revert(Host& host);
+  void detach(Host& host);
+  void force(Host& host);
+  void give_up(Host& host);
+  void give_up_a_split(Host& host, unsigned volume);
+  void write_cache();
+  void goes_on_everywhere();
+  [[nodiscard]] Nanos some_leases(Nanos low, Nanos high);
+  [[nodiscard]] SimStore& store(std::uint64_t number);
+  /// No other fault may come between: what is under way is only promised to end well when it is let be.
+  [[nodiscard]] bool careful();
+  [[nodiscard]] bool usable(Host& host) const { return host.running() && !host.frozen() && !host.stopping(); }
   [[nodiscard]] Host& either();
   [[nodiscard]] Nanos a_while(Nanos low, Nanos high) {
     return random_.chance(400'000) ? random_.between(low, high) : random_.skewed(low, high);
@@ -63,6 +94,10 @@ class Nemesis {
   SimRandom random_;
   std::vector<Fault> known_;
   bool over_ = false;
+  Nanos careful_until_ = 0;
+  std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to
+  bool giving_up_ = false;
+  bool cached_ = false;  ///< some node may have its write cache on
 };
 
 }  // namespace lockstep::simulation

@@ -74,6 +74,7 @@ struct Scenario {
   std::uint32_t clock_rate[2] = {1'000'000, 1'000'000};
 
   bool reservations = false;  ///< initiators reserve, and their commands are judged by that
+  bool lone_host = false;     ///< with one command at a time: nobody else's commands wake what was forgotten
   unsigned initiators = 2;
   unsigned depth = 2;         ///< operations an initiator keeps outstanding
   unsigned operations = 400;  ///< over all initiators

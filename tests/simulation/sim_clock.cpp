@@ -6,7 +6,7 @@
 namespace lockstep::simulation {
 
 engine::TimePoint SimClock::now() const {
-  const auto local = static_cast<unsigned __int128>(scheduler_.now()) * rate_ / 1'000'000u;
+  const auto local = static_cast<unsigned __int128>(unpaused()) * rate_ / 1'000'000u;
   return {engine::Duration(static_cast<std::int64_t>(local) + static_cast<std::int64_t>(offset_))};
 }
 
@@ -26,7 +26,9 @@ engine::TimerId SimClock::call_after(engine::Duration delay, engine::Callback<> 
   const auto local = static_cast<Nanos>(std::max<std::int64_t>(delay.count(), 0));
   const auto global = static_cast<Nanos>(static_cast<unsigned __int128>(local) * 1'000'000u / rate_) + 1;
   const Nanos late = random_.chance(20'000) ? random_.below(20 * kMillisecond) : random_.below(200 * kMicrosecond);
-  scheduler_.after(global + (local == 0 ? random_.below(2 * kMicrosecond) : late), owner_, &SimClock::fire, this, id);
+  const Nanos wait = global + (local == 0 ? random_.below(2 * kMicrosecond) : late);
+  timer.due = unpaused() + wait;
+  scheduler_.after(wait, owner_, &SimClock::fire, this, id);
   return engine::TimerId{id};
 }
 
@@ -35,10 +37,15 @@ void SimClock::fire(void* self, std::uint64_t id) {
   const auto slot = static_cast<std::uint32_t>(id);
   Timer& timer = clock.timers_[slot];
   if (!timer.armed || timer.generation != id >> 32) return;
+  if (const Nanos now = clock.unpaused(); now < timer.due) {
+    return clock.scheduler_.after(timer.due - now, clock.owner_, &SimClock::fire, self, id);
+  }
   engine::Callback<> action = std::move(timer.action);
   clock.release(slot);
   action();
 }
+
+void SimClock::resume() { paused_ += scheduler_.now() - paused_at_; }
 
 void SimClock::cancel(engine::TimerId timer) {
   const auto id = static_cast<std::uint64_t>(timer);

@@ -1,6 +1,6 @@
 #pragma once
 // One node's CLOCK_BOOTTIME: runs a little fast or slow, from an origin of its own, and goes on while the node is
-// frozen.
+// frozen, but not while its virtual machine is paused.
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +21,9 @@ class SimClock final : public engine::Clock {
 
   /// A new boot: another origin.
   void reboot() { offset_ = random_.below(1000) * kSecond + random_.below(kSecond); }
+  /// The machine is paused: its clock stands still, and timers fire later by as much.
+  void pause() { paused_at_ = scheduler_.now(); }
+  void resume();
   /// The process died: no timer of its fires. Callbacks are destroyed, not run.
   void clear();
 
@@ -29,15 +32,20 @@ class SimClock final : public engine::Clock {
     engine::Callback<> action;
     std::uint32_t generation = 1;
     bool armed = false;
+    Nanos due = 0;  ///< by unpaused()
   };
   static void fire(void* self, std::uint64_t id);
   void release(std::uint32_t slot);
+  /// How long the machine has not been paused.
+  [[nodiscard]] Nanos unpaused() const { return scheduler_.now() - paused_; }
 
   Scheduler& scheduler_;
   SimRandom random_;
   Owner owner_;
   std::uint32_t rate_;
   Nanos offset_ = 0;
+  Nanos paused_ = 0;  ///< of all pauses that are over
+  Nanos paused_at_ = 0;
   std::vector<Timer> timers_;
   std::vector<std::uint32_t> free_;
 };

@@ -166,6 +166,7 @@ void SimStore::on_apply(void* self, std::uint64_t argument) {
   auto& store = *static_cast<SimStore*>(self);
   const auto slot = static_cast<std::uint32_t>(argument >> 1) & 0x7fffffffu;
   Op& op = store.ops_[slot];
+  if (store.still_) return;  // all of it happens when it completes
   if (!op.live || ((std::uint64_t{op.generation} << 32) | slot) << 1 != (argument & ~std::uint64_t{1})) return;
   store.apply(op, static_cast<unsigned>(argument & 1));
 }
@@ -243,7 +244,38 @@ void SimStore::on_complete(void* self, std::uint64_t argument) {
   auto& store = *static_cast<SimStore*>(self);
   const auto slot = static_cast<std::uint32_t>(argument);
   const Op& op = store.ops_[slot];
-  if (op.live && store.key(slot) == argument) store.complete(slot);
+  if (!op.live || store.key(slot) != argument) return;
+  store.still_ ? store.held_back_.push_back(argument) : store.complete(slot);
+}
+
+void SimStore::stand_still() {
+  trace_.add(letter(owner_), "store.stands_still", {{"in_flight", in_flight_}});
+  still_ = true;
+}
+
+void SimStore::go_on() {
+  if (!still_) return;
+  still_ = false;
+  trace_.add(letter(owner_), "store.goes_on", {{"held", held_back_.size()}});
+  const auto number = [this](std::uint64_t held) { return ops_[static_cast<std::uint32_t>(held)].number; };
+  std::ranges::sort(held_back_, {}, number);
+  Nanos wait = 0;
+  for (const std::uint64_t held : held_back_) {
+    scheduler_.after(wait += random_.between(1, 20 * kMicrosecond), owner_, &SimStore::on_complete, this, held);
+  }
+  held_back_.clear();
+}
+
+void SimStore::set_back(const StoreSnapshot& to) {
+  cached_ = stable_ = to.bytes;
+  allocated_ = to.allocated;
+  std::fill(set_aside_.begin(), set_aside_.end(), false);
+  for (const std::uint32_t sector : dirty_) {
+    state_[sector] = Sector::clean;
+    listed_[sector] = false;
+    ++version_[sector];
+  }
+  dirty_.clear();
 }
 
 void SimStore::complete(std::uint32_t slot) {

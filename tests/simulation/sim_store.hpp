@@ -22,6 +22,12 @@ struct StoreFaults {
   Nanos slowest = 2 * kMillisecond;
 };
 
+/// What a disk holds at some moment.
+struct StoreSnapshot {
+  std::vector<std::byte> bytes;
+  std::vector<bool> allocated;
+};
+
 class SimStore final : public engine::Store {
  public:
   static constexpr std::size_t kSector = 512;    ///< bytes; a power cut tears here
@@ -53,6 +59,11 @@ class SimStore final : public engine::Store {
   void release_hung();
   /// At once, and only the one that has been hanging longest.
   void release_first_hung();
+  /// Nothing completes any more, until it goes on: then all does, in the order in which it came.
+  void stand_still();
+  void go_on();
+  [[nodiscard]] StoreSnapshot snapshot() const { return {cached_, allocated_}; }
+  void set_back(const StoreSnapshot& to);
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();
@@ -129,6 +140,8 @@ class SimStore final : public engine::Store {
   std::vector<bool> set_aside_;  ///< and nothing of it is stable yet: a power cut may forget it
   std::vector<Op> ops_;
   std::vector<std::uint32_t> free_;
+  std::vector<std::uint64_t> held_back_;  ///< keys of what would have completed while the store stood still
+  bool still_ = false;
   bool open_ = true;
   bool expects_reserved_ = false;
   bool encrypts_ = false;

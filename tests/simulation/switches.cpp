@@ -20,6 +20,7 @@ void draw_values(Scenario& s) {
   s.longest_overtaken = random.skewed(s.slowest_link, std::max(s.slowest_link, s.lease / 3));
   const Nanos long_deadline = random.between(4 * kSecond, 30 * kSecond);
   if (s.long_deadline) s.store_deadline = long_deadline;
+  if (s.lone_host) s.initiators = s.depth = 1;
   s.reverted = random.chance(500'000) ? engine::NodeSide::a : engine::NodeSide::b;
 }
 
@@ -33,6 +34,7 @@ const std::vector<Switch>& switches() {
       {"late_drops", [](Scenario& s) -> bool& { return s.hosts.late_drops; }, 250'000, false},
       {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 300'000, false},
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 300'000, false},
+      {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 100'000, false},
       {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 150'000, false},
       {"one_way_stall", [](Scenario& s) -> bool& { return s.faults.one_way_stall; }, 150'000, false},
       {"restart_at_once", [](Scenario& s) -> bool& { return s.faults.restart_at_once; }, 200'000, false},

@@ -1,0 +1,199 @@
+// Faults that take several steps: what stands still and goes on, machines that are set back, and operators' orders.
+#include "tests/simulation/nemesis.hpp"
+#include "tests/simulation/world.hpp"
+
+namespace lockstep::simulation {
+
+using engine::NodeSide;
+using replication::MirrorState;
+
+namespace {
+constexpr Nanos kLongestCare = 20 * kSecond;
+std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
+NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
+}  // namespace
+
+bool Nemesis::careful() {
+  if (careful_until_ != 0 && (world_.scheduler.now() > careful_until_ || world_.all_in_sync())) careful_until_ = 0;
+  return careful_until_ != 0;
+}
+
+// --- What stands still -----------------------------------------------------------------------------------------------
+
+/// Often as long as it takes until leases run out and hosts lose patience.
+Nanos Nemesis::some_leases(Nanos low, Nanos high) {
+  const Nanos lease = world_.scenario.lease;
+  return random_.chance(500'000) ? random_.between(lease / 2, 8 * lease) : random_.skewed(low, high);
+}
+
+/// Stores have numbers: of the node, the volume, and 1 for its metadata.
+SimStore& Nemesis::store(std::uint64_t of) {
+  VolumeStores& stores = world_.host(side_of(of & 1)).stores()[of >> 2];
+  return of & 2 ? *stores.metadata : *stores.data;
+}
+
+void Nemesis::stall_store(Host& host) {
+  const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
+  const Nanos time = some_leases(100 * kMillisecond, 40 * kSecond);
+  const std::uint64_t which = random_.below(3);  // data, metadata, or the disk that both are on
+  for (std::uint64_t part = 0; part < 2; ++part) {
+    if (which == 1 - part) continue;
+    const std::uint64_t of = volume << 2 | part << 1 | number(host.side());
+    store(of).stand_still();
+    world_.scheduler.after(time, Owner::world, &Nemesis::on_go_on, this, of);
+  }
+}
+
+void Nemesis::on_go_on(void* self, std::uint64_t of) { static_cast<Nemesis*>(self)->store(of).go_on(); }
+
+void Nemesis::stall_flow() {
+  const std::uint64_t flow = random_.below(4);  // of each node's way: requests, answers
+  world_.way_from(side_of(flow & 1)).hold(static_cast<SimLink::Flow>(flow >> 1), true);
+  world_.scheduler.after(some_leases(50 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_flow_goes_on, this,
+                         flow);
+}
+
+void Nemesis::on_flow_goes_on(void* self, std::uint64_t flow) {
+  static_cast<Nemesis*>(self)->world_.way_from(side_of(flow & 1)).hold(static_cast<SimLink::Flow>(flow >> 1), false);
+}
+
+void Nemesis::goes_on_everywhere() {
+  for (std::uint64_t of = 0; of < 4 * world_.scenario.volumes.size(); ++of) store(of).go_on();
+  for (std::uint64_t flow = 0; flow < 4; ++flow) on_flow_goes_on(this, flow);
+}
+
+// --- A machine that is set back --------------------------------------------------------------------------------------
+
+/// Only while its partner knows better: alone, without a witness, nothing could tell that its disks are old.
+void Nemesis::revert(Host& host) {
+  Host& partner = world_.host(engine::other(host.side()));
+  bool shared = true;
+  bool known_better = usable(partner) && world_.network.whole();
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    const auto own = host.status(v);
+    shared &= own && own->epoch.members.contains(partner.side());
+    const MirrorState state = partner.state(v);
+    known_better &= state == MirrorState::in_sync || state == MirrorState::solo || state == MirrorState::syncing_source;
+  }
+  if (!host.has_snapshot() || random_.chance(400'000)) {
+    if (shared && usable(host)) host.take_snapshot();
+    return;
+  }
+  if (!known_better) return;
+  careful_until_ = world_.scheduler.now() + kLongestCare;
+  host.end(Host::End::power_cut);
+  host.set_back();
+  world_.scheduler.after(a_while(5 * kMillisecond, 3 * kSecond), Owner::world, &Nemesis::on_boot, this,
+                         number(host.side()));
+}
+
+// --- Operators' orders -----------------------------------------------------------------------------------------------
+
+void Nemesis::detach(Host& host) {
+  const std::uint64_t side = number(host.side());
+  if (!usable(host) || detached_in_[side] == host.life()) return;
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    if (!host.status(v)) return;
+  }
+  detached_in_[side] = host.life();
+  const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
+  world_.trace.add(host.name(), "operator.detach", {{"volume", volume}});
+  host.program()->attach_again(volume);
+}
+
+/// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.
+void Nemesis::force(Host& host) {
+  if (!usable(host) || !world_.network.whole()) return;
+  Host& partner = world_.host(engine::other(host.side()));
+  careful_until_ = world_.scheduler.now() + kLongestCare;
+  world_.checkers->expect_split();
+  const Nanos time = random_.between(kSecond, 8 * kSecond);
+  if (random_.chance(300'000)) {
+    for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+      world_.cut(side, false);
+      world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_network, this, number(side));
+    }
+  } else {
+    partner.end(world_.scenario.faults.write_cache ? Host::End::killed : Host::End::power_cut);
+    world_.scheduler.after(time, Owner::world, &Nemesis::on_boot, this, number(partner.side()));
+  }
+  world_.scheduler.after(random_.skewed(kMillisecond, time), Owner::world, &Nemesis::on_force, this,
+                         number(host.side()));
+}
+
+void Nemesis::on_force(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  World& world = nemesis.world_;
+  Host& host = world.host(side_of(side));
+  if (!nemesis.usable(host)) return;
+  for (unsigned v = 0; v < world.scenario.volumes.size(); ++v) {
+    if (!host.status(v)) continue;
+    world.trace.add(host.name(), "operator.force", {{"volume", v}});
+    host.program()->force_solo(v, false, [&world, name = host.name()](engine::Result<void> done) {
+      world.trace.add(name, "operator.forced", {{"done", done.has_value()}});
+      if (!done) world.trace.note(name, done.error().message);
+    });
+  }
+}
+
+/// At any moment: without a split there is nothing to give up, and it is refused.
+void Nemesis::give_up(Host& host) {
+  const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
+  if (!usable(host) || !host.status(volume)) return;
+  world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
+  host.program()->give_up(volume, [this, name = host.name()](engine::Result<void> done) {
+    world_.trace.add(name, "operator.gave_up", {{"done", done.has_value()}});
+    if (done && !world_.checkers->split()) {
+      world_.verdict.fail(std::string("promise 6: node ") + name +
+                          " gives up its changes though the two replicas never parted ways");
+    }
+  });
+}
+
+void Nemesis::give_up_a_split(Host& host, unsigned volume) {
+  // Always the same one of the two, and one order at a time.
+  if (giving_up_ || number(host.side()) != world_.scenario.seed % 2 || !usable(host)) return;
+  giving_up_ = true;
+  world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
+  const std::uint64_t life = host.life();
+  host.program()->give_up(volume, [this, &host, life](engine::Result<void> done) {
+    if (host.life() == life) giving_up_ = false;
+    world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
+  });
+}
+
+/// Only in worlds without power cuts: what they lose from a cache nobody has promised to keep.
+void Nemesis::write_cache() {
+  const FaultKinds& f = world_.scenario.faults;
+  if (f.power_cut || f.power_cut_both || f.revert || cached_) return;
+  cached_ = true;
+  const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
+  world_.trace.add('-', "operator.cache_on", {{"volume", volume}});
+  world_.checkers->cache_switched(static_cast<unsigned>(volume), true);
+  for (std::uint64_t side = 0; side < 2; ++side) {
+    world_.scheduler.after(random_.skewed(0, kSecond), Owner::world, &Nemesis::on_switch_cache, this,
+                           volume << 2 | 2 | side);
+  }
+  world_.scheduler.after(a_while(1100 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_cache_off, this, volume);
+}
+
+void Nemesis::on_cache_off(void* self, std::uint64_t volume) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  World& world = nemesis.world_;
+  if (world.host(NodeSide::a).frozen() || world.host(NodeSide::b).frozen()) {
+    return world.scheduler.after(100 * kMillisecond, Owner::world, &Nemesis::on_cache_off, self, volume);
+  }
+  for (std::uint64_t side = 0; side < 2; ++side) on_switch_cache(self, volume << 2 | side);
+  world.trace.add('-', "operator.cache_off", {{"volume", volume}});
+  world.checkers->cache_switched(static_cast<unsigned>(volume), false);
+  nemesis.cached_ = false;
+}
+
+/// A process that starts has it off.
+void Nemesis::on_switch_cache(void* self, std::uint64_t order) {
+  Host& host = static_cast<Nemesis*>(self)->world_.host(side_of(order & 1));
+  const auto volume = static_cast<unsigned>(order >> 2);
+  if (host.running() && !host.frozen()) host.program()->set_write_cache(volume, (order & 2) != 0);
+}
+
+}  // namespace lockstep::simulation
