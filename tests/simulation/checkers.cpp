@@ -34,9 +34,13 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   if (!world_.kind.replicates || split_) return;
   const auto own = host.status(volume);
   if (!own) return;
-  // A node that forwards acknowledges what its partner's epoch made durable.
+  // A node that forwards acknowledges what its partner's epoch made durable; so does one that has not heard yet that
+  // its partner went on without it: the answer was on its way, or the node stood still with it.
   auto acting = own;
-  if (!acts_by_itself(own->state)) acting = world_.host(engine::other(host.side())).status(volume);
+  const auto others = world_.host(engine::other(host.side())).status(volume);
+  const bool overtaken = others && acts_by_itself(others->state) && others->epoch.id != own->epoch.id &&
+                         others->epoch.descends_from(own->epoch);
+  if (!acts_by_itself(own->state) || overtaken) acting = others;
   if (!acting || !acts_by_itself(acting->state)) return;
   const bool own_word = acts_by_itself(own->state);
   if (own_word) {
