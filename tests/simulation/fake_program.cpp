@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "tests/simulation/stamp.hpp"
@@ -33,7 +34,10 @@ class FakeDisk final : public engine::Disk {
 
   void submit(DiskRequest& request) override {
     request.holder = this;
-    const Nanos took = machine_.random.skewed(10 * kMicrosecond, 5 * kMillisecond);
+    Nanos took = machine_.random.skewed(10 * kMicrosecond, 5 * kMillisecond);
+    // Where hosts lose patience, something must take long.
+    if (machine_.scenario.hosts.impatient && machine_.random.chance(20'000)) took = machine_.random.below(12 * kSecond);
+    begun_[&request] = {machine_.scheduler.now(), false};
     const Nanos effect = machine_.random.below(took + 1);
     if (shared_.flaw == FakeFlaw::torn_compare && request.opcode == DiskOpcode::compare_and_write) {
       machine_.scheduler.after(effect, machine_.owner, &FakeDisk::on_look, &request);
@@ -49,7 +53,23 @@ class FakeDisk final : public engine::Disk {
     machine_.scheduler.after(took, machine_.owner, &FakeDisk::on_done, &request);
   }
 
+  void cancel(DiskRequest& request) override {
+    begun_[&request].cancelled = true;
+    if (shared_.flaw == FakeFlaw::ignores_cancel && request.opcode == DiskOpcode::write) keep_for_later(request);
+  }
+
  private:
+  struct Begun {
+    Nanos at = 0;
+    bool cancelled = false;
+  };
+
+  /// Nothing of it may happen any more.
+  [[nodiscard]] bool is_over(DiskRequest& r) {
+    const Begun& begun = begun_[&r];
+    const bool old = machine_.scheduler.now() - begun.at > machine_.scenario.lease * 6 / 5;
+    return begun.cancelled || (old && shared_.flaw != FakeFlaw::ignores_age);
+  }
   struct Later {
     SharedDisk* disk;
     std::uint64_t offset;
@@ -79,6 +99,7 @@ class FakeDisk final : public engine::Disk {
   static void on_effect(void* context, std::uint64_t) { of(context).carry_out(*static_cast<DiskRequest*>(context)); }
   static void on_done(void* context, std::uint64_t) {
     auto& r = *static_cast<DiskRequest*>(context);
+    of(context).begun_.erase(&r);
     r.done(r);
   }
 
@@ -98,6 +119,9 @@ class FakeDisk final : public engine::Disk {
   }
 
   void carry_out(DiskRequest& r) {
+    if (machine_.scenario.hosts.impatient || begun_[&r].cancelled) {
+      if (is_over(r)) return void(r.status = Errc::aborted);
+    }
     const std::uint64_t size = disk().bytes.size();
     std::uint64_t offset = r.extent.offset;
     const bool rarely = machine_.random.chance(20'000);
@@ -137,6 +161,7 @@ class FakeDisk final : public engine::Disk {
   Machine& machine_;
   Shared& shared_;
   unsigned volume_;
+  std::map<DiskRequest*, Begun> begun_;  ///< never walked
 };
 
 class FakeProgram final : public Program, private replication::LinkEvents {

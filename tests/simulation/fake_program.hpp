@@ -7,11 +7,13 @@ namespace lockstep::simulation {
 
 enum class FakeFlaw : std::uint8_t {
   none,
-  loses_writes,  ///< acknowledges some writes without doing them
-  reads_old,     ///< some reads return what was there before the last write
-  late_effect,   ///< some writes take effect once more, later
-  torn_compare,  ///< COMPARE AND WRITE looks and writes at two different moments
-  misplaces,     ///< some writes go to the next block
+  loses_writes,    ///< acknowledges some writes without doing them
+  reads_old,       ///< some reads return what was there before the last write
+  late_effect,     ///< some writes take effect once more, later
+  torn_compare,    ///< COMPARE AND WRITE looks and writes at two different moments
+  misplaces,       ///< some writes go to the next block
+  ignores_cancel,  ///< carries out what was cancelled, after it said that it is over
+  ignores_age,     ///< carries out what is so old that its host may have tried it elsewhere
 };
 
 [[nodiscard]] ProgramKind fake_program(FakeFlaw flaw);

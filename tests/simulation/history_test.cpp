@@ -107,6 +107,31 @@ TEST_F(HistoryJudge, AnEarlierTryMayNotTakeEffectAfterALaterOneWasAcknowledged) 
   EXPECT_FALSE(linearizable());
 }
 
+TEST_F(HistoryJudge, ACancelledWriteMayNotTakeEffectAfterItsNodeHasDoneWithIt) {
+  const Value cancelled = begin();
+  history.write_is_over(cancelled);
+  read(0);
+  EXPECT_TRUE(linearizable()) << "it never happened";
+  read(cancelled);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(HistoryJudge, ACancelledWriteMayHaveTakenEffectBefore) {
+  const Value cancelled = begin();
+  history.write_is_over(cancelled);
+  read(cancelled);
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(HistoryJudge, AWriteIsOverAtTheFirstOfTwoMoments) {
+  const Value first = begin();
+  history.write_is_over(first);
+  (void)written();
+  history.write_is_over(first);
+  read(first);
+  EXPECT_FALSE(linearizable());
+}
+
 TEST_F(HistoryJudge, BytesThatNobodyWroteAreRefused) {
   (void)written();
   read(kGarbage);

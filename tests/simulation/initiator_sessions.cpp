@@ -122,9 +122,9 @@ void Initiator::on_logout_late(void* self, std::uint64_t argument) {
 void Initiator::drop(Host& host, Notice notice) {
   const Nanos now = world_.scheduler.now();
   const Nanos lease = world_.scenario.lease;
-  const Nanos told = notice == Notice::at_once          ? 0
-                     : notice == Notice::within_a_lease ? random_.skewed(0, lease)
-                                                        : random_.skewed(0, 15 * kSecond);
+  Nanos told = 0;
+  if (notice == Notice::within_a_lease) told = random_.skewed(0, lease);
+  if (notice == Notice::late) told = random_.chance(500'000) ? random_.below(15 * kSecond) : random_.below(lease);
   world_.trace.add(host.name(), "session.drop", {{"initiator", number_}, {"told", told}});
   end_session(host, [&](Attempt& a) {
     lanes_[a.lane].until_done =

@@ -1,6 +1,7 @@
 // The simulated link keeps the rules of replication/core/link.hpp.
 #include "tests/simulation/sim_link.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -45,14 +46,14 @@ class Receiver final : public replication::LinkEvents {
 
 class SimulatedLink : public testing::Test {
  protected:
-  void make(std::uint64_t seed) {
+  void make(std::uint64_t seed, LinkTimes times = {}) {
     link.reset();
     sender = {};
     receiver = {};
     done = failed = 0;
+    order.clear();
     scheduler.emplace(trace, SimRandom(seed));
-    link.emplace(SimLink::World{*scheduler, trace, verdict, network}, SimRandom(seed + 1), engine::NodeSide::a,
-                 LinkTimes{});
+    link.emplace(SimLink::World{*scheduler, trace, verdict, network}, SimRandom(seed + 1), engine::NodeSide::a, times);
     link->receiver_started(receiver);
     link->sender_started(sender);
     while (!link->is_up() && scheduler->step()) {
@@ -60,7 +61,10 @@ class SimulatedLink : public testing::Test {
   }
   void send(unsigned number) {
     const std::byte header[1] = {static_cast<std::byte>(number)};
-    link->send(header, {}, {}, [this](auto answer) { ++(answer ? done : failed); });
+    link->send(header, {}, {}, [this, number](auto answer) {
+      ++(answer ? done : failed);
+      order.push_back(number);
+    });
   }
   void pass(Nanos time) {
     const Nanos until = scheduler->now() + time;
@@ -75,6 +79,7 @@ class SimulatedLink : public testing::Test {
   Receiver receiver;
   unsigned done = 0;
   unsigned failed = 0;
+  std::vector<unsigned> order;  ///< in which answers came
   std::optional<Scheduler> scheduler;
   std::optional<SimLink> link;
 };
@@ -131,6 +136,34 @@ TEST_F(SimulatedLink, ASendWhileDownEndsWithUnknownOutcomeButNeverFromInsideTheC
   EXPECT_EQ(failed, 0u);
   pass(kSecond);
   EXPECT_EQ(failed, 1u);
+}
+
+TEST_F(SimulatedLink, ADirectionThatStandsStillDeliversInOrderWhenItGoesOn) {
+  for (const auto flow : {SimLink::Flow::requests, SimLink::Flow::answers}) {
+    make(1);
+    link->hold(flow, true);
+    for (unsigned i = 0; i < 6; ++i) send(i);
+    pass(2 * kSecond);
+    EXPECT_EQ(receiver.seen.size(), flow == SimLink::Flow::requests ? 0u : 6u);
+    EXPECT_TRUE(order.empty());
+    link->hold(flow, false);
+    pass(kSecond);
+    EXPECT_EQ(receiver.seen, (std::vector<unsigned>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(done, 6u);
+  }
+}
+
+TEST_F(SimulatedLink, AnswersMayBeOvertaken) {
+  LinkTimes times;
+  times.late = 500'000;
+  times.latest = kSecond;
+  make(1, times);
+  for (unsigned i = 0; i < 20; ++i) send(i);
+  pass(5 * kSecond);
+  EXPECT_EQ(receiver.seen.size(), 20u);
+  ASSERT_EQ(order.size(), 20u);
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+  EXPECT_TRUE(std::ranges::is_sorted(receiver.seen)) << "requests are delivered in order";
 }
 
 }  // namespace

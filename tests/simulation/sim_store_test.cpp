@@ -138,5 +138,37 @@ TEST_F(SimulatedDisk, ABufferChangedWhileItIsWrittenIsNoticed) {
   EXPECT_TRUE(verdict.failed());
 }
 
+TEST_F(SimulatedDisk, WhatStandsStillCompletesInOrderWhenItGoesOn) {
+  store->stand_still();
+  std::vector<int> order;
+  for (int i = 0; i < 8; ++i) {
+    store->write(static_cast<std::uint64_t>(i) * 512, data = std::vector<std::byte>(512), engine::Durability::cached,
+                 [&order, i](std::error_code) { order.push_back(i); });
+  }
+  scheduler->at(
+      kSecond, Owner::world, [](void*, std::uint64_t) {}, nullptr);
+  while (scheduler->step()) {
+  }
+  EXPECT_TRUE(order.empty());
+  store->go_on();
+  while (scheduler->step()) {
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(SimulatedDisk, IsSetBackToItsSnapshot) {
+  ASSERT_FALSE(write(512, std::byte{1}, engine::Durability::durable));
+  const StoreSnapshot before = store->snapshot();
+  ASSERT_FALSE(write(512, std::byte{2}, engine::Durability::durable));
+  ASSERT_FALSE(write(8192, std::byte{2}, engine::Durability::cached));
+  store->process_died();
+  store->set_back(before);
+  EXPECT_EQ(visible(512), std::byte{1});
+  EXPECT_EQ(visible(8192), std::byte{0});
+  EXPECT_TRUE(store->run_at(8192).hole);
+  store->power_cut();
+  EXPECT_EQ(visible(512), std::byte{1});
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
