@@ -189,6 +189,7 @@ void Host::look(unsigned volume) {
                       {"members", now->epoch.members.bits},
                       {"sequencer", static_cast<std::uint64_t>(now->epoch.sequencer)},
                       {"limited", now->failover_limited}});
+    world_.nemesis->state_changed();
     if (world_.trace.printing() && !now->reason.empty()) world_.trace.note(name(), now->reason);
   }
   states_[volume] = now->state;

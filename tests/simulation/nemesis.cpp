@@ -91,6 +91,18 @@ void Nemesis::unacknowledged_was_read() {
   world_.scheduler.after(0, Owner::world, &Nemesis::on_strike_both, this);
 }
 
+void Nemesis::state_changed() {
+  if (over_ || !world_.scenario.bad_moments || known_.empty() || !random_.chance(120'000)) return;
+  const Nanos window = world_.scenario.slowest_store + world_.scenario.slowest_link;
+  world_.scheduler.after(random_.skewed(0, window), Owner::world, &Nemesis::on_strike_any, this);
+}
+
+void Nemesis::on_strike_any(void* self, std::uint64_t) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  if (!nemesis.over_ && !nemesis.careful())
+    nemesis.commit(nemesis.known_[nemesis.random_.below(nemesis.known_.size())]);
+}
+
 void Nemesis::on_strike_both(void* self, std::uint64_t) {
   auto& nemesis = *static_cast<Nemesis*>(self);
   if (!nemesis.over_ && !nemesis.careful()) nemesis.commit(Fault::power_cut_both);

@@ -19,6 +19,8 @@ class Nemesis {
   /// has returned what nobody acknowledged yet. Now and then one follows.
   void write_was_sent(Host& host);
   void unacknowledged_was_read();
+  /// A volume's state has changed on some node.
+  void state_changed();
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
   void nurse();
 
@@ -50,6 +52,7 @@ class Nemesis {
   };
   static void on_act(void* self, std::uint64_t);
   static void on_strike(void* self, std::uint64_t fault_and_side);
+  static void on_strike_any(void* self, std::uint64_t);
   static void on_strike_both(void* self, std::uint64_t);
   static void on_boot(void* self, std::uint64_t side);
   static void on_thaw(void* self, std::uint64_t side);

@@ -89,6 +89,7 @@ struct Scenario {
   Nanos longest_overtaken = 0;  ///< … and by how much at most
   engine::NodeSide reverted = engine::NodeSide::a;  ///< the only one that is ever set back
   HostKinds hosts;
+  bool bad_moments = false;  ///< faults like to follow a change of a volume's state
   FaultKinds faults;
   replication::Defects defects;
 

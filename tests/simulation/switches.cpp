@@ -35,6 +35,7 @@ const std::vector<Switch>& switches() {
       {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 400'000, false},
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, false},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, false},
+      {"bad_moments", [](Scenario& s) -> bool& { return s.bad_moments; }, 500'000, false},
       {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 300'000, false},
       {"one_way_stall", [](Scenario& s) -> bool& { return s.faults.one_way_stall; }, 350'000, false},
       {"restart_at_once", [](Scenario& s) -> bool& { return s.faults.restart_at_once; }, 250'000, false},
