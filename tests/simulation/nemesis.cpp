@@ -35,7 +35,9 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.detach, Fault::detach},
                                           {f.force, Fault::force},
                                           {f.give_up, Fault::give_up},
-                                          {f.write_cache, Fault::write_cache}};
+                                          {f.write_cache, Fault::write_cache},
+                                          {f.witness_set_back, Fault::witness_set_back},
+                                          {f.witness_emptied, Fault::witness_emptied}};
   for (const auto& [known, fault] : kinds) {
     if (known) known_.push_back(fault);
   }
@@ -143,6 +145,10 @@ void Nemesis::commit(Fault fault) {
       return give_up(host);
     case Fault::write_cache:
       return write_cache();
+    case Fault::witness_set_back:
+      return set_witness_back();
+    case Fault::witness_emptied:
+      return empty_witness();
     case Fault::shutdown:
       if (!host.running() || host.frozen()) return;
       host.shut_down();
@@ -157,6 +163,7 @@ void Nemesis::commit(Fault fault) {
     case Fault::leave:
       if (!host.running() || host.frozen() || host.stopping()) return;
       world_.trace.add(host.name(), "operator.leave");
+      ordered_until_ = world_.scheduler.now() + 4 * world_.scenario.lease + 3 * kSecond;
       for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) host.program()->leave(v);
       return world_.scheduler.after(a_while(500 * kMillisecond, 6 * kSecond), Owner::world,
                                     &Nemesis::on_restart_after_leave, this, number(host.side()));

@@ -1,6 +1,7 @@
 #pragma once
 // Breaks things, with pauses, in the ways that the scenario knows; and heals everything at the end.
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tests/simulation/host.hpp"
@@ -21,6 +22,8 @@ class Nemesis {
   void unacknowledged_was_read();
   /// A volume's state has changed on some node.
   void state_changed();
+  /// What operators ordered may still be under way until then.
+  [[nodiscard]] Nanos ordered_until() const { return ordered_until_; }
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
   void nurse();
 
@@ -49,6 +52,8 @@ class Nemesis {
     force,
     give_up,
     write_cache,
+    witness_set_back,
+    witness_emptied,
   };
   static void on_act(void* self, std::uint64_t);
   static void on_strike(void* self, std::uint64_t fault_and_side);
@@ -82,6 +87,8 @@ class Nemesis {
   void give_up(Host& host);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
+  void set_witness_back();
+  void empty_witness();
   void goes_on_everywhere();
   [[nodiscard]] Nanos some_leases(Nanos low, Nanos high);
   [[nodiscard]] SimStore& store(std::uint64_t number);
@@ -98,6 +105,8 @@ class Nemesis {
   std::vector<Fault> known_;
   bool over_ = false;
   Nanos careful_until_ = 0;
+  Nanos ordered_until_ = 0;
+  std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to
   bool giving_up_ = false;
   bool cached_ = false;  ///< some node may have its write cache on

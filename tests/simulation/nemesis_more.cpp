@@ -87,6 +87,27 @@ void Nemesis::revert(Host& host) {
                          number(host.side()));
 }
 
+// --- A witness that forgets ------------------------------------------------------------------------------------------
+
+/// Not beside a machine that is set back: of two that forget nobody promises anything.
+void Nemesis::set_witness_back() {
+  if (world_.scenario.faults.revert) return;
+  if (!witness_then_ || random_.chance(400'000)) {
+    world_.trace.add('-', "witness.snapshot");
+    witness_then_ = world_.witness.snapshot();
+    return;
+  }
+  world_.trace.add('-', "witness.set_back");
+  world_.witness.restore(*witness_then_);
+}
+
+void Nemesis::empty_witness() {
+  if (world_.scenario.faults.revert) return;
+  const bool same_cluster = random_.chance(500'000);
+  world_.trace.add('-', "witness.emptied", {{"same_cluster", same_cluster}});
+  same_cluster ? world_.witness.lose_disk() : world_.witness.empty();
+}
+
 // --- Operators' orders -----------------------------------------------------------------------------------------------
 
 void Nemesis::detach(Host& host) {

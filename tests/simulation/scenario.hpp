@@ -40,6 +40,8 @@ struct FaultKinds {
   bool force = false;        ///< an operator says that the partner is gone for good; it may not be
   bool give_up = false;      ///< an operator has a replica give up its changes, also when there is nothing to give up
   bool write_cache = false;  ///< an operator puts it on and off
+  bool witness_set_back = false;  ///< to what it was at an earlier moment
+  bool witness_emptied = false;   ///< another one in its place, or the same without its disk
 
   bool operator==(const FaultKinds&) const = default;
 };

@@ -132,7 +132,8 @@ void World::settle() {
   while (!verdict.failed()) {
     run_until(scheduler.now() + 250 * kMillisecond);
     if (idle()) operations_left = 0;
-    if (operations_left == 0 && idle() && all_in_sync() && grower->satisfied()) break;
+    const bool over = operations_left == 0 && idle() && scheduler.now() >= nemesis->ordered_until();
+    if (over && all_in_sync() && grower->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
     demand_answers(healed);
     nemesis->nurse();
