@@ -20,6 +20,8 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   clock_ = std::make_unique<SimClock>(world.scheduler, random_.split(), owner_,
                                       scenario.clock_rate[static_cast<std::size_t>(side)]);
   witness_ = std::make_unique<WitnessClient>(world.scheduler, world.trace, random_.split(), owner_, world.witness);
+  slow_witness_ = std::make_unique<SlowWitness>(
+      world.scheduler, SimRandom(scenario.seed ^ 0x736c6f77u ^ static_cast<std::uint64_t>(side)), owner_, *witness_);
   const SimStore::World seams{world.scheduler, world.trace, world.verdict};
   for (const engine::DiskInfo& disk : scenario.volumes) {
     VolumeStores stores;
@@ -48,7 +50,8 @@ SimLink& Host::way_in() { return world_.way_from(engine::other(side_)); }
 bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
 
 std::unique_ptr<Machine> Host::machine() {
-  WitnessClient* witness = world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? witness_.get() : nullptr;
+  replication::Witness* witness =
+      world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? slow_witness_.get() : nullptr;
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
                                               owner_, *clock_, random_.split(), way_out(), witness, stores_,
                                               world_.wanted_size, *this});
@@ -101,10 +104,12 @@ void Host::end(End how) {
   }
   way_out().sender_died(silent);
   way_in().receiver_died(silent);
+  slow_witness_->clear();
   witness_->clear();
   clock_->clear();
   program_.reset();
   // Whatever destructors have asked of the seams is dropped as well.
+  slow_witness_->clear();
   witness_->clear();
   clock_->clear();
   world_.scheduler.forget(owner_);

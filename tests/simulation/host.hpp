@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tests/simulation/program.hpp"
+#include "tests/simulation/slow_witness.hpp"
 
 namespace lockstep::simulation {
 
@@ -47,6 +48,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] SimStore& metadata(unsigned volume) { return *stores_[volume].metadata; }
   [[nodiscard]] std::vector<VolumeStores>& stores() { return stores_; }
   [[nodiscard]] WitnessClient& witness() { return *witness_; }
+  [[nodiscard]] SlowWitness& slow_witness() { return *slow_witness_; }
   [[nodiscard]] std::unique_ptr<Machine> machine();
 
   void volume_changed(unsigned volume) override;
@@ -69,6 +71,7 @@ class Host final : public ProgramOutlet {
   SimRandom random_;
   std::unique_ptr<SimClock> clock_;
   std::unique_ptr<WitnessClient> witness_;
+  std::unique_ptr<SlowWitness> slow_witness_;
   std::vector<VolumeStores> stores_;
   std::vector<replication::MirrorState> states_;
   std::vector<std::uint64_t> epochs_;

@@ -36,6 +36,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.force, Fault::force},
                                           {f.give_up, Fault::give_up},
                                           {f.write_cache, Fault::write_cache},
+                                          {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},
                                           {f.witness_emptied, Fault::witness_emptied}};
   for (const auto& [known, fault] : kinds) {
@@ -145,6 +146,8 @@ void Nemesis::commit(Fault fault) {
       return give_up(host);
     case Fault::write_cache:
       return write_cache();
+    case Fault::witness_slow:
+      return slow_witness(host);
     case Fault::witness_set_back:
       return set_witness_back();
     case Fault::witness_emptied:
@@ -304,6 +307,7 @@ void Nemesis::heal() {
     Host& host = world_.host(side);
     world_.cut(side, true);
     host.witness().set_reachable(true);
+    host.slow_witness().set_slowness(0);
     mend_store(host);
     host.thaw();
   }

@@ -52,6 +52,7 @@ class Nemesis {
     force,
     give_up,
     write_cache,
+    witness_slow,
     witness_set_back,
     witness_emptied,
   };
@@ -68,6 +69,7 @@ class Nemesis {
   static void on_go_on(void* self, std::uint64_t store);
   static void on_flow_goes_on(void* self, std::uint64_t flow);
   static void on_force(void* self, std::uint64_t side);
+  static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
   static void on_switch_cache(void* self, std::uint64_t order);
 
@@ -87,6 +89,7 @@ class Nemesis {
   void give_up(Host& host);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
+  void slow_witness(Host& host);
   void set_witness_back();
   void empty_witness();
   void goes_on_everywhere();

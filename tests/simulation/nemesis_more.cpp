@@ -87,7 +87,18 @@ void Nemesis::revert(Host& host) {
                          number(host.side()));
 }
 
-// --- A witness that forgets ------------------------------------------------------------------------------------------
+// --- A witness that is slow, or forgets ------------------------------------------------------------------------------
+
+void Nemesis::slow_witness(Host& host) {
+  world_.trace.add(host.name(), "witness.slow");
+  host.slow_witness().set_slowness(random_.between(500 * kMillisecond, 5 * kSecond));
+  world_.scheduler.after(a_while(500 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_witness_fast, this,
+                         number(host.side()));
+}
+
+void Nemesis::on_witness_fast(void* self, std::uint64_t side) {
+  static_cast<Nemesis*>(self)->world_.host(side_of(side)).slow_witness().set_slowness(0);
+}
 
 /// Not beside a machine that is set back: of two that forget nobody promises anything.
 void Nemesis::set_witness_back() {

@@ -47,7 +47,7 @@ struct Machine {
   SimClock& clock;
   SimRandom random;  ///< this process's own stream
   SimLink& link;
-  WitnessClient* witness;
+  replication::Witness* witness;
   std::vector<VolumeStores>& stores;
   const std::uint64_t& wanted_size;  ///< of the first volume, by the configuration; 0: as it was made
   ProgramOutlet& outlet;

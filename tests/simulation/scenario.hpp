@@ -34,12 +34,13 @@ struct FaultKinds {
   bool one_way_stall = false;    ///< one direction of a way stands still, the other flows
   bool restart_at_once = false;  ///< a process dies, and another runs within milliseconds
   bool long_freeze = false;
-  bool pause = false;        ///< a virtual machine stands still, and its clock with it
-  bool revert = false;       ///< a machine is set back to a snapshot of its disks
-  bool detach = false;       ///< an operator takes a volume out of service, and into it again
-  bool force = false;        ///< an operator says that the partner is gone for good; it may not be
-  bool give_up = false;      ///< an operator has a replica give up its changes, also when there is nothing to give up
-  bool write_cache = false;  ///< an operator puts it on and off
+  bool pause = false;         ///< a virtual machine stands still, and its clock with it
+  bool revert = false;        ///< a machine is set back to a snapshot of its disks
+  bool detach = false;        ///< an operator takes a volume out of service, and into it again
+  bool force = false;         ///< an operator says that the partner is gone for good; it may not be
+  bool give_up = false;       ///< an operator has a replica give up its changes, also when there is nothing to give up
+  bool write_cache = false;   ///< an operator puts it on and off
+  bool witness_slow = false;  ///< takes seconds, and carries out what was given up
   bool witness_set_back = false;  ///< to what it was at an earlier moment
   bool witness_emptied = false;   ///< another one in its place, or the same without its disk
 

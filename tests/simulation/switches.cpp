@@ -45,6 +45,7 @@ const std::vector<Switch>& switches() {
       {"detach", [](Scenario& s) -> bool& { return s.faults.detach; }, 200'000, false},
       {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 120'000, false},
       {"give_up", [](Scenario& s) -> bool& { return s.faults.give_up; }, 150'000, false},
+      {"witness_slow", [](Scenario& s) -> bool& { return s.faults.witness_slow; }, 200'000, false},
       {"witness_set_back", [](Scenario& s) -> bool& { return s.faults.witness_set_back; }, 150'000, false},
       {"witness_emptied", [](Scenario& s) -> bool& { return s.faults.witness_emptied; }, 120'000, false},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, false},

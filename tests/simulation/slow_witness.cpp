@@ -1,0 +1,74 @@
+#include "tests/simulation/slow_witness.hpp"
+
+#include <utility>
+
+namespace lockstep::simulation {
+
+using engine::Callback;
+using engine::Errc;
+using engine::IoResult;
+using engine::Uuid;
+using replication::SwapOutcome;
+using replication::WitnessRecord;
+using replication::WitnessView;
+
+namespace {
+constexpr Nanos kTimeout = kSecond;  // as the client's
+}
+
+void SlowWitness::read(const Uuid& volume, Callback<IoResult<WitnessView>> done) {
+  if (most_ == 0) return witness_.read(volume, std::move(done));
+  auto call = std::make_unique<Call>();
+  call->volume = volume;
+  call->read_done = std::move(done);
+  launch(std::move(call));
+}
+
+void SlowWitness::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+                       Callback<IoResult<SwapOutcome>> done) {
+  if (most_ == 0) return witness_.swap(volume, expected, record, std::move(done));
+  auto call = std::make_unique<Call>();
+  call->swaps = true;
+  call->volume = volume;
+  call->expected = expected;
+  call->record = record;
+  call->swap_done = std::move(done);
+  launch(std::move(call));
+}
+
+void SlowWitness::launch(std::unique_ptr<Call> call) {
+  const std::uint64_t number = calls_.size();
+  calls_.push_back(std::move(call));
+  scheduler_.after(random_.below(most_), Owner::world, &SlowWitness::on_arrive, this, number);
+  scheduler_.after(kTimeout, owner_, &SlowWitness::on_timeout, this, number);
+}
+
+void SlowWitness::on_arrive(void* self, std::uint64_t number) {
+  auto& slow = *static_cast<SlowWitness*>(self);
+  Call* call = slow.calls_[number].get();
+  if (call->swaps) {
+    return slow.witness_.swap(call->volume, call->expected, call->record, [call](const auto& result) {
+      if (call->swap_done) std::exchange(call->swap_done, nullptr)(result);
+    });
+  }
+  slow.witness_.read(call->volume, [call](const auto& result) {
+    if (call->read_done) std::exchange(call->read_done, nullptr)(result);
+  });
+}
+
+void SlowWitness::on_timeout(void* self, std::uint64_t number) {
+  Call& call = *static_cast<SlowWitness*>(self)->calls_[number];
+  if (call.read_done) std::exchange(call.read_done, nullptr)(std::unexpected(make_error_code(Errc::timed_out)));
+  if (call.swap_done) std::exchange(call.swap_done, nullptr)(std::unexpected(make_error_code(Errc::unknown_outcome)));
+}
+
+void SlowWitness::clear() {
+  for (const auto& call : calls_) {
+    const auto read_dropped = std::move(call->read_done);
+    const auto swap_dropped = std::move(call->swap_done);
+    call->read_done = nullptr;
+    call->swap_done = nullptr;
+  }
+}
+
+}  // namespace lockstep::simulation
