@@ -126,32 +126,6 @@ void Nemesis::commit(Fault fault) {
     case Fault::freeze:
       if (!host.running() || host.frozen()) return;
       return freeze(host, a_while(10 * kMillisecond, 12 * kSecond), false);
-    case Fault::long_freeze:
-      return freeze(host, random_.skewed(kSecond, 40 * kSecond), false);
-    case Fault::pause:
-      return freeze(host, a_while(10 * kMillisecond, 20 * kSecond), true);
-    case Fault::restart_at_once:
-      return restart_at_once(host);
-    case Fault::stall:
-      return stall_store(host);
-    case Fault::one_way_stall:
-      return stall_flow();
-    case Fault::revert:
-      return revert(world_.host(world_.scenario.reverted));
-    case Fault::detach:
-      return detach(host);
-    case Fault::force:
-      return force(host);
-    case Fault::give_up:
-      return give_up(host);
-    case Fault::write_cache:
-      return write_cache();
-    case Fault::witness_slow:
-      return slow_witness(host);
-    case Fault::witness_set_back:
-      return set_witness_back();
-    case Fault::witness_emptied:
-      return empty_witness();
     case Fault::shutdown:
       if (!host.running() || host.frozen()) return;
       host.shut_down();
@@ -196,6 +170,8 @@ void Nemesis::commit(Fault fault) {
     case Fault::store_slow:
     case Fault::store_full:
       return spoil_store(fault, host);
+    default:
+      return commit_more(fault, host);
   }
 }
 

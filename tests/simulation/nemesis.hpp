@@ -75,6 +75,7 @@ class Nemesis {
 
   void act();
   void commit(Fault fault);
+  void commit_more(Fault fault, Host& host);
   void end(Host& host, Host::End how);
   void boot(Host& host);
   void spoil_store(Fault fault, Host& host);
