@@ -173,6 +173,11 @@ void Initiator::on_arrive(void* self, std::uint64_t argument) {
     return initiator.release(*a);
   }
   a->submitted = true;
+  if (initiator.world_.trace.printing()) {
+    initiator.world_.trace.note(a->host->name(), "  io.arrive initiator=" + std::to_string(initiator.number_) +
+                                                     " lane=" + std::to_string(a->lane) +
+                                                     " value=" + std::to_string(a->value));
+  }
   disk->submit(a->request);
 }
 

@@ -120,6 +120,7 @@ class Initiator {
   static void on_quick_end(void* self, std::uint64_t side_and_session);
   void lose_patience(Attempt& attempt);
   void abort(Attempt& attempt);
+  void cancel(Attempt& attempt);
   void logout(Host& host);
   enum class Notice : std::uint8_t { at_once, within_a_lease, late };
   void drop(Host& host, Notice notice);

@@ -51,9 +51,15 @@ void Initiator::on_abort(void* self, std::uint64_t argument) {
   if (a == nullptr || a->session_closed) return;
   a->session_closed = true;
   if (!a->submitted) return initiator.ended_at_node(*a);
-  a->cancelled = true;
-  engine::Disk* disk = a->host->program()->disk(a->volume);
-  if (disk != nullptr) disk->cancel(a->request);
+  initiator.cancel(*a);
+}
+
+/// At the node: `done` runs now or later, and nothing of it comes after that.
+void Initiator::cancel(Attempt& a) {
+  a.cancelled = true;
+  world_.trace.add(a.host->name(), "io.cancel", {{"initiator", number_}, {"lane", a.lane}, {"value", a.value}});
+  engine::Disk* disk = a.host->program()->disk(a.volume);
+  if (disk != nullptr) disk->cancel(a.request);
 }
 
 void Initiator::on_abort_late(void* self, std::uint64_t argument) {
@@ -161,9 +167,7 @@ void Initiator::session_ended(Host& host) {
     if (!a.live || a.host != &host || a.session != number || a.session_closed) continue;
     a.session_closed = true;
     if (!a.submitted) continue;
-    a.cancelled = true;
-    engine::Disk* disk = host.program()->disk(a.volume);
-    if (disk != nullptr) disk->cancel(a.request);
+    cancel(a);
   }
   look_whether_over(host);
 }
