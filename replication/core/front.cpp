@@ -48,6 +48,7 @@ void Front::submit(DiskRequest& request) {
   core_.partner.check();
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
   request.status = {};
+  request.holder = nullptr;
   if (core_.role == Role::none && !core_.gated) request.status = Errc::not_serving;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
