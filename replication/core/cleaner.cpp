@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/base/byte_order.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
 
@@ -29,7 +30,7 @@ void Cleaner::tick() {
   gather();
   if (batch_.empty()) return;
   busy_ = true;
-  flushes_ = 2;
+  flushes_ = 3;
   flushed_well_ = true;
   began_ = core_.now();
   const std::uint64_t run = run_;
@@ -45,6 +46,8 @@ void Cleaner::tick() {
                      counted(core_.owed_by_others, [this, run](const IoResult<Message>& result) {
                        on_flushed(run, result && result->status == Errc::ok);
                      }));
+  // Where a bit was cleared, only this tells a copy of before that it lacks what was written.
+  core_.generations->raise([this, run](bool raised) { on_flushed(run, raised); });
 }
 
 /// Regions made equal by a resync, then dirty ones that are cold, or any that rest when too many are dirty.

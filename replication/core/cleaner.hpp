@@ -3,8 +3,9 @@
 // resync has just made equal.
 //
 // A bit is cleared only after a flush of both stores that began after the region's last write and last comparison, and
-// only if nothing wrote there since and no flush of this store's ever failed. The order to clear goes out before
-// anything that is written later, and orders arrive in order; the clearing here begins in the same turn.
+// a new generation of both, and only if nothing wrote there since and no flush of this store's ever failed. The order
+// to clear goes out before anything that is written later, and orders arrive in order; the clearing here begins in the
+// same turn.
 #include <vector>
 
 #include "replication/core/core_state.hpp"

@@ -33,6 +33,7 @@ class Membership;
 class Witnessing;
 class LuStateKeeper;
 class Space;
+class Generations;
 
 /// `done`, counted in `owed` until it runs.
 template <class Done>
@@ -78,9 +79,10 @@ struct Core {
   /// Suspended with its initiators' sessions open: what was not started waits for this node's going on alone, which
   /// alone makes it certain that nobody else served meanwhile. Any other end closes the sessions and drops it.
   bool in_limbo = false;
-  bool local_reads = false;    ///< as the other member: own store may be read
-  bool partner_alone = false;  ///< this replica left and the partner is known to have gone on in that epoch
-  bool leased = false;         ///< a lease was granted in this epoch
+  bool local_reads = false;      ///< as the other member: own store may be read
+  bool partner_alone = false;    ///< this replica left and the partner is known to have gone on in that epoch
+  bool leased = false;           ///< a lease was granted in this epoch
+  engine::TimePoint lease_from;  ///< when the heartbeat was sent that the lease rests on
   engine::TimePoint lease_until;
   engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
   bool store_failed = false;
@@ -103,6 +105,7 @@ struct Core {
   std::unique_ptr<Space> space;
   std::unique_ptr<Cleaner> cleaner;
   std::unique_ptr<Resync> resync;
+  std::unique_ptr<Generations> generations;
   std::unique_ptr<Witnessing> witnessing;
   std::unique_ptr<LuStateKeeper> lu;
   std::unique_ptr<Membership> membership;
@@ -115,6 +118,11 @@ struct Core {
   /// This node orders writes now.
   [[nodiscard]] bool orders() const { return role == Role::solo || (role == Role::sync && is_sequencer()); }
   [[nodiscard]] bool lease_valid() const { return defects().ignore_lease || (leased && now() < lease_until); }
+  /// The partner has answered since this node received `op`: that it is still a member does not rest on its clock
+  /// alone.
+  [[nodiscard]] bool is_confirmed(const Op& op) const {
+    return !settings.confirms_reads || role != Role::sync || op.entry || lease_from >= op.received;
+  }
   [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
   [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }
   /// The size that this replica's stores have room for: the volume's, or more while it grows.

@@ -105,6 +105,10 @@ bool LuStateKeeper::lease_holds(Op& op, bool changed) {
     if (!core_.leased && !op.entry) return hold(op), false;
     if (core_.leased) core_.membership->lose_lease();
   }
+  if (core_.role == Role::sync && core_.lease_valid() && !core_.is_confirmed(op) && !changed) {
+    core_.partner.confirm();
+    return hold(op), false;
+  }
   if (core_.role != Role::none && (core_.role != Role::sync || core_.lease_valid())) return true;
   mark<"lu_state.no_lease">();
   const Errc status = op.entry ? Errc::stale : changed ? Errc::unknown_outcome : Errc::not_serving;

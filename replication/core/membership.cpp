@@ -4,6 +4,7 @@
 #include "replication/core/cleaner.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
@@ -29,7 +30,8 @@ ReplicaState Membership::state() const {
   s.side = core_.side();
   s.running = running_;
   s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_ && !owes_old_work_ &&
-           !suspects_store();
+           !suspects_store() && !core_.generations->set_back();
+  s.set_back = core_.generations->set_back();
   s.serving = core_.role == Role::sync || core_.role == Role::solo;
   s.changing = step_kind_ != Step::none;
   s.attempted = core_.witnessing->attempted();
@@ -72,6 +74,7 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 
 void Membership::act(const ReplicaState& theirs) {
   if (step_kind_ != Step::none || !stable_ || theirs.changing) return;
+  if (core_.generations->set_back()) stop_if_set_back();
   ReplicaState mine = state();
   if (core_.defects().reenter_after_restart && mine.record.members.is_both()) mine.running = theirs.running;
   const Verdict before = verdict_;
@@ -103,6 +106,7 @@ void Membership::act(const ReplicaState& theirs) {
     case Verdict::source:
       if (theirs.record.id == core_.epoch().id) core_.lu->on_target();
       if (!theirs.able && core_.resync->active()) lose_target();
+      if (theirs.set_back) break;  // it has not marked yet what is to be compared
       if (theirs.able && theirs.record.id == core_.epoch().id && !core_.resync->active()) start_source();
       send_refused_again();
       break;
@@ -133,6 +137,17 @@ void Membership::send_refused_again() {
   core_.sequencer->resend();
 }
 
+/// It may have been serving: a machine's memory is set back with its disks.
+void Membership::stop_if_set_back() {
+  if (core_.role != Role::sync && core_.role != Role::solo) return;
+  mark<"membership.set_back_while_serving">();
+  core_.role = Role::none;
+  core_.suspended = core_.gated = false;
+  core_.resync->stop();
+  fence();
+  core_.changed();
+}
+
 std::uint64_t Membership::begin_step(Step kind) {
   step_kind_ = kind;
   step_began_ = core_.now();
@@ -155,18 +170,19 @@ void Membership::end_step() {
 void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
   step_recording_ = true;
   record_began_ = core_.now();
-  core_.meta->write_epoch(next, core_.known, [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
-    if (run == late_record_) return on_late_record(error);
-    step_recording_ = false;
-    if (metadata_failed_) return done(Errc::io_error);
-    if (!error) failure_.clear();
-    if (error == Errc::refused) {
-      refuse_record();
-    } else if (error) {
-      fail_metadata("The epoch record can't be written: " + error.message() + ".");
-    }
-    done(error);
-  });
+  core_.meta->write_epoch(next, core_.known,
+                          [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
+                            if (run == late_record_) return on_late_record(error);
+                            step_recording_ = false;
+                            if (metadata_failed_) return done(Errc::io_error);
+                            if (!error) failure_.clear();
+                            if (error == Errc::refused) {
+                              refuse_record();
+                            } else if (error) {
+                              fail_metadata("The epoch record can't be written: " + error.message() + ".");
+                            }
+                            done(error);
+                          });
 }
 
 /// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
@@ -211,6 +227,7 @@ void Membership::tick() {
   tell_when_decided();
   core_.witnessing->tick();
   core_.resync->tick();
+  core_.generations->tick();
   core_.lu->tick();
   if (now - last_clean_ > kCleanEvery) {
     last_clean_ = now;

@@ -41,7 +41,8 @@ class Membership {
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
   void lose_lease();
 
-  void make_durable();  ///< everything that the store was given; a failure is the store's
+  void look_again() { exchange(); }  ///< something that the partner should know changed
+  void make_durable();               ///< everything that the store was given; a failure is the store's
 
   void on_equal();            ///< the sequencer says that nothing differs any more
   void join();                ///< the target is equal: {A,B}
@@ -101,6 +102,7 @@ class Membership {
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
   void record(const engine::EpochRecord& next, engine::IoCallback done);
+  void stop_if_set_back();
   void refuse_record();
   void on_late_record(std::error_code error);
   void drive_resume();
@@ -172,7 +174,7 @@ class Membership {
   std::uint64_t step_ = 0, exchange_run_ = 0;
   bool step_recording_ = false;
   std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
-  bool proving_ = false;         ///< a flush is under way that shows whether the store stands still
+  bool proving_ = false;                            ///< a flush is under way that shows whether the store stands still
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint record_began_, flush_began_;

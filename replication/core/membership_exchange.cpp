@@ -1,6 +1,7 @@
 // The states of the two replicas, told to one another.
 #include "replication/core/applier.hpp"
 #include "replication/core/forwarder.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/resync.hpp"
@@ -23,8 +24,12 @@ void Membership::exchange() {
   bytes->out = encode_state(state());
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, run = exchange_run_, keep = std::move(bytes)](const IoResult<Message>& result) {
-    if (result && run == exchange_run_) note_partner_room(*result);
+  auto answered = [this, run = exchange_run_, asked_with = core_.meta->knowledge(),
+                   keep = std::move(bytes)](const IoResult<Message>& result) {
+    if (result && run == exchange_run_) {
+      note_partner_room(*result);
+      if (result->status == Errc::ok) core_.generations->learn(*result, asked_with);
+    }
     const std::size_t got = result ? result->payload : 0;
     on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
   };
@@ -43,7 +48,7 @@ void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, st
 bool Membership::learn_state(const IoResult<Message>& result, std::span<const std::byte> payload) {
   partner_unknown_ = result && result->status == Errc::foreign;
   if (!result || result->status != Errc::ok) return false;
-  const auto theirs = decode_state(payload);
+  auto theirs = decode_state(payload);
   if (!theirs || theirs->side == core_.side()) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's replica of this volume does not fit: same side, or a record that can't be read.";
@@ -57,6 +62,7 @@ bool Membership::learn_state(const IoResult<Message>& result, std::span<const st
   }
   const bool first = !core_.partner_ready;
   core_.partner_ready = true;
+  theirs->set_back = core_.generations->partner_set_back();
   partner_ = *theirs;
   agreed_ = theirs->record.id;
   act(*theirs);
@@ -71,11 +77,12 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   const auto theirs = decode_state(request.payload());
   if (!theirs) return answer(request, m, Errc::corrupt);
   note_partner_room(m);
+  core_.generations->learn_of_this(m);
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
   if (core_.role == Role::solo && theirs->record.id == core_.epoch().id) core_.lu->on_target();
-  const bool news = !partner_ || !(*partner_ == *theirs);
+  const bool news = !partner_ || encode_state(*partner_) != encode_state(*theirs);
   if (news || verdict_ == Verdict::follow) {
     if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
   }
@@ -93,6 +100,7 @@ void Membership::answer_states() {
     header.type = MessageType::state;
     header.volume = w.message.volume;
     header.extent.length = core_.room();
+    core_.generations->tell(header);
     auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(state()));
     const std::span<const std::byte> payload = *bytes;
     answer(*w.request, header, payload, [keep = std::move(bytes)] {});

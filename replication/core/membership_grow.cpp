@@ -1,5 +1,6 @@
 // Growing a volume in use: room on each replica first, then the size in an epoch that both record
 // (docs/developer/grow.md).
+#include "replication/core/generations.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
@@ -45,6 +46,7 @@ void Membership::want_size(std::uint64_t size) {
 Message Membership::state_message() const {
   Message m = core_.message(MessageType::state);
   m.extent.length = core_.room();
+  core_.generations->tell(m);
   return m;
 }
 

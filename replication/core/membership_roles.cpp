@@ -7,6 +7,7 @@
 #include "replication/core/forward_server.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
@@ -78,6 +79,7 @@ void Membership::enter_sync(bool equal) {
   open_gate();
   core_.forwarder->resend();
   core_.resync->go_on();
+  if (core_.is_sequencer()) core_.generations->raise([](bool) {});
   core_.changed();
   exchange();
 }
@@ -243,6 +245,7 @@ bool Membership::grant(const engine::Uuid& epoch) {
 void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {
   if (!granted || core_.role != Role::sync || epoch != core_.epoch().id) return;
   if (!core_.leased || until > core_.lease_until) core_.lease_until = until;
+  core_.lease_from = {core_.lease_until.since_origin - core_.settings.lease};
   core_.leased = true;
   core_.lu->on_leased();
   core_.sequencer->on_leased();
@@ -301,6 +304,7 @@ void Membership::on_contact_lost() {
 
 void Membership::on_partner_restarted() {
   partner_.reset();
+  core_.generations->forget_partner();
   core_.partner_ready = false;
   core_.applier->forget_sequences();
   core_.space->forget_partner();

@@ -18,7 +18,8 @@ namespace lockstep::replication {
 enum class MessageType : std::uint8_t {
   hello = 1,      ///< first on every session: process, pair, side. stamp in the answer
   heartbeat = 2,  ///< payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted
-  state = 3,      ///< payload: a ReplicaState, both ways. Answered: nothing of an old session's is started any more
+  state = 3,      ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
+                  ///< receiver's, as known). Answered: nothing of an old session's is started any more
   propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
   resume = 5,     ///< both go on in the epoch that they share
   replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
@@ -44,8 +45,11 @@ enum class MessageType : std::uint8_t {
   /// The forward with this `tag` is given up: what of it was not started is not started any more. A partner that does
   /// not know this answers corrupt, and ends the forward as it does
   cancel = 17,
+  /// From the node that orders: `tag` is a new generation of its replica, durable there. Answered when it is known
+  /// durably, with a new one of the receiver's in `tag`
+  generation = 18,
 };
-constexpr std::uint8_t kLastMessageType = 17;
+constexpr std::uint8_t kLastMessageType = 18;
 
 /// One header, request or answer. Fields that a type does not use are zero.
 struct Message {

@@ -5,6 +5,7 @@
 #include "replication/core/forward_server.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
@@ -41,6 +42,7 @@ Core::Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partne
       space(std::make_unique<Space>(*this)),
       cleaner(std::make_unique<Cleaner>(*this)),
       resync(std::make_unique<Resync>(*this)),
+      generations(std::make_unique<Generations>(*this)),
       witnessing(std::make_unique<Witnessing>(*this)),
       lu(std::make_unique<LuStateKeeper>(*this, LuStateKeeper::load(*meta).value_or(scsi::LuState{}))),
       membership(std::make_unique<Membership>(*this)) {}
@@ -149,6 +151,8 @@ void Mirror::take(std::uint64_t session, InboundRequest& request, const Message&
       return core_.lu->take(request, m);
     case MessageType::forward:
       return core_.forwards->take(request, m);
+    case MessageType::generation:
+      return core_.generations->take(request, m);
     case MessageType::cancel:
       return core_.forwards->take_cancel(request, m);
     default:

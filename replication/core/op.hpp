@@ -48,6 +48,7 @@ enum class Stage : std::uint8_t {
   equal_wait,    ///< its regions are being made equal first
   lock_wait,     ///< waits for its range
   lease_wait,    ///< the epoch is new and no lease has come yet
+  confirm_wait,  ///< was read, and waits for the partner's word that this node is still a member
   reading,       ///< local read (or compare) under way
   reserving,     ///< space is being set aside, here or at the partner
   reserve_wait,  ///< the partner is to be asked for space, and can't be now

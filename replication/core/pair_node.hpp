@@ -38,6 +38,9 @@ struct NodeSettings {
   engine::Duration store_deadline = std::chrono::seconds(8);
   /// So is a store that holds something and has completed nothing at all for this long.
   engine::Duration store_silence = std::chrono::seconds(3);
+  /// This machine's clock may stand still while the world goes on, as a paused virtual machine's does: what reveals
+  /// state waits for an answer of the partner's to a heartbeat that was sent after its command came.
+  bool confirms_reads = false;
   Defects defects;  ///< planted by tests; nothing else touches it
 };
 

@@ -96,7 +96,7 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
 void Partner::on_link_down() {
   ++attempt_;
   const bool was = connected_;
-  connected_ = false;
+  connected_ = confirming_ = confirm_again_ = false;
   if (was) user_.on_disconnected();
 }
 
@@ -163,6 +163,7 @@ void Partner::heartbeat_now() {
 
 void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   beat.busy = false;
+  confirming_ = false;
   if (!result || result->status != Errc::ok || result->process != process_) return;
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
   const auto until = beat.sent + settings_.lease;
@@ -173,6 +174,13 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   contact_stamp_ = std::max(contact_stamp_, beat.stamp);
   if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, until);
   if (made) user_.on_contact_made();
+  if (std::exchange(confirm_again_, false)) confirm();
+}
+
+void Partner::confirm() {
+  if (!connected_) return;
+  if (std::exchange(confirming_, true)) return void(confirm_again_ = true);
+  heartbeat_now();
 }
 
 void Partner::take_heartbeat(InboundRequest& request, const Message& message) {

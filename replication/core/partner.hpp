@@ -70,6 +70,8 @@ class Partner {
   [[nodiscard]] bool fencing() const { return fencing_; }
   void set_fencing(bool on) { fencing_ = on; }
   void heartbeat_now();
+  /// Has the partner answer a heartbeat that is sent from now on; many who ask share one.
+  void confirm();
   /// To be called at least every few milliseconds' worth of events: notices that contact has run out.
   void check();
 
@@ -99,7 +101,9 @@ class Partner {
   bool connected_ = false;
   bool in_contact_ = false;
   bool fencing_ = false;
-  bool greeted_ = false;  // the inbound session said hello
+  bool confirming_ = false;     // a heartbeat that somebody waits for is under way,
+  bool confirm_again_ = false;  // and another one is wanted after it
+  bool greeted_ = false;        // the inbound session said hello
   std::uint64_t inbound_ = 0;
   std::uint64_t attempt_ = 0;
   engine::TimePoint contact_until_;

@@ -17,6 +17,7 @@ struct ReplicaState {
   bool able = false;            ///< store and metadata are well, nobody asked it to leave: may be a member
   bool serving = false;         ///< answers I/O under `record` now
   bool changing = false;        ///< in the middle of a step: ask again before acting on this
+  bool set_back = false;        ///< in time (generations.hpp); does not travel: both nodes find out
   std::uint64_t attempted = 0;  ///< the highest number asked of the witness that nothing decided yet; 0: none
   bool operator==(const ReplicaState&) const = default;
 };

@@ -100,6 +100,10 @@ void Sequencer::run(Op& op) {
 }
 
 void Sequencer::on_leased() {
+  while (Op* op = find([this](const Op& o) { return o.stage == Stage::confirm_wait && core_.is_confirmed(o); })) {
+    answer_read(*op);
+  }
+  if (find([](const Op& o) { return o.stage == Stage::confirm_wait; })) core_.partner.confirm();
   while (Op* op = find([](const Op& o) { return o.stage == Stage::lease_wait; })) {
     op->stage = Stage::lock_wait;
     run(*op);
@@ -110,6 +114,7 @@ void Sequencer::on_leased() {
 // ---- reads -------------------------------------------------------------------------------------------------------
 
 void Sequencer::read(Op& op) {
+  if (!core_.is_confirmed(op)) core_.partner.confirm();  // while it is being read
   std::span<std::byte> into = op.data;
   if (op.opcode != DiskOpcode::read) {
     if (!op.scratch) op.scratch = core_.seams.buffers.allocate(op.extent.length);
@@ -167,7 +172,10 @@ void Sequencer::answer_read(Op& op) {
     lose_lease(op);
     return finish(op, Errc::not_serving);
   }
-  finish(op, op.status);
+  if (core_.is_confirmed(op)) return finish(op, op.status);
+  mark<"read.waits_for_confirmation">();
+  op.stage = Stage::confirm_wait;
+  drained_ ? take_back(op) : core_.partner.confirm();
 }
 
 void Sequencer::on_compared(Op& op) {

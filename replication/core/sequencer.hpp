@@ -36,6 +36,7 @@ class Sequencer {
   void settle_after_leaving();
 
   [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
+  [[nodiscard]] std::uint64_t last_sequence() const { return sequences_.last(); }
   [[nodiscard]] std::size_t active() const { return active_.size(); }
   /// The link has a buffer of some operation.
   [[nodiscard]] bool on_link();

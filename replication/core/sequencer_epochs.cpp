@@ -49,7 +49,7 @@ bool Sequencer::counts_for_drain(const Op& op) const {
 void Sequencer::take_back_waiting() {
   const auto waits = [](const Op& o) {
     const bool waiting = o.stage == Stage::equal_wait || o.stage == Stage::lock_wait || o.stage == Stage::lease_wait ||
-                         o.stage == Stage::reserve_wait;
+                         o.stage == Stage::confirm_wait || o.stage == Stage::reserve_wait;
     return waiting && !o.local_busy;
   };
   while (Op* op = find(waits)) take_back(*op);  // held, or sent back to the partner

@@ -62,8 +62,8 @@ Verdict decide_mine_newer(const ReplicaState& mine, const ReplicaState& theirs) 
   }
   if (r.members == MemberSet::only(theirs.side)) return Verdict::follow;
   if (is_direct_heir(r, theirs.record)) return decide_members(mine, theirs, r, false);
-  // The solo member records a join before its target does: the reverse cannot be.
-  if (theirs.record.members == MemberSet::only(theirs.side)) return Verdict::wait;
+  // The solo member records a join before its target does: the reverse cannot be, unless it was set back.
+  if (theirs.record.members == MemberSet::only(theirs.side) && !theirs.set_back) return Verdict::wait;
   return mine.able ? Verdict::drive_solo : Verdict::wait;
 }
 
@@ -74,7 +74,7 @@ Verdict decide_theirs_newer(const ReplicaState& mine, const ReplicaState& theirs
     return mine.record.members.contains(mine.side) && mine.able ? Verdict::take_over : Verdict::wait;
   }
   if (is_direct_heir(r, mine.record)) return decide_members(mine, theirs, r, false);
-  if (mine.record.members == MemberSet::only(mine.side)) return Verdict::wait;
+  if (mine.record.members == MemberSet::only(mine.side) && !mine.set_back) return Verdict::wait;
   return theirs.able ? Verdict::follow : Verdict::wait;
 }
 

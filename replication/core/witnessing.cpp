@@ -47,7 +47,8 @@ bool Witnessing::is_trusted(const engine::Knowledge& asked_with, const WitnessVi
   const WitnessTrust trust = judge_witness(asked_with, view);
   if (trust == WitnessTrust::ok) return true;
   mark<"witness.not_trusted">();
-  reason_ = what_is_wrong(trust) + " It grants nothing until both nodes are in sync again and put it right, or an "
+  reason_ = what_is_wrong(trust) +
+            " It grants nothing until both nodes are in sync again and put it right, or an "
             "operator forces this one.";
   return false;
 }

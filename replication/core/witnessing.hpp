@@ -2,9 +2,9 @@
 // One volume's dealings with the witness: asking for {me} when the partner is lost, and raising its record to the epoch
 // that this node serves.
 //
-// What it says counts only beside what was learnt of it before (witness_memory.hpp): a witness that was set back, emptied
-// or replaced grants nothing. In sync both nodes look at it now and then, and put it right together: the one that orders
-// writes their epoch there, and each takes the witness as it stands when it sees that very epoch.
+// What it says counts only beside what was learnt of it before (witness_memory.hpp): a witness that was set back,
+// emptied or replaced grants nothing. In sync both nodes look at it now and then, and put it right together: the one
+// that orders writes their epoch there, and each takes the witness as it stands when it sees that very epoch.
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.

@@ -112,8 +112,8 @@ class Nemesis {
   Nanos ordered_until_ = 0;
   std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to
-  bool giving_up_ = false;
-  bool cached_ = false;  ///< some node may have its write cache on
+  std::uint64_t giving_up_in_ = 0;     ///< the life of a node that was told to give up and has not answered
+  bool cached_ = false;                ///< some node may have its write cache on
 };
 
 }  // namespace lockstep::simulation

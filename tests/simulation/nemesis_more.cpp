@@ -216,13 +216,12 @@ void Nemesis::give_up(Host& host) {
 }
 
 void Nemesis::give_up_a_split(Host& host, unsigned volume) {
-  // Always the same one of the two, and one order at a time.
-  if (giving_up_ || number(host.side()) != world_.scenario.seed % 2 || !usable(host)) return;
-  giving_up_ = true;
+  // Always the same one of the two, and one order at a time in each of its lives.
+  if (number(host.side()) != world_.scenario.seed % 2 || !usable(host) || giving_up_in_ == host.life()) return;
+  giving_up_in_ = host.life();
   world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
-  const std::uint64_t life = host.life();
-  host.program()->give_up(volume, [this, &host, life](engine::Result<void> done) {
-    if (host.life() == life) giving_up_ = false;
+  host.program()->give_up(volume, [this, &host](engine::Result<void> done) {
+    giving_up_in_ = 0;
     world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
   });
 }

@@ -36,6 +36,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.resync_ceiling = s.resync_ceiling;
   settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
   settings.store_deadline = settings.store_silence = engine::Duration(s.store_deadline);
+  settings.confirms_reads = s.faults.pause;
   settings.defects = s.defects;
   return settings;
 }
@@ -266,9 +267,9 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
 std::string read_message(std::span<const std::byte> header) {
   const auto m = replication::decode(header);
   if (!m) return "a header that makes no sense";
-  static constexpr const char* kTypes[] = {"?",         "hello",   "heartbeat", "state",    "propose", "resume",
-                                           "replicate", "forward", "watermark", "flush",    "clear",   "map",
-                                           "copy",      "fetch",   "equal",     "lu_state", "reserve"};
+  static constexpr const char* kTypes[] = {
+      "?",     "hello", "heartbeat", "state", "propose", "resume",   "replicate", "forward", "watermark", "flush",
+      "clear", "map",   "copy",      "fetch", "equal",   "lu_state", "reserve",   "cancel",  "generation"};
   const auto type = static_cast<std::size_t>(m->type);
   std::string text = type < std::size(kTypes) ? kTypes[type] : "message " + std::to_string(type);
   if (m->answer) text += " answered " + make_error_code(m->status).message();

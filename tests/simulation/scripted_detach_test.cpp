@@ -52,7 +52,7 @@ TEST(Detach, TheStoresAreGivenBackWhenTheDirtyMapIsWritten) {
     hang_metadata(pair, side);
     const auto clearing = [&] { return pair.host(side).metadata(0).in_flight() > 0; };
     ASSERT_TRUE(pair.wait_for(clearing)) << "the region is cold and clean";
-    ASSERT_EQ(pair.host(side).data(0).in_flight(), 0u);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.host(side).data(0).in_flight() == 0; }, kSecond));
     Detached detached;
     detach(pair, side, detached);
     pair.run_for(kSecond);

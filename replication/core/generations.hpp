@@ -1,0 +1,58 @@
+#pragma once
+// How a replica is told that was set back in time: by a snapshot of its machine, or a copy of its disk.
+//
+// Each replica has a generation, which rises while the pair runs: when both enter an epoch, every few seconds in which
+// something was written, and before any dirty bit is cleared. The other one keeps the highest that it knows to be
+// durable there. One that has less than its partner knows was set back: what was written since, and whose bits were
+// cleared since, is missing there and nothing else tells. It is no member until its record says so, and then all of it
+// is compared: as a target it marks every region before it takes the generation that the partner knows.
+//
+// Invariant: a generation is durable at its owner before it is told, so that the partner never knows of a higher one.
+#include <algorithm>
+
+#include "replication/core/core_state.hpp"
+#include "replication/core/messages.hpp"
+
+namespace lockstep::replication {
+
+class Generations {
+ public:
+  /// At most this long a replica is written to in one generation.
+  static constexpr engine::Duration kLongest = std::chrono::seconds(5);
+
+  explicit Generations(Core& core) : core_(core) {}
+
+  /// A new one on both, by the node that orders. `done`: whether both have it; perhaps from inside the call.
+  void raise(engine::Callback<bool> done);
+  /// The partner, which orders, raises its own.
+  void take(InboundRequest& request, const Message& message);
+  /// What this replica has, and knows of the partner, in a message about its state.
+  void tell(Message& state) const;
+  /// The partner's answer to a question that was sent when `asked_with` was durable.
+  void learn(const Message& answer, const engine::Knowledge& asked_with);
+  /// The partner's question tells what it knows of this replica.
+  void learn_of_this(const Message& question) { expected_ = std::max(expected_, question.sequence); }
+  /// The partner is another process, or its answer is not known.
+  void forget_partner() { partner_set_back_ = false; }
+
+  /// This replica was set back, and has not been marked to be compared yet.
+  [[nodiscard]] bool set_back() const;
+  /// The partner's was.
+  [[nodiscard]] bool partner_set_back() const { return partner_set_back_; }
+  void tick();
+
+ private:
+  void mend();
+  void told(const engine::IoResult<Message>& result);
+  void finish(bool ok);
+
+  Core& core_;
+  std::uint64_t expected_ = 0;  ///< of this replica, as the partner knows
+  bool partner_set_back_ = false;
+  bool raising_ = false, mending_ = false;
+  engine::TimePoint raised_at_;
+  std::uint64_t sequence_then_ = 0;
+  engine::Callback<bool> done_;
+};
+
+}  // namespace lockstep::replication
