@@ -14,6 +14,8 @@ struct Configuration {
   std::uint64_t buffer_mib = 256;      ///< for initiators' data, a reactor
   std::uint64_t link_buffer_mib = 64;  ///< for the partner's data
   std::uint64_t busy_poll_us = 200;
+  /// What the lease trusts: "boottime" this machine's clock; "partner" its answers; "auto" the clock of a real machine.
+  std::string lease_clock = "auto";
   std::string log_level = "info";
 };
 

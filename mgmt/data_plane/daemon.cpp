@@ -15,6 +15,7 @@
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/instance_lock.hpp"
+#include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
@@ -51,6 +52,12 @@ void raise_descriptor_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+NodeOptions node_options(const Configuration& c) {
+  NodeOptions options;
+  options.confirms_reads = asks_partner(c.lease_clock);
+  return options;
+}
+
 void log_machine(const Workers& workers) {
   if (!workers.front()->ring->has_fixed_buffers()) {
     log_info("Buffers are not pinned (ulimit -l is too low): disk access costs a little more CPU.");
@@ -68,7 +75,8 @@ struct Daemon::Impl final : EventSink {
         configuration(c),
         workers(std::move(w)),
         link_buffers(c.link_buffer_mib << 20),
-        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), c.state_folder, *this)),
+        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), c.state_folder, *this,
+                                    node_options(c))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}

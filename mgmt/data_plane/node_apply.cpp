@@ -48,7 +48,8 @@ void Node::set_up_pair(Apply& apply) {
   const DesiredState& state = apply.state;
   if (!pair_) {
     pair_ = std::make_unique<Pair>(*workers_.front(), random_, link_buffers_,
-                                   PairIdentity{state.pair, state.side, process_}, state.settings, *this, events_);
+                                   PairIdentity{state.pair, state.side, process_}, state.settings,
+                                   options_.confirms_reads, *this, events_);
     pair_settings_ = state.settings;
   }
   if (state.settings != pair_settings_) {

@@ -6,7 +6,8 @@
 namespace lockstep::mgmt {
 namespace {
 
-replication::NodeSettings node_settings(const PairIdentity& identity, const SettingsSpec& settings) {
+replication::NodeSettings node_settings(const PairIdentity& identity, const SettingsSpec& settings,
+                                        bool confirms_reads) {
   replication::NodeSettings node;
   node.pair = identity.pair;
   node.side = identity.side;
@@ -15,6 +16,7 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   node.heartbeat_interval = settings.lease / 6;
   node.resync_floor = settings.resync_floor;
   node.resync_ceiling = settings.resync_ceiling;
+  node.confirms_reads = confirms_reads;
   return node;
 }
 
@@ -39,13 +41,14 @@ iscsi_target::ServerOptions server_options() {
 }  // namespace
 
 Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
-           const SettingsSpec& settings, replication::NodeObserver& observer, EventSink& events)
+           const SettingsSpec& settings, bool confirms_reads, replication::NodeObserver& observer, EventSink& events)
     : identity_(identity),
       observer_(observer),
       events_(events),
       witness_(home.reactor),
       link_(home.reactor, random, link_settings(std::nullopt)),
-      node_(node_settings(identity, settings), {home.reactor, random, home.pool, link_, &witness_}, observer),
+      node_(node_settings(identity, settings, confirms_reads), {home.reactor, random, home.pool, link_, &witness_},
+            observer),
       service_(home.reactor, link_buffers, hello(), *this),
       server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
       since_ms_(wall_clock_ms()) {

@@ -1,0 +1,32 @@
+#include "mgmt/data_plane/lease_clock.hpp"
+
+#include <fstream>
+
+#include "mgmt/data_plane/log.hpp"
+
+namespace lockstep::mgmt {
+
+bool is_virtual_machine(const std::string& cpuinfo) {
+  std::ifstream file(cpuinfo);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags") || line.starts_with("Features")) {
+      return (line + ' ').find(" hypervisor ") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+bool asks_partner(const std::string& lease_clock) {
+  if (lease_clock == "partner") {
+    log_info("Reads wait for the partner's word, as lease_clock says.");
+    return true;
+  }
+  if (lease_clock == "auto" && is_virtual_machine()) {
+    log_info("This is a virtual machine, whose clock may stand still: reads wait for the partner's word.");
+    return true;
+  }
+  log_info("Reads trust this machine's clock for the length of a lease.");
+  return false;
+}
+
+}  // namespace lockstep::mgmt
