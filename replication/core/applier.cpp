@@ -211,6 +211,13 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   }
   a.applied = true;
   a.failed = bool(error);
+  // A host whose session ended here may have sent its write again through the sequencer, and this be it (it is none of
+  // this node's forwards): what it sent first may still be on its way there.
+  a.held = a.message.tag == 0 && core_.forwarder->has_given_up();
+  if (a.held) {
+    mark<"apply.answer_held_back">();
+    return over();
+  }
   answer_both(a, error ? Errc::io_error : Errc::ok);
   if (a.message.sequence <= watermark_ && !error) let_go(a);
   over();
@@ -222,6 +229,14 @@ void Applier::answer_both(Apply& a, Errc status) {
   if (again) answer(*again, a.message, status);
 }
 
+void Applier::release_answers() {
+  while (Apply* a = find_if([](const Apply& x) { return x.held; })) {
+    a->held = false;
+    answer_both(*a, a->failed ? Errc::io_error : Errc::ok);
+    if (a->message.sequence <= watermark_ && !a->failed) let_go(*a);
+  }
+}
+
 void Applier::end(Apply& a, Errc status) {
   answer_both(a, status);
   let_go(a);
@@ -229,6 +244,7 @@ void Applier::end(Apply& a, Errc status) {
 }
 
 void Applier::let_go(Apply& a) {
+  if (std::exchange(a.held, false)) answer_both(a, Errc::stale);
   applies_.remove(a);
   if (!a.lock.idle()) {
     a.lock.granted = nullptr;

@@ -23,6 +23,7 @@ struct Apply {
   engine::TimePoint since;
   bool started = false;  ///< the store or the map has it
   bool applied = false;  ///< durable here, waits for the watermark
+  bool held = false;     ///< … and is not answered before this node's cancelled forwards are over
   bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
 };
 
@@ -49,6 +50,8 @@ class Applier {
   [[nodiscard]] bool busy();
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
   [[nodiscard]] bool closed() const { return closed_; }
+  /// This node's cancelled forwards are over: orders that waited for that are answered.
+  void release_answers();
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;

@@ -55,7 +55,11 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
 }
 
 void ForwardServer::take(InboundRequest& request, const Message& m) {
-  if (!is_well_formed(request, m)) return answer(request, m, Errc::out_of_range);
+  if (!is_well_formed(request, m)) {
+    // One that was set back, or has not heard yet that the volume grew, knows of no extent that it is out of range.
+    const bool knows = m.epoch == core_.epoch().id && core_.orders();
+    return answer(request, m, knows ? Errc::out_of_range : Errc::stale);
+  }
   forget_below(m.lowest_tag);
   forget(m.watermark);
   if (m.tag < lowest_) return answer(request, m, Errc::stale);

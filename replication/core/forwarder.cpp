@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "replication/core/applier.hpp"
 #include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/membership.hpp"
@@ -210,19 +211,18 @@ void Forwarder::doom(const Selection& which) {
     if (op.doomed || !which.covers(op)) return;
     op.doomed = true;
     op.status = which.status();
+    cancel(op);
   });
   end_doomed();
 }
 
-void Forwarder::cancel(const Parent& parent) {
-  ops_.for_each([&](Op& op) {
-    if (op.parent != &parent || !op.on_link || changes_nothing(op.opcode)) return;
-    mark<"forward.cancelled">();
-    Message m = core_.message(MessageType::cancel);
-    m.tag = op.tag;
-    core_.partner.send(m, {}, {}, [](const IoResult<Message>&) {});
-  });
-  doom(Selection::of(parent));
+/// The sequencer is asked not to begin it.
+void Forwarder::cancel(const Op& op) {
+  if (!op.on_link || changes_nothing(op.opcode) || !core_.partner.in_contact()) return;
+  mark<"forward.cancelled">();
+  Message m = core_.message(MessageType::cancel);
+  m.tag = op.tag;
+  core_.partner.send(m, {}, {}, [](const IoResult<Message>&) {});
 }
 
 void Forwarder::end_doomed() {
@@ -236,7 +236,9 @@ void Forwarder::end_doomed() {
     end(*over, over->sent_before ? make_error_code(Errc::unknown_outcome) : over->status);
     ended = true;
   }
-  if (ended && !has_doomed()) core_.lu->pump();  // a reset waits for them
+  if (!ended || has_doomed()) return;
+  core_.applier->release_answers();
+  core_.lu->pump();  // a reset waits for them
 }
 
 bool Forwarder::may_end(const Op& op) const {
@@ -246,6 +248,13 @@ bool Forwarder::may_end(const Op& op) const {
 bool Forwarder::has_doomed() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (op->doomed) return true;
+  }
+  return false;
+}
+
+bool Forwarder::has_given_up() const {
+  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+    if (op->doomed && op->on_link && !changes_nothing(op->opcode)) return true;
   }
   return false;
 }

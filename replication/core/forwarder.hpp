@@ -26,9 +26,9 @@ class Forwarder {
   /// What was not sent ends at once. What was ends with unknown_outcome as soon as the partner cannot start it any
   /// more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
   void doom(const Selection& which);
-  /// … and the sequencer is asked not to start it.
-  void cancel(const Parent& parent);
   [[nodiscard]] bool has_doomed() const;
+  /// Something that was given up here may not have come to the sequencer yet.
+  [[nodiscard]] bool has_given_up() const;
   /// Something was sent before `limit` and is not answered.
   [[nodiscard]] bool stuck_on_link(engine::TimePoint limit) const;
   void on_connected();
@@ -49,6 +49,7 @@ class Forwarder {
   [[nodiscard]] bool is_too_old(const Op& op) const;
   void end_too_old();
   void send(Op& op);
+  void cancel(const Op& op);
   [[nodiscard]] std::uint64_t next_answered();
   void enter_window(Op& op);
   void leave_window(Op& op);

@@ -27,8 +27,14 @@ Front::~Front() {
   held_.for_each([](Op& op) { op.core.ops.destroy(op); });
 }
 
+/// The partner may have grown the volume since: only a member that still is one can say what is beyond its end.
+bool Front::says_the_size() const {
+  return core_.role == Role::solo || (core_.role == Role::sync && core_.lease_valid() && !core_.gated);
+}
+
 std::error_code Front::check(const DiskRequest& r) const {
   if (!concerns_blocks(r.opcode)) return {};
+  if (!r.extent.fits(core_.room()) && !says_the_size()) return Errc::resource_exhausted;
   if (!r.extent.fits(core_.room())) return Errc::out_of_range;
   if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
@@ -45,11 +51,13 @@ std::error_code Front::check(const DiskRequest& r) const {
 }
 
 void Front::submit(DiskRequest& request) {
+  const std::uint64_t closings = core_.partner.closings();
   core_.partner.check();
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
   request.status = {};
   request.holder = nullptr;
   if (core_.role == Role::none && !core_.gated) request.status = Errc::not_serving;
+  if (core_.partner.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
@@ -74,7 +82,6 @@ void Front::cancel(DiskRequest& request) {
   mark<"front.cancelled">();
   parent->cancelled = true;
   ++parent->pieces;  // until all are looked at: the last one may end here
-  core_.forwarder->cancel(*parent);
   core_.end_unstarted(Selection::of(*parent));
   give_back(*parent);
 }
@@ -162,7 +169,10 @@ void Front::route(Op& op) {
 // the operation out looks.
 void Front::start_here(Op& op) {
   if (op.opcode == DiskOpcode::renew_key) op.extent = {0, core_.volume_size()};
-  if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) return finish(op, Errc::out_of_range);
+  if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) {
+    const Errc unsure = op.entry ? Errc::stale : Errc::resource_exhausted;
+    return finish(op, says_the_size() ? Errc::out_of_range : unsure);
+  }
   core_.sequencer->start(op);
 }
 

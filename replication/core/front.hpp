@@ -31,6 +31,7 @@ class Front {
   std::uint64_t reads = 0, writes = 0;
 
  private:
+  [[nodiscard]] bool says_the_size() const;
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
   void give_back(Parent& parent);

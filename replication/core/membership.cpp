@@ -249,12 +249,24 @@ bool Membership::is_idle() const {
 void Membership::finish_closing() {
   if (!closed_done_) return;
   core_.sequencer->settle_after_leaving();  // what was on its way to the partner when that was lost
+  take_link_back();
   if (!is_idle()) return;
   if (last_flush_begun_) return std::exchange(closed_done_, nullptr)();
   core_.applier->quiesce(Applier::Wait::unless_failed, [this] {
     last_flush_begun_ = true;
     core_.data.flush(counted(core_.owed_by_store, [](std::error_code) {}));
   });
+}
+
+/// A suspended partner answers what it ordered when it goes on, and it may wait for this very volume: with another way
+/// out it lets go.
+void Membership::take_link_back() {
+  if (!core_.partner.connected() || core_.now() < link_back_at_) return;
+  link_back_at_ = core_.now() + 3 * core_.settings.lease;
+  const engine::TimePoint long_ago = ago(3 * core_.settings.lease);
+  if (!core_.forwarder->stuck_on_link(long_ago) && !core_.sequencer->holds_link_since(long_ago)) return;
+  mark<"membership.detached_from_a_silent_partner">();
+  core_.partner.reset();
 }
 
 bool Membership::is_over() const {

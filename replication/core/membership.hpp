@@ -58,6 +58,7 @@ class Membership {
   void give_up(Done done);
   /// Serves nothing any more; calls back, with a tick, when neither of the stores has anything under way.
   void close(engine::Callback<> done);
+  [[nodiscard]] bool closed() const { return closed_; }
   /// Closed, and nobody owes it a callback.
   [[nodiscard]] bool is_over() const;
 
@@ -85,6 +86,7 @@ class Membership {
   // the clock
   [[nodiscard]] bool is_idle() const;
   void finish_closing();
+  void take_link_back();
   void watch_lease(engine::TimePoint now);
   void take_buffers_back(engine::TimePoint now);
   void end_overdue_step(engine::TimePoint now);
@@ -194,6 +196,7 @@ class Membership {
   bool owes_old_work_ = false;  ///< no member, and its store still has what was written when it was one
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
+  engine::TimePoint link_back_at_;
   bool last_flush_begun_ = false;
   engine::Callback<> store_settled_;  ///< goes on when the store owes nothing
   struct WaitingState {

@@ -85,12 +85,13 @@ bool Membership::store_owes_since(engine::TimePoint limit) const {
 /// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
 /// not come and go all the time.
 void Membership::trust_store_again() {
-  if (!core_.store_may_return || metadata_failed_ || step_kind_ != Step::none || core_.role == Role::sync) return;
+  if (!core_.store_may_return || metadata_failed_ || step_kind_ != Step::none) return;
   if (core_.role == Role::forward && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
   if (store_owes() || core_.space->lacking()) return;
   mark<"store.returned_everything">();
   core_.store_failed = core_.store_may_return = false;
   core_.reason.clear();
+  if (core_.role == Role::sync) open_gate();  // the partner's store stood still, too: neither could leave
   core_.changed();
   exchange();
 }

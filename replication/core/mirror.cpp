@@ -93,7 +93,9 @@ void Core::fail_flush(std::error_code error) {
   fail_store("The store failed a flush: " + error.message() + ".", error);
 }
 
+/// A volume that was detached writes nothing any more: its stores may be another mirror's already.
 void Core::keep_knowledge(engine::Callback<> done) {
+  if (membership->closed()) return;
   meta->write_knowledge(known, [this, done = std::move(done)](std::error_code error) mutable {
     if (!error) return done();
     membership->fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");

@@ -93,7 +93,12 @@ struct PairNode::Impl final : PartnerUser {
     beat_timer = seams.clock.call_after(settings.heartbeat_interval, [this] { beat(); });
   }
 
+  /// What a detached volume had forwarded, and lost with the old way, the partner can't begin any more.
+  void settle_closing() {
+    for (const Closing& c : closing) c.mirror->core().forwarder->on_connected();
+  }
   void on_connected() override {
+    settle_closing();
     for_each([](Core& c) { c.membership->on_connected(); });
   }
   void on_disconnected() override {
@@ -106,6 +111,7 @@ struct PairNode::Impl final : PartnerUser {
     for_each([](Core& c) { c.membership->on_contact_made(); });
   }
   void on_contact_lost() override {
+    settle_closing();
     for_each([](Core& c) { c.membership->on_contact_lost(); });
   }
 

@@ -87,6 +87,7 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
   }
   refusal_.clear();
   meet(result->process);
+  watch_clock(result->stamp);
   partner_stamp_ = result->stamp;
   connected_ = true;
   heartbeat_now();
@@ -100,12 +101,28 @@ void Partner::on_link_down() {
   if (was) user_.on_disconnected();
 }
 
+/// A machine that is paused does not see on its own clock that it was; the partner's went on. What was held meanwhile
+/// may have been given up, and served there. An answer takes less than a lease, or counts for nothing: a difference of
+/// more is no delay.
+void Partner::watch_clock(std::uint64_t its_stamp) {
+  const auto mine = static_cast<std::uint64_t>((now() - heard_at_).count());
+  const auto lease = static_cast<std::uint64_t>(settings_.lease.count());
+  const bool known = heard_stamp_ != 0 && its_stamp > heard_stamp_;
+  const bool stood_still = known && its_stamp - heard_stamp_ > mine + mine / 100 * settings_.drift_percent + lease;
+  heard_stamp_ = its_stamp;
+  heard_at_ = now();
+  if (!stood_still || !std::exchange(in_contact_, false)) return;
+  mark<"partner.clock_stood_still">();
+  contact_stamp_ = 0;
+  user_.on_contact_lost();
+}
+
 /// Everything known of an earlier process of the partner's is void.
 void Partner::meet(const engine::Uuid& process) {
   if (process == process_) return;
   const bool restarted = !process_.is_nil();
   process_ = process;
-  partner_stamp_ = 0;
+  partner_stamp_ = heard_stamp_ = 0;
   contact_stamp_ = 0;
   if (!restarted) return;
   mark<"partner.restarted">();
@@ -165,6 +182,7 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   beat.busy = false;
   confirming_ = false;
   if (!result || result->status != Errc::ok || result->process != process_) return;
+  if (now() < beat.sent + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
   const auto until = beat.sent + settings_.lease;
   if (now() >= until) return check();

@@ -68,7 +68,12 @@ class Partner {
   void reset() { seams_.link.reset(); }
   /// The initiators' sessions are about to be closed: nothing new is forwarded for them.
   [[nodiscard]] bool fencing() const { return fencing_; }
-  void set_fencing(bool on) { fencing_ = on; }
+  void set_fencing(bool on) {
+    fencing_ = on;
+    if (on) ++closings_;
+  }
+  /// How often sessions were to be closed.
+  [[nodiscard]] std::uint64_t closings() const { return closings_; }
   void heartbeat_now();
   /// Has the partner answer a heartbeat that is sent from now on; many who ask share one.
   void confirm();
@@ -90,6 +95,7 @@ class Partner {
   void take_heartbeat(InboundRequest& request, const Message& message);
   void on_beat_answer(Beat& beat, const engine::IoResult<Message>& result);
   void meet(const engine::Uuid& process);
+  void watch_clock(std::uint64_t its_stamp);
   [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
 
   static constexpr std::size_t kMaxBeats = 8;
@@ -101,6 +107,7 @@ class Partner {
   bool connected_ = false;
   bool in_contact_ = false;
   bool fencing_ = false;
+  std::uint64_t closings_ = 0;
   bool confirming_ = false;     // a heartbeat that somebody waits for is under way,
   bool confirm_again_ = false;  // and another one is wanted after it
   bool greeted_ = false;        // the inbound session said hello
@@ -109,6 +116,8 @@ class Partner {
   engine::TimePoint contact_until_;
   std::uint64_t contact_stamp_ = 0;
   std::uint64_t partner_stamp_ = 0;
+  std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer,
+  engine::TimePoint heard_at_;     // and this node's when it came
   std::string refusal_;
   std::vector<std::unique_ptr<Beat>> beats_;
   engine::TimerId hello_timer_{};

@@ -40,6 +40,8 @@ class Sequencer {
   [[nodiscard]] std::size_t active() const { return active_.size(); }
   /// The link has a buffer of some operation.
   [[nodiscard]] bool on_link();
+  /// … and has had it since before `limit`.
+  [[nodiscard]] bool holds_link_since(engine::TimePoint limit);
   /// … of one that no longer waits for the partner, since before `limit`.
   [[nodiscard]] bool stuck_on_link(engine::TimePoint limit);
   /// An operation that the store has had since before `limit`.

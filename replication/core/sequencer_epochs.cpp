@@ -86,6 +86,10 @@ bool Sequencer::on_link() {
   return find([](const Op& o) { return o.on_link; }) != nullptr;
 }
 
+bool Sequencer::holds_link_since(engine::TimePoint limit) {
+  return find([&](const Op& o) { return o.on_link && o.since < limit; }) != nullptr;
+}
+
 bool Sequencer::stuck_on_link(engine::TimePoint limit) {
   return find([&](const Op& o) { return o.on_link && o.remote == Remote::none && o.since < limit; }) != nullptr;
 }

@@ -16,6 +16,10 @@ Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
 namespace {
 /// A witness that was set back, emptied or replaced is noticed within a minute.
 constexpr engine::Duration kLookAgain = std::chrono::seconds(20);
+/// Looks without an answer, one after the other, until it counts as out of reach.
+constexpr unsigned kUnanswered = 5;
+/// Alone, the record is all that keeps a partner that knows nothing of it from winning, too.
+constexpr engine::Duration kLookAgainAlone = std::chrono::milliseconds(500);
 
 std::string what_is_wrong(WitnessTrust trust) {
   switch (trust) {
@@ -187,27 +191,35 @@ void Witnessing::raise() {
     if (run != raise_run_) return;
     raising_ = false;
     if (!view) {
-      reason_ = "The witness can't be reached: " + view.error().message() + ".";
-      if (std::exchange(raised_, false)) core_.changed();
+      if (unanswered_ + 1 >= kUnanswered || !raised_) {
+        reason_ = "The witness can't be reached: " + view.error().message() + ".";
+      }
+      if (++unanswered_ >= kUnanswered && std::exchange(raised_, false)) core_.changed();
       return;
     }
     raise_over(*view);
   });
 }
 
-/// It holds the epoch that this node serves. One that both serve makes good whatever was lost there.
+/// It holds the epoch that this node serves. One that both serve makes good whatever was lost there; so does one that
+/// this node had won before the witness was set back.
 void Witnessing::note_raised(const WitnessView& view) {
   const bool trusted = judge_witness(raised_with_, view) == WitnessTrust::ok;
-  if (!trusted && core_.role != Role::sync) return void(is_trusted(raised_with_, view));
   if (!trusted) {
     mark<"witness.put_right">();
     core_.known = accept_witness(core_.known, view);
     core_.keep_knowledge();
   }
   learn(view);
-  next_raise_ = core_.now() + kLookAgain;
+  unanswered_ = 0;
+  next_raise_ = core_.now() + (core_.role == Role::solo ? kLookAgainAlone : kLookAgain);
   reason_.clear();
   if (!std::exchange(raised_, true)) core_.changed();
+}
+
+/// This very epoch was seen there, by this node alone: what stands there now is from before.
+bool Witnessing::mine_was_there() const {
+  return core_.known.record_epoch == core_.epoch().id && core_.known.record_number == core_.epoch().number;
 }
 
 /// Only both nodes together make a record, or mend one: in sync, by the one that orders. Alone, a missing one stays
@@ -220,7 +232,8 @@ void Witnessing::raise_over(const WitnessView& view) {
   if (std::exchange(raised_, false)) core_.changed();
   const bool trusted = is_trusted(raised_with_, view);
   if (core_.role == Role::sync && !core_.is_sequencer()) return;
-  if (core_.role != Role::sync && (!trusted || !view.record)) return;
+  if (core_.role != Role::sync && !view.record) return;
+  if (core_.role != Role::sync && !trusted && !mine_was_there()) return;
   if (view.record && view.record->number >= epoch.number) {
     mark<"witness.record_is_above">();
     above_ = view.record->number;

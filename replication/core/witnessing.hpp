@@ -56,12 +56,14 @@ class Witnessing {
   void raise();
   void raise_over(const WitnessView& view);
   void note_raised(const WitnessView& view);
+  [[nodiscard]] bool mine_was_there() const;
   [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
 
   Core& core_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
+  unsigned unanswered_ = 0;  ///< looks, one after the other
   WitnessRecord mine_;
   /// What was known when the question was sent: answers may overtake one another.
   engine::Knowledge asked_with_, raised_with_;

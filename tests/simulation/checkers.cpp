@@ -57,6 +57,8 @@ void Checkers::check_durable(Host& holder, unsigned volume, Value value, const E
   if (world_.scenario.volumes[volume].write_cache) return;
   const WriteRecord& w = world_.history.write(value);
   if (volumes_[volume].may_cache || w.start < volumes_[volume].strict_since) return;
+  // It had the write when it said so; nothing is durable on disks that are taken back.
+  if (w.start < set_back_at_[static_cast<std::size_t>(holder.side())]) return;
   const auto image = holder.data(volume).stable();
   for (std::uint64_t block = w.first; block < w.first + w.count; ++block) {
     const Value found = read_stamp(image.subspan(block * kBlock, kBlock), block);
@@ -98,6 +100,7 @@ void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
 
 void Checkers::set_back(NodeSide side) {
   for (Volume& v : volumes_) v.acted_in[static_cast<std::size_t>(side)] = 0;
+  set_back_at_[static_cast<std::size_t>(side)] = world_.history.begin_read();
 }
 
 void Checkers::cache_switched(unsigned volume, bool on) {

@@ -52,6 +52,7 @@ class Checkers {
 
   World& world_;
   bool split_expected_ = false;
+  Moment set_back_at_[2] = {0, 0};
   bool split_ = false;
   std::vector<Volume> volumes_;
   std::vector<std::vector<Value>> seen_;

@@ -271,6 +271,10 @@ void Nemesis::on_restart_after_leave(void* self, std::uint64_t side) {
   auto& nemesis = *static_cast<Nemesis*>(self);
   Host& host = nemesis.world_.host(side_of(side));
   if (nemesis.over_ || !host.running() || host.frozen()) return;
+  if (nemesis.careful()) {  // not while its partner is a copy of an earlier day
+    nemesis.world_.scheduler.after(kSecond, Owner::world, &Nemesis::on_restart_after_leave, self, side);
+    return;
+  }
   host.shut_down();
   nemesis.world_.scheduler.after(kSecond * 9, Owner::world, &Nemesis::on_boot, self, side);
 }

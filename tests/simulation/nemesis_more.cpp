@@ -133,7 +133,8 @@ void Nemesis::on_witness_fast(void* self, std::uint64_t side) {
   static_cast<Nemesis*>(self)->world_.host(side_of(side)).slow_witness().set_slowness(0);
 }
 
-/// Not beside a machine that is set back: of two that forget nobody promises anything.
+/// Not beside a machine that is set back: of two that forget nobody promises anything. Nor what only one node has seen
+/// there: if that one is away, the other can't know that something is missing.
 void Nemesis::set_witness_back() {
   if (world_.scenario.faults.revert) return;
   if (!witness_then_ || random_.chance(400'000)) {
@@ -141,6 +142,7 @@ void Nemesis::set_witness_back() {
     witness_then_ = world_.witness.snapshot();
     return;
   }
+  if (!world_.witness.all_seen()) return;
   world_.trace.add('-', "witness.set_back");
   world_.witness.restore(*witness_then_);
 }

@@ -1,5 +1,7 @@
 #include "tests/simulation/sim_witness.hpp"
 
+#include <algorithm>
+
 namespace lockstep::simulation {
 
 using engine::Callback;
@@ -23,8 +25,18 @@ WitnessView SimWitness::view(const Uuid& volume) const {
 SwapOutcome SimWitness::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record) {
   const WitnessView current = view(volume);
   if (current.mod_revision != expected) return {false, current};
-  records_[volume] = {record, ++revision_};
+  records_[volume] = {record, ++revision_, {}};
   return {true, view(volume)};
+}
+
+void SimWitness::note_seen(const Uuid& volume, Owner by, const WitnessView& told) {
+  const auto found = records_.find(volume);
+  if (found == records_.end() || !told.record || found->second.record != *told.record) return;
+  found->second.seen_by[by == Owner::node_a ? 0 : 1] = true;
+}
+
+bool SimWitness::all_seen() const {
+  return std::ranges::all_of(records_, [](const auto& r) { return r.second.seen_by[0] && r.second.seen_by[1]; });
 }
 
 SimWitness::Snapshot SimWitness::snapshot() const { return {records_, cluster_, revision_}; }
@@ -133,6 +145,7 @@ void WitnessClient::on_timeout(void* self, std::uint64_t argument) {
 
 void WitnessClient::finish(Call& call, bool answered) {
   call.answered = true;
+  if (answered) server_.note_seen(call.volume, owner_, call.outcome.current);
   trace_.add(
       letter(owner_), "witness.answer",
       {{"kind", static_cast<std::uint64_t>(call.kind)}, {"answered", answered}, {"won", answered && call.outcome.won}});

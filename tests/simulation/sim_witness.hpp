@@ -70,6 +70,11 @@ class SimWitness {
                                 const replication::WitnessRecord& record);
   void remove(const engine::Uuid& volume) { revision_ += static_cast<std::int64_t>(records_.erase(volume)); }
 
+  /// A node was told of the record as it stands.
+  void note_seen(const engine::Uuid& volume, Owner by, const replication::WitnessView& told);
+  /// Both know of every record: what is taken back is missed by both.
+  [[nodiscard]] bool all_seen() const;
+
   // What may be done to it behind everybody's back.
   struct Snapshot;
   [[nodiscard]] Snapshot snapshot() const;
@@ -84,6 +89,7 @@ class SimWitness {
   struct Kept {
     replication::WitnessRecord record;
     std::int64_t mod_revision = 0;
+    bool seen_by[2] = {false, false};
   };
   static constexpr std::int64_t kFirstRevision = 1;  ///< as etcd's
   std::map<engine::Uuid, Kept> records_;

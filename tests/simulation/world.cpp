@@ -8,6 +8,7 @@ using engine::NodeSide;
 using replication::MirrorState;
 
 namespace {
+constexpr Nanos kLooks = 22 * kSecond;            ///< within which both nodes look at their witness
 constexpr Nanos kPatience = 120 * kSecond;        ///< simulated; within which a healed pair must be in sync again
 constexpr Nanos kAnswered = 45 * kSecond;         ///< within which operations end in a healed pair
 constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more is in a loop
@@ -132,7 +133,9 @@ void World::settle() {
   while (!verdict.failed()) {
     run_until(scheduler.now() + 250 * kMillisecond);
     if (idle()) operations_left = 0;
-    const bool over = operations_left == 0 && idle() && scheduler.now() >= nemesis->ordered_until();
+    bool over = operations_left == 0 && idle() && scheduler.now() >= nemesis->ordered_until();
+    // Time for both to notice what became of their witness.
+    if (scenario.faults.witness_set_back || scenario.faults.witness_emptied) over &= scheduler.now() > healed + kLooks;
     if (over && all_in_sync() && grower->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
     demand_answers(healed);
