@@ -91,6 +91,8 @@ struct Scenario {
   std::uint32_t reordered = 0;  ///< of these: chance in a million that an answer is late,
   Nanos longest_overtaken = 0;  ///< … and by how much at most
   engine::NodeSide reverted = engine::NodeSide::a;  ///< the only one that is ever set back
+  bool virtual_machines =
+      false;  ///< the nodes know that their clocks may stand still; in any case where they are paused
   HostKinds hosts;
   bool bad_moments = false;  ///< faults like to follow a change of a volume's state
   FaultKinds faults;

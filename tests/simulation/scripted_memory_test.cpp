@@ -1,0 +1,95 @@
+// What was learnt is not forgotten: a witness, a disk or a clock that was set back, or stood still, is found out.
+#include <gtest/gtest.h>
+
+#include "tests/simulation/pair_program.hpp"
+#include "tests/simulation/scripted_pair.hpp"
+
+namespace lockstep::simulation {
+namespace {
+
+using engine::MemberSet;
+using engine::NodeSide;
+using replication::MirrorState;
+
+void cut(ScriptedPair& pair, bool open) {
+  for (const NodeSide side : {kA, kB}) pair.world().cut(side, open);
+}
+
+std::optional<replication::WitnessRecord> record_of(ScriptedPair& pair) {
+  return pair.world().witness.view(pair.world().scenario.volumes[0].id).record;
+}
+
+/// One went on alone, and the other has read that it lost. The witness forgets it, but the loser does not.
+TEST(Memory, ANodeThatReadThatItLostDoesNotWinAtAWitnessThatWasSetBack) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.run_for(2 * kSecond);
+  const auto before = pair.world().witness.snapshot();
+  cut(pair, false);
+  const auto solo = [&](NodeSide side) { return pair.is(side, MirrorState::solo); };
+  ASSERT_TRUE(pair.wait_for([&] { return solo(kA) || solo(kB); }, 10 * kSecond));
+  const NodeSide winner = solo(kA) ? kA : kB;
+  pair.run_for(3 * kSecond);  // the loser asks once a second
+  ASSERT_EQ(pair.written(winner, 8, 2), std::error_code{});
+  pair.world().witness.restore(before);
+  pair.host(winner).end(Host::End::power_cut);
+  cut(pair, true);
+  pair.run_for(20 * kSecond);
+  EXPECT_FALSE(pair.status(other(winner)).serving) << "it would answer what the other's hosts have overwritten";
+  pair.host(winner).boot();
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.value_at(other(winner), 8), 2);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(Memory, AWitnessThatLostItsRecordIsPutRightByBothAndTheNextDeathIsSurvived) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.run_for(2 * kSecond);
+  pair.world().witness.lose_disk();
+  ASSERT_TRUE(pair.wait_for([&] { return record_of(pair).has_value(); }, 60 * kSecond)) << "nobody noticed";
+  EXPECT_EQ(record_of(pair)->members, MemberSet::both());
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  pair.run_for(25 * kSecond);  // B has seen it, too
+  pair.host(kA).end(Host::End::power_cut);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }, 10 * kSecond)) << pair.status(kB).reason;
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// The bits of what was written since were cleared on the other side long ago.
+TEST(Memory, ACopyThatWasSetBackIsBroughtUpToDateAsAWhole) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program());
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.run_for(5 * kSecond);
+    pair.host(side).take_snapshot();
+    ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+    pair.run_for(5 * kSecond);
+    pair.host(side).end(Host::End::power_cut);
+    pair.host(side).set_back();
+    pair.host(side).boot();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    EXPECT_EQ(pair.value_at(side, 8), 2);
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// Its clock says that no time has passed, so that its lease holds; the partner has gone on without it.
+TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.run_for(kSecond / 10);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    ASSERT_EQ(pair.written(other(side), 8, 2), std::error_code{});
+    pair.host(side).thaw();
+    auto& read = pair.read(side, 8);
+    ASSERT_TRUE(pair.wait_for([&] { return read.done; }, 10 * kSecond));
+    EXPECT_TRUE(read.status() || read.first() == 2) << "a read of before the pause";
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::simulation
