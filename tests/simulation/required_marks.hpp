@@ -1,5 +1,5 @@
 #pragma once
-// The rare branches of the mirror that a batch of 20,000 seeds must have gone through; without these it proves little.
+// The rare branches of the mirror that a batch of 40,000 seeds must have gone through; without these it proves little.
 #include <array>
 
 namespace lockstep::simulation {
