@@ -85,4 +85,22 @@ struct MetadataTest : testing::Test {
   static Extent region(std::uint64_t n, std::uint64_t count = 1) { return {n * 65536, count * 65536}; }
 };
 
+/// On a store with room for the state of the unit, that may be killed or lose power.
+struct RoomyMetadataTest : MetadataTest {
+  FaultStore roomy{MetadataArea::size_with_state(5 * kGiB, 65536)};
+
+  void format_roomy() {
+    MetadataArea::format(roomy, identity, sample_epoch(), InitialMap::clean,
+                         [this](auto result) { take(std::move(result)); });
+    roomy.run();
+    ASSERT_TRUE(area) << message();
+  }
+  void open_roomy() {
+    area.reset();
+    error.reset();
+    MetadataArea::open(roomy, identity.volume, identity.owner, [this](auto result) { take(std::move(result)); });
+    roomy.run();
+  }
+};
+
 }  // namespace lockstep::engine

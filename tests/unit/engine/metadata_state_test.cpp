@@ -10,23 +10,10 @@ std::vector<std::byte> bytes_of(std::size_t count, int seed) {
   return out;
 }
 
-struct State : MetadataTest {
+struct State : RoomyMetadataTest {
   static constexpr std::size_t kSlotBlocks = layout::kStateSlot / layout::kBlock;
-  FaultStore roomy{MetadataArea::size_with_state(5 * kGiB, 65536)};
   std::size_t first_block = MetadataArea::required_size(5 * kGiB, 65536) / layout::kBlock;
 
-  void format_roomy() {
-    MetadataArea::format(roomy, identity, sample_epoch(), InitialMap::clean,
-                         [this](auto result) { take(std::move(result)); });
-    roomy.run();
-    ASSERT_TRUE(area) << message();
-  }
-  void open_roomy() {
-    area.reset();
-    error.reset();
-    MetadataArea::open(roomy, identity.volume, identity.owner, [this](auto result) { take(std::move(result)); });
-    roomy.run();
-  }
   std::error_code write(std::span<const std::byte> state) {
     std::error_code outcome = Errc::timed_out;
     area->write_state(state, [&](std::error_code e) { outcome = e; });

@@ -5,22 +5,7 @@
 namespace lockstep::engine {
 namespace {
 
-struct Visible : MetadataTest {
-  FaultStore roomy{MetadataArea::size_with_state(5 * kGiB, 65536)};
-
-  void format_roomy() {
-    MetadataArea::format(roomy, identity, sample_epoch(), InitialMap::clean,
-                         [this](auto result) { take(std::move(result)); });
-    roomy.run();
-    ASSERT_TRUE(area) << message();
-  }
-  void open_roomy() {
-    area.reset();
-    error.reset();
-    MetadataArea::open(roomy, identity.volume, identity.owner, [this](auto result) { take(std::move(result)); });
-    roomy.run();
-  }
-};
+struct Visible : RoomyMetadataTest {};
 
 TEST_F(Visible, ABitThatWasReadSurvivesAPowerCut) {
   format_roomy();
