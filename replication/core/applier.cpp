@@ -159,7 +159,7 @@ void Applier::run(Apply& a) {
 }
 
 void Applier::mark_dirty(Apply& a) {
-  if (core_.defects().forget_dirty_bit || core_.meta->is_durably_dirty(a.message.extent)) return store(a);
+  if (core_.meta->is_durably_dirty(a.message.extent)) return store(a);
   core_.meta->set_dirty(a.message.extent, [&a](std::error_code error) {
     if (!error) return a.core.applier->store(a);
     a.core.membership->fail_metadata("The dirty map can't be written.");
@@ -207,7 +207,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
     if (a.message.type == MessageType::replicate && a.message.tag && !over_already) {
       core_.forwarder->note_applied(a.message.tag);
     }
-    if (ends || core_.defects().ignore_uncommitted) return end(a, over_already ? Errc::stale : Errc::ok);
+    if (ends) return end(a, over_already ? Errc::stale : Errc::ok);
   }
   a.applied = true;
   a.failed = bool(error);
@@ -315,7 +315,7 @@ void Applier::clear(InboundRequest& request, const Message& m) {
     bool in_use = false;
     applies_.for_each(
         [&](Apply& a) { in_use |= !a.applied && a.message.extent.overlaps(core_.region_extent(region)); });
-    if (!in_use || core_.defects().clear_dirty_early) regions.push_back(region);
+    if (!in_use) regions.push_back(region);
   }
   core_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
   answer(request, m, Errc::ok);
@@ -323,7 +323,7 @@ void Applier::clear(InboundRequest& request, const Message& m) {
 
 /// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
 void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
-  const bool member = (core_.role == Role::sync && core_.local_reads) || core_.defects().resync_wrong_way;
+  const bool member = core_.role == Role::sync && core_.local_reads;
   if (!member || m.extent.empty() || !m.extent.fits(core_.volume_size()) || m.extent.length > kMaxPiece ||
       m.extent.length > request.max_answer_payload()) {
     return answer(request, m, Errc::stale);

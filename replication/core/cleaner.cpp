@@ -34,10 +34,6 @@ void Cleaner::tick() {
   flushed_well_ = true;
   began_ = core_.now();
   const std::uint64_t run = run_;
-  if (core_.defects().clear_dirty_early) {
-    flushes_ = 1;
-    return on_flushed(run, true);
-  }
   core_.data.flush(counted(core_.owed_by_store, [this, run](std::error_code error) {
     if (error) core_.fail_flush(error);
     on_flushed(run, !error);
@@ -58,7 +54,7 @@ void Cleaner::gather() {
     equal_.pop_back();
   }
   const bool too_many = core_.meta->dirty_count() * core_.region_size() > core_.settings.dirty_bound;
-  const auto cold = core_.defects().clear_dirty_early || too_many ? engine::Duration{0} : core_.settings.clean_after;
+  const auto cold = too_many ? engine::Duration{0} : core_.settings.clean_after;
   const engine::TimePoint now = core_.now();
   const engine::TimePoint limit{now.since_origin > cold ? now.since_origin - cold : engine::Duration{0}};
   for (std::size_t seen = 0; seen < 4 * kBatch && batch_.size() < kBatch; ++seen) {
@@ -68,7 +64,7 @@ void Cleaner::gather() {
       break;
     }
     cursor_ = *next + 1;
-    const bool quiet = core_.defects().clear_dirty_early || core_.regions->quiet_since(*next, limit);
+    const bool quiet = core_.regions->quiet_since(*next, limit);
     if (quiet && !core_.resync->is_unequal(*next)) batch_.push_back(*next);
   }
 }
@@ -86,7 +82,6 @@ void Cleaner::clear() {
   std::ranges::sort(batch_);
   batch_.erase(std::ranges::unique(batch_).begin(), batch_.end());
   std::erase_if(batch_, [this](std::uint64_t region) {
-    if (core_.defects().clear_dirty_early) return false;
     return core_.resync->is_unequal(region) || !core_.regions->quiet_since(region, began_);
   });
   if (batch_.empty()) return;

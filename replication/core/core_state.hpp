@@ -113,11 +113,10 @@ struct Core {
   [[nodiscard]] engine::NodeSide side() const { return settings.side; }
   [[nodiscard]] engine::TimePoint now() const { return seams.clock.now(); }
   [[nodiscard]] const engine::EpochRecord& epoch() const { return meta->epoch(); }
-  [[nodiscard]] const Defects& defects() const { return settings.defects; }
   [[nodiscard]] bool is_sequencer() const { return epoch().sequencer == side(); }
   /// This node orders writes now.
   [[nodiscard]] bool orders() const { return role == Role::solo || (role == Role::sync && is_sequencer()); }
-  [[nodiscard]] bool lease_valid() const { return defects().ignore_lease || (leased && now() < lease_until); }
+  [[nodiscard]] bool lease_valid() const { return leased && now() < lease_until; }
   /// The partner has answered since this node received `op`: that it is still a member does not rest on its clock
   /// alone.
   [[nodiscard]] bool is_confirmed(const Op& op) const {

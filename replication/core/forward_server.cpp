@@ -72,7 +72,7 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
     entry.again = &request;
     return;
   }
-  if (core_.defects().forget_forward_results || fetches(m.opcode)) {
+  if (fetches(m.opcode)) {
     entries_.erase(found);
     return begin(request, m);
   }

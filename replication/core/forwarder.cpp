@@ -206,7 +206,6 @@ void Forwarder::end(Op& op, std::error_code status) {
 void Forwarder::resend() { pump(); }
 
 void Forwarder::doom(const Selection& which) {
-  if (core_.defects().keep_held_when_fenced) return;
   ops_.for_each([&](Op& op) {
     if (op.doomed || !which.covers(op)) return;
     op.doomed = true;

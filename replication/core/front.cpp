@@ -157,7 +157,6 @@ void Front::route(Op& op) {
       if (core_.is_sequencer() || (op.reads() && core_.local_reads)) return start_here(op);
       break;
     case Role::forward:
-      if (core_.defects().serve_stale_replica && op.opcode == DiskOpcode::read) return core_.sequencer->start(op);
       break;
   }
   // A forward never goes back to where it came from.
@@ -183,7 +182,6 @@ void Front::release_held() {
 }
 
 void Front::drop_held(const Selection& which) {
-  if (core_.defects().keep_held_when_fenced) return;
   List<Op> over;
   held_.move_to(over, [&](const Op& op) { return which.covers(op); });
   while (Op* op = over.pop_front()) finish(*op, which.status());

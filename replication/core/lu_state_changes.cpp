@@ -108,7 +108,7 @@ bool LuStateKeeper::step_change() {
     });
     return false;
   }
-  const bool mirrored = core_.role == Role::sync && !core_.defects().ack_state_before_partner;
+  const bool mirrored = core_.role == Role::sync;
   if (!change_->told && (mirrored || (target_there_ && core_.partner.in_contact()))) {
     if (may_tell()) tell(change_->state, change_->events, false);
     if (core_.partner_ready || core_.role == Role::sync) return false;

@@ -144,7 +144,6 @@ void LuStateKeeper::run(Op& op) {
 /// Of a change that is being written nobody knows whether it will be in force. One that was given up by itself ends as
 /// it does.
 void LuStateKeeper::doom(const Selection& which) {
-  if (core_.defects().keep_held_when_fenced && !which.is_partners()) return;
   if (which.is_all()) set_open(false);
   List<Op> over;
   const auto covered = [&](const Op& op) { return which.covers(op); };

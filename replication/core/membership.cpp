@@ -75,8 +75,7 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 void Membership::act(const ReplicaState& theirs) {
   if (step_kind_ != Step::none || !stable_ || theirs.changing) return;
   if (core_.generations->set_back()) stop_if_set_back();
-  ReplicaState mine = state();
-  if (core_.defects().reenter_after_restart && mine.record.members.is_both()) mine.running = theirs.running;
+  const ReplicaState mine = state();
   const Verdict before = verdict_;
   verdict_ = decide(mine, theirs);
   split_ = verdict_ == Verdict::split_brain;

@@ -135,11 +135,8 @@ void Membership::decide_without_partner() {
   const bool deaf = !core_.partner.in_contact() || partner_stopped_ || (partner_unknown_ && core_.partner.connected());
   if (core_.role != Role::none || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
   if (verdict_ == Verdict::split_brain && core_.partner.connected()) return;
-  AloneRule rule = decide_alone(state(), core_.seams.witness != nullptr);
+  const AloneRule rule = decide_alone(state(), core_.seams.witness != nullptr);
   const engine::EpochRecord& mine = core_.epoch();
-  if (core_.defects().skip_witness && rule != AloneRule::start && mine.members.is_both() && running_) {
-    rule = AloneRule::preferred_goes_on;
-  }
   switch (rule) {
     case AloneRule::start:
       confirming_ = true;
@@ -188,7 +185,7 @@ void Membership::go_solo_when_leases_are_over() {
   if (core_.store_failed) return;
   const auto wait = core_.settings.lease * (100 + core_.settings.drift_percent) / 100;
   const engine::TimePoint since = std::max(core_.last_grant, attached_);
-  if (!partner_stopped_ && !core_.defects().skip_lease_wait && core_.now() < since + wait) return;
+  if (!partner_stopped_ && core_.now() < since + wait) return;
   mark<"membership.goes_solo">();
   core_.lu->on_partner_lost();
   const engine::EpochRecord next = pending_solo_->next;

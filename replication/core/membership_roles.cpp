@@ -63,7 +63,7 @@ void Membership::enter_sync(bool equal) {
   partner_stopped_ = false;
   agreed_ = core_.epoch().id;
   entered_ = core_.now();
-  core_.local_reads = core_.is_sequencer() || equal || core_.defects().serve_before_equal;
+  core_.local_reads = core_.is_sequencer() || equal;
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.regions->remember(true);

@@ -193,7 +193,6 @@ class Selection {
   /// The node serves nothing of this volume any more, whoever asks.
   [[nodiscard]] bool is_all() const { return kind_ == Kind::all; }
   [[nodiscard]] bool is_one() const { return kind_ == Kind::one; }
-  [[nodiscard]] bool is_partners() const { return kind_ == Kind::partners; }
 
  private:
   enum class Kind : std::uint8_t { all, own, partners, one, early, tasks };

@@ -17,7 +17,6 @@
 #include "engine/seams/random.hpp"
 #include "engine/seams/store.hpp"
 #include "replication/core/arbiter.hpp"
-#include "replication/core/defects.hpp"
 #include "replication/core/link.hpp"
 
 namespace lockstep::replication {
@@ -41,7 +40,6 @@ struct NodeSettings {
   /// This machine's clock may stand still while the world goes on, as a paused virtual machine's does: what reveals
   /// state waits for an answer of the partner's to a heartbeat that was sent after its command came.
   bool confirms_reads = false;
-  Defects defects;  ///< planted by tests; nothing else touches it
 };
 
 struct NodeSeams {

@@ -222,9 +222,7 @@ void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
 }
 
 void Partner::check() {
-  // The defect looks away from this lease too, for as long again: each check alone would hide the lack of the other.
-  const engine::Duration looked_away = settings_.defects.ignore_lease ? 3 * settings_.lease : engine::Duration{0};
-  if (!in_contact_ || now() < contact_until_ + looked_away) return;
+  if (!in_contact_ || now() < contact_until_) return;
   in_contact_ = false;
   contact_stamp_ = 0;
   mark<"partner.contact_lost">();

@@ -117,9 +117,7 @@ void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
 /// This node's bits come last: whatever was written here without the partner was marked before that.
 void Resync::unite() {
   const auto& mine = core_.meta->words();
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    words_[i] = core_.defects().drop_union ? mine[i] : words_[i] | mine[i];
-  }
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= mine[i];
   const std::uint64_t odd = core_.region_count() % 64;
   if (odd && !words_.empty()) words_.back() &= (std::uint64_t{1} << odd) - 1;
   unequal_ = 0;
@@ -223,7 +221,6 @@ void Resync::on_granted(engine::RangeLock::Node& node) {
 void Resync::read(Copy& copy) {
   if (copy.run != run_) return end(copy, false);
   copy.busy = true;
-  if (core_.defects().resync_wrong_way) return copy_backwards(copy);
   copy.reading = true;
   copy.since = core_.now();
   core_.data.read(core_.region_extent(copy.region).offset, copy.buffer.span(), [&copy](std::error_code error) {
@@ -257,21 +254,6 @@ void Resync::write_back(Copy& copy) {
   core_.space->ensure(copy.lock.extent(), [&copy, written](std::error_code error) {
     if (error) return written(error);
     copy.core.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
-  });
-}
-
-/// The defect of that name.
-void Resync::copy_backwards(Copy& copy) {
-  Message m = core_.message(MessageType::fetch);
-  m.extent = core_.region_extent(copy.region);
-  core_.partner.send(m, {}, copy.buffer.span(), [&copy](const IoResult<Message>& result) {
-    Resync& self = *copy.core.resync;
-    if (!result || result->status != Errc::ok) return self.on_copied(copy, result);
-    copy.core.data.write(copy.core.region_extent(copy.region).offset, copy.buffer.span(), engine::Durability::durable,
-                         [&copy](std::error_code error) {
-                           copy.busy = false;
-                           copy.core.resync->end(copy, !error && copy.run == copy.core.resync->run_);
-                         });
   });
 }
 

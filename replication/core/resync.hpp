@@ -63,7 +63,6 @@ class Resync {
   static void on_granted(engine::RangeLock::Node& node);
   void read(Copy& copy);
   void write_back(Copy& copy);
-  void copy_backwards(Copy& copy);
   void send(Copy& copy);
   void on_copied(Copy& copy, const engine::IoResult<Message>& result);
   void end(Copy& copy, bool equal);

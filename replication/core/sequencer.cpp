@@ -37,7 +37,7 @@ void Sequencer::start(Op& op) {
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
   if (op.opcode == DiskOpcode::find_run) return run(op);
-  if (!core_.defects().serve_before_equal && core_.resync->must_equalize(op.extent)) {
+  if (core_.resync->must_equalize(op.extent)) {
     op.stage = Stage::equal_wait;
     return core_.resync->equalize(op);
   }
@@ -285,7 +285,7 @@ void Sequencer::flush(Op& op) {
 // ---- writes ------------------------------------------------------------------------------------------------------
 
 void Sequencer::mark_dirty(Op& op) {
-  if (core_.defects().forget_dirty_bit || core_.meta->is_durably_dirty(op.extent)) return issue(op);
+  if (core_.meta->is_durably_dirty(op.extent)) return issue(op);
   op.stage = Stage::marking;
   op.local_busy = true;
   op.since = core_.now();
@@ -302,7 +302,7 @@ void Sequencer::mark_dirty(Op& op) {
 void Sequencer::issue(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   // A lazy clearing may have begun while other bits of this write were being made durable.
-  if (!core_.defects().forget_dirty_bit && !core_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
+  if (!core_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
   core_.regions->begin_write(op.extent, core_.now());
   if (core_.space->frees(op.opcode, op.may_unmap)) core_.space->begin_freeing(op.extent);
   op.tracked = true;
@@ -362,7 +362,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
 
 void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
   if (op.remote != Remote::none) {
-    const bool done = (result && result->status == Errc::ok) || core_.defects().ack_before_partner;
+    const bool done = result && result->status == Errc::ok;
     op.remote = done ? Remote::done : Remote::wanted;
     if (!done && result) {
       mark<"replicate.refused">();

@@ -30,7 +30,6 @@ void Sequencer::drop_remote() {
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
 void Sequencer::doom(const Selection& which) {
-  if (core_.defects().keep_held_when_fenced && !which.is_partners()) return;
   active_.for_each([&](Op& op) {
     if (op.doomed || op.stage == Stage::issued || !which.covers(op)) return;
     op.doomed = true;

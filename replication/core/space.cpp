@@ -80,7 +80,7 @@ Extent Space::known_from(Extent extent) const {
   return {extent.offset, std::min(std::max(end, extent.end()), core_.volume_size()) - extent.offset};
 }
 
-bool Space::is_there(Extent extent) const { return core_.defects().write_without_room || has_all(there_, extent); }
+bool Space::is_there(Extent extent) const { return has_all(there_, extent); }
 
 Extent Space::around(Extent extent) const {
   const std::uint64_t region = core_.region_size();
@@ -144,7 +144,6 @@ void Space::note_there(Extent extent, std::uint64_t asked) {
 
 void Space::begin_freeing(Extent extent) {
   ++freeing_;
-  if (core_.defects().keep_freed_space) return;
   const std::uint64_t region = core_.region_size();
   const std::uint64_t first = extent.offset / region, end = (extent.end() + region - 1) / region;
   here_.clear(first, end);

@@ -11,7 +11,7 @@ from tree import TookTooLong, limited
 WORLDS = ["--draw-all"]
 CHUNK = 500  # seeds that are run before it is asked whether one of them failed
 
-SCRIPTED = ("simulation_defect_tests", "tests/simulation/simulation_defect_tests", "-Defect*")
+SCRIPTED = ("simulation_mirror_tests", "tests/simulation/simulation_mirror_tests", "*")
 METADATA_TESTS = ("EpochRecord*:Metadata*:Grow*:Known*:DirtyMap*:Unreadable*:*Slots*:State*:Visible*:Seeds/DirtyMap*:"
                   "Slots/*")
 UNIT = {

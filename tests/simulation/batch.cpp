@@ -42,15 +42,13 @@ constexpr unsigned kMostReports = 20;  ///< failures told in full, each process
 WorldOptions world_options(const BatchOptions& options, std::uint64_t seed) {
   WorldOptions world;
   world.seed = seed;
-  world.defects = options.defects;
   world.without_faults = options.without_faults;
   world.switches = options.switches;
   return world;
 }
 
 void report(const BatchOptions& options, const Outcome& outcome) {
-  const std::string extra = (options.defect.empty() ? "" : " --defect " + options.defect) +
-                            (options.without_faults ? " --no-faults" : "") + options.switches.text();
+  const std::string extra = std::string(options.without_faults ? " --no-faults" : "") + options.switches.text();
   std::printf("FAILED seed %" PRIu64 "  hash %016" PRIx64
               "  commit %s\n  %s\n  %s\n  reproduce: simulation --seed %" PRIu64 "%s --trace\n",
               outcome.seed, outcome.hash, LOCKSTEP_COMMIT, outcome.scenario.c_str(), outcome.violation.c_str(),

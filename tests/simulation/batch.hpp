@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "replication/core/defects.hpp"
 #include "tests/simulation/world.hpp"
 
 namespace lockstep::simulation {
@@ -15,8 +14,6 @@ struct BatchOptions {
   bool ci = false;  ///< a required mark that no seed reached is a failure
   bool without_faults = false;
   bool marks = false;  ///< tell how often each mark was reached
-  std::string defect;  ///< its name, for the command that reproduces
-  replication::Defects defects;
   SwitchOrders switches;
   const ProgramKind* kind = nullptr;
 };

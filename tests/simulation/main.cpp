@@ -1,4 +1,4 @@
-// The simulator's command line: one seed, a batch of seeds, or the hunt for a planted defect.
+// The simulator's command line: one seed, or a batch of seeds.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,7 +8,6 @@
 #include <malloc.h>
 
 #include "tests/simulation/batch.hpp"
-#include "tests/simulation/defect_names.hpp"
 #include "tests/simulation/pair_program.hpp"
 
 namespace {
@@ -19,7 +18,6 @@ int usage() {
   std::fputs(
       "simulation --seed N [--trace]            one world, run twice (with --trace once, every event printed)\n"
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
-      "  --defect NAME     plants a defect (replication/core/defects.hpp)\n"
       "  --marks           tells how often each rare branch of the mirror was taken\n"
       "  --no-faults       worlds in which nothing breaks\n"
       "  --with NAME, --without NAME   a kind of trouble (switches.cpp) that every seed knows, or none\n"
@@ -65,12 +63,6 @@ int main(int argc, char** argv) {
       if (!range) return usage();
     } else if (arg == "--jobs" && more) {
       options.jobs = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
-    } else if (arg == "--defect" && more) {
-      options.defect = argv[++i];
-      if (!plant(options.defects, options.defect)) {
-        std::fprintf(stderr, "there is no defect named %s\n", options.defect.c_str());
-        return 2;
-      }
     } else if (arg == "--draw-all") {
       options.switches.draw_all = true;
     } else if ((arg == "--with" || arg == "--without") && more) {

@@ -37,7 +37,6 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
   settings.store_deadline = settings.store_silence = engine::Duration(s.store_deadline);
   settings.confirms_reads = s.faults.pause || s.virtual_machines;
-  settings.defects = s.defects;
   return settings;
 }
 

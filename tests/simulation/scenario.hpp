@@ -9,7 +9,6 @@
 #include "engine/base/uuid.hpp"
 #include "engine/disk.hpp"
 #include "engine/metadata/identity.hpp"
-#include "replication/core/defects.hpp"
 #include "tests/simulation/scheduler.hpp"
 
 namespace lockstep::simulation {
@@ -96,7 +95,6 @@ struct Scenario {
   HostKinds hosts;
   bool bad_moments = false;  ///< faults like to follow a change of a volume's state
   FaultKinds faults;
-  replication::Defects defects;
 
   /// Nothing is ever broken in this world.
   [[nodiscard]] bool faultless() const { return faults == FaultKinds{}; }

@@ -51,9 +51,7 @@ TEST(Witness, IsNotAskedForAFailoverByAMemberThatIsInSyncAgain) {
 struct BothDied {
   static constexpr std::uint64_t kRegions = 16, kRegionBlocks = 8, kLast = (kRegions - 1) * kRegionBlocks;
 
-  explicit BothDied(const replication::Defects& defects)
-      : pair(
-            pair_program(), [](Scenario& s) { s.resync_ceiling = s.region_size; }, defects) {
+  BothDied() : pair(pair_program(), [](Scenario& s) { s.resync_ceiling = s.region_size; }) {
     for (std::uint64_t i = 0; i < kRegions; ++i) before = &write_everywhere(i);
     pair.world().cut(kA, false);
     for (std::uint64_t i = 0; i < kRegions; ++i) after = &pair.write_stamp(kA, i * kRegionBlocks);
@@ -83,7 +81,7 @@ struct BothDied {
 
 TEST(BothRestarted, ARegionThatDiffersIsMadeEqualBeforeEitherMemberShowsIt) {
   for (const NodeSide first : {kA, kB}) {
-    BothDied world({});
+    BothDied world;
     EXPECT_EQ(world.pair.stamp_at(first, world.kLast), world.after->value);
     EXPECT_EQ(world.pair.stamp_at(first == kA ? kB : kA, world.kLast), world.after->value);
     EXPECT_EQ(world.stored(kB), world.after->value);
@@ -91,14 +89,6 @@ TEST(BothRestarted, ARegionThatDiffersIsMadeEqualBeforeEitherMemberShowsIt) {
     EXPECT_EQ(world.pair.violation(), "");
     EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
   }
-}
-
-/// The defect of that name; seeds find it too rarely (README.md).
-TEST(BothRestarted, ServingBeforeEqualIsFoundByTheJudgementOfTheHistory) {
-  BothDied world({.serve_before_equal = true});
-  EXPECT_EQ(world.pair.stamp_at(kA, world.kLast), world.after->value);
-  EXPECT_EQ(world.pair.stamp_at(kB, world.kLast), world.before->value);
-  EXPECT_NE(world.pair.judgement(), "");
 }
 
 /// B orders, and its store keeps a write of its own that A has; A goes on alone and overwrites it.

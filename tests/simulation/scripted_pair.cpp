@@ -11,9 +11,8 @@ using engine::NodeSide;
 namespace {
 constexpr std::size_t kAlignment = 4096;
 
-WorldOptions options_for(const ScriptedPair::Adjust& adjust, const replication::Defects& defects) {
+WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
   WorldOptions options;
-  options.defects = defects;
   options.without_faults = true;
   options.trace = std::getenv("LOCKSTEP_TRACE") != nullptr ? stdout : nullptr;
   options.adjust = [adjust](Scenario& s) {
@@ -41,8 +40,8 @@ WorldOptions options_for(const ScriptedPair::Adjust& adjust, const replication::
 }
 }  // namespace
 
-ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust, const replication::Defects& defects)
-    : world_(std::make_unique<World>(options_for(adjust, defects), kind)) {
+ScriptedPair::ScriptedPair(const ProgramKind& kind, const Adjust& adjust)
+    : world_(std::make_unique<World>(options_for(adjust), kind)) {
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).format();
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) host(side).boot();
   wait_for([this] { return in_sync(); });

@@ -16,7 +16,7 @@ class ScriptedPair {
 
   /// Boots both and waits until they are in sync; A orders.
   explicit ScriptedPair(
-      const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {}, const replication::Defects& defects = {});
+      const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {});
   ~ScriptedPair();
 
   struct Io {

@@ -29,7 +29,6 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       scenario(drawn(options, random)),
       scheduler(trace, random.split()),
       kind(program) {
-  scenario.defects = options.defects;
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
   if (scenario.faults.force) scenario.reservations = false;  // each side of a split has a state of its own

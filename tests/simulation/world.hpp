@@ -35,7 +35,6 @@ struct Outcome {
 struct WorldOptions {
   std::uint64_t seed = 1;
   std::FILE* trace = nullptr;
-  replication::Defects defects;
   bool without_faults = false;
   SwitchOrders switches;
   std::function<void(Scenario&)> adjust;  ///< for worlds that are made by hand
