@@ -26,8 +26,8 @@ Applier::~Applier() {
 /// and from the end of the lease on, none is taken: what this node holds for its initiators must not come after what
 /// the partner acknowledges.
 bool Applier::accepts(const Message& m) const {
-  const bool lease_is_over = core_.leased && !core_.lease_valid();
-  return !closed_ && !core_.in_limbo && !lease_is_over && m.epoch == core_.epoch().id &&
+  const bool lease_is_over = core_.has_lease() && !core_.lease_valid();
+  return !closed_ && !core_.keeps_sessions() && !lease_is_over && m.epoch == core_.epoch().id &&
          core_.epoch().sequencer != core_.side() && !core_.store_failed;
 }
 
@@ -171,7 +171,7 @@ void Applier::store(Apply& a) {
   const Message& m = a.message;
   const bool copied = m.type == MessageType::copy;
   // A target's copies are flushed before it joins; a member's are used as soon as they are answered.
-  const bool lazily = copied && core_.role == Role::forward;
+  const bool lazily = copied && core_.is_forwarding();
   const auto durability = lazily   ? engine::Durability::cached
                           : copied ? engine::Durability::durable
                                    : core_.durability(m.flags & kFlagFua);
@@ -200,7 +200,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
   const bool over_already = a.message.epoch != core_.epoch().id;
   if (over_already) mark<"apply.outlived_its_epoch">();
-  const bool ends = a.message.type != MessageType::replicate || core_.role == Role::forward || over_already;
+  const bool ends = a.message.type != MessageType::replicate || core_.is_forwarding() || over_already;
   if (error) {
     if (ends) return end(a, Errc::io_error);
   } else {
@@ -323,7 +323,7 @@ void Applier::clear(InboundRequest& request, const Message& m) {
 
 /// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
 void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
-  const bool member = core_.role == Role::sync && core_.local_reads;
+  const bool member = core_.in_sync() && core_.reads_here();
   if (!member || m.extent.empty() || !m.extent.fits(core_.volume_size()) || m.extent.length > kMaxPiece ||
       m.extent.length > request.max_answer_payload()) {
     return answer(request, m, Errc::stale);

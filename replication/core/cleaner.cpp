@@ -24,8 +24,7 @@ void Cleaner::cancel() {
 bool Cleaner::may_clear() const { return core_.partner_ready && !core_.store_failed && !core_.flush_failed; }
 
 void Cleaner::tick() {
-  const bool kept_equal =
-      (core_.role == Role::sync && core_.is_sequencer()) || (core_.role == Role::solo && core_.resync->mirroring());
+  const bool kept_equal = (core_.in_sync() && core_.is_sequencer()) || (core_.is_alone() && core_.resync->mirroring());
   if (busy_ || !kept_equal || !may_clear() || core_.gated || !core_.resync->knows_unequal()) return;
   gather();
   if (batch_.empty()) return;

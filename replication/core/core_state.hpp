@@ -1,10 +1,10 @@
 #pragma once
 // What the parts of one volume's mirror share: its stores, its locks, where it stands in its epoch, and its parts.
 //
-// Invariants:
-//  1. role is sync only while the durable record is {A,B} and both members recorded it; solo only while it is {me}.
-//  2. Nothing is started while gated, and nothing at all with role none.
-//  3. A local read is answered only with role solo, or with role sync, a valid lease and local_reads (or as sequencer).
+// Membership alone changes the phase, and checks each that follows against the durable record (phase.hpp). The other
+// parts ask:
+//  1. Nothing is started while gated, and nothing at all in a phase that serves nothing.
+//  2. A local read is answered only alone, or in sync with a valid lease and reads_here().
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +17,7 @@
 #include "replication/core/op.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/core/partner.hpp"
+#include "replication/core/phase.hpp"
 #include "replication/core/replica_state.hpp"
 
 namespace lockstep::replication {
@@ -45,13 +46,6 @@ template <class Done>
   };
 }
 
-enum class Role : std::uint8_t {
-  none,     ///< serves nothing
-  sync,     ///< member of {A,B}
-  solo,     ///< the only member
-  forward,  ///< no member: everything goes to the partner
-};
-
 struct Core {
   Core(const NodeSettings& settings_in, NodeSeams& seams_in, Partner& partner_in, engine::DiskInfo info_in,
        engine::Store& data_in, std::unique_ptr<engine::MetadataArea> meta_in);
@@ -73,18 +67,9 @@ struct Core {
   std::function<void()> changed;  ///< tells the observer
   std::function<void()> fence;    ///< closes the initiators' sessions
 
-  Role role = Role::none;
-  bool gated = false;      ///< new operations are held: a transition is under way
-  bool suspended = false;  ///< was serving {A,B}, lost the partner, undecided
-  /// Suspended with its initiators' sessions open: what was not started waits for this node's going on alone, which
-  /// alone makes it certain that nobody else served meanwhile. Any other end closes the sessions and drops it.
-  bool in_limbo = false;
-  bool local_reads = false;      ///< as the other member: own store may be read
-  bool partner_alone = false;    ///< this replica left and the partner is known to have gone on in that epoch
-  bool leased = false;           ///< a lease was granted in this epoch
-  engine::TimePoint lease_from;  ///< when the heartbeat was sent that the lease rests on
-  engine::TimePoint lease_until;
-  engine::TimePoint last_grant;  ///< when this node last granted, or may have (a process before this one)
+  ReplicaPhase phase;
+  bool gated = false;            ///< new operations are held: a change is under way, or nobody knows who goes on
+  engine::TimePoint last_grant;  ///< when this node last granted a lease, or may have (a process before this one)
   bool store_failed = false;
   bool store_may_return = false;  ///< it failed by its deadline or for want of space, and by nothing else since
   engine::TimePoint store_failed_at;
@@ -114,13 +99,39 @@ struct Core {
   [[nodiscard]] engine::TimePoint now() const { return seams.clock.now(); }
   [[nodiscard]] const engine::EpochRecord& epoch() const { return meta->epoch(); }
   [[nodiscard]] bool is_sequencer() const { return epoch().sequencer == side(); }
+  [[nodiscard]] bool in_sync() const { return std::holds_alternative<phase::InSync>(phase); }
+  [[nodiscard]] bool is_alone() const { return std::holds_alternative<phase::Solo>(phase); }
+  [[nodiscard]] bool is_forwarding() const { return std::holds_alternative<phase::Forwarding>(phase); }
+  [[nodiscard]] bool serves_nothing() const { return !in_sync() && !is_alone() && !is_forwarding(); }
+  [[nodiscard]] const Lease* lease() const {
+    const auto* p = std::get_if<phase::InSync>(&phase);
+    return p && p->lease ? &*p->lease : nullptr;
+  }
+  /// One was granted since this node is in sync; it may have run out.
+  [[nodiscard]] bool has_lease() const { return lease() != nullptr; }
+  /// A member whose store may be read.
+  [[nodiscard]] bool reads_here() const {
+    const auto* p = std::get_if<phase::InSync>(&phase);
+    return p && p->reads_here;
+  }
+  [[nodiscard]] const phase::Suspended* suspended() const { return std::get_if<phase::Suspended>(&phase); }
+  /// Suspended with its initiators' sessions open: what was not started waits for this node's going on alone, which
+  /// alone makes it certain that nobody else served meanwhile. Any other end closes the sessions and drops it.
+  [[nodiscard]] bool keeps_sessions() const {
+    return suspended() && suspended()->sessions == phase::Suspended::Sessions::kept;
+  }
+  /// No member, and the partner is known to have gone on in that epoch.
+  [[nodiscard]] bool partner_went_on() const {
+    const auto* p = std::get_if<phase::Forwarding>(&phase);
+    return p && p->partner_went_on;
+  }
   /// This node orders writes now.
-  [[nodiscard]] bool orders() const { return role == Role::solo || (role == Role::sync && is_sequencer()); }
-  [[nodiscard]] bool lease_valid() const { return leased && now() < lease_until; }
+  [[nodiscard]] bool orders() const { return is_alone() || (in_sync() && is_sequencer()); }
+  [[nodiscard]] bool lease_valid() const { return lease() && now() < lease()->until; }
   /// The partner has answered since this node received `op`: that it is still a member does not rest on its clock
   /// alone.
   [[nodiscard]] bool is_confirmed(const Op& op) const {
-    return !settings.confirms_reads || role != Role::sync || op.entry || lease_from >= op.received;
+    return !settings.confirms_reads || !in_sync() || op.entry || (lease() && lease()->from >= op.received);
   }
   [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
   [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }

@@ -60,7 +60,7 @@ bool Forwarder::may_send(Op& op) {
 void Forwarder::pump() {
   core_.partner.check();
   if (pumping_ || core_.gated || core_.partner.fencing()) return;
-  if (core_.role != Role::forward && core_.role != Role::sync) return;
+  if (!core_.is_forwarding() && !core_.in_sync()) return;
   if (!core_.partner_ready || !core_.partner.in_contact()) return;
   pumping_ = true;
   end_too_old();
@@ -111,7 +111,7 @@ void Forwarder::send(Op& op) {
   op.unsure = op.sent_before;
   op.unsure_outside = op.sent_outside;
   op.sent_before |= !asks_only;
-  op.sent_outside |= core_.role == Role::forward && !asks_only;
+  op.sent_outside |= core_.is_forwarding() && !asks_only;
   op.sent_to = core_.partner.process();
   op.stage = Stage::forwarded;
   op.on_link = true;
@@ -139,7 +139,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     op.unsettled = !result;
     return end_doomed();
   }
-  if (makes_no_sense(result) && !core_.in_limbo) {
+  if (makes_no_sense(result) && !core_.keeps_sessions()) {
     end_unread(op);
     return pump();
   }
@@ -151,7 +151,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
   // limbo it is decided later: what was carried out came here as an order, too.
-  const bool again = !result || core_.in_limbo || result->status == Errc::stale ||
+  const bool again = !result || core_.keeps_sessions() || result->status == Errc::stale ||
                      result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
                      result->status == Errc::aborted ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
@@ -165,7 +165,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
       end(op, Errc::resource_exhausted);
       return pump();
     }
-    if (core_.role == Role::none && !core_.gated) return;  // whoever decides routes or drops it
+    if (core_.serves_nothing() && !core_.gated) return;  // whoever decides routes or drops it
     if (core_.orders()) return take_over();
     return retry_soon();
   }
@@ -308,7 +308,7 @@ void Forwarder::on_partner_restarted() {
   answered_.clear();
   ops_.for_each([this](Op& op) {
     op.acknowledges = 0;
-    if (core_.role == Role::forward) op.doomed |= op.sent_before && !changes_nothing(op.opcode);
+    if (core_.is_forwarding()) op.doomed |= op.sent_before && !changes_nothing(op.opcode);
   });
   end_doomed();
 }

@@ -29,7 +29,7 @@ Front::~Front() {
 
 /// The partner may have grown the volume since: only a member that still is one can say what is beyond its end.
 bool Front::says_the_size() const {
-  return core_.role == Role::solo || (core_.role == Role::sync && core_.lease_valid() && !core_.gated);
+  return core_.is_alone() || (core_.in_sync() && core_.lease_valid() && !core_.gated);
 }
 
 std::error_code Front::check(const DiskRequest& r) const {
@@ -56,7 +56,7 @@ void Front::submit(DiskRequest& request) {
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
   request.status = {};
   request.holder = nullptr;
-  if (core_.role == Role::none && !core_.gated) request.status = Errc::not_serving;
+  if (core_.serves_nothing() && !core_.gated) request.status = Errc::not_serving;
   if (core_.partner.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
@@ -145,20 +145,10 @@ void Front::route(Op& op) {
     if (op.entry) return finish(op, Errc::stale);
     return hold(op);
   }
-  if (core_.role == Role::none) return finish(op, op.entry ? Errc::stale : Errc::not_serving);
+  if (core_.serves_nothing()) return finish(op, op.entry ? Errc::stale : Errc::not_serving);
   if (!core_.lu->passes(op)) return;
   if (op.on_state() && core_.lu->answers_here(op)) return core_.lu->run(op);
-  switch (core_.role) {
-    case Role::none:
-      break;
-    case Role::solo:
-      return start_here(op);
-    case Role::sync:
-      if (core_.is_sequencer() || (op.reads() && core_.local_reads)) return start_here(op);
-      break;
-    case Role::forward:
-      break;
-  }
+  if (core_.orders() || (op.reads() && core_.reads_here())) return start_here(op);
   // A forward never goes back to where it came from.
   if (op.entry) return finish(op, Errc::stale);
   core_.forwarder->start(op);
@@ -189,7 +179,7 @@ void Front::drop_held(const Selection& which) {
 
 /// It was not started, or has an id by which it is known when it comes again.
 bool Front::waits_in_limbo(const Op& op, std::error_code status) const {
-  if (!core_.in_limbo || op.entry || op.cancelled()) return false;
+  if (!core_.keeps_sessions() || op.entry || op.cancelled()) return false;
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 

@@ -72,13 +72,13 @@ bool Generations::set_back() const { return expected_ > core_.meta->knowledge().
 void Generations::tick() {
   if (set_back()) return mend();
   const bool written = core_.sequencer->last_sequence() != sequence_then_;
-  if (core_.role != Role::sync || !core_.is_sequencer() || !written || core_.now() - raised_at_ < kLongest) return;
+  if (!core_.in_sync() || !core_.is_sequencer() || !written || core_.now() - raised_at_ < kLongest) return;
   raise([](bool) {});
 }
 
 /// Only as a target: until its record says that it is no member, a restart must find again that it was set back.
 void Generations::mend() {
-  if (mending_ || core_.role != Role::forward || core_.epoch().members.contains(core_.side())) return;
+  if (mending_ || !core_.is_forwarding() || core_.epoch().members.contains(core_.side())) return;
   mark<"generation.set_back">();
   mending_ = true;
   core_.meta->set_dirty({0, core_.room()}, [this](std::error_code error) {

@@ -39,7 +39,7 @@ void LuStateKeeper::pump() {
 bool LuStateKeeper::step() {
   if (writing_ || telling_) return false;
   if (incoming_) return step_incoming();
-  if (core_.role == Role::none) {
+  if (core_.serves_nothing()) {
     open_ = false;
     return false;
   }
@@ -47,7 +47,7 @@ bool LuStateKeeper::step() {
 }
 
 bool LuStateKeeper::step_ordering() {
-  if (core_.role == Role::sync && !agreed_) {
+  if (core_.in_sync() && !agreed_) {
     open_ = false;
     const bool newest = change_ && change_->written;
     if (may_tell()) tell(newest ? change_->state : state_, newest ? change_->events : std::vector<LuEvent>{}, true);
@@ -56,14 +56,14 @@ bool LuStateKeeper::step_ordering() {
   if (change_) return step_change();
   if (begin_next()) return true;
   if (!open_) set_open(true);
-  if (core_.role == Role::solo && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
+  if (core_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
   return false;
 }
 
 /// Its own requests first: what a crash ended is ended before anything else is judged.
 bool LuStateKeeper::begin_next() {
   if (std::exchange(power_on_, false)) return begin(own_request(scsi::LuRequestKind::power_on), nullptr), true;
-  if (core_.role == Role::solo && std::exchange(port_lost_, false)) {
+  if (core_.is_alone() && std::exchange(port_lost_, false)) {
     return begin(own_request(scsi::LuRequestKind::port_lost), nullptr), true;
   }
   Op* op = changes_.pop_front();
@@ -108,15 +108,13 @@ bool LuStateKeeper::step_change() {
     });
     return false;
   }
-  const bool mirrored = core_.role == Role::sync;
-  if (!change_->told && (mirrored || (target_there_ && core_.partner.in_contact()))) {
+  if (!change_->told && (core_.in_sync() || (target_there_ && core_.partner.in_contact()))) {
     if (may_tell()) tell(change_->state, change_->events, false);
-    if (core_.partner_ready || core_.role == Role::sync) return false;
+    if (core_.partner_ready || core_.in_sync()) return false;
   }
   Change done = std::move(*change_);
   change_.reset();
   install(std::move(done.state), std::move(done.events));
-  if (core_.role == Role::sync && !mirrored) tell(state_, {}, false);  // the defect of that name
   if (done.op) answer_op(*done.op, {}, true);
   return true;
 }
@@ -190,7 +188,7 @@ void LuStateKeeper::on_told(std::uint64_t version, bool agree, const engine::Uui
   if (epoch != core_.epoch().id || !core_.orders()) return pump();
   const bool done = result && result->status == Errc::ok;
   if (!done) next_tell_ = core_.now() + std::chrono::milliseconds(20);
-  if (core_.role == Role::solo) {
+  if (core_.is_alone()) {
     target_told_ = done;
     if (change_ && change_->state.version == version) change_->told = true;
     return pump();
@@ -217,7 +215,7 @@ void LuStateKeeper::take_theirs(LuState theirs) {
 }
 
 void LuStateKeeper::take(InboundRequest& request, const Message& m) {
-  const bool follows = core_.role == Role::forward || core_.role == Role::sync;
+  const bool follows = core_.is_forwarding() || core_.in_sync();
   if (m.epoch != core_.epoch().id || core_.epoch().sequencer == core_.side() || !follows || incoming_ || writing_) {
     return answer(request, m, Errc::stale);
   }
@@ -231,8 +229,8 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     mark<"lu_state.makes_no_sense">();
     return answer(request, m, Errc::corrupt);
   }
-  const bool current = core_.role == Role::sync || known_;
-  if (core_.role == Role::sync && (m.flags & kFlagAgree) && state_.version > state->version) {
+  const bool current = core_.in_sync() || known_;
+  if (core_.in_sync() && (m.flags & kFlagAgree) && state_.version > state->version) {
     auto bytes = std::make_unique<std::vector<std::byte>>(state_.encode());
     if (bytes->size() > request.max_answer_payload()) return answer(request, m, Errc::corrupt);
     Message header;
@@ -254,7 +252,7 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
 }
 
 bool LuStateKeeper::step_incoming() {
-  if (passed_ > 0 && core_.role == Role::sync) return false;  // reads that were checked under the old state
+  if (passed_ > 0 && core_.in_sync()) return false;  // reads that were checked under the old state
   if (aborts_tasks(incoming_->events) && core_.forwarder->has_doomed()) return false;  // until none can be begun there
   if (!incoming_->written) {
     write(incoming_->state, [this] {
@@ -268,7 +266,7 @@ bool LuStateKeeper::step_incoming() {
   install(std::move(done.state), std::move(done.events));
   if (!done.request) return true;
   const bool same = done.message.epoch == core_.epoch().id;
-  if (same && core_.role == Role::forward) known_ = true;
+  if (same && core_.is_forwarding()) known_ = true;
   if (same && (done.message.flags & kFlagAgree)) agreed_ = true;
   answer(*done.request, done.message, same ? Errc::ok : Errc::stale);
   return true;
@@ -276,7 +274,7 @@ bool LuStateKeeper::step_incoming() {
 
 /// Not the node that orders: what waits here goes there; what was made durable here may be in force there.
 bool LuStateKeeper::step_following() {
-  if (change_ && change_->written && core_.role == Role::sync) {
+  if (change_ && change_->written && core_.in_sync()) {
     Change done = std::move(*change_);
     change_.reset();
     if (done.op) changes_.push_back(*done.op);
@@ -288,7 +286,7 @@ bool LuStateKeeper::step_following() {
   List<Op> waiting;
   changes_.splice_to(waiting);
   while (Op* op = waiting.pop_front()) core_.front->route(*op);
-  const bool may_open = core_.role == Role::sync ? agreed_ : known_;
+  const bool may_open = core_.in_sync() ? agreed_ : known_;
   if (may_open == open_) return false;
   set_open(may_open);
   return may_open;

@@ -45,7 +45,7 @@ bool LuStateKeeper::passes(Op& op) {
   op.refusal = Errc::ok;
   if (restricted_ && !op.entry) {
     op.refusal = state_.check(op.port, op.access);
-    if (op.refusal != Errc::ok && core_.role != Role::forward) return answer_op(op, op.refusal), false;
+    if (op.refusal != Errc::ok && !core_.is_forwarding()) return answer_op(op, op.refusal), false;
   }
   op.state_version = state_.version;
   op.passed = true;
@@ -75,7 +75,7 @@ void LuStateKeeper::set_open(bool open) {
 }
 
 bool LuStateKeeper::answers_here(const Op& op) const {
-  return core_.orders() || (core_.role == Role::sync && op.opcode != DiskOpcode::change_state);
+  return core_.orders() || (core_.in_sync() && op.opcode != DiskOpcode::change_state);
 }
 
 bool LuStateKeeper::recheck(Op& op) {
@@ -89,7 +89,7 @@ bool LuStateKeeper::recheck(Op& op) {
 bool LuStateKeeper::takes(const Message& m) {
   if (m.opcode == DiskOpcode::change_state) return true;
   if (open_ && m.sequence == state_.version) return true;
-  if (open_ && core_.role == Role::solo) {  // it seems to know an older one
+  if (open_ && core_.is_alone()) {  // it seems to know an older one
     target_there_ = true;
     target_told_ = false;
   }
@@ -100,16 +100,16 @@ bool LuStateKeeper::takes(const Message& m) {
 /// Whether an answer that reveals state may leave. False: `op` was answered otherwise, or waits for the lease.
 bool LuStateKeeper::lease_holds(Op& op, bool changed) {
   core_.partner.check();
-  if (core_.role == Role::sync && !core_.lease_valid()) {
+  if (core_.in_sync() && !core_.lease_valid()) {
     // The epoch is new. Asked again, a change is known by its id.
-    if (!core_.leased && !op.entry) return hold(op), false;
-    if (core_.leased) core_.membership->lose_lease();
+    if (!core_.has_lease() && !op.entry) return hold(op), false;
+    if (core_.has_lease()) core_.membership->lose_lease();
   }
-  if (core_.role == Role::sync && core_.lease_valid() && !core_.is_confirmed(op) && !changed) {
+  if (core_.in_sync() && core_.lease_valid() && !core_.is_confirmed(op) && !changed) {
     core_.partner.confirm();
     return hold(op), false;
   }
-  if (core_.role != Role::none && (core_.role != Role::sync || core_.lease_valid())) return true;
+  if (!core_.serves_nothing() && (!core_.in_sync() || core_.lease_valid())) return true;
   mark<"lu_state.no_lease">();
   const Errc status = op.entry ? Errc::stale : changed ? Errc::unknown_outcome : Errc::not_serving;
   core_.front->finish(op, status);

@@ -63,7 +63,7 @@ class LuStateKeeper {
   void pump();
   void tick();
   /// As a target: it has what the node that orders has. As the latter: the target has.
-  [[nodiscard]] bool may_join() const { return core_.role == Role::forward ? known_ && !incoming_ : target_told_; }
+  [[nodiscard]] bool may_join() const { return core_.is_forwarding() ? known_ && !incoming_ : target_told_; }
   [[nodiscard]] bool idle() const { return !writing_; }
 
   void set_listener(std::shared_ptr<scsi::LuStateListener> listener);

@@ -1,5 +1,9 @@
 #include "replication/core/membership.hpp"
 
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+
 #include "replication/core/applier.hpp"
 #include "replication/core/cleaner.hpp"
 #include "replication/core/forwarder.hpp"
@@ -28,12 +32,12 @@ ReplicaState Membership::state() const {
   ReplicaState s;
   s.record = core_.epoch();
   s.side = core_.side();
-  s.running = running_;
-  s.able = stable_ && !core_.store_failed && !metadata_failed_ && !leaving_ && !closed_ && !owes_old_work_ &&
+  s.running = ran(core_.phase);
+  s.able = stable_ && !core_.store_failed && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() &&
            !suspects_store() && !core_.generations->set_back();
   s.set_back = core_.generations->set_back();
-  s.serving = core_.role == Role::sync || core_.role == Role::solo;
-  s.changing = step_kind_ != Step::none;
+  s.serving = core_.in_sync() || core_.is_alone();
+  s.changing = change_.has_value();
   s.attempted = core_.witnessing->attempted();
   return s;
 }
@@ -50,7 +54,7 @@ void Membership::begin() {
 }
 
 void Membership::make_durable() {
-  if (closed_ || core_.store_failed) return;
+  if (closed() || core_.store_failed) return;
   if (flushing_++ == 0) flush_began_ = core_.now();
   core_.data.flush([this](std::error_code error) {
     --flushing_;
@@ -59,7 +63,7 @@ void Membership::make_durable() {
 }
 
 void Membership::take(std::uint64_t session, InboundRequest& request, const Message& m) {
-  if (closed_) return answer(request, m, Errc::foreign);
+  if (closed()) return answer(request, m, Errc::foreign);
   switch (m.type) {
     case MessageType::state:
       return take_state(session, request, m);
@@ -73,13 +77,13 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 }
 
 void Membership::act(const ReplicaState& theirs) {
-  if (step_kind_ != Step::none || !stable_ || theirs.changing) return;
+  if (change_ || !stable_ || theirs.changing) return;
   if (core_.generations->set_back()) stop_if_set_back();
   const ReplicaState mine = state();
   const Verdict before = verdict_;
   verdict_ = decide(mine, theirs);
   split_ = verdict_ == Verdict::split_brain;
-  const bool undecided = core_.role == Role::none;
+  const bool undecided = core_.serves_nothing();
   switch (verdict_) {
     case Verdict::settled:
       send_refused_again();
@@ -100,7 +104,7 @@ void Membership::act(const ReplicaState& theirs) {
       drive_solo(theirs);
       break;
     case Verdict::start_solo:
-      enter_solo();
+      apply(event::AloneRecorded{});
       break;
     case Verdict::source:
       if (theirs.record.id == core_.epoch().id) core_.lu->on_target();
@@ -116,8 +120,8 @@ void Membership::act(const ReplicaState& theirs) {
       adopt(theirs.record, true);
       break;
     case Verdict::target:
-      if (metadata_failed_) break;  // it can't keep the unit's state, and nothing passes without
-      if (core_.role != Role::forward) enter_forward();
+      if (metadata_failed()) break;  // it can't keep the unit's state, and nothing passes without
+      if (!core_.is_forwarding()) apply(event::PartnerRecorded{core_.now()});
       if (theirs.serving) settle_left();
       if (theirs.serving && waiter_ && waiter_is_leave_) finish_waiter({});
       break;
@@ -126,7 +130,7 @@ void Membership::act(const ReplicaState& theirs) {
     case Verdict::follow:
       break;
   }
-  if (verdict_ != before || undecided != (core_.role == Role::none)) core_.changed();
+  if (verdict_ != before || undecided != (core_.serves_nothing())) core_.changed();
 }
 
 /// Orders that a step refused which was given up then, or that found the link's queue full.
@@ -138,42 +142,56 @@ void Membership::send_refused_again() {
 
 /// It may have been serving: a machine's memory is set back with its disks.
 void Membership::stop_if_set_back() {
-  if (core_.role != Role::sync && core_.role != Role::solo) return;
+  if (!core_.in_sync() && !core_.is_alone()) return;
   mark<"membership.set_back_while_serving">();
-  core_.role = Role::none;
-  core_.suspended = core_.gated = false;
-  core_.resync->stop();
-  fence();
-  core_.changed();
+  apply(event::Unfit{});
+}
+
+namespace {
+[[noreturn]] void stop_the_process(const ReplicaPhase& phase, const PhaseEvent& event, const std::string& why) {
+  std::fprintf(stderr, "mirror: %s, then %s: %s\n", name_of(phase), name_of(event), why.c_str());
+  std::abort();
+}
+}  // namespace
+
+/// The one place where the phase changes. A phase that contradicts the durable record would serve what this replica may
+/// not: the process ends before it does.
+void Membership::apply(const PhaseEvent& event) {
+  const ReplicaPhase was = core_.phase;
+  auto transition = step(was, event);
+  if (!transition) stop_the_process(was, event, "that can't be");
+  if (const std::string why = contradiction(transition->next, core_.epoch(), core_.side()); !why.empty()) {
+    stop_the_process(was, event, why);
+  }
+  core_.phase = std::move(transition->next);
+  for (const Effect effect : transition->effects) perform(effect, was);
+  assert(!core_.keeps_sessions() || core_.gated);
 }
 
 std::uint64_t Membership::begin_step(Step kind) {
-  step_kind_ = kind;
-  step_began_ = core_.now();
-  step_recording_ = false;
+  change_ = Change{.step = kind, .began = core_.now(), .recording_since = {}};
   return ++step_;
 }
 
 void Membership::end_step() {
-  step_kind_ = Step::none;
+  change_.reset();
   store_settled_ = nullptr;
   ++step_;
   core_.sequencer->cancel_drain();
   answer_proposal(Errc::refused);
   answer_states();
-  if (metadata_failed_) refuse_held();
+  if (metadata_failed()) refuse_held();
   if (giving_up_ != GivingUp::no) end_giving_up({});
 }
 
 /// Both slots, each flushed. After an error nobody knows what is there: this replica stops.
 void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
-  step_recording_ = true;
-  record_began_ = core_.now();
+  change_->recording_since = core_.now();
   core_.meta->write_epoch(next, core_.known,
                           [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
                             if (run == late_record_) return on_late_record(error);
-                            step_recording_ = false;
-                            if (metadata_failed_) return done(Errc::io_error);
+                            if (change_) change_->recording_since.reset();
+                            if (metadata_failed()) return done(Errc::io_error);
                             if (!error) failure_.clear();
                             if (error == Errc::refused) {
                               refuse_record();
@@ -186,12 +204,10 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
 
 /// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
 void Membership::on_late_record(std::error_code error) {
-  if (error || closed_ || !core_.store_may_return) return;
+  if (error || !metadata_failed() || !core_.store_may_return) return;
   mark<"membership.late_record_returned">();
-  metadata_failed_ = false;
   failure_.clear();
-  running_ = running_ && core_.epoch().members.contains(core_.side());
-  core_.changed();
+  apply(event::LateRecordReturned{core_.epoch().members.contains(core_.side())});
   exchange();
 }
 
@@ -200,16 +216,14 @@ void Membership::on_late_record(std::error_code error) {
 void Membership::refuse_record() {
   mark<"membership.record_refused">();
   failure_ = "The partner's epoch does not follow the one that is recorded here.";
-  core_.role = Role::none;
-  core_.suspended = core_.gated = false;
-  fence();
-  core_.changed();
+  apply(event::Unfit{});
 }
 
 // ---- the clock ---------------------------------------------------------------------------------------------------
 
 void Membership::tick() {
-  if (closed_) return finish_closing();
+  if (closed()) return finish_closing();
+  assert(change_ || !std::holds_alternative<phase::Recording>(core_.phase));
   const engine::TimePoint now = core_.now();
   watch_lease(now);
   core_.space->tick();
@@ -218,11 +232,11 @@ void Membership::tick() {
   take_buffers_back(now);
   end_overdue_step(now);
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
-  if (step_kind_ == Step::none && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
-  if (step_kind_ == Step::none && stable_) decide_without_partner();
+  if (!change_ && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
+  if (!change_ && stable_) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
-  watch_limbo();
+  watch_kept_sessions();
   tell_when_decided();
   core_.witnessing->tick();
   core_.resync->tick();
@@ -240,7 +254,7 @@ void Membership::tick() {
 
 bool Membership::is_idle() const {
   return core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-         core_.resync->idle() && flushing_ == 0 && step_kind_ == Step::none && !making_room_ && core_.lu->idle() &&
+         core_.resync->idle() && flushing_ == 0 && !change_ && !making_room_ && core_.lu->idle() &&
          core_.space->idle() && !core_.applier->busy() && core_.owed_by_store == 0 && core_.meta->idle();
 }
 
@@ -269,17 +283,18 @@ void Membership::take_link_back() {
 }
 
 bool Membership::is_over() const {
-  return closed_ && !closed_done_ && is_idle() && core_.owed_by_others == 0 && states_to_answer_.empty() && !proposal_;
+  return closed() && !closed_done_ && is_idle() && core_.owed_by_others == 0 && states_to_answer_.empty() && !proposal_;
 }
 
 void Membership::watch_lease(engine::TimePoint now) {
-  const bool long_entered = now - entered_ > 2 * core_.settings.lease;
-  if (core_.role == Role::sync && !core_.lease_valid()) {
-    if (core_.leased || long_entered) return lose_lease();
+  const auto is_long_ago = [&](engine::TimePoint entered) { return now - entered > 2 * core_.settings.lease; };
+  if (const auto* p = std::get_if<phase::InSync>(&core_.phase); p && !core_.lease_valid()) {
+    if (p->lease || is_long_ago(p->entered)) return lose_lease();
     core_.partner.heartbeat_now();  // the partner may have entered a moment later than this node asked
   }
   // The partner was gone again before contact was made: nobody else tells that it is lost.
-  if (core_.role == Role::forward && !core_.partner.in_contact() && long_entered) {
+  const auto* p = std::get_if<phase::Forwarding>(&core_.phase);
+  if (p && !core_.partner.in_contact() && is_long_ago(p->entered)) {
     mark<"membership.contact_never_made">();
     on_contact_lost();
   }
@@ -288,7 +303,7 @@ void Membership::watch_lease(engine::TimePoint now) {
 /// The partner left, or was left, and never answered what it held: the way out is broken to have the buffers back.
 void Membership::take_buffers_back(engine::TimePoint now) {
   const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, core_.settings.lease)};
-  if (core_.role != Role::solo || !core_.partner_ready) return;
+  if (!core_.is_alone() || !core_.partner_ready) return;
   if (!core_.sequencer->stuck_on_link(long_ago) && !core_.forwarder->stuck_on_link(long_ago)) return;
   mark<"membership.buffers_taken_back">();
   core_.partner.reset();
@@ -296,13 +311,13 @@ void Membership::take_buffers_back(engine::TimePoint now) {
 
 /// A step that waits for work to drain does not wait for ever.
 void Membership::end_overdue_step(engine::TimePoint now) {
-  if ((step_kind_ != Step::driving && step_kind_ != Step::following) || step_recording_) return;
-  if (now - step_began_ <= 3 * core_.settings.lease) return;
+  if (!change_ || change_->step == Step::recording || change_->recording_since) return;
+  if (now - change_->began <= 3 * core_.settings.lease) return;
   mark<"membership.step_timed_out">();
-  const bool was_serving = core_.role != Role::none;
-  const bool followed = step_kind_ == Step::following;
-  end_step();
-  if (followed && (was_serving || core_.suspended)) core_.applier->open(false);  // closed so that it might drain
+  const bool was_serving = !core_.serves_nothing();
+  const bool followed = is_changing(Step::following);
+  give_step_up();
+  if (followed && (was_serving || core_.suspended())) core_.applier->open(false);  // closed so that it might drain
   if (was_serving) open_gate();
 }
 

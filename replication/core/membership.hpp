@@ -35,7 +35,7 @@ class Membership {
   /// True when the volume is its own requests' (state, propose, resume).
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
 
-  [[nodiscard]] bool wants_lease() const { return core_.role == Role::sync; }
+  [[nodiscard]] bool wants_lease() const { return core_.in_sync(); }
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
@@ -58,7 +58,7 @@ class Membership {
   void give_up(Done done);
   /// Serves nothing any more; calls back, with a tick, when neither of the stores has anything under way.
   void close(engine::Callback<> done);
-  [[nodiscard]] bool closed() const { return closed_; }
+  [[nodiscard]] bool closed() const { return std::holds_alternative<phase::Closed>(core_.phase); }
   /// Closed, and nobody owes it a callback.
   [[nodiscard]] bool is_over() const;
 
@@ -71,18 +71,29 @@ class Membership {
   /// Not serving, and it will soon be known whether it does: true for a bounded time only.
   [[nodiscard]] bool undecided() const;
   [[nodiscard]] bool failover_limited() const;
-  [[nodiscard]] bool busy() const { return step_kind_ != Step::none; }
+  [[nodiscard]] bool busy() const { return change_.has_value(); }
 
  private:
   /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
   static constexpr int kDecidesWithin = 4;
-  enum class Step : std::uint8_t { none, driving, following, recording };
+  enum class Step : std::uint8_t { driving, following, recording };
+  /// From one epoch to the next, or an agreement to stay.
+  struct Change {
+    Step step;
+    engine::TimePoint began;
+    std::optional<engine::TimePoint> recording_since;  ///< a record is being written
+  };
   enum class GivingUp : std::uint8_t { no, asking, doing };
   struct PendingSolo {
     engine::EpochRecord next;
     bool forced = false;
   };
 
+  // the phase
+  void apply(const PhaseEvent& event);
+  void perform(Effect effect, const ReplicaPhase& was);
+  [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(core_.phase); }
+  [[nodiscard]] bool is_changing(Step step) const { return change_ && change_->step == step; }
   // the clock
   [[nodiscard]] bool is_idle() const;
   void finish_closing();
@@ -144,45 +155,44 @@ class Membership {
   [[nodiscard]] bool owes_own_work() const;
   [[nodiscard]] bool store_owes_since(engine::TimePoint limit) const;
   void trust_store_again();
+  [[nodiscard]] bool owes_old_work() const;
   void watch_old_work();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
   // arriving (membership_roles.cpp)
-  void enter_sync(bool equal);
-  void resume_sync();
-  void enter_solo();
-  void drop_what_was_retried();
-  void enter_forward();
-  void suspend();
+  void begin_in_sync();
+  void make_equal();
+  void serve_in_sync(bool fresh);
+  void resume_in_sync();
+  void serve_alone(bool fresh);
+  void drop_possibly_retried(const ReplicaPhase& was);
+  void forward_all();
   void start_source();
   void lose_target();
   void settle_left();
   void open_gate();
   void close_gate();
   void refuse_held();
-  void drop_unstarted();
   void fence();
-  [[nodiscard]] bool limbo_is_hopeless() const;
-  void watch_limbo();
-  void leave_limbo();
+  [[nodiscard]] bool goes_on_soon() const;
+  void watch_kept_sessions();
   void tell_when_decided();
   void end_unrecorded_step();
+  void give_step_up();
   void finish_waiter(engine::Result<void> result);
 
   Core& core_;
-  bool stable_ = false, running_ = false, leaving_ = false, metadata_failed_ = false, closed_ = false;
+  bool stable_ = false, leaving_ = false;
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
-  Step step_kind_ = Step::none;
+  std::optional<Change> change_;
   std::uint64_t step_ = 0, exchange_run_ = 0;
-  bool step_recording_ = false;
   std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
   bool proving_ = false;                            ///< a flush is under way that shows whether the store stands still
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
-  engine::TimePoint record_began_, flush_began_;
-  engine::TimePoint step_began_, last_exchange_, attached_, entered_, last_clean_, sent_again_;
-  engine::TimePoint undecided_since_;  ///< when the gate was closed, or what was served was suspended
-  bool ordered_ = false;               ///< when the lease ran out last
+  engine::TimePoint flush_began_;
+  engine::TimePoint last_exchange_, attached_, last_clean_, sent_again_;
+  engine::TimePoint gated_since_;
   bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;
   Verdict verdict_ = Verdict::wait;
@@ -193,7 +203,7 @@ class Membership {
   Done waiter_;
   bool waiter_is_leave_ = false;
   GivingUp giving_up_ = GivingUp::no;
-  bool owes_old_work_ = false;  ///< no member, and its store still has what was written when it was one
+  bool owed_old_work_ = false;  ///< when it was last looked
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
   engine::TimePoint link_back_at_;

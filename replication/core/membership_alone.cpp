@@ -26,7 +26,7 @@ engine::TimePoint Membership::ago(engine::Duration time) const {
 
 /// It holds something for too long, whatever else it completes, or has completed nothing while it held something.
 bool Membership::store_hangs() const {
-  const bool alone = core_.role == Role::solo;
+  const bool alone = core_.is_alone();
   const auto deadline = core_.settings.store_deadline * (alone ? kPatienceAlone : 1);
   if (store_owes_since(ago(deadline))) return true;
   const engine::TimePoint silent = ago(core_.settings.store_silence);
@@ -38,11 +38,11 @@ bool Membership::store_hangs() const {
 void Membership::watch_record() {
   const auto patience =
       core_.store_failed ? std::min(core_.settings.lease, core_.settings.store_silence) : core_.settings.store_silence;
-  if (!step_recording_ || record_began_ >= ago(patience)) return;
+  if (!change_ || !change_->recording_since || *change_->recording_since >= ago(patience)) return;
   mark<"membership.record_hung">();
-  const bool only_late = !metadata_failed_ && (!core_.store_failed || core_.store_may_return);
+  const bool only_late = !metadata_failed() && (!core_.store_failed || core_.store_may_return);
   late_record_ = record_run_;
-  step_recording_ = false;
+  change_->recording_since.reset();
   fail_metadata("The metadata's store did not complete a write in time.");
   core_.store_may_return = only_late;
   end_step();
@@ -56,7 +56,7 @@ void Membership::watch_stores(engine::TimePoint now) {
   if (!store_hangs()) return;
   mark<"store.hung">();
   const std::string why = "The store did not complete an operation within its deadline.";
-  if (core_.role != Role::solo) {
+  if (!core_.is_alone()) {
     core_.fail_store(why);
     core_.store_may_return = true;
     return;
@@ -64,11 +64,7 @@ void Membership::watch_stores(engine::TimePoint now) {
   core_.store_failed = core_.store_may_return = true;
   core_.store_failed_at = now;
   core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
-  core_.role = Role::none;
-  core_.resync->stop();
-  fence();
-  core_.changed();
-  answer_states();
+  apply(event::Unfit{});
 }
 
 /// Of what this replica carried out itself.
@@ -85,29 +81,29 @@ bool Membership::store_owes_since(engine::TimePoint limit) const {
 /// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
 /// not come and go all the time.
 void Membership::trust_store_again() {
-  if (!core_.store_may_return || metadata_failed_ || step_kind_ != Step::none) return;
-  if (core_.role == Role::forward && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
+  if (!core_.store_may_return || metadata_failed() || change_) return;
+  if (core_.is_forwarding() && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
   if (store_owes() || core_.space->lacking()) return;
   mark<"store.returned_everything">();
   core_.store_failed = core_.store_may_return = false;
   core_.reason.clear();
-  if (core_.role == Role::sync) open_gate();  // the partner's store stood still, too: neither could leave
+  if (core_.in_sync()) open_gate();  // the partner's store stood still, too: neither could leave
   core_.changed();
   exchange();
 }
 
 /// A target takes no data before its store has returned what it was given when this replica was a member: that would
 /// land on what the partner sends. It serves meanwhile, through the partner.
+bool Membership::owes_old_work() const { return !core_.epoch().members.contains(core_.side()) && owes_own_work(); }
+
 void Membership::watch_old_work() {
-  if (!owes_old_work_ || owes_own_work()) return;
-  owes_old_work_ = false;
-  exchange();
+  if (std::exchange(owed_old_work_, owes_old_work()) && !owed_old_work_) exchange();
 }
 
 /// A node whose store stands still would win as often as one that can serve, and then serve nothing. So it asks only
 /// after its store has completed a flush that began after the partner was lost.
 bool Membership::store_is_proven() {
-  if (proven_at_ >= undecided_since_ || !core_.suspended) return true;
+  if (!core_.suspended() || proven_at_ >= core_.suspended()->since) return true;
   if (proving_) return false;
   proving_ = true;
   if (flushing_++ == 0) flush_began_ = core_.now();
@@ -115,7 +111,7 @@ bool Membership::store_is_proven() {
     --flushing_;
     proving_ = false;
     core_.note_returned();
-    if (closed_) return;
+    if (closed()) return;
     if (error) return core_.fail_flush(error);
     proven_at_ = began;
     decide_without_partner();
@@ -127,13 +123,13 @@ bool Membership::store_is_proven() {
 /// serves nothing.
 bool Membership::suspects_store() const {
   const engine::TimePoint silent = ago(core_.settings.lease);
-  return core_.role == Role::none && core_.suspended && core_.store_returned_at < silent && store_owes_since(silent);
+  return core_.suspended() && core_.store_returned_at < silent && store_owes_since(silent);
 }
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
 void Membership::decide_without_partner() {
   const bool deaf = !core_.partner.in_contact() || partner_stopped_ || (partner_unknown_ && core_.partner.connected());
-  if (core_.role != Role::none || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
+  if (!core_.serves_nothing() || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
   if (verdict_ == Verdict::split_brain && core_.partner.connected()) return;
   const AloneRule rule = decide_alone(state(), core_.seams.witness != nullptr);
   const engine::EpochRecord& mine = core_.epoch();
@@ -142,16 +138,16 @@ void Membership::decide_without_partner() {
       confirming_ = true;
       core_.witnessing->confirm([this](bool may_start) {
         confirming_ = false;
-        if (!may_start || core_.role != Role::none || step_kind_ != Step::none || closed_) return;
-        if (core_.epoch().members == MemberSet::only(core_.side())) enter_solo();
+        if (!may_start || !core_.serves_nothing() || change_ || closed()) return;
+        if (core_.epoch().members == MemberSet::only(core_.side())) apply(event::AloneRecorded{});
       });
       break;
     case AloneRule::ask_witness: {
       if (!store_is_proven()) break;
       // A process that has just started lets its partner call first.
-      if (!running_ && core_.now() - attached_ < core_.settings.lease) break;
+      if (!ran(core_.phase) && core_.now() - attached_ < core_.settings.lease) break;
       core_.witnessing->ask([this, before = mine](WitnessRecord won) {
-        if (core_.epoch().id != before.id || core_.role != Role::none || step_kind_ != Step::none) return;
+        if (core_.epoch().id != before.id || !core_.serves_nothing() || change_) return;
         engine::EpochRecord next =
             next_epoch(before, before, MemberSet::only(core_.side()), core_.side(), won.epoch, 0);
         next.number = won.number;
@@ -176,7 +172,7 @@ void Membership::want_solo(engine::EpochRecord next, bool forced) {
 
 /// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
 void Membership::go_solo_when_leases_are_over() {
-  if (!pending_solo_ || step_kind_ != Step::none) return;
+  if (!pending_solo_ || change_) return;
   const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness && core_.seams.witness;
   if (!pending_solo_->forced && !witnessed && core_.partner.in_contact() && !partner_stopped_ && !partner_unknown_) {
     return pending_solo_.reset();  // the partner is back: no arbiter was asked, nothing is decided
@@ -197,7 +193,7 @@ void Membership::go_solo_when_leases_are_over() {
       if (!current(step)) return;
       end_step();
       if (error) return;
-      enter_solo();
+      apply(event::AloneRecorded{});
       if (waiter_ && !waiter_is_leave_) finish_waiter({});
     });
   });

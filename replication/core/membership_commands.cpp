@@ -26,7 +26,7 @@ void Membership::leave(Done done) {
     return done(
         fail(Errc::refused, "This replica is the only member: nobody would be left. Resync the partner first."));
   }
-  if (core_.role != Role::sync || !core_.partner_ready) {
+  if (!core_.in_sync() || !core_.partner_ready) {
     return done(fail(Errc::not_serving, "Not in sync with the partner: it can't agree to go on alone."));
   }
   leaving_ = true;
@@ -37,16 +37,16 @@ void Membership::leave(Done done) {
 }
 
 void Membership::force_solo(bool accept_inconsistent, Done done) {
-  if (core_.role == Role::sync || core_.role == Role::solo) {
+  if (core_.in_sync() || core_.is_alone()) {
     return done(fail(Errc::refused, "This replica serves already: there is nothing to force."));
   }
   if (core_.partner_ready && partner_ && partner_->serving) {
     return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
   }
-  if (waiter_ || step_kind_ != Step::none) {
+  if (waiter_ || change_) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
-  if (core_.store_failed || metadata_failed_) return done(fail(Errc::io_error, "This replica's store has failed."));
+  if (core_.store_failed || metadata_failed()) return done(fail(Errc::io_error, "This replica's store has failed."));
   const engine::EpochRecord& mine = core_.epoch();
   const bool member = mine.members.contains(core_.side());
   if (!member && !accept_inconsistent) {
@@ -67,13 +67,12 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 }
 
 void Membership::close(engine::Callback<> done) {
-  closed_ = true;
+  apply(event::Detached{});
   end_unrecorded_step();
   core_.witnessing->abandon();
   pending_solo_.reset();
-  core_.role = Role::none;
-  core_.gated = core_.in_limbo = false;
-  drop_unstarted();
+  core_.gated = false;
+  core_.end_unstarted(Selection::all());
   core_.resync->stop();
   core_.sequencer->settle_after_leaving();
   finish_waiter(fail(Errc::aborted, "The volume was detached."));
@@ -85,29 +84,30 @@ void Membership::close(engine::Callback<> done) {
 
 MirrorState Membership::mirror_state() const {
   if (split_) return MirrorState::split_brain;
-  if (core_.role == Role::solo) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
-  if (core_.role == Role::sync) return MirrorState::in_sync;
-  if (core_.store_failed || metadata_failed_) return MirrorState::failed;
+  if (core_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
+  if (core_.in_sync()) return MirrorState::in_sync;
+  if (core_.store_failed || metadata_failed()) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
-  if (core_.role == Role::forward) return MirrorState::syncing_target;
-  if (core_.suspended) return MirrorState::suspended;
+  if (core_.is_forwarding()) return MirrorState::syncing_target;
+  if (core_.suspended()) return MirrorState::suspended;
   const bool early = !stable_ || core_.now() - attached_ < core_.settings.lease;
   return early ? MirrorState::starting : MirrorState::waiting;
 }
 
 bool Membership::serving() const {
-  if (closed_) return false;
-  if (core_.role == Role::forward) return core_.partner_ready && partner_ && partner_->serving;
-  return core_.role != Role::none;
+  if (closed()) return false;
+  if (core_.is_forwarding()) return core_.partner_ready && partner_ && partner_->serving;
+  return !core_.serves_nothing();
 }
 
 bool Membership::undecided() const {
-  if (closed_ || split_ || (serving() && !core_.gated)) return false;
-  if (core_.gated || core_.suspended) {
-    const bool lost = core_.role == Role::none && !core_.gated && core_.witnessing->lost();
-    return !lost && core_.now() - undecided_since_ < kDecidesWithin * core_.settings.lease;
+  if (closed() || split_ || (serving() && !core_.gated)) return false;
+  if (core_.gated || core_.suspended()) {
+    const bool lost = core_.serves_nothing() && !core_.gated && core_.witnessing->lost();
+    const engine::TimePoint since = core_.suspended() ? core_.suspended()->since : gated_since_;
+    return !lost && core_.now() - since < kDecidesWithin * core_.settings.lease;
   }
-  if (core_.role == Role::forward) return !core_.partner_ready || !partner_ || partner_->able;
+  if (core_.is_forwarding()) return !core_.partner_ready || !partner_ || partner_->able;
   return mirror_state() == MirrorState::starting;
 }
 
@@ -119,7 +119,7 @@ void Membership::tell_when_decided() {
 
 bool Membership::failover_limited() const {
   const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  return core_.role == Role::sync && witnessed && !core_.witnessing->raised();
+  return core_.in_sync() && witnessed && !core_.witnessing->raised();
 }
 
 std::string Membership::reason() const {
@@ -127,21 +127,21 @@ std::string Membership::reason() const {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;
-  if (partner_is_larger_ && core_.role == Role::none) {
+  if (partner_is_larger_ && core_.serves_nothing()) {
     return "The volume grew to more than this replica has room for (" + std::to_string(core_.room()) +
            " bytes). It goes on when there is space for the rest.";
   }
   if (core_.store_failed) return core_.reason;
   if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
-  if (core_.role == Role::none && !core_.partner.refusal().empty()) return core_.partner.refusal();
-  if (core_.role == Role::none || failover_limited()) {
+  if (core_.serves_nothing() && !core_.partner.refusal().empty()) return core_.partner.refusal();
+  if (core_.serves_nothing() || failover_limited()) {
     if (!core_.witnessing->reason().empty()) return core_.witnessing->reason();
   }
   if (failover_limited()) return "The witness has not been told of this epoch yet.";
-  if (core_.role == Role::none && core_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
+  if (core_.serves_nothing() && core_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
     return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
   }
-  if (core_.role == Role::none) return "Waiting for the partner, the witness or an operator.";
+  if (core_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
   if (core_.space->lacking()) return core_.space->sentence();
   return {};
 }

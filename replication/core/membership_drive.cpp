@@ -14,7 +14,7 @@ using engine::MemberSet;
 
 /// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
 void Membership::drive_resume() {
-  leave_limbo();
+  apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
   core_.witnessing->abandon();
@@ -22,23 +22,24 @@ void Membership::drive_resume() {
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!current(step)) return;
     end_step();
-    if (result && result->status == Errc::ok && core_.role != Role::solo) resume_sync();
+    if (result && result->status == Errc::ok) apply(event::Resumed{core_.now(), core_.is_sequencer()});
   };
   core_.partner.send(core_.message(MessageType::resume), {}, {}, counted(core_.owed_by_others, std::move(answered)));
 }
 
 void Membership::take_resume(InboundRequest& request, const Message& m) {
-  const bool fits = m.epoch == core_.epoch().id && core_.epoch().members.is_both() && running_ && !core_.is_sequencer();
+  const bool fits =
+      m.epoch == core_.epoch().id && core_.epoch().members.is_both() && ran(core_.phase) && !core_.is_sequencer();
   const bool decided = core_.witnessing->attempted() > core_.epoch().number || pending_solo_;
   const ReplicaState mine = state();
-  if (!fits || decided || !mine.able || step_kind_ != Step::none || core_.applier->closed()) {
+  if (!fits || decided || !mine.able || change_ || core_.applier->closed()) {
     mark<"membership.resume_refused">();
     return answer(request, m, Errc::refused);
   }
   core_.witnessing->abandon();
   core_.applier->on_watermark(m.watermark);
-  leave_limbo();
-  if (core_.role == Role::none) resume_sync();
+  apply(event::NotAlone{});
+  if (core_.serves_nothing()) apply(event::Resumed{core_.now(), core_.is_sequencer()});
   answer(request, m, Errc::ok);
 }
 
@@ -62,18 +63,18 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
 /// other's, then both serve.
 void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   mark<"membership.drive_both">();
-  leave_limbo();
+  apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::driving);
   close_gate();
   core_.witnessing->abandon();
   pending_solo_.reset();
-  const bool joining = core_.role == Role::solo;
-  const bool equal = running_ && theirs.running && (joining || !core_.resync->active());
+  const bool joining = core_.is_alone();
+  const bool equal = ran(core_.phase) && theirs.running && (joining || !core_.resync->active());
   core_.sequencer->resend();
   core_.sequencer->drain([this, step, theirs, above, joining, equal] {
     if (!current(step)) return;
     // What ended meanwhile may have ended without the target.
-    if (!joining || (core_.role == Role::solo && core_.resync->all_equal())) {
+    if (!joining || (core_.is_alone() && core_.resync->all_equal())) {
       return record_both(step, theirs, above, equal);
     }
     mark<"membership.target_fell_behind">();
@@ -88,15 +89,17 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
       next_epoch(core_.epoch(), theirs.record, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
   next.size = std::max(next.size, size_to_take());
   const engine::Uuid base = theirs.record.id;
-  core_.role = Role::none;
+  apply(event::RecordBegins{});
   record(next, [this, step, next, base, equal](std::error_code error) {
     if (!current(step)) return;
     if (error) return end_step();
     const auto arrive = [this, equal](Errc status) {
-      end_step();
-      if (status == Errc::ok) return enter_sync(equal);
+      if (status == Errc::ok) {
+        end_step();
+        return apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
+      }
       mark<"membership.proposal_not_taken">();
-      suspend();
+      give_step_up();
     };
     if (!core_.partner_ready) return arrive(Errc::unknown_outcome);
     propose(step, next, base, equal, arrive);
@@ -121,12 +124,12 @@ void Membership::drive_solo(const ReplicaState& theirs) {
       return lose_lease();  // nobody serves now: what waits goes on as soon as this node may go on alone
     }
     if (status != Errc::ok) return end_step();
-    step_kind_ = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
+    change_->step = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
     settle_store(step, [this, step, next] {
       record(next, [this, step](std::error_code error) {
         if (!current(step)) return;
         end_step();
-        if (!error) enter_solo();
+        if (!error) apply(event::AloneRecorded{});
       });
     });
   });
@@ -134,7 +137,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
-  if (metadata_failed_) return;
+  if (metadata_failed()) return;
   if (next.size < core_.epoch().size || next.number <= core_.epoch().number) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's epoch does not follow the one that is recorded here.";
@@ -145,25 +148,24 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   core_.witnessing->abandon();
   pending_solo_.reset();
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
-  if (!serve && (core_.role == Role::sync || core_.role == Role::solo || core_.suspended)) {
-    core_.role = Role::none;
-    close_gate();
+  const bool served = core_.in_sync() || core_.is_alone() || core_.suspended();
+  close_gate();
+  if (!serve && served) {
+    apply(event::NotAlone{});
+    apply(event::RecordBegins{});
     fence();
-  } else {
-    close_gate();
   }
   auto arrive = [this, step, next, serve] {
     record(next, [this, step, serve](std::error_code error) {
       if (!current(step)) return;
       end_step();
       if (error) return;
-      if (serve) return enter_solo();
-      running_ = false;
-      enter_forward();
+      if (serve) return apply(event::AloneRecorded{});
+      apply(event::PartnerRecorded{core_.now()});
       settle_left();  // its record is what was adopted: the partner is alone already
     });
   };
-  if (serve && core_.role == Role::solo) {  // it serves, and the partner gave up its own line
+  if (serve && core_.is_alone()) {  // it serves, and the partner gave up its own line
     return core_.sequencer->drain([this, step, arrive = std::move(arrive)]() mutable {
       if (current(step)) settle_store(step, std::move(arrive));
     });

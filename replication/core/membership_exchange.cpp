@@ -14,7 +14,7 @@ using engine::Errc;
 using engine::IoResult;
 
 void Membership::exchange() {
-  if (!core_.partner.connected() || exchanging_ || closed_) return;
+  if (!core_.partner.connected() || exchanging_ || closed()) return;
   exchanging_ = true;
   last_exchange_ = core_.now();
   struct Bytes {
@@ -39,7 +39,7 @@ void Membership::exchange() {
 void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, std::span<const std::byte> payload) {
   if (run != exchange_run_) return;
   exchanging_ = false;
-  if (closed_) return;
+  if (closed()) return;
   const bool learnt = learn_state(result, payload);
   if (giving_up_ == GivingUp::asking) on_partner_asked(learnt);
 }
@@ -81,7 +81,7 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
-  if (core_.role == Role::solo && theirs->record.id == core_.epoch().id) core_.lu->on_target();
+  if (core_.is_alone() && theirs->record.id == core_.epoch().id) core_.lu->on_target();
   const bool news = !partner_ || encode_state(*partner_) != encode_state(*theirs);
   if (news || verdict_ == Verdict::follow) {
     if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
@@ -92,7 +92,7 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
 /// the store has not returned, holds the lock of its range: what is sent now comes after it, and an order that is sent
 /// again is known by its sequence.
 void Membership::answer_states() {
-  if (step_kind_ == Step::following) return;
+  if (is_changing(Step::following)) return;
   auto waiting = std::move(states_to_answer_);
   states_to_answer_.clear();
   for (const WaitingState& w : waiting) {

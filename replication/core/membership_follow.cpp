@@ -20,14 +20,14 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const bool members = next.members.contains(engine::other(core_.side()));
   const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
   const bool begun = stable_ || core_.store_failed;  // one that can't even begin may still leave
-  if (!from_my_record || !higher || !members || !fits || !begun || step_kind_ != Step::none) {
+  if (!from_my_record || !higher || !members || !fits || !begun || change_) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
-  const bool state_unknown = core_.role == Role::forward && !core_.lu->may_join();
+  const bool state_unknown = core_.is_forwarding() && !core_.lu->may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
-  if (metadata_failed_ && next.members.is_both()) return answer(request, m, Errc::io_error);
-  leave_limbo();
+  if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
+  apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::following);
   proposal_ = &request;
   proposal_message_ = m;
@@ -49,17 +49,15 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   core_.sequencer->drain([this, step, next = std::move(next)] {
     core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
       if (!current(step)) return;
-      core_.role = Role::none;
-      core_.suspended = core_.partner_alone = false;
-      if (metadata_failed_) {
+      apply(event::RecordBegins{});
+      if (metadata_failed()) {
         answer_proposal(Errc::io_error);
         return end_step();
       }
       record(next, [this, step](std::error_code error) {
-        running_ = running_ && error;
         answer_proposal(error ? Errc::io_error : Errc::ok);
         if (current(step)) end_step();
-        if (!error) enter_forward();
+        if (!error) apply(event::PartnerRecorded{core_.now()});
       });
     });
   });
@@ -67,7 +65,7 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
-  if (core_.role == Role::forward) settle_left();  // only a member that was alone lets another join
+  if (core_.is_forwarding()) settle_left();  // only a member that was alone lets another join
   core_.sequencer->drain([this, step, equal, next = std::move(next)] {
     core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
       if (!current(step)) return;
@@ -78,11 +76,11 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
         if (failed) core_.fail_flush(failed);
         if (!current(step)) return;
         if (failed) return end_step();
-        core_.role = Role::none;
+        apply(event::RecordBegins{});
         record(next, [this, step, equal](std::error_code error) {
           answer_proposal(error ? Errc::io_error : Errc::ok);
           if (current(step)) end_step();
-          if (!error) enter_sync(equal);
+          if (!error) apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
         });
       });
     });
@@ -90,7 +88,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 }
 
 void Membership::join() {
-  if (step_kind_ != Step::none || core_.role != Role::solo || !partner_ || !core_.partner_ready) return;
+  if (change_ || !core_.is_alone() || !partner_ || !core_.partner_ready) return;
   if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
   ReplicaState theirs = *partner_;

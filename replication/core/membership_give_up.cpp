@@ -24,7 +24,7 @@ using engine::Errc;
 using engine::fail;
 
 void Membership::give_up(Done done) {
-  if (waiter_ || step_kind_ != Step::none) {
+  if (waiter_ || change_) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
   if (const std::string why = why_not_give_up(); !why.empty()) return done(fail(Errc::refused, why));
@@ -40,7 +40,7 @@ void Membership::give_up(Done done) {
 
 /// Empty: it may.
 std::string Membership::why_not_give_up() const {
-  if (metadata_failed_) return "This replica's metadata failed: it can't record that it gives up.";
+  if (metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
   if (!core_.partner.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
   if (partner_is_larger_)
     return "The volume has grown there to more than this replica has room for. Make room here first.";
@@ -79,8 +79,8 @@ void Membership::on_partner_asked(bool answered) {
 /// Answers of this line are of a truth that ends here: the sessions are closed, and what was started ends first.
 void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
   close_gate();
-  if (core_.role == Role::solo || core_.suspended) fence();
-  if (core_.role != Role::solo) return record_giving_up(step, std::move(next));
+  if (core_.is_alone() || core_.suspended()) fence();
+  if (!core_.is_alone()) return record_giving_up(step, std::move(next));
   core_.sequencer->drain([this, step, next = std::move(next)]() mutable {
     if (current(step)) record_giving_up(step, std::move(next));
   });
@@ -89,8 +89,7 @@ void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
 void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) {
   core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next = std::move(next)] {
     if (!current(step)) return;
-    core_.role = Role::none;
-    core_.suspended = core_.partner_alone = false;
+    apply(event::RecordBegins{});
     record(next, [this, step](std::error_code error) {
       if (!current(step)) return;
       giving_up_ = GivingUp::no;
@@ -99,9 +98,9 @@ void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) 
         return finish_waiter(fail(Errc::io_error, "It could not be recorded: " + error.message() +
                                                       ". Look at this replica's state before you try again."));
       }
-      if (closed_) return;
+      if (closed()) return;
       mark<"membership.gave_up">();
-      enter_forward();
+      apply(event::PartnerRecorded{core_.now()});
       finish_waiter({});
     });
   });
@@ -111,8 +110,8 @@ void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) 
 /// by metadata that did not return.
 void Membership::end_giving_up(const std::string& why) {
   const bool begun = std::exchange(giving_up_, GivingUp::no) == GivingUp::doing;
-  if (begun && core_.role == Role::none) refuse_held();
-  if (metadata_failed_) {
+  if (begun && core_.serves_nothing()) refuse_held();
+  if (metadata_failed()) {
     return finish_waiter(fail(Errc::io_error, "Whether it was recorded is not known: the metadata failed."));
   }
   const std::string what = why.empty() ? "The partner went away, or this replica's store was too slow." : why;

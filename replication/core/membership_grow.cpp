@@ -13,7 +13,7 @@ using engine::fail;
 
 void Membership::make_room(std::uint64_t size, Done done) {
   if (size <= core_.room()) return done({});
-  if (closed_ || making_room_) {
+  if (closed() || making_room_) {
     return done(fail(Errc::refused, "The volume is being detached, or makes room already. Try again in a moment."));
   }
   if (core_.data.info().size < size) {
@@ -27,7 +27,7 @@ void Membership::make_room(std::uint64_t size, Done done) {
     if (error) {
       // What the superblock says now is not known: as with an epoch record that can't be written, this replica stops.
       const bool unknown = error != Errc::refused && error != Errc::no_space && error != Errc::resource_exhausted;
-      if (unknown && !closed_) fail_metadata("The metadata can't grow: " + error.message() + ".");
+      if (unknown && !closed()) fail_metadata("The metadata can't grow: " + error.message() + ".");
       return done(std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}));
     }
     mark<"membership.made_room">();
@@ -62,14 +62,14 @@ std::uint64_t Membership::size_to_take() const {
 }
 
 bool Membership::may_grow_in_sync() const {
-  return core_.is_sequencer() && core_.role == Role::sync && !core_.gated && !core_.resync->active() &&
+  return core_.is_sequencer() && core_.in_sync() && !core_.gated && !core_.resync->active() &&
          size_to_take() > core_.volume_size();
 }
 
 /// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes
 /// back makes room and adopts.
 void Membership::grow_alone() {
-  if (core_.role != Role::solo || core_.gated || step_kind_ != Step::none || closed_ || core_.store_failed) return;
+  if (!core_.is_alone() || core_.gated || change_ || closed() || core_.store_failed) return;
   if (core_.partner.connected() || core_.partner.in_contact() || core_.resync->active()) return;
   if (wanted_size_ <= core_.volume_size() || wanted_size_ > core_.room()) return;
   mark<"membership.grows_alone">();
@@ -83,7 +83,7 @@ void Membership::grow_alone() {
     record(next, [this, step](std::error_code error) {
       if (!current(step)) return;
       end_step();
-      if (!error) enter_solo();
+      if (!error) apply(event::AloneRecorded{});
     });
   });
 }

@@ -1,4 +1,4 @@
-// Arriving in an epoch, and losing touch: what each role starts and stops.
+// Arriving in a phase, and losing touch: what each phase starts and stops.
 #include <algorithm>
 #include <cassert>
 
@@ -18,8 +18,60 @@
 
 namespace lockstep::replication {
 
+void Membership::perform(Effect effect, const ReplicaPhase& was) {
+  switch (effect) {
+    case Effect::end_change:
+      return end_unrecorded_step();
+    case Effect::hold_new:
+      return close_gate();
+    case Effect::lift_hold:
+      core_.gated = false;
+      return;
+    case Effect::lift_hold_if_idle:
+      if (!change_) core_.gated = false;
+      return;
+    case Effect::close_sessions:
+      return fence();
+    case Effect::drop_own:
+      return core_.end_unstarted(Selection::own());
+    case Effect::take_back_waiting:
+      return core_.sequencer->take_back_waiting();
+    case Effect::drop_possibly_retried:
+      return drop_possibly_retried(was);
+    case Effect::stop_resync:
+      return core_.resync->stop();
+    case Effect::stop_mirroring:
+      if (core_.resync->mirroring()) core_.resync->stop();
+      return;
+    case Effect::lose_target:
+      if (core_.resync->mirroring()) core_.resync->stop();
+      return core_.sequencer->drop_remote();
+    case Effect::begin_in_sync:
+      return begin_in_sync();
+    case Effect::make_equal:
+      return make_equal();
+    case Effect::serve_in_sync:
+      return serve_in_sync(!ran(was));
+    case Effect::resume_in_sync:
+      return resume_in_sync();
+    case Effect::serve_alone:
+      return serve_alone(!ran(was));
+    case Effect::forward_all:
+      return forward_all();
+    case Effect::ask_about_leases:
+      core_.lu->on_leased();
+      return core_.sequencer->on_leased();
+    case Effect::prove_store:
+      static_cast<void>(store_is_proven());
+      return;
+    case Effect::tell_state:
+      core_.changed();
+      return answer_states();
+  }
+}
+
 void Membership::close_gate() {
-  if (!core_.gated) undecided_since_ = core_.now();
+  if (!core_.gated) gated_since_ = core_.now();
   core_.gated = true;
 }
 
@@ -28,51 +80,47 @@ void Membership::open_gate() {
   core_.front->release_held();
 }
 
-/// Nothing that was received and not started is started any more.
-void Membership::drop_unstarted() { core_.end_unstarted(Selection::all()); }
-
-void Membership::on_fenced() {
-  if (std::exchange(core_.in_limbo, false) && step_kind_ == Step::none) core_.gated = false;
-  core_.end_unstarted(Selection::own());
-}
+void Membership::on_fenced() { apply(event::SessionsClosed{}); }
 
 /// Nothing of what is dropped is answered before the sessions are closed: an initiator could take the answer for the
 /// last word, and sends what was not answered again.
 void Membership::fence() {
-  core_.in_limbo = false;
   core_.partner.set_fencing(true);
-  drop_unstarted();
+  core_.end_unstarted(Selection::all());
   core_.fence();
 }
 
 void Membership::end_unrecorded_step() {
-  if (step_kind_ != Step::driving && step_kind_ != Step::following) return;
-  if (!step_recording_) end_step();
+  if (!change_ || change_->step == Step::recording || change_->recording_since) return;
+  give_step_up();
 }
 
-/// Both members recorded the epoch. `equal`: so are their stores; otherwise the sequencer makes them so before use.
-void Membership::enter_sync(bool equal) {
+/// A proposal may be on its way: whether the partner took it is not known.
+void Membership::give_step_up() {
+  end_step();
+  if (std::holds_alternative<phase::Recording>(core_.phase)) apply(event::NotAgreed{core_.now()});
+}
+
+/// Both members recorded the epoch.
+void Membership::begin_in_sync() {
   mark<"membership.in_sync">();
-  assert(!core_.in_limbo);
-  const bool fresh = !running_;
-  core_.role = Role::sync;
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
-  core_.suspended = core_.leased = core_.partner_alone = owes_old_work_ = false;
-  running_ = true;
   partner_stopped_ = false;
   agreed_ = core_.epoch().id;
-  entered_ = core_.now();
-  core_.local_reads = core_.is_sequencer() || equal;
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.regions->remember(true);
-  if (equal) core_.resync->stop();
   core_.resync->cover_volume();
-  if (!equal && core_.is_sequencer() && !core_.resync->active()) {
-    mark<"membership.both_restarted">();
-    core_.resync->start(false);
-  }
+}
+
+void Membership::make_equal() {
+  if (core_.resync->active()) return;
+  mark<"membership.both_restarted">();
+  core_.resync->start(false);
+}
+
+void Membership::serve_in_sync(bool fresh) {
   core_.partner.heartbeat_now();
   core_.lu->on_sync(fresh);
   if (core_.orders()) core_.forwarder->take_over();
@@ -84,12 +132,8 @@ void Membership::enter_sync(bool equal) {
   exchange();
 }
 
-void Membership::resume_sync() {
+void Membership::resume_in_sync() {
   mark<"membership.resumed">();
-  assert(!core_.in_limbo);
-  core_.role = Role::sync;
-  core_.suspended = core_.leased = false;
-  entered_ = core_.now();
   core_.applier->open(false);
   core_.partner.heartbeat_now();
   core_.sequencer->resend();
@@ -99,18 +143,13 @@ void Membership::resume_sync() {
   core_.changed();
 }
 
-void Membership::enter_solo() {
+void Membership::serve_alone(bool fresh) {
   mark<"membership.solo">();
-  if (std::exchange(core_.in_limbo, false)) drop_what_was_retried();
-  const bool fresh = !running_;
-  core_.role = Role::solo;
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (core_.store_failed) core_.reason.clear();
   core_.store_failed = core_.store_may_return = false;
-  core_.suspended = core_.leased = core_.local_reads = core_.partner_alone = owes_old_work_ = false;
-  running_ = true;
   partner_stopped_ = false;
   core_.applier->open(true);
   core_.resync->stop();
@@ -127,24 +166,19 @@ void Membership::enter_solo() {
 /// Until the lease ran out a partner that ordered could acknowledge with this node's help. What a host sent here long
 /// before that, and waits here still, it may have given up and sent again there, and that may have been overwritten
 /// since. The node that ordered itself had all of it in its own queue.
-void Membership::drop_what_was_retried() {
+void Membership::drop_possibly_retried(const ReplicaPhase& was) {
   if (core_.front->holds_something()) mark<"membership.solo_from_limbo_with_work">();
-  if (ordered_) return;
-  const auto since = undecided_since_.since_origin;
+  const auto& suspended = std::get<phase::Suspended>(was);
+  if (suspended.was_primary) return;
+  const auto since = suspended.since.since_origin;
   core_.end_unstarted(Selection::received_before({since - std::min(since, core_.settings.lease)}));
 }
 
-void Membership::enter_forward() {
+void Membership::forward_all() {
   mark<"membership.forwarding">();
-  assert(!core_.in_limbo);
-  core_.role = Role::forward;
-  entered_ = core_.now();
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
-  core_.suspended = core_.leased = core_.local_reads = false;
-  running_ = false;
-  owes_old_work_ = owes_own_work();
-  if (owes_old_work_) mark<"membership.old_work_first">();
+  if (owes_old_work()) mark<"membership.old_work_first">();
   core_.resync->stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
   core_.sequencer->doom(Selection::all());
@@ -176,58 +210,25 @@ void Membership::lose_target() {
 
 /// What this replica had issued before it left ends now: acknowledged if the partner had it.
 void Membership::settle_left() {
-  core_.partner_alone = true;
+  apply(event::PartnerWentOn{});
   core_.sequencer->settle_after_leaving();
 }
 
-/// A proposal's fate is open: what was held stays held until contact is lost or the two agree.
-void Membership::suspend() {
-  core_.role = Role::none;
-  core_.suspended = running_;
-  core_.leased = false;
-  undecided_since_ = core_.now();
-  if (core_.resync->mirroring()) core_.resync->stop();
-  core_.changed();
-}
-
-void Membership::lose_lease() {
-  if (core_.role != Role::sync) return;
-  mark<"membership.lease_lost">();
-  end_unrecorded_step();
-  ordered_ = core_.is_sequencer();
-  const engine::TimePoint since = core_.leased ? std::min(core_.now(), core_.lease_until) : core_.now();
-  core_.role = Role::none;
-  core_.suspended = true;
-  core_.leased = false;
-  close_gate();
-  undecided_since_ = since;  // the partner's orders were refused from then on
-  core_.in_limbo = true;
-  core_.sequencer->take_back_waiting();
-  core_.changed();
-  (void)store_is_proven();
-}
-
-bool Membership::limbo_is_hopeless() const {
-  const engine::Duration since = core_.now() - undecided_since_;
-  if (since > kDecidesWithin * core_.settings.lease) return true;
-  if (pending_solo_ || step_kind_ != Step::none) return false;
+bool Membership::goes_on_soon() const {
+  const engine::Duration since = core_.now() - core_.suspended()->since;
+  if (since > kDecidesWithin * core_.settings.lease) return false;
+  if (pending_solo_ || change_) return true;
   ReplicaState mine = state();
   mine.able |= suspects_store();  // it may be only slow
-  if (decide_alone(mine, core_.seams.witness != nullptr) == AloneRule::stay) return true;
-  return core_.witnessing->lost() || core_.witnessing->unreachable() || since > core_.settings.lease;
+  if (decide_alone(mine, core_.seams.witness != nullptr) == AloneRule::stay) return false;
+  return !core_.witnessing->lost() && !core_.witnessing->unreachable() && since <= core_.settings.lease;
 }
 
-void Membership::watch_limbo() {
-  if (core_.in_limbo && limbo_is_hopeless()) leave_limbo();
-}
-
-/// Not to go on alone: whoever waits here is sent to the other node, which may have served meanwhile, or will.
-void Membership::leave_limbo() {
-  if (!core_.in_limbo) return;
+/// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
+void Membership::watch_kept_sessions() {
+  if (!core_.keeps_sessions() || goes_on_soon()) return;
   mark<"membership.left_limbo">();
-  if (step_kind_ == Step::none) core_.gated = false;
-  fence();
-  core_.changed();
+  apply(event::NotAlone{});
 }
 
 /// What waited for it goes on.
@@ -237,18 +238,14 @@ void Membership::on_contact_made() {
 }
 
 bool Membership::grant(const engine::Uuid& epoch) {
-  if (core_.role != Role::sync || core_.gated || closed_ || epoch != core_.epoch().id) return false;
+  if (!core_.in_sync() || core_.gated || closed() || epoch != core_.epoch().id) return false;
   core_.last_grant = core_.now();
   return true;
 }
 
 void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {
-  if (!granted || core_.role != Role::sync || epoch != core_.epoch().id) return;
-  if (!core_.leased || until > core_.lease_until) core_.lease_until = until;
-  core_.lease_from = {core_.lease_until.since_origin - core_.settings.lease};
-  core_.leased = true;
-  core_.lu->on_leased();
-  core_.sequencer->on_leased();
+  if (!granted || epoch != core_.epoch().id) return;
+  apply(event::LeaseGranted{{.from = {until.since_origin - core_.settings.lease}, .until = until}});
 }
 
 void Membership::on_connected() {
@@ -265,7 +262,7 @@ void Membership::on_disconnected() {
   core_.lu->on_disconnected();
   core_.space->forget_partner();
   end_unrecorded_step();
-  if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
+  if (!change_ && core_.gated && !core_.serves_nothing()) open_gate();
   if (core_.resync->mirroring()) {
     mark<"resync.target_lost">();
     core_.resync->stop();
@@ -275,31 +272,21 @@ void Membership::on_disconnected() {
 }
 
 void Membership::on_inbound_down() {
-  if (step_kind_ == Step::following) end_unrecorded_step();
-  if (step_kind_ == Step::none && core_.gated && core_.role != Role::none) open_gate();
+  if (is_changing(Step::following)) end_unrecorded_step();
+  if (!change_ && core_.gated && !core_.serves_nothing()) open_gate();
   core_.applier->drop_old(0);
   core_.end_unstarted(Selection::partners());
 }
 
+void Membership::lose_lease() {
+  if (core_.in_sync()) mark<"membership.lease_lost">();
+  apply(event::LeaseLost{core_.now(), core_.is_sequencer()});
+}
+
 void Membership::on_contact_lost() {
   core_.end_unstarted(Selection::partners());
-  switch (core_.role) {
-    case Role::sync:
-      return lose_lease();
-    case Role::solo:
-      if (core_.resync->mirroring()) core_.resync->stop();
-      return core_.sequencer->drop_remote();
-    case Role::forward:
-      core_.role = Role::none;
-      break;
-    case Role::none:
-      if (core_.in_limbo) return;
-      break;
-  }
-  end_unrecorded_step();
-  if (step_kind_ == Step::none) core_.gated = false;
-  fence();
-  core_.changed();
+  if (core_.in_sync()) mark<"membership.lease_lost">();
+  apply(event::ContactLost{core_.now(), core_.is_sequencer()});
 }
 
 void Membership::on_partner_restarted() {
@@ -320,7 +307,7 @@ void Membership::on_partner_restarted() {
 
 void Membership::on_equal() {
   mark<"membership.told_equal">();
-  core_.local_reads = true;
+  apply(event::StoresEqual{});
 }
 
 /// A target that refuses is no target; a member that refuses is in another epoch or leaving: its state will tell.
@@ -333,7 +320,7 @@ void Membership::on_partner_refused() {
 }
 
 void Membership::on_store_failed() {
-  if (core_.role == Role::sync && step_kind_ == Step::none) close_gate();
+  if (core_.in_sync() && !change_) close_gate();
   core_.changed();
   answer_states();
   exchange();
@@ -341,15 +328,10 @@ void Membership::on_store_failed() {
 
 void Membership::fail_metadata(const std::string& why) {
   core_.store_may_return = false;
-  if (metadata_failed_) return;
-  metadata_failed_ = true;
+  if (metadata_failed()) return;
   failure_ = why;
   core_.store_failed = true;
-  core_.role = Role::none;
-  core_.suspended = core_.gated = false;
-  fence();
-  core_.changed();
-  answer_states();
+  apply(event::MetadataLost{});
   exchange();
 }
 

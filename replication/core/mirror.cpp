@@ -80,7 +80,7 @@ void Core::set_write_cache(bool on) {
 void Core::fail_store(const std::string& why, std::error_code error) {
   const bool full = error == engine::Errc::no_space;
   store_may_return = full && (store_may_return || !store_failed);
-  if (role == Role::solo || store_failed) return;
+  if (is_alone() || store_failed) return;
   full ? mark<"store.full">() : mark<"store.failed">();
   store_failed = true;
   store_failed_at = now();

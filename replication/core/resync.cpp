@@ -71,7 +71,7 @@ void Resync::stop() {
   active_ = known_ = told_ = map_asked_ = false;
   unequal_ = total_ = cursor_ = map_at_ = 0;
   words_.clear();
-  core_.regions->remember(core_.role == Role::sync);  // nobody else is kept equal
+  core_.regions->remember(core_.in_sync());  // nobody else is kept equal
   core_.cleaner->cancel();
   const std::vector<Copy*> copies = copies_;
   for (Copy* copy : copies) {

@@ -29,9 +29,7 @@ Sequencer::~Sequencer() {
   });
 }
 
-bool Sequencer::mirrored() const {
-  return core_.role == Role::sync || (core_.role == Role::solo && core_.resync->mirroring());
-}
+bool Sequencer::mirrored() const { return core_.in_sync() || (core_.is_alone() && core_.resync->mirroring()); }
 
 void Sequencer::start(Op& op) {
   active_.push_back(op);
@@ -79,14 +77,14 @@ bool Sequencer::may_start(Op& op) {
     op.status = Errc::stale;
     return false;
   }
-  if (core_.role == Role::none) return false;
+  if (core_.serves_nothing()) return false;
   return true;
 }
 
 void Sequencer::run(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (core_.role == Role::sync && !core_.lease_valid()) {
-    if (core_.leased) {
+  if (core_.in_sync() && !core_.lease_valid()) {
+    if (core_.has_lease()) {
       lose_lease(op);
       return finish(op, Errc::not_serving);
     }
@@ -107,7 +105,7 @@ void Sequencer::on_leased() {
   while (Op* op = find([](const Op& o) { return o.stage == Stage::lease_wait; })) {
     op->stage = Stage::lock_wait;
     run(*op);
-    if (core_.role == Role::sync && !core_.lease_valid()) return;
+    if (core_.in_sync() && !core_.lease_valid()) return;
   }
 }
 
@@ -134,14 +132,14 @@ void Sequencer::read(Op& op) {
 void Sequencer::on_read(Op& op, std::error_code error) {
   if (op.doomed) return finish(op, not_started(op));
   if (error) {
-    if (core_.role == Role::sync && !core_.is_sequencer()) {
+    if (core_.in_sync() && !core_.is_sequencer()) {
       mark<"read.error_forwarded">();
       core_.locks.release(op.lock);
       active_.remove(op);
       core_.forwarder->start(op);
       return check_drained();
     }
-    if (core_.role == Role::sync && core_.partner_ready) return fetch(op);
+    if (core_.in_sync() && core_.partner_ready) return fetch(op);
     return fail_read(op, error);
   }
   if (core_.doubts.about(op.extent)) {
@@ -156,8 +154,8 @@ void Sequencer::on_read(Op& op, std::error_code error) {
 /// operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its initiator
 /// was told BUSY. An aborted command is repeated at once, and only a few times.
 void Sequencer::fail_read(Op& op, std::error_code error) {
-  if (core_.role == Role::none) return finish(op, Errc::not_serving);
-  if (core_.role == Role::solo) return finish(op, error);
+  if (core_.serves_nothing()) return finish(op, Errc::not_serving);
+  if (core_.is_alone()) return finish(op, error);
   mark<"read.error_comes_again">();
   finish(op, op.entry ? Errc::stale : Errc::resource_exhausted);
 }
@@ -166,8 +164,8 @@ void Sequencer::fail_read(Op& op, std::error_code error) {
 void Sequencer::answer_read(Op& op) {
   check_contact(op);
   if (op.doomed) return finish(op, not_started(op));
-  if (core_.role == Role::none) return finish(op, Errc::not_serving);
-  if (core_.role == Role::sync && !core_.lease_valid()) {
+  if (core_.serves_nothing()) return finish(op, Errc::not_serving);
+  if (core_.in_sync() && !core_.lease_valid()) {
     mark<"read.lease_ran_out_meanwhile">();
     lose_lease(op);
     return finish(op, Errc::not_serving);
@@ -210,7 +208,7 @@ void Sequencer::fetch(Op& op) {
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
   if (op.doomed) return finish(op, not_started(op));
   if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
-  const bool lost_on_both = result && result->status == Errc::io_error && core_.role != Role::none;
+  const bool lost_on_both = result && result->status == Errc::io_error && !core_.serves_nothing();
   lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
 }
 
@@ -354,7 +352,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {
     core_.fail_flush(error);
-  } else if (error && core_.role != Role::solo) {
+  } else if (error && !core_.is_alone()) {
     core_.fail_store("The store failed a write: " + error.message() + ".", error);
   }
   settle(op);
@@ -377,10 +375,10 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
 /// Ends the write when neither store holds its buffer and the epoch's members have it.
 void Sequencer::settle(Op& op) {
   if (op.local_busy || op.on_link) return;
-  if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && core_.role == Role::solo) {
+  if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && core_.is_alone()) {
     op.remote = Remote::none;
   }
-  if (core_.role == Role::forward && core_.partner_alone) {
+  if (core_.is_forwarding() && core_.partner_went_on()) {
     return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
   if (op.local_error) return settle_failed(op);
@@ -391,11 +389,11 @@ void Sequencer::settle(Op& op) {
 /// The local store failed it. Alone, the initiator is told; in sync this replica leaves and the partner's answer
 /// counts.
 void Sequencer::settle_failed(Op& op) {
-  if (core_.role == Role::solo) {
+  if (core_.is_alone()) {
     if (op.remote != Remote::none && op.tracked) core_.resync->note_unequal(op.extent);
     return finish(op, op.local_error);
   }
-  if (core_.role == Role::forward) {
+  if (core_.is_forwarding()) {
     return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
   check_drained();

@@ -17,7 +17,7 @@ void Sequencer::make_room(Op& op) {
   const Space& space = *core_.space;
   if (!space.takes(op.opcode, op.may_unmap)) return mark_dirty(op);
   const bool here = op.room_here || space.is_here(op.extent);
-  const bool there = op.room_there || core_.role != Role::sync || space.is_there(op.extent);
+  const bool there = op.room_there || !core_.in_sync() || space.is_there(op.extent);
   if (here && there) return mark_dirty(op);
   there || (!here && !space.partner_was_full()) ? reserve_here(op) : reserve_there(op);
 }
@@ -30,13 +30,13 @@ void Sequencer::reserve_here(Op& op) {
 }
 
 void Sequencer::on_room_here(Op& op, std::error_code error) {
-  if (error && error != Errc::no_space && !op.doomed && core_.role != Role::solo) {
+  if (error && error != Errc::no_space && !op.doomed && !core_.is_alone()) {
     core_.fail_store("The store can't set space aside: " + error.message() + ".");
   }
   op.local_busy = false;
   if (op.doomed) return finish(op, not_started(op));
   if (error == Errc::no_space) return refuse(op);
-  if (error && core_.role == Role::solo) return finish(op, error);
+  if (error && core_.is_alone()) return finish(op, error);
   if (error) {
     core_.gated ? take_back(op) : finish(op, not_started(op));
     return check_drained();
@@ -63,16 +63,16 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   const bool never_says = !result && result.error() == Errc::corrupt;
   const bool said = never_says || (result && (result->status == Errc::ok || result->status == Errc::no_space));
   // Said of the epoch that it was asked in: of a target since then it says nothing.
-  if (!said && result && core_.role == Role::sync) core_.membership->on_partner_refused();
+  if (!said && result && core_.in_sync()) core_.membership->on_partner_refused();
   op.on_link = false;
   if (op.doomed) return finish(op, not_started(op));
   if (said && result && result->status == Errc::no_space) {
     core_.space->note_partner_full();
-    if (core_.role == Role::sync) return refuse(op);
+    if (core_.in_sync()) return refuse(op);
   } else if (said) {
     core_.space->note_there(never_says ? engine::Extent{0, core_.volume_size()} : result->extent, asked);
     op.room_there = true;
-  } else if (core_.role == Role::sync) {
+  } else if (core_.in_sync()) {
     return wait_for_partner(op);
   }
   make_room(op);
@@ -87,7 +87,7 @@ void Sequencer::wait_for_partner(Op& op) {
 
 void Sequencer::ask_again() {
   const auto waits = [](const Op& o) { return o.stage == Stage::reserve_wait; };
-  const auto may = [this] { return core_.role == Role::solo || (core_.role == Role::sync && core_.partner_ready); };
+  const auto may = [this] { return core_.is_alone() || (core_.in_sync() && core_.partner_ready); };
   while (Op* op = may() ? find(waits) : nullptr) {
     op->stage = Stage::reserving;
     make_room(*op);

@@ -177,7 +177,7 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 void Witnessing::tick() {
-  const bool serves = core_.role == Role::sync || core_.role == Role::solo;
+  const bool serves = core_.in_sync() || core_.is_alone();
   if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
   if (!serves || raising_ || above_ || core_.gated || core_.now() < next_raise_) return;
   raise();
@@ -212,7 +212,7 @@ void Witnessing::note_raised(const WitnessView& view) {
   }
   learn(view);
   unanswered_ = 0;
-  next_raise_ = core_.now() + (core_.role == Role::solo ? kLookAgainAlone : kLookAgain);
+  next_raise_ = core_.now() + (core_.is_alone() ? kLookAgainAlone : kLookAgain);
   reason_.clear();
   if (!std::exchange(raised_, true)) core_.changed();
 }
@@ -227,13 +227,13 @@ bool Witnessing::mine_was_there() const {
 void Witnessing::raise_over(const WitnessView& view) {
   const engine::EpochRecord& epoch = core_.epoch();
   const WitnessRecord record{epoch.number, epoch.id, epoch.members};
-  if (core_.role == Role::sync && !core_.lease_valid()) return;
+  if (core_.in_sync() && !core_.lease_valid()) return;
   if (view.record == record) return note_raised(view);
   if (std::exchange(raised_, false)) core_.changed();
   const bool trusted = is_trusted(raised_with_, view);
-  if (core_.role == Role::sync && !core_.is_sequencer()) return;
-  if (core_.role != Role::sync && !view.record) return;
-  if (core_.role != Role::sync && !trusted && !mine_was_there()) return;
+  if (core_.in_sync() && !core_.is_sequencer()) return;
+  if (!core_.in_sync() && !view.record) return;
+  if (!core_.in_sync() && !trusted && !mine_was_there()) return;
   if (view.record && view.record->number >= epoch.number) {
     mark<"witness.record_is_above">();
     above_ = view.record->number;
