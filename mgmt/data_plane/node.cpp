@@ -42,6 +42,7 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
       link_buffers_(link_buffers),
       process_(process),
       keys_(state_folder),
+      left_records_(workers.front()->reactor, state_folder),
       events_(events),
       server_(server_reactors(workers), registry_),
       started_(workers.front()->reactor.now()),
@@ -178,6 +179,7 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
                          next();
                          end_replica_work();
                          if (!outcome) return (*reply)(std::unexpected(outcome.error()));
+                         left_records_.forget(request.volume);
                          const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
                          if (!witness || request.keep_witness || !pair_ || stopping_) return (*reply)({});
                          // A record that stays behind harms nobody: no volume ever gets the same UUID again.

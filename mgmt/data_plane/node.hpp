@@ -14,6 +14,7 @@
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
+#include "mgmt/data_plane/left_record_files.hpp"
 #include "mgmt/data_plane/pair.hpp"
 #include "mgmt/data_plane/status.hpp"
 #include "mgmt/data_plane/volume.hpp"
@@ -140,6 +141,7 @@ class Node final : public replication::NodeObserver {
   engine::BufferPool& link_buffers_;
   engine::Uuid process_;
   NodeKeyFile keys_;
+  LeftRecordFiles left_records_;
   EventSink& events_;
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;

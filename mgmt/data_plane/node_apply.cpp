@@ -49,7 +49,7 @@ void Node::set_up_pair(Apply& apply) {
   if (!pair_) {
     pair_ = std::make_unique<Pair>(*workers_.front(), random_, link_buffers_,
                                    PairIdentity{state.pair, state.side, process_}, state.settings,
-                                   options_.confirms_reads, *this, events_);
+                                   options_.confirms_reads, left_records_, *this, events_);
     pair_settings_ = state.settings;
   }
   if (state.settings != pair_settings_) {

@@ -1,7 +1,6 @@
 #include "mgmt/data_plane/node_key.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/stores/descriptor.hpp"
+#include "mgmt/data_plane/durable_file.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -18,38 +18,9 @@ using engine::Errc;
 using engine::NodeKey;
 using engine::Result;
 
-std::unexpected<engine::Error> system_failure(const std::string& what) {
-  const int error = errno;
-  return engine::fail(error == ENOSPC ? Errc::no_space : Errc::io_error,
-                      what + ": " + std::generic_category().message(error) + ".");
-}
-
-bool write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(file, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
-  return true;
-}
-
-bool sync_folder_of(const std::string& path) {
-  const Descriptor folder(::open(path.substr(0, path.rfind('/')).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return folder.valid() && ::fsync(folder.get()) == 0;
-}
-
 Result<void> keep(const NodeKey& key, const std::string& path) {
-  const std::string fresh = path + ".new";
-  const Descriptor file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file.valid()) return system_failure("Can't make the node key " + path);
   const auto bytes = engine::encode(key);
-  const bool kept = ::fchmod(file.get(), 0600) == 0 && write_all(file.get(), bytes.span()) &&
-                    ::fsync(file.get()) == 0 && ::rename(fresh.c_str(), path.c_str()) == 0 && sync_folder_of(path);
-  if (kept) return {};
-  auto failed = system_failure("Can't write the node key " + path);
-  ::unlink(fresh.c_str());
-  return failed;
+  return write_durably(path, bytes.span(), "Can't write the node key " + path);
 }
 
 }  // namespace

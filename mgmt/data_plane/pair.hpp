@@ -32,7 +32,8 @@ class Pair final : private replication::LinkEvents {
   static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
 
   Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
-       const SettingsSpec& settings, bool confirms_reads, replication::NodeObserver& observer, EventSink& events);
+       const SettingsSpec& settings, bool confirms_reads, replication::LeftRecords& left_records,
+       replication::NodeObserver& observer, EventSink& events);
   /// While no thread runs the reactor, or after stop().
   ~Pair() override;
 

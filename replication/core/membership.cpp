@@ -47,10 +47,46 @@ void Membership::begin() {
   ++flushing_;
   core_.data.flush([this](std::error_code error) {
     --flushing_;
-    if (error) core_.fail_store("The store failed its first flush: " + error.message() + ".");
-    stable_ = !error;
+    if (!error) return record_what_was_left();
+    core_.fail_store("The store failed its first flush: " + error.message() + ".");
     exchange();
   });
+}
+
+std::optional<engine::EpochRecord> Membership::left_record() const {
+  if (!core_.seams.left_records) return std::nullopt;
+  return core_.seams.left_records->kept(core_.info.id).value_or(std::nullopt);  // what can't be read was not attached
+}
+
+bool Membership::has_left_without_metadata() const {
+  const auto left = left_record();
+  return left && left->id != core_.epoch().id && left->descends_from(core_.epoch());
+}
+
+/// This node left an epoch, and the metadata does not know.
+void Membership::record_what_was_left() {
+  if (closed()) return;
+  const auto left = left_record();
+  if (!has_left_without_metadata()) {
+    forget_what_is_recorded();
+    stable_ = true;
+    return exchange();
+  }
+  mark<"membership.recorded_what_was_left">();
+  const std::uint64_t step = begin_step(Step::recording);
+  record(*left, [this, step](std::error_code error) {
+    if (!current(step)) return;
+    end_step();
+    if (error) return;
+    forget_what_is_recorded();
+    stable_ = true;
+    exchange();
+  });
+}
+
+void Membership::forget_what_is_recorded() {
+  const auto left = left_record();
+  if (left && core_.epoch().descends_from(*left)) core_.seams.left_records->forget(core_.info.id);
 }
 
 void Membership::make_durable() {
@@ -204,11 +240,14 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
 
 /// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
 void Membership::on_late_record(std::error_code error) {
-  if (error || !metadata_failed() || !core_.store_may_return) return;
+  if (error || !metadata_failed() || !core_.store_may_return || change_) return;
   mark<"membership.late_record_returned">();
   failure_.clear();
-  apply(event::LateRecordReturned{core_.epoch().members.contains(core_.side())});
-  exchange();
+  const bool left = has_left_without_metadata();
+  apply(event::LateRecordReturned{!left && core_.epoch().members.contains(core_.side())});
+  if (!left) return exchange();
+  stable_ = false;
+  record_what_was_left();
 }
 
 /// A record that does not follow the one that is there: nothing was written, and nothing failed. This replica stops

@@ -111,6 +111,10 @@ class Membership {
   void refuse_states();  ///< the volume is not served here any more
   // steps (membership_drive.cpp, membership_follow.cpp)
   void send_refused_again();
+  [[nodiscard]] std::optional<engine::EpochRecord> left_record() const;
+  [[nodiscard]] bool has_left_without_metadata() const;
+  void record_what_was_left();
+  void forget_what_is_recorded();
   std::uint64_t begin_step(Step kind);
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
@@ -127,6 +131,7 @@ class Membership {
   void adopt(const engine::EpochRecord& record, bool serve);
   void take_propose(InboundRequest& request, const Message& message);
   void follow_leave(std::uint64_t step, engine::EpochRecord next);
+  void leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next);
   void follow_join(std::uint64_t step, engine::EpochRecord next, bool equal);
   void answer_proposal(engine::Errc status);
   void take_resume(InboundRequest& request, const Message& message);

@@ -50,17 +50,33 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
     core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
       if (!current(step)) return;
       apply(event::RecordBegins{});
-      if (metadata_failed()) {
-        answer_proposal(Errc::io_error);
-        return end_step();
-      }
-      record(next, [this, step](std::error_code error) {
+      if (metadata_failed()) return leave_without_metadata(step, next);
+      record(next, [this, step, next](std::error_code error) {
+        if (error && current(step)) return leave_without_metadata(step, next);
         answer_proposal(error ? Errc::io_error : Errc::ok);
         if (current(step)) end_step();
         if (!error) apply(event::PartnerRecorded{core_.now()});
       });
     });
   });
+}
+
+/// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.
+void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
+  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  if (witnessed || !core_.seams.left_records || !metadata_failed()) {
+    answer_proposal(Errc::io_error);
+    return end_step();
+  }
+  mark<"membership.left_without_metadata">();
+  change_->recording_since = core_.now();
+  core_.seams.left_records->keep(core_.info.id, next,
+                                 counted(core_.owed_by_others, [this, step](std::error_code error) {
+                                   if (!current(step)) return;
+                                   change_->recording_since.reset();
+                                   answer_proposal(error ? Errc::io_error : Errc::ok);
+                                   end_step();
+                                 }));
 }
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {

@@ -104,6 +104,7 @@ void Membership::give_step_up() {
 /// Both members recorded the epoch.
 void Membership::begin_in_sync() {
   mark<"membership.in_sync">();
+  forget_what_is_recorded();
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   partner_stopped_ = false;
@@ -176,6 +177,7 @@ void Membership::drop_possibly_retried(const ReplicaPhase& was) {
 
 void Membership::forward_all() {
   mark<"membership.forwarding">();
+  forget_what_is_recorded();
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   if (owes_old_work()) mark<"membership.old_work_first">();

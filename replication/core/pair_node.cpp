@@ -194,6 +194,12 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
     return fail(static_cast<Errc>(state.error().code.value()),
                 "The metadata of " + volume.disk.name + ": " + state.error().message);
   }
+  if (seams.left_records && !seams.left_records->kept(id)) {
+    return fail(Errc::corrupt, "What this node keeps of " + volume.disk.name +
+                                   " beside its metadata can't be read: the partner may have gone on alone. If it "
+                                   "serves the volume, remove that record (state folder, left/) and the replica here, "
+                                   "and make it anew.");
+  }
   volume.disk.size = meta->epoch().size;
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));
   Core& core = mirror->core();

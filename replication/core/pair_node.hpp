@@ -17,6 +17,7 @@
 #include "engine/seams/random.hpp"
 #include "engine/seams/store.hpp"
 #include "replication/core/arbiter.hpp"
+#include "replication/core/left_records.hpp"
 #include "replication/core/link.hpp"
 
 namespace lockstep::replication {
@@ -47,7 +48,8 @@ struct NodeSeams {
   engine::Random& random;
   engine::BufferPool& buffers;
   Link& link;
-  Witness* witness = nullptr;  ///< null: no witness is configured
+  Witness* witness = nullptr;           ///< null: no witness is configured
+  LeftRecords* left_records = nullptr;  ///< null: a leaver without metadata can't leave
 };
 
 enum class MirrorState : std::uint8_t {

@@ -54,7 +54,7 @@ std::unique_ptr<Machine> Host::machine() {
       world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? slow_witness_.get() : nullptr;
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
                                               owner_, *clock_, random_.split(), way_out(), witness, stores_,
-                                              world_.wanted_size, *this});
+                                              left_records_, world_.wanted_size, *this});
 }
 
 void Host::format() {
@@ -157,6 +157,7 @@ void Host::take_snapshot() {
     snapshot_.push_back(s.data->snapshot());
     snapshot_.push_back(s.metadata->snapshot());
   }
+  left_in_snapshot_ = left_records_;
 }
 
 void Host::set_back() {
@@ -165,6 +166,7 @@ void Host::set_back() {
     stores_[v].data->set_back(snapshot_[2 * v]);
     stores_[v].metadata->set_back(snapshot_[2 * v + 1]);
   }
+  left_records_ = left_in_snapshot_;
   world_.checkers->set_back(side_);
 }
 

@@ -47,6 +47,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] SimStore& data(unsigned volume) { return *stores_[volume].data; }
   [[nodiscard]] SimStore& metadata(unsigned volume) { return *stores_[volume].metadata; }
   [[nodiscard]] std::vector<VolumeStores>& stores() { return stores_; }
+  [[nodiscard]] LeftOnDisk& left_records() { return left_records_; }
   [[nodiscard]] WitnessClient& witness() { return *witness_; }
   [[nodiscard]] SlowWitness& slow_witness() { return *slow_witness_; }
   [[nodiscard]] std::unique_ptr<Machine> machine();
@@ -81,6 +82,7 @@ class Host final : public ProgramOutlet {
   Nanos booted_at_ = 0;
   Nanos frozen_since_ = 0;
   std::vector<StoreSnapshot> snapshot_;  ///< of each volume's data and metadata in turn
+  LeftOnDisk left_records_, left_in_snapshot_;
   bool stopping_ = false;
   bool paused_ = false;
   bool lost_power_ = true;

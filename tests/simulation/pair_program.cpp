@@ -70,9 +70,11 @@ class PairProgram final : public Program, public replication::NodeObserver {
   explicit PairProgram(Machine& machine)
       : machine_(machine),
         pool_(kPoolBytes),
+        left_records_(machine.clock, machine.left_records),
         node_(std::make_unique<PairNode>(
             settings_for(machine),
-            replication::NodeSeams{machine.clock, machine.random, pool_, machine.link, machine.witness}, *this)) {}
+            replication::NodeSeams{machine.clock, machine.random, pool_, machine.link, machine.witness, &left_records_},
+            *this)) {}
 
   ~PairProgram() override {
     node_.reset();
@@ -193,6 +195,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
 
   Machine& machine_;
   engine::BufferPool pool_;
+  SimLeftRecords left_records_;
   std::unique_ptr<PairNode> node_;
   std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
   std::size_t attached_ = 0;

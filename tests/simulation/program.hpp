@@ -11,6 +11,7 @@
 #include "replication/core/pair_node.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/sim_clock.hpp"
+#include "tests/simulation/sim_left_records.hpp"
 #include "tests/simulation/sim_link.hpp"
 #include "tests/simulation/sim_store.hpp"
 #include "tests/simulation/sim_witness.hpp"
@@ -49,6 +50,7 @@ struct Machine {
   SimLink& link;
   replication::Witness* witness;
   std::vector<VolumeStores>& stores;
+  LeftOnDisk& left_records;
   const std::uint64_t& wanted_size;  ///< of the first volume, by the configuration; 0: as it was made
   ProgramOutlet& outlet;
 };

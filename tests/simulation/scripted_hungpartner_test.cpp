@@ -152,6 +152,68 @@ TEST(HungPartner, ADiskThatHangsWithItsMetadataIsAPauseOfOneDeadline) {
   }
 }
 
+/// The preferred node's disk stands still with its metadata on it. No witness remembers that the other node goes on:
+/// the preferred one does, in its own machine's records.
+struct PreferredNodeHangs {
+  PreferredNodeHangs()
+      : pair(pair_program(), [](Scenario& s) {
+          s.arbiter = {engine::ArbiterKind::preferred, kB, {}};
+          s.store_deadline = 4 * kSecond;
+        }) {
+    EXPECT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    hang_store(pair.host(kB).data(0));
+    hang_store(pair.host(kB).metadata(0));
+  }
+  ScriptedPair pair;
+};
+
+TEST(PreferredNode, WhoseDiskHangsWithItsMetadataLeavesAndTheOtherGoesOn) {
+  PreferredNodeHangs world;
+  ScriptedPair& pair = world.pair;
+  auto& write = pair.write(kA, 8, 2);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, kLong))
+      << state_name(pair.status(kA).state);
+  expect_ends_well(pair, write, "written");
+  EXPECT_EQ(pair.written(kA, 9, 3), std::error_code{});
+  pair.mend(kB);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); })) << "what returned late, without an error, is whole";
+  EXPECT_TRUE(pair.host(kB).left_records().records.empty()) << "the metadata has it";
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(PreferredNode, WhoseMetadataDidNotLearnThatItLeftKnowsItAfterARestart) {
+  PreferredNodeHangs world;
+  ScriptedPair& pair = world.pair;
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, kLong));
+  EXPECT_EQ(pair.written(kA, 9, 3), std::error_code{});
+  pair.host(kA).end(Host::End::power_cut);
+  pair.host(kB).end(Host::End::power_cut);
+  pair.mend(kB);
+  pair.host(kB).boot();
+  pair.run_for(10 * kSecond);
+  EXPECT_FALSE(pair.status(kB).serving);
+  std::optional<bool> forced;
+  pair.host(kB).program()->force_solo(0, false, [&](engine::Result<void> r) { forced = r.has_value(); });
+  ASSERT_TRUE(pair.wait_for([&] { return forced.has_value(); }, kLong));
+  EXPECT_FALSE(*forced) << "its copy lacks what the other acknowledged: that must not pass as whole";
+  pair.host(kA).boot();
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(PreferredNode, ThatCanKeepNothingAnywhereStopsTheVolumeRatherThanSplitIt) {
+  PreferredNodeHangs world;
+  ScriptedPair& pair = world.pair;
+  pair.host(kB).left_records().broken = true;
+  auto& write = pair.write(kA, 8, 2);
+  pair.run_for(kLong);
+  EXPECT_FALSE(pair.is(kA, MirrorState::solo));
+  pair.mend(kB);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_TRUE(pair.wait_for([&] { return write.done; }, kLong));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// Its disk dies while it is brought up to date. It can't keep the unit's state, and nothing may pass without: what is
 /// sent to it must not wait there for ever.
 TEST(DeadTarget, ANodeThatCannotKeepItsMetadataSendsInitiatorsToTheOther) {

@@ -1,0 +1,20 @@
+#pragma once
+// Small files that are there whole, and durable, or not at all.
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "engine/base/result.hpp"
+
+namespace lockstep::mgmt {
+
+/// Puts a file of that content, readable by its owner alone, in the place of the one that is there; blocks. An error's
+/// message begins with `what`; then the old one is there still, or the new one is, not yet durable.
+[[nodiscard]] engine::Result<void> write_durably(const std::string& path, std::span<const std::byte> bytes,
+                                                 const std::string& what);
+/// Removes it, if it is there, durably; blocks.
+[[nodiscard]] engine::Result<void> remove_durably(const std::string& path);
+/// Errc::no_space or io_error, with what the system said of it last.
+[[nodiscard]] std::unexpected<engine::Error> system_failure(const std::string& what);
+
+}  // namespace lockstep::mgmt
