@@ -37,6 +37,7 @@ ReplicaState Membership::state() const {
            !suspects_store() && !core_.generations->set_back();
   s.set_back = core_.generations->set_back();
   s.serving = core_.in_sync() || core_.is_alone();
+  s.forwarding = core_.is_forwarding();
   s.changing = change_.has_value();
   s.attempted = core_.witnessing->attempted();
   return s;

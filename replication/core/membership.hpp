@@ -63,6 +63,10 @@ class Membership {
   [[nodiscard]] bool is_over() const;
 
   [[nodiscard]] ReplicaState state() const;
+  /// The partner has recorded this node's epoch, and sends here what its initiators ask.
+  [[nodiscard]] bool partner_follows() const {
+    return core_.partner_ready && agreed() && partner_ && partner_->forwarding;
+  }
   /// The partner is known to have recorded this node's epoch.
   [[nodiscard]] bool agreed() const { return agreed_ == core_.epoch().id; }
   [[nodiscard]] MirrorState mirror_state() const;

@@ -134,7 +134,7 @@ VolumeStatus Mirror::status() const {
   s.serving = core_.membership->serving();
   s.undecided = core_.membership->undecided();
   s.failover_limited = core_.membership->failover_limited();
-  s.partner_follows = core_.partner_ready && core_.membership->agreed();
+  s.partner_follows = core_.membership->partner_follows();
   s.epoch = core_.epoch();
   s.dirty_bytes = core_.meta->dirty_count() * core_.region_size();
   s.full = core_.space->lacking();

@@ -79,7 +79,7 @@ struct VolumeStatus {
   bool serving = false;           ///< initiators' I/O is answered by this node (by itself or by forwarding)
   bool undecided = false;         ///< it will soon be known whether this node serves: true for a bounded time only
   bool failover_limited = false;  ///< in sync, but the witness could not be told or asked
-  bool partner_follows = false;   ///< the way to the partner is up, and it is known to have recorded this epoch
+  bool partner_follows = false;   ///< the partner recorded this epoch, and forwards what its initiators ask
   engine::EpochRecord epoch;
   std::uint64_t dirty_bytes = 0;
   bool full = false;  ///< this node's store had no space for a write when it was last asked

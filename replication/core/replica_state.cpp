@@ -12,7 +12,8 @@ using engine::Uuid;
 
 constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kKnown = 15;
+constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kForwarding = 0x0100;
+constexpr std::uint16_t kKnown = 0x000F, kIgnorable = 0xFF00;
 constexpr std::size_t kMaxAddress = 255;
 
 void put_uuid(engine::ByteWriter& out, const Uuid& id) { out.bytes(std::as_bytes(std::span(id.bytes))); }
@@ -32,7 +33,7 @@ std::vector<std::byte> encode_state(const ReplicaState& s) {
   out.be32(kMagic);
   out.be16(kVersion);
   out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0) |
-                                      (s.changing ? kChanging : 0)));
+                                      (s.changing ? kChanging : 0) | (s.forwarding ? kForwarding : 0)));
   out.u8(static_cast<std::uint8_t>(s.side));
   out.u8(r.members.bits);
   out.u8(static_cast<std::uint8_t>(r.sequencer));
@@ -64,7 +65,8 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
   const std::uint8_t side = in.u8(), members = in.u8(), sequencer = in.u8(), kind = in.u8(), preferred = in.u8();
   const std::uint8_t address = in.u8();
   const std::uint16_t ancestors = in.be16();
-  if ((flags & ~kKnown) || !is_side(side) || !is_side(sequencer) || !is_side(preferred) || !is_kind(kind))
+  if ((flags & ~(kKnown | kIgnorable)) || !is_side(side) || !is_side(sequencer) || !is_side(preferred) ||
+      !is_kind(kind))
     return corrupt;
   if (members == 0 || members > 3 || ancestors > engine::EpochRecord::kMaxAncestors) return corrupt;
   ReplicaState s;
@@ -72,6 +74,7 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
   s.able = flags & kAble;
   s.serving = flags & kServing;
   s.changing = flags & kChanging;
+  s.forwarding = flags & kForwarding;
   s.side = static_cast<NodeSide>(side);
   s.record.members = {members};
   s.record.sequencer = static_cast<NodeSide>(sequencer);

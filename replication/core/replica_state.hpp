@@ -17,6 +17,7 @@ struct ReplicaState {
   bool able = false;            ///< store and metadata are well, nobody asked it to leave: may be a member
   bool serving = false;         ///< answers I/O under `record` now
   bool changing = false;        ///< in the middle of a step: ask again before acting on this
+  bool forwarding = false;      ///< answers I/O through its partner now; false of a version that does not tell
   bool set_back = false;        ///< in time (generations.hpp); does not travel: both nodes find out
   std::uint64_t attempted = 0;  ///< the highest number asked of the witness that nothing decided yet; 0: none
   bool operator==(const ReplicaState&) const = default;
@@ -25,6 +26,7 @@ struct ReplicaState {
 /// At most this many bytes, and far below kMaxLinkPayload.
 constexpr std::size_t kMaxStateBytes = 4096;
 
+/// Flags of the upper byte may come from a later version, and are of no importance to one that does not know them.
 [[nodiscard]] std::vector<std::byte> encode_state(const ReplicaState& state);
 /// corrupt or wrong_version. Checks its checksum before anything else and every value against its range.
 [[nodiscard]] engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes);

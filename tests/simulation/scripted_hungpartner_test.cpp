@@ -219,12 +219,14 @@ TEST(PreferredNode, ThatCanKeepNothingAnywhereStopsTheVolumeRatherThanSplitIt) {
 TEST(DeadTarget, ANodeThatCannotKeepItsMetadataSendsInitiatorsToTheOther) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 256; });
   ASSERT_TRUE(comes_back_slowly(pair, kB));
+  EXPECT_TRUE(pair.wait_for([&] { return pair.status(kA).partner_follows && pair.status(kB).serving; }, kSecond));
   StoreFaults faults = pair.host(kB).metadata(0).faults();
   faults.write_error = kAlways;
   pair.host(kB).metadata(0).set_faults(faults);
   ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).metadata(0).failed() > 0; }, kLong));
   pair.run_for(5 * kSecond);
   EXPECT_FALSE(pair.status(kB).serving);
+  EXPECT_FALSE(pair.status(kA).partner_follows) << "what both tell initiators of its ports must be the same";
   auto& read = pair.read(kB, 8);
   EXPECT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
   EXPECT_EQ(read.status(), make_error_code(engine::Errc::not_serving));

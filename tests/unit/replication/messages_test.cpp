@@ -153,6 +153,25 @@ TEST(ReplicaStates, EveryFlippedBitAndEveryOtherLengthIsRefused) {
   }
 }
 
+/// Bytes 6 and 7 are the flags.
+std::vector<std::byte> with_flags(std::uint16_t flags) {
+  auto bytes = encode_state(state());
+  engine::store_be<std::uint16_t>(bytes.data() + 6, flags);
+  engine::store_be<std::uint32_t>(bytes.data() + bytes.size() - 4,
+                                  engine::crc32c(std::span(bytes).first(bytes.size() - 4)));
+  return bytes;
+}
+
+TEST(ReplicaStates, OfALaterVersionMayTellMore) {
+  const auto known = decode_state(with_flags(0x0101));
+  ASSERT_TRUE(known);
+  EXPECT_TRUE(known->running && known->forwarding && !known->able);
+  const auto more = decode_state(with_flags(0xFE01));
+  ASSERT_TRUE(more) << "what is of no importance to this version is no reason to refuse";
+  EXPECT_TRUE(more->running && !more->forwarding);
+  EXPECT_FALSE(decode_state(with_flags(0x0011))) << "what may be of importance is";
+}
+
 TEST(Sequences, TheWatermarkWaitsForTheSlowest) {
   Sequences s;
   for (int i = 0; i < 300; ++i) (void)s.next();
