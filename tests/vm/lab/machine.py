@@ -1,7 +1,8 @@
 """A virtual machine: Debian's kernel under qemu's software emulation. Its console goes to a file.
 
-The guest's clock counts instructions (2 ns each), not the host's seconds: on a busy host a guest is slow, but its time
-limits, leases and pauses mean the same as on an idle one. While the guest idles its clock runs with the host's."""
+A guest that is alone has a clock that counts instructions (2 ns each), not the host's seconds: on a busy host it is slow,
+but its time limits, leases and pauses mean the same as on an idle one. While the guest idles its clock runs with the
+host's. Machines that talk to each other share the host's clock instead."""
 import pathlib
 import signal
 import subprocess
@@ -15,11 +16,12 @@ KERNEL_LINE = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=relia
 class Machine:
     """One qemu. `extra` are further qemu arguments; `line` is appended to the kernel's command line."""
 
-    def __init__(self, kernel, console, memory_mib=1024, line="", extra=()):
+    def __init__(self, kernel, console, memory_mib=1024, line="", extra=(), own_clock=True):
+        clock = ["-icount", "shift=1,sleep=on", "-rtc", "clock=vm"] if own_clock else []
         self.console = pathlib.Path(console)
         self.command = [
-            "qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-icount", "shift=1,sleep=on",
-            "-rtc", "clock=vm", "-cpu", "max", "-m", f"{memory_mib}", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "qemu-system-x86_64", "-M", "q35", "-accel", "tcg", *clock, "-cpu", "max", "-m", f"{memory_mib}",
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-serial", f"file:{self.console}", "-device", "virtio-rng-pci",
             "-kernel", str(kernel.image), "-initrd", str(kernel.initrd), "-append", f"{KERNEL_LINE} {line}", *map(str, extra)]
         self.process = None
@@ -39,12 +41,15 @@ class Machine:
         except subprocess.TimeoutExpired:
             return False
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def stop(self):
         if self.running():
             self.process.send_signal(signal.SIGTERM)
             if not self.wait(5):
-                self.process.kill()
-                self.process.wait()
+                self.kill()
 
     def output(self):
         """What the guest printed, and what qemu complained of."""
