@@ -5,6 +5,7 @@
   {"signal": PID, "number": 15}             {}
   {"ended": PID}                            {"code": null} while it runs
   {"connect": PATH}                         {}; from then on the connection is one to that socket
+  {"clock": "boottime"}                     {"seconds": 1.0}
   {"read": PATH}                            {"size": 1}; then the file, past the page cache
 """
 import json
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 PORT = 7000
 PIECE = 1 << 20
@@ -40,6 +42,10 @@ def send_signal(request, _):
 
 def ended(request, _):
     return {"code": children[request["ended"]].poll()}
+
+
+def clock(*_):
+    return {"seconds": time.clock_gettime(time.CLOCK_BOOTTIME)}
 
 
 def answer(connection, value):
@@ -78,7 +84,7 @@ def read(request, connection):
     os.close(handle)
 
 
-ACTIONS = {"run": run, "start": start, "signal": send_signal, "ended": ended, "connect": connect, "read": read}
+ACTIONS = {"run": run, "start": start, "signal": send_signal, "ended": ended, "connect": connect, "clock": clock, "read": read}
 
 
 def serve(connection):

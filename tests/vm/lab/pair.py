@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import agent
 import harness
@@ -21,7 +22,7 @@ from harness import Failed, check, wait_for
 from lab import image, machine
 
 REPO = image.REPO
-DISK_MIB, VOLUME_MIB, MEMORY_MIB = 128, 32, 320
+DISK_MIB, VOLUME_MIB, MEMORY_MIB = 64, 8, 320
 LINKS = {"a": "10.255.255.1", "b": "10.255.255.2"}
 
 
@@ -101,7 +102,8 @@ class MachineNode(harness.Node):
         self.host_folder.mkdir()
         self.folder = self.volume_folder = pathlib.Path("/data")  # in the machine
         self.socket, self.iscsi, self.link = "/data/lockstepd.sock", 3260, 4000
-        self.log = "/data/lockstepd.log"
+        # On the host, so that a power cut does not take its last lines.
+        self.log, self.host_log = f"/host/lockstepd-{side}.log", world.share / f"lockstepd-{side}.log"
         self.options = {"buffer_mib": 32, "link_buffer_mib": 32, "busy_poll_us": 0}
         self.rpc = self.process = None
         self.disk = Disk(self.host_folder, seed)
@@ -183,11 +185,20 @@ class MachineNode(harness.Node):
             return self.run("test", "-d", "/data/lost+found") == ""
         return False
 
-    # ---- the process ----
+    def set_clock(self):
+        """From now on check_clock() counts."""
+        self.clock = time.monotonic(), self.ask({"clock": "boottime"})["seconds"]
 
-    def boot(self):
-        self.power_on()
-        wait_for(f"the machine of node {self.side} to answer", self.answers, 90, 0.1)
+    def check_clock(self):
+        """A machine whose clock is wrong by a tenth shows nothing about leases."""
+        here, there = self.clock
+        least = time.monotonic() - here
+        gone = self.ask({"clock": "boottime"})["seconds"] - there
+        most = time.monotonic() - here
+        check(least * 0.95 - 0.2 < gone < most * 1.05 + 0.2,
+              f"the clock of node {self.side}'s machine went on by {gone:.1f} s in {least:.1f} s to {most:.1f} s")
+
+    # ---- the process ----
 
     def start(self):
         lines = [f'rpc_socket = "{self.socket}"', f'state_folder = "{self.folder}"']
@@ -224,9 +235,7 @@ class MachineNode(harness.Node):
         self.machine.process.send_signal(signal.SIGCONT)
 
     def log_text(self):
-        with contextlib.suppress(OSError, Failed, ValueError):
-            return self.ask({"run": ["cat", self.log]})["output"]
-        return ""
+        return self.host_log.read_text(errors="replace") if self.host_log.exists() else ""
 
     def sanitizer_reports(self):
         return []
@@ -280,7 +289,6 @@ class PairOfMachines(harness.World):
             if node.machine and node.machine.running():
                 node.thaw()
                 if kind:
-                    (node.host_folder / "lockstepd.log").write_text(node.log_text())
                     print(f"--- log of node {node.side}, its last lines\n{node.log_tail(25)}")
                 node.machine.kill()
             node.disk.stop()
@@ -293,6 +301,7 @@ class PairOfMachines(harness.World):
             node.power_on()
         for node in nodes:
             wait_for(f"the machine of node {node.side} to answer", node.answers, 90, 0.1)
+            node.set_clock()
 
     def power_on(self, nodes):
         """Machines, daemons, and what they are to serve: neither daemon waits for the other to be told first."""

@@ -2,7 +2,7 @@
 
 libiscsi talks; nothing is shared with the product. Each path has a session of its own with commands in flight. A path that
 breaks, or answers nothing for SILENCE seconds, NOP-Outs included, is let go of, and what was on it is sent again through
-the other. A block has at most one operation at a time. The record (`*.record`) has a line for each write that was
+the other. A block has at most one operation at a time. The record (acknowledged.log) has a line for each write that was
 submitted ("s BLOCK GENERATION") and acknowledged ("a BLOCK GENERATION"), written before either counts."""
 import ctypes
 import os
@@ -61,7 +61,6 @@ class Operation:
     def __init__(self, block, generation, data):
         self.block, self.generation, self.data = block, generation, data
         self.begun = time.monotonic()
-        self.key = id(self)
 
 
 class Path:
@@ -182,7 +181,7 @@ class Writer:
         self.floor, self.ceiling, self.newest = [0] * self.blocks, [0] * self.blocks, [0] * self.blocks
         self.busy, self.waiting = set(), []
         self.paths = [Path(self, node) for node in world.nodes]
-        self.record = os.open(folder / "writer.record", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.record = os.open(folder / "acknowledged.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.writes = self.reads = 0
         self.acknowledged = []  # when, of the writes since forget_times()
         self.longest = 0.0  # the longest write since then
@@ -225,6 +224,14 @@ class Writer:
     def wait_writes(self, more, seconds=60):
         begun = self.writes
         wait_for(f"{more} more acknowledged writes", lambda: self.problem or self.writes >= begun + more, seconds)
+        self.check()
+
+    def wait_older_than(self, moment, seconds=60):
+        """Until what was begun before that moment is acknowledged."""
+        def none_left():
+            under_way = [o for path in self.paths for o in list(path.flying.values())] + list(self.waiting)
+            return self.problem or all(operation.begun > moment for operation in under_way)
+        wait_for("what was under way to be acknowledged", none_left, seconds)
         self.check()
 
     def forget_times(self):
