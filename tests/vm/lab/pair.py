@@ -22,7 +22,10 @@ from harness import Failed, check, wait_for
 from lab import image, machine
 
 REPO = image.REPO
-DISK_MIB, VOLUME_MIB, MEMORY_MIB = 64, 8, 320
+DISK_MIB, VOLUME_MIB, MEMORY_MIB = 64, 4, 320
+# An emulated machine moves a megabyte or three in a second. A resync that is not held back fills the link, the heartbeats
+# wait behind it for longer than a lease, and it begins anew (scenario slow_link).
+RESYNC_CEILING = 1 << 20
 LINKS = {"a": "10.255.255.1", "b": "10.255.255.2"}
 
 
@@ -215,6 +218,11 @@ class MachineNode(harness.Node):
             return RemoteRpc(self)
         return None
 
+    def desired(self, volumes, **changes):
+        state = super().desired(volumes, **changes)
+        state["settings"]["resync_ceiling"] = self.world.resync_ceiling
+        return state
+
     def kill(self, sig=signal.SIGKILL):
         """Ends the process, not the machine."""
         self.ask({"signal": self.process, "number": int(sig)})
@@ -253,7 +261,7 @@ class MachineNode(harness.Node):
 class PairOfMachines(harness.World):
     """Two machines, and a witness beside them."""
 
-    def __init__(self, lab, work, seed, lease_ms=1500):
+    def __init__(self, lab, work, seed, lease_ms=1500, resync_ceiling=RESYNC_CEILING):
         self.kernel, self.root, self.share = lab.kernel, lab.root, work / "share"
         self.share.mkdir()
         subprocess.run(["cp", "-rl", lab.programs, self.share / "build"], check=True)
@@ -266,7 +274,7 @@ class PairOfMachines(harness.World):
         self.volumes, self.cleanups, self.children, self.nodes = [], [], [], []
         self.network = Network()
         self.etcd = None
-        self.seed = seed
+        self.seed, self.resync_ceiling = seed, resync_ceiling
 
     def __enter__(self):
         self.network.__enter__()

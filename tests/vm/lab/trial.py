@@ -8,7 +8,7 @@ import time
 
 from harness import MIB
 from lab import report
-from lab.pair import VOLUME_MIB, PairOfMachines
+from lab.pair import RESYNC_CEILING, VOLUME_MIB, PairOfMachines
 from lab.writer import Writer
 
 SEED = int(os.environ.get("LOCKSTEP_VM_SEED", "0")) or random.randrange(1, 1 << 31)
@@ -39,14 +39,20 @@ class Trial:
         self.writer.wait_writes(20)
         self.pauses.add(kind, self.writer.gap(since), self.writer.longest)
 
+    def read_back(self):
+        """In sync again, while nothing is written: each block through both nodes, against the record."""
+        self.pair.wait_in_sync(self.volume)
+        for node in self.pair.nodes:
+            self.writer.read_back(node)
+
     def settle(self):
-        """In sync again, each acknowledged block is read back through both nodes, and the copies are the same."""
+        """In sync again after some more writes: each block is read back through both nodes, and the copies are the same."""
         self.pair.wait_in_sync(self.volume)
         self.writer.wait_writes(50)
         self.writer.pause()
         for node in self.pair.nodes:
             node.check_clock()
-            self.writer.read_back(node)
+        self.read_back()
         self.pair.same_data(self.volume)
 
     def told(self, what):
@@ -58,10 +64,10 @@ class Trial:
 
 
 @contextlib.contextmanager
-def trial(lab, work):
+def trial(lab, work, resync_ceiling=RESYNC_CEILING):
     print(f"seed {SEED}", flush=True)
     pauses = report.Pauses()
-    with PairOfMachines(lab, work, SEED) as pair:
+    with PairOfMachines(lab, work, SEED, resync_ceiling=resync_ceiling) as pair:
         volume = pair.mirror(size=VOLUME_MIB * MIB)
         with Writer(pair, volume, work, SEED) as writer:
             try:

@@ -14,7 +14,9 @@ ONE = "one node loses its power"
 def one_is_cut(t):
     victim = t.choice.choice(t.pair.nodes)
     lost = cut(t, victim)
-    t.pair.power_on([victim])
+    with t.pause_of("it comes back, until both are in sync"):
+        t.pair.power_on([victim])
+        t.pair.wait_in_sync(t.volume)
     return victim.side, [lost]
 
 
@@ -31,10 +33,12 @@ def both_are_cut(t):
         lost = cut_both(t)
         t.writer.give_up()
         come_back(t)
+        t.read_back()  # before anything new is written over what may be gone
         return "both, and the host gives up what it had sent", lost
     with t.pause_of("both lose their power, until both are back"):
         lost = cut_both(t)
         come_back(t)
+        t.writer.wait_writes(20, seconds=120)
     return "both", lost
 
 
@@ -49,7 +53,9 @@ def one_and_the_other(t):
     between = t.choice.uniform(0.0, 4.0)
     time.sleep(between)
     lost.append(second.power_cut())
+    t.writer.give_up()
     come_back(t)
+    t.read_back()
     return f"{first.side}, {between:.1f} s later {second.side}", lost
 
 
@@ -69,8 +75,6 @@ def come_back(t):
     nodes = t.choice.sample(t.pair.nodes, 2)
     for group in [nodes] if t.choice.random() < 0.5 else [[node] for node in nodes]:
         t.pair.power_on(group)
-    t.writer.go()
-    t.writer.wait_writes(20, seconds=120)
 
 
 KINDS = {one_is_cut: 4, both_are_cut: 3, one_and_the_other: 1, again: 1}  # and how often
@@ -84,6 +88,7 @@ def scenario(lab, work):
             kind = kinds.pop(0) if kinds else t.choice.choices(list(KINDS), KINDS.values())[0]
             t.load()
             what, disks = kind(t)
+            t.writer.go()
             t.settle()
             cuts += len(disks)
             cached, lost = cached + sum(disk[0] for disk in disks), lost + sum(disk[1] for disk in disks)
