@@ -39,6 +39,7 @@ struct Partner::Beat {
   std::vector<std::byte> ids;
   std::vector<std::byte> granted;
   engine::TimePoint sent;
+  std::uint64_t number = 0;  ///< rises with each that is sent
   std::uint64_t stamp = 0;
   bool busy = false;
 };
@@ -71,6 +72,7 @@ void Partner::say_hello() {
   hello.epoch = settings_.pair;
   hello.flags = settings_.side == engine::NodeSide::b ? kFlagSideB : std::uint16_t{0};
   const std::uint64_t attempt = ++attempt_;
+  hello_sent_ = now();
   send(hello, {}, {}, [this, attempt](const IoResult<Message>& result) { on_hello_answer(attempt, result); });
 }
 
@@ -87,7 +89,7 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
   }
   refusal_.clear();
   meet(result->process);
-  watch_clock(result->stamp);
+  if (now() < hello_sent_ + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = result->stamp;
   connected_ = true;
   heartbeat_now();
@@ -97,7 +99,8 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
 void Partner::on_link_down() {
   ++attempt_;
   const bool was = connected_;
-  connected_ = confirming_ = confirm_again_ = false;
+  connected_ = confirm_again_ = false;
+  confirming_ = 0;
   if (was) user_.on_disconnected();
 }
 
@@ -156,31 +159,39 @@ void Partner::take_hello(InboundRequest& request, const Message& message) {
   if (other_process) reset();
 }
 
-void Partner::heartbeat_now() {
-  if (!connected_) return;
+/// Gives its number, or 0 when none was sent: there is no way out, or too many are unanswered.
+std::uint64_t Partner::send_beat() {
+  if (!connected_) return 0;
   Beat* beat = nullptr;
   for (auto& b : beats_) {
     if (!b->busy) beat = b.get();
   }
   if (!beat) {
-    if (beats_.size() == kMaxBeats) return;
+    if (beats_.size() == kMaxBeats) return 0;
     beat = beats_.emplace_back(std::make_unique<Beat>()).get();
   }
   beat->ids.clear();
   user_.list_leases(beat->ids);
   beat->granted.assign(beat->ids.size() / 32, std::byte{0});
   beat->sent = now();
+  beat->number = ++last_beat_;
   beat->stamp = partner_stamp_;
   beat->busy = true;
   Message message;
   message.type = MessageType::heartbeat;
   send(message, beat->ids, beat->granted,
        [this, beat](const IoResult<Message>& result) { on_beat_answer(*beat, result); });
+  return beat->number;
+}
+
+/// Who waits for a heartbeat is served by it and by any that was sent after it, by none that was sent before.
+void Partner::note_answered(const Beat& beat) {
+  if (beat.number >= confirming_) confirming_ = 0;
 }
 
 void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   beat.busy = false;
-  confirming_ = false;
+  note_answered(beat);
   if (!result || result->status != Errc::ok || result->process != process_) return;
   if (now() < beat.sent + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
@@ -192,13 +203,15 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   contact_stamp_ = std::max(contact_stamp_, beat.stamp);
   if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, until);
   if (made) user_.on_contact_made();
-  if (std::exchange(confirm_again_, false)) confirm();
+  if (confirming_ == 0 && std::exchange(confirm_again_, false)) confirm();
 }
 
 void Partner::confirm() {
   if (!connected_) return;
-  if (std::exchange(confirming_, true)) return void(confirm_again_ = true);
-  heartbeat_now();
+  const bool shares_the_next = confirming_ != 0;
+  if (!shares_the_next) confirming_ = send_beat();
+  // Where there was no room for another heartbeat, it goes out when one of those under way was answered.
+  confirm_again_ |= shares_the_next || confirming_ == 0;
 }
 
 void Partner::take_heartbeat(InboundRequest& request, const Message& message) {

@@ -74,8 +74,9 @@ class Partner {
   }
   /// How often sessions were to be closed.
   [[nodiscard]] std::uint64_t closings() const { return closings_; }
-  void heartbeat_now();
-  /// Has the partner answer a heartbeat that is sent from now on; many who ask share one.
+  void heartbeat_now() { (void)send_beat(); }
+  /// Has the partner answer a heartbeat that is sent from now on; who asks while such a one is under way shares the
+  /// next.
   void confirm();
   /// To be called at least every few milliseconds' worth of events: notices that contact has run out.
   void check();
@@ -93,6 +94,8 @@ class Partner {
   void on_hello_answer(std::uint64_t attempt, const engine::IoResult<Message>& result);
   void take_hello(InboundRequest& request, const Message& message);
   void take_heartbeat(InboundRequest& request, const Message& message);
+  [[nodiscard]] std::uint64_t send_beat();
+  void note_answered(const Beat& beat);
   void on_beat_answer(Beat& beat, const engine::IoResult<Message>& result);
   void meet(const engine::Uuid& process);
   void watch_clock(std::uint64_t its_stamp);
@@ -108,15 +111,17 @@ class Partner {
   bool in_contact_ = false;
   bool fencing_ = false;
   std::uint64_t closings_ = 0;
-  bool confirming_ = false;     // a heartbeat that somebody waits for is under way,
-  bool confirm_again_ = false;  // and another one is wanted after it
-  bool greeted_ = false;        // the inbound session said hello
+  std::uint64_t last_beat_ = 0;   // number of the heartbeat that was sent last
+  std::uint64_t confirming_ = 0;  // number of the heartbeat under way that somebody waits for, 0: none,
+  bool confirm_again_ = false;    // and one that is sent later is wanted, too
+  bool greeted_ = false;          // the inbound session said hello
   std::uint64_t inbound_ = 0;
   std::uint64_t attempt_ = 0;
+  engine::TimePoint hello_sent_;
   engine::TimePoint contact_until_;
   std::uint64_t contact_stamp_ = 0;
   std::uint64_t partner_stamp_ = 0;
-  std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer,
+  std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer that took less than a lease,
   engine::TimePoint heard_at_;     // and this node's when it came
   std::string refusal_;
   std::vector<std::unique_ptr<Beat>> beats_;

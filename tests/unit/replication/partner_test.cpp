@@ -1,0 +1,98 @@
+// The partner as a process: which answers count for what.
+#include "tests/unit/replication/partner_fixture.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using Confirmation = PartnerFixture;
+using StandingClock = PartnerFixture;
+
+std::uint64_t clocks_that_stood_still() { return mark_of<"partner.clock_stood_still">.count(); }
+
+TEST_F(Confirmation, IsNotOverWhenAHeartbeatThatWasSentBeforeIsAnswered) {
+  connect();
+  answer(0, their_clock());  // the hello; the first heartbeat follows
+  ASSERT_EQ(beats(), 1u);
+  partner.confirm();
+  ASSERT_EQ(beats(), 2u);
+  answer(0, their_clock());  // the first one
+  partner.confirm();
+  EXPECT_EQ(beats(), 1u) << "who asks while one is under way waits for its end, and shares the next";
+  answer(0, their_clock());
+  EXPECT_EQ(beats(), 1u) << "the one that was sent before the second question is answered: another one goes out";
+}
+
+TEST_F(Confirmation, IsSentAsSoonAsThereIsRoomForAHeartbeat) {
+  connect();
+  answer(0, their_clock());
+  while (beats() < 8) partner.heartbeat_now();
+  partner.confirm();
+  ASSERT_EQ(beats(), 8u) << "no more at once";
+  answer(0, their_clock());
+  EXPECT_EQ(beats(), 8u) << "none of those that were sent before it serves who asked";
+}
+
+TEST_F(Confirmation, IsServedByAHeartbeatThatWasSentLater) {
+  connect();
+  answer(0, their_clock());
+  partner.confirm();
+  partner.heartbeat_now();
+  ASSERT_EQ(beats(), 3u);
+  answer(2, their_clock());  // the last one overtakes the others
+  partner.confirm();
+  EXPECT_EQ(beats(), 3u) << "nothing is under way that somebody waits for: this one is sent at once";
+}
+
+TEST_F(Confirmation, OfAWayThatBrokeIsNotWaitedForOnTheNext) {
+  connect();
+  answer(0, their_clock());
+  partner.confirm();
+  partner.confirm();
+  disconnect();
+  connect();
+  answer(0, their_clock());
+  ASSERT_EQ(beats(), 1u);
+  partner.confirm();
+  EXPECT_EQ(beats(), 2u);
+}
+
+TEST_F(StandingClock, IsSeenByTwoAnswersThatAreFartherApartThere) {
+  connect();
+  answer(0, their_clock());
+  answer(0, their_clock());
+  const auto before = clocks_that_stood_still();
+  partner.heartbeat_now();
+  answer(0, their_clock() + static_cast<std::uint64_t>(engine::Duration(3 * kLease).count()));
+  EXPECT_EQ(clocks_that_stood_still(), before + 1);
+  EXPECT_EQ(events.at(2), "contact lost");
+}
+
+TEST_F(StandingClock, IsSeenByTheFirstAnswerOnANewWay) {
+  connect();
+  answer(0, their_clock());
+  answer(0, their_clock());
+  const auto before = clocks_that_stood_still();
+  disconnect();
+  connect();
+  answer(0, their_clock() + static_cast<std::uint64_t>(engine::Duration(3 * kLease).count()));
+  EXPECT_EQ(clocks_that_stood_still(), before + 1);
+}
+
+/// The hello has no time by which its answer must be there: one that was on its way for longer than a lease says
+/// nothing of this node's clock.
+TEST_F(StandingClock, IsNotTakenFromAHelloWhoseAnswerWasLongOnItsWay) {
+  connect();
+  answer(0, their_clock());
+  answer(0, their_clock());
+  const auto before = clocks_that_stood_still();
+  disconnect();
+  connect();
+  const std::uint64_t answered_at = their_clock();
+  clock.advance(2 * kLease);
+  answer(0, answered_at);
+  answer(0, their_clock());  // the first heartbeat on the new way, at once
+  EXPECT_EQ(clocks_that_stood_still(), before);
+}
+
+}  // namespace
+}  // namespace lockstep::replication
