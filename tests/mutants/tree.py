@@ -5,10 +5,23 @@ import signal
 import subprocess
 
 MEMORY = 6 << 30  # bytes of address space that a mutant may take
+running = set()  # process groups
 
 
 class TookTooLong(Exception):
     pass
+
+
+def end_all():
+    for group in list(running):
+        end_group(group)
+
+
+def end_group(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def limited(command, cwd, seconds, env=None, memory=MEMORY):
@@ -17,16 +30,15 @@ def limited(command, cwd, seconds, env=None, memory=MEMORY):
         command = ["prlimit", f"--as={memory}", "--core=0", *command]
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True) as process:
+        running.add(process.pid)
         try:
             output, _ = process.communicate(timeout=seconds)
             return process.returncode, output
         except subprocess.TimeoutExpired:
             raise TookTooLong from None
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            end_group(process.pid)
+            running.discard(process.pid)
 
 
 class Tree:
@@ -53,9 +65,12 @@ class Tree:
             if not name.startswith("build/") and path.is_file() and name not in wanted:
                 path.unlink()
 
+    def content(self, name):
+        return (self.repo / name).read_bytes()
+
     def restore(self, name):
         source, target = self.repo / name, self.root / name
-        content = source.read_bytes()
+        content = self.content(name)
         if target.is_file() and target.read_bytes() == content:
             return
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ import json
 import re
 import time
 
+from mutant import applied
 from tree import TookTooLong, limited
 
 # Kinds of trouble in which the mirror as it is does not keep its promises belong behind --without: they find anything.
@@ -116,14 +117,16 @@ class Trial:
     # ---- one mutant
 
     def judge(self, m):
-        path = self.tree.root / m.file
-        original = path.read_text()  # and not the repository's, which may be worked on meanwhile
+        # The tree's and not the repository's, which may be worked on meanwhile.
+        originals = {file: (self.tree.root / file).read_text() for file in m.files()}
         begun = time.monotonic()
         try:
-            path.write_text(m.applied_to(original))
+            for file, before in originals.items():
+                (self.tree.root / file).write_text(applied([e for e in m.edits if e.file == file], before))
             word, text = self.look(m)
         finally:
-            path.write_text(original)
+            for file, before in originals.items():
+                (self.tree.root / file).write_text(before)
         text += f" ({time.monotonic() - begun:.0f} s)"
         if word == "survived" and m.equivalent:
             return Verdict("equivalent", m.equivalent, True)
@@ -134,7 +137,7 @@ class Trial:
         return Verdict(word, text, word not in ("survived", "error"))
 
     def look(self, m):
-        unit = next(tests for folder, tests in UNIT.items() if m.file.startswith(folder))
+        unit = [test for folder, tests in UNIT.items() if any(f.startswith(folder) for f in m.files()) for test in tests]
         try:
             if problem := self.tree.make([*(target for target, _, _ in unit), SCRIPTED[0], "simulation"]):
                 return "error", f"it does not compile: {problem}"
