@@ -47,6 +47,10 @@ WorldOptions world_options(const BatchOptions& options, std::uint64_t seed) {
   return world;
 }
 
+Outcome run_once(const BatchOptions& options, std::uint64_t seed) {
+  return World(world_options(options, seed), *options.kind).run();
+}
+
 void report(const BatchOptions& options, const Outcome& outcome) {
   const std::string extra = std::string(options.without_faults ? " --no-faults" : "") + options.switches.text();
   std::printf("FAILED seed %" PRIu64 "  hash %016" PRIx64
@@ -65,7 +69,7 @@ struct Share {
 void run_share(const BatchOptions& options, Share& share) {
   Tally& tally = share.tally;
   for (; share.seed <= options.to; share.seed += options.jobs) {
-    const Outcome outcome = run_twice(options, share.seed);
+    const Outcome outcome = options.first ? run_once(options, share.seed) : run_twice(options, share.seed);
     tally.events += outcome.events;
     tally.writes += outcome.writes;
     tally.reads += outcome.reads;
@@ -76,6 +80,7 @@ void run_share(const BatchOptions& options, Share& share) {
       if (tally.failed <= kMostReports) report(options, outcome);
     }
     std::fflush(stdout);
+    if (options.first && tally.failed != 0) return;
   }
 }
 
@@ -132,9 +137,9 @@ std::uint64_t judge_marks(const BatchOptions& options, const std::map<std::strin
 }  // namespace
 
 Outcome run_twice(const BatchOptions& options, std::uint64_t seed) {
-  Outcome first = World(world_options(options, seed), *options.kind).run();
+  Outcome first = run_once(options, seed);
   if (!first.violation.empty()) return first;
-  const Outcome second = World(world_options(options, seed), *options.kind).run();
+  const Outcome second = run_once(options, seed);
   if (second.hash != first.hash) {
     char text[160];
     std::snprintf(text, sizeof text,
@@ -198,6 +203,7 @@ void see_through(const BatchOptions& options, Child child, Share& share, std::ma
       crash.violation = "the process died (wait status " + std::to_string(status) + ")";
       report(options, crash);
     }
+    if (options.first) return;
     share.seed += options.jobs;
     child = start(options, share);
   }

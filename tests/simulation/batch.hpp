@@ -11,7 +11,8 @@ struct BatchOptions {
   std::uint64_t from = 1;
   std::uint64_t to = 1;
   unsigned jobs = 1;
-  bool ci = false;  ///< a required mark that no seed reached is a failure
+  bool ci = false;     ///< a required mark that no seed reached is a failure
+  bool first = false;  ///< each seed once, until one fails
   bool without_faults = false;
   bool marks = false;  ///< tell how often each mark was reached
   SwitchOrders switches;

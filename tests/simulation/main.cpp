@@ -18,6 +18,7 @@ int usage() {
   std::fputs(
       "simulation --seed N [--trace]            one world, run twice (with --trace once, every event printed)\n"
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
+      "  --first           a batch that runs each seed once, and ends with the first that fails\n"
       "  --marks           tells how often each rare branch of the mirror was taken\n"
       "  --no-faults       worlds in which nothing breaks\n"
       "  --with NAME, --without NAME   a kind of trouble (switches.cpp) that every seed knows, or none\n"
@@ -51,6 +52,8 @@ int main(int argc, char** argv) {
       trace = true;
     } else if (arg == "--ci") {
       options.ci = true;
+    } else if (arg == "--first") {
+      options.first = true;
     } else if (arg == "--marks") {
       options.marks = true;
     } else if (arg == "--no-faults") {
