@@ -1,12 +1,11 @@
 // What a node keeps, in files, of replicas that left without their metadata.
-#include "mgmt/data_plane/left_record_files.hpp"
-
 #include <filesystem>
 #include <fstream>
 #include <future>
 
 #include <gtest/gtest.h>
 
+#include "mgmt/data_plane/left_record_files.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::mgmt {
@@ -37,9 +36,8 @@ class LeftRecords : public testing::Test {
 
   std::error_code keep(LeftRecordFiles& files, const Uuid& volume) {
     std::promise<std::error_code> kept;
-    reactor.post([&] {
-      files.keep(volume, record_of_the_partner(), [&](std::error_code error) { kept.set_value(error); });
-    });
+    reactor.post(
+        [&] { files.keep(volume, record_of_the_partner(), [&](std::error_code error) { kept.set_value(error); }); });
     return kept.get_future().get();
   }
   [[nodiscard]] std::string path() const { return folder.path().string() + "/left/" + volume_id(1).to_string(); }
