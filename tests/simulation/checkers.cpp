@@ -33,7 +33,7 @@ void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t 
 void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   if (!world_.kind.replicates || split_) return;
   const auto own = host.status(volume);
-  if (!own) return;
+  if (!own) return check_detached(host, volume, value);
   // A node that forwards acknowledges what its partner's epoch made durable; so does one that has not heard yet that
   // its partner went on without it: the answer was on its way, or the node stood still with it.
   auto acting = own;
@@ -49,7 +49,29 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
     acted = std::max(acted, own->epoch.number);
   }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    if (acting->epoch.members.contains(side)) check_durable(world_.host(side), volume, value, acting->epoch);
+    Host& holder = world_.host(side);
+    if (!acting->epoch.members.contains(side) || has_left(holder, volume, acting->epoch)) continue;
+    check_durable(holder, volume, value, acting->epoch);
+  }
+}
+
+/// Out of service, and by its record a member no more: its word that it left is on its way to the other.
+bool Checkers::has_left(Host& host, unsigned volume, const EpochRecord& epoch) {
+  if (!host.running() || host.status(volume)) return false;
+  const auto recorded = host.program()->recorded(volume);
+  return recorded && recorded->descends_from(epoch) && !recorded->members.contains(host.side());
+}
+
+/// Out of service, it acknowledges what was under way, in the epoch that it has recorded; or in the partner's, as
+/// above.
+void Checkers::check_detached(Host& host, unsigned volume, Value value) {
+  const auto recorded = host.program()->recorded(volume);
+  if (!recorded) return;
+  const auto others = world_.host(engine::other(host.side())).status(volume);
+  const bool overtaken = others && acts_by_itself(others->state) && others->epoch.descends_from(*recorded);
+  const EpochRecord& epoch = overtaken ? others->epoch : *recorded;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    if (epoch.members.contains(side)) check_durable(world_.host(side), volume, value, epoch);
   }
 }
 

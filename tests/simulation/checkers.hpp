@@ -47,6 +47,8 @@ class Checkers {
     Moment strict_since = 0;                  ///< what began before may be in a cache
     std::array<std::uint64_t, 2> acted_in{};  ///< the highest epoch number that each node acknowledged in
   };
+  [[nodiscard]] static bool has_left(Host& host, unsigned volume, const engine::EpochRecord& epoch);
+  void check_detached(Host& host, unsigned volume, Value value);
   void check_durable(Host& holder, unsigned volume, Value value, const engine::EpochRecord& epoch);
   void check_line(Host& host, unsigned volume, const engine::EpochRecord& epoch);
 

@@ -39,6 +39,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   }
   states_.resize(scenario.volumes.size(), MirrorState::starting);
   epochs_.resize(scenario.volumes.size(), 0);
+  failing_.resize(scenario.volumes.size());
 }
 
 Host::~Host() {
@@ -199,6 +200,9 @@ void Host::look(unsigned volume) {
     world_.nemesis->state_changed();
     if (world_.trace.printing() && !now->reason.empty()) world_.trace.note(name(), now->reason);
   }
+  const bool fails = now->state == MirrorState::in_sync && !now->failover_limited && !now->reason.empty();
+  if (fails && !failing_[volume]) world_.nemesis->store_failed(*this);
+  failing_[volume] = fails;
   states_[volume] = now->state;
   epochs_[volume] = now->epoch.number;
   world_.grower->status_seen(volume, *now);

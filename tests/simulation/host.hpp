@@ -76,6 +76,7 @@ class Host final : public ProgramOutlet {
   std::vector<VolumeStores> stores_;
   std::vector<replication::MirrorState> states_;
   std::vector<std::uint64_t> epochs_;
+  std::vector<bool> failing_;  ///< a member in sync that is about to leave
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<Program> program_;
   std::uint64_t life_ = 0;

@@ -47,6 +47,13 @@ Nanos Initiator::waits_since() const {
   return since;
 }
 
+void Initiator::list_submitted(unsigned volume, std::vector<Value>& values) const {
+  for (const auto& a : attempts_) {
+    const bool there = a->live && a->submitted && a->volume == volume && a->value != 0;
+    if (there && a->host->state(volume) == replication::MirrorState::in_sync) values.push_back(a->value);
+  }
+}
+
 bool Initiator::idle() const {
   return std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.busy; });
 }
@@ -173,6 +180,9 @@ void Initiator::on_arrive(void* self, std::uint64_t argument) {
     return initiator.release(*a);
   }
   a->submitted = true;
+  if (a->resets && a->host->state(a->volume) == replication::MirrorState::in_sync) {
+    for (const auto& other : initiator.world_.initiators) other->list_submitted(a->volume, a->before_reset);
+  }
   if (initiator.world_.trace.printing()) {
     initiator.world_.trace.note(a->host->name(), "  io.arrive initiator=" + std::to_string(initiator.number_) +
                                                      " lane=" + std::to_string(a->lane) +
@@ -199,6 +209,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
   if (current && !a.session_closed) self.judge(a, lane);
   if (current && !request.status && !a.session_closed) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
+    for (const Value value : a.before_reset) self.world_.history.write_is_over(value);
     if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
   }
   if (!current || a.session_closed) return self.ended_at_node(a);
@@ -360,7 +371,8 @@ Initiator::Attempt& Initiator::take_attempt() {
   Attempt& a = *attempts_[free_.back()];
   free_.pop_back();
   a.live = true;
-  a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = false;
+  a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = a.resets = false;
+  a.before_reset.clear();
   return a;
 }
 

@@ -28,6 +28,8 @@ class Initiator {
   [[nodiscard]] bool idle() const;
   /// Since when its longest operation waits for its end; now, when none does.
   [[nodiscard]] Nanos waits_since() const;
+  /// Its writes that a member has in sync.
+  void list_submitted(unsigned volume, std::vector<Value>& values) const;
 
  private:
   static constexpr std::uint32_t kMostBlocks = 16;
@@ -95,8 +97,10 @@ class Initiator {
     std::uint64_t session = 0;
     Nanos sent = 0;
     Value value = 0;
-    bool cancelled = false;  ///< at the node
-    bool aborting = false;   ///< the lane awaits the answer to its abort
+    bool resets = false;              ///< the unit
+    std::vector<Value> before_reset;  ///< writes that the members had when this came
+    bool cancelled = false;           ///< at the node
+    bool aborting = false;            ///< the lane awaits the answer to its abort
   };
 
   [[nodiscard]] static scsi::AccessClass access_of(Kind kind);

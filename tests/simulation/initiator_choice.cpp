@@ -158,7 +158,9 @@ void Initiator::prepare(Attempt& a, const Lane& lane) {
       bytes = 0;
       break;
     case Kind::change: {
-      const auto request = choose_change(nexus).encode();
+      const scsi::LuRequest change = choose_change(nexus);
+      const auto request = change.encode();
+      a.resets = change.kind == scsi::LuRequestKind::unit_reset;
       std::ranges::copy(request, a.memory);
       r.opcode = DiskOpcode::change_state;
       r.extent = {};

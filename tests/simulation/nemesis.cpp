@@ -36,6 +36,8 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.force, Fault::force},
                                           {f.give_up, Fault::give_up},
                                           {f.write_cache, Fault::write_cache},
+                                          {f.dies_twice, Fault::dies_twice},
+                                          {f.two_at_once, Fault::two_at_once},
                                           {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},
                                           {f.witness_emptied, Fault::witness_emptied}};
@@ -59,8 +61,10 @@ void Nemesis::act() {
 }
 
 void Nemesis::write_was_sent(Host& host) {
-  if (over_ || careful_until_ != 0 || !random_.chance(6'000)) return;
   const FaultKinds& f = world_.scenario.faults;
+  if (over_ || careful_until_ != 0) return;
+  if (f.dies_twice && !dying_ && alone(host) && random_.chance(200'000)) return strike(Fault::dies_twice, host);
+  if (!random_.chance(6'000)) return;
   std::vector<Fault> fitting;
   if (f.kill) fitting.push_back(Fault::kill);
   if (f.power_cut) fitting.push_back(Fault::power_cut);
@@ -69,7 +73,11 @@ void Nemesis::write_was_sent(Host& host) {
   if (f.one_way_stall) fitting.push_back(Fault::one_way_stall);
   if (f.restart_at_once) fitting.push_back(Fault::restart_at_once);
   if (fitting.empty()) return;
-  const Fault fault = fitting[random_.below(fitting.size())];
+  strike(fitting[random_.below(fitting.size())], host);
+}
+
+/// While the write is being carried out.
+void Nemesis::strike(Fault fault, Host& host) {
   const Nanos window = 2 * (world_.scenario.slowest_store + world_.scenario.slowest_link);
   world_.scheduler.after(random_.skewed(0, window), Owner::world, &Nemesis::on_strike, this,
                          static_cast<std::uint64_t>(fault) << 1 | number(host.side()));
@@ -84,6 +92,7 @@ void Nemesis::on_strike(void* self, std::uint64_t argument) {
     return nemesis.world_.way_from(nemesis.random_.chance(500'000) ? host.side() : engine::other(host.side()))
         .break_session();
   }
+  if (fault == Fault::dies_twice) return nemesis.die_twice(host);
   if (fault == Fault::stall || fault == Fault::one_way_stall) return nemesis.commit(fault);
   if (fault == Fault::restart_at_once) return nemesis.restart_at_once(host);
   nemesis.end(host, fault == Fault::kill ? Host::End::killed : Host::End::power_cut);

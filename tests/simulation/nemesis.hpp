@@ -22,6 +22,8 @@ class Nemesis {
   void unacknowledged_was_read();
   /// A volume's state has changed on some node.
   void state_changed();
+  /// A member's store has failed, and the two have not agreed yet that it leaves.
+  void store_failed(Host& host);
   /// What operators ordered may still be under way until then.
   [[nodiscard]] Nanos ordered_until() const { return ordered_until_; }
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
@@ -52,6 +54,8 @@ class Nemesis {
     force,
     give_up,
     write_cache,
+    dies_twice,
+    two_at_once,
     witness_slow,
     witness_set_back,
     witness_emptied,
@@ -59,6 +63,9 @@ class Nemesis {
   static void on_act(void* self, std::uint64_t);
   static void on_strike(void* self, std::uint64_t fault_and_side);
   static void on_strike_any(void* self, std::uint64_t);
+  static void on_cut_power(void* self, std::uint64_t side);
+  static void on_fail_store(void* self, std::uint64_t side);
+  static void on_second_fault(void* self, std::uint64_t side);
   static void on_strike_both(void* self, std::uint64_t);
   static void on_boot(void* self, std::uint64_t side);
   static void on_thaw(void* self, std::uint64_t side);
@@ -75,6 +82,7 @@ class Nemesis {
 
   void act();
   void commit(Fault fault);
+  void strike(Fault fault, Host& host);
   void commit_more(Fault fault, Host& host);
   void end(Host& host, Host::End how);
   void boot(Host& host);
@@ -90,6 +98,9 @@ class Nemesis {
   void give_up(Host& host);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
+  void die_twice(Host& host);
+  [[nodiscard]] bool alone(Host& host);
+  void fail_two(Host& host);
   void slow_witness(Host& host);
   void set_witness_back();
   void empty_witness();
@@ -113,6 +124,7 @@ class Nemesis {
   std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to
   std::uint64_t giving_up_in_ = 0;     ///< the life of a node that was told to give up and has not answered
+  bool dying_ = false;                 ///< a process died, and its machine is to lose power, too
   bool cached_ = false;                ///< some node may have its write cache on
 };
 

@@ -40,6 +40,10 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return give_up(host);
     case Fault::write_cache:
       return write_cache();
+    case Fault::dies_twice:
+      return die_twice(host);
+    case Fault::two_at_once:
+      return fail_two(host);
     case Fault::witness_slow:
       return slow_witness(host);
     case Fault::witness_set_back:
@@ -93,6 +97,74 @@ void Nemesis::on_flow_goes_on(void* self, std::uint64_t flow) {
 void Nemesis::goes_on_everywhere() {
   for (std::uint64_t of = 0; of < 4 * world_.scenario.volumes.size(); ++of) store(of).go_on();
   for (std::uint64_t flow = 0; flow < 4; ++flow) on_flow_goes_on(this, flow);
+}
+
+// --- Two faults that make one another worse --------------------------------------------------------------------------
+
+/// What its process left in the machine's cache is there for the next one, and is gone with the power.
+void Nemesis::die_twice(Host& host) {
+  if (dying_ || !usable(host)) return;
+  dying_ = true;
+  restart_at_once(host);
+  world_.scheduler.after(random_.skewed(5 * kMillisecond, 2 * kSecond), Owner::world, &Nemesis::on_cut_power, this,
+                         number(host.side()));
+}
+
+void Nemesis::on_cut_power(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  nemesis.dying_ = false;
+  Host& host = nemesis.world_.host(side_of(side));
+  if (nemesis.over_ || nemesis.careful() || !host.running()) return;
+  nemesis.end(host, Host::End::power_cut);
+}
+
+bool Nemesis::alone(Host& host) {
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    if (host.state(v) != MirrorState::solo) return false;
+  }
+  return true;
+}
+
+/// Answers to it stand still for less than a lease, so that what it sent is carried out, seen and overwritten before it
+/// knows. Then its store fails.
+void Nemesis::fail_two(Host& host) {
+  if (!usable(host)) return;
+  const std::uint64_t side = number(host.side());
+  const Nanos time = random_.between(world_.scenario.lease / 4, world_.scenario.lease * 3 / 4);
+  if (random_.chance(700'000)) {
+    world_.way_from(host.side()).hold(SimLink::Flow::answers, true);
+    world_.scheduler.after(time, Owner::world, &Nemesis::on_flow_goes_on, this, 2 | side);
+  }
+  world_.scheduler.after(random_.between(time / 2, time), Owner::world, &Nemesis::on_fail_store, this, side);
+}
+
+void Nemesis::on_fail_store(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  if (nemesis.over_ || nemesis.careful()) return;
+  World& world = nemesis.world_;
+  world.trace.add(world.host(side_of(side)).name(), "store.fails_writes");
+  for (VolumeStores& stores : world.host(side_of(side)).stores()) {
+    StoreFaults faults = stores.data->faults();
+    faults.write_error = 1'000'000;
+    stores.data->set_faults(faults);
+  }
+  world.scheduler.after(nemesis.a_while(50 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_mend_store, self,
+                        side);
+}
+
+void Nemesis::store_failed(Host& host) {
+  if (over_ || !world_.scenario.faults.two_at_once || !random_.chance(500'000)) return;
+  const Nanos window = world_.scenario.slowest_store + world_.scenario.slowest_link;
+  world_.scheduler.after(random_.skewed(0, window), Owner::world, &Nemesis::on_second_fault, this, number(host.side()));
+}
+
+void Nemesis::on_second_fault(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  if (nemesis.over_ || nemesis.careful()) return;
+  Host& host = nemesis.world_.host(side_of(side));
+  on_flow_goes_on(self, 2 | side);
+  nemesis.random_.chance(400'000) ? nemesis.detach(host)
+                                  : nemesis.restart_at_once(nemesis.world_.host(engine::other(host.side())));
 }
 
 // --- A machine that is set back --------------------------------------------------------------------------------------
@@ -231,7 +303,7 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
 /// Only in worlds without power cuts: what they lose from a cache nobody has promised to keep.
 void Nemesis::write_cache() {
   const FaultKinds& f = world_.scenario.faults;
-  if (f.power_cut || f.power_cut_both || f.revert || cached_) return;
+  if (f.power_cut || f.power_cut_both || f.revert || f.dies_twice || cached_) return;
   cached_ = true;
   const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
   world_.trace.add('-', "operator.cache_on", {{"volume", volume}});

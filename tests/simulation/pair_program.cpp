@@ -65,6 +65,20 @@ struct StateOutlet final : scsi::LuStateListener {
   bool first = true;
 };
 
+/// What opening an image gives: nothing when it is refused.
+std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Machine& m, unsigned volume, std::error_code& why) {
+  std::unique_ptr<MetadataArea> found;
+  MetadataArea::open(store, m.scenario.volumes[volume].id, m.side, [&](OpenResult area) {
+    if (area) {
+      found = std::move(*area);
+    } else {
+      why = area.error().code;
+    }
+  });
+  store.drain();
+  return found;
+}
+
 class PairProgram final : public Program, public replication::NodeObserver {
  public:
   explicit PairProgram(Machine& machine)
@@ -99,6 +113,13 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   replication::LinkEvents& link_events() override { return *node_; }
+
+  std::optional<engine::EpochRecord> recorded(unsigned volume) override {
+    ScratchStore store(machine_.stores[volume].metadata->visible());
+    std::error_code why;
+    const auto area = open_now(store, machine_, volume, why);
+    return area ? std::optional(area->epoch()) : std::nullopt;
+  }
 
   void leave(unsigned volume) override {
     if (disk(volume) == nullptr) return;
@@ -221,20 +242,6 @@ void format(Machine& m) {
     while (!done && m.scheduler.step()) {
     }
   }
-}
-
-/// What opening an image gives: nothing when it is refused.
-std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Machine& m, unsigned volume, std::error_code& why) {
-  std::unique_ptr<MetadataArea> found;
-  MetadataArea::open(store, m.scenario.volumes[volume].id, m.side, [&](OpenResult area) {
-    if (area) {
-      found = std::move(*area);
-    } else {
-      why = area.error().code;
-    }
-  });
-  store.drain();
-  return found;
 }
 
 std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRandom& random) {

@@ -65,6 +65,10 @@ class Program {
   [[nodiscard]] virtual engine::Disk* disk(unsigned volume) = 0;
   /// Nothing while the volume is not attached.
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
+  /// What a replica's metadata holds, in service or not; only of kinds that keep such a record.
+  [[nodiscard]] virtual std::optional<engine::EpochRecord> recorded(unsigned volume) {
+    return (void)volume, std::nullopt;
+  }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
   virtual void leave(unsigned volume) = 0;
   /// Taken out of service and into it again, by the same process; only of kinds that do.

@@ -39,6 +39,8 @@ struct FaultKinds {
   bool force = false;         ///< an operator says that the partner is gone for good; it may not be
   bool give_up = false;       ///< an operator has a replica give up its changes, also when there is nothing to give up
   bool write_cache = false;   ///< an operator puts it on and off
+  bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power
+  bool two_at_once = false;   ///< a store fails, and its volume is detached, or its partner's process replaced
   bool witness_slow = false;  ///< takes seconds, and carries out what was given up
   bool witness_set_back = false;  ///< to what it was at an earlier moment
   bool witness_emptied = false;   ///< another one in its place, or the same without its disk
@@ -49,6 +51,7 @@ struct FaultKinds {
 /// What initiators do besides sending commands.
 struct HostKinds {
   bool impatient = false;  ///< commands have a timeout: then the host aborts, or ends the session, and tries elsewhere
+  bool hasty = false;      ///< the timeout is shorter than two leases
   bool quick_logouts = false;  ///< sessions end at any moment, by logout or reinstatement
   bool quick_drops = false;    ///< connections break at any moment, and the node knows at once
   bool late_drops = false;     ///< … and the node knows up to a lease later
