@@ -77,7 +77,7 @@ class Server:
         self.disk, self.lock = disk, threading.Lock()
         self.going = threading.Event()
         self.going.set()
-        self.cuts = 0
+        self.cuts = self.accepted_after = 0
         self.connection = None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
@@ -86,6 +86,7 @@ class Server:
     def serve(self):
         while True:
             self.connection, _ = self.listener.accept()
+            self.accepted_after = self.cuts
             try:
                 self.negotiate()
                 while self.request():
@@ -128,13 +129,13 @@ class Server:
         magic, _, kind, handle, offset, length = struct.unpack(">IHHQQI", self.take(28))
         if magic != REQUEST or kind == DISCONNECT:
             return False
-        data, cuts = self.take(length) if kind == WRITE else b"", self.cuts
+        data = self.take(length) if kind == WRITE else b""
         self.going.wait()
         if kind == FLUSH:
             time.sleep(FLUSH_SECONDS)  # as a disk takes; what is to be flushed can still be lost
         error, answer = 0, b""
         with self.lock:
-            if self.cuts != cuts:  # the power went while it waited here
+            if self.cuts != self.accepted_after:  # the power went before it was carried out
                 return False
             if kind == READ:
                 answer = self.disk.read(offset, length)

@@ -87,7 +87,7 @@ class Disk:
 class RemoteRpc(harness.Rpc):
     """A control socket inside a node's machine."""
 
-    def __init__(self, node, timeout=30.0):
+    def __init__(self, node, timeout=120.0):
         self.socket = node.ask({"connect": node.socket}, keep=True, seconds=timeout)
         self.reader = self.socket.makefile("r", encoding="utf-8")
         self.ids = 0
@@ -209,7 +209,7 @@ class MachineNode(harness.Node):
         text = "\n".join(lines)
         self.run("sh", "-c", f"rm -f {self.socket}; printf '%s\\n' '{text}' >/run/lockstepd.toml")
         self.process = self.ask({"start": ["/run/lockstepd", "--config", "/run/lockstepd.toml"], "log": self.log})["pid"]
-        self.rpc = wait_for(f"lockstepd {self.side} to answer", self._connect, 30)
+        self.rpc = wait_for(f"lockstepd {self.side} to answer", self._connect, 90, 0.1)
 
     def _connect(self):
         code = self.exit_code()
@@ -244,6 +244,14 @@ class MachineNode(harness.Node):
 
     def log_text(self):
         return self.host_log.read_text(errors="replace") if self.host_log.exists() else ""
+
+    def describe(self):
+        """For a scenario that failed: where the daemon's threads are, and what the machine's kernel says."""
+        threads = f"for t in /proc/{self.process}/task/*; do cat $t/comm $t/wchan $t/stack; grep State $t/status; done"
+        script = f"{threads if self.process else ''}\ntail -n 25 {self.log}; dmesg | tail -n 25; ps axo stat,time,args"
+        with contextlib.suppress(OSError, Failed, ValueError):
+            return self.ask({"run": ["sh", "-c", script]}, seconds=10)["output"]
+        return f"it does not answer; {self.log_tail(25)}"
 
     def sanitizer_reports(self):
         return []
@@ -297,7 +305,7 @@ class PairOfMachines(harness.World):
             if node.machine and node.machine.running():
                 node.thaw()
                 if kind:
-                    print(f"--- log of node {node.side}, its last lines\n{node.log_tail(25)}")
+                    print(f"--- node {node.side}\n{node.describe()}")
                 node.machine.kill()
             node.disk.stop()
         if self.etcd:
@@ -308,7 +316,7 @@ class PairOfMachines(harness.World):
         for node in nodes:
             node.power_on()
         for node in nodes:
-            wait_for(f"the machine of node {node.side} to answer", node.answers, 90, 0.1)
+            wait_for(f"the machine of node {node.side} to answer", node.answers, 300, 0.1)
             node.set_clock()
 
     def power_on(self, nodes):
