@@ -52,6 +52,24 @@ void OutPduPool::put(OutPdu& slot) {
 }
 
 void TransmitQueue::push(OutPdu& pdu) {
+  seal(pdu);
+  (first_ == nullptr ? first_ : last_->next_) = &pdu;
+  last_ = &pdu;
+  ++size_;
+}
+
+void TransmitQueue::push_ahead(OutPdu& pdu) {
+  if (first_ == nullptr) return push(pdu);
+  seal(pdu);
+  OutPdu*& place = first_sent_ == 0 ? first_ : first_->next_;
+  pdu.next_ = place;
+  place = &pdu;
+  if (pdu.next_ == nullptr) last_ = &pdu;
+  ++size_;
+}
+
+// Lengths and digests.
+void TransmitQueue::seal(OutPdu& pdu) const {
   const std::size_t length = pdu.data_[0].size() + pdu.data_[1].size();
   assert(length <= Be24::kMax);
   std::size_t head = kBhsSize + pdu.ahs_length_;
@@ -71,9 +89,6 @@ void TransmitQueue::push(OutPdu& pdu) {
     tail += kDigestSize;
   }
   pdu.tail_length_ = static_cast<std::uint8_t>(tail);
-  (first_ == nullptr ? first_ : last_->next_) = &pdu;
-  last_ = &pdu;
-  ++size_;
 }
 
 std::size_t TransmitQueue::gather(std::span<std::span<const std::byte>> pieces) const {

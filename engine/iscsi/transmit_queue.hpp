@@ -72,6 +72,8 @@ class TransmitQueue {
   /// A slot of the pool to fill and push.
   [[nodiscard]] OutPdu& make() { return pool_.get(); }
   void push(OutPdu& pdu);
+  /// Before everything of which no byte was sent yet.
+  void push_ahead(OutPdu& pdu);
 
   /// As StreamProtocol::gather() and sent().
   std::size_t gather(std::span<std::span<const std::byte>> pieces) const;
@@ -83,6 +85,8 @@ class TransmitQueue {
   [[nodiscard]] std::size_t size() const { return size_; }  ///< PDUs
 
  private:
+  void seal(OutPdu& pdu) const;
+
   OutPduPool& pool_;
   bool header_digest_ = false;
   bool data_digest_ = false;

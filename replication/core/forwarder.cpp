@@ -65,7 +65,10 @@ void Forwarder::pump() {
   pumping_ = true;
   end_too_old();
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (may_send(*op)) send(*op);
+    if (may_send(*op)) {
+      if (!share_.ready()) break;
+      send(*op);
+    }
     if (!op->in_window && in_window_ >= kWindow) break;
   }
   pumping_ = false;
@@ -121,6 +124,9 @@ void Forwarder::send(Op& op) {
   if (!asks_only && op.opcode == DiskOpcode::read) out = {}, in = op.data.first(op.extent.length);
   if (!asks_only && (op.opcode == DiskOpcode::read_state || op.opcode == DiskOpcode::find_run)) out = {}, in = op.data;
   if (!asks_only && op.opcode == DiskOpcode::change_state) in = op.lu_answer;
+  op.link_bytes = out.size() + in.size();
+  op.on_share = true;
+  share_.take(op.link_bytes);
   core_.partner.send(m, out, in, [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
 }
 
@@ -134,6 +140,8 @@ bool makes_no_sense(const IoResult<Message>& result) {
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   core_.partner.check();
   op.on_link = false;
+  op.on_share = false;
+  share_.give_back(op.link_bytes);
   if (result) op.acknowledges = 0;
   if (op.doomed) {
     op.unsettled = !result;

@@ -17,7 +17,10 @@ class Forwarder {
   /// Forwards with the partner at once, and results that it keeps and does not know to be acknowledged; more wait.
   static constexpr std::size_t kWindow = 1024;
 
-  explicit Forwarder(Core& core) : core_(core), last_tag_(numbers_begin_at(core.now())) { answered_.reserve(kWindow); }
+  explicit Forwarder(Core& core)
+      : core_(core), share_(core.partner.forwards(), [this] { pump(); }), last_tag_(numbers_begin_at(core.now())) {
+    answered_.reserve(kWindow);
+  }
   ~Forwarder();
 
   void start(Op& op);
@@ -62,6 +65,7 @@ class Forwarder {
 
   Core& core_;
   List<Op> ops_;  // by rising tag
+  LinkShare share_;
   std::uint64_t last_tag_;
   std::size_t in_window_ = 0;
   std::vector<std::uint64_t> answered_;  // tags whose results the sequencer may still keep

@@ -24,10 +24,10 @@ class Link {
   virtual ~Link() = default;
   /// True between LinkEvents::on_link_up() and on_link_down().
   [[nodiscard]] virtual bool is_up() const = 0;
-  /// Requests are delivered in order, answers come in any order. `header` is copied; `payload_out` and `payload_in`
-  /// stay valid until `done`, which runs exactly once and never from inside send(). Errc::unknown_outcome: the link
-  /// broke first; the partner may or may not have carried the request out. A buffer is not read or written after
-  /// `done`.
+  /// Requests are delivered in order, answers come in any order; heartbeats may go ahead of everything. `header` is
+  /// copied; `payload_out` and `payload_in` stay valid until `done`, which runs exactly once and never from inside
+  /// send(). Errc::unknown_outcome: the link broke first; the partner may or may not have carried the request out. A
+  /// buffer is not read or written after `done`.
   virtual void send(std::span<const std::byte> header, std::span<const std::byte> payload_out,
                     std::span<std::byte> payload_in, engine::Callback<engine::IoResult<LinkAnswer>> done) = 0;
   /// Breaks the way out: everything outstanding ends with unknown_outcome, on_link_down() follows, then a new attempt.

@@ -66,6 +66,7 @@ struct Op {
   explicit Op(Core& c) : core(c) {}
   Core& core;
   Hook<Op> hook;
+  Hook<Op> link_hook;  ///< while it waits for its volume's turn on the link
   Parent* parent = nullptr;
   ForwardEntry* entry = nullptr;  ///< the partner's
   engine::DiskOpcode opcode{};
@@ -96,10 +97,10 @@ struct Op {
   engine::TimePoint received;  ///< an initiator's: when it was submitted
 
   // As the sequencer's:
-  std::uint64_t sequence = 0;
-  bool tracked = false;     ///< counted by the region tracker
-  bool room_here = false;   ///< space was set aside for it
-  bool room_there = false;  ///< … at the partner
+  std::uint64_t sequence = 0;  ///< given when it is sent for the first time
+  bool tracked = false;        ///< counted by the region tracker
+  bool room_here = false;      ///< space was set aside for it
+  bool room_there = false;     ///< … at the partner
   bool local_busy = false;
   std::error_code local_error;
   Remote remote = Remote::none;
@@ -112,6 +113,8 @@ struct Op {
   engine::Uuid sent_to;            ///< the process of the partner's that it was sent to
   bool in_window = false;          ///< the sequencer may keep its result
   bool on_link = false;            ///< the link holds its buffer
+  bool on_share = false;           ///< … and its volume's share of the link's budget counts it,
+  std::uint64_t link_bytes = 0;    ///< … with so much
   bool sent_before = false;        ///< the sequencer may have carried it out
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
   bool unsure = false;             ///< sent_before, before it was sent last

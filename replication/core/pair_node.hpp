@@ -19,6 +19,7 @@
 #include "replication/core/arbiter.hpp"
 #include "replication/core/left_records.hpp"
 #include "replication/core/link.hpp"
+#include "replication/core/link_budget.hpp"
 
 namespace lockstep::replication {
 
@@ -33,6 +34,11 @@ struct NodeSettings {
   engine::Duration clean_after = std::chrono::seconds(10);  ///< a region unwritten for this long is cold
   std::uint64_t resync_floor = std::uint64_t{8} << 20;      ///< bytes a second
   std::uint64_t resync_ceiling = 0;                         ///< bytes a second, 0: none
+  // What may be on its way to the partner and not answered, of all volumes together. With what the partner forwards,
+  // this is less than a session of the link takes at once (240 requests, 32 MiB; replication/link/format.md).
+  LinkLimits link_orders{std::uint64_t{8} << 20, 80};    ///< of this node's own initiators
+  LinkLimits link_forwards{std::uint64_t{6} << 20, 56};  ///< the partner orders as much again for these
+  LinkLimits link_copies{std::uint64_t{3} << 20, 24};    ///< of resyncs
   /// An I/O not completed by then is a failed store. Hosts bear it: a guest's disk waits 30 s, ESXi gives the heartbeat
   /// of a datastore 8 s.
   engine::Duration store_deadline = std::chrono::seconds(8);

@@ -45,7 +45,12 @@ struct Partner::Beat {
 };
 
 Partner::Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user)
-    : settings_(settings), seams_(seams), user_(user) {}
+    : settings_(settings),
+      seams_(seams),
+      user_(user),
+      orders_(seams.clock, settings.link_orders),
+      forwards_(seams.clock, settings.link_forwards),
+      copies_(seams.clock, settings.link_copies) {}
 
 Partner::~Partner() { seams_.clock.cancel(hello_timer_); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "replication/core/link_budget.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/core/pool.hpp"
@@ -66,6 +67,10 @@ class Partner {
     });
   }
   void reset() { seams_.link.reset(); }
+  /// What of each volume may be on its way at once. Messages that are sent without a share are small, or rare.
+  [[nodiscard]] LinkBudget& orders() { return orders_; }
+  [[nodiscard]] LinkBudget& forwards() { return forwards_; }
+  [[nodiscard]] LinkBudget& copies() { return copies_; }
   /// The initiators' sessions are about to be closed: nothing new is forwarded for them.
   [[nodiscard]] bool fencing() const { return fencing_; }
   void set_fencing(bool on) {
@@ -106,6 +111,7 @@ class Partner {
   const NodeSettings& settings_;
   NodeSeams& seams_;
   PartnerUser& user_;
+  LinkBudget orders_, forwards_, copies_;
   engine::Uuid process_;
   bool connected_ = false;
   bool in_contact_ = false;

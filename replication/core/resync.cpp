@@ -92,14 +92,17 @@ void Resync::ask_map() {
   const std::uint64_t count = std::min(kMapWords, words_.size() - map_at_);
   if (count == 0) return unite();
   if (!map_) map_ = core_.seams.buffers.allocate(kMapWords * 8);
-  if (!map_) return;  // asked again with the next tick
+  if (!map_ || !share_.ready()) return;  // asked again with the next tick, or when there is room on the link
   map_asked_ = true;
+  share_.take(count * 8);
   Message m = core_.message(MessageType::map);
   m.extent = {map_at_, count};
   const std::uint64_t run = run_;
-  core_.partner.send(
-      m, {}, map_.span().first(count * 8),
-      counted(core_.owed_by_others, [this, run](const IoResult<Message>& result) { on_map(run, result); }));
+  core_.partner.send(m, {}, map_.span().first(count * 8),
+                     counted(core_.owed_by_others, [this, run, bytes = count * 8](const IoResult<Message>& result) {
+                       share_.give_back(bytes);
+                       on_map(run, result);
+                     }));
 }
 
 void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
@@ -190,6 +193,7 @@ void Resync::pump() {
   const bool busy = core_.sequencer->active() > kBusyOperations + waiting_.size();
   const std::size_t limit = busy && waiting_.empty() ? kBusyCopies : kMaxCopies;
   while (unequal_ > 0 && copies_.size() < limit) {
+    if (!share_.ready()) return;
     const auto region = next_region();
     if (!region || !may_spend(core_.region_size())) return;
     const std::uint64_t run = run_;
@@ -207,6 +211,7 @@ void Resync::begin(std::uint64_t region) {
   }
   Copy* copy = new Copy{.core = core_, .run = run_, .region = region};
   copy->buffer = std::move(buffer);
+  share_.take(copy->buffer.size());
   copies_.push_back(copy);
   copy->lock.owner = copy;
   copy->lock.granted = &Resync::on_granted;
@@ -302,6 +307,7 @@ void Resync::end(Copy& copy, bool equal) {
     core_.cleaner->note_equal(copy.region);
   }
   std::erase(copies_, &copy);
+  share_.give_back(copy.buffer.size());
   if (!copy.lock.idle()) core_.locks.cancel(copy.lock);
   delete &copy;
   if (!current) return;

@@ -19,7 +19,7 @@ class Resync {
   static constexpr std::size_t kBusyOperations = 8;  ///< this many operations at once are busy
   static constexpr std::uint64_t kMapWords = 8192;   ///< words of a map asked for at once
 
-  explicit Resync(Core& core) : core_(core) {}
+  explicit Resync(Core& core) : core_(core), share_(core.partner.copies(), [this] { go_on(); }) {}
   ~Resync();
 
   /// Begins as the source of the partner as it is connected now. `solo`: it is a target, and joins at the end.
@@ -81,6 +81,7 @@ class Resync {
   std::uint64_t map_at_ = 0;
   engine::Buffer map_;
   bool map_asked_ = false;
+  LinkShare share_;  ///< a region has its part before it is locked and read
   std::vector<Copy*> copies_;
   std::vector<Op*> waiting_;
   engine::TimePoint began_, spent_until_, pause_until_;

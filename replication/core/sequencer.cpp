@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "replication/core/cleaner.hpp"
 #include "replication/core/forward_server.hpp"
@@ -199,8 +200,9 @@ void Sequencer::fetch(Op& op) {
   m.extent = op.extent;
   const auto into = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
   op.on_link = true;
+  take_share(op, into.size());  // a medium error is rare: it is counted, and does not wait
   core_.partner.send(m, {}, into, [&op](const IoResult<Message>& result) {
-    op.on_link = false;
+    op.core.sequencer->came_off_link(op);
     op.core.sequencer->on_fetched(op, result);
   });
 }
@@ -272,7 +274,6 @@ void Sequencer::flush(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   if (!core_.was_cached) return finish(op, {});
   op.stage = Stage::issued;
-  op.sequence = sequences_.next();
   op.local_busy = true;
   op.since = core_.now();
   op.remote = mirrored() ? Remote::wanted : Remote::none;
@@ -305,7 +306,6 @@ void Sequencer::issue(Op& op) {
   if (core_.space->frees(op.opcode, op.may_unmap)) core_.space->begin_freeing(op.extent);
   op.tracked = true;
   op.stage = Stage::issued;
-  op.sequence = sequences_.next();
   op.local_busy = true;
   op.since = core_.now();
   op.remote = mirrored() ? Remote::wanted : Remote::none;
@@ -331,8 +331,40 @@ void Sequencer::store(Op& op) {
   }
 }
 
+/// The order of a forward does not wait (link_budget.hpp): the partner may even keep back its answer to another order
+/// until this forward is answered.
 void Sequencer::send(Op& op) {
-  if (!core_.partner_ready || op.on_link) return;
+  if (!core_.partner_ready || op.on_link || op.link_hook.linked) return;
+  if (op.entry) return put_on_link(op);
+  if (!for_link_.empty() || !share_.ready()) return for_link_.push_back(op);
+  put_on_link(op);
+}
+
+void Sequencer::send_waiting() {
+  while (Op* op = for_link_.front()) {
+    const bool wanted = core_.partner_ready && op->remote == Remote::wanted && !op->on_link;
+    if (wanted && !share_.ready()) return;
+    for_link_.remove(*op);
+    if (wanted) put_on_link(*op);
+  }
+  ask_again();
+}
+
+void Sequencer::came_off_link(Op& op) {
+  op.on_link = false;
+  if (std::exchange(op.on_share, false)) share_.give_back(op.link_bytes);
+}
+
+void Sequencer::take_share(Op& op, std::uint64_t bytes) {
+  op.on_share = true;
+  op.link_bytes = bytes;
+  share_.take(bytes);
+}
+
+/// Numbered when it is sent for the first time, so that orders come to the partner by rising numbers: a read there that
+/// waits for the watermark to cover one order must not be in the way of an earlier one.
+void Sequencer::put_on_link(Op& op) {
+  if (op.sequence == 0) op.sequence = sequences_.next();
   Message m = core_.message(op.opcode == DiskOpcode::flush ? MessageType::flush : MessageType::replicate);
   m.opcode = op.opcode == DiskOpcode::compare_and_write ? DiskOpcode::write : op.opcode;
   m.flags = core_.flags_of(op);
@@ -341,6 +373,7 @@ void Sequencer::send(Op& op) {
   if (op.entry) m.tag = core_.forwards->tag_of(*op.entry);
   op.remote = Remote::sent;
   op.on_link = true;
+  if (!op.entry) take_share(op, op.payload.size());
   core_.partner.send(m, op.payload, {},
                      [&op](const IoResult<Message>& result) { op.core.sequencer->on_replicated(op, result); });
 }
@@ -368,7 +401,7 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
       core_.membership->on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
-  op.on_link = false;
+  came_off_link(op);
   settle(op);
 }
 
@@ -403,10 +436,11 @@ void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) core_.regions->end_write(op.extent, core_.now());
   if (op.tracked && core_.space->frees(op.opcode, op.may_unmap)) core_.space->end_freeing();
   if (op.sequence) {
-    sequences_.finish(op.sequence);
+    sequences_.finish(std::exchange(op.sequence, 0));
     owe_watermark();
   }
   active_.remove(op);
+  if (op.link_hook.linked) for_link_.remove(op);
   if (op.stage == Stage::equal_wait) core_.resync->forget(op);
   if (!op.lock.idle()) core_.locks.cancel(op.lock);
   core_.front->finish(op, status);

@@ -12,7 +12,10 @@ namespace lockstep::replication {
 
 class Sequencer {
  public:
-  explicit Sequencer(Core& core) : core_(core), sequences_(numbers_begin_at(core.now())) {}
+  explicit Sequencer(Core& core)
+      : core_(core),
+        share_(core.partner.orders(), [this] { send_waiting(); }),
+        sequences_(numbers_begin_at(core.now())) {}
   ~Sequencer();
 
   void start(Op& op);
@@ -89,6 +92,10 @@ class Sequencer {
   void issue(Op& op);
   void store(Op& op);
   void send(Op& op);
+  void send_waiting();
+  void put_on_link(Op& op);
+  void take_share(Op& op, std::uint64_t bytes);
+  void came_off_link(Op& op);
   void on_stored(Op& op, std::error_code error);
   void on_replicated(Op& op, const engine::IoResult<Message>& result);
   void settle(Op& op);
@@ -102,6 +109,9 @@ class Sequencer {
 
   Core& core_;
   List<Op> active_;
+  /// Issued, and not sent yet, in the order of their issue. What it holds besides, of a way that broke, is passed over.
+  List<Op, &Op::link_hook> for_link_;
+  LinkShare share_;
   Sequences sequences_;
   engine::Callback<> drained_;
   bool watermark_owed_ = false;

@@ -1,4 +1,7 @@
 // What becomes of operations when the way to the partner breaks, a transition begins, or an epoch ends.
+#include <algorithm>
+#include <vector>
+
 #include "replication/core/front.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
@@ -7,12 +10,20 @@ namespace lockstep::replication {
 
 using engine::Errc;
 
+/// By rising numbers, as they were sent first; then those that were not sent yet.
 void Sequencer::resend() {
-  active_.for_each([this](Op& op) {
+  while (for_link_.pop_front()) {
+  }
+  std::vector<Op*> again;
+  active_.for_each([&](Op& op) {
     if (op.stage != Stage::issued || op.remote != Remote::wanted || op.on_link) return;
-    mark<"replicate.resent">();
-    send(op);
+    again.push_back(&op);
   });
+  std::ranges::stable_sort(again, {}, [](const Op* op) { return op->sequence - 1; });
+  for (Op* op : again) {
+    mark<"replicate.resent">();
+    send(*op);
+  }
   ask_again();
   owe_watermark();
 }

@@ -46,10 +46,11 @@ void Sequencer::on_room_here(Op& op, std::error_code error) {
 }
 
 void Sequencer::reserve_there(Op& op) {
-  if (!core_.partner_ready) return wait_for_partner(op);
+  if (!core_.partner_ready || (!op.entry && !share_.ready())) return wait_for_partner(op);
   mark<"space.asked_the_partner">();
   op.stage = Stage::reserving;
   op.on_link = true;
+  if (!op.entry) take_share(op, 0);
   op.since = core_.now();
   Message m = core_.message(MessageType::reserve);
   m.extent = core_.space->around(op.extent);
@@ -64,7 +65,7 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   const bool said = never_says || (result && (result->status == Errc::ok || result->status == Errc::no_space));
   // Said of the epoch that it was asked in: of a target since then it says nothing.
   if (!said && result && core_.in_sync()) core_.membership->on_partner_refused();
-  op.on_link = false;
+  came_off_link(op);
   if (op.doomed) return finish(op, not_started(op));
   if (said && result && result->status == Errc::no_space) {
     core_.space->note_partner_full();
@@ -78,7 +79,8 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   make_room(op);
 }
 
-/// Until the two talk again, or it goes on without the partner; a transition waits for nobody who waits.
+/// Until the two talk again, there is room on the link, or it goes on without the partner; a transition waits for
+/// nobody who waits.
 void Sequencer::wait_for_partner(Op& op) {
   op.stage = Stage::reserve_wait;
   if (drained_) take_back(op);
@@ -86,9 +88,12 @@ void Sequencer::wait_for_partner(Op& op) {
 }
 
 void Sequencer::ask_again() {
-  const auto waits = [](const Op& o) { return o.stage == Stage::reserve_wait; };
-  const auto may = [this] { return core_.is_alone() || (core_.in_sync() && core_.partner_ready); };
-  while (Op* op = may() ? find(waits) : nullptr) {
+  const auto may = [this](const Op& o) {
+    if (o.stage != Stage::reserve_wait) return false;
+    if (core_.is_alone()) return true;
+    return core_.in_sync() && core_.partner_ready && (o.entry || share_.ready());
+  };
+  while (Op* op = find(may)) {
     op->stage = Stage::reserving;
     make_room(*op);
   }

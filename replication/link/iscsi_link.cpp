@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/net/tcp.hpp"
+#include "replication/core/messages.hpp"
 
 namespace lockstep::replication {
 
@@ -37,7 +38,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   TimePoint heard_at;
 
   LinkTaskList waiting_tasks;
-  LinkTaskList late_tasks;  ///< that failed in send()
+  LinkTaskList waiting_ahead;  ///< before all of these
+  LinkTaskList late_tasks;     ///< that failed in send()
   LinkTaskList free_tasks;
   std::vector<std::unique_ptr<LinkTask>> pool;
   std::string problem;
@@ -138,7 +140,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       session->take_tasks(orphans);
       while (LinkTask* task = orphans.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
       // Answers to these may send anew: that ends here, too.
-      while (LinkTask* task = waiting_tasks.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+      while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
     }
     session.reset();
     stream.reset();
@@ -190,18 +192,23 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     task.payload_out = payload_out;
     task.payload_in = payload_in;
     task.done = std::move(done);
+    task.goes_ahead = is_heartbeat(header);
     if (state != State::up && state != State::breaking) return end_later(task, Errc::unknown_outcome);
-    if (waiting_tasks.size() >= kMaxWaiting) return end_later(task, Errc::resource_exhausted);
-    waiting_tasks.push(task);
+    LinkTaskList& line = task.goes_ahead ? waiting_ahead : waiting_tasks;
+    if (line.size() >= kMaxWaiting) return end_later(task, Errc::resource_exhausted);
+    line.push(task);
     pump();
   }
 
   void pump() {
-    while (state == State::up && session->ready() && !waiting_tasks.empty() &&
-           session->has_room(*waiting_tasks.front())) {
-      session->issue(*waiting_tasks.pop());
+    for (LinkTaskList* line : {&waiting_ahead, &waiting_tasks}) {
+      while (state == State::up && session->ready() && !line->empty() && session->has_room(*line->front())) {
+        session->issue(*line->pop());
+      }
     }
   }
+
+  LinkTask* next_waiting() { return waiting_ahead.empty() ? waiting_tasks.pop() : waiting_ahead.pop(); }
 
   void on_session_room() override { pump(); }
 

@@ -236,9 +236,14 @@ void LinkSession::greeted() {
 // ---- commands out ----
 
 bool LinkSession::has_room(const LinkTask& next) const {
-  const std::size_t bytes = next.payload_out.size() + next.payload_in.size();
-  return !free_slots_.empty() && !cmd_sn_.after(max_cmd_sn_) &&
-         (bytes_in_flight_ == 0 || bytes_in_flight_ + bytes <= kMaxBytesInFlight);
+  if (next.goes_ahead) return ahead_ < kMaxAhead && !free_slots_.empty();
+  const std::size_t slots_for_the_ahead = kMaxAhead - ahead_;
+  return free_slots_.size() > slots_for_the_ahead && !cmd_sn_.after(max_cmd_sn_) &&
+         (bytes_in_flight_ == 0 || bytes_in_flight_ + window_bytes(next) <= kMaxBytesInFlight);
+}
+
+std::size_t LinkSession::window_bytes(const LinkTask& task) {
+  return task.goes_ahead ? 0 : task.payload_out.size() + task.payload_in.size();
 }
 
 void LinkSession::issue(LinkTask& task) {
@@ -252,7 +257,8 @@ void LinkSession::issue(LinkTask& task) {
   task.received = 0;
   task.unsent = 0;
   task.answered = false;
-  bytes_in_flight_ += task.payload_out.size() + task.payload_in.size();
+  bytes_in_flight_ += window_bytes(task);
+  if (task.goes_ahead) ++ahead_;
   push_command(task);
 }
 
@@ -271,7 +277,11 @@ void LinkSession::push_command(LinkTask& task) {
   header.cmd_sn = cmd_sn_.value();
   header.exp_stat_sn = exp_stat_sn_.value();
   std::memcpy(header.cdb.data(), cdb.data(), header.cdb.size());
-  ++cmd_sn_;
+  if (task.goes_ahead) {
+    header.opcode |= iscsi::kImmediate;  // takes no number: carried out when it comes, whatever the window
+  } else {
+    ++cmd_sn_;
+  }
 
   iscsi::AdditionalHeaders more;
   more.extended_cdb = std::span(cdb).subspan(kLinkCdbFixed, cdb_length - kLinkCdbFixed);
@@ -288,7 +298,8 @@ void LinkSession::push_command(LinkTask& task) {
     pdu.set_data(task.payload_out.first(immediate));
   }
   track(pdu, task);
-  push(pdu);
+  task.goes_ahead ? transmit_.push_ahead(pdu) : transmit_.push(pdu);
+  stream_->want_send();
 }
 
 void LinkSession::push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag) {
@@ -403,7 +414,8 @@ void LinkSession::finish_if_over(LinkTask& task) {
   const std::uint16_t index = task.tag & 0xFFFF;
   slots_[index].task = nullptr;
   free_slots_.push_back(index);
-  bytes_in_flight_ -= task.payload_out.size() + task.payload_in.size();
+  bytes_in_flight_ -= window_bytes(task);
+  if (task.goes_ahead) --ahead_;
   if (&task == &hello_) return greeted();
   owner_.on_task_done(task, *start);
   if (phase_ == Phase::ready) owner_.on_session_room();

@@ -40,6 +40,8 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
  public:
   static constexpr std::size_t kMaxOutstanding = 256;                      ///< tasks on the session
   static constexpr std::size_t kMaxBytesInFlight = std::size_t{32} << 20;  ///< payload of tasks on the session
+  /// Tasks that go ahead: as many immediate commands as the partner's end takes beside its window.
+  static constexpr std::size_t kMaxAhead = 8;
 
   LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner);
   /// Tasks still on it are forgotten: their owner has them listed.
@@ -98,6 +100,7 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   void push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag);
   void track(iscsi::OutPdu& pdu, LinkTask& task);
   void push(iscsi::OutPdu& pdu);
+  [[nodiscard]] static std::size_t window_bytes(const LinkTask& task);
   void fail(std::string why);
 
   LinkIdentity identity_;
@@ -120,7 +123,8 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
 
   std::array<Slot, kMaxOutstanding> slots_;
   std::vector<std::uint16_t> free_slots_;
-  std::size_t bytes_in_flight_ = 0;
+  std::size_t bytes_in_flight_ = 0;  ///< of those in the window
+  std::size_t ahead_ = 0;            ///< tasks beside it
   LinkTask hello_;
 };
 

@@ -17,6 +17,7 @@ struct LinkTask {
   std::size_t header_size = 0;
   std::span<const std::byte> payload_out;
   std::span<std::byte> payload_in;
+  bool goes_ahead = false;  ///< of everything that waits, on either side
   engine::Callback<engine::IoResult<LinkAnswer>> done;
 
   // The session's, while the task is on it.

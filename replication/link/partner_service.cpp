@@ -39,7 +39,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     std::size_t answer_room = 0;
     std::span<std::byte> place;  ///< of the payload
     engine::Buffer buffer;
-    std::vector<std::byte> own;    ///< a heartbeat's payload, instead of a buffer
+    bool goes_ahead = false;       ///< a heartbeat: delivered as soon as it is there
+    std::vector<std::byte> own;    ///< its payload, instead of a buffer
     engine::Callback<> when_sent;  ///< while answering
     Request* prev = nullptr;
     Request* next = nullptr;
@@ -72,6 +73,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
   Request* last = nullptr;
   Request* undelivered = nullptr;  ///< the first of them that the mirror has not seen
   Request* waiting = nullptr;      ///< the first of them that needs a buffer and has none
+  std::vector<Request*> ahead;     ///< those that go ahead and are to be delivered now
   bool delivering = false;
   engine::TimerId sweep_timer = engine::TimerId::none;
   bool sweeps_soon = false;  ///< at once, not when its time has come
@@ -92,6 +94,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     }
     request->command = &command;
     request->session = current;
+    request->goes_ahead = false;
     request->prev = last;
     request->next = nullptr;
     (last ? last->next : first) = request;
@@ -100,8 +103,14 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     return *request;
   }
 
+  static Request* next_undelivered(Request* from) {
+    while (from && from->stage >= Request::Stage::delivered) from = from->next;
+    return from;
+  }
+
   void drop(Request& request) {
-    if (undelivered == &request) undelivered = request.next;
+    if (undelivered == &request) undelivered = next_undelivered(request.next);
+    if (request.goes_ahead) std::erase(ahead, &request);
     if (waiting == &request) waiting = next_without_buffer(request.next);
     const bool gives_back = static_cast<bool>(request.buffer);
     (request.prev ? request.prev->next : first) = request.next;
@@ -127,6 +136,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
+    request.goes_ahead = decoded->payload_out <= kMaxOwn && is_heartbeat(request.header());
     find_place(request);
     sweep_later();
     deliver();
@@ -136,8 +146,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
 
   void find_place(Request& request) {
     if (request.payload_size == 0) {
-      request.stage = Request::Stage::pulled;
-    } else if (request.payload_size <= kMaxOwn && is_heartbeat(request.header())) {
+      is_there(request);
+    } else if (request.goes_ahead) {
       request.own.resize(request.payload_size);
       start_pull(request, request.own);
     } else {
@@ -173,21 +183,37 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     if (error) {
       abandon(request);
     } else {
-      request.stage = Request::Stage::pulled;
+      is_there(request);
     }
     deliver();
   }
 
-  // In order: what came first is handed over first, whatever was pulled first.
+  void is_there(Request& request) {
+    request.stage = Request::Stage::pulled;
+    if (request.goes_ahead) ahead.push_back(&request);
+  }
+
+  // In order: what came first is handed over first, whatever was pulled first. A heartbeat waits for nothing that other
+  // requests wait for.
   void deliver() {
     if (delivering) return;
     delivering = true;
-    while (events && undelivered && undelivered->stage == Request::Stage::pulled) {
-      Request& request = *std::exchange(undelivered, undelivered->next);
-      request.stage = Request::Stage::delivered;
-      events->on_request(request.session, request);
+    while (Request* request = next_to_deliver()) {
+      request->stage = Request::Stage::delivered;
+      if (request == undelivered) undelivered = next_undelivered(request->next);
+      events->on_request(request->session, *request);
     }
     delivering = false;
+  }
+
+  Request* next_to_deliver() {
+    if (!events) return nullptr;
+    if (!ahead.empty()) {
+      Request* const request = ahead.front();
+      ahead.erase(ahead.begin());
+      return request;
+    }
+    return undelivered && undelivered->stage == Request::Stage::pulled ? undelivered : nullptr;
   }
 
   void answer(Request& request, std::span<const std::byte> header, std::span<const std::byte> payload,

@@ -36,6 +36,9 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.resync_ceiling = s.resync_ceiling;
   settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
   settings.store_deadline = settings.store_silence = engine::Duration(s.store_deadline);
+  if (s.link_orders.requests != 0) settings.link_orders = s.link_orders;
+  if (s.link_forwards.requests != 0) settings.link_forwards = s.link_forwards;
+  if (s.link_copies.requests != 0) settings.link_copies = s.link_copies;
   settings.confirms_reads = s.faults.pause || s.virtual_machines;
   return settings;
 }
@@ -306,6 +309,9 @@ const ProgramKind& pair_program() {
       corruption_probe,
       read_message,
       true,
+      true,
+      true,
+      replication::is_heartbeat,
   };
   return kind;
 }

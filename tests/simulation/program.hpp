@@ -105,6 +105,7 @@ struct ProgramKind {
   bool replicates = true;   ///< promises 1 and 5 concern its stores
   bool keeps_state = true;  ///< its disks know reservations
   bool grows = true;
+  MessageFilter is_heartbeat;  ///< by a request's header; may be empty
 };
 
 }  // namespace lockstep::simulation

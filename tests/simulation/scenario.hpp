@@ -9,6 +9,7 @@
 #include "engine/base/uuid.hpp"
 #include "engine/disk.hpp"
 #include "engine/metadata/identity.hpp"
+#include "replication/core/link_budget.hpp"
 #include "tests/simulation/scheduler.hpp"
 
 namespace lockstep::simulation {
@@ -93,6 +94,10 @@ struct Scenario {
   std::uint32_t reordered = 0;  ///< of these: chance in a million that an answer is late,
   Nanos longest_overtaken = 0;  ///< … and by how much at most
   engine::NodeSide reverted = engine::NodeSide::a;  ///< the only one that is ever set back
+  bool narrow_link = false;               ///< the link takes little at once, and each node sends little at once
+  std::size_t link_window = 0;            ///< of these: requests at the receiver; 0: any number
+  std::uint64_t link_bytes_a_second = 0;  ///< 0: any
+  replication::LinkLimits link_orders, link_forwards, link_copies;  ///< none: as shipped
   bool virtual_machines =
       false;  ///< the nodes know that their clocks may stand still; in any case where they are paused
   HostKinds hosts;

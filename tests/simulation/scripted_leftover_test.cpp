@@ -67,6 +67,7 @@ TEST(Leftover, ForwardsThatWereGivenUpDoNotFillTheTableOfResults) {
   ScriptedPair pair(pair_program(), [](Scenario& s) {
     patient(s);
     s.regions = 1024;
+    s.link_forwards = {std::uint64_t{1} << 30, 2 * kWindow};
   });
   for (unsigned i = 0; i < kWindow; ++i) ASSERT_FALSE(pair.written(kA, i, 1));  // there is space for them
   ASSERT_TRUE(comes_back_slowly(pair, kB));

@@ -33,6 +33,8 @@ WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
     s.clock_rate[0] = s.clock_rate[1] = 1'000'000;
     s.initiators = s.operations = 0;
     s.slowest_store = s.slowest_link = kMillisecond;
+    s.link_window = s.link_bytes_a_second = 0;
+    s.link_orders = s.link_forwards = s.link_copies = {};
     adjust(s);
     s.volumes[0].size = s.volume_size();
   };

@@ -34,6 +34,7 @@ class SimLink::Inbound final : public replication::InboundRequest {
       capacity_ = (packet.payload.size() + 4095) / 4096 * 4096;
       memory_ = static_cast<std::byte*>(std::aligned_alloc(4096, capacity_));
     }
+    counts_ = !packet.goes_ahead;
     payload_bytes_ = packet.payload.size();
     if (payload_bytes_ != 0) std::memcpy(memory_, packet.payload.data(), payload_bytes_);
     header_bytes_ = packet.header_bytes;
@@ -60,6 +61,7 @@ class SimLink::Inbound final : public replication::InboundRequest {
   std::uint32_t slot_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t session_ = 0;
+  bool counts_ = false;  ///< in the receiver's window
   bool live_ = false;
 };
 
@@ -69,6 +71,7 @@ SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTim
       verdict_(world.verdict),
       network_(world.network),
       read_message_(world.read_message),
+      is_heartbeat_(world.is_heartbeat),
       random_(random),
       sender_(sender),
       times_(times) {}
@@ -110,17 +113,41 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
   packet.slot = id;
   packet.generation = slot.generation;
   packet.session = sender_session_;
-  packet.ready = std::max(scheduler_.now() + delay(), wire_.empty() ? 0 : wire_.back().ready + 1);
   packet.header_bytes = std::min(header.size(), replication::kMaxLinkHeader);
   std::memcpy(packet.header.data(), header.data(), packet.header_bytes);
   packet.source = payload_out;
   packet.hash = hash_bytes(payload_out);
   packet.answer_room = payload_in.size();
+  packet.goes_ahead = times_.window != 0 && is_heartbeat_ != nullptr && *is_heartbeat_ && (*is_heartbeat_)(header);
+  const Nanos travels = delay();
   if (random_.chance(500'000)) take_copy(packet);
   // Beyond the cut of a session that broke already, nothing gets through.
   if (sender_session_ == broken_session_) return;
-  wire_.push_back(std::move(packet));
+  put_on_wire(std::move(packet), travels);
   pump();
+}
+
+/// What goes ahead overtakes all that was sent and has not arrived, or none of it.
+void SimLink::put_on_wire(Packet packet, Nanos travels) {
+  const Nanos left = scheduler_.now();
+  if (times_.bytes_a_second != 0) {
+    sent_at_ = std::max(sent_at_, left) + packet.source.size() * kSecond / times_.bytes_a_second;
+  }
+  if (packet.goes_ahead && random_.chance(500'000)) {
+    packet.ready = left + travels;
+    const auto later = [&](const Packet& p) { return !p.goes_ahead || p.ready > packet.ready; };
+    wire_.insert(std::ranges::find_if(wire_, later), std::move(packet));
+    return;
+  }
+  packet.ready = std::max(left, sent_at_) + travels;
+  if (!wire_.empty()) packet.ready = std::max(packet.ready, wire_.back().ready + 1);
+  wire_.push_back(std::move(packet));
+}
+
+/// The first, or, when the receiver takes no more, the first that goes ahead.
+std::deque<SimLink::Packet>::iterator SimLink::next_on_wire() {
+  if (times_.window == 0 || window_ < times_.window) return wire_.begin();
+  return std::ranges::find_if(wire_, &Packet::goes_ahead);
 }
 
 void SimLink::tell(Owner who, std::span<const std::byte> header) {
@@ -158,8 +185,10 @@ void SimLink::reset() {
 void SimLink::pump() {
   if (pumping_ || wire_.empty() || !network_.carries_from(sender_) || receiver_session_ == 0) return;
   if (held_[static_cast<std::size_t>(Flow::requests)]) return;
+  const auto next = next_on_wire();
+  if (next == wire_.end()) return;
   pumping_ = true;
-  scheduler_.at(wire_.front().ready, receiver_owner(), &SimLink::on_pump, this, 0);
+  scheduler_.at(std::max(next->ready, scheduler_.now()), receiver_owner(), &SimLink::on_pump, this, 0);
 }
 
 void SimLink::on_pump(void* self, std::uint64_t) {
@@ -167,14 +196,16 @@ void SimLink::on_pump(void* self, std::uint64_t) {
   link.pumping_ = false;
   if (link.wire_.empty() || !link.network_.carries_from(link.sender_) || link.receiver_session_ == 0) return;
   if (link.held_[static_cast<std::size_t>(Flow::requests)]) return;
-  if (link.wire_.front().ready > link.scheduler_.now()) return link.pump();
-  Packet packet = std::move(link.wire_.front());
-  link.wire_.pop_front();
+  const auto next = link.next_on_wire();
+  if (next == link.wire_.end() || next->ready > link.scheduler_.now()) return link.pump();
+  Packet packet = std::move(*next);
+  link.wire_.erase(next);
   bool passes = packet.session == link.receiver_session_ && link.receiver_events_ != nullptr;
   if (passes && packet.session == link.broken_session_) {
     passes = link.may_deliver_ != 0;
     if (passes) --link.may_deliver_;
   }
+  if (passes && !packet.goes_ahead) ++link.window_;
   link.pump();
   if (passes) link.deliver(std::move(packet));
 }
@@ -234,6 +265,7 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
               {"bytes", payload.size()},
               {"hash", hash_bytes(header)}});
   tell(receiver_owner(), header);
+  if (request.counts_ && request.session_ == receiver_session_) --window_, pump();
   request.poison();
   free_inbounds_.push_back(&request);
   scheduler_.after(random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond), receiver_owner(), &SimLink::on_sent,

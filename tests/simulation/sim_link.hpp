@@ -22,6 +22,10 @@ struct LinkTimes {
   Nanos notice = 4 * kSecond;        ///< within which a transport notices by itself that the other end is gone
   std::uint32_t late = 0;            ///< chance in a million that an answer is overtaken by later ones,
   Nanos latest = 0;                  ///< … and by how much it is late at most
+  /// Requests that the receiver takes before it answers; 0: any number. Heartbeats are taken beside these, and go ahead
+  /// of all that waits.
+  std::size_t window = 0;
+  std::uint64_t bytes_a_second = 0;  ///< of payload, to the receiver; 0: any
 };
 
 /// Says what a header on the link says.
@@ -37,6 +41,7 @@ class SimLink final : public replication::Link {
     Verdict& verdict;
     const Network& network;
     const MessageReader* read_message = nullptr;
+    const MessageFilter* is_heartbeat = nullptr;
   };
   SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times);
   ~SimLink() override;
@@ -80,6 +85,7 @@ class SimLink final : public replication::Link {
     bool copied = false;
     std::vector<std::byte> payload;
     std::size_t answer_room = 0;
+    bool goes_ahead = false;
   };
   struct Slot {  // a request that was not yet answered, at the sender
     bool live = false;
@@ -117,6 +123,8 @@ class SimLink final : public replication::Link {
   static void on_refuse(void* self, std::uint64_t slot);
 
   void pump();
+  void put_on_wire(Packet packet, Nanos travels);
+  [[nodiscard]] std::deque<Packet>::iterator next_on_wire();
   void deliver(Packet packet);
   void take_copy(Packet& packet);
   void answer(Inbound& request, std::span<const std::byte> header, std::span<const std::byte> payload,
@@ -137,6 +145,7 @@ class SimLink final : public replication::Link {
   Verdict& verdict_;
   const Network& network_;
   const MessageReader* read_message_;
+  const MessageFilter* is_heartbeat_;
   MessageFilter refused_, garbled_, stuck_;
   SimRandom random_;
   engine::NodeSide sender_;
@@ -155,6 +164,8 @@ class SimLink final : public replication::Link {
   std::array<bool, 2> held_{};               ///< each Flow
   std::vector<std::uint64_t> held_replies_;  ///< that would have arrived meanwhile
   std::deque<Packet> wire_;
+  Nanos sent_at_ = 0;       ///< when the last byte of what was sent so far has left
+  std::size_t window_ = 0;  ///< requests of the receiver's session that count and are not answered
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<Reply> replies_;

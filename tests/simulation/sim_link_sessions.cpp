@@ -101,6 +101,8 @@ void SimLink::end_receiver_session(bool tell) {
     if (packet.copied && packet.payload.capacity() != 0) spare_.push_back(std::move(packet.payload));
   }
   wire_.clear();
+  window_ = 0;
+  sent_at_ = 0;
   if (sender_session_ == session) {
     const Nanos within = network_.whole() ? 100 * kMillisecond : times_.notice;
     scheduler_.after(random_.skewed(0, within), sender_owner(), &SimLink::on_sender_notices, this, session);

@@ -10,6 +10,20 @@ std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
 }
 
+/// In the proportions of the real one: both nodes' operations, a node's copies, and a little for all else fit the
+/// window.
+void draw_narrow_link(Scenario& s) {
+  if (!s.narrow_link) return;
+  SimRandom random(stream_of(s, "values of narrow_link"));
+  s.link_orders = {random.skewed(512, 64 * 1024), random.between(1, 6)};
+  s.link_forwards = {random.skewed(512, 64 * 1024), random.between(1, 6)};
+  s.link_copies = {random.skewed(512, 32 * 1024), random.between(1, 3)};
+  s.link_window = s.link_orders.requests + 2 * s.link_forwards.requests + s.link_copies.requests + random.between(2, 8);
+  // All that may be on the way takes a fifth of a lease at the most.
+  const std::uint64_t most = s.link_orders.bytes + 2 * s.link_forwards.bytes + s.link_copies.bytes + 4 * s.region_size;
+  s.link_bytes_a_second = most * 5 * kSecond / s.lease * random.between(1, 10);
+}
+
 void draw_values(Scenario& s) {
   SimRandom random(stream_of(s, "values of switches"));
   // Twice the lease is more than a lease and the margin for drift, which is what the mirror may rely on.
@@ -27,6 +41,7 @@ void draw_values(Scenario& s) {
   if (s.long_deadline) s.store_deadline = long_deadline;
   if (s.lone_host) s.initiators = s.depth = 1;
   s.reverted = random.chance(500'000) ? engine::NodeSide::a : engine::NodeSide::b;
+  draw_narrow_link(s);
 }
 
 }  // namespace
@@ -40,6 +55,7 @@ const std::vector<Switch>& switches() {
       {"late_drops", [](Scenario& s) -> bool& { return s.hosts.late_drops; }, 200'000, true},
       {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 400'000, true},
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, true},
+      {"narrow_link", [](Scenario& s) -> bool& { return s.narrow_link; }, 300'000, true},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, true},
       {"bad_moments", [](Scenario& s) -> bool& { return s.bad_moments; }, 500'000, true},
       {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 300'000, true},

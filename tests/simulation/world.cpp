@@ -38,9 +38,12 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   }
   LinkTimes times{scenario.slowest_link, 4 * kSecond};
   if (scenario.reorder) times.late = scenario.reordered, times.latest = scenario.longest_overtaken;
+  times.window = scenario.link_window;
+  times.bytes_a_second = scenario.link_bytes_a_second;
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     ways_[static_cast<std::size_t>(side)] = std::make_unique<SimLink>(
-        SimLink::World{scheduler, trace, verdict, network, &kind.read_message}, random.split(), side, times);
+        SimLink::World{scheduler, trace, verdict, network, &kind.read_message, &kind.is_heartbeat}, random.split(),
+        side, times);
   }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     hosts_[static_cast<std::size_t>(side)] = std::make_unique<Host>(*this, side, random.split());

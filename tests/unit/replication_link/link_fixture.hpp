@@ -80,7 +80,8 @@ class World : public testing::Test {
       std::string payload;
     };
     bool answering = true;
-    std::size_t burst = 0;  ///< not 0: so many are held, then answered all at once
+    std::string answered_first;  ///< not empty: what begins so is answered even when nothing else is
+    std::size_t burst = 0;       ///< not 0: so many are held, then answered all at once
     std::vector<Seen> seen;
     std::vector<InboundRequest*> held;
     std::vector<std::string> events;
@@ -90,7 +91,8 @@ class World : public testing::Test {
     void on_inbound_down(std::uint64_t session) override { events.push_back("down " + std::to_string(session)); }
     void on_request(std::uint64_t, InboundRequest& request) override {
       seen.push_back({text_of(request.header()), burst ? "" : text_of(request.payload())});
-      if (answering && !burst) return echo(request);
+      const bool anyway = !answered_first.empty() && text_of(request.header()).starts_with(answered_first);
+      if ((answering && !burst) || anyway) return echo(request);
       held.push_back(&request);
       if (burst && held.size() == burst) answer_held();
     }
