@@ -22,9 +22,9 @@ Applier::~Applier() {
   });
 }
 
-/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target. In limbo,
-/// and from the end of the lease on, none is taken: what this node holds for its initiators must not come after what
-/// the partner acknowledges.
+/// Orders come from the sequencer of the very epoch that is durable here, to its other member or its target. While
+/// sessions are kept, and from the end of the lease on, none is taken: what this node holds for its initiators must not
+/// come after what the partner acknowledges.
 bool Applier::accepts(const Message& m) const {
   const bool lease_is_over = core_.has_lease() && !core_.lease_valid();
   return !closed_ && !core_.keeps_sessions() && !lease_is_over && m.epoch == core_.epoch().id &&
@@ -195,7 +195,7 @@ void Applier::store(Apply& a) {
 void Applier::on_stored(Apply& a, std::error_code error) {
   core_.note_returned();
   if (core_.space->frees(a.message.opcode, may_unmap(a.message))) core_.space->end_freeing();
-  error ? core_.doubts.add(a.message.extent) : core_.doubts.settle(a.message.extent);
+  error ? core_.indeterminate.add(a.message.extent) : core_.indeterminate.settle(a.message.extent);
   if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".", error);
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
   const bool over_already = a.message.epoch != core_.epoch().id;

@@ -12,7 +12,7 @@
 
 #include "engine/locks/range_lock.hpp"
 #include "engine/metadata/metadata_area.hpp"
-#include "replication/core/doubts.hpp"
+#include "replication/core/indeterminate_extents.hpp"
 #include "replication/core/marks.hpp"
 #include "replication/core/op.hpp"
 #include "replication/core/pair_node.hpp"
@@ -60,7 +60,7 @@ struct Core {
   /// What is known of the partner and of the witness, durable or on its way there.
   engine::Knowledge known = meta->knowledge();
   engine::RangeLock locks;
-  Doubts doubts;
+  IndeterminateExtents indeterminate;
   Pool<Op> ops;
   /// The write cache was on at some time since this volume was attached: the stores may hold what was not flushed.
   bool was_cached = info.write_cache;

@@ -38,7 +38,7 @@ bool Forwarder::is_too_old(const Op& op) const {
 void Forwarder::end_too_old() {
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
-      if (!at->sent_before && !at->on_link && !at->doomed && is_too_old(*at)) return at;
+      if (!at->sent_before && !at->on_link && !at->dropped && is_too_old(*at)) return at;
     }
     return nullptr;
   }()) {
@@ -48,7 +48,7 @@ void Forwarder::end_too_old() {
 }
 
 bool Forwarder::may_send(Op& op) {
-  if (op.stage != Stage::forward_wait || op.on_link || op.doomed) return false;
+  if (op.stage != Stage::forward_wait || op.on_link || op.dropped) return false;
   const bool to_another = op.sent_before && op.sent_to != core_.partner.process();
   if (to_another && !changes_nothing(op.opcode)) return false;
   if (!op.in_window && in_window_ >= kWindow) return false;
@@ -143,9 +143,9 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   op.on_share = false;
   share_.give_back(op.link_bytes);
   if (result) op.acknowledges = 0;
-  if (op.doomed) {
+  if (op.dropped) {
     op.unsettled = !result;
-    return end_doomed();
+    return end_dropped();
   }
   if (makes_no_sense(result) && !core_.keeps_sessions()) {
     end_unread(op);
@@ -158,7 +158,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   }
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
-  // limbo it is decided later: what was carried out came here as an order, too.
+  // that phase it is decided later: what was carried out came here as an order, too.
   const bool again = !result || core_.keeps_sessions() || result->status == Errc::stale ||
                      result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
                      result->status == Errc::aborted ||
@@ -213,14 +213,14 @@ void Forwarder::end(Op& op, std::error_code status) {
 
 void Forwarder::resend() { pump(); }
 
-void Forwarder::doom(const Selection& which) {
+void Forwarder::drop(const Selection& which) {
   ops_.for_each([&](Op& op) {
-    if (op.doomed || !which.covers(op)) return;
-    op.doomed = true;
+    if (op.dropped || !which.covers(op)) return;
+    op.dropped = true;
     op.status = which.status();
     cancel(op);
   });
-  end_doomed();
+  end_dropped();
 }
 
 /// The sequencer is asked not to begin it.
@@ -232,18 +232,18 @@ void Forwarder::cancel(const Op& op) {
   core_.partner.send(m, {}, {}, [](const IoResult<Message>&) {});
 }
 
-void Forwarder::end_doomed() {
+void Forwarder::end_dropped() {
   bool ended = false;
   while (Op* over = [this]() -> Op* {
     for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-      if (op->doomed && may_end(*op)) return op;
+      if (op->dropped && may_end(*op)) return op;
     }
     return nullptr;
   }()) {
     end(*over, over->sent_before ? make_error_code(Errc::unknown_outcome) : over->status);
     ended = true;
   }
-  if (!ended || has_doomed()) return;
+  if (!ended || has_dropped()) return;
   core_.applier->release_answers();
   core_.lu->pump();  // a reset waits for them
 }
@@ -252,16 +252,16 @@ bool Forwarder::may_end(const Op& op) const {
   return !op.on_link && !(op.unsettled && core_.partner.in_contact() && !core_.orders());
 }
 
-bool Forwarder::has_doomed() const {
+bool Forwarder::has_dropped() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->doomed) return true;
+    if (op->dropped) return true;
   }
   return false;
 }
 
 bool Forwarder::has_given_up() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->doomed && op->on_link && !changes_nothing(op->opcode)) return true;
+    if (op->dropped && op->on_link && !changes_nothing(op->opcode)) return true;
   }
   return false;
 }
@@ -275,14 +275,14 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
 
 void Forwarder::on_connected() {
   ops_.for_each([](Op& op) { op.unsettled = false; });
-  end_doomed();
+  end_dropped();
 }
 
 void Forwarder::take_over() {
-  end_doomed();
+  end_dropped();
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
-      if (!at->on_link && !at->doomed) return at;
+      if (!at->on_link && !at->dropped) return at;
     }
     return nullptr;
   }()) {
@@ -316,17 +316,17 @@ void Forwarder::on_partner_restarted() {
   answered_.clear();
   ops_.for_each([this](Op& op) {
     op.acknowledges = 0;
-    if (core_.is_forwarding()) op.doomed |= op.sent_before && !changes_nothing(op.opcode);
+    if (core_.is_forwarding()) op.dropped |= op.sent_before && !changes_nothing(op.opcode);
   });
-  end_doomed();
+  end_dropped();
 }
 
 /// Of what was sent to a process of the partner's that is gone it can't be told whether it had its effect.
 void Forwarder::on_no_member() {
   ops_.for_each([this](Op& op) {
-    op.doomed |= op.sent_before && op.sent_to != core_.partner.process() && !changes_nothing(op.opcode);
+    op.dropped |= op.sent_before && op.sent_to != core_.partner.process() && !changes_nothing(op.opcode);
   });
-  end_doomed();
+  end_dropped();
 }
 
 }  // namespace lockstep::replication

@@ -28,8 +28,8 @@ class Forwarder {
   void resend();
   /// What was not sent ends at once. What was ends with unknown_outcome as soon as the partner cannot start it any
   /// more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
-  void doom(const Selection& which);
-  [[nodiscard]] bool has_doomed() const;
+  void drop(const Selection& which);
+  [[nodiscard]] bool has_dropped() const;
   /// Something that was given up here may not have come to the sequencer yet.
   [[nodiscard]] bool has_given_up() const;
   /// Something was sent before `limit` and is not answered.
@@ -59,7 +59,7 @@ class Forwarder {
   void on_answer(Op& op, const engine::IoResult<Message>& result);
   void end_unread(Op& op);
   void retry_soon();
-  void end_doomed();
+  void end_dropped();
   [[nodiscard]] bool may_end(const Op& op) const;
   void end(Op& op, std::error_code status);
 

@@ -133,7 +133,7 @@ void Front::hold(Op& op) {
   if (op.cancelled()) return finish(op, Errc::aborted);
   core_.lu->left(op);
   op.stage = Stage::held;
-  op.doomed = false;
+  op.dropped = false;
   op.scratch.reset();
   held_.push_back(op);
 }
@@ -178,13 +178,13 @@ void Front::drop_held(const Selection& which) {
 }
 
 /// It was not started, or has an id by which it is known when it comes again.
-bool Front::waits_in_limbo(const Op& op, std::error_code status) const {
+bool Front::waits_for_this_node(const Op& op, std::error_code status) const {
   if (!core_.keeps_sessions() || op.entry || op.cancelled()) return false;
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 
 void Front::finish(Op& op, std::error_code status) {
-  if (waits_in_limbo(op, status)) return hold(op);
+  if (waits_for_this_node(op, status)) return hold(op);
   op.status = status;
   core_.lu->left(op);
   if (op.entry) return core_.forwards->finished(op);

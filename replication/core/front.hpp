@@ -36,7 +36,7 @@ class Front {
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
   void give_back(Parent& parent);
   void conclude(engine::DiskRequest& request);
-  [[nodiscard]] bool waits_in_limbo(const Op& op, std::error_code status) const;
+  [[nodiscard]] bool waits_for_this_node(const Op& op, std::error_code status) const;
 
   Core& core_;
   Pool<Parent> parents_;

@@ -143,7 +143,7 @@ void LuStateKeeper::run(Op& op) {
 
 /// Of a change that is being written nobody knows whether it will be in force. One that was given up by itself ends as
 /// it does.
-void LuStateKeeper::doom(const Selection& which) {
+void LuStateKeeper::drop(const Selection& which) {
   if (which.is_all()) set_open(false);
   List<Op> over;
   const auto covered = [&](const Op& op) { return which.covers(op); };

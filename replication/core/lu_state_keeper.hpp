@@ -57,7 +57,7 @@ class LuStateKeeper {
   void on_disconnected();  ///< the way out broke
   void on_partner_lost();  ///< its process: so are its sessions
   void on_leased();
-  void doom(const Selection& which);  ///< nothing of it that waits is started any more
+  void drop(const Selection& which);  ///< nothing of it that waits is started any more
   void take(InboundRequest& request, const Message& message);
   /// Goes on with whatever can go on.
   void pump();

@@ -168,7 +168,7 @@ void Membership::serve_alone(bool fresh) {
 /// before that, and waits here still, it may have given up and sent again there, and that may have been overwritten
 /// since. The node that ordered itself had all of it in its own queue.
 void Membership::drop_possibly_retried(const ReplicaPhase& was) {
-  if (core_.front->holds_something()) mark<"membership.solo_from_limbo_with_work">();
+  if (core_.front->holds_something()) mark<"membership.solo_with_kept_work">();
   const auto& suspended = std::get<phase::Suspended>(was);
   if (suspended.was_primary) return;
   const auto since = suspended.since.since_origin;
@@ -183,7 +183,7 @@ void Membership::forward_all() {
   if (owes_old_work()) mark<"membership.old_work_first">();
   core_.resync->stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
-  core_.sequencer->doom(Selection::all());
+  core_.sequencer->drop(Selection::all());
   core_.forwarder->on_no_member();
   core_.applier->open(true);
   core_.witnessing->settled();
@@ -229,7 +229,7 @@ bool Membership::goes_on_soon() const {
 /// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
 void Membership::watch_kept_sessions() {
   if (!core_.keeps_sessions() || goes_on_soon()) return;
-  mark<"membership.left_limbo">();
+  mark<"membership.sessions_given_up">();
   apply(event::NotAlone{});
 }
 

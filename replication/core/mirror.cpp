@@ -103,9 +103,9 @@ void Core::keep_knowledge(engine::Callback<> done) {
 }
 
 void Core::end_unstarted(const Selection& which) {
-  sequencer->doom(which);
-  forwarder->doom(which);
-  lu->doom(which);
+  sequencer->drop(which);
+  forwarder->drop(which);
+  lu->drop(which);
   front->drop_held(which);
 }
 

@@ -89,8 +89,8 @@ struct Op {
   std::uint64_t miscompare_offset = 0;
 
   Stage stage = Stage::held;
-  bool doomed = false;     ///< ends with an error as soon as nothing uses it
-  bool unsettled = false;  ///< doomed, and lost with the way out: the partner may still be reading it
+  bool dropped = false;    ///< ends with an error as soon as nothing uses it
+  bool unsettled = false;  ///< dropped, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
   engine::Buffer scratch;
   engine::TimePoint since;     ///< when the local store got it, or, as a forward, the link

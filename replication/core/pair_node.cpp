@@ -126,7 +126,7 @@ struct PairNode::Impl final : PartnerUser {
   void end_fencing() {
     if (!partner.fencing()) return;
     bool under_way = false;
-    for_each([&](Core& c) { under_way |= c.forwarder->has_doomed(); });
+    for_each([&](Core& c) { under_way |= c.forwarder->has_dropped(); });
     if (under_way && partner.in_contact()) return hurry_fencing();
     closes_by.reset();
     for_each([](Core& c) { c.membership->on_fenced(); });  // what came while it waited ends with its session

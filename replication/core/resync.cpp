@@ -233,7 +233,7 @@ void Resync::read(Copy& copy) {
     copy.busy = copy.reading = false;
     self.core_.note_returned();
     if (copy.run != self.run_) return self.end(copy, false);
-    if (!error) return self.core_.doubts.about(copy.lock.extent()) ? self.write_back(copy) : self.send(copy);
+    if (!error) return self.core_.indeterminate.overlap(copy.lock.extent()) ? self.write_back(copy) : self.send(copy);
     // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
     mark<"resync.source_unreadable">();
     self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
@@ -250,7 +250,7 @@ void Resync::write_back(Copy& copy) {
   auto written = [&copy](std::error_code error) {
     Resync& self = *copy.core.resync;
     copy.busy = copy.reading = false;
-    if (!error) self.core_.doubts.settle(copy.lock.extent());
+    if (!error) self.core_.indeterminate.settle(copy.lock.extent());
     if (copy.run != self.run_) return self.end(copy, false);
     if (!error) return self.send(copy);
     self.pause_until_ = self.core_.now() + std::chrono::seconds(1);

@@ -72,7 +72,7 @@ void Sequencer::lose_lease(Op& op) {
 /// dropped since.
 bool Sequencer::may_start(Op& op) {
   check_contact(op);
-  if (op.doomed) return false;
+  if (op.dropped) return false;
   if (op.entry && !core_.partner.is_fresh(core_.forwards->stamp_of(*op.entry))) {
     mark<"forward.too_old_to_start">();
     op.status = Errc::stale;
@@ -131,7 +131,7 @@ void Sequencer::read(Op& op) {
 }
 
 void Sequencer::on_read(Op& op, std::error_code error) {
-  if (op.doomed) return finish(op, not_started(op));
+  if (op.dropped) return finish(op, not_started(op));
   if (error) {
     if (core_.in_sync() && !core_.is_sequencer()) {
       mark<"read.error_forwarded">();
@@ -143,7 +143,7 @@ void Sequencer::on_read(Op& op, std::error_code error) {
     if (core_.in_sync() && core_.partner_ready) return fetch(op);
     return fail_read(op, error);
   }
-  if (core_.doubts.about(op.extent)) {
+  if (core_.indeterminate.overlap(op.extent)) {
     mark<"read.settled_a_failed_write">();
     return repair(op);
   }
@@ -151,9 +151,9 @@ void Sequencer::on_read(Op& op, std::error_code error) {
   on_compared(op);
 }
 
-/// A medium error is the last word on these bytes, and this node's to say only while it is alone. In limbo the
-/// operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its initiator
-/// was told BUSY. An aborted command is repeated at once, and only a few times.
+/// A medium error is the last word on these bytes, and this node's to say only while it is alone. With its sessions
+/// kept the operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its
+/// initiator was told BUSY. An aborted command is repeated at once, and only a few times.
 void Sequencer::fail_read(Op& op, std::error_code error) {
   if (core_.serves_nothing()) return finish(op, Errc::not_serving);
   if (core_.is_alone()) return finish(op, error);
@@ -164,7 +164,7 @@ void Sequencer::fail_read(Op& op, std::error_code error) {
 /// What was read reveals state: it passes the lease, checked after the reading.
 void Sequencer::answer_read(Op& op) {
   check_contact(op);
-  if (op.doomed) return finish(op, not_started(op));
+  if (op.dropped) return finish(op, not_started(op));
   if (core_.serves_nothing()) return finish(op, Errc::not_serving);
   if (core_.in_sync() && !core_.lease_valid()) {
     mark<"read.lease_ran_out_meanwhile">();
@@ -208,7 +208,7 @@ void Sequencer::fetch(Op& op) {
 }
 
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
-  if (op.doomed) return finish(op, not_started(op));
+  if (op.dropped) return finish(op, not_started(op));
   if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
   const bool lost_on_both = result && result->status == Errc::io_error && !core_.serves_nothing();
   lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
@@ -238,11 +238,11 @@ void Sequencer::repair(Op& op) {
 
 void Sequencer::on_repaired(Op& op, std::error_code failed) {
   op.local_busy = false;
-  const bool in_doubt = core_.doubts.about(op.extent);
+  const bool indeterminate = core_.indeterminate.overlap(op.extent);
   if (failed && failed != Errc::no_space) core_.fail_store("The store could not rewrite what it could not read.");
-  if (!failed) core_.doubts.settle(op.extent);
-  if (op.doomed) return finish(op, not_started(op));
-  if (failed && in_doubt) return fail_read(op, Errc::io_error);
+  if (!failed) core_.indeterminate.settle(op.extent);
+  if (op.dropped) return finish(op, not_started(op));
+  if (failed && indeterminate) return fail_read(op, Errc::io_error);
   op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
 }
 
@@ -382,7 +382,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
   core_.note_returned();
   op.local_error = error;
-  if (op.tracked) error ? core_.doubts.add(op.extent) : core_.doubts.settle(op.extent);
+  if (op.tracked) error ? core_.indeterminate.add(op.extent) : core_.indeterminate.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {
     core_.fail_flush(error);
   } else if (error && !core_.is_alone()) {

@@ -27,7 +27,7 @@ class Sequencer {
   /// The partner is no longer waited for: writes end with what this node has.
   void drop_remote();
   /// Of `which`, what was not issued ends with not_serving; what is being read ends so when the store returns it.
-  void doom(const Selection& which);
+  void drop(const Selection& which);
   /// A lease came, or is not needed any more: what waited for it goes on.
   void on_leased();
   /// Operations that were not started, and wait, go back to be held: the gate is closed.

@@ -40,13 +40,13 @@ void Sequencer::drop_remote() {
 }
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
-void Sequencer::doom(const Selection& which) {
+void Sequencer::drop(const Selection& which) {
   active_.for_each([&](Op& op) {
-    if (op.doomed || op.stage == Stage::issued || !which.covers(op)) return;
-    op.doomed = true;
+    if (op.dropped || op.stage == Stage::issued || !which.covers(op)) return;
+    op.dropped = true;
     op.status = which.status();
   });
-  const auto can_end = [](const Op& o) { return o.doomed && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
+  const auto can_end = [](const Op& o) { return o.dropped && o.stage != Stage::issued && !o.local_busy && !o.on_link; };
   while (Op* op = find(can_end)) finish(*op, not_started(*op));
 }
 

@@ -30,11 +30,11 @@ void Sequencer::reserve_here(Op& op) {
 }
 
 void Sequencer::on_room_here(Op& op, std::error_code error) {
-  if (error && error != Errc::no_space && !op.doomed && !core_.is_alone()) {
+  if (error && error != Errc::no_space && !op.dropped && !core_.is_alone()) {
     core_.fail_store("The store can't set space aside: " + error.message() + ".");
   }
   op.local_busy = false;
-  if (op.doomed) return finish(op, not_started(op));
+  if (op.dropped) return finish(op, not_started(op));
   if (error == Errc::no_space) return refuse(op);
   if (error && core_.is_alone()) return finish(op, error);
   if (error) {
@@ -66,7 +66,7 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   // Said of the epoch that it was asked in: of a target since then it says nothing.
   if (!said && result && core_.in_sync()) core_.membership->on_partner_refused();
   came_off_link(op);
-  if (op.doomed) return finish(op, not_started(op));
+  if (op.dropped) return finish(op, not_started(op));
   if (said && result && result->status == Errc::no_space) {
     core_.space->note_partner_full();
     if (core_.in_sync()) return refuse(op);
@@ -107,7 +107,7 @@ void Sequencer::refuse(Op& op) {
 /// It is nobody's loss when it comes again, on this path or another.
 std::error_code Sequencer::not_started(const Op& op) {
   if (op.entry) return Errc::stale;
-  return op.doomed && op.status ? op.status : make_error_code(Errc::not_serving);
+  return op.dropped && op.status ? op.status : make_error_code(Errc::not_serving);
 }
 
 /// Back to where operations are held while a transition is under way, or to the partner who sent it.

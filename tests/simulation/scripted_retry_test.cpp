@@ -148,7 +148,7 @@ TEST(Forward, WhatWasCarriedOutIsNotCarriedOutAgainByTheNextProcess) {
 
 /// B's way out is stuck. W1 comes to B, and its session ends there; its retry and a newer write go through A, and B
 /// helps to acknowledge both. Then A is gone, and B goes on alone from its suspension.
-TEST(Limbo, WhatWasSentAgainThroughThePartnerIsNotCarriedOutWhenThisNodeGoesOn) {
+TEST(KeptSessions, WhatWasSentAgainThroughThePartnerIsNotCarriedOutWhenThisNodeGoesOn) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.lease = 2 * kSecond; });
   ASSERT_EQ(pair.written(kB, 8, 1), std::error_code{});
   stall_way_out(pair, kB);

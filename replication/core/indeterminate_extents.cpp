@@ -1,4 +1,4 @@
-#include "replication/core/doubts.hpp"
+#include "replication/core/indeterminate_extents.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@ namespace lockstep::replication {
 
 using engine::Extent;
 
-void Doubts::add(Extent extent) {
+void IndeterminateExtents::add(Extent extent) {
   const auto covers = [&](const Extent& e) { return e.offset <= extent.offset && extent.end() <= e.end(); };
   if (extent.empty() || std::ranges::any_of(extents_, covers)) return;
   if (extents_.size() < kMost) return extents_.push_back(extent);
@@ -15,7 +15,7 @@ void Doubts::add(Extent extent) {
   last = {begin, end - begin};
 }
 
-void Doubts::settle(Extent extent) {
+void IndeterminateExtents::settle(Extent extent) {
   const std::size_t count = extents_.size();
   for (std::size_t i = 0; i < count; ++i) {
     const Extent e = extents_[i];
@@ -27,7 +27,7 @@ void Doubts::settle(Extent extent) {
   std::erase_if(extents_, [](const Extent& e) { return e.empty(); });
 }
 
-bool Doubts::about(Extent extent) const {
+bool IndeterminateExtents::overlap(Extent extent) const {
   return std::ranges::any_of(extents_, [&](const Extent& e) { return e.overlaps(extent); });
 }
 

@@ -14,7 +14,7 @@ bool wait_suspended(ScriptedPair& pair, NodeSide side) {
   return pair.wait_for([&] { return pair.is(side, MirrorState::suspended); });
 }
 
-TEST(Limbo, WhoGoesOnAloneKeepsItsInitiators) {
+TEST(KeptSessions, WhoGoesOnAloneKeepsItsInitiators) {
   for (const NodeSide survivor : {kA, kB}) {
     ScriptedPair pair(pair_program());
     ASSERT_EQ(pair.written(survivor, 8, 1), std::error_code{});
@@ -35,7 +35,7 @@ TEST(Limbo, WhoGoesOnAloneKeepsItsInitiators) {
   }
 }
 
-TEST(Limbo, AChangeOfTheUnitsStateIsMadeOnceByWhoGoesOnAlone) {
+TEST(KeptSessions, AChangeOfTheUnitsStateIsMadeOnceByWhoGoesOnAlone) {
   for (const NodeSide survivor : {kA, kB}) {
     ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
     pair.world().cut(other(survivor), false);
@@ -49,7 +49,7 @@ TEST(Limbo, AChangeOfTheUnitsStateIsMadeOnceByWhoGoesOnAlone) {
   }
 }
 
-TEST(Limbo, WhoCannotAskTheWitnessSendsItsInitiatorsAway) {
+TEST(KeptSessions, WhoCannotAskTheWitnessSendsItsInitiatorsAway) {
   for (const NodeSide loser : {kA, kB}) {
     ScriptedPair pair(pair_program());
     ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
@@ -74,7 +74,7 @@ TEST(Limbo, WhoCannotAskTheWitnessSendsItsInitiatorsAway) {
   }
 }
 
-TEST(Limbo, WhoLosesAtTheWitnessSendsItsInitiatorsAwayAtOnce) {
+TEST(KeptSessions, WhoLosesAtTheWitnessSendsItsInitiatorsAwayAtOnce) {
   ScriptedPair pair(pair_program());
   for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
   ASSERT_TRUE(pair.wait_for([&] { return pair.host(kA).fences() + pair.host(kB).fences() == 1; }, 4 * kSecond));
@@ -84,7 +84,7 @@ TEST(Limbo, WhoLosesAtTheWitnessSendsItsInitiatorsAwayAtOnce) {
 }
 
 /// The partner may have taken what an initiator sent there when it had given up here.
-TEST(Limbo, WhoAgreesWithItsPartnerAgainStartsNothingThatItHeld) {
+TEST(KeptSessions, WhoAgreesWithItsPartnerAgainStartsNothingThatItHeld) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
   pair.host(kB).witness().set_reachable(false);

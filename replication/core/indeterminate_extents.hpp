@@ -8,14 +8,14 @@
 
 namespace lockstep::replication {
 
-class Doubts {
+class IndeterminateExtents {
  public:
-  static constexpr std::size_t kMost = 256;  ///< extents; more are joined, which doubts what lies between them too
+  static constexpr std::size_t kMost = 256;  ///< extents; more are joined, which takes in what lies between them too
 
   void add(engine::Extent extent);
   /// What is there now is on stable storage, or counts as any other write.
   void settle(engine::Extent extent);
-  [[nodiscard]] bool about(engine::Extent extent) const;
+  [[nodiscard]] bool overlap(engine::Extent extent) const;
   [[nodiscard]] bool none() const { return extents_.empty(); }
 
  private:

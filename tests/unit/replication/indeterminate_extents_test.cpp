@@ -1,0 +1,39 @@
+#include "replication/core/indeterminate_extents.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::replication {
+namespace {
+
+TEST(IndeterminateExtents, EndWhereWhatIsThereWasSettled) {
+  IndeterminateExtents indeterminate;
+  EXPECT_TRUE(indeterminate.none());
+  indeterminate.add({4096, 8192});
+  EXPECT_FALSE(indeterminate.overlap({0, 4096}));
+  EXPECT_TRUE(indeterminate.overlap({0, 4097}));
+  indeterminate.settle({6144, 2048});
+  EXPECT_TRUE(indeterminate.overlap({4096, 2048}));
+  EXPECT_FALSE(indeterminate.overlap({6144, 2048}));
+  EXPECT_TRUE(indeterminate.overlap({8192, 4096}));
+  indeterminate.settle({0, 65536});
+  EXPECT_TRUE(indeterminate.none());
+}
+
+TEST(IndeterminateExtents, OverlappingOnesAreEachSettled) {
+  IndeterminateExtents indeterminate;
+  indeterminate.add({0, 1024});
+  indeterminate.add({512, 1024});
+  indeterminate.settle({0, 1024});
+  EXPECT_FALSE(indeterminate.overlap({0, 1024}));
+  EXPECT_TRUE(indeterminate.overlap({1024, 512}));
+}
+
+TEST(IndeterminateExtents, BeyondTheBoundMoreIsDoubtedNeverLess) {
+  IndeterminateExtents indeterminate;
+  for (std::uint64_t i = 0; i < 2 * IndeterminateExtents::kMost; ++i) indeterminate.add({i * 8192, 512});
+  for (std::uint64_t i = 0; i < 2 * IndeterminateExtents::kMost; ++i)
+    EXPECT_TRUE(indeterminate.overlap({i * 8192, 512})) << i;
+}
+
+}  // namespace
+}  // namespace lockstep::replication
