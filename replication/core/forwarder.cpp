@@ -243,8 +243,8 @@ void Forwarder::end_dropped() {
     end(*over, over->sent_before ? make_error_code(Errc::unknown_outcome) : over->status);
     ended = true;
   }
-  if (!ended || has_dropped()) return;
-  core_.applier->release_answers();
+  if (!ended) return;
+  if (!has_dropped()) core_.applier->release_answers();
   core_.lu->pump();  // a reset waits for them
 }
 
@@ -255,6 +255,13 @@ bool Forwarder::may_end(const Op& op) const {
 bool Forwarder::has_dropped() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (op->dropped) return true;
+  }
+  return false;
+}
+
+bool Forwarder::has_dropped_tasks() const {
+  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+    if (op->dropped && !op->on_state()) return true;
   }
   return false;
 }

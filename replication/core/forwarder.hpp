@@ -30,6 +30,8 @@ class Forwarder {
   /// more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
   void drop(const Selection& which);
   [[nodiscard]] bool has_dropped() const;
+  /// The same of operations on blocks: a change of the unit's state that aborts tasks waits for no change.
+  [[nodiscard]] bool has_dropped_tasks() const;
   /// Something that was given up here may not have come to the sequencer yet.
   [[nodiscard]] bool has_given_up() const;
   /// Something was sent before `limit` and is not answered.

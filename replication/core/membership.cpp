@@ -224,8 +224,10 @@ void Membership::end_step() {
 /// Both slots, each flushed. After an error nobody knows what is there: this replica stops.
 void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
   change_->recording_since = core_.now();
+  if (next.members == engine::MemberSet::only(core_.side())) own_record_unknown_ = true;
   core_.meta->write_epoch(next, core_.known,
                           [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
+                            if (!error) own_record_unknown_ = false;
                             if (run == late_record_) return on_late_record(error);
                             if (change_) change_->recording_since.reset();
                             if (metadata_failed()) return done(Errc::io_error);

@@ -196,7 +196,8 @@ class Membership {
   std::optional<Change> change_;
   std::uint64_t step_ = 0, exchange_run_ = 0;
   std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
-  bool proving_ = false;                            ///< a flush is under way that shows whether the store stands still
+  bool own_record_unknown_ = false;  ///< a record of this node alone did not go well, or not yet: it may be there
+  bool proving_ = false;             ///< a flush is under way that shows whether the store stands still
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint flush_began_;

@@ -62,9 +62,10 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 }
 
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.
+/// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
 void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
   const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (witnessed || !core_.seams.left_records || !metadata_failed()) {
+  if (witnessed || own_record_unknown_ || !core_.seams.left_records || !metadata_failed()) {
     answer_proposal(Errc::io_error);
     return end_step();
   }

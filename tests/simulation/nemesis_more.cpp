@@ -177,7 +177,8 @@ void Nemesis::revert(Host& host) {
   for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
     const auto own = host.status(v);
     shared &= own && own->epoch.members.contains(partner.side());
-    const MirrorState state = partner.state(v);
+    const auto theirs = partner.status(v);  // none while it is detached there
+    const MirrorState state = theirs ? theirs->state : MirrorState::starting;
     known_better &= state == MirrorState::in_sync || state == MirrorState::solo || state == MirrorState::syncing_source;
   }
   if (!host.has_snapshot() || random_.chance(400'000)) {

@@ -215,6 +215,29 @@ TEST(UnitReset, WhatTheOtherNodeForwardedIsOverWhenTheResetIsAnswered) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// The reset came to A and is being made durable there. Its host on B gives it up: it is over when A answers it, and A
+/// answers when B has the new state.
+TEST(UnitReset, GivenUpByItsHostDoesNotWaitForItself) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  StoreFaults slow = pair.host(kA).metadata(0).faults();
+  slow.hang = kAlways;
+  pair.host(kA).metadata(0).set_faults(slow);
+  scsi::LuRequest request;
+  request.kind = scsi::LuRequestKind::unit_reset;
+  request.nexus = registration().nexus;
+  auto& reset = pair.change_state(kB, request);
+  pair.run_for(100 * kMillisecond);
+  ASSERT_FALSE(reset.done);
+  cancel(pair, kB, reset);
+  pair.run_for(100 * kMillisecond);
+  pair.mend(kA);
+  EXPECT_TRUE(pair.wait_for([&] { return reset.done; }, 2 * kSecond)) << "each waits for the other";
+  auto& after = pair.read(kB, 8);
+  EXPECT_TRUE(pair.wait_for([&] { return after.done; }, kSecond));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// Both nodes lose power: A, which orders, failed the write, and only B has it.
 TEST(Detach, WhatOnlyThePartnerHasIsNotAcknowledgedInAnEpochOfBoth) {
   ScriptedPair pair(pair_program());
