@@ -214,6 +214,25 @@ TEST(PreferredNode, ThatCanKeepNothingAnywhereStopsTheVolumeRatherThanSplitIt) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// What it tried to record may be on its disk: a record beside it takes nothing back.
+TEST(PreferredNode, ThatMayHaveRecordedThatItGoesOnAloneDoesNotLeave) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.arbiter = {engine::ArbiterKind::preferred, kB, {}}; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  const auto talk = [&](bool can) {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, can);
+  };
+  hang_store(pair.host(kB).metadata(0));
+  talk(false);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::failed); }, kLong))
+      << state_name(pair.status(kB).state);
+  talk(true);
+  pair.run_for(5 * kSecond);
+  EXPECT_FALSE(pair.status(kA).serving) << "nobody knows whether B went on alone";
+  pair.mend(kB);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// Its disk dies while it is brought up to date. It can't keep the unit's state, and nothing may pass without: what is
 /// sent to it must not wait there for ever.
 TEST(DeadTarget, ANodeThatCannotKeepItsMetadataSendsInitiatorsToTheOther) {
