@@ -69,7 +69,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
 Pair::~Pair() = default;
 
 replication::Hello Pair::hello() const {
-  return {replication::kPartnerVersion, identity_.pair, identity_.process, identity_.side};
+  return {replication::kPartnerVersions, identity_.pair, identity_.process, identity_.side};
 }
 
 replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSpec>& partner) const {
@@ -140,6 +140,7 @@ void Pair::on_link_up() {
   link_up_ = true;
   since_ms_ = wall_clock_ms();
   tell("partner.connected", "The partner is connected.");
+  log_info("The partner link speaks version " + std::to_string(link_.version()) + ".");
   node_.on_link_up();
 }
 

@@ -13,6 +13,17 @@ constexpr std::size_t kMaxLinkHeader = 192;                    ///< bytes of a r
 constexpr std::size_t kMaxLinkAnswerHeader = 192;              ///< bytes of an answer's header
 constexpr std::size_t kMaxLinkPayload = std::size_t{1} << 20;  ///< bytes of payload, either way
 
+/// Versions of what is said on the link, lowest to highest. Both nodes tell theirs when a session begins; the highest
+/// that both speak is used (replication/link/format.md).
+struct LinkVersions {
+  std::uint16_t lowest = 0;
+  std::uint16_t highest = 0;
+  [[nodiscard]] bool contains(std::uint16_t version) const { return lowest <= version && version <= highest; }
+  bool operator==(const LinkVersions&) const = default;
+};
+/// What this program speaks. 2 brought the units' state.
+constexpr LinkVersions kPartnerVersions{2, 2};
+
 struct LinkAnswer {
   std::span<const std::byte> header;  ///< valid during the callback
   std::size_t payload_bytes = 0;      ///< how much of `payload_in` was filled
@@ -24,6 +35,8 @@ class Link {
   virtual ~Link() = default;
   /// True between LinkEvents::on_link_up() and on_link_down().
   [[nodiscard]] virtual bool is_up() const = 0;
+  /// What may be said while it is up: the version that both nodes agreed on for this way out.
+  [[nodiscard]] virtual std::uint16_t version() const = 0;
   /// Requests are delivered in order, answers come in any order; heartbeats may go ahead of everything. `header` is
   /// copied; `payload_out` and `payload_in` stay valid until `done`, which runs exactly once and never from inside
   /// send(). Errc::unknown_outcome: the link broke first; the partner may or may not have carried the request out. A

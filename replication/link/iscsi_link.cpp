@@ -257,6 +257,8 @@ void IscsiLink::stop() { impl_->stop(); }
 
 bool IscsiLink::is_up() const { return impl_->state == Impl::State::up || impl_->state == Impl::State::breaking; }
 
+std::uint16_t IscsiLink::version() const { return impl_->session ? impl_->session->version() : std::uint16_t{0}; }
+
 void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byte> payload_out,
                      std::span<std::byte> payload_in, engine::Callback<engine::IoResult<LinkAnswer>> done) {
   impl_->send(header, payload_out, payload_in, std::move(done));

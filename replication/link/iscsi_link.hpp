@@ -40,6 +40,7 @@ class IscsiLink final : public Link {
   void stop();
 
   [[nodiscard]] bool is_up() const override;
+  [[nodiscard]] std::uint16_t version() const override;
   void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
             engine::Callback<engine::IoResult<LinkAnswer>> done) override;
   void reset() override;

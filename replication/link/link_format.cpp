@@ -34,12 +34,14 @@ static_assert(sizeof(AnswerLayout) == kAnswerFixed && engine::WireStruct<AnswerL
 
 struct HelloLayout {
   engine::Be32 magic;
-  engine::Be16 version;
+  engine::Be16 lowest;  ///< all that a partner looks at that knows no range: it must be the very version that it speaks
   engine::Be16 length;
   std::array<std::uint8_t, 16> pair;
   std::array<std::uint8_t, 16> process;
   std::uint8_t side;
-  std::array<std::uint8_t, 7> reserved;
+  std::uint8_t reserved;
+  engine::Be16 highest;  ///< 0: as the lowest
+  std::array<std::uint8_t, 4> more_reserved;
 };
 static_assert(sizeof(HelloLayout) == kHelloSize && engine::WireStruct<HelloLayout>);
 
@@ -62,6 +64,11 @@ T layout_of(std::span<const std::byte> bytes) {
 }
 
 const char* name_of(NodeSide side) { return side == NodeSide::a ? "A" : "B"; }
+
+std::string name_of(LinkVersions versions) {
+  if (versions.lowest == versions.highest) return "version " + std::to_string(versions.lowest);
+  return "versions " + std::to_string(versions.lowest) + " to " + std::to_string(versions.highest);
+}
 
 }  // namespace
 
@@ -126,11 +133,13 @@ std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes) {
 
 std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
   const HelloLayout layout{kHelloMagic,
-                           hello.version,
+                           hello.versions.lowest,
                            static_cast<std::uint16_t>(kHelloSize),
                            hello.pair.bytes,
                            hello.process.bytes,
                            static_cast<std::uint8_t>(hello.side),
+                           {},
+                           hello.versions.highest,
                            {}};
   return std::bit_cast<std::array<std::byte, kHelloSize>>(layout);
 }
@@ -139,8 +148,10 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (bytes.size() < kHelloSize) return std::nullopt;
   const auto layout = layout_of<HelloLayout>(bytes);
   if (layout.magic != kHelloMagic || layout.side > 1) return std::nullopt;
-  return Hello{layout.version, engine::Uuid{layout.pair}, engine::Uuid{layout.process},
-               static_cast<NodeSide>(layout.side)};
+  LinkVersions versions{layout.lowest, layout.highest};
+  if (versions.highest == 0) versions.highest = versions.lowest;
+  if (versions.highest < versions.lowest) return std::nullopt;
+  return Hello{versions, engine::Uuid{layout.pair}, engine::Uuid{layout.process}, static_cast<NodeSide>(layout.side)};
 }
 
 std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte, kMaxLinkAnswerHeader>& into) {
@@ -166,13 +177,20 @@ std::optional<HelloAnswer> decode_hello_answer(std::span<const std::byte> bytes)
                      std::string(reinterpret_cast<const char*>(text.data()), text.size())};
 }
 
+std::optional<std::uint16_t> common_version(LinkVersions one, LinkVersions other) {
+  const std::uint16_t highest = std::min(one.highest, other.highest);
+  if (!one.contains(highest) || !other.contains(highest)) return std::nullopt;
+  return highest;
+}
+
 HelloAnswer judge_hello(const Hello& theirs, const Hello& ours) {
-  HelloAnswer answer{ours.version, HelloVerdict::welcome, ours.pair, ours.side, {}};
-  if (theirs.version != ours.version) {
+  const auto agreed = common_version(theirs.versions, ours.versions);
+  HelloAnswer answer{agreed.value_or(ours.versions.highest), HelloVerdict::welcome, ours.pair, ours.side, {}};
+  if (!agreed) {
     answer.verdict = HelloVerdict::wrong_version;
-    answer.message = "Node " + std::string(name_of(ours.side)) + " speaks version " + std::to_string(ours.version) +
-                     " of the partner link, its partner version " + std::to_string(theirs.version) +
-                     ": upgrade the older of the two.";
+    answer.message = "Node " + std::string(name_of(ours.side)) + " speaks " + name_of(ours.versions) +
+                     " of the partner link, its partner " + name_of(theirs.versions) + ": upgrade node " +
+                     name_of(theirs.versions.highest < ours.versions.lowest ? theirs.side : ours.side) + ".";
   } else if (theirs.pair != ours.pair) {
     answer.verdict = HelloVerdict::foreign_pair;
     answer.message = "Node " + std::string(name_of(ours.side)) + " belongs to pair " + ours.pair.to_string() +

@@ -15,10 +15,8 @@
 
 namespace lockstep::replication {
 
-constexpr std::uint16_t kLinkVersion = 1;  ///< of the frames below
-constexpr std::uint16_t kPartnerVersion =
-    2;                                     ///< of what is said in them, compared by the greeting; 2: the units' state
-constexpr std::size_t kLinkCdbFixed = 16;  ///< bytes before the header
+constexpr std::uint16_t kLinkVersion = 1;                                          ///< of the frames below
+constexpr std::size_t kLinkCdbFixed = 16;                                          ///< bytes before the header
 constexpr std::size_t kMaxLinkCdb = kLinkCdbFixed + kMaxLinkHeader;                ///< bytes
 constexpr std::size_t kAnswerFixed = 8;                                            ///< bytes before the answer's header
 constexpr std::size_t kAnswerPayloadOffset = kAnswerFixed + kMaxLinkAnswerHeader;  ///< where an answer's payload starts
@@ -56,7 +54,7 @@ std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload
 [[nodiscard]] std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes);
 
 struct Hello {
-  std::uint16_t version = kPartnerVersion;
+  LinkVersions versions = kPartnerVersions;
   engine::Uuid pair;
   engine::Uuid process;
   engine::NodeSide side = engine::NodeSide::a;
@@ -71,7 +69,7 @@ enum class HelloVerdict : std::uint16_t {
 };
 
 struct HelloAnswer {
-  std::uint16_t version = kPartnerVersion;
+  std::uint16_t version = 0;  ///< agreed on; of a refusal, the highest that this node speaks
   HelloVerdict verdict = HelloVerdict::welcome;
   engine::Uuid pair;
   engine::NodeSide side = engine::NodeSide::a;
@@ -83,12 +81,14 @@ constexpr std::size_t kHelloAnswerFixed = 32;  ///< bytes before the message
 constexpr std::size_t kMaxHelloMessage = kMaxLinkAnswerHeader - kHelloAnswerFixed;
 
 [[nodiscard]] std::array<std::byte, kHelloSize> encode_hello(const Hello& hello);
-/// The version is not judged: it stands in the same place in every version.
+/// The versions are not judged: they stand in the same places in every version.
 [[nodiscard]] std::optional<Hello> decode_hello(std::span<const std::byte> bytes);
 /// Gives the length.
 std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte, kMaxLinkAnswerHeader>& into);
 [[nodiscard]] std::optional<HelloAnswer> decode_hello_answer(std::span<const std::byte> bytes);
 
+/// The highest version that both speak.
+[[nodiscard]] std::optional<std::uint16_t> common_version(LinkVersions one, LinkVersions other);
 /// What to answer to a greeting that came to `ours`.
 [[nodiscard]] HelloAnswer judge_hello(const Hello& theirs, const Hello& ours);
 

@@ -225,10 +225,11 @@ void LinkSession::greeted() {
       start ? decode_hello_answer(std::span(hello_.prefix).subspan(kAnswerFixed, start->header)) : std::nullopt;
   if (!answer) return fail("The partner answered our greeting with something that is none.");
   if (answer->verdict != HelloVerdict::welcome) return fail("The partner refused us: " + answer->message);
-  if (answer->version != kPartnerVersion || answer->pair != identity_.ours.pair ||
+  if (!identity_.ours.versions.contains(answer->version) || answer->pair != identity_.ours.pair ||
       answer->side != engine::other(identity_.ours.side)) {
     return fail("Whoever answers at the partner's address is not the partner.");
   }
+  version_ = answer->version;
   phase_ = Phase::ready;
   owner_.on_session_ready();
 }

@@ -52,6 +52,8 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   /// The stream, not yet started, outlives the session.
   void start(engine::Stream& stream);
   [[nodiscard]] bool ready() const { return phase_ == Phase::ready; }
+  /// Agreed on by the greeting.
+  [[nodiscard]] std::uint16_t version() const { return version_; }
   [[nodiscard]] bool has_room(const LinkTask& next) const;
   /// Only when ready and has_room().
   void issue(LinkTask& task);
@@ -111,6 +113,7 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   iscsi::TransmitQueue transmit_;
   engine::Stream* stream_ = nullptr;
   Phase phase_ = Phase::login;
+  std::uint16_t version_ = 0;
   iscsi::Parameters parameters_;
   iscsi::Serial cmd_sn_, max_cmd_sn_, exp_stat_sn_;
   std::uint64_t heard_ = 0;

@@ -33,7 +33,7 @@ void formats(std::span<const std::byte> bytes) {
   if (const auto hello = decode_hello(bytes)) {
     // One of a later version may be longer, and use what is reserved in this one: it is told so by its version.
     const auto again = decode_hello(encode_hello(*hello));
-    assert(again && again->version == hello->version && again->pair == hello->pair && again->side == hello->side &&
+    assert(again && again->versions == hello->versions && again->pair == hello->pair && again->side == hello->side &&
            again->process == hello->process);
     (void)judge_hello(*hello, Hello{});
   }

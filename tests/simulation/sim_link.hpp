@@ -47,6 +47,7 @@ class SimLink final : public replication::Link {
   ~SimLink() override;
 
   [[nodiscard]] bool is_up() const override { return up_; }
+  [[nodiscard]] std::uint16_t version() const override { return replication::kPartnerVersions.highest; }
   void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
             engine::Callback<engine::IoResult<replication::LinkAnswer>> done) override;
   void reset() override;

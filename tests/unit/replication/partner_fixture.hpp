@@ -24,6 +24,7 @@ class HeldLink final : public Link {
     engine::Callback<engine::IoResult<LinkAnswer>> done;
   };
   [[nodiscard]] bool is_up() const override { return up; }
+  [[nodiscard]] std::uint16_t version() const override { return kPartnerVersions.highest; }
   void send(std::span<const std::byte> header, std::span<const std::byte>, std::span<std::byte> payload_in,
             engine::Callback<engine::IoResult<LinkAnswer>> done) override {
     sent.push_back({*decode(header), payload_in, std::move(done)});

@@ -55,15 +55,18 @@ TEST(LinkFormat, AnAnswerHasTheBytesOfTheDocumentsExample) {
 }
 
 TEST(LinkFormat, AGreetingHasItsGoldenBytes) {
-  const auto hello = encode_hello({1, kPair, kProcess, NodeSide::b});
+  const auto hello = encode_hello({{2, 5}, kPair, kProcess, NodeSide::b});
   EXPECT_EQ(hex(hello),
             "4c534849"
-            "0001"
+            "0002"
             "0030"
             "00112233445566778899aabbccddeeff"
             "f0e1d2c3b4a5968778695a4b3c2d1e0f"
             "01"
-            "00000000000000");
+            "00"
+            "0005"
+            "00000000");
+  EXPECT_EQ(decode_hello(hello)->versions, (LinkVersions{2, 5}));
   std::array<std::byte, kMaxLinkAnswerHeader> answer;
   const auto size = encode_hello_answer({1, HelloVerdict::foreign_pair, kPair, NodeSide::a, "No."}, answer);
   EXPECT_EQ(hex(std::span(answer).first(size)),
@@ -113,14 +116,46 @@ TEST(LinkFormat, AnswersThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(decode_answer(prefix));  // 16 MiB
 }
 
+TEST(Greeting, OfAPartnerThatKnowsNoRangesNamesItsOneVersion) {
+  auto hello = encode_hello({{2, 2}, kPair, kProcess, NodeSide::b});
+  hello[42] = hello[43] = std::byte{0};  // reserved, as it knows it
+  EXPECT_EQ(decode_hello(hello)->versions, (LinkVersions{2, 2}));
+}
+
+TEST(Greeting, WithARangeThatEndsBeforeItBeginsMakesNoSense) {
+  EXPECT_FALSE(decode_hello(encode_hello({{3, 2}, kPair, kProcess, NodeSide::b})));
+}
+
+TEST(Greeting, AgreesOnTheHighestVersionThatBothSpeak) {
+  EXPECT_EQ(common_version({2, 4}, {2, 2}), 2);
+  EXPECT_EQ(common_version({2, 4}, {3, 6}), 4);
+  EXPECT_EQ(common_version({2, 4}, {4, 4}), 4);
+  EXPECT_EQ(common_version({2, 4}, {5, 6}), std::nullopt);
+  EXPECT_EQ(common_version({5, 6}, {2, 4}), std::nullopt);
+  const Hello newer{{2, 4}, kPair, kProcess, NodeSide::a}, older{{2, 3}, kPair, kProcess, NodeSide::b};
+  EXPECT_EQ(judge_hello(newer, older).version, 3);
+  EXPECT_EQ(judge_hello(older, newer).version, 3);
+  EXPECT_EQ(judge_hello(older, newer).verdict, HelloVerdict::welcome);
+}
+
+TEST(Greeting, WithoutACommonVersionNamesBothAndWhomToUpgrade) {
+  const Hello newer{{4, 6}, kPair, kProcess, NodeSide::a}, older{{2, 2}, kPair, kProcess, NodeSide::b};
+  EXPECT_EQ(judge_hello(older, newer).message,
+            "Node A speaks versions 4 to 6 of the partner link, its partner version 2: upgrade node B.");
+  EXPECT_EQ(judge_hello(newer, older).message,
+            "Node B speaks version 2 of the partner link, its partner versions 4 to 6: upgrade node B.");
+  const Hello highest{{65534, 65535}, kPair, kProcess, NodeSide::a}, high{{65532, 65533}, kPair, kProcess, NodeSide::b};
+  EXPECT_LE(judge_hello(high, highest).message.size(), kMaxHelloMessage);
+}
+
 // What A says to B is the mirror of what B says to A.
 TEST(Greeting, IsJudgedAlikeByBothNodes) {
   const engine::Uuid other_pair = kProcess;
   for (const std::uint16_t version : {1, 2}) {
     for (const auto& pair : {kPair, other_pair}) {
       for (const auto side : {NodeSide::a, NodeSide::b}) {
-        const Hello mine{1, kPair, kProcess, NodeSide::a};
-        const Hello theirs{version, pair, kProcess, side};
+        const Hello mine{{1, 1}, kPair, kProcess, NodeSide::a};
+        const Hello theirs{{version, version}, pair, kProcess, side};
         const auto here = judge_hello(theirs, mine);
         const auto there = judge_hello(mine, theirs);
         EXPECT_EQ(here.verdict, there.verdict);

@@ -151,13 +151,34 @@ TEST_F(PartnerLink, ComesUpWhenThePartnerDoesAndAgainAfterItsRestart) {
   ASSERT_TRUE(eventually([this] { return node_.events.back() == "up"; }));
 }
 
-TEST_F(PartnerLink, IsRefusedWithTheReasonWhenThePartnerSpeaksAnotherVersion) {
+TEST_F(PartnerLink, SpeaksTheHighestVersionThatBothKnowWhicheverIsNewer) {
+  struct Case {
+    LinkVersions here, there;
+    std::uint16_t agreed;
+  };
+  for (const Case& c : {Case{{2, 2}, {2, 3}, 2}, Case{{2, 3}, {2, 2}, 2}, Case{{2, 4}, {3, 5}, 4}}) {
+    Hello theirs = hello_of(NodeSide::b);
+    theirs.versions = c.there;
+    start_server(theirs);
+    IscsiLinkSettings s = settings();
+    s.identity.ours.versions = c.here;
+    start_link(s);
+    ASSERT_TRUE(eventually([this] { return link_->is_up(); })) << run([this] { return link_->problem(); });
+    EXPECT_EQ(run([this] { return link_->version(); }), c.agreed);
+    EXPECT_EQ(*send("hello").get().header, "hello");
+    run([this] { link_.reset(); });
+    stop_server();
+  }
+}
+
+TEST_F(PartnerLink, IsRefusedWithTheReasonWhenThereIsNoVersionThatBothSpeak) {
   Hello newer = hello_of(NodeSide::b);
-  newer.version = kPartnerVersion + 1;
+  const auto next = static_cast<std::uint16_t>(kPartnerVersions.highest + 1);
+  newer.versions = {next, next};
   start_server(newer);
   start_link(settings());
-  ASSERT_TRUE(eventually([this] { return link_->problem().find("upgrade the older") != std::string::npos; }));
-  EXPECT_NE(run([this] { return refused_; }).find("version 3"), std::string::npos);
+  ASSERT_TRUE(eventually([this] { return link_->problem().find("upgrade node A") != std::string::npos; }));
+  EXPECT_NE(run([this] { return refused_; }).find("version " + std::to_string(next)), std::string::npos);
   EXPECT_TRUE(run([this] { return partner_.events; }).empty());
   EXPECT_TRUE(run([this] { return node_.events; }).empty());
 }
