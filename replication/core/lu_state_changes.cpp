@@ -253,7 +253,8 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
 
 bool LuStateKeeper::step_incoming() {
   if (passed_ > 0 && core_.in_sync()) return false;  // reads that were checked under the old state
-  if (aborts_tasks(incoming_->events) && core_.forwarder->has_dropped_tasks()) return false;  // until none can be begun there
+  // Until none can be begun there.
+  if (aborts_tasks(incoming_->events) && core_.forwarder->has_dropped_tasks()) return false;
   if (!incoming_->written) {
     write(incoming_->state, [this] {
       if (incoming_) incoming_->written = true;
