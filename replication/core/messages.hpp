@@ -16,7 +16,10 @@
 namespace lockstep::replication {
 
 enum class MessageType : std::uint8_t {
-  hello = 1,      ///< first on every session: process, pair, side. stamp in the answer
+  /// First on every session: process, pair, side; stamp in the answer. Both ways: in `number` the sender's lease
+  /// setting
+  /// in nanoseconds (0: it tells none), in `tag` its margin for drift in percent
+  hello = 1,
   heartbeat = 2,  ///< payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted
   state = 3,      ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
                   ///< receiver's, as known). Answered: nothing of an old session's is started any more

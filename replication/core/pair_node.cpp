@@ -48,13 +48,18 @@ struct PairNode::Impl final : PartnerUser {
   static constexpr int kFencesWithin = 3;
 
   Impl(NodeSettings settings_in, NodeSeams seams_in, NodeObserver& observer_in)
-      : settings(std::move(settings_in)), seams(seams_in), observer(observer_in), partner(settings, seams, *this) {}
+      : configured(std::move(settings_in)),
+        settings(configured),
+        seams(seams_in),
+        observer(observer_in),
+        partner(settings, seams, *this) {}
   ~Impl() override {
     seams.clock.cancel(tick_timer);
     seams.clock.cancel(beat_timer);
   }
 
-  NodeSettings settings;
+  const NodeSettings configured;
+  NodeSettings settings;  ///< … with the lease that both nodes agreed on
   NodeSeams seams;
   NodeObserver& observer;
   Partner partner;
@@ -109,6 +114,12 @@ struct PairNode::Impl final : PartnerUser {
   }
   void on_contact_made() override {
     for_each([](Core& c) { c.membership->on_contact_made(); });
+  }
+  /// Both nodes' heartbeats keep the proportion to the lease that they are configured with.
+  void on_lease_agreed(engine::Duration lease, unsigned drift_percent) override {
+    settings.heartbeat_interval = configured.heartbeat_interval * lease.count() / configured.lease.count();
+    settings.lease = lease;
+    settings.drift_percent = drift_percent;
   }
   void on_contact_lost() override {
     settle_closing();

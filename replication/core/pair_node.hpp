@@ -27,13 +27,14 @@ struct NodeSettings {
   engine::Uuid pair;
   engine::NodeSide side = engine::NodeSide::a;
   engine::Uuid process;  ///< this process incarnation, new at every start
+  // Of these three the shorter lease of both nodes counts as soon as they have met, with the larger margin.
   engine::Duration lease = std::chrono::milliseconds(1500);
-  engine::Duration heartbeat_interval = std::chrono::milliseconds(250);
-  unsigned drift_percent = 20;                              ///< added to the lease by its grantor
-  std::uint64_t dirty_bound = std::uint64_t{4} << 30;       ///< bytes of volume that may be dirty in sync
-  engine::Duration clean_after = std::chrono::seconds(10);  ///< a region unwritten for this long is cold
-  std::uint64_t resync_floor = std::uint64_t{8} << 20;      ///< bytes a second
-  std::uint64_t resync_ceiling = 0;                         ///< bytes a second, 0: none
+  engine::Duration heartbeat_interval = std::chrono::milliseconds(250);  ///< a part of the lease
+  unsigned drift_percent = 20;                                           ///< added to the lease by its grantor
+  std::uint64_t dirty_bound = std::uint64_t{4} << 30;                    ///< bytes of volume that may be dirty in sync
+  engine::Duration clean_after = std::chrono::seconds(10);               ///< a region unwritten for this long is cold
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;                   ///< bytes a second
+  std::uint64_t resync_ceiling = 0;                                      ///< bytes a second, 0: none
   // What may be on its way to the partner and not answered, of all volumes together. With what the partner forwards,
   // this is less than a session of the link takes at once (240 requests, 32 MiB; replication/link/format.md).
   LinkLimits link_orders{std::uint64_t{8} << 20, 80};    ///< of this node's own initiators

@@ -34,6 +34,21 @@ void answer(InboundRequest& request, const Message& question, Errc status) {
   answer(request, header);
 }
 
+namespace {
+constexpr engine::Duration kShortestLease = std::chrono::milliseconds(100);
+constexpr engine::Duration kLongestLease = std::chrono::hours(1);
+constexpr std::uint64_t kLargestDrift = 100;  ///< percent
+
+bool tells_lease(const Message& hello) { return hello.number != 0; }
+
+bool lease_makes_sense(const Message& hello) {
+  if (!tells_lease(hello)) return true;
+  const auto shortest = static_cast<std::uint64_t>(kShortestLease.count());
+  const auto longest = static_cast<std::uint64_t>(kLongestLease.count());
+  return hello.number >= shortest && hello.number <= longest && hello.tag <= kLargestDrift;
+}
+}  // namespace
+
 /// A heartbeat on its way or one being answered; its bytes outlive the link's use of them.
 struct Partner::Beat {
   std::vector<std::byte> ids;
@@ -46,6 +61,8 @@ struct Partner::Beat {
 
 Partner::Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user)
     : settings_(settings),
+      own_lease_(settings.lease),
+      own_drift_percent_(settings.drift_percent),
       seams_(seams),
       user_(user),
       orders_(seams.clock, settings.link_orders),
@@ -76,6 +93,7 @@ void Partner::say_hello() {
   hello.type = MessageType::hello;
   hello.epoch = settings_.pair;
   hello.flags = settings_.side == engine::NodeSide::b ? kFlagSideB : std::uint16_t{0};
+  tell_lease(hello);
   const std::uint64_t attempt = ++attempt_;
   hello_sent_ = now();
   send(hello, {}, {}, [this, attempt](const IoResult<Message>& result) { on_hello_answer(attempt, result); });
@@ -83,7 +101,7 @@ void Partner::say_hello() {
 
 void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& result) {
   if (attempt != attempt_ || !seams_.link.is_up()) return;
-  if (!result || result->status != Errc::ok) {
+  if (!result || result->status != Errc::ok || !lease_makes_sense(*result)) {
     mark<"partner.hello_refused">();
     refusal_ = "The partner refused this node: " + make_error_code(result ? result->status : Errc::corrupt).message() +
                ". Check that both nodes name the same pair and different sides.";
@@ -93,7 +111,7 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
     return;
   }
   refusal_.clear();
-  meet(result->process);
+  meet(*result);
   if (now() < hello_sent_ + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = result->stamp;
   connected_ = true;
@@ -125,11 +143,33 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   user_.on_contact_lost();
 }
 
+void Partner::tell_lease(Message& hello) const {
+  hello.number = static_cast<std::uint64_t>(own_lease_.count());
+  hello.tag = own_drift_percent_;
+}
+
+/// Were the leases of different length, the one that grants would go on alone before the other's has run out, and that
+/// one answer reads that are stale by then. So would forwards be begun for longer than their sender holds them.
+void Partner::agree_on_lease(const Message& hello) {
+  engine::Duration lease = own_lease_;
+  unsigned drift_percent = own_drift_percent_;
+  if (tells_lease(hello)) {
+    lease = std::min(lease, engine::Duration(hello.number));
+    drift_percent = std::max(drift_percent, static_cast<unsigned>(hello.tag));
+  }
+  if (lease == settings_.lease && drift_percent == settings_.drift_percent) return;
+  mark<"partner.lease_differs">();
+  if (lease < settings_.lease)
+    contact_until_ = {contact_until_.since_origin - std::min(contact_until_.since_origin, settings_.lease - lease)};
+  user_.on_lease_agreed(lease, drift_percent);
+}
+
 /// Everything known of an earlier process of the partner's is void.
-void Partner::meet(const engine::Uuid& process) {
-  if (process == process_) return;
+void Partner::meet(const Message& hello) {
+  if (hello.process == process_) return;
+  agree_on_lease(hello);
   const bool restarted = !process_.is_nil();
-  process_ = process;
+  process_ = hello.process;
   partner_stamp_ = heard_stamp_ = 0;
   contact_stamp_ = 0;
   if (!restarted) return;
@@ -152,13 +192,15 @@ void Partner::take_hello(InboundRequest& request, const Message& message) {
   if (message.epoch != settings_.pair || from_b == (settings_.side == engine::NodeSide::b)) {
     return answer(request, message, Errc::foreign);
   }
+  if (!lease_makes_sense(message)) return answer(request, message, Errc::corrupt);
   const bool other_process = connected_ && message.process != process_;
-  meet(message.process);
+  meet(message);
   greeted_ = true;
   Message header;
   header.type = MessageType::hello;
   header.process = settings_.process;
   header.stamp = stamp();
+  tell_lease(header);
   answer(request, header);
   // The way out still leads to a process that is gone: what is on it must end before anything is sent to the new one.
   if (other_process) reset();

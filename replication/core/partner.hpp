@@ -4,6 +4,9 @@
 // Contact: from the sending of a heartbeat that was answered, for the lease time. When it runs out, everything that
 // this node holds for initiators and that needs the partner is dropped (on_contact_lost), and the way out is reset, so
 // that nothing sent before arrives long after.
+//
+// The lease is one for both nodes: each tells its setting in hello, and the shorter counts, with the larger margin for
+// drift. A partner of an earlier version tells none: it must be configured as this node is.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -31,6 +34,8 @@ class PartnerUser {
   virtual void on_partner_restarted() = 0;  ///< another process than the one known before
   virtual void on_contact_made() = 0;
   virtual void on_contact_lost() = 0;
+  /// Another lease than before counts on both nodes from now on: NodeSettings::lease and drift_percent are to be these.
+  virtual void on_lease_agreed(engine::Duration lease, unsigned drift_percent) = 0;
   virtual void list_leases(std::vector<std::byte>& ids) = 0;  ///< appends volume id, epoch id for each wanted lease
   virtual void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted,
                          engine::TimePoint until) = 0;
@@ -102,13 +107,17 @@ class Partner {
   [[nodiscard]] std::uint64_t send_beat();
   void note_answered(const Beat& beat);
   void on_beat_answer(Beat& beat, const engine::IoResult<Message>& result);
-  void meet(const engine::Uuid& process);
+  void meet(const Message& hello);
+  void agree_on_lease(const Message& hello);
+  void tell_lease(Message& hello) const;
   void watch_clock(std::uint64_t its_stamp);
   [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
 
   static constexpr std::size_t kMaxBeats = 8;
 
   const NodeSettings& settings_;
+  const engine::Duration own_lease_;  // as configured here: what counts may be shorter
+  const unsigned own_drift_percent_;
   NodeSeams& seams_;
   PartnerUser& user_;
   LinkBudget orders_, forwards_, copies_;

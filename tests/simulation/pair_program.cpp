@@ -31,6 +31,10 @@ replication::NodeSettings settings_for(Machine& m) {
   for (auto& byte : settings.process.bytes) byte = static_cast<std::uint8_t>(m.random.next());
   settings.lease = engine::Duration(s.lease);
   settings.heartbeat_interval = engine::Duration(s.heartbeat);
+  if (s.longer_lease != 0 && m.side == engine::NodeSide::b) {
+    settings.lease = engine::Duration(s.longer_lease);
+    settings.heartbeat_interval = settings.lease / (s.lease / s.heartbeat);
+  }
   settings.dirty_bound = s.dirty_bound;
   settings.clean_after = engine::Duration(s.clean_after);
   settings.resync_ceiling = s.resync_ceiling;

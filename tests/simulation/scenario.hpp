@@ -71,7 +71,8 @@ struct Scenario {
   engine::ArbiterSettings arbiter;
   engine::NodeSide first_sequencer = engine::NodeSide::a;
 
-  Nanos lease = 0;
+  Nanos lease = 0;         ///< of both nodes, or the shorter one,
+  Nanos longer_lease = 0;  ///< … and what node B has configured; 0: the same
   Nanos heartbeat = 0;
   Nanos clean_after = 0;
   Nanos store_deadline = 0;

@@ -59,11 +59,14 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   }
   void fail(std::size_t index) { take(index).done(std::unexpected(make_error_code(engine::Errc::unknown_outcome))); }
   /// What the partner answers beside its stamp.
-  virtual Message answer_to(const Message& question) {
+  Message answer_to(const Message& question) {
     Message header;
     header.type = question.type;
     header.answer = true;
     header.process = theirs;
+    if (question.type != MessageType::hello) return header;
+    header.number = static_cast<std::uint64_t>(their_lease.count());
+    header.tag = their_drift_percent;
     return header;
   }
   [[nodiscard]] std::size_t beats() const {
@@ -86,6 +89,10 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   void on_partner_restarted() override { events.push_back("restarted"); }
   void on_contact_made() override { events.push_back("contact made"); }
   void on_contact_lost() override { events.push_back("contact lost"); }
+  void on_lease_agreed(engine::Duration lease, unsigned drift_percent) override {
+    settings.lease = lease;
+    settings.drift_percent = drift_percent;
+  }
   void list_leases(std::vector<std::byte>&) override {}
   void on_leases(std::span<const std::byte>, std::span<const std::byte>, engine::TimePoint) override {}
   bool grant_lease(const engine::Uuid&, const engine::Uuid&) override { return false; }
@@ -104,6 +111,8 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   NodeSettings settings = node_settings();
   NodeSeams seams{clock, random, buffers, link};
   engine::Uuid theirs{{2}};
+  engine::Duration their_lease{0};  ///< as an earlier version, which tells none
+  unsigned their_drift_percent = 0;
   std::vector<std::string> events;
   Partner partner{settings, seams, *this};
 };

@@ -6,6 +6,7 @@ namespace {
 
 using Confirmation = PartnerFixture;
 using StandingClock = PartnerFixture;
+using SharedLease = PartnerFixture;
 
 std::uint64_t clocks_that_stood_still() { return mark_of<"partner.clock_stood_still">.count(); }
 
@@ -54,6 +55,60 @@ TEST_F(Confirmation, OfAWayThatBrokeIsNotWaitedForOnTheNext) {
   ASSERT_EQ(beats(), 1u);
   partner.confirm();
   EXPECT_EQ(beats(), 2u);
+}
+
+TEST_F(SharedLease, IsToldInHello) {
+  connect();
+  EXPECT_EQ(link.sent[0].message.number, std::uint64_t{1'000'000'000});
+  EXPECT_EQ(link.sent[0].message.tag, 20u);
+}
+
+TEST_F(SharedLease, IsTheShorterOfTheTwo) {
+  their_lease = kLease / 2;
+  their_drift_percent = 30;
+  connect();
+  answer(0, their_clock());
+  EXPECT_EQ(settings.lease, kLease / 2);
+  EXPECT_EQ(settings.drift_percent, 30u);
+  answer(0, their_clock());
+  ASSERT_TRUE(partner.in_contact());
+  clock.advance(kLease / 2);
+  EXPECT_FALSE(partner.in_contact());
+}
+
+TEST_F(SharedLease, IsThisNodesWhereThePartnersIsLongerOrNotTold) {
+  for (const engine::Duration told : {engine::Duration(10 * kLease), engine::Duration(0)}) {
+    their_lease = told;
+    theirs.bytes[1] += 1;
+    connect();
+    answer(0, their_clock());
+    EXPECT_EQ(settings.lease, kLease);
+    disconnect();
+  }
+}
+
+/// It was restarted with a longer one than before: what this node has configured counts again.
+TEST_F(SharedLease, FollowsAPartnerThatComesBackWithAnotherSetting) {
+  their_lease = kLease / 2;
+  connect();
+  answer(0, their_clock());
+  disconnect();
+  their_lease = 3 * kLease;
+  theirs.bytes[1] += 1;
+  connect();
+  answer(0, their_clock());
+  EXPECT_EQ(settings.lease, kLease);
+}
+
+TEST_F(SharedLease, ThatMakesNoSenseIsNotTaken) {
+  for (const engine::Duration told : {engine::Duration(1), engine::Duration(std::chrono::hours(1000))}) {
+    their_lease = told;
+    connect();
+    answer(0, their_clock());
+    EXPECT_FALSE(partner.connected());
+    EXPECT_EQ(settings.lease, kLease);
+    disconnect();
+  }
 }
 
 TEST_F(StandingClock, IsSeenByTwoAnswersThatAreFartherApartThere) {
