@@ -1,7 +1,10 @@
 #include "mgmt/data_plane/lease_clock.hpp"
 
 #include <fstream>
+#include <span>
 
+#include "engine/base/byte_order.hpp"
+#include "engine/base/uuid.hpp"
 #include "mgmt/data_plane/log.hpp"
 
 namespace lockstep::mgmt {
@@ -14,6 +17,14 @@ bool is_virtual_machine(const std::string& cpuinfo) {
     }
   }
   return false;
+}
+
+std::uint64_t this_boot(const std::string& boot_id) {
+  std::ifstream file(boot_id);
+  std::string text;
+  std::getline(file, text);
+  const auto id = engine::Uuid::parse(text);
+  return id ? engine::load_be<std::uint64_t>(std::as_bytes(std::span(id->bytes)).data()) : 0;
 }
 
 bool asks_partner(const std::string& lease_clock) {

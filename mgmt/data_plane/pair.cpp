@@ -1,6 +1,7 @@
 #include "mgmt/data_plane/pair.hpp"
 
 #include "mgmt/data_plane/access.hpp"
+#include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/data_plane/log.hpp"
 
 namespace lockstep::mgmt {
@@ -12,6 +13,7 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   node.pair = identity.pair;
   node.side = identity.side;
   node.process = identity.process;
+  node.boot = this_boot();
   node.lease = settings.lease;
   node.heartbeat_interval = settings.lease / 6;
   node.resync_floor = settings.resync_floor;

@@ -310,7 +310,9 @@ void Forwarder::take_over() {
   }
 }
 
+/// What a member holds is the truth; what is no member holds a copy of it, that may yet be written over by another.
 void Forwarder::note_applied(std::uint64_t tag) {
+  if (!core_.epoch().members.is_both()) return;
   for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
     if (op->tag == tag) op->applied_here = true;
   }
@@ -328,9 +330,11 @@ void Forwarder::on_partner_restarted() {
   end_dropped();
 }
 
-/// Of what was sent to a process of the partner's that is gone it can't be told whether it had its effect.
+/// Of what was sent to a process of the partner's that is gone it can't be told whether it had its effect. What this
+/// store holds counts for nothing any more: the partner's does.
 void Forwarder::on_no_member() {
   ops_.for_each([this](Op& op) {
+    op.sent_outside |= std::exchange(op.applied_here, false);
     op.dropped |= op.sent_before && op.sent_to != core_.partner.process() && !changes_nothing(op.opcode);
   });
   end_dropped();

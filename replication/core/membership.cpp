@@ -48,6 +48,7 @@ void Membership::begin() {
   ++flushing_;
   core_.data.flush([this](std::error_code error) {
     --flushing_;
+    flushed_ = !error;
     if (!error) return record_what_was_left();
     core_.fail_store("The store failed its first flush: " + error.message() + ".");
     exchange();
@@ -64,9 +65,9 @@ bool Membership::has_left_without_metadata() const {
   return left && left->id != core_.epoch().id && left->descends_from(core_.epoch());
 }
 
-/// This node left an epoch, and the metadata does not know.
+/// This node left an epoch, and the metadata does not know. While it can't be relied on, a late record decides.
 void Membership::record_what_was_left() {
-  if (closed()) return;
+  if (closed() || metadata_failed()) return;
   const auto left = left_record();
   if (!has_left_without_metadata()) {
     forget_what_is_recorded();
@@ -243,12 +244,14 @@ void Membership::record(const engine::EpochRecord& next, engine::IoCallback done
 
 /// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
 void Membership::on_late_record(std::error_code error) {
-  if (error || !metadata_failed() || !core_.store_may_return || change_) return;
+  if (error || !metadata_failed() || !core_.store_may_return) return;
+  late_record_is_there_ = change_.has_value();
+  if (late_record_is_there_) return;
   mark<"membership.late_record_returned">();
   failure_.clear();
   const bool left = has_left_without_metadata();
   apply(event::LateRecordReturned{!left && core_.epoch().members.contains(core_.side())});
-  if (!left) return exchange();
+  if (!flushed_) return exchange();
   stable_ = false;
   record_what_was_left();
 }
@@ -270,6 +273,7 @@ void Membership::tick() {
   watch_lease(now);
   core_.space->tick();
   watch_stores(now);
+  if (late_record_is_there_ && !change_) on_late_record({});
   watch_old_work();
   take_buffers_back(now);
   end_overdue_step(now);

@@ -191,11 +191,14 @@ class Membership {
   void finish_waiter(engine::Result<void> result);
 
   Core& core_;
-  bool stable_ = false, leaving_ = false;
+  bool flushed_ = false;  ///< the first flush went well
+  bool stable_ = false;   ///< and what this node left is recorded
+  bool leaving_ = false;
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
   std::optional<Change> change_;
   std::uint64_t step_ = 0, exchange_run_ = 0;
   std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
+  bool late_record_is_there_ = false;               ///< it returned while a change was under way
   bool own_record_unknown_ = false;  ///< a record of this node alone did not go well, or not yet: it may be there
   bool proving_ = false;             ///< a flush is under way that shows whether the store stands still
   engine::TimePoint proven_at_;

@@ -148,8 +148,7 @@ void Membership::decide_without_partner() {
       if (!ran(core_.phase) && core_.now() - attached_ < core_.settings.lease) break;
       core_.witnessing->ask([this, before = mine](WitnessRecord won) {
         if (core_.epoch().id != before.id || !core_.serves_nothing() || change_) return;
-        engine::EpochRecord next =
-            next_epoch(before, before, MemberSet::only(core_.side()), core_.side(), won.epoch, 0);
+        engine::EpochRecord next = next_epoch(before, MemberSet::only(core_.side()), core_.side(), won.epoch, 0);
         next.number = won.number;
         want_solo(next, false);
       });
@@ -157,8 +156,7 @@ void Membership::decide_without_partner() {
     }
     case AloneRule::preferred_goes_on:
       if (!store_is_proven()) break;
-      want_solo(next_epoch(mine, mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), 0),
-                false);
+      want_solo(next_epoch(mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), 0), false);
       break;
     case AloneRule::stay:
       break;

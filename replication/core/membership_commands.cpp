@@ -55,8 +55,8 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
                      "with accept_inconsistent only if the partner's data is lost."));
   }
   mark<"membership.forced">();
-  engine::EpochRecord next = next_epoch(mine, mine, MemberSet::only(core_.side()), core_.side(),
-                                        core_.seams.random.uuid(), core_.witnessing->attempted());
+  engine::EpochRecord next = next_epoch(mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(),
+                                        core_.witnessing->attempted());
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
   if (!member) next.ancestors.clear();
   core_.witnessing->abandon();

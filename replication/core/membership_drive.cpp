@@ -86,11 +86,11 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
   const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
   engine::EpochRecord next =
-      next_epoch(core_.epoch(), theirs.record, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
+      next_epoch(state(), theirs, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
   next.size = std::max(next.size, size_to_take());
   const engine::Uuid base = theirs.record.id;
   apply(event::RecordBegins{});
-  record(next, [this, step, next, base, equal](std::error_code error) {
+  record(next, [this, step, next, base, equal, run = exchange_run_](std::error_code error) {
     if (!current(step)) return;
     if (error) return end_step();
     const auto arrive = [this, equal](Errc status) {
@@ -101,7 +101,8 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
       mark<"membership.proposal_not_taken">();
       give_step_up();
     };
-    if (!core_.partner_ready) return arrive(Errc::unknown_outcome);
+    // A partner that was lost meanwhile may have lost, with its power, what its store had not flushed.
+    if (run != exchange_run_ || !core_.partner_ready) return arrive(Errc::unknown_outcome);
     propose(step, next, base, equal, arrive);
   });
 }
@@ -113,8 +114,8 @@ void Membership::drive_solo(const ReplicaState& theirs) {
   core_.witnessing->abandon();
   pending_solo_.reset();
   const std::uint64_t over = std::max(theirs.attempted, core_.witnessing->attempted());
-  const engine::EpochRecord next = next_epoch(core_.epoch(), theirs.record, MemberSet::only(core_.side()), core_.side(),
-                                              core_.seams.random.uuid(), over);
+  const engine::EpochRecord next =
+      next_epoch(state(), theirs, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
     if (status == Errc::io_error) {
       // It stopped and could not record: this node must win at the witness first.

@@ -73,8 +73,8 @@ void Membership::grow_alone() {
   if (core_.partner.connected() || core_.partner.in_contact() || core_.resync->active()) return;
   if (wanted_size_ <= core_.volume_size() || wanted_size_ > core_.room()) return;
   mark<"membership.grows_alone">();
-  engine::EpochRecord next = next_epoch(core_.epoch(), core_.epoch(), engine::MemberSet::only(core_.side()),
-                                        core_.side(), core_.seams.random.uuid(), core_.witnessing->attempted());
+  engine::EpochRecord next = next_epoch(core_.epoch(), engine::MemberSet::only(core_.side()), core_.side(),
+                                        core_.seams.random.uuid(), core_.witnessing->attempted());
   next.size = wanted_size_;
   const std::uint64_t step = begin_step(Step::driving);
   close_gate();

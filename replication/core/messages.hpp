@@ -66,8 +66,8 @@ struct Message {
   engine::Uuid epoch;                      ///< id of the sender's epoch
   std::uint64_t number = 0;                ///< its number
   engine::Uuid process;                    ///< the sender's incarnation; hello also names the pair in `epoch`
-  std::uint64_t sequence = 0;
-  std::uint64_t watermark = 0;  ///< every sequence up to here is finished on both
+  std::uint64_t sequence = 0;              ///< hello: NodeSettings::boot
+  std::uint64_t watermark = 0;             ///< every sequence up to here is finished on both
   std::uint64_t tag = 0;
   std::uint64_t lowest_tag = 0;  ///< every tag below is acknowledged
   engine::Extent extent;         ///< bytes of the volume; words for map

@@ -119,7 +119,7 @@ struct Op {
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
   bool unsure = false;             ///< sent_before, before it was sent last
   bool unsure_outside = false;     ///< sent_outside
-  bool applied_here = false;       ///< its order came back and is in this node's store
+  bool applied_here = false;       ///< its order came back and is in this member's store
 
   /// On the logical unit's state, not on its blocks.
   [[nodiscard]] bool on_state() const {

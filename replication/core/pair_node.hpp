@@ -26,7 +26,8 @@ namespace lockstep::replication {
 struct NodeSettings {
   engine::Uuid pair;
   engine::NodeSide side = engine::NodeSide::a;
-  engine::Uuid process;  ///< this process incarnation, new at every start
+  engine::Uuid process;    ///< this process incarnation, new at every start
+  std::uint64_t boot = 0;  ///< which boot of its machine this is, 0: not known
   // Of these three the shorter lease of both nodes counts as soon as they have met, with the larger margin.
   engine::Duration lease = std::chrono::milliseconds(1500);
   engine::Duration heartbeat_interval = std::chrono::milliseconds(250);  ///< a part of the lease

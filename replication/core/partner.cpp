@@ -94,6 +94,7 @@ void Partner::say_hello() {
   hello.epoch = settings_.pair;
   hello.flags = settings_.side == engine::NodeSide::b ? kFlagSideB : std::uint16_t{0};
   tell_lease(hello);
+  hello.sequence = settings_.boot;
   const std::uint64_t attempt = ++attempt_;
   hello_sent_ = now();
   send(hello, {}, {}, [this, attempt](const IoResult<Message>& result) { on_hello_answer(attempt, result); });
@@ -137,8 +138,13 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   const bool stood_still = known && its_stamp - heard_stamp_ > mine + mine / 100 * settings_.drift_percent + lease;
   heard_stamp_ = its_stamp;
   heard_at_ = now();
-  if (!stood_still || !std::exchange(in_contact_, false)) return;
+  if (!stood_still || !in_contact_) return;
   mark<"partner.clock_stood_still">();
+  lose_contact();
+}
+
+void Partner::lose_contact() {
+  in_contact_ = false;
   contact_stamp_ = 0;
   user_.on_contact_lost();
 }
@@ -164,17 +170,25 @@ void Partner::agree_on_lease(const Message& hello) {
   user_.on_lease_agreed(lease, drift_percent);
 }
 
-/// Everything known of an earlier process of the partner's is void.
+/// Everything known of an earlier process of the partner's is void, but for its machine's clock, which goes on until
+/// the machine boots. That takes longer than a lease: who is in contact with the one before has stood still meanwhile.
 void Partner::meet(const Message& hello) {
   if (hello.process == process_) return;
   agree_on_lease(hello);
   const bool restarted = !process_.is_nil();
+  const bool known_boot = boot_ != 0 && hello.sequence != 0;
+  const bool rebooted = restarted && known_boot && boot_ != hello.sequence;
+  if (!known_boot || rebooted) heard_stamp_ = 0;
+  boot_ = hello.sequence;
   process_ = hello.process;
-  partner_stamp_ = heard_stamp_ = 0;
+  partner_stamp_ = 0;
   contact_stamp_ = 0;
   if (!restarted) return;
   mark<"partner.restarted">();
   user_.on_partner_restarted();
+  if (!rebooted || !in_contact_) return;
+  mark<"partner.rebooted_in_contact">();
+  lose_contact();
 }
 
 bool Partner::take(std::uint64_t session, InboundRequest& request, const Message& message) {
@@ -201,6 +215,7 @@ void Partner::take_hello(InboundRequest& request, const Message& message) {
   header.process = settings_.process;
   header.stamp = stamp();
   tell_lease(header);
+  header.sequence = settings_.boot;
   answer(request, header);
   // The way out still leads to a process that is gone: what is on it must end before anything is sent to the new one.
   if (other_process) reset();
@@ -283,10 +298,8 @@ void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
 
 void Partner::check() {
   if (!in_contact_ || now() < contact_until_) return;
-  in_contact_ = false;
-  contact_stamp_ = 0;
   mark<"partner.contact_lost">();
-  user_.on_contact_lost();
+  lose_contact();
   reset();
 }
 

@@ -111,6 +111,7 @@ class Partner {
   void agree_on_lease(const Message& hello);
   void tell_lease(Message& hello) const;
   void watch_clock(std::uint64_t its_stamp);
+  void lose_contact();
   [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
 
   static constexpr std::size_t kMaxBeats = 8;
@@ -122,6 +123,7 @@ class Partner {
   PartnerUser& user_;
   LinkBudget orders_, forwards_, copies_;
   engine::Uuid process_;
+  std::uint64_t boot_ = 0;  // of its machine; 0: not known
   bool connected_ = false;
   bool in_contact_ = false;
   bool fencing_ = false;

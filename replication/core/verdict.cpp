@@ -149,37 +149,53 @@ Verdict decide(const ReplicaState& mine, const ReplicaState& theirs) {
 }
 
 namespace {
-/// Above both, and descending from both: `first` is its parent, and gives it everything that is not named here.
-EpochRecord follow(const EpochRecord& first, const EpochRecord& second, MemberSet members, NodeSide sequencer,
-                   const Uuid& id, std::uint64_t above) {
+void add_ancestor(EpochRecord& record, const Uuid& older) {
+  if (record.ancestors.size() < EpochRecord::kMaxAncestors && !knows(record, older)) record.ancestors.push_back(older);
+}
+
+/// Above both, and descending from both, `parent` first; `first` gives it everything that is not named here.
+EpochRecord follow(const EpochRecord& first, const EpochRecord& second, const Uuid& parent, MemberSet members,
+                   NodeSide sequencer, const Uuid& id, std::uint64_t above) {
   EpochRecord next = first;
   next.number = std::max({first.number, second.number, above}) + 1;
   next.id = id;
   next.members = members;
   next.size = std::max(first.size, second.size);  // no volume ever shrinks
   next.sequencer = sequencer;
-  next.ancestors.clear();
-  next.ancestors.push_back(first.id);
-  if (!knows(first, second.id)) next.ancestors.push_back(second.id);
-  next.ancestors.insert(next.ancestors.end(), first.ancestors.begin(), first.ancestors.end());
-  if (next.ancestors.size() > EpochRecord::kMaxAncestors) next.ancestors.resize(EpochRecord::kMaxAncestors);
+  next.ancestors.assign({parent});
+  add_ancestor(next, first.id);
+  add_ancestor(next, second.id);
+  for (const Uuid& older : first.ancestors) add_ancestor(next, older);
   return next;
+}
+
+/// The newest epoch of the two lines that may have been served.
+Uuid last_in_force(const ReplicaState& newer, const ReplicaState& older) {
+  const bool newer_void = is_void_beside(newer, older), older_void = is_void_beside(older, newer);
+  if (newer.record.id == older.record.id || !newer_void) return newer.record.id;
+  return older_void ? newer.record.ancestors.front() : older.record.id;
 }
 }  // namespace
 
-EpochRecord next_epoch(const EpochRecord& mine, const EpochRecord& theirs, MemberSet members, NodeSide sequencer,
+EpochRecord next_epoch(const EpochRecord& mine, MemberSet members, NodeSide sequencer, const Uuid& id,
+                       std::uint64_t above) {
+  return follow(mine, mine, mine.id, members, sequencer, id, above);
+}
+
+EpochRecord next_epoch(const ReplicaState& mine, const ReplicaState& theirs, MemberSet members, NodeSide sequencer,
                        const Uuid& id, std::uint64_t above) {
-  const bool mine_first = mine.descends_from(theirs) || (!theirs.descends_from(mine) && mine.number >= theirs.number);
-  return follow(mine_first ? mine : theirs, mine_first ? theirs : mine, members, sequencer, id, above);
+  const bool by_number = !theirs.record.descends_from(mine.record) && mine.record.number >= theirs.record.number;
+  const bool mine_first = mine.record.descends_from(theirs.record) || by_number;
+  const ReplicaState& first = mine_first ? mine : theirs;
+  const ReplicaState& second = mine_first ? theirs : mine;
+  return follow(first.record, second.record, last_in_force(first, second), members, sequencer, id, above);
 }
 
 EpochRecord epoch_after_giving_up(const EpochRecord& kept, const EpochRecord& given_up, NodeSide survivor,
                                   const Uuid& id, std::uint64_t above) {
-  EpochRecord next = follow(kept, given_up, MemberSet::only(survivor), survivor, id, above);
+  EpochRecord next = follow(kept, given_up, kept.id, MemberSet::only(survivor), survivor, id, above);
   // What the line that ends here won at the witness was before this epoch, too.
-  for (const Uuid& older : given_up.ancestors) {
-    if (next.ancestors.size() < EpochRecord::kMaxAncestors && !knows(next, older)) next.ancestors.push_back(older);
-  }
+  for (const Uuid& older : given_up.ancestors) add_ancestor(next, older);
   return next;
 }
 

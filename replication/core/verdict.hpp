@@ -31,8 +31,12 @@ enum class Relation : std::uint8_t { same, mine_newer, theirs_newer, unrelated }
 [[nodiscard]] Relation relate(const ReplicaState& mine, const ReplicaState& theirs);
 [[nodiscard]] Verdict decide(const ReplicaState& mine, const ReplicaState& theirs);
 
-/// The record that follows both: higher than either number, than `above`, and descending from both.
-[[nodiscard]] engine::EpochRecord next_epoch(const engine::EpochRecord& mine, const engine::EpochRecord& theirs,
+/// The record that follows mine: higher than its number and than `above`.
+[[nodiscard]] engine::EpochRecord next_epoch(const engine::EpochRecord& mine, engine::MemberSet members,
+                                             engine::NodeSide sequencer, const engine::Uuid& id, std::uint64_t above);
+/// The record that follows both: higher than either number and than `above`, and descending from both. Its parent is
+/// the newest epoch that may have been served, so that a second one that nobody comes to serve is as void as the first.
+[[nodiscard]] engine::EpochRecord next_epoch(const ReplicaState& mine, const ReplicaState& theirs,
                                              engine::MemberSet members, engine::NodeSide sequencer,
                                              const engine::Uuid& id, std::uint64_t above);
 

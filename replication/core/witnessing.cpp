@@ -43,6 +43,7 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 
 /// What it holds is written down at once; the revision alone, which others' records move, with the next.
 void Witnessing::learn(const WitnessView& view) {
+  if (core_.membership->closed()) return;
   core_.known = replication::learn(core_.known, view);
   if (!holds_the_same(core_.known, core_.meta->knowledge())) core_.keep_knowledge();
 }
@@ -57,13 +58,24 @@ bool Witnessing::is_trusted(const engine::Knowledge& asked_with, const WitnessVi
   return false;
 }
 
+/// Every answer is learnt, also one to a question that matters no more: it may tell of the partner's win.
 void Witnessing::ask_for_record(engine::Callback<const IoResult<WitnessView>&> answered) {
-  core_.seams.witness->read(volume(), counted(core_.owed_by_others, std::move(answered)));
+  auto learnt = [this, answered = std::move(answered)](const IoResult<WitnessView>& view) mutable {
+    if (view) learn(*view);
+    answered(view);
+  };
+  core_.seams.witness->read(volume(), counted(core_.owed_by_others, std::move(learnt)));
 }
 
 void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
                              engine::Callback<const IoResult<SwapOutcome>&> answered) {
-  core_.seams.witness->swap(volume(), seen.mod_revision, record, counted(core_.owed_by_others, std::move(answered)));
+  auto learnt = [this, answered = std::move(answered)](const IoResult<SwapOutcome>& result) mutable {
+    if (result && !result->won) learn(result->current);
+    // A win is durable with the epoch that follows.
+    if (result && result->won) core_.known = replication::learn(core_.known, result->current);
+    answered(result);
+  };
+  core_.seams.witness->swap(volume(), seen.mod_revision, record, counted(core_.owed_by_others, std::move(learnt)));
 }
 
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
@@ -113,7 +125,6 @@ void Witnessing::read() {
 
 void Witnessing::consider(const WitnessView& view) {
   if (!is_trusted(asked_with_, view)) return again_after(std::chrono::seconds(1));
-  learn(view);
   if (view.record && attempted_ && *view.record == mine_) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
@@ -145,10 +156,7 @@ void Witnessing::swap(const WitnessView& view) {
       mark<"witness.outcome_unknown">();
       return again_after(std::chrono::milliseconds(100));
     }
-    if (result->won) {
-      core_.known = replication::learn(core_.known, result->current);  // durable with the epoch that follows
-      return win(mine_);
-    }
+    if (result->won) return win(mine_);
     mark<"witness.swap_lost">();
     consider(result->current);
   });
@@ -210,7 +218,6 @@ void Witnessing::note_raised(const WitnessView& view) {
     core_.known = accept_witness(core_.known, view);
     core_.keep_knowledge();
   }
-  learn(view);
   unanswered_ = 0;
   next_raise_ = core_.now() + (core_.is_alone() ? kLookAgainAlone : kLookAgain);
   reason_.clear();

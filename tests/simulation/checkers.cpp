@@ -55,10 +55,11 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   }
 }
 
-/// Out of service, and by its record a member no more: its word that it left is on its way to the other.
+/// By its record it is a member no more: its word that it left is on its way to the other.
 bool Checkers::has_left(Host& host, unsigned volume, const EpochRecord& epoch) {
-  if (!host.running() || host.status(volume)) return false;
-  const auto recorded = host.program()->recorded(volume);
+  if (!host.running()) return false;
+  const auto status = host.status(volume);
+  const auto recorded = status ? std::optional(status->epoch) : host.program()->recorded(volume);
   return recorded && recorded->descends_from(epoch) && !recorded->members.contains(host.side());
 }
 

@@ -29,6 +29,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.pair = s.pair;
   settings.side = m.side;
   for (auto& byte : settings.process.bytes) byte = static_cast<std::uint8_t>(m.random.next());
+  settings.boot = m.clock.boot();
   settings.lease = engine::Duration(s.lease);
   settings.heartbeat_interval = engine::Duration(s.heartbeat);
   if (s.longer_lease != 0 && m.side == engine::NodeSide::b) {

@@ -1,6 +1,7 @@
 // What was learnt is not forgotten: a witness, a disk or a clock that was set back, or stood still, is found out.
 #include <gtest/gtest.h>
 
+#include "replication/core/messages.hpp"
 #include "tests/simulation/pair_program.hpp"
 #include "tests/simulation/scripted_pair.hpp"
 
@@ -87,6 +88,36 @@ TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
     auto& read = pair.read(side, 8);
     ASSERT_TRUE(pair.wait_for([&] { return read.done; }, 10 * kSecond));
     EXPECT_TRUE(read.status() || read.first() == 2) << "a read of before the pause";
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// The partner went on alone, and then its process was replaced, or its machine booted: the new one knows nothing of
+/// the time between, but its machine's clock does.
+TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProcess) {
+  for (const Host::End end : {Host::End::killed, Host::End::power_cut}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) {
+      s.virtual_machines = true;
+      s.link_forwards = {64 * 1024, 1};
+    });
+    pair.world().way_from(kB).hold_answers([](auto header) {
+      const auto message = replication::decode(header);
+      return message && message->type == replication::MessageType::forward;
+    });
+    pair.write(kB, 64, 1);
+    auto& given_up = pair.write(kB, 8, 1);
+    pair.run_for(10 * kMillisecond);
+    pair.host(kB).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+    ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+    pair.host(kA).end(end);
+    pair.host(kA).boot();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+    pair.world().way_from(kB).hold_answers(nullptr);
+    pair.host(kB).thaw();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    ASSERT_TRUE(pair.wait_for([&] { return given_up.done; }));
+    EXPECT_EQ(pair.value_at(kA, 8), 2) << "what was given up came over what was acknowledged since";
     EXPECT_EQ(pair.violation(), "");
   }
 }

@@ -6,7 +6,7 @@
 namespace lockstep::simulation {
 
 engine::TimePoint SimClock::now() const {
-  const auto local = static_cast<unsigned __int128>(unpaused()) * rate_ / 1'000'000u;
+  const auto local = static_cast<unsigned __int128>(unpaused() - began_) * rate_ / 1'000'000u;
   return {engine::Duration(static_cast<std::int64_t>(local) + static_cast<std::int64_t>(offset_))};
 }
 
@@ -43,6 +43,12 @@ void SimClock::fire(void* self, std::uint64_t id) {
   engine::Callback<> action = std::move(timer.action);
   clock.release(slot);
   action();
+}
+
+void SimClock::reboot() {
+  began_ = unpaused();
+  offset_ = kMicrosecond + random_.below(10 * kMillisecond);
+  ++boot_;
 }
 
 void SimClock::resume() { paused_ += scheduler_.now() - paused_at_; }

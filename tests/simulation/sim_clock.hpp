@@ -19,8 +19,9 @@ class SimClock final : public engine::Clock {
   engine::TimerId call_after(engine::Duration delay, engine::Callback<> action) override;
   void cancel(engine::TimerId timer) override;
 
-  /// A new boot: another origin.
-  void reboot() { offset_ = random_.below(1000) * kSecond + random_.below(kSecond); }
+  /// A new boot: it begins near zero again.
+  void reboot();
+  [[nodiscard]] std::uint64_t boot() const { return boot_; }
   /// The machine is paused: its clock stands still, and timers fire later by as much.
   void pause() { paused_at_ = scheduler_.now(); }
   void resume();
@@ -44,6 +45,8 @@ class SimClock final : public engine::Clock {
   Owner owner_;
   std::uint32_t rate_;
   Nanos offset_ = 0;
+  Nanos began_ = 0;  ///< by unpaused()
+  std::uint64_t boot_ = 1;
   Nanos paused_ = 0;  ///< of all pauses that are over
   Nanos paused_at_ = 0;
   std::vector<Timer> timers_;

@@ -48,5 +48,16 @@ TEST_F(SimulatedClock, StandsStillWhileItsMachineIsPaused) {
   EXPECT_TRUE(fired);
 }
 
+TEST_F(SimulatedClock, BeginsNearZeroWithEachBoot) {
+  pass(5 * kSecond);
+  const auto boot = clock.boot();
+  clock.reboot();
+  EXPECT_NE(clock.boot(), boot);
+  EXPECT_LT(clock.now().since_origin, std::chrono::milliseconds(20));
+  const auto before = clock.now();
+  pass(5 * kSecond);
+  EXPECT_GE(clock.now() - before, std::chrono::seconds(5));
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

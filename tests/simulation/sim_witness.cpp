@@ -42,6 +42,7 @@ bool SimWitness::all_seen() const {
 SimWitness::Snapshot SimWitness::snapshot() const { return {records_, cluster_, revision_}; }
 
 void SimWitness::restore(const Snapshot& then) {
+  ++restarts_;
   records_ = then.records;
   cluster_ = then.cluster;
   revision_ = then.revision;
@@ -53,6 +54,7 @@ void SimWitness::empty() {
 }
 
 void SimWitness::lose_disk() {
+  ++restarts_;
   records_.clear();
   revision_ = kFirstRevision;
 }
@@ -71,6 +73,7 @@ WitnessClient::Call& WitnessClient::begin(Kind kind, const Uuid& volume) {
   call.executed = false;
   call.answered = false;
   call.kind = kind;
+  call.restarts = server_.restarts();
   call.volume = volume;
   const std::uint64_t argument = (std::uint64_t{call.generation} << 32) | id;
   // Rarely a request waits somewhere on the way until long after its sender gave up.
@@ -106,7 +109,7 @@ WitnessClient::Call* WitnessClient::find(std::uint64_t argument) {
 void WitnessClient::on_server(void* self, std::uint64_t argument) {
   auto& client = *static_cast<WitnessClient*>(self);
   Call* call = client.find(argument);
-  if (call == nullptr || !client.reachable_) return;
+  if (call == nullptr || !client.reachable_ || call->restarts != client.server_.restarts()) return;
   call->executed = true;
   switch (call->kind) {
     case Kind::read:

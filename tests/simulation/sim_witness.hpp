@@ -1,6 +1,7 @@
 #pragma once
 // The witness: one honest compare-and-swap register a volume, at the end of wires that delay, lose and cut. A request
-// may be carried out long after its sender gave it up.
+// may be carried out long after its sender gave it up, but not by another process of the witness: the connection is
+// gone.
 #include <array>
 #include <map>
 #include <memory>
@@ -35,6 +36,7 @@ class WitnessClient final : public replication::Witness {
     bool executed = false;
     bool answered = false;
     std::uint32_t generation = 1;
+    unsigned restarts = 0;  ///< of the witness, before this was sent
     Kind kind{};
     engine::Uuid volume;
     std::int64_t expected = 0;
@@ -70,6 +72,8 @@ class SimWitness {
                                 const replication::WitnessRecord& record);
   void remove(const engine::Uuid& volume) { revision_ += static_cast<std::int64_t>(records_.erase(volume)); }
 
+  /// Its processes so far: what was sent to one is never carried out by the next.
+  [[nodiscard]] unsigned restarts() const { return restarts_; }
   /// A node was told of the record as it stands.
   void note_seen(const engine::Uuid& volume, Owner by, const replication::WitnessView& told);
   /// Both know of every record: what is taken back is missed by both.
@@ -95,6 +99,7 @@ class SimWitness {
   std::map<engine::Uuid, Kept> records_;
   std::uint64_t cluster_ = 0x8e9e05c52164694d;
   std::int64_t revision_ = kFirstRevision;
+  unsigned restarts_ = 0;
 };
 
 struct SimWitness::Snapshot {

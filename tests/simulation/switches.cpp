@@ -30,9 +30,7 @@ void draw_values(Scenario& s) {
   s.hosts.patience = random.between(2 * s.lease, random.chance(800'000) ? 3 * s.lease : 30 * kSecond);
   // Commands all the time: what waits long enough is rare.
   if (s.hosts.impatient) s.think = 2 * s.duration * s.initiators * s.depth / s.operations;
-  // What is older than this when it is tried elsewhere is not begun where it waits (initiator_sessions.cpp). A machine
-  // that was paused may not know how old it is (README.md, not yet kept).
-  s.hosts.hasty &= !s.faults.pause;
+  // What is older than this when it is tried elsewhere is not begun where it waits (initiator_sessions.cpp).
   if (s.hosts.hasty) s.hosts.patience = SimRandom(stream_of(s, "hasty values")).between(s.lease * 13 / 10, 2 * s.lease);
   s.faults.dies_twice &= !s.faults.revert;
   s.reordered = static_cast<std::uint32_t>(random.between(5'000, 300'000));

@@ -115,6 +115,7 @@ bool World::all_in_sync() {
     const auto b = host(NodeSide::b).status(v);
     for (const auto* s : {&a, &b}) {
       if (!*s || (*s)->state != MirrorState::in_sync || !(*s)->serving || (*s)->failover_limited) return false;
+      if ((*s)->resync.running) return false;
     }
     if (a->epoch.id != b->epoch.id) return false;
   }

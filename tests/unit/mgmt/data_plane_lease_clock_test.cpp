@@ -25,6 +25,13 @@ TEST(LeaseClock, AVirtualMachineIsKnownByTheHypervisorFlagOfItsProcessors) {
   EXPECT_FALSE(is_virtual_machine("/nonexistent"));
 }
 
+TEST(LeaseClock, ABootIsKnownByTheKernelsNumberOfIt) {
+  EXPECT_NE(this_boot(), 0u);
+  EXPECT_EQ(this_boot(), this_boot());
+  EXPECT_EQ(this_boot("/nonexistent"), 0u);
+  EXPECT_EQ(this_boot("/proc/version"), 0u);
+}
+
 TEST(LeaseClock, TheOptionDecidesWhereItIsNotLeftToTheMachine) {
   EXPECT_TRUE(asks_partner("partner"));
   EXPECT_FALSE(asks_partner("boottime"));

@@ -130,17 +130,43 @@ TEST(Verdict, ARestartedProcessNeverReentersTheEpochThatItsPartnerStillRuns) {
 TEST(Verdict, TheNextEpochHasTheLargerSizeOfTheTwo) {
   for_every_pair([](ReplicaState a, ReplicaState b) {
     b.record.size = 2 * a.record.size;
-    ASSERT_EQ(next_epoch(a.record, b.record, MemberSet::both(), NodeSide::a, id(99), 7).size, b.record.size);
-    ASSERT_EQ(next_epoch(b.record, a.record, MemberSet::both(), NodeSide::b, id(99), 7).size, b.record.size);
+    ASSERT_EQ(next_epoch(a, b, MemberSet::both(), NodeSide::a, id(99), 7).size, b.record.size);
+    ASSERT_EQ(next_epoch(b, a, MemberSet::both(), NodeSide::b, id(99), 7).size, b.record.size);
   });
 }
 
 TEST(Verdict, TheNextEpochDescendsFromBothAndIsAboveEverythingAttempted) {
   for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
-    const EpochRecord next = next_epoch(a.record, b.record, MemberSet::both(), NodeSide::a, id(99), 7);
+    const EpochRecord next = next_epoch(a, b, MemberSet::both(), NodeSide::a, id(99), 7);
     ASSERT_TRUE(next.descends_from(a.record) && next.descends_from(b.record));
     ASSERT_GT(next.number, std::max({a.record.number, b.record.number, std::uint64_t{7}}));
   });
+}
+
+/// B recorded an epoch {A,B} that A never did, and then another one over it, or one that leaves all to A: A, which
+/// knows neither, may have gone on alone from the last one that both had. That is no split: nobody served what B
+/// recorded.
+TEST(Verdict, WhatNobodyServedIsVoidHoweverManyEpochsItIs) {
+  ReplicaState a, b;
+  b.side = NodeSide::b;
+  a.record = record(4, 4, MemberSet::both(), {id(1)});
+  b.record = record(5, 5, MemberSet::both(), {id(4), id(1)});
+  a.record.sequencer = b.record.sequencer = NodeSide::b;
+  a.able = b.able = true;
+  ReplicaState a_alone = a;
+  a_alone.record = next_epoch(a.record, MemberSet::only(NodeSide::a), NodeSide::a, id(50), 0);
+  for (const MemberSet members : {MemberSet::both(), MemberSet::only(NodeSide::a)}) {
+    ReplicaState again = b;
+    for (std::uint8_t name = 6; name < 9; ++name) {
+      const NodeSide driver = members.is_both() ? NodeSide::b : NodeSide::a;
+      const EpochRecord next = driver == NodeSide::b ? next_epoch(again, a, members, driver, id(name), 0)
+                                                     : next_epoch(a, again, members, driver, id(name), 0);
+      EXPECT_TRUE(next.descends_from(again.record) && next.descends_from(a.record));
+      again.record = next;
+      EXPECT_EQ(decide(a_alone, again), Verdict::drive_solo);
+      EXPECT_EQ(decide(again, a_alone), Verdict::follow);
+    }
+  }
 }
 
 TEST(GivingUp, LeavesEverythingToTheOtherInAnEpochAboveBothLines) {
@@ -167,7 +193,7 @@ TEST(GivingUp, IsVoidBesideWhateverTheSurvivorMadeOfItsLineMeanwhile) {
     for (const std::uint64_t above : {std::uint64_t{0}, victim.record.number, victim.record.number + 5}) {
       ReplicaState went_on = a;
       went_on.able = true;
-      went_on.record = next_epoch(a.record, a.record, MemberSet::only(NodeSide::a), NodeSide::a, id(100), above);
+      went_on.record = next_epoch(a.record, MemberSet::only(NodeSide::a), NodeSide::a, id(100), above);
       ASSERT_EQ(decide(went_on, victim), Verdict::drive_solo);
       ASSERT_EQ(decide(victim, went_on), Verdict::follow);
     }
