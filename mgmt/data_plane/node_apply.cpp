@@ -44,6 +44,15 @@ void Node::apply(DesiredState state, engine::Callback<Result<ApplyOutcome>> done
       });
 }
 
+namespace {
+/// Both nodes have the link's secrets: whose they are to show differs, so that the order says nothing.
+replication::WitnessSeal seal_of(const DesiredState& state) {
+  const Authentication proof = state.partner ? state.partner->link.authentication : Authentication{};
+  const auto secret = [](const std::optional<Credentials>& c) { return c ? c->secret : std::string(); };
+  return replication::witness_seal(state.pair, secret(proof.chap), secret(proof.mutual));
+}
+}  // namespace
+
 void Node::set_up_pair(Apply& apply) {
   const DesiredState& state = apply.state;
   if (!pair_) {
@@ -56,7 +65,9 @@ void Node::set_up_pair(Apply& apply) {
     apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
   }
   const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
-  if (auto used = pair_->witness().use(state.pair, witness); !used) apply.problem("witness", used.error().message);
+  if (auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness); !used) {
+    apply.problem("witness", used.error().message);
+  }
   if (auto set = pair_->set_partner(state.partner); !set) {
     apply.problem("partner link " + state.partner->link.listen.to_string(), set.error().message);
   }

@@ -32,10 +32,13 @@ class Guarded {
 
 WitnessSlot::~WitnessSlot() { reactor_.cancel(timer_); }
 
-engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, const std::string& addresses) {
-  if (addresses == addresses_) return {};
+engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide side,
+                                      const replication::WitnessSeal& seal, const std::string& addresses) {
+  if (addresses == addresses_ && seal == seal_) return {};
   replication::EtcdSettings settings;
   settings.pair = pair;
+  settings.side = side;
+  settings.seal = seal;
   for (std::size_t at = 0; at < addresses.size();) {
     const std::size_t comma = std::min(addresses.find(',', at), addresses.size());
     auto endpoint = replication::HttpEndpoint::parse(std::string_view(addresses).substr(at, comma - at));
@@ -46,6 +49,7 @@ engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, const std::strin
   etcd_ =
       settings.endpoints.empty() ? nullptr : std::make_shared<replication::EtcdWitness>(reactor_, std::move(settings));
   addresses_ = addresses;
+  seal_ = seal;
   told_ = false;
   reactor_.cancel(timer_);
   if (etcd_) probe();
@@ -76,12 +80,13 @@ void WitnessSlot::read(const engine::Uuid& volume, engine::Callback<engine::IoRe
   if (etcd_) etcd_->read(volume, std::move(guarded));
 }
 
-void WitnessSlot::swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+void WitnessSlot::swap(const engine::Uuid& volume, const replication::WitnessView& seen,
+                       const replication::WitnessRecord& record,
                        engine::Callback<engine::IoResult<replication::SwapOutcome>> done) {
   using Outcome = engine::IoResult<replication::SwapOutcome>;
   const Errc lost = etcd_ ? Errc::unknown_outcome : Errc::io_error;
   Guarded<Outcome> guarded(reactor_, std::move(done), std::unexpected(make_error_code(lost)));
-  if (etcd_) etcd_->swap(volume, expected, record, std::move(guarded));
+  if (etcd_) etcd_->swap(volume, seen, record, std::move(guarded));
 }
 
 void WitnessSlot::remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) {

@@ -15,14 +15,15 @@ class WitnessSlot final : public replication::Witness {
 
   /// `addresses` are etcd's endpoints, comma separated; empty: no witness. What was outstanding with the old one ends
   /// with unknown_outcome.
-  [[nodiscard]] engine::Result<void> use(const engine::Uuid& pair, const std::string& addresses);
+  [[nodiscard]] engine::Result<void> use(const engine::Uuid& pair, engine::NodeSide side,
+                                         const replication::WitnessSeal& seal, const std::string& addresses);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
   /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one.
   void watch(engine::Callback<bool, const std::string&> changed);
   [[nodiscard]] bool reachable() const { return reachable_; }
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
-  void swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+  void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
             engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
@@ -34,6 +35,7 @@ class WitnessSlot final : public replication::Witness {
   engine::Reactor& reactor_;
   std::shared_ptr<replication::EtcdWitness> etcd_;
   std::string addresses_;
+  replication::WitnessSeal seal_{};
   engine::Callback<bool, const std::string&> changed_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool reachable_ = false;

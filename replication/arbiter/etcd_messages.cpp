@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "replication/arbiter/base64.hpp"
-#include "replication/arbiter/witness_value.hpp"
 
 namespace lockstep::replication {
 namespace {
@@ -42,6 +41,12 @@ std::optional<T> number(const json& object, const char* name) {
   return value > 0 ? std::optional(value) : std::nullopt;
 }
 
+/// Of a record that is made anew with what one like it once held, nothing else tells. Never 0.
+std::uint64_t record_since(std::uint64_t cluster, std::int64_t made) {
+  const std::uint64_t both = cluster * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(made);
+  return both == 0 ? 1 : both;
+}
+
 // `range` is a RangeResponse of this one key within `answer`: no record, or exactly one.
 engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& answer, const json& range) {
   const auto cluster = number<std::uint64_t>(answer["header"], "cluster_id");
@@ -64,16 +69,18 @@ engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& answer,
   const auto mod_revision = number<std::int64_t>(kv, "mod_revision");
   if (!mod_revision) return fail(Errc::corrupt, "etcd's answer has no mod_revision");
   if (*mod_revision > *revision) return fail(Errc::corrupt, "etcd's answer is older than the record in it");
+  const auto writes = number<std::int64_t>(kv, "version");
+  const auto made = number<std::int64_t>(kv, "create_revision");
+  if (!writes || !made) return fail(Errc::corrupt, "etcd's answer does not tell when the record was made");
   const auto value = kv.find("value");
-  if (value == kv.end() || !value->is_string()) return fail(Errc::corrupt, "the witness's record is empty");
-  const auto bytes = base64_decode(value->get_ref<const std::string&>());
+  if (value != kv.end() && !value->is_string()) return fail(Errc::corrupt, "etcd's answer holds no value");
+  const auto bytes = base64_decode(value == kv.end() ? "" : value->get_ref<const std::string&>());
   if (!bytes) return fail(Errc::corrupt, "the witness's record is not base64");
-  const auto record = decode_witness_value(*bytes, slot.pair, slot.volume);
-  if (!record) {
-    return std::unexpected(engine::Error{record.error(), "the witness's record " + witness_key(slot.pair, slot.volume) +
-                                                             " can't be used: " + record.error().message()});
+  const auto sealed = decode_witness_value(*bytes, slot);
+  if (!sealed || sealed->writes != *writes) {
+    return WitnessView{std::nullopt, *mod_revision, *cluster, *revision, *writes, /*tampered=*/true};
   }
-  return WitnessView{*record, *mod_revision, *cluster, *revision};
+  return WitnessView{sealed->record, *mod_revision, record_since(*cluster, *made), *revision, *writes};
 }
 
 }  // namespace
@@ -82,13 +89,13 @@ std::string etcd_range_request(const WitnessSlot& slot) {
   return json{{"key", key_of(slot)}, {"serializable", false}}.dump();
 }
 
-std::string etcd_swap_request(const WitnessSlot& slot, std::int64_t expected, const WitnessRecord& record) {
+std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen, const WitnessRecord& record) {
   const std::string key = key_of(slot);
-  const std::string value = base64_encode(encode_witness_value(slot.pair, slot.volume, record));
+  const std::string value = base64_encode(encode_witness_value(slot, record, seen.writes + 1));
   const json read = {{"request_range", {{"key", key}}}};
   const json put = {{"request_put", {{"key", key}, {"value", value}}}};
   const json compare = {
-      {"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", std::to_string(expected)}};
+      {"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", std::to_string(seen.mod_revision)}};
   return json{
       {"compare", json::array({compare})}, {"success", json::array({put, read})}, {"failure", json::array({read})}}
       .dump();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/result.hpp"
+#include "replication/arbiter/witness_value.hpp"
 #include "replication/core/arbiter.hpp"
 
 namespace lockstep::replication {
@@ -14,21 +15,15 @@ constexpr std::string_view kEtcdRangePath = "/v3/kv/range";
 constexpr std::string_view kEtcdTxnPath = "/v3/kv/txn";
 constexpr std::string_view kEtcdDeletePath = "/v3/kv/deleterange";
 
-/// One volume's record within its pair.
-struct WitnessSlot {
-  engine::Uuid pair;
-  engine::Uuid volume;
-};
-
 /// A linearizable read of the record.
 [[nodiscard]] std::string etcd_range_request(const WitnessSlot& slot);
-/// Put and read back if mod_revision is still `expected`, else only read.
-[[nodiscard]] std::string etcd_swap_request(const WitnessSlot& slot, std::int64_t expected,
+/// Put and read back if what stands there is still what was `seen`, else only read.
+[[nodiscard]] std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen,
                                             const WitnessRecord& record);
 [[nodiscard]] std::string etcd_delete_request(const WitnessSlot& slot);
 
-// An answer that is not what etcd says in such a case gives an Error that quotes what was wrong: Errc::corrupt; also
-// foreign and wrong_version, from the record itself.
+// An answer that is not what etcd says in such a case gives an Error that quotes what was wrong: Errc::corrupt. A value
+// that no node of the pair wrote, or wrote as the last there, gives a view that says so (WitnessView::tampered).
 [[nodiscard]] engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::string_view body);
 [[nodiscard]] engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
                                                             std::string_view body);

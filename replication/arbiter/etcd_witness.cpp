@@ -16,6 +16,11 @@ struct Answer {
   engine::Error problem;  ///< code set: there is no body
 };
 
+std::string is_tampered(const WitnessSlot& slot) {
+  return "what stands at " + witness_key(slot.pair, slot.volume) +
+         " was not written there by a node of this pair, or not as the last. Keep others from writing to this etcd";
+}
+
 struct Request {
   std::string_view path;
   std::string body;
@@ -38,7 +43,9 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
   std::string last_problem;
   bool closed = false;
 
-  [[nodiscard]] WitnessSlot slot(const engine::Uuid& volume) const { return {settings.pair, volume}; }
+  [[nodiscard]] WitnessSlot slot(const engine::Uuid& volume) const {
+    return {settings.pair, volume, settings.seal, settings.side};
+  }
 
   void submit(Request request) {
     if (queue.size() >= kMaxQueued) {
@@ -130,16 +137,17 @@ void EtcdWitness::read(const engine::Uuid& volume, engine::Callback<engine::IoRe
                  [impl = impl_.get(), slot, done = std::move(done)](Answer answer) mutable {
                    if (answer.problem.code) return done(std::unexpected(answer.problem.code));
                    auto view = parse_range_answer(slot, answer.body);
+                   if (view && view->tampered) impl->note({make_error_code(Errc::refused), is_tampered(slot)});
                    if (view) return done(*view);
                    impl->note(view.error());
                    done(std::unexpected(view.error().code));
                  }});
 }
 
-void EtcdWitness::swap(const engine::Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+void EtcdWitness::swap(const engine::Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                        engine::Callback<engine::IoResult<SwapOutcome>> done) {
   const WitnessSlot slot = impl_->slot(volume);
-  impl_->submit({kEtcdTxnPath, etcd_swap_request(slot, expected, record), false,
+  impl_->submit({kEtcdTxnPath, etcd_swap_request(slot, seen, record), false,
                  [impl = impl_.get(), slot, record, done = std::move(done)](Answer answer) mutable {
                    if (answer.problem.code) return done(std::unexpected(answer.problem.code));
                    auto outcome = parse_swap_answer(slot, record, answer.body);

@@ -8,13 +8,16 @@
 
 #include "engine/runtime/reactor.hpp"
 #include "replication/arbiter/http_post.hpp"
+#include "replication/arbiter/witness_value.hpp"
 #include "replication/core/arbiter.hpp"
 
 namespace lockstep::replication {
 
 struct EtcdSettings {
   engine::Uuid pair;
-  std::vector<HttpEndpoint> endpoints;  ///< at least one
+  engine::NodeSide side = engine::NodeSide::a;  ///< this node
+  WitnessSeal seal{};                           ///< of its records
+  std::vector<HttpEndpoint> endpoints;          ///< at least one
   engine::Duration try_deadline = std::chrono::milliseconds(500);
   engine::Duration total_deadline = std::chrono::milliseconds(1500);  ///< over all endpoints, from leaving the queue
 };
@@ -29,7 +32,7 @@ class EtcdWitness final : public Witness {
   ~EtcdWitness() override;
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<WitnessView>> done) override;
-  void swap(const engine::Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+  void swap(const engine::Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
             engine::Callback<engine::IoResult<SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 

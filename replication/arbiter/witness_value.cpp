@@ -1,18 +1,24 @@
 #include "replication/arbiter/witness_value.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cassert>
 #include <cstring>
 
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include "engine/base/byte_order.hpp"
-#include "engine/base/crc32c.hpp"
 
 namespace lockstep::replication {
 namespace {
 
 using engine::Errc;
+using engine::NodeSide;
 
 constexpr std::uint32_t kMagic = 0x4C535752;  // "LSWR"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 
 struct Layout {
   engine::Be32 magic;
@@ -23,49 +29,75 @@ struct Layout {
   engine::Be64 number;
   std::array<std::uint8_t, 16> epoch;
   std::uint8_t members;
-  std::array<std::uint8_t, 11> reserved;
-  engine::Be32 checksum;
+  std::uint8_t author;
+  std::array<std::uint8_t, 6> reserved;
+  engine::Be64 writes;
+  std::array<std::uint8_t, 32> seal;
 };
 static_assert(sizeof(Layout) == kWitnessValueSize);
 static_assert(engine::WireStruct<Layout>);
+using Mac = std::array<std::uint8_t, 32>;
+constexpr std::size_t kSealed = kWitnessValueSize - sizeof(Mac);
 
-std::uint32_t checksum_of(std::span<const std::byte> bytes) {
-  return engine::crc32c(bytes.first(kWitnessValueSize - sizeof(engine::Be32)));
+Mac mac_of(std::span<const std::byte> key, std::span<const std::byte> bytes) {
+  Mac mac{};
+  unsigned size = 0;
+  const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                          reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), mac.data(), &size);
+  assert(done != nullptr && size == mac.size());
+  return mac;
 }
 
+std::uint8_t number_of(NodeSide side) { return engine::MemberSet::only(side).bits; }
 }  // namespace
+
+WitnessSeal witness_seal(const engine::Uuid& pair, std::string_view secret, std::string_view other) {
+  std::string key(std::min(secret, other));
+  key.push_back('\0');
+  key += std::max(secret, other);
+  const std::string purpose = "lockstep witness record, pair " + pair.to_string();
+  return std::bit_cast<WitnessSeal>(mac_of(std::as_bytes(std::span(key)), std::as_bytes(std::span(purpose))));
+}
 
 std::string witness_key(const engine::Uuid& pair, const engine::Uuid& volume) {
   return "/lockstep/" + pair.to_string() + "/volume/" + volume.to_string();
 }
 
-WitnessValue encode_witness_value(const engine::Uuid& pair, const engine::Uuid& volume, const WitnessRecord& record) {
+WitnessValue encode_witness_value(const WitnessSlot& slot, const WitnessRecord& record, std::int64_t writes) {
   Layout layout{};
   layout.magic = kMagic;
   layout.version = kVersion;
   layout.length = kWitnessValueSize;
-  layout.pair = pair.bytes;
-  layout.volume = volume.bytes;
+  layout.pair = slot.pair.bytes;
+  layout.volume = slot.volume.bytes;
   layout.number = record.number;
   layout.epoch = record.epoch.bytes;
   layout.members = record.members.bits;
-  layout.checksum = checksum_of(std::as_bytes(std::span(&layout, 1)));
+  layout.author = number_of(slot.author);
+  layout.writes = static_cast<std::uint64_t>(writes);
+  layout.seal = mac_of(slot.seal, std::as_bytes(std::span(&layout, 1)).first(kSealed));
   return std::bit_cast<WitnessValue>(layout);
 }
 
-engine::IoResult<WitnessRecord> decode_witness_value(std::span<const std::byte> bytes, const engine::Uuid& pair,
-                                                     const engine::Uuid& volume) {
+engine::IoResult<SealedRecord> decode_witness_value(std::span<const std::byte> bytes, const WitnessSlot& slot) {
   const auto refuse = [](Errc code) { return std::unexpected(make_error_code(code)); };
+  if (bytes.size() < 8) return refuse(Errc::corrupt);
+  if (engine::load_be<std::uint32_t>(bytes.data()) != kMagic) return refuse(Errc::corrupt);
+  if (engine::load_be<std::uint16_t>(bytes.data() + 4) != kVersion) return refuse(Errc::wrong_version);
   if (bytes.size() != kWitnessValueSize) return refuse(Errc::corrupt);
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (layout.magic != kMagic || layout.checksum != checksum_of(bytes)) return refuse(Errc::corrupt);
-  if (layout.version != kVersion) return refuse(Errc::wrong_version);
+  const Mac mac = mac_of(slot.seal, bytes.first(kSealed));
+  if (CRYPTO_memcmp(mac.data(), layout.seal.data(), mac.size()) != 0) return refuse(Errc::refused);
   if (layout.length != kWitnessValueSize) return refuse(Errc::corrupt);
-  if (layout.pair != pair.bytes || layout.volume != volume.bytes) return refuse(Errc::foreign);
-  if (layout.members < 1 || layout.members > 3) return refuse(Errc::corrupt);
+  if (layout.pair != slot.pair.bytes || layout.volume != slot.volume.bytes) return refuse(Errc::foreign);
+  if (layout.members < 1 || layout.members > 3 || layout.author < 1 || layout.author > 2) return refuse(Errc::corrupt);
   if (std::ranges::any_of(layout.reserved, [](std::uint8_t b) { return b != 0; })) return refuse(Errc::corrupt);
-  return WitnessRecord{layout.number, engine::Uuid{layout.epoch}, engine::MemberSet{layout.members}};
+  const std::uint64_t writes = layout.writes;
+  if (writes < 1 || writes > INT64_MAX) return refuse(Errc::corrupt);
+  return SealedRecord{{layout.number, engine::Uuid{layout.epoch}, engine::MemberSet{layout.members}},
+                      layout.author == number_of(NodeSide::a) ? NodeSide::a : NodeSide::b,
+                      static_cast<std::int64_t>(writes)};
 }
 
 }  // namespace lockstep::replication

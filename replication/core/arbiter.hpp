@@ -18,9 +18,13 @@ struct WitnessRecord {
 
 struct WitnessView {
   std::optional<WitnessRecord> record;  ///< nothing: no record of this volume
-  std::int64_t mod_revision = 0;        ///< 0: no record
-  std::uint64_t cluster = 0;            ///< which witness it is; never 0 in an answer. Another one may have the same.
-  std::int64_t revision = 0;            ///< rises with every write of any record there: lower, and it was set back
+  std::int64_t mod_revision = 0;        ///< of what stands there; 0: nothing does
+  /// Which witness it is and, with a record, since when the record is there; never 0 in an answer. Another witness may
+  /// have the same.
+  std::uint64_t cluster = 0;
+  std::int64_t revision = 0;  ///< rises with every write of any record there: lower, and it was set back
+  std::int64_t writes = 0;    ///< of what stands there, since it was made
+  bool tampered = false;      ///< something stands there that no node of this pair wrote, or not as the last
 };
 
 struct SwapOutcome {
@@ -33,9 +37,9 @@ class Witness {
   virtual ~Witness() = default;
   /// A linearizable read. Errc::timed_out or io_error: could not be asked.
   virtual void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<WitnessView>> done) = 0;
-  /// Writes `record` if the volume's mod_revision is still `expected` (0: no record). Errc::unknown_outcome: it may or
-  /// may not have been written; read and ask again, never assume. `done` never runs from inside the call.
-  virtual void swap(const engine::Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+  /// Writes `record` if what stands there is still what was `seen`. Errc::unknown_outcome: it may or may not have been
+  /// written; read and ask again, never assume. `done` never runs from inside the call.
+  virtual void swap(const engine::Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                     engine::Callback<engine::IoResult<SwapOutcome>> done) = 0;
   /// Removes the volume's record, when the volume is deleted.
   virtual void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) = 0;

@@ -29,15 +29,18 @@ const char* to_string(WitnessTrust trust) {
       return "other_cluster";
     case WitnessTrust::no_record_any_more:
       return "no_record_any_more";
+    case WitnessTrust::tampered:
+      return "tampered";
   }
   return "?";
 }
 
 WitnessTrust judge_witness(const Knowledge& known, const WitnessView& view) {
+  if (view.tampered) return WitnessTrust::tampered;
   if (known.witness_cluster == 0) return WitnessTrust::ok;
-  if (view.cluster != known.witness_cluster) return WitnessTrust::other_cluster;
   const auto seen = record_of(known);
   if (seen && !view.record) return WitnessTrust::no_record_any_more;
+  if (view.cluster != known.witness_cluster) return WitnessTrust::other_cluster;
   if (view.revision < known.witness_revision) return WitnessTrust::behind;
   if (view.record == seen) return WitnessTrust::ok;
   const bool later = view.mod_revision > known.witness_revision;
@@ -46,10 +49,10 @@ WitnessTrust judge_witness(const Knowledge& known, const WitnessView& view) {
 }
 
 Knowledge learn(Knowledge known, const WitnessView& view) {
-  if (view.cluster == 0 || judge_witness(known, view) != WitnessTrust::ok) return known;
+  if (view.cluster == 0 || !view.record || judge_witness(known, view) != WitnessTrust::ok) return known;
   known.witness_cluster = view.cluster;
   known.witness_revision = std::max(known.witness_revision, view.revision);
-  if (view.record) take_record(known, view);
+  take_record(known, view);
   return known;
 }
 

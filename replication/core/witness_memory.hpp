@@ -13,13 +13,14 @@ enum class WitnessTrust : std::uint8_t {
   behind,              ///< set back in time: its revision, or its record, is older than what was seen, or beside it
   other_cluster,       ///< another witness than the one that was seen
   no_record_any_more,  ///< there was a record, and now there is none
+  tampered,            ///< somebody else wrote there
 };
 [[nodiscard]] const char* to_string(WitnessTrust trust);
 
 /// `known`: as it was when the witness was asked, for answers may overtake one another. The first that holds of
-/// other_cluster, no_record_any_more and behind. A record that is not the one that was seen was written after that,
-/// with a higher number: any other is of a witness that was set back, and has perhaps gone another way since. A witness
-/// that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without one.
+/// tampered, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was written after
+/// that, with a higher number: any other is of a witness that was set back, and has perhaps gone another way since. A
+/// witness that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without one.
 [[nodiscard]] WitnessTrust judge_witness(const engine::Knowledge& known, const WitnessView& view);
 
 /// What is known with what a witness that is ok tells; of any other, and of an answer that was overtaken, nothing is

@@ -31,6 +31,8 @@ std::string what_is_wrong(WitnessTrust trust) {
       return "The witness is another one than before.";
     case WitnessTrust::no_record_any_more:
       return "The witness has lost its record of this volume.";
+    case WitnessTrust::tampered:
+      return "Somebody else has written to the witness's record of this volume: keep others from writing to that etcd.";
   }
   return {};
 }
@@ -41,9 +43,10 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 }
 }  // namespace
 
-/// What it holds is written down at once; the revision alone, which others' records move, with the next.
+/// What it holds is written down at once; the revision alone, which others' records move, with the next. What a witness
+/// says that was never seen before is believed only while both nodes are in sync.
 void Witnessing::learn(const WitnessView& view) {
-  if (core_.membership->closed()) return;
+  if (core_.membership->closed() || (core_.known.witness_cluster == 0 && !core_.in_sync())) return;
   core_.known = replication::learn(core_.known, view);
   if (!holds_the_same(core_.known, core_.meta->knowledge())) core_.keep_knowledge();
 }
@@ -75,7 +78,7 @@ void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& recor
     if (result && result->won) core_.known = replication::learn(core_.known, result->current);
     answered(result);
   };
-  core_.seams.witness->swap(volume(), seen.mod_revision, record, counted(core_.owed_by_others, std::move(learnt)));
+  core_.seams.witness->swap(volume(), seen, record, counted(core_.owed_by_others, std::move(learnt)));
 }
 
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
@@ -125,6 +128,11 @@ void Witnessing::read() {
 
 void Witnessing::consider(const WitnessView& view) {
   if (!is_trusted(asked_with_, view)) return again_after(std::chrono::seconds(1));
+  if (asked_with_.witness_cluster == 0) {
+    mark<"witness.never_seen">();
+    reason_ = "This node had not seen the witness's record when it lost its partner: it grants nothing.";
+    return again_after(std::chrono::seconds(1));
+  }
   if (view.record && attempted_ && *view.record == mine_) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
@@ -218,6 +226,7 @@ void Witnessing::note_raised(const WitnessView& view) {
     core_.known = accept_witness(core_.known, view);
     core_.keep_knowledge();
   }
+  learn(view);
   unanswered_ = 0;
   next_raise_ = core_.now() + (core_.is_alone() ? kLookAgainAlone : kLookAgain);
   reason_.clear();

@@ -1,5 +1,5 @@
-// Any bytes as a message or a replica's state: refused, or read such that writing it again gives the same bytes. Only what
-// a later version may add to the flags of a state, and this one ignores, is not written again.
+// Any bytes as a message or a replica's state: refused, or read such that writing it again gives the same bytes. Only
+// what a later version may add to the flags of a state, and this one ignores, is not written again.
 #include <algorithm>
 #include <cassert>
 #include <cstdint>

@@ -40,7 +40,8 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.two_at_once, Fault::two_at_once},
                                           {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},
-                                          {f.witness_emptied, Fault::witness_emptied}};
+                                          {f.witness_emptied, Fault::witness_emptied},
+                                          {f.witness_overwritten, Fault::witness_overwritten}};
   for (const auto& [known, fault] : kinds) {
     if (known) known_.push_back(fault);
   }

@@ -59,6 +59,7 @@ class Nemesis {
     witness_slow,
     witness_set_back,
     witness_emptied,
+    witness_overwritten,
   };
   static void on_act(void* self, std::uint64_t);
   static void on_strike(void* self, std::uint64_t fault_and_side);
@@ -104,6 +105,7 @@ class Nemesis {
   void slow_witness(Host& host);
   void set_witness_back();
   void empty_witness();
+  void overwrite_witness();
   void goes_on_everywhere();
   [[nodiscard]] Nanos some_leases(Nanos low, Nanos high);
   [[nodiscard]] SimStore& store(std::uint64_t number);

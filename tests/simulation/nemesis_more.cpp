@@ -50,6 +50,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return set_witness_back();
     case Fault::witness_emptied:
       return empty_witness();
+    case Fault::witness_overwritten:
+      return overwrite_witness();
     default:
       return;
   }
@@ -225,6 +227,14 @@ void Nemesis::empty_witness() {
   const bool same_cluster = random_.chance(500'000);
   world_.trace.add('-', "witness.emptied", {{"same_cluster", same_cluster}});
   same_cluster ? world_.witness.lose_disk() : world_.witness.empty();
+}
+
+/// At any moment: whoever can write to it waits for the worst one.
+void Nemesis::overwrite_witness() {
+  if (world_.scenario.faults.revert) return;
+  const bool anew = random_.chance(600'000);
+  world_.trace.add('-', "witness.overwritten", {{"anew", anew}});
+  anew ? world_.witness.make_anew(random_) : world_.witness.overwrite();
 }
 
 // --- Operators' orders -----------------------------------------------------------------------------------------------

@@ -43,8 +43,9 @@ struct FaultKinds {
   bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power
   bool two_at_once = false;   ///< a store fails, and its volume is detached, or its partner's process replaced
   bool witness_slow = false;  ///< takes seconds, and carries out what was given up
-  bool witness_set_back = false;  ///< to what it was at an earlier moment
-  bool witness_emptied = false;   ///< another one in its place, or the same without its disk
+  bool witness_set_back = false;     ///< to what it was at an earlier moment
+  bool witness_emptied = false;      ///< another one in its place, or the same without its disk
+  bool witness_overwritten = false;  ///< by somebody who can write to it, and has not the nodes' key
 
   bool operator==(const FaultKinds&) const = default;
 };

@@ -43,6 +43,33 @@ TEST(Memory, ANodeThatReadThatItLostDoesNotWinAtAWitnessThatWasSetBack) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// One went on alone, and the other could not ask yet. Somebody who can write to the witness makes it say again what it
+/// said before.
+TEST(Memory, NobodyWinsByWhatAStrangerWroteToTheWitness) {
+  for (const bool anew : {true, false}) {
+    ScriptedPair pair(pair_program());
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.run_for(2 * kSecond);
+    pair.host(kB).witness().set_reachable(false);
+    cut(pair, false);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, 10 * kSecond));
+    ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+    SimRandom first_record(1);
+    anew ? pair.world().witness.make_anew(first_record) : pair.world().witness.overwrite();
+    pair.host(kB).witness().set_reachable(true);
+    pair.run_for(20 * kSecond);
+    EXPECT_FALSE(pair.status(kB).serving) << pair.status(kB).reason;
+    cut(pair, true);
+    EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    EXPECT_EQ(pair.value_at(kB, 8), 2);
+    ASSERT_TRUE(pair.wait_for([&] { return record_of(pair) && record_of(pair)->members == MemberSet::both(); }));
+    pair.run_for(25 * kSecond);  // B has seen that it is put right
+    pair.host(kA).end(Host::End::power_cut);
+    EXPECT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }, 10 * kSecond)) << pair.status(kB).reason;
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
 TEST(Memory, AWitnessThatLostItsRecordIsPutRightByBothAndTheNextDeathIsSurvived) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});

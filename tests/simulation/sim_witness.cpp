@@ -19,14 +19,40 @@ constexpr Nanos kTimeout = kSecond;
 WitnessView SimWitness::view(const Uuid& volume) const {
   const auto found = records_.find(volume);
   if (found == records_.end()) return {std::nullopt, 0, cluster_, revision_};
-  return {found->second.record, found->second.mod_revision, cluster_, revision_};
+  const Kept& kept = found->second;
+  if (kept.tampered) return {std::nullopt, kept.mod_revision, cluster_, revision_, 0, /*tampered=*/true};
+  return {kept.record, kept.mod_revision, cluster_ + static_cast<std::uint64_t>(kept.made), revision_};
 }
 
 SwapOutcome SimWitness::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record) {
   const WitnessView current = view(volume);
   if (current.mod_revision != expected) return {false, current};
-  records_[volume] = {record, ++revision_, {}};
+  Kept& kept = records_[volume];
+  kept.record = record;
+  kept.mod_revision = ++revision_;
+  kept.seen_by[0] = kept.seen_by[1] = kept.tampered = false;
+  if (kept.made == 0) kept.made = revision_;
+  kept.written.push_back(record);
   return {true, view(volume)};
+}
+
+void SimWitness::overwrite() {
+  for (auto& [volume, kept] : records_) {
+    kept.mod_revision = ++revision_;
+    kept.tampered = true;
+  }
+}
+
+void SimWitness::make_anew(SimRandom& random) {
+  for (auto& [volume, kept] : records_) {
+    const auto replayed = 1 + random.below(kept.written.size());
+    kept.written.resize(replayed);
+    kept.record = kept.written.back();
+    kept.made = ++revision_;
+    revision_ += static_cast<std::int64_t>(replayed);
+    kept.mod_revision = revision_;
+    kept.tampered = false;
+  }
 }
 
 void SimWitness::note_seen(const Uuid& volume, Owner by, const WitnessView& told) {
@@ -89,10 +115,10 @@ void WitnessClient::read(const Uuid& volume, Callback<IoResult<WitnessView>> don
   begin(Kind::read, volume).read_done = std::move(done);
 }
 
-void WitnessClient::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+void WitnessClient::swap(const Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                          Callback<IoResult<SwapOutcome>> done) {
   Call& call = begin(Kind::swap, volume);
-  call.expected = expected;
+  call.expected = seen.mod_revision;
   call.record = record;
   call.swap_done = std::move(done);
 }

@@ -21,7 +21,7 @@ class WitnessClient final : public replication::Witness {
       : scheduler_(scheduler), trace_(trace), random_(random), owner_(owner), server_(server) {}
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
-  void swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+  void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
             engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
@@ -88,12 +88,20 @@ class SimWitness {
   void empty();
   /// The same, and with the same cluster id: what etcd makes of an empty disk and the same settings.
   void lose_disk();
+  // What somebody may do who can write to it, and has what the nodes wrote before, but not their key.
+  /// An earlier record, or rubbish, in the place of the last.
+  void overwrite();
+  /// The key is removed, and all that the nodes wrote up to some moment is written again, one after the other.
+  void make_anew(SimRandom& random);
 
  private:
   struct Kept {
     replication::WitnessRecord record;
     std::int64_t mod_revision = 0;
     bool seen_by[2] = {false, false};
+    std::int64_t made = 0;  ///< the revision at which the key was made
+    bool tampered = false;
+    std::vector<replication::WitnessRecord> written;  ///< by the nodes, since then
   };
   static constexpr std::int64_t kFirstRevision = 1;  ///< as etcd's
   std::map<engine::Uuid, Kept> records_;

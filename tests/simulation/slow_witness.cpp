@@ -24,13 +24,13 @@ void SlowWitness::read(const Uuid& volume, Callback<IoResult<WitnessView>> done)
   launch(std::move(call));
 }
 
-void SlowWitness::swap(const Uuid& volume, std::int64_t expected, const WitnessRecord& record,
+void SlowWitness::swap(const Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                        Callback<IoResult<SwapOutcome>> done) {
-  if (most_ == 0) return witness_.swap(volume, expected, record, std::move(done));
+  if (most_ == 0) return witness_.swap(volume, seen, record, std::move(done));
   auto call = std::make_unique<Call>();
   call->swaps = true;
   call->volume = volume;
-  call->expected = expected;
+  call->seen = seen;
   call->record = record;
   call->swap_done = std::move(done);
   launch(std::move(call));
@@ -47,7 +47,7 @@ void SlowWitness::on_arrive(void* self, std::uint64_t number) {
   auto& slow = *static_cast<SlowWitness*>(self);
   Call* call = slow.calls_[number].get();
   if (call->swaps) {
-    return slow.witness_.swap(call->volume, call->expected, call->record, [call](const auto& result) {
+    return slow.witness_.swap(call->volume, call->seen, call->record, [call](const auto& result) {
       if (call->swap_done) std::exchange(call->swap_done, nullptr)(result);
     });
   }

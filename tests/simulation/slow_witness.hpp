@@ -15,7 +15,7 @@ class SlowWitness final : public replication::Witness {
       : scheduler_(scheduler), random_(random), owner_(owner), witness_(witness) {}
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
-  void swap(const engine::Uuid& volume, std::int64_t expected, const replication::WitnessRecord& record,
+  void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
             engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override {
     witness_.remove(volume, std::move(done));
@@ -30,7 +30,7 @@ class SlowWitness final : public replication::Witness {
   struct Call {
     bool swaps = false;
     engine::Uuid volume;
-    std::int64_t expected = 0;
+    replication::WitnessView seen;
     replication::WitnessRecord record;
     engine::Callback<engine::IoResult<replication::WitnessView>> read_done;
     engine::Callback<engine::IoResult<replication::SwapOutcome>> swap_done;

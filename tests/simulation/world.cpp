@@ -138,7 +138,9 @@ void World::settle() {
     if (idle()) operations_left = 0;
     bool over = operations_left == 0 && idle() && scheduler.now() >= nemesis->ordered_until();
     // Time for both to notice what became of their witness.
-    if (scenario.faults.witness_set_back || scenario.faults.witness_emptied) over &= scheduler.now() > healed + kLooks;
+    const auto& f = scenario.faults;
+    const bool witness_changes = f.witness_set_back || f.witness_emptied || f.witness_overwritten;
+    if (witness_changes) over &= scheduler.now() > healed + kLooks;
     if (over && all_in_sync() && grower->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
     demand_answers(healed);

@@ -82,9 +82,22 @@ void EtcdProcess::put(const std::string& key, const std::string& value) {
   if (etcdctl("put " + key + " < " + folder_ + "/value") != 0) throw std::runtime_error("etcdctl put failed");
 }
 
-int EtcdProcess::etcdctl(const std::string& arguments) const {
+std::string EtcdProcess::get(const std::string& key) {
+  const std::string path = folder_ + "/got";
+  if (etcdctl("get --print-value-only " + key, path) != 0) throw std::runtime_error("etcdctl get failed");
+  std::ifstream file(path, std::ios::binary);
+  std::string value(std::istreambuf_iterator<char>(file), {});
+  if (value.ends_with('\n')) value.pop_back();  // etcdctl's own
+  return value;
+}
+
+void EtcdProcess::remove(const std::string& key) {
+  if (etcdctl("del " + key) != 0) throw std::runtime_error("etcdctl del failed");
+}
+
+int EtcdProcess::etcdctl(const std::string& arguments, const std::string& output) const {
   return std::system(("ETCDCTL_API=3 etcdctl --dial-timeout=300ms --command-timeout=1s --endpoints=" + url() + " " +
-                      arguments + " > /dev/null 2>&1")
+                      arguments + " > " + output + " 2> /dev/null")
                          .c_str());
 }
 

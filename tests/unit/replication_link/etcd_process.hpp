@@ -21,9 +21,11 @@ class EtcdProcess {
   void thaw();
   /// Writes `value` to `key` past the product's code.
   void put(const std::string& key, const std::string& value);
+  [[nodiscard]] std::string get(const std::string& key);
+  void remove(const std::string& key);
 
  private:
-  [[nodiscard]] int etcdctl(const std::string& arguments) const;
+  [[nodiscard]] int etcdctl(const std::string& arguments, const std::string& output = "/dev/null") const;
   std::string folder_;
   std::uint16_t port_ = 0;
   pid_t pid_ = -1;

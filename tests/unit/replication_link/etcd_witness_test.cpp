@@ -45,12 +45,12 @@ class Client {
   engine::IoResult<WitnessView> read() {
     return run<engine::IoResult<WitnessView>>([this](auto set) { witness_->read(kVolume, std::move(set)); }).get();
   }
-  std::future<engine::IoResult<SwapOutcome>> start_swap(std::int64_t expected, const WitnessRecord& to) {
+  std::future<engine::IoResult<SwapOutcome>> start_swap(const WitnessView& seen, const WitnessRecord& to) {
     return run<engine::IoResult<SwapOutcome>>(
-        [this, expected, to](auto set) { witness_->swap(kVolume, expected, to, std::move(set)); });
+        [this, seen, to](auto set) { witness_->swap(kVolume, seen, to, std::move(set)); });
   }
-  engine::IoResult<SwapOutcome> swap(std::int64_t expected, const WitnessRecord& to) {
-    return start_swap(expected, to).get();
+  engine::IoResult<SwapOutcome> swap(const WitnessView& seen, const WitnessRecord& to) {
+    return start_swap(seen, to).get();
   }
   std::error_code remove() {
     return run<std::error_code>([this](auto set) { witness_->remove(kVolume, std::move(set)); }).get();
@@ -82,15 +82,15 @@ TEST(EtcdWitness, KeepsARecordThatOnlyTheHolderOfItsRevisionMayChange) {
   EXPECT_FALSE(empty->record);
   EXPECT_EQ(empty->mod_revision, 0);
 
-  const auto created = client.swap(0, record(1, engine::MemberSet::both()));
+  const auto created = client.swap({}, record(1, engine::MemberSet::both()));
   ASSERT_TRUE(created) << client.witness().last_problem();
   EXPECT_TRUE(created->won);
   EXPECT_GT(created->current.mod_revision, 0);
-  const auto again = client.swap(0, record(2, kOnlyA));
+  const auto again = client.swap({}, record(2, kOnlyA));
   ASSERT_TRUE(again);
   EXPECT_FALSE(again->won);
   EXPECT_EQ(again->current.record, record(1, engine::MemberSet::both()));
-  const auto solo = client.swap(created->current.mod_revision, record(2, kOnlyA));
+  const auto solo = client.swap(created->current, record(2, kOnlyA));
   ASSERT_TRUE(solo);
   EXPECT_TRUE(solo->won);
   EXPECT_EQ(client.read()->record, record(2, kOnlyA));
@@ -100,20 +100,20 @@ TEST(EtcdWitness, WritingTheSameRecordAgainTakesAwayTheOthersClaimToIt) {
   EtcdProcess etcd;
   Client a({etcd.url()});
   Client b({etcd.url()});
-  const auto first = a.swap(0, record(1, kOnlyA));
+  const auto first = a.swap({}, record(1, kOnlyA));
   const auto seen_by_b = b.read();
-  ASSERT_TRUE(a.swap(first->current.mod_revision, record(1, kOnlyA))->won);
-  EXPECT_FALSE(b.swap(seen_by_b->mod_revision, record(2, kOnlyB))->won);
+  ASSERT_TRUE(a.swap(first->current, record(1, kOnlyA))->won);
+  EXPECT_FALSE(b.swap(*seen_by_b, record(2, kOnlyB))->won);
 }
 
 TEST(EtcdWitness, LetsExactlyOneOfTwoRacingNodesWinEveryTime) {
   EtcdProcess etcd;
   Client a({etcd.url()});
   Client b({etcd.url()});
-  std::int64_t revision = 0;
+  WitnessView seen;
   for (std::uint64_t round = 1; round <= 50; ++round) {
-    auto from_a = a.start_swap(revision, record(round, kOnlyA));
-    auto from_b = b.start_swap(revision, record(round, kOnlyB));
+    auto from_a = a.start_swap(seen, record(round, kOnlyA));
+    auto from_b = b.start_swap(seen, record(round, kOnlyB));
     const auto outcome_a = from_a.get();
     const auto outcome_b = from_b.get();
     ASSERT_TRUE(outcome_a && outcome_b);
@@ -121,14 +121,14 @@ TEST(EtcdWitness, LetsExactlyOneOfTwoRacingNodesWinEveryTime) {
     const auto truth = a.read();
     ASSERT_TRUE(truth);
     EXPECT_EQ(truth->record->members, outcome_a->won ? kOnlyA : kOnlyB);
-    revision = truth->mod_revision;
+    seen = *truth;
   }
 }
 
 TEST(EtcdWitness, ForgetsARemovedVolumeAndRemovingTwiceIsFine) {
   EtcdProcess etcd;
   Client client({etcd.url()});
-  ASSERT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  ASSERT_TRUE(client.swap({}, record(1, kOnlyA))->won);
   EXPECT_FALSE(client.remove());
   EXPECT_FALSE(client.read()->record);
   EXPECT_FALSE(client.remove());
@@ -141,13 +141,13 @@ TEST(EtcdWitness, TellsItsClusterAndARevisionThatRisesWithEveryWriteOfAnyKey) {
   ASSERT_TRUE(empty) << client.witness().last_problem();
   EXPECT_NE(empty->cluster, 0u);
   EXPECT_EQ(empty->revision, 1) << "etcd begins with it";
-  const auto won = client.swap(0, record(1, kOnlyA));
+  const auto won = client.swap({}, record(1, kOnlyA));
   ASSERT_TRUE(won && won->won);
-  EXPECT_EQ(won->current.cluster, empty->cluster);
+  EXPECT_NE(won->current.cluster, 0u);
   EXPECT_EQ(won->current.revision, 2);
   EXPECT_EQ(won->current.mod_revision, 2);
   etcd.put("another", "value");
-  const auto lost = client.swap(0, record(2, kOnlyB));
+  const auto lost = client.swap({}, record(2, kOnlyB));
   ASSERT_TRUE(lost && !lost->won);
   EXPECT_EQ(lost->current.revision, 3);
   EXPECT_EQ(lost->current.mod_revision, 2);
@@ -155,14 +155,14 @@ TEST(EtcdWitness, TellsItsClusterAndARevisionThatRisesWithEveryWriteOfAnyKey) {
   etcd.start();
   const auto after = client.read();
   ASSERT_TRUE(after) << client.witness().last_problem();
-  EXPECT_EQ(after->cluster, empty->cluster);
+  EXPECT_EQ(after->cluster, won->current.cluster);
   EXPECT_EQ(after->revision, 3);
 }
 
 TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
   EtcdProcess etcd;
   Client client({"http://127.0.0.1:" + std::to_string(tests::free_port()), etcd.url()});
-  EXPECT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  EXPECT_TRUE(client.swap({}, record(1, kOnlyA))->won);
   EXPECT_TRUE(client.read()->record);
   EXPECT_TRUE(client.probe());
 }
@@ -170,10 +170,11 @@ TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
 TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
   EtcdProcess etcd;
   Client client({etcd.url()});
-  ASSERT_TRUE(client.swap(0, record(1, kOnlyA))->won);
+  const auto won = client.swap({}, record(1, kOnlyA));
+  ASSERT_TRUE(won->won);
   etcd.kill();
   EXPECT_EQ(client.read().error(), Errc::io_error);
-  EXPECT_EQ(client.swap(1, record(2, kOnlyA)).error(), Errc::io_error);  // never sent: surely not written
+  EXPECT_EQ(client.swap(won->current, record(2, kOnlyA)).error(), Errc::io_error);  // never sent: surely not written
   EXPECT_FALSE(client.witness().last_problem().empty());
   EXPECT_FALSE(client.probe());
   etcd.start();
@@ -185,10 +186,10 @@ TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
 TEST(EtcdWitness, CallsTheOutcomeOfASwapUnknownWhenEtcdFreezesAndNeverAssumesIt) {
   EtcdProcess etcd;
   Client client({etcd.url()});
-  const auto first = client.swap(0, record(1, kOnlyA));
+  const auto first = client.swap({}, record(1, kOnlyA));
   etcd.freeze();
   const auto started = std::chrono::steady_clock::now();
-  EXPECT_EQ(client.swap(first->current.mod_revision, record(2, kOnlyA)).error(), Errc::unknown_outcome);
+  EXPECT_EQ(client.swap(first->current, record(2, kOnlyA)).error(), Errc::unknown_outcome);
   EXPECT_EQ(client.read().error(), Errc::timed_out);
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(4));
   etcd.thaw();
@@ -201,12 +202,48 @@ TEST(EtcdWitness, CallsTheOutcomeOfASwapUnknownWhenEtcdFreezesAndNeverAssumesIt)
   }
 }
 
-TEST(EtcdWitness, NamesARecordThatIsDamaged) {
+const std::string kKey = witness_key(kPair, kVolume);
+
+TEST(EtcdWitness, NamesWhatNoNodeWroteAndItCanBeWrittenOver) {
   EtcdProcess etcd;
   Client client({etcd.url()});
-  etcd.put(witness_key(kPair, kVolume), "rubbish");
-  EXPECT_EQ(client.read().error(), Errc::corrupt);
-  EXPECT_NE(client.witness().last_problem().find(witness_key(kPair, kVolume)), std::string::npos);
+  etcd.put(kKey, "rubbish");
+  const auto view = client.read();
+  ASSERT_TRUE(view);
+  EXPECT_TRUE(view->tampered);
+  EXPECT_NE(client.witness().last_problem().find(kKey), std::string::npos);
+  EXPECT_TRUE(client.swap(*view, record(1, kOnlyA))->won);
+  EXPECT_EQ(client.read()->record, record(1, kOnlyA));
+}
+
+/// A went on alone. Somebody who can write to etcd puts back what stood there before, so that B would win, too.
+TEST(EtcdWitness, ARecordThatWasPutBackIsNoRecord) {
+  EtcdProcess etcd;
+  Client a({etcd.url()}), b({etcd.url()});
+  const auto both = a.swap({}, record(1, engine::MemberSet::both()));
+  const std::string before = etcd.get(kKey);
+  ASSERT_TRUE(a.swap(both->current, record(2, kOnlyA))->won);
+  etcd.put(kKey, before);
+  const auto view = b.read();
+  ASSERT_TRUE(view);
+  EXPECT_TRUE(view->tampered);
+  EXPECT_FALSE(view->record);
+}
+
+/// The same, and the key is removed first, so that etcd counts from one again.
+TEST(EtcdWitness, ARecordThatWasMadeAnewIsOfAnotherWitness) {
+  EtcdProcess etcd;
+  Client a({etcd.url()}), b({etcd.url()});
+  const auto both = a.swap({}, record(1, engine::MemberSet::both()));
+  const std::string before = etcd.get(kKey);
+  const auto seen = b.read();
+  ASSERT_TRUE(a.swap(both->current, record(2, kOnlyA))->won);
+  etcd.remove(kKey);
+  etcd.put(kKey, before);
+  const auto view = b.read();
+  ASSERT_TRUE(view && seen);
+  EXPECT_EQ(view->record, seen->record);
+  EXPECT_NE(view->cluster, seen->cluster);
 }
 
 // What a server may say to a request, and what must be made of it.
@@ -223,7 +260,7 @@ TEST_P(EtcdWitnessMeets, AndSurvivesWithTheRightVerdict) {
   ScriptedServer server(GetParam().answer);
   Client client({server.url()});
   EXPECT_EQ(client.read().error(), GetParam().read);
-  EXPECT_EQ(client.swap(0, record(1, kOnlyA)).error(), GetParam().swap);
+  EXPECT_EQ(client.swap({}, record(1, kOnlyA)).error(), GetParam().swap);
   EXPECT_FALSE(client.witness().last_problem().empty());
 }
 

@@ -1,8 +1,9 @@
 #include "replication/arbiter/witness_value.hpp"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
-#include "engine/base/crc32c.hpp"
 #include "replication/arbiter/base64.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
 
@@ -16,18 +17,28 @@ const engine::Uuid kVolume = *engine::Uuid::parse("0f8fad5b-d9cb-469f-a165-70867
 const WitnessRecord kRecord{0x0102030405060708, *engine::Uuid::parse("f0e1d2c3-b4a5-9687-7869-5a4b3c2d1e0f"),
                             engine::MemberSet::both()};
 
-// The value of kRecord, byte by byte as witness_value.hpp lays it out. It never changes for version 1.
+WitnessSeal some_seal(std::uint8_t first) {
+  WitnessSeal seal{};
+  for (std::size_t i = 0; i < seal.size(); ++i) seal[i] = static_cast<std::byte>(first + i);
+  return seal;
+}
+const WitnessSlot kSlot{kPair, kVolume, some_seal(0x40), engine::NodeSide::b};
+constexpr std::int64_t kWrites = 9;
+
+// The value of kRecord, byte by byte as witness_value.hpp lays it out. It never changes for version 2.
 constexpr std::string_view kGolden =
     "4c535752"
-    "0001"
-    "0050"
+    "0002"
+    "0070"
     "00112233445566778899aabbccddeeff"
     "0f8fad5bd9cb469fa16570867728950e"
     "0102030405060708"
     "f0e1d2c3b4a5968778695a4b3c2d1e0f"
     "03"
-    "0000000000000000000000"
-    "62aa1c58";
+    "02"
+    "000000000000"
+    "0000000000000009"
+    "68588d8c661d2e53fb7801ab9fac0ac543f6c09a71b065ee542ce19b2497bf29";
 
 std::string hex(std::span<const std::byte> bytes) {
   std::string text;
@@ -38,50 +49,73 @@ std::string hex(std::span<const std::byte> bytes) {
   return text;
 }
 
+/// As if a node of the pair had written it.
 void seal(WitnessValue& value) {
-  const std::uint32_t crc = engine::crc32c(std::span(value).first(76));
-  for (int i = 0; i < 4; ++i) value[76 + i] = static_cast<std::byte>(crc >> (24 - 8 * i));
+  unsigned size = 0;
+  HMAC(EVP_sha256(), kSlot.seal.data(), kSlot.seal.size(), reinterpret_cast<const unsigned char*>(value.data()), 80,
+       reinterpret_cast<unsigned char*>(value.data() + 80), &size);
 }
 
 Errc refusal(const WitnessValue& value) {
-  const auto outcome = decode_witness_value(value, kPair, kVolume);
+  const auto outcome = decode_witness_value(value, kSlot);
   return outcome ? Errc::ok : static_cast<Errc>(outcome.error().value());
 }
 
 TEST(WitnessValue, HasTheGoldenBytesAndReadsBack) {
-  const auto value = encode_witness_value(kPair, kVolume, kRecord);
+  const auto value = encode_witness_value(kSlot, kRecord, kWrites);
   EXPECT_EQ(hex(value), kGolden);
-  EXPECT_EQ(decode_witness_value(value, kPair, kVolume), kRecord);
+  EXPECT_EQ(decode_witness_value(value, kSlot), (SealedRecord{kRecord, engine::NodeSide::b, kWrites}));
 }
 
-TEST(WitnessValue, IsRefusedAsCorruptWhenAnyBitIsFlipped) {
+TEST(WitnessValue, IsRefusedWhenAnyBitIsFlipped) {
   for (std::size_t bit = 0; bit < kWitnessValueSize * 8; ++bit) {
-    auto value = encode_witness_value(kPair, kVolume, kRecord);
+    auto value = encode_witness_value(kSlot, kRecord, kWrites);
     value[bit / 8] ^= std::byte{1} << (bit % 8);
-    EXPECT_EQ(refusal(value), Errc::corrupt) << "bit " << bit;
+    EXPECT_NE(refusal(value), Errc::ok) << "bit " << bit;
   }
 }
 
+TEST(WitnessValue, IsRefusedWhenItIsNotSealedWithThePairsKey) {
+  WitnessSlot stranger = kSlot;
+  stranger.seal = some_seal(0x41);
+  EXPECT_EQ(refusal(encode_witness_value(stranger, kRecord, kWrites)), Errc::refused);
+}
+
 TEST(WitnessValue, IsRefusedByNameWhenItBelongsElsewhereOrIsOfAnotherVersion) {
-  const auto value = encode_witness_value(kPair, kVolume, kRecord);
-  EXPECT_EQ(decode_witness_value(value, kVolume, kVolume).error(), Errc::foreign);
-  EXPECT_EQ(decode_witness_value(value, kPair, kPair).error(), Errc::foreign);
-  auto newer = value;
-  newer[5] = std::byte{2};
-  seal(newer);
-  EXPECT_EQ(refusal(newer), Errc::wrong_version);
+  const auto value = encode_witness_value(kSlot, kRecord, kWrites);
+  WitnessSlot elsewhere = kSlot;
+  elsewhere.pair = kVolume;
+  EXPECT_EQ(decode_witness_value(value, elsewhere).error(), Errc::foreign);
+  elsewhere = kSlot;
+  elsewhere.volume = kPair;
+  EXPECT_EQ(decode_witness_value(value, elsewhere).error(), Errc::foreign);
+  for (const int version : {1, 3}) {
+    auto other = value;
+    other[5] = static_cast<std::byte>(version);
+    seal(other);
+    EXPECT_EQ(refusal(other), Errc::wrong_version);
+  }
 }
 
 TEST(WitnessValue, IsRefusedWhenSealedButSenseless) {
-  for (const auto& [offset, byte] : {std::pair{64, 0}, {64, 4}, {65, 1}, {75, 1}, {7, 81}}) {
-    auto value = encode_witness_value(kPair, kVolume, kRecord);
+  for (const auto& [offset, byte] :
+       {std::pair{64, 0}, {64, 4}, {65, 0}, {65, 3}, {66, 1}, {71, 1}, {7, 113}, {79, 0}, {72, 0x80}}) {
+    auto value = encode_witness_value(kSlot, kRecord, kWrites);
     value[offset] = static_cast<std::byte>(byte);
     seal(value);
     EXPECT_EQ(refusal(value), Errc::corrupt) << "offset " << offset;
   }
-  const auto value = encode_witness_value(kPair, kVolume, kRecord);
-  EXPECT_EQ(decode_witness_value(std::span(value).first(79), kPair, kVolume).error(), Errc::corrupt);
-  EXPECT_EQ(decode_witness_value({}, kPair, kVolume).error(), Errc::corrupt);
+  const auto value = encode_witness_value(kSlot, kRecord, kWrites);
+  EXPECT_EQ(decode_witness_value(std::span(value).first(111), kSlot).error(), Errc::corrupt);
+  EXPECT_EQ(decode_witness_value({}, kSlot).error(), Errc::corrupt);
+}
+
+TEST(WitnessSeal, IsTheSameOnBothNodesAndAnotherForAnyOtherPairOrSecret) {
+  const WitnessSeal mine = witness_seal(kPair, "secret of a", "secret of b");
+  EXPECT_EQ(witness_seal(kPair, "secret of b", "secret of a"), mine);
+  EXPECT_NE(witness_seal(kVolume, "secret of a", "secret of b"), mine);
+  EXPECT_NE(witness_seal(kPair, "secret of a", "secret of c"), mine);
+  EXPECT_NE(witness_seal(kPair, "secret of as", "ecret of b"), mine);
 }
 
 TEST(Base64, AgreesWithRfc4648AndRefusesWhatIsNotCanonical) {
@@ -102,12 +136,13 @@ TEST(Base64, AgreesWithRfc4648AndRefusesWhatIsNotCanonical) {
   }
 }
 
-const WitnessSlot kSlot{kPair, kVolume};
 const std::string kKey = base64_encode(witness_key(kPair, kVolume));
-const std::string kValue = base64_encode(encode_witness_value(kPair, kVolume, kRecord));
+const std::string kValue = base64_encode(encode_witness_value(kSlot, kRecord, kWrites));
 
-std::string kv(const std::string& key, const std::string& revision, const std::string& value) {
-  return R"({"key":")" + key + R"(","mod_revision":)" + revision + R"(,"value":")" + value + R"("})";
+std::string kv(const std::string& key, const std::string& revision, const std::string& value,
+               const std::string& version = "9", const std::string& made = "3") {
+  return R"({"key":")" + key + R"(","create_revision":")" + made + R"(","mod_revision":)" + revision +
+         R"(,"version":")" + version + R"(","value":")" + value + R"("})";
 }
 
 // As etcd 3.4 writes it; its cluster id takes all 64 bits.
@@ -121,8 +156,10 @@ TEST(EtcdAnswer, GivesTheRecordAndItsRevision) {
   ASSERT_TRUE(view) << view.error().message;
   EXPECT_EQ(view->record, kRecord);
   EXPECT_EQ(view->mod_revision, 16);
-  EXPECT_EQ(view->cluster, kCluster);
+  EXPECT_NE(view->cluster, kCluster) << "it also tells since when the record is there";
   EXPECT_EQ(view->revision, 17);
+  EXPECT_EQ(view->writes, kWrites);
+  EXPECT_FALSE(view->tampered);
   const auto none = parse_range_answer(kSlot, "{" + kHeader + "}");
   ASSERT_TRUE(none);
   EXPECT_FALSE(none->record);
@@ -164,19 +201,56 @@ TEST(EtcdAnswer, IsRefusedWithoutAClusterAndARevisionThatCanBe) {
 TEST(EtcdAnswer, IsRefusedWhenItIsNotWhatWasAsked) {
   const std::string other = base64_encode("/lockstep/other");
   const std::string kvs = "{" + kHeader + R"(,"kvs":)";
-  for (const std::string& body :
-       {std::string(), std::string("null"), std::string("[]"), std::string("{"), std::string("{}"),
-        std::string(R"({"header":1})"), "{" + kHeader + R"(,"count":"1"})", kvs + "{}}", kvs + "[]}", kvs + "[1]}",
-        kvs + "[" + kv(other, "\"17\"", kValue) + "]}", kvs + "[" + kv(kKey, "\"0\"", kValue) + "]}",
-        kvs + "[" + kv(kKey, "\"-1\"", kValue) + "]}", kvs + "[" + kv(kKey, "\"99999999999999999999\"", kValue) + "]}",
-        kvs + "[" + kv(kKey, "true", kValue) + "]}", kvs + "[" + kv(kKey, "\"17\"", "") + "]}",
-        kvs + "[" + kv(kKey, "\"17\"", "!!!!") + "]}",
-        kvs + "[" + kv(kKey, "1", kValue) + "," + kv(kKey, "1", kValue) + "]}", std::string(100000, '[')}) {
+  for (const std::string& body : {std::string(),
+                                  std::string("null"),
+                                  std::string("[]"),
+                                  std::string("{"),
+                                  std::string("{}"),
+                                  std::string(R"({"header":1})"),
+                                  "{" + kHeader + R"(,"count":"1"})",
+                                  kvs + "{}}",
+                                  kvs + "[]}",
+                                  kvs + "[1]}",
+                                  kvs + "[" + kv(other, "\"17\"", kValue) + "]}",
+                                  kvs + "[" + kv(kKey, "\"0\"", kValue) + "]}",
+                                  kvs + "[" + kv(kKey, "\"-1\"", kValue) + "]}",
+                                  kvs + "[" + kv(kKey, "\"99999999999999999999\"", kValue) + "]}",
+                                  kvs + "[" + kv(kKey, "true", kValue) + "]}",
+                                  kvs + "[" + kv(kKey, "\"17\"", kValue, "") + "]}",
+                                  kvs + "[" + kv(kKey, "\"17\"", kValue, "0") + "]}",
+                                  kvs + "[" + kv(kKey, "\"17\"", kValue, "9", "-1") + "]}",
+                                  kvs + "[" + kv(kKey, "\"17\"", "!!!!") + "]}",
+                                  kvs + "[" + kv(kKey, "1", kValue) + "," + kv(kKey, "1", kValue) + "]}",
+                                  std::string(100000, '[')}) {
     const auto view = parse_range_answer(kSlot, body);
     ASSERT_FALSE(view) << body.substr(0, 200);
     EXPECT_EQ(view.error().code, Errc::corrupt);
     EXPECT_FALSE(view.error().message.empty());
   }
+}
+
+/// Who can write to etcd can put back what a node wrote before, or write what it likes; who can also remove the key can
+/// write all of it again in its order.
+TEST(EtcdAnswer, TellsWhatNoNodeWroteThereAsTheLast) {
+  const auto view = [](const std::string& record) {
+    const auto parsed = parse_range_answer(kSlot, "{" + kHeader + R"(,"kvs":[)" + record + "]}");
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return *parsed;
+  };
+  const auto last = view(kv(kKey, "16", kValue));
+  WitnessSlot stranger = kSlot;
+  stranger.seal = some_seal(0);
+  const std::string forged = base64_encode(encode_witness_value(stranger, kRecord, kWrites + 1));
+  for (const auto& tampered : {view(kv(kKey, "16", kValue, "10")), view(kv(kKey, "16", forged, "10")),
+                               view(kv(kKey, "16", base64_encode("rubbish"))), view(kv(kKey, "16", ""))}) {
+    EXPECT_TRUE(tampered.tampered);
+    EXPECT_FALSE(tampered.record);
+    EXPECT_EQ(tampered.mod_revision, 16) << "both nodes together write over it";
+    EXPECT_GT(tampered.writes, 0);
+  }
+  const auto anew = view(kv(kKey, "16", kValue, "9", "4"));
+  EXPECT_EQ(anew.record, kRecord);
+  EXPECT_NE(anew.cluster, last.cluster);
 }
 
 TEST(EtcdAnswer, CountsASwapAsWonOnlyWhenTheRecordIsShownBack) {
@@ -189,12 +263,11 @@ TEST(EtcdAnswer, CountsASwapAsWonOnlyWhenTheRecordIsShownBack) {
   ASSERT_TRUE(won) << won.error().message;
   EXPECT_TRUE(won->won);
   EXPECT_EQ(won->current.mod_revision, 5);
-  EXPECT_EQ(won->current.cluster, kCluster);
   EXPECT_EQ(won->current.revision, 17);
   const auto lost = parse_swap_answer(kSlot, kRecord, answer("", mine));
   ASSERT_TRUE(lost);
   EXPECT_FALSE(lost->won);
-  EXPECT_EQ(lost->current.cluster, kCluster);
+  EXPECT_EQ(lost->current.cluster, won->current.cluster);
   EXPECT_EQ(lost->current.revision, 17);
   WitnessRecord another = kRecord;
   another.number++;
