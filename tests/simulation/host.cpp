@@ -159,6 +159,10 @@ void Host::take_snapshot() {
     snapshot_.push_back(s.metadata->snapshot());
   }
   left_in_snapshot_ = left_records_;
+  generations_then_.assign(stores_.size(), 0);
+  for (unsigned v = 0; program_ != nullptr && v < stores_.size(); ++v) {
+    if (const auto learnt = program_->learnt(v)) generations_then_[v] = learnt->generation;
+  }
 }
 
 void Host::set_back() {

@@ -29,6 +29,8 @@ class Host final : public ProgramOutlet {
   void take_snapshot();
   void set_back();
   [[nodiscard]] bool has_snapshot() const { return !snapshot_.empty(); }
+  /// The generation that the replica had then.
+  [[nodiscard]] std::uint64_t generation_in_snapshot(unsigned volume) const { return generations_then_[volume]; }
 
   [[nodiscard]] bool running() const { return program_ != nullptr; }
   [[nodiscard]] bool frozen() const;
@@ -83,6 +85,7 @@ class Host final : public ProgramOutlet {
   Nanos booted_at_ = 0;
   Nanos frozen_since_ = 0;
   std::vector<StoreSnapshot> snapshot_;  ///< of each volume's data and metadata in turn
+  std::vector<std::uint64_t> generations_then_;
   LeftOnDisk left_records_, left_in_snapshot_;
   bool stopping_ = false;
   bool paused_ = false;

@@ -171,7 +171,8 @@ void Nemesis::on_second_fault(void* self, std::uint64_t side) {
 
 // --- A machine that is set back --------------------------------------------------------------------------------------
 
-/// Only while its partner knows better: alone, without a witness, nothing could tell that its disks are old.
+/// Only while its partner knows better: alone, without a witness, nothing could tell that its disks are old. Nor could
+/// anything where its generation is still the same.
 void Nemesis::revert(Host& host) {
   Host& partner = world_.host(engine::other(host.side()));
   bool shared = true;
@@ -182,6 +183,8 @@ void Nemesis::revert(Host& host) {
     const auto theirs = partner.status(v);  // none while it is detached there
     const MirrorState state = theirs ? theirs->state : MirrorState::starting;
     known_better &= state == MirrorState::in_sync || state == MirrorState::solo || state == MirrorState::syncing_source;
+    const auto learnt = partner.program() != nullptr ? partner.program()->learnt(v) : std::nullopt;
+    known_better &= host.has_snapshot() && learnt && learnt->partner_generation > host.generation_in_snapshot(v);
   }
   if (!host.has_snapshot() || random_.chance(400'000)) {
     if (shared && usable(host)) host.take_snapshot();

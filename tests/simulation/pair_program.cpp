@@ -128,6 +128,12 @@ class PairProgram final : public Program, public replication::NodeObserver {
     const auto area = open_now(store, machine_, volume, why);
     return area ? std::optional(area->epoch()) : std::nullopt;
   }
+  std::optional<engine::Knowledge> learnt(unsigned volume) override {
+    ScratchStore store(machine_.stores[volume].metadata->stable());
+    std::error_code why;
+    const auto area = open_now(store, machine_, volume, why);
+    return area ? std::optional(area->knowledge()) : std::nullopt;
+  }
 
   void leave(unsigned volume) override {
     if (disk(volume) == nullptr) return;

@@ -69,6 +69,8 @@ class Program {
   [[nodiscard]] virtual std::optional<engine::EpochRecord> recorded(unsigned volume) {
     return (void)volume, std::nullopt;
   }
+  /// What it has learnt, as durable there.
+  [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
   virtual void leave(unsigned volume) = 0;
   /// Taken out of service and into it again, by the same process; only of kinds that do.
