@@ -32,6 +32,7 @@ struct Layout {
   std::uint8_t author;
   std::array<std::uint8_t, 6> reserved;
   engine::Be64 writes;
+  std::array<engine::Be64, 2> generations;
   std::array<std::uint8_t, 32> seal;
 };
 static_assert(sizeof(Layout) == kWitnessValueSize);
@@ -75,6 +76,7 @@ WitnessValue encode_witness_value(const WitnessSlot& slot, const WitnessRecord& 
   layout.members = record.members.bits;
   layout.author = number_of(slot.author);
   layout.writes = static_cast<std::uint64_t>(writes);
+  for (std::size_t i = 0; i < record.generations.size(); ++i) layout.generations[i] = record.generations[i];
   layout.seal = mac_of(slot.seal, std::as_bytes(std::span(&layout, 1)).first(kSealed));
   return std::bit_cast<WitnessValue>(layout);
 }
@@ -95,7 +97,10 @@ engine::IoResult<SealedRecord> decode_witness_value(std::span<const std::byte> b
   if (std::ranges::any_of(layout.reserved, [](std::uint8_t b) { return b != 0; })) return refuse(Errc::corrupt);
   const std::uint64_t writes = layout.writes;
   if (writes < 1 || writes > INT64_MAX) return refuse(Errc::corrupt);
-  return SealedRecord{{layout.number, engine::Uuid{layout.epoch}, engine::MemberSet{layout.members}},
+  return SealedRecord{{layout.number,
+                       engine::Uuid{layout.epoch},
+                       engine::MemberSet{layout.members},
+                       {layout.generations[0], layout.generations[1]}},
                       layout.author == number_of(NodeSide::a) ? NodeSide::a : NodeSide::b,
                       static_cast<std::int64_t>(writes)};
 }

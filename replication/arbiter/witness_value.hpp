@@ -4,7 +4,7 @@
 //    offset  bytes  field
 //         0      4  magic "LSWR"
 //         4      2  version, 2
-//         6      2  length of the whole, 112
+//         6      2  length of the whole, 128
 //         8     16  pair
 //        24     16  volume
 //        40      8  epoch number
@@ -13,7 +13,9 @@
 //        65      1  who wrote it: 1 = A, 2 = B
 //        66      6  zero
 //        72      8  writes of this key since it was made, this one included
-//        80     32  HMAC-SHA256 of bytes 0..79 with the pair's key
+//        80      8  generation of A's replica
+//        88      8  generation of B's replica
+//        96     32  HMAC-SHA256 of bytes 0..95 with the pair's key
 //
 // The seal is verified before any other field is believed. Who can write to etcd, and has not the pair's key, can put
 // back a record that one of the nodes wrote before: then etcd has counted more writes than the record says.
@@ -29,7 +31,7 @@
 
 namespace lockstep::replication {
 
-constexpr std::size_t kWitnessValueSize = 112;
+constexpr std::size_t kWitnessValueSize = 128;
 using WitnessValue = std::array<std::byte, kWitnessValueSize>;
 /// What both nodes of a pair have, and nobody else.
 using WitnessSeal = std::array<std::byte, 32>;

@@ -1,6 +1,7 @@
 #pragma once
 // The witness as the mirror sees it: one small record a volume, changed only by compare-and-swap.
 // Real: etcd (replication/arbiter). The arbiter `preferred` needs no seam: it is a rule in the core.
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -13,7 +14,15 @@ struct WitnessRecord {
   std::uint64_t number = 0;
   engine::Uuid epoch;
   engine::MemberSet members;
-  bool operator==(const WitnessRecord&) const = default;
+  /// What each replica is known to have reached when this was written, A's and B's (generations.hpp). One that has less
+  /// was set back in time. They rise without a new epoch, and are no part of what was decided.
+  std::array<std::uint64_t, 2> generations{};
+  bool operator==(const WitnessRecord& o) const {
+    return number == o.number && epoch == o.epoch && members == o.members;
+  }
+  [[nodiscard]] std::uint64_t generation_of(engine::NodeSide side) const {
+    return generations[side == engine::NodeSide::a ? 0 : 1];
+  }
 };
 
 struct WitnessView {

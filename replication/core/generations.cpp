@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "replication/core/membership.hpp"
-#include "replication/core/sequencer.hpp"
+#include "replication/core/regions.hpp"
 
 namespace lockstep::replication {
 
@@ -15,7 +15,7 @@ void Generations::raise(engine::Callback<bool> done) {
   if (raising_ || set_back() || !core_.partner_ready) return done(false);
   raising_ = true;
   raised_at_ = core_.now();
-  sequence_then_ = core_.sequencer->last_sequence();
+  written_then_ = core_.regions->begun();
   done_ = std::move(done);
   ++core_.known.generation;
   core_.keep_knowledge([this] {
@@ -67,13 +67,27 @@ void Generations::learn(const Message& answer, const engine::Knowledge& asked_wi
   if (partner_set_back_) mark<"generation.partner_was_set_back">();
 }
 
+void Generations::accept_as_it_is() {
+  mark<"generation.accepted_as_it_is">();
+  core_.known.generation = std::max(core_.known.generation, expected_);
+}
+
 bool Generations::set_back() const { return expected_ > core_.meta->knowledge().generation; }
 
 void Generations::tick() {
   if (set_back()) return mend();
-  const bool written = core_.sequencer->last_sequence() != sequence_then_;
-  if (!core_.in_sync() || !core_.is_sequencer() || !written || core_.now() - raised_at_ < kLongest) return;
-  raise([](bool) {});
+  const bool written = core_.regions->begun() != written_then_;
+  if (!core_.orders() || !written || core_.now() - raised_at_ < kLongest) return;
+  core_.is_alone() ? raise_alone() : raise([](bool) {});
+}
+
+/// For the witness, which is all that knows of it.
+void Generations::raise_alone() {
+  if (core_.epoch().arbiter.kind != engine::ArbiterKind::witness || !core_.seams.witness) return;
+  raised_at_ = core_.now();
+  written_then_ = core_.regions->begun();
+  ++core_.known.generation;
+  core_.keep_knowledge();
 }
 
 /// Only as a target: until its record says that it is no member, a restart must find again that it was set back.

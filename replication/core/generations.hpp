@@ -31,7 +31,11 @@ class Generations {
   /// The partner's answer to a question that was sent when `asked_with` was durable.
   void learn(const Message& answer, const engine::Knowledge& asked_with);
   /// The partner's question tells what it knows of this replica.
-  void learn_of_this(const Message& question) { expected_ = std::max(expected_, question.sequence); }
+  void learn_of_this(const Message& question) { expect(question.sequence); }
+  /// This replica is known to have reached that generation.
+  void expect(std::uint64_t generation) { expected_ = std::max(expected_, generation); }
+  /// An operator forces it, set back or not: from the next record on it is what it is.
+  void accept_as_it_is();
   /// The partner is another process, or its answer is not known.
   void forget_partner() { partner_set_back_ = false; }
 
@@ -43,6 +47,7 @@ class Generations {
 
  private:
   void mend();
+  void raise_alone();
   void told(const engine::IoResult<Message>& result);
   void finish(bool ok);
 
@@ -51,7 +56,7 @@ class Generations {
   bool partner_set_back_ = false;
   bool raising_ = false, mending_ = false;
   engine::TimePoint raised_at_;
-  std::uint64_t sequence_then_ = 0;
+  std::uint64_t written_then_ = 0;
   engine::Callback<bool> done_;
 };
 

@@ -2,6 +2,7 @@
 #include "replication/core/applier.hpp"
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
+#include "replication/core/generations.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
@@ -55,6 +56,7 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
                      "with accept_inconsistent only if the partner's data is lost."));
   }
   mark<"membership.forced">();
+  core_.generations->accept_as_it_is();
   engine::EpochRecord next = next_epoch(mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(),
                                         core_.witnessing->attempted());
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.

@@ -46,6 +46,8 @@ struct NodeSettings {
   engine::Duration store_deadline = std::chrono::seconds(8);
   /// So is a store that holds something and has completed nothing at all for this long.
   engine::Duration store_silence = std::chrono::seconds(3);
+  /// How often the witness hears of new generations of the replicas, while something is written.
+  engine::Duration witness_refresh = std::chrono::seconds(60);
   /// This machine's clock may stand still while the world goes on, as a paused virtual machine's does: what reveals
   /// state waits for an answer of the partner's to a heartbeat that was sent after its command came.
   bool confirms_reads = false;

@@ -13,6 +13,7 @@ void Regions::remember(bool yes) {
 }
 
 void Regions::begin_write(engine::Extent extent, engine::TimePoint now) {
+  ++begun_;
   const bool wide = is_wide(extent);
   Uses& uses = wide ? chunks_ : uses_;
   const std::uint64_t unit = wide ? size_ * kChunk : size_;

@@ -22,6 +22,8 @@ class Regions {
   void remember(bool yes);
   void begin_write(engine::Extent extent, engine::TimePoint now);
   void end_write(engine::Extent extent, engine::TimePoint now);
+  /// Writes so far.
+  [[nodiscard]] std::uint64_t begun() const { return begun_; }
   /// No write is under way there, and none began or ended at `since` or later.
   [[nodiscard]] bool quiet_since(std::uint64_t region, engine::TimePoint since) const;
   /// It is clean now. When its chunk was written, that is forgotten too: the others of the chunk, dirty still, are as
@@ -39,6 +41,7 @@ class Regions {
   static void forget_in(Uses& uses, std::uint64_t key);
 
   std::uint32_t size_;
+  std::uint64_t begun_ = 0;
   bool remember_ = false;
   Uses uses_;    // by region
   Uses chunks_;  // by chunk

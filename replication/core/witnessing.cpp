@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "replication/core/generations.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/verdict.hpp"
 #include "replication/core/witness_memory.hpp"
@@ -47,6 +48,8 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 /// says that was never seen before is believed only while both nodes are in sync.
 void Witnessing::learn(const WitnessView& view) {
   if (core_.membership->closed() || (core_.known.witness_cluster == 0 && !core_.in_sync())) return;
+  const bool trusted = judge_witness(core_.known, view) == WitnessTrust::ok;
+  if (trusted && view.record) core_.generations->expect(view.record->generation_of(core_.side()));
   core_.known = replication::learn(core_.known, view);
   if (!holds_the_same(core_.known, core_.meta->knowledge())) core_.keep_knowledge();
 }
@@ -133,6 +136,7 @@ void Witnessing::consider(const WitnessView& view) {
     reason_ = "This node had not seen the witness's record when it lost its partner: it grants nothing.";
     return again_after(std::chrono::seconds(1));
   }
+  if (is_set_back()) return again_after(std::chrono::seconds(1));
   if (view.record && attempted_ && *view.record == mine_) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
@@ -156,7 +160,7 @@ void Witnessing::consider(const WitnessView& view) {
 void Witnessing::swap(const WitnessView& view) {
   const std::uint64_t there = view.record ? view.record->number : 0;
   attempted_ = std::max({core_.epoch().number, there, attempted_}) + 1;
-  mine_ = {attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side())};
+  mine_ = record_for(attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side()));
   asked_with_ = core_.known;
   ask_to_swap(view, mine_, [this, run = run_](const IoResult<SwapOutcome>& result) {
     if (run != run_) return;
@@ -185,6 +189,7 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
     if (run != run_) return (*done)(false);
     const auto* record = view && view->record ? &*view->record : nullptr;
     const bool lost = judge(core_.membership->state(), record, core_.membership->agreed()) == WitnessWord::lost;
+    if (is_set_back()) return (*done)(false);
     if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
     (*done)(!lost);
   });
@@ -233,6 +238,38 @@ void Witnessing::note_raised(const WitnessView& view) {
   if (!std::exchange(raised_, true)) core_.changed();
 }
 
+/// With what is durable of both replicas' generations: no more is ever known of them.
+WitnessRecord Witnessing::record_for(std::uint64_t number, const engine::Uuid& epoch, MemberSet members) const {
+  const engine::Knowledge& known = core_.meta->knowledge();
+  const bool is_a = core_.side() == engine::NodeSide::a;
+  return {number, epoch, members,
+          is_a ? std::array{known.generation, known.partner_generation}
+               : std::array{known.partner_generation, known.generation}};
+}
+
+bool Witnessing::is_set_back() {
+  if (!core_.generations->set_back()) return false;
+  mark<"witness.knows_a_newer_generation">();
+  reason_ =
+      "This replica was set back in time: a later state of it is known. It goes on with its partner, or when an "
+      "operator forces it.";
+  return true;
+}
+
+/// The one that orders tells, and seldom: each is a write at the witness for each volume.
+bool Witnessing::may_refresh(const WitnessRecord& there) const {
+  if (!core_.orders() || core_.now() - refreshed_at_ < core_.settings.witness_refresh) return false;
+  return there.generations != record_for(there.number, there.epoch, there.members).generations;
+}
+
+void Witnessing::refresh(const WitnessView& view, const WitnessRecord& record) {
+  mark<"witness.refreshed">();
+  refreshed_at_ = core_.now();
+  ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
+    if (run == raise_run_ && result && result->won) note_raised(result->current);
+  });
+}
+
 /// This very epoch was seen there, by this node alone: what stands there now is from before.
 bool Witnessing::mine_was_there() const {
   return core_.known.record_epoch == core_.epoch().id && core_.known.record_number == core_.epoch().number;
@@ -242,9 +279,13 @@ bool Witnessing::mine_was_there() const {
 /// missing.
 void Witnessing::raise_over(const WitnessView& view) {
   const engine::EpochRecord& epoch = core_.epoch();
-  const WitnessRecord record{epoch.number, epoch.id, epoch.members};
+  const WitnessRecord record = record_for(epoch.number, epoch.id, epoch.members);
   if (core_.in_sync() && !core_.lease_valid()) return;
-  if (view.record == record) return note_raised(view);
+  if (view.record == record) {
+    note_raised(view);
+    if (may_refresh(*view.record)) refresh(view, record);
+    return;
+  }
   if (std::exchange(raised_, false)) core_.changed();
   const bool trusted = is_trusted(raised_with_, view);
   if (core_.in_sync() && !core_.is_sequencer()) return;

@@ -56,6 +56,11 @@ class Witnessing {
   void raise();
   void raise_over(const WitnessView& view);
   void note_raised(const WitnessView& view);
+  [[nodiscard]] WitnessRecord record_for(std::uint64_t number, const engine::Uuid& epoch,
+                                         engine::MemberSet members) const;
+  [[nodiscard]] bool is_set_back();
+  [[nodiscard]] bool may_refresh(const WitnessRecord& there) const;
+  void refresh(const WitnessView& view, const WitnessRecord& record);
   [[nodiscard]] bool mine_was_there() const;
   [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
 
@@ -69,7 +74,7 @@ class Witnessing {
   engine::Knowledge asked_with_, raised_with_;
   engine::Callback<WitnessRecord> won_;
   engine::TimerId timer_{};
-  engine::TimePoint next_raise_;
+  engine::TimePoint next_raise_, refreshed_at_;
   std::string reason_;
 };
 

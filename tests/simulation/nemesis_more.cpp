@@ -171,7 +171,18 @@ void Nemesis::on_second_fault(void* self, std::uint64_t side) {
 
 // --- A machine that is set back --------------------------------------------------------------------------------------
 
-/// Only while its partner knows better: alone, without a witness, nothing could tell that its disks are old. Nor could
+/// The witness has heard of a later generation of each of its replicas. Force asks nobody.
+bool Nemesis::witness_knows_better(const Host& host) {
+  const Scenario& s = world_.scenario;
+  if (s.arbiter.kind != engine::ArbiterKind::witness || s.faults.force || !host.has_snapshot()) return false;
+  for (unsigned v = 0; v < s.volumes.size(); ++v) {
+    const auto record = world_.witness.view(s.volumes[v].id).record;
+    if (!record || record->generation_of(host.side()) <= host.generation_in_snapshot(v)) return false;
+  }
+  return true;
+}
+
+/// Only while its partner knows better, or the witness: alone, nothing could tell that its disks are old. Nor could
 /// anything where its generation is still the same.
 void Nemesis::revert(Host& host) {
   Host& partner = world_.host(engine::other(host.side()));
@@ -190,7 +201,9 @@ void Nemesis::revert(Host& host) {
     if (shared && usable(host)) host.take_snapshot();
     return;
   }
-  if (!known_better) return;
+  // What it has acknowledged alone is nowhere else.
+  if (!known_better && (partner.running() || !shared || !witness_knows_better(host))) return;
+  if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);
   host.set_back();

@@ -30,6 +30,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.side = m.side;
   for (auto& byte : settings.process.bytes) byte = static_cast<std::uint8_t>(m.random.next());
   settings.boot = m.clock.boot();
+  settings.witness_refresh = engine::Duration(2 * s.lease);
   settings.lease = engine::Duration(s.lease);
   settings.heartbeat_interval = engine::Duration(s.heartbeat);
   if (s.longer_lease != 0 && m.side == engine::NodeSide::b) {

@@ -71,6 +71,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "store.full",
     "store.hung",
     "store.returned_everything",
+    "witness.knows_a_newer_generation",
     "witness.lost",
     "witness.not_trusted",
     "witness.outcome_unknown",

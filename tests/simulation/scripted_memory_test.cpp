@@ -102,6 +102,50 @@ TEST(Memory, ACopyThatWasSetBackIsBroughtUpToDateAsAWhole) {
   }
 }
 
+void write_for(ScriptedPair& pair, NodeSide side, Nanos time, int fill) {
+  for (const Nanos end = pair.world().scheduler.now() + time; pair.world().scheduler.now() < end;) {
+    ASSERT_FALSE(pair.written(side, 8, fill));
+    pair.run_for(kSecond / 5);
+  }
+}
+
+/// A backup of the machine, while its partner is away: nobody is there to tell but the witness.
+TEST(Memory, ACopyThatWasSetBackDoesNotGoOnAloneByWordOfTheWitness) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program());
+    write_for(pair, kA, 2 * kSecond, 1);
+    pair.host(side).take_snapshot();
+    write_for(pair, kA, 30 * kSecond, 2);
+    for (const NodeSide each : {kA, kB}) pair.host(each).end(Host::End::power_cut);
+    pair.host(side).set_back();
+    pair.host(side).boot();
+    pair.run_for(20 * kSecond);
+    EXPECT_FALSE(pair.status(side).serving);
+    EXPECT_NE(pair.status(side).reason.find("set back"), std::string::npos) << pair.status(side).reason;
+    pair.host(other(side)).boot();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    EXPECT_EQ(pair.value_at(side, 8), 2);
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// The same of one that had gone on alone, to a moment when it was alone already.
+TEST(Memory, TheOnlyMemberThatWasSetBackDoesNotStartByWordOfTheWitness) {
+  ScriptedPair pair(pair_program());
+  ASSERT_FALSE(pair.written(kA, 8, 1));
+  pair.host(kA).end(Host::End::power_cut);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
+  write_for(pair, kB, 2 * kSecond, 2);
+  pair.host(kB).take_snapshot();
+  write_for(pair, kB, 30 * kSecond, 3);
+  pair.host(kB).end(Host::End::power_cut);
+  pair.host(kB).set_back();
+  pair.host(kB).boot();
+  pair.run_for(20 * kSecond);
+  EXPECT_FALSE(pair.status(kB).serving);
+  EXPECT_NE(pair.status(kB).reason.find("set back"), std::string::npos) << pair.status(kB).reason;
+}
+
 /// Its clock says that no time has passed, so that its lease holds; the partner has gone on without it.
 TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
   for (const NodeSide side : {kA, kB}) {

@@ -14,8 +14,10 @@ using engine::Errc;
 
 const engine::Uuid kPair = *engine::Uuid::parse("00112233-4455-6677-8899-aabbccddeeff");
 const engine::Uuid kVolume = *engine::Uuid::parse("0f8fad5b-d9cb-469f-a165-70867728950e");
-const WitnessRecord kRecord{0x0102030405060708, *engine::Uuid::parse("f0e1d2c3-b4a5-9687-7869-5a4b3c2d1e0f"),
-                            engine::MemberSet::both()};
+const WitnessRecord kRecord{0x0102030405060708,
+                            *engine::Uuid::parse("f0e1d2c3-b4a5-9687-7869-5a4b3c2d1e0f"),
+                            engine::MemberSet::both(),
+                            {0x1112131415161718, 0x2122232425262728}};
 
 WitnessSeal some_seal(std::uint8_t first) {
   WitnessSeal seal{};
@@ -29,7 +31,7 @@ constexpr std::int64_t kWrites = 9;
 constexpr std::string_view kGolden =
     "4c535752"
     "0002"
-    "0070"
+    "0080"
     "00112233445566778899aabbccddeeff"
     "0f8fad5bd9cb469fa16570867728950e"
     "0102030405060708"
@@ -38,7 +40,9 @@ constexpr std::string_view kGolden =
     "02"
     "000000000000"
     "0000000000000009"
-    "68588d8c661d2e53fb7801ab9fac0ac543f6c09a71b065ee542ce19b2497bf29";
+    "1112131415161718"
+    "2122232425262728"
+    "c6d340db338b467545f5c7b39062ba8965eed5448dddbde6a77af759d9bbc93d";
 
 std::string hex(std::span<const std::byte> bytes) {
   std::string text;
@@ -52,8 +56,8 @@ std::string hex(std::span<const std::byte> bytes) {
 /// As if a node of the pair had written it.
 void seal(WitnessValue& value) {
   unsigned size = 0;
-  HMAC(EVP_sha256(), kSlot.seal.data(), kSlot.seal.size(), reinterpret_cast<const unsigned char*>(value.data()), 80,
-       reinterpret_cast<unsigned char*>(value.data() + 80), &size);
+  HMAC(EVP_sha256(), kSlot.seal.data(), kSlot.seal.size(), reinterpret_cast<const unsigned char*>(value.data()), 96,
+       reinterpret_cast<unsigned char*>(value.data() + 96), &size);
 }
 
 Errc refusal(const WitnessValue& value) {
@@ -64,7 +68,9 @@ Errc refusal(const WitnessValue& value) {
 TEST(WitnessValue, HasTheGoldenBytesAndReadsBack) {
   const auto value = encode_witness_value(kSlot, kRecord, kWrites);
   EXPECT_EQ(hex(value), kGolden);
-  EXPECT_EQ(decode_witness_value(value, kSlot), (SealedRecord{kRecord, engine::NodeSide::b, kWrites}));
+  const auto back = decode_witness_value(value, kSlot);
+  EXPECT_EQ(back, (SealedRecord{kRecord, engine::NodeSide::b, kWrites}));
+  EXPECT_EQ(back->record.generations, kRecord.generations);
 }
 
 TEST(WitnessValue, IsRefusedWhenAnyBitIsFlipped) {
@@ -99,14 +105,14 @@ TEST(WitnessValue, IsRefusedByNameWhenItBelongsElsewhereOrIsOfAnotherVersion) {
 
 TEST(WitnessValue, IsRefusedWhenSealedButSenseless) {
   for (const auto& [offset, byte] :
-       {std::pair{64, 0}, {64, 4}, {65, 0}, {65, 3}, {66, 1}, {71, 1}, {7, 113}, {79, 0}, {72, 0x80}}) {
+       {std::pair{64, 0}, {64, 4}, {65, 0}, {65, 3}, {66, 1}, {71, 1}, {7, 129}, {79, 0}, {72, 0x80}}) {
     auto value = encode_witness_value(kSlot, kRecord, kWrites);
     value[offset] = static_cast<std::byte>(byte);
     seal(value);
     EXPECT_EQ(refusal(value), Errc::corrupt) << "offset " << offset;
   }
   const auto value = encode_witness_value(kSlot, kRecord, kWrites);
-  EXPECT_EQ(decode_witness_value(std::span(value).first(111), kSlot).error(), Errc::corrupt);
+  EXPECT_EQ(decode_witness_value(std::span(value).first(127), kSlot).error(), Errc::corrupt);
   EXPECT_EQ(decode_witness_value({}, kSlot).error(), Errc::corrupt);
 }
 
