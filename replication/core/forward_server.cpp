@@ -120,7 +120,8 @@ void ForwardServer::take_cancel(InboundRequest& request, const Message& m) {
     mark<"forward.cancelled_here">();
     core_.end_unstarted(Selection::of(*found->second));
   }
-  answer(request, m, Errc::ok);
+  const auto left = entries_.find(m.tag);
+  answer(request, m, left != entries_.end() && left->second->op ? Errc::unknown_outcome : Errc::ok);
 }
 
 void ForwardServer::finished(Op& op) {

@@ -33,7 +33,7 @@ class ForwardServer {
   ~ForwardServer();
 
   void take(InboundRequest& request, const Message& message);
-  /// The partner gave this forward up.
+  /// The partner gave this forward up. Answered unknown_outcome when it is under way none the less.
   void take_cancel(InboundRequest& request, const Message& message);
   /// The operation of an entry ended; `op` is gone afterwards.
   void finished(Op& op);

@@ -16,6 +16,7 @@ using engine::IoResult;
 
 Forwarder::~Forwarder() {
   core_.seams.clock.cancel(retry_);
+  core_.seams.clock.cancel(ask_again_);
   ops_.for_each([](Op& op) { op.core.ops.destroy(op); });
 }
 
@@ -280,8 +281,34 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
   return false;
 }
 
+/// The partner begins nothing more that came by the way before. What it had begun may still be on its way to a disk.
 void Forwarder::on_connected() {
-  ops_.for_each([](Op& op) { op.unsettled = false; });
+  ops_.for_each([](Op& op) { op.unsettled &= !changes_nothing(op.opcode); });
+  end_dropped();
+  ask_what_is_over();
+}
+
+void Forwarder::ask_what_is_over() {
+  if (!core_.partner.connected()) return;
+  ops_.for_each([this](Op& op) {
+    if (!op.unsettled) return;
+    mark<"forward.asked_whether_it_is_over">();
+    Message m = core_.message(MessageType::cancel);
+    m.tag = op.tag;
+    auto answered = [this, tag = op.tag](const IoResult<Message>& result) { on_over(tag, result); };
+    core_.partner.send(m, {}, {}, counted(core_.owed_by_others, std::move(answered)));
+  });
+}
+
+/// Without an answer the way is lost again, and the next one brings another question.
+void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
+  if (!result) return;
+  if (result->status == Errc::unknown_outcome) {
+    core_.seams.clock.cancel(ask_again_);
+    ask_again_ = core_.seams.clock.call_after(std::chrono::milliseconds(5), [this] { ask_what_is_over(); });
+    return;
+  }
+  ops_.for_each([tag](Op& op) { op.unsettled &= op.tag != tag; });
   end_dropped();
 }
 

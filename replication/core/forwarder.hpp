@@ -26,8 +26,8 @@ class Forwarder {
   void start(Op& op);
   /// States were exchanged or the epoch changed: everything unanswered goes out (again).
   void resend();
-  /// What was not sent ends at once. What was ends with unknown_outcome as soon as the partner cannot start it any
-  /// more: when it answered, when contact was lost, or when it took a new way in and let go of the old one.
+  /// What was not sent ends at once. What was ends with unknown_outcome as soon as nothing of it is under way at the
+  /// partner: when it answered, or says so on a new way; or when contact was lost.
   void drop(const Selection& which);
   [[nodiscard]] bool has_dropped() const;
   /// The same of operations on blocks: a change of the unit's state that aborts tasks waits for no change.
@@ -61,6 +61,8 @@ class Forwarder {
   void on_answer(Op& op, const engine::IoResult<Message>& result);
   void end_unread(Op& op);
   void retry_soon();
+  void ask_what_is_over();
+  void on_over(std::uint64_t tag, const engine::IoResult<Message>& result);
   void end_dropped();
   [[nodiscard]] bool may_end(const Op& op) const;
   void end(Op& op, std::error_code status);
@@ -71,7 +73,7 @@ class Forwarder {
   std::uint64_t last_tag_;
   std::size_t in_window_ = 0;
   std::vector<std::uint64_t> answered_;  // tags whose results the sequencer may still keep
-  engine::TimerId retry_{};
+  engine::TimerId retry_{}, ask_again_{};
   bool retrying_ = false;
   bool pumping_ = false;
 };

@@ -122,7 +122,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
-  op.received = core_.now();
+  op.received = core_.partner.receipt();
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;

@@ -45,8 +45,10 @@ enum class MessageType : std::uint8_t {
   /// Have the space of `extent` set aside: no_space when there is none. The answer's extent is what has its space, at
   /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
   reserve = 16,
-  /// The forward with this `tag` is given up: what of it was not started is not started any more. A partner that does
-  /// not know this answers corrupt, and ends the forward as it does
+  /// The forward with this `tag` is given up: what of it was not started is not started any more. Answered
+  /// unknown_outcome while it is under way. A partner that does not know this answers corrupt, and ends the forward as
+  /// it
+  /// does
   cancel = 17,
   /// From the node that orders: `tag` is a new generation of its replica, durable there. Answered when it is known
   /// durably, with a new one of the receiver's in `tag`

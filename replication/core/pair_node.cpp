@@ -85,6 +85,7 @@ struct PairNode::Impl final : PartnerUser {
   }
 
   void tick() {
+    partner.watch_own_clock();
     partner.check();
     for_each([](Core& c) { c.membership->tick(); });
     end_fencing();

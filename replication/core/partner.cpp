@@ -86,6 +86,24 @@ std::uint64_t Partner::stamp_less(std::uint64_t its_stamp, std::uint64_t age) co
   return its_stamp > less ? its_stamp - less : 0;
 }
 
+namespace {
+/// Within which a program that goes on has read all that came to its machine meanwhile.
+constexpr engine::Duration kCatchesUpWithin = std::chrono::milliseconds(200);
+}  // namespace
+
+void Partner::watch_own_clock() {
+  const engine::TimePoint then = std::exchange(awake_at_, now());
+  if (then.since_origin.count() == 0 || awake_at_ - then < settings_.lease / 10) return;
+  mark<"partner.stood_still">();
+  old_since_ = awake_at_ < old_until_ ? std::min(old_since_, then) : then;
+  old_until_ = awake_at_ + kCatchesUpWithin;
+}
+
+engine::TimePoint Partner::receipt() {
+  watch_own_clock();
+  return awake_at_ < old_until_ ? old_since_ : awake_at_;
+}
+
 void Partner::on_link_up() { say_hello(); }
 
 void Partner::say_hello() {
@@ -138,7 +156,11 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   const bool stood_still = known && its_stamp - heard_stamp_ > mine + mine / 100 * settings_.drift_percent + lease;
   heard_stamp_ = its_stamp;
   heard_at_ = now();
-  if (!stood_still || !in_contact_) return;
+  if (!stood_still) return;
+  // By this clock nothing is old; it is older than a lease.
+  old_since_ = {now().since_origin - std::min(now().since_origin, 2 * settings_.lease)};
+  old_until_ = now() + kCatchesUpWithin;
+  if (!in_contact_) return;
   mark<"partner.clock_stood_still">();
   lose_contact();
 }

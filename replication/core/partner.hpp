@@ -51,6 +51,11 @@ class Partner {
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
+  /// Since when a command may wait in this machine that the program gets to see now: it may have stood still, and its
+  /// host may have given up meanwhile.
+  [[nodiscard]] engine::TimePoint receipt();
+  /// To be called all the time: that it was not is how the program knows that it stood still.
+  void watch_own_clock();
   [[nodiscard]] const engine::Uuid& process() const { return process_; }
   /// What the partner's clock showed, at the latest, when this node sent the heartbeat that its contact rests on: a
   /// forward that carries it was sent before this node could have dropped it.
@@ -140,6 +145,9 @@ class Partner {
   std::uint64_t partner_stamp_ = 0;
   std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer that took less than a lease,
   engine::TimePoint heard_at_;     // and this node's when it came
+  engine::TimePoint awake_at_;     // when the program last looked at its own clock
+  engine::TimePoint old_since_;    // what it gets to see until then may be as old as that
+  engine::TimePoint old_until_;
   std::string refusal_;
   std::vector<std::unique_ptr<Beat>> beats_;
   engine::TimerId hello_timer_{};

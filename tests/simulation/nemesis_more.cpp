@@ -202,7 +202,7 @@ void Nemesis::revert(Host& host) {
     return;
   }
   // What it has acknowledged alone is nowhere else.
-  if (!known_better && (partner.running() || !shared || !witness_knows_better(host))) return;
+  if (!shared || (!known_better && (partner.running() || !witness_knows_better(host)))) return;
   if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);

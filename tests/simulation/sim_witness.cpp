@@ -44,6 +44,7 @@ void SimWitness::overwrite() {
 }
 
 void SimWitness::make_anew(SimRandom& random) {
+  forgot_unseen_ = !all_seen();
   for (auto& [volume, kept] : records_) {
     const auto replayed = 1 + random.below(kept.written.size());
     kept.written.resize(replayed);
@@ -62,7 +63,7 @@ void SimWitness::note_seen(const Uuid& volume, Owner by, const WitnessView& told
 }
 
 bool SimWitness::all_seen() const {
-  return std::ranges::all_of(records_, [](const auto& r) { return r.second.seen_by[0] && r.second.seen_by[1]; });
+  return !forgot_unseen_ && std::ranges::all_of(records_, [](const auto& r) { return r.second.seen_by[0] && r.second.seen_by[1]; });
 }
 
 SimWitness::Snapshot SimWitness::snapshot() const { return {records_, cluster_, revision_}; }
@@ -81,6 +82,7 @@ void SimWitness::empty() {
 
 void SimWitness::lose_disk() {
   ++restarts_;
+  forgot_unseen_ = !all_seen();
   records_.clear();
   revision_ = kFirstRevision;
 }

@@ -108,6 +108,7 @@ class SimWitness {
   std::uint64_t cluster_ = 0x8e9e05c52164694d;
   std::int64_t revision_ = kFirstRevision;
   unsigned restarts_ = 0;
+  bool forgot_unseen_ = false;  ///< something that one of the nodes never saw is gone
 };
 
 struct SimWitness::Snapshot {
