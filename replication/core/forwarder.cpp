@@ -283,7 +283,8 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
 
 /// The partner begins nothing more that came by the way before. What it had begun may still be on its way to a disk.
 void Forwarder::on_connected() {
-  ops_.for_each([](Op& op) { op.unsettled &= !changes_nothing(op.opcode); });
+  const bool waits = !core_.partner.hurried();
+  ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
   end_dropped();
   ask_what_is_over();
 }

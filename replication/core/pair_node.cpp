@@ -154,7 +154,7 @@ struct PairNode::Impl final : PartnerUser {
     if (!closes_by || seams.clock.now() < *closes_by) return;
     mark<"fence.forward_never_answered">();
     closes_by = seams.clock.now() + kFencesWithin * settings.lease;
-    partner.reset();
+    partner.hurry_fencing();
   }
 
   /// Only for volumes that are in sync: the others answer nothing from their own store by leave of the partner.

@@ -85,8 +85,16 @@ class Partner {
   [[nodiscard]] bool fencing() const { return fencing_; }
   void set_fencing(bool on) {
     fencing_ = on;
+    hurried_ = false;
     if (on) ++closings_;
   }
+  /// They are not closed, since the partner does not answer what was forwarded: its disk hangs. On another way nothing
+  /// is waited for.
+  void hurry_fencing() {
+    hurried_ = true;
+    reset();
+  }
+  [[nodiscard]] bool hurried() const { return hurried_; }
   /// How often sessions were to be closed.
   [[nodiscard]] std::uint64_t closings() const { return closings_; }
   void heartbeat_now() { (void)send_beat(); }
@@ -131,7 +139,7 @@ class Partner {
   std::uint64_t boot_ = 0;  // of its machine; 0: not known
   bool connected_ = false;
   bool in_contact_ = false;
-  bool fencing_ = false;
+  bool fencing_ = false, hurried_ = false;
   std::uint64_t closings_ = 0;
   std::uint64_t last_beat_ = 0;   // number of the heartbeat that was sent last
   std::uint64_t confirming_ = 0;  // number of the heartbeat under way that somebody waits for, 0: none,

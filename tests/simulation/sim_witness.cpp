@@ -63,7 +63,8 @@ void SimWitness::note_seen(const Uuid& volume, Owner by, const WitnessView& told
 }
 
 bool SimWitness::all_seen() const {
-  return !forgot_unseen_ && std::ranges::all_of(records_, [](const auto& r) { return r.second.seen_by[0] && r.second.seen_by[1]; });
+  return !forgot_unseen_ &&
+         std::ranges::all_of(records_, [](const auto& r) { return r.second.seen_by[0] && r.second.seen_by[1]; });
 }
 
 SimWitness::Snapshot SimWitness::snapshot() const { return {records_, cluster_, revision_}; }
