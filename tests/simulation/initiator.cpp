@@ -226,7 +226,8 @@ void Initiator::on_answer(void* self, std::uint64_t argument) {
 
 void Initiator::answered(Attempt& a) {
   Lane& lane = lanes_[a.lane];
-  if (lane.attempt != &a) return release(a);
+  // The answer and an abort may cross.
+  if (lane.attempt != &a) return a.aborting ? ended_at_node(a) : release(a);
   lane.attempt = nullptr;
   conclude(lane, a);
 }
