@@ -148,11 +148,23 @@ std::optional<std::vector<std::byte>> decode_binary(std::string_view text) {
   return std::nullopt;
 }
 
-ChapVerifier::ChapVerifier(ChapAlgorithm algorithm, engine::Random& random)
-    : algorithm_(algorithm), identifier_(static_cast<std::uint8_t>(random.next())), challenge_(kChallengeSize) {
+bool is_asked_by(std::span<const std::byte> challenge, std::string_view asker) {
+  const auto name = std::as_bytes(std::span(asker));
+  // The zero after it keeps a name that begins with another one from being taken for it.
+  return !name.empty() && challenge.size() > name.size() && challenge[name.size()] == std::byte{0} &&
+         std::ranges::equal(challenge.first(name.size()), name);
+}
+
+ChapVerifier::ChapVerifier(ChapAlgorithm algorithm, engine::Random& random, std::string_view asker)
+    : algorithm_(algorithm), identifier_(static_cast<std::uint8_t>(random.next())) {
+  const auto name = std::as_bytes(std::span(asker));
+  challenge_.assign(name.begin(), name.end());
+  if (!name.empty()) challenge_.push_back(std::byte{0});
+  const std::size_t drawn_from = challenge_.size();
+  challenge_.resize(drawn_from + kChallengeSize);
   for (std::size_t i = 0; i < kChallengeSize; i += sizeof(std::uint64_t)) {
     const std::uint64_t drawn = random.next();
-    std::memcpy(challenge_.data() + i, &drawn, sizeof drawn);
+    std::memcpy(challenge_.data() + drawn_from + i, &drawn, sizeof drawn);
   }
 }
 

@@ -42,10 +42,16 @@ struct ChapCredentials {
 /// more than kMaxChapBinary bytes.
 [[nodiscard]] std::optional<std::vector<std::byte>> decode_binary(std::string_view text);
 
+/// Where the two ends of a login prove themselves with one secret in both directions of calling, a challenge begins
+/// with the name of who asks: an answer is then good for that one only, and whoever is asked under its own name is
+/// asked by an intruder that sends its challenge back, over whatever connection. False without a name.
+[[nodiscard]] bool is_asked_by(std::span<const std::byte> challenge, std::string_view asker);
+
 /// The side that checks: draws a challenge, judges the response to it.
 class ChapVerifier {
  public:
-  ChapVerifier(ChapAlgorithm algorithm, engine::Random& random);
+  /// `asker` stands before the random bytes; empty: nothing does.
+  ChapVerifier(ChapAlgorithm algorithm, engine::Random& random, std::string_view asker = {});
   [[nodiscard]] std::string identifier_text() const { return std::to_string(identifier_); }
   [[nodiscard]] std::string challenge_text() const { return encode_hex(challenge_); }
   [[nodiscard]] ChapAlgorithm algorithm() const { return algorithm_; }

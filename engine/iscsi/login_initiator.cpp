@@ -164,6 +164,9 @@ std::optional<InitiatorLogin::Step> InitiatorLogin::respond_to_challenge(const P
   if (!chosen || !identifier || *identifier > 255 || !challenge) {
     return fail(Errc::corrupt, "The target's CHAP challenge is malformed.");
   }
+  if (is_asked_by(*challenge, settings_.asker)) {
+    return fail(Errc::refused, "The target sent us a challenge of our own; somebody stands in for it.");
+  }
   algorithm_ = *chosen;
   const auto response =
       chap_response(algorithm_, static_cast<std::uint8_t>(*identifier), settings_.chap->secret, *challenge);
@@ -174,7 +177,7 @@ std::optional<InitiatorLogin::Step> InitiatorLogin::respond_to_challenge(const P
     chap_ = Chap::finished;
     return std::nullopt;
   }
-  verifier_.emplace(algorithm_, random_);
+  verifier_.emplace(algorithm_, random_, settings_.asker);
   add_pair(outgoing_, "CHAP_I", verifier_->identifier_text());
   add_pair(outgoing_, "CHAP_C", verifier_->challenge_text());
   chap_ = Chap::responded;

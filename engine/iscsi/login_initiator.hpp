@@ -24,6 +24,8 @@ struct InitiatorLoginSettings {
   Offers offers;
   /// user/secret prove us to the target; with a mutual_user the target must prove itself with the mutual pair.
   std::optional<ChapCredentials> chap;
+  /// Our name in challenges (is_asked_by()): ours carry it, and one that carries it is not answered. Empty: none.
+  std::string asker;
 };
 
 class InitiatorLogin {

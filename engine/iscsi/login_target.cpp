@@ -304,7 +304,7 @@ std::optional<TargetLogin::Step> TargetLogin::challenge(std::string_view algorit
   if (!algorithm) {
     return fail(LoginStatus::authentication_failure, "The initiator offers no CHAP algorithm that we have.");
   }
-  verifier_.emplace(*algorithm, random_);
+  verifier_.emplace(*algorithm, random_, decision_.asker);
   answer("CHAP_A", std::to_string(static_cast<unsigned>(*algorithm)));
   answer("CHAP_I", verifier_->identifier_text());
   answer("CHAP_C", verifier_->challenge_text());
@@ -350,7 +350,7 @@ std::optional<TargetLogin::Step> TargetLogin::prove_ourselves(const Pairs& pairs
     return fail(LoginStatus::authentication_failure,
                 "The CHAP secrets of both directions are the same; configure two different ones.");
   }
-  if (verifier_->is_own_challenge(*bytes)) {
+  if (verifier_->is_own_challenge(*bytes) || is_asked_by(*bytes, decision_.asker)) {
     return fail(LoginStatus::authentication_failure, "The initiator sent our own CHAP challenge back.");
   }
   const auto response =

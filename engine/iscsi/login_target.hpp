@@ -31,6 +31,7 @@ struct LoginDecision {
   std::string target_alias;
   /// Who may log in: one of these must be proven. Empty: no authentication.
   std::vector<ChapCredentials> chap;
+  std::string asker;   ///< our name in challenges, as InitiatorLoginSettings has it
   std::string reason;  ///< of a refusal, for the log: a whole sentence
 };
 

@@ -50,6 +50,7 @@ struct Target {
   /// last session.
   std::vector<scsi::DeviceServer*> device_servers;
   std::shared_ptr<const AccessPolicy> access;
+  std::string asker;         ///< its name in CHAP challenges (iscsi::is_asked_by()); empty: none
   bool discoverable = true;  ///< named by SendTargets=All (to those who may log in)
 };
 

@@ -68,6 +68,7 @@ iscsi::LoginDecision TargetRegistry::decide(const iscsi::LoginIdentity& who) {
   iscsi::LoginDecision decision;
   decision.portal_group = target->portal_group;
   decision.target_alias = target->alias;
+  decision.asker = target->asker;
   if (!target->access) return decision;
   AccessAnswer answer = target->access->may_log_in(who.initiator_name, target->name);
   switch (answer.verdict) {

@@ -54,6 +54,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
 
   void accepted(engine::TcpSocket socket) {
     const std::string peer = socket.peer_address();
+    if (auto owner = other_owner(peer)) return turn_away(peer, *owner);
     Worker& worker = *workers[next_worker++ % workers.size()];
     std::uint64_t id = 0;
     std::optional<ConnectionRef> gives_way;
@@ -67,6 +68,21 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
       worker.adopt(std::move(socket), id);
     });
     if (gives_way) give_up_login(*gives_way);
+  }
+
+  /// Who alone may call, if that isn't `peer`.
+  [[nodiscard]] std::optional<std::string> other_owner(const std::string& peer) const {
+    const std::lock_guard lock(mutex);
+    if (only_from.empty() || host_of(peer) == only_from) return std::nullopt;
+    return only_from;
+  }
+
+  void turn_away(const std::string& peer, const std::string& owner) {
+    SessionEvent event{
+        .kind = SessionEvent::Kind::turned_away, .session = {}, .reason = "Only " + owner + " may call here."};
+    event.session.address = peer;
+    event.session.since = front().now();
+    tell(std::move(event));
   }
 
   // Unless it has been finished meanwhile.
@@ -181,7 +197,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     if (!handler) return;
     if (event.kind == SessionEvent::Kind::refused || event.session.target.empty()) {
       const std::lock_guard lock(mutex);
-      const auto untold = strangers.pass(front().now());
+      auto& limit = event.kind == SessionEvent::Kind::turned_away ? turned_away : strangers;
+      const auto untold = limit.pass(front().now());
       if (!untold) return;
       if (*untold != 0) event.reason += " (" + std::to_string(*untold) + " more such events were not told.)";
     }
@@ -239,7 +256,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
   Crowd half_open, discoveries;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
-  EventLimit strangers;
+  std::string only_from;
+  EventLimit strangers, turned_away{1, std::chrono::minutes(1)};
   std::size_t normal_sessions = 0;  // those of them that are no discovery
   engine::Callback<> when_retired;
   PortTable ports;
@@ -272,6 +290,11 @@ engine::Result<std::string> TcpTargetServer::listen(std::string_view address) {
 void TcpTargetServer::stop_listening(std::string_view address) {
   const std::lock_guard lock(impl_->mutex);
   impl_->listeners.erase(std::string(address));
+}
+
+void TcpTargetServer::accept_only_from(std::string_view host) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->only_from = host;
 }
 
 void TcpTargetServer::close_all_sessions(engine::Callback<> done) {

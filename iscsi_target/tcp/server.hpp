@@ -43,12 +43,18 @@ struct SessionInfo {
 };
 
 /// What happens to sessions; called on the session's reactor. Refused logins and discovery sessions are told at
-/// most 20 times a second, so that strangers can't flood the log.
+/// most 20 times a second, calls that were turned away (on reactor 0) once a minute, so that strangers can't flood the
+/// log.
 struct SessionEvent {
-  enum class Kind : std::uint8_t { opened, closed, refused };
+  enum class Kind : std::uint8_t {
+    opened,
+    closed,
+    refused,
+    turned_away,  ///< a call from an address that may not call; of the session only the addresses are known
+  };
   Kind kind{};
   SessionInfo session;
-  std::string reason;  ///< of closed and refused: a whole sentence
+  std::string reason;  ///< of all but opened: a whole sentence
 };
 
 class TcpTargetServer {
@@ -64,6 +70,9 @@ class TcpTargetServer {
   /// "127.0.0.1:3260"; port 0 picks one, which is given back. Any thread but a reactor's, or reactor 0's.
   [[nodiscard]] engine::Result<std::string> listen(std::string_view address);
   void stop_listening(std::string_view address);
+  /// Calls from other addresses than `host` ("10.0.0.2", "[fd00::2]") are closed before a byte is read. Empty: from
+  /// any.
+  void accept_only_from(std::string_view host);
 
   /// Fencing: from the moment this returns no response is begun; every session is reset, its commands are drained.
   /// `done` runs (on reactor 0) when the last command was completed. Any thread. New logins are admitted again

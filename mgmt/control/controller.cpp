@@ -10,8 +10,8 @@ namespace {
 
 Severity severity_of(const std::string& kind, const std::string& to) {
   if (kind == "store.failed" || kind == "fenced") return Severity::critical;
-  if (kind == "partner.lost" || kind == "witness.lost" || kind == "session.refused" || kind == "store.full" ||
-      kind == "store.low_space")
+  if (kind == "partner.lost" || kind == "link.stranger" || kind == "witness.lost" || kind == "session.refused" ||
+      kind == "store.full" || kind == "store.low_space")
     return Severity::warning;
   if (kind != "volume.state") return Severity::info;
   if (to == "split_brain" || to == "failed" || to == "suspended" || to == "waiting") return Severity::critical;

@@ -27,6 +27,7 @@ Event session_event(const iscsi_target::SessionEvent& event) {
     case Kind::closed:
       return {"session.closed", std::nullopt, {}, {}, who + " is gone: " + event.reason};
     case Kind::refused:
+    case Kind::turned_away:
       break;
   }
   return {

@@ -1,5 +1,6 @@
 #include "mgmt/data_plane/pair.hpp"
 
+#include "engine/net/socket_address.hpp"
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/data_plane/log.hpp"
@@ -20,6 +21,13 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   node.resync_ceiling = settings.resync_ceiling;
   node.confirms_reads = confirms_reads;
   return node;
+}
+
+/// The host's part, in the one form that a socket's own address has.
+std::string as_callers_are_written(const SocketAddress& address) {
+  const auto parsed = engine::parse_address(address.to_string());
+  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
+  return whole.substr(0, whole.rfind(':'));
 }
 
 iscsi_target::ServerOptions server_options() {
@@ -61,11 +69,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
   });
   link_.on_problem([](const std::string& why) { log_info("Partner link: " + why); });
   service_.on_refused([](const std::string& why) { log_warning(why); });
-  server_.on_event([](const iscsi_target::SessionEvent& event) {
-    if (event.kind == iscsi_target::SessionEvent::Kind::refused) {
-      log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason);
-    }
-  });
+  server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
 }
 
 Pair::~Pair() = default;
@@ -112,11 +116,13 @@ engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner
 engine::Result<void> Pair::listen(const PartnerSpec& partner) {
   iscsi_target::Target target;
   target.name = replication::link_name(identity_.pair, identity_.side);
+  target.asker = target.name;
   target.device_servers = {&service_};
   target.access = std::make_shared<iscsi_target::AccessList>(std::vector<iscsi_target::AccessList::Entry>{
       {replication::link_name(identity_.pair, engine::other(identity_.side)), to_chap(partner.link.authentication)}});
   target.discoverable = false;
   registry_.put(std::move(target));
+  server_.accept_only_from(as_callers_are_written(partner.link.connect));
   const std::string address = partner.link.listen.to_string();
   if (address == listening_) return {};
   if (!listening_.empty()) server_.stop_listening(listening_);
@@ -136,6 +142,15 @@ void Pair::stop(engine::Callback<> done) {
 void Pair::tell(const std::string& kind, const std::string& message) {
   log_info(message);
   events_.publish({kind, std::nullopt, {}, {}, message});
+}
+
+void Pair::on_session(const iscsi_target::SessionEvent& event) {
+  using Kind = iscsi_target::SessionEvent::Kind;
+  if (event.kind == Kind::refused) {
+    log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason);
+  } else if (event.kind == Kind::turned_away) {
+    tell("link.stranger", "Partner link: a call from " + event.session.address + " was refused: " + event.reason);
+  }
 }
 
 void Pair::on_link_up() {

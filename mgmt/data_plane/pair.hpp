@@ -63,6 +63,7 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] replication::IscsiLinkSettings link_settings(const std::optional<PartnerSpec>& partner) const;
   [[nodiscard]] engine::Result<void> listen(const PartnerSpec& partner);
   void tell(const std::string& kind, const std::string& message);
+  void on_session(const iscsi_target::SessionEvent& event);
 
   PairIdentity identity_;
   replication::NodeObserver& observer_;

@@ -22,6 +22,7 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   settings.target_name = link_name(identity.ours.pair, engine::other(identity.ours.side));
   settings.isid = {0x80, 0, 0, 0, 0, 1};  // always the same: a new session takes the place of the old one
   settings.chap = identity.chap;
+  settings.asker = settings.initiator_name;
   iscsi::Offers& offers = settings.offers;
   offers.header_digest = iscsi::Offers::Digest::crc32c;
   offers.data_digest = iscsi::Offers::Digest::crc32c;

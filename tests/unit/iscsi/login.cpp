@@ -102,6 +102,34 @@ TEST(Login, ChapOneWayAndMutual) {
   EXPECT_TRUE(run(settings_with(kMutual), authority).admitted);
 }
 
+// One node's two ends: as the partner's target it asks, as the partner's initiator it is asked.
+InitiatorLoginSettings calling(const std::string& name) {
+  InitiatorLoginSettings settings = settings_with(kMutual);
+  settings.asker = name;
+  return settings;
+}
+
+TEST(Login, ANodesOwnChallengeIsNotAnsweredOverAnotherConnectionOfIts) {
+  Authority authority;
+  authority.decision.chap = {kMutual};
+  authority.decision.asker = "node a";
+  const auto out = run(calling("node a"), authority);
+  EXPECT_FALSE(out.admitted);
+  EXPECT_NE(out.error.find("a challenge of our own"), std::string::npos) << out.error;
+}
+
+TEST(Login, ANameInTheChallengesIsAgreedWithAPartnerThatHasAnotherOrNone) {
+  Authority authority;
+  authority.decision.chap = {kMutual};
+  for (const char* const target : {"", "node a"}) {
+    authority.decision.asker = target;
+    for (const char* const initiator : {"", "node b", "node a plus", "node"}) {
+      const auto out = run(calling(initiator), authority);
+      EXPECT_TRUE(out.admitted) << target << "|" << initiator << ": " << out.error << out.reason;
+    }
+  }
+}
+
 TEST(Login, OneOfSeveralCredentialsSuffices) {
   Authority authority;
   authority.decision.chap = {{"bob", "bob's secret", "", ""}, kOneWay};
