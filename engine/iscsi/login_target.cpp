@@ -324,6 +324,7 @@ std::optional<TargetLogin::Step> TargetLogin::verify(const Pairs& pairs) {
     if (credentials.user != *name || !verifier_->verify(credentials.secret, *response)) continue;
     if (auto bad = prove_ourselves(pairs, credentials)) return bad;
     chap_ = Chap::passed;
+    proof_ = credentials;
     return std::nullopt;
   }
   return fail(LoginStatus::authentication_failure, "Wrong CHAP name or secret (name \"" + printable(*name) + "\").");

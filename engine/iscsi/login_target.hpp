@@ -71,6 +71,8 @@ class TargetLogin {
 
   [[nodiscard]] const LoginIdentity& identity() const { return who_; }
   [[nodiscard]] const LoginDecision& decision() const { return decision_; }
+  /// With what the initiator proved itself; nothing when nothing was asked for.
+  [[nodiscard]] const std::optional<ChapCredentials>& proof() const { return proof_; }
   [[nodiscard]] const Parameters& parameters() const { return agreed_; }
   [[nodiscard]] Serial next_stat_sn() const { return stat_sn_; }
   [[nodiscard]] Serial exp_cmd_sn() const { return cmd_sn_; }
@@ -110,6 +112,7 @@ class TargetLogin {
   std::string piece_;                                 // the part of them that goes out with this one
   std::vector<std::pair<Key, std::string>> settled_;  // keys negotiated, with what was offered
   std::optional<ChapVerifier> verifier_;
+  std::optional<ChapCredentials> proof_;
   Chap chap_ = Chap::none;
   Stage stage_ = Stage::security;
   Serial stat_sn_;

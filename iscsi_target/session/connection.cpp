@@ -6,6 +6,7 @@
 namespace lockstep::iscsi_target {
 namespace {
 
+constexpr const char* kAccessChanged = "Who may log in was changed during the login.";
 constexpr auto kLastWords = std::chrono::seconds(5);  // for the peer to take them
 
 }  // namespace
@@ -127,8 +128,15 @@ void TargetConnection::login_step(TargetLogin::Step step) {
         return login_step(login_->refuse(LoginStatus::target_removed, "The target was removed during the login."));
       }
       phase_ = Phase::admitting;
+      proof_ = login_->proof();
+      if (has_lost_access()) return refused(LoginStatus::authentication_failure, kAccessChanged);
       return host_.admit(*this);
   }
+}
+
+bool TargetConnection::has_lost_access() const {
+  const bool past_login = phase_ == Phase::admitting || phase_ == Phase::full_feature;
+  return past_login && !directory_.still_admits(identity_, proof_);
 }
 
 void TargetConnection::send_login(const TargetLogin::Step& step) {

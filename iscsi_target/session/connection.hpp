@@ -66,6 +66,8 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
 
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] const iscsi::LoginIdentity& identity() const { return identity_; }
+  /// Past its login, and what it was let in by lets nobody in any more.
+  [[nodiscard]] bool has_lost_access() const;
   [[nodiscard]] const std::shared_ptr<const Target>& target() const { return target_; }
   [[nodiscard]] std::uint64_t nexus_id() const { return nexus_id_; }
   /// Why it ended: a whole sentence.
@@ -121,6 +123,7 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   std::unique_ptr<iscsi::TargetLogin> login_;
   std::vector<std::byte> login_data_;
   iscsi::LoginIdentity identity_;
+  std::optional<iscsi::ChapCredentials> proof_;
   std::shared_ptr<const Target> target_;
   std::unique_ptr<Session> session_;
   std::uint64_t nexus_id_ = 0;

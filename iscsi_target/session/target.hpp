@@ -2,6 +2,7 @@
 // A target as its sessions know it: a name, a device server behind it, where it can be reached, and who may.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,10 @@ class TargetDirectory : public iscsi::LoginAuthority {
   virtual ~TargetDirectory() = default;
   /// Null when there is none of that name.
   [[nodiscard]] virtual std::shared_ptr<const Target> find(std::string_view name) const = 0;
+  /// A login that ended with `proof` would end so again. Asked when a login ends and for each session whenever access
+  /// has changed: a session has its rights from its proof, and from its name only as far as that was proven.
+  [[nodiscard]] virtual bool still_admits(const iscsi::LoginIdentity& who,
+                                          const std::optional<iscsi::ChapCredentials>& proof) const = 0;
   /// The targets that `initiator` may log in to, in order of name.
   [[nodiscard]] virtual std::vector<std::shared_ptr<const Target>> visible_to(std::string_view initiator) const = 0;
 };

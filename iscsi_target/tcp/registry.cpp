@@ -17,6 +17,13 @@ iscsi::LoginDecision refusal(LoginStatus status, std::string reason) {
   return decision;
 }
 
+/// The mutual secret is ours to prove: another one takes nothing from what the initiator has proven.
+bool is_proven(const std::optional<iscsi::ChapCredentials>& proof, const std::vector<iscsi::ChapCredentials>& asked) {
+  return asked.empty() || (proof && std::ranges::any_of(asked, [&](const iscsi::ChapCredentials& one) {
+                             return one.user == proof->user && one.secret == proof->secret;
+                           }));
+}
+
 }  // namespace
 
 void TargetRegistry::put(Target target) {
@@ -54,6 +61,21 @@ std::vector<std::shared_ptr<const Target>> TargetRegistry::visible_to(std::strin
     return verdict == AccessAnswer::Verdict::unknown || verdict == AccessAnswer::Verdict::forbidden;
   });
   return all;
+}
+
+bool TargetRegistry::still_admits(const iscsi::LoginIdentity& who,
+                                  const std::optional<iscsi::ChapCredentials>& proof) const {
+  if (who.discovery) {
+    const std::lock_guard lock(mutex_);
+    return is_proven(proof, discovery_);
+  }
+  const auto target = find(who.target_name);
+  if (!target) return false;
+  if (!target->access) return true;
+  const AccessAnswer answer = target->access->may_log_in(who.initiator_name, target->name);
+  const bool known =
+      answer.verdict != AccessAnswer::Verdict::unknown && answer.verdict != AccessAnswer::Verdict::forbidden;
+  return known && is_proven(proof, answer.chap);
 }
 
 iscsi::LoginDecision TargetRegistry::decide(const iscsi::LoginIdentity& who) {

@@ -14,8 +14,9 @@ namespace lockstep::iscsi_target {
 /// All members may be called from any thread.
 class TargetRegistry final : public TargetDirectory {
  public:
-  /// Adds or replaces. Sessions that run keep the old description until they end; replace portals and access freely,
-  /// but end the sessions (TcpTargetServer::close_sessions) before the device server goes.
+  /// Adds or replaces. Sessions that run keep the old description until they end; replace portals and access freely
+  /// (then TcpTargetServer::recheck_sessions), but end the sessions (TcpTargetServer::close_sessions) before the device
+  /// server goes.
   void put(Target target);
   void remove(std::string_view name);
   /// Discovery sessions must prove one of these; empty: anybody may ask (and sees only what it may log in to).
@@ -23,6 +24,8 @@ class TargetRegistry final : public TargetDirectory {
 
   [[nodiscard]] std::shared_ptr<const Target> find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::shared_ptr<const Target>> visible_to(std::string_view initiator) const override;
+  [[nodiscard]] bool still_admits(const iscsi::LoginIdentity& who,
+                                  const std::optional<iscsi::ChapCredentials>& proof) const override;
   iscsi::LoginDecision decide(const iscsi::LoginIdentity& who) override;
 
  private:

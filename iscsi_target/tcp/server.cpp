@@ -329,6 +329,16 @@ void TcpTargetServer::close_sessions(std::function<bool(const SessionInfo&)> mat
       "The session was closed by the node.", std::move(done));
 }
 
+void TcpTargetServer::recheck_sessions(engine::Callback<> done) {
+  auto countdown = std::make_shared<Countdown>(impl_->workers.size(), [impl = impl_, done = std::move(done)]() mutable {
+    if (done) impl->front().post(std::move(done));
+  });
+  impl_->on_each_worker([countdown](Worker& worker) {
+    worker.recheck();
+    countdown->one();
+  });
+}
+
 void TcpTargetServer::request_logout(std::chrono::seconds grace) {
   const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>(grace.count(), 0, 65535));
   impl_->on_each_worker([seconds, impl = impl_, grace](Worker& worker) {

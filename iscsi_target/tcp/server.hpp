@@ -84,6 +84,9 @@ class TcpTargetServer {
   void release_logins();
   /// Ends the sessions that match, gracefully (asynchronous logout request is skipped, the connection is closed).
   void close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done = {});
+  /// After a change of who may log in: ends each session whose initiator would not be let in with what it proved at its
+  /// login; all others go on undisturbed. `done` runs on reactor 0 when none of the former takes a command any more.
+  void recheck_sessions(engine::Callback<> done = {});
   /// Asks every initiator to log out (async message 1); who does not within `grace` is closed.
   void request_logout(std::chrono::seconds grace);
   /// Stops listening and asks every initiator to log out (async message 1), so that they move to the partner on their

@@ -49,6 +49,13 @@ void Worker::close(const std::function<bool(std::uint64_t, const TargetConnectio
   }
 }
 
+void Worker::recheck() {
+  for (const std::uint64_t id : ids()) {
+    TargetConnection* const connection = find(id);
+    if (connection && connection->has_lost_access()) connection->reset("The initiator's access was changed.");
+  }
+}
+
 void Worker::request_logout(std::uint16_t seconds) {
   for (const auto& [id, kept] : connections_) kept.connection->request_logout(seconds);
 }

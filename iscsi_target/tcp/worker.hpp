@@ -47,6 +47,8 @@ class Worker final : public ConnectionHost {
   /// Ends those that match, then calls back when the last of them is gone.
   void close(const std::function<bool(std::uint64_t, const TargetConnection&)>& matches, const std::string& why,
              engine::Callback<> done);
+  /// Ends those that have lost access; what they had begun is drained later.
+  void recheck();
   void request_logout(std::uint16_t seconds);
   /// The logins that were held go on.
   void admit_held();

@@ -252,12 +252,15 @@ void Node::finish_apply(const ApplyPtr& apply) {
     server_.hold_logins(kDecisionPatience);
   }
   look_for_changes();
-  publish_map([this, apply] {
-    put_target();
-    // Not before there is a target: an initiator that is told "not found" may give up for good.
-    set_portals(*apply);
-    apply->done(std::move(apply->outcome));
-    apply->next();
+  // Before the map that gives names new volumes: a session that claimed such a name under the old lists is over then.
+  put_target();
+  server_.recheck_sessions([this, apply] {
+    publish_map([this, apply] {
+      // Not before there is a target: an initiator that is told "not found" may give up for good.
+      set_portals(*apply);
+      apply->done(std::move(apply->outcome));
+      apply->next();
+    });
   });
 }
 

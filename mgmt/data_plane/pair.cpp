@@ -122,6 +122,7 @@ engine::Result<void> Pair::listen(const PartnerSpec& partner) {
       {replication::link_name(identity_.pair, engine::other(identity_.side)), to_chap(partner.link.authentication)}});
   target.discoverable = false;
   registry_.put(std::move(target));
+  server_.recheck_sessions();
   server_.accept_only_from(as_callers_are_written(partner.link.connect));
   const std::string address = partner.link.listen.to_string();
   if (address == listening_) return {};

@@ -53,8 +53,8 @@ class Answer:
 class Initiator:
     """One session to one node. Its name and ISID are its own, so that a session made anew is the same nexus."""
 
-    def __init__(self, world, node, volume, name, isid=1):
-        self.world, self.node, self.volume, self.isid = world, node, volume, isid
+    def __init__(self, world, node, volume, name, isid=1, secret=None):
+        self.world, self.node, self.volume, self.isid, self.secret = world, node, volume, isid, secret
         self.name = f"iqn.2026-11.io.example:{name}"
         self.lib = library()
         self.context = None
@@ -68,6 +68,8 @@ class Initiator:
         self.lib.iscsi_set_isid_random(context, self.isid, 0)
         self.lib.iscsi_set_noautoreconnect(context, 1)
         self.lib.iscsi_set_timeout(context, 30)
+        if self.secret:
+            self.lib.iscsi_set_initiator_username_pwd(context, self.name.encode(), self.secret.encode())
         if self.lib.iscsi_connect_sync(context, self.node.portal.encode()) or self.lib.iscsi_login_sync(context):
             why = self.lib.iscsi_get_error(context).decode()
             self.lib.iscsi_destroy_context(context)
