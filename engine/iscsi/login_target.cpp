@@ -247,7 +247,7 @@ TargetLogin::Step TargetLogin::fail(LoginStatus status, std::string reason) {
   step.header.status = static_cast<std::uint16_t>(status);
   // Only a redirection says anything more than its status.
   if (!decision_.redirect.empty() && status == decision_.status) step.text = std::exchange(answers_, {});
-  step.reason = std::move(reason);
+  step.reason = decision_.in_vain ? decision_.reason + " " + reason : std::move(reason);
   return step;
 }
 
@@ -321,7 +321,9 @@ std::optional<TargetLogin::Step> TargetLogin::verify(const Pairs& pairs) {
   }
   chap_ = Chap::method_chosen;  // a challenge is good for one answer
   for (const ChapCredentials& credentials : decision_.chap) {
-    if (credentials.user != *name || !verifier_->verify(credentials.secret, *response)) continue;
+    // Also of a wrong name: the time that it takes does not tell which names there are.
+    const bool right = verifier_->verify(credentials.secret, *response);
+    if (!right || credentials.user != *name || decision_.in_vain) continue;
     if (auto bad = prove_ourselves(pairs, credentials)) return bad;
     chap_ = Chap::passed;
     proof_ = credentials;

@@ -33,6 +33,10 @@ struct LoginDecision {
   std::vector<ChapCredentials> chap;
   std::string asker;   ///< our name in challenges, as InitiatorLoginSettings has it
   std::string reason;  ///< of a refusal, for the log: a whole sentence
+  /// Nobody may log in so. With `chap`, which nobody can prove then, the login goes as that of somebody with a secret
+  /// goes and ends as with a wrong one, so that its answers don't tell who is known here; `reason` says why, for the
+  /// log.
+  bool in_vain = false;
 };
 
 constexpr std::size_t kMaxLoginRequests = 64;  ///< in one login
@@ -71,6 +75,8 @@ class TargetLogin {
 
   [[nodiscard]] const LoginIdentity& identity() const { return who_; }
   [[nodiscard]] const LoginDecision& decision() const { return decision_; }
+  /// The next request brings the answer to our challenge.
+  [[nodiscard]] bool awaits_proof() const { return chap_ == Chap::challenged; }
   /// With what the initiator proved itself; nothing when nothing was asked for.
   [[nodiscard]] const std::optional<ChapCredentials>& proof() const { return proof_; }
   [[nodiscard]] const Parameters& parameters() const { return agreed_; }

@@ -37,7 +37,8 @@ TargetConnection::~TargetConnection() { assert(phase_ == Phase::closed); }
 // ---- The stream's calls ----
 
 engine::ReceivePlace TargetConnection::receive_place() {
-  paused_ = phase_ == Phase::admitting || (session_ && session_->wants_pause() && !closing_);
+  paused_ =
+      phase_ == Phase::admitting || phase_ == Phase::proof_waits || (session_ && session_->wants_pause() && !closing_);
   if (paused_) return {{}, 0};
   return reader_.receive_place();
 }
@@ -91,8 +92,12 @@ std::span<std::byte> TargetConnection::data_place(std::uint32_t offset) {
 void TargetConnection::on_pdu() {
   ++pdus_;
   if (phase_ == Phase::full_feature) return session_->on_pdu();
-  if (phase_ == Phase::login) return login_request();
-  if (phase_ == Phase::admitting) close_gently("The initiator did not wait for the answer to its login.");
+  if (phase_ == Phase::login && login_->awaits_proof()) {
+    waiting_proof_ = std::make_unique<WaitingProof>(reader_.header(), std::move(login_data_));
+    return proof_came({});
+  }
+  if (phase_ == Phase::login) return login_request(reader_.header(), login_data_);
+  if (phase_ != Phase::closed) close_gently("The initiator did not wait for the answer to its login.");
 }
 
 void TargetConnection::on_read_error(iscsi::ReadError error) {
@@ -108,9 +113,27 @@ void TargetConnection::on_read_error(iscsi::ReadError error) {
 
 // ---- Login ----
 
-void TargetConnection::login_request() {
-  const auto header = iscsi::header_as<iscsi::LoginRequestHeader>(reader_.header());
-  login_step(login_->on_request(header, login_data_));
+void TargetConnection::login_request(const iscsi::Bhs& header, std::span<const std::byte> data) {
+  const bool was_proven = login_->proof().has_value();
+  auto step = login_->on_request(iscsi::header_as<iscsi::LoginRequestHeader>(header), data);
+  if (!was_proven && login_->proof()) host_.proved(*this);
+  login_step(std::move(step));
+}
+
+void TargetConnection::proof_came(engine::Duration waited) {
+  const auto wait = host_.proof_wait(*this, waited);
+  if (!wait) {
+    waiting_proof_.reset();
+    return login_step(login_->refuse(LoginStatus::out_of_resources, "Too many wrong secrets came from there lately."));
+  }
+  if (*wait > engine::Duration{}) {
+    phase_ = Phase::proof_waits;
+    waiting_proof_->waited = waited + *wait;
+    return start_timer(*wait);
+  }
+  const auto proof = std::move(waiting_proof_);
+  if (waited > engine::Duration{}) start_timer(settings_.login_timeout);
+  login_request(proof->header, proof->data);
 }
 
 void TargetConnection::login_step(TargetLogin::Step step) {
@@ -192,6 +215,12 @@ void TargetConnection::start_timer(engine::Duration delay) {
 
 void TargetConnection::on_timer() {
   if (closing_) return reset(std::move(reason_));
+  if (phase_ == Phase::proof_waits) {
+    phase_ = Phase::login;
+    proof_came(waiting_proof_->waited);
+    if (phase_ == Phase::login && paused_ && !closing_) stream_->resume_receive();
+    return;
+  }
   if (phase_ != Phase::full_feature) return reset(why_no_login());
   watch_silence();
 }

@@ -29,6 +29,12 @@ class ConnectionHost {
   virtual void admit(TargetConnection& connection) = 0;
   /// The login waits for this node's decision whether it serves, not for other sessions of its port.
   [[nodiscard]] virtual bool holds_login(const TargetConnection& connection) const = 0;
+  /// A proof has come and has waited so long: zero when it is to be looked at, or how long it waits yet; nothing when
+  /// it is to be refused unseen.
+  [[nodiscard]] virtual std::optional<engine::Duration> proof_wait(const TargetConnection& connection,
+                                                                   engine::Duration waited) = 0;
+  /// It was right.
+  virtual void proved(const TargetConnection& connection) = 0;
   virtual void opened(TargetConnection& connection) = 0;
   /// The last call: nothing is in flight any more. The connection is destroyed soon, but not inside.
   virtual void closed(TargetConnection& connection) = 0;
@@ -46,7 +52,7 @@ class ConnectionHost {
 
 class TargetConnection final : public engine::StreamProtocol, private iscsi::PduSink, private SessionLink {
  public:
-  enum class Phase : std::uint8_t { login, admitting, full_feature, closed };
+  enum class Phase : std::uint8_t { login, proof_waits, admitting, full_feature, closed };
 
   TargetConnection(std::unique_ptr<engine::Stream> stream, ConnectionHost& host, SessionResources& resources,
                    TargetDirectory& directory, const SessionSettings& settings);
@@ -101,7 +107,8 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
   void reset_target() override;
 
-  void login_request();
+  void login_request(const iscsi::Bhs& header, std::span<const std::byte> data);
+  void proof_came(engine::Duration waited);
   void login_step(iscsi::TargetLogin::Step step);
   void send_login(const iscsi::TargetLogin::Step& step);
   void start_timer(engine::Duration delay);
@@ -122,6 +129,12 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   iscsi::TransmitQueue queue_;
   std::unique_ptr<iscsi::TargetLogin> login_;
   std::vector<std::byte> login_data_;
+  struct WaitingProof {
+    iscsi::Bhs header{};
+    std::vector<std::byte> data;
+    engine::Duration waited{};
+  };
+  std::unique_ptr<WaitingProof> waiting_proof_;
   iscsi::LoginIdentity identity_;
   std::optional<iscsi::ChapCredentials> proof_;
   std::shared_ptr<const Target> target_;

@@ -23,8 +23,8 @@ void send_targets(std::string& text, std::string_view which, const TextContext& 
     return;
   }
   const auto name = iscsi::normal_iscsi_name(which);
-  for (const auto& target : context.directory.visible_to(context.who.initiator_name)) {
-    if (which == "All" ? target->discoverable : name == target->name) describe(text, *target, context.local_address);
+  for (const auto& target : context.directory.discoverable()) {
+    if (which == "All" || name == target->name) describe(text, *target, context.local_address);
   }
 }
 

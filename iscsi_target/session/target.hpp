@@ -23,8 +23,8 @@ struct Portal {
 struct AccessAnswer {
   enum class Verdict : std::uint8_t {
     allowed,
-    unknown,      ///< there is nothing here for that initiator to see: login status 0203h
-    forbidden,    ///< known by name, but not let in: 0202h
+    unknown,      ///< there is nothing here for that initiator to see: as if it had a secret and got it wrong, 0201h
+    forbidden,    ///< not on the list: the same
     unavailable,  ///< this node may not serve now, the partner may: 0301h
     moved,        ///< go to `redirect` for now: 0101h
   };
@@ -52,7 +52,7 @@ struct Target {
   std::vector<scsi::DeviceServer*> device_servers;
   std::shared_ptr<const AccessPolicy> access;
   std::string asker;         ///< its name in CHAP challenges (iscsi::is_asked_by()); empty: none
-  bool discoverable = true;  ///< named by SendTargets=All (to those who may log in)
+  bool discoverable = true;  ///< named by SendTargets
 };
 
 /// What logins and SendTargets ask. May be called from any reactor.
@@ -65,8 +65,9 @@ class TargetDirectory : public iscsi::LoginAuthority {
   /// has changed: a session has its rights from its proof, and from its name only as far as that was proven.
   [[nodiscard]] virtual bool still_admits(const iscsi::LoginIdentity& who,
                                           const std::optional<iscsi::ChapCredentials>& proof) const = 0;
-  /// The targets that `initiator` may log in to, in order of name.
-  [[nodiscard]] virtual std::vector<std::shared_ptr<const Target>> visible_to(std::string_view initiator) const = 0;
+  /// Those that are discoverable, in order of name; for everybody the same, so that asking for them under many names
+  /// tells nothing of who is known here.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const Target>> discoverable() const = 0;
 };
 
 }  // namespace lockstep::iscsi_target

@@ -49,17 +49,12 @@ std::shared_ptr<const Target> TargetRegistry::find(std::string_view name) const 
   return at == targets_.end() ? nullptr : at->second;
 }
 
-std::vector<std::shared_ptr<const Target>> TargetRegistry::visible_to(std::string_view initiator) const {
+std::vector<std::shared_ptr<const Target>> TargetRegistry::discoverable() const {
   std::vector<std::shared_ptr<const Target>> all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [name, target] : targets_) all.push_back(target);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, target] : targets_) {
+    if (target->discoverable) all.push_back(target);
   }
-  std::erase_if(all, [&](const auto& target) {
-    if (!target->access) return false;
-    const auto verdict = target->access->may_log_in(initiator, target->name).verdict;
-    return verdict == AccessAnswer::Verdict::unknown || verdict == AccessAnswer::Verdict::forbidden;
-  });
   return all;
 }
 
@@ -97,10 +92,11 @@ iscsi::LoginDecision TargetRegistry::decide(const iscsi::LoginIdentity& who) {
     case AccessAnswer::Verdict::allowed:
       break;
     case AccessAnswer::Verdict::unknown:
-      return refusal(LoginStatus::not_found, who.initiator_name + " sees no target " + target->name + ".");
     case AccessAnswer::Verdict::forbidden:
-      return refusal(LoginStatus::authorization_failure,
-                     who.initiator_name + " is not on the access list of " + target->name + ".");
+      decision.in_vain = true;
+      decision.reason = who.initiator_name + " is not on the access list of any volume.";
+      answer.chap = {{"nobody", "nobody's secret", {}, {}}};
+      break;
     case AccessAnswer::Verdict::unavailable:
       return refusal(LoginStatus::service_unavailable, "This node may not serve " + target->name + " now.");
     case AccessAnswer::Verdict::moved:

@@ -19,11 +19,11 @@ class TargetRegistry final : public TargetDirectory {
   /// server goes.
   void put(Target target);
   void remove(std::string_view name);
-  /// Discovery sessions must prove one of these; empty: anybody may ask (and sees only what it may log in to).
+  /// Discovery sessions must prove one of these; empty: anybody may ask.
   void set_discovery_credentials(std::vector<iscsi::ChapCredentials> credentials);
 
   [[nodiscard]] std::shared_ptr<const Target> find(std::string_view name) const override;
-  [[nodiscard]] std::vector<std::shared_ptr<const Target>> visible_to(std::string_view initiator) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const Target>> discoverable() const override;
   [[nodiscard]] bool still_admits(const iscsi::LoginIdentity& who,
                                   const std::optional<iscsi::ChapCredentials>& proof) const override;
   iscsi::LoginDecision decide(const iscsi::LoginIdentity& who) override;

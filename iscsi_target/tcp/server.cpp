@@ -10,6 +10,7 @@
 #include "engine/net/tcp.hpp"
 #include "iscsi_target/tcp/crowd.hpp"
 #include "iscsi_target/tcp/event_limit.hpp"
+#include "iscsi_target/tcp/login_guard.hpp"
 #include "iscsi_target/tcp/port_table.hpp"
 #include "iscsi_target/tcp/worker.hpp"
 
@@ -148,6 +149,16 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     return ++last;
   }
 
+  std::optional<engine::Duration> proof_wait(const TargetConnection& connection, engine::Duration waited) override {
+    const std::lock_guard lock(mutex);
+    return guard.ask(host_of(connection.peer_address()), connection.identity().initiator_name, waited, front().now());
+  }
+
+  void proved(const TargetConnection& connection) override {
+    const std::lock_guard lock(mutex);
+    guard.proved(host_of(connection.peer_address()), connection.identity().initiator_name, front().now());
+  }
+
   void opened(const SessionInfo& info) override {
     {
       const std::lock_guard lock(mutex);
@@ -255,6 +266,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   mutable std::mutex mutex;  // guards what follows
   std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
   Crowd half_open, discoveries;
+  LoginGuard guard;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
   std::string only_from;
   EventLimit strangers, turned_away{1, std::chrono::minutes(1)};

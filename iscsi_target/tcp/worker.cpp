@@ -95,6 +95,12 @@ void Worker::admit_held() {
   }
 }
 
+std::optional<engine::Duration> Worker::proof_wait(const TargetConnection& connection, engine::Duration waited) {
+  return hub_.proof_wait(connection, waited);
+}
+
+void Worker::proved(const TargetConnection& connection) { hub_.proved(connection); }
+
 void Worker::opened(TargetConnection& connection) {
   Kept& kept = connections_.at(connection.id);
   const iscsi::LoginIdentity& who = connection.identity();

@@ -25,6 +25,9 @@ class WorkerHub {
   virtual TargetDirectory& directory() = 0;
   [[nodiscard]] virtual bool holds_logins() const = 0;
   virtual void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) = 0;
+  [[nodiscard]] virtual std::optional<engine::Duration> proof_wait(const TargetConnection& connection,
+                                                                   engine::Duration waited) = 0;
+  virtual void proved(const TargetConnection& connection) = 0;
   virtual void opened(const SessionInfo& info) = 0;
   virtual void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) = 0;
   virtual void quiesce_others(Worker& worker, std::uint64_t id, const std::string& target, const TaskScope& scope,
@@ -61,6 +64,9 @@ class Worker final : public ConnectionHost {
   // ConnectionHost
   void admit(TargetConnection& connection) override;
   [[nodiscard]] bool holds_login(const TargetConnection& connection) const override;
+  [[nodiscard]] std::optional<engine::Duration> proof_wait(const TargetConnection& connection,
+                                                           engine::Duration waited) override;
+  void proved(const TargetConnection& connection) override;
   void opened(TargetConnection& connection) override;
   void closed(TargetConnection& connection) override;
   [[nodiscard]] bool is_fenced(const TargetConnection& connection) const override;

@@ -81,6 +81,11 @@ class FakeHost final : public iscsi_target::ConnectionHost {
   explicit FakeHost(scsi::DeviceServer& server) : server_(server) {}
   void admit(iscsi_target::TargetConnection& connection) override { connection.admitted(1, ++nexuses); }
   [[nodiscard]] bool holds_login(const iscsi_target::TargetConnection&) const override { return false; }
+  [[nodiscard]] std::optional<engine::Duration> proof_wait(const iscsi_target::TargetConnection&,
+                                                           engine::Duration waited) override {
+    return waited < wait_for_proofs ? wait_for_proofs - waited : engine::Duration{};
+  }
+  void proved(const iscsi_target::TargetConnection&) override {}
   void opened(iscsi_target::TargetConnection&) override {}
   void closed(iscsi_target::TargetConnection&) override { ++closed_count; }
   [[nodiscard]] bool is_fenced(const iscsi_target::TargetConnection&) const override { return false; }
@@ -93,6 +98,7 @@ class FakeHost final : public iscsi_target::ConnectionHost {
 
   std::uint64_t nexuses = 0;
   int closed_count = 0;
+  engine::Duration wait_for_proofs{};
 
  private:
   scsi::DeviceServer& server_;
