@@ -48,6 +48,8 @@ struct Pair {
   Chap link_mutual;  ///< what the other one answers with
   std::int64_t created_ms = 0;
   std::int64_t next_lun = 0;  ///< where the search for a new volume's LUN begins: behind the last one given
+  /// What whoever asks for the target's name and portals proves itself with; nothing: everybody is told.
+  std::optional<Chap> discovery{};
   bool operator==(const Pair&) const = default;
 };
 
@@ -125,7 +127,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 3;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 4;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

@@ -13,7 +13,8 @@ using nlohmann::json;
 constexpr int kShapes = 2;      // a volume's shape and use; what version 1 lacks has the values that were built in
 constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks that makes a copy that is not
 constexpr int kOldestVersion = 1;
-static_assert(kEncryption == kNewestDocument);
+constexpr int kAccess = 4;  // discovery may ask for a secret: whoever overlooks that tells everybody
+static_assert(kAccess == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -54,6 +55,7 @@ json pair_json(const Pair& p) {
             {"resync_ceiling", p.settings.resync_ceiling}}},
           {"link", chap_json(p.link)},
           {"link_mutual", chap_json(p.link_mutual)},
+          {"discovery", chap_json(p.discovery)},
           {"created_ms", p.created_ms},
           {"next_lun", p.next_lun}};
 }
@@ -71,6 +73,7 @@ Pair pair_from(const json& j) {
   p.link_mutual = chap_from(j.at("link_mutual"));
   p.created_ms = j.at("created_ms");
   p.next_lun = j.value("next_lun", p.next_lun);
+  if (j.contains("discovery")) p.discovery = optional_chap(j.at("discovery"));
   return p;
 }
 
@@ -163,6 +166,7 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  if (configuration.pair && configuration.pair->discovery) return kAccess;
   return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
 }
 

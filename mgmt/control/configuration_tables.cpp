@@ -47,7 +47,8 @@ void bind_chap(Statement& statement, int at, const std::optional<Chap>& chap) {
 void load_pair(SQLite::Database& db, Configuration& c) {
   Statement q(db,
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
-              "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun FROM pair");
+              "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
+              "discovery_user, discovery_secret FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -59,6 +60,7 @@ void load_pair(SQLite::Database& db, Configuration& c) {
   p.link_mutual = {q.getColumn(11).getString(), q.getColumn(12).getString()};
   p.created_ms = q.getColumn(13).getInt64();
   p.next_lun = q.getColumn(14).getInt64();
+  p.discovery = chap_of(q.getColumn(15), q.getColumn(16));
   c.pair = p;
 }
 
@@ -119,7 +121,7 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -135,6 +137,7 @@ void save_pair(SQLite::Database& db, const Pair& p) {
   q.bind(13, p.link_mutual.secret);
   q.bind(14, p.created_ms);
   q.bind(15, p.next_lun);
+  bind_chap(q, 16, p.discovery);
   q.exec();
 }
 

@@ -30,6 +30,12 @@ json credential(const std::optional<Chap>& chap, std::string Chap::*field) {
   return chap ? json(*chap.*field) : json();
 }
 
+json discovery_json(const std::optional<Chap>& chap) {
+  if (!chap) return {};
+  return {
+      {"chap_user", chap->user}, {"chap_secret", chap->secret}, {"mutual_user", nullptr}, {"mutual_secret", nullptr}};
+}
+
 json access_json(const Configuration& configuration, const Volume& volume) {
   json list = json::array();
   if (!volume.import_secret.empty()) {
@@ -93,17 +99,19 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
   const Pair& pair = *configuration.pair;
   const Node& mine = *configuration.node(side);
   const Node* partner = configuration.node(engine::other(side));
-  json wanted = {{"revision", revision},
-                 {"pair", {{"id", pair.id.to_string()}, {"name", pair.name}}},
-                 {"node", {{"side", side_name(side)}, {"id", mine.id.to_string()}, {"name", mine.name}}},
-                 {"target", {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", nullptr}}},
-                 {"partner", partner ? partner_json(pair, mine, *partner) : json()},
-                 {"arbiter", arbiter_json(pair.arbiter)},
-                 {"settings",
-                  {{"lease_ms", pair.settings.lease_ms},
-                   {"resync_floor", pair.settings.resync_floor},
-                   {"resync_ceiling", pair.settings.resync_ceiling}}},
-                 {"volumes", json::array()}};
+  json wanted = {
+      {"revision", revision},
+      {"pair", {{"id", pair.id.to_string()}, {"name", pair.name}}},
+      {"node", {{"side", side_name(side)}, {"id", mine.id.to_string()}, {"name", mine.name}}},
+      {"target",
+       {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", discovery_json(pair.discovery)}}},
+      {"partner", partner ? partner_json(pair, mine, *partner) : json()},
+      {"arbiter", arbiter_json(pair.arbiter)},
+      {"settings",
+       {{"lease_ms", pair.settings.lease_ms},
+        {"resync_floor", pair.settings.resync_floor},
+        {"resync_ceiling", pair.settings.resync_ceiling}}},
+      {"volumes", json::array()}};
   for (const auto& volume : configuration.volumes)
     if (volume.lifecycle == Lifecycle::ready) wanted["volumes"].push_back(volume_json(configuration, volume, folder));
   return wanted.dump();

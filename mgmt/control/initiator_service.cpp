@@ -4,40 +4,27 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/chap_secrets.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-std::vector<FieldProblem> problems_of(const Initiator& i) {
-  std::vector<FieldProblem> problems;
-  const auto check = [&](const char* pointer, const Complaint& complaint) {
-    if (complaint) problems.push_back({pointer, *complaint});
-  };
-  check("/iqn", check_iscsi_name(i.iqn));
-  if (i.chap) {
-    check("/chap/user", check_chap_user(i.chap->user));
-    check("/chap/secret", check_chap_secret(i.chap->secret));
-  }
-  if (i.mutual) {
-    check("/mutual_chap/user", check_chap_user(i.mutual->user));
-    check("/mutual_chap/secret", check_chap_secret(i.mutual->secret));
-    if (!i.chap) problems.push_back({"/mutual_chap", "Needs chap: the initiator proves itself first."});
-    if (i.chap && i.chap->secret == i.mutual->secret)
-      problems.push_back({"/mutual_chap/secret", "Must differ from the initiator's secret (RFC 7143 12.1.3)."});
-  }
+std::vector<FieldProblem> problems_of(const Initiator& i, const Configuration& c) {
+  std::vector<FieldProblem> problems = chap_problems(i, c);
+  if (const auto complaint = check_iscsi_name(i.iqn)) problems.insert(problems.begin(), {"/iqn", *complaint});
   return problems;
 }
 
 }  // namespace
 
 Outcome<Initiator> InitiatorService::create(Initiator wanted) {
-  if (auto problems = problems_of(wanted); !problems.empty())
-    return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
   wanted.created_ms = wall_clock_ms();
   const auto changed =
       core_.change(fmt::format("Initiator {} made known", wanted.iqn), [&](Configuration& c) -> Outcome<void> {
+        if (auto problems = problems_of(wanted, c); !problems.empty())
+          return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
         if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
         if (c.initiator(wanted.iqn)) {
           const std::string known = fmt::format("{} is known already.", wanted.iqn);

@@ -154,7 +154,12 @@ ALTER TABLE pair ADD COLUMN next_lun INTEGER NOT NULL DEFAULT 0;
 UPDATE pair SET next_lun = (SELECT COALESCE(MAX(lun) + 1, 0) FROM volumes);
 )sql";
 
-constexpr std::array<std::string_view, 4> kMigrations{kInitial, kVolumeShapes, kEncryption, kNextLun};
+constexpr std::string_view kDiscovery = R"sql(
+ALTER TABLE pair ADD COLUMN discovery_user TEXT;
+ALTER TABLE pair ADD COLUMN discovery_secret TEXT;
+)sql";
+
+constexpr std::array<std::string_view, 5> kMigrations{kInitial, kVolumeShapes, kEncryption, kNextLun, kDiscovery};
 
 }  // namespace
 

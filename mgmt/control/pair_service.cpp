@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/address.hpp"
+#include "mgmt/control/chap_secrets.hpp"
 #include "mgmt/control/invitation.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
@@ -161,6 +162,21 @@ Outcome<NewInvitation> PairService::invite() {
   });
   const Node& mine = configuration->nodes.front();
   return NewInvitation{to_text(Invitation{mine.management_address, core_.identity.fingerprint, secret}), expires};
+}
+
+Outcome<void> PairService::set_discovery(const std::optional<Chap>& chap) {
+  const std::string what = chap ? "Discovery asks for a secret" : "Discovery is open to everybody";
+  const auto changed = core_.change(what, [&](Configuration& c) -> Outcome<void> {
+    if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+    auto problems = chap ? discovery_problems(*chap, c) : std::vector<FieldProblem>{};
+    if (!problems.empty())
+      return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+    c.pair->discovery = chap;
+    return {};
+  });
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append({.kind = "pair.changed", .side = {}, .volume = {}, .message = what + "."});
+  return {};
 }
 
 Outcome<void> PairService::check_secret(const std::string& secret) {

@@ -42,6 +42,8 @@ class PairService {
 
   [[nodiscard]] Outcome<void> create(const PairWish& wish);
   [[nodiscard]] Outcome<NewInvitation> invite();
+  /// What discovery sessions prove themselves with; nothing: they need not.
+  [[nodiscard]] Outcome<void> set_discovery(const std::optional<Chap>& chap);
   /// `token`: the one that this request was made with; it stays valid.
   [[nodiscard]] Outcome<Job> join(const std::string& invitation, const NodeWish& node, const Token& token);
 

@@ -40,6 +40,12 @@ class Connection:
     def close(self):
         self.socket.close()
 
+    def is_closed(self):
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
     def exactly(self, size):
         data = b""
         while len(data) < size:

@@ -3,7 +3,7 @@ import threading
 import time
 
 from harness import MIB, Volume, World, check
-from raw_iscsi import OUT_OF_RESOURCES, Connection, begin, log_in
+from raw_iscsi import FULL_FEATURE, OPERATIONAL, OUT_OF_RESOURCES, Connection, begin, log_in
 
 SECRET = "the-secret-of-mail-01"
 MAIL, NOBODY = "iqn.2026-11.io.example:mail", "iqn.2026-11.io.example:nobody"
@@ -71,6 +71,25 @@ def test_a_name_that_is_guessed_from_many_addresses_gets_its_host_in_after_a_bou
                 thief.stopped = True
             for thief in thieves:
                 thief.stop()
+
+
+def test_discovery_tells_only_who_proves_itself_once_it_asks_for_a_secret():
+    with World(nodes=1, witness=False) as w:
+        guarded(w)
+
+        def finds(secret=None):
+            who = f"finder%{secret}@" if secret else ""
+            return w.target in w.run("timeout", "10", "iscsi-ls", "-i", MAIL, f"iscsi://{who}{w.a.portal}/").stdout
+        check(finds(), "discovery is open until it is told otherwise")
+        early = Connection.to(w.a.portal)
+        early.request({"InitiatorName": MAIL, "SessionType": "Discovery"}, stage=OPERATIONAL, to=FULL_FEATURE)
+        check(early.status == 0, "an early discovery session is let in")
+        auth = {"chap_user": "finder", "chap_secret": "a-finders-secret", "mutual_user": None, "mutual_secret": None}
+        w.a.apply_cleanly(target={"name": w.target, "portals": [w.a.portal], "discovery_auth": auth})
+        check(early.is_closed(), "the early session did not prove anything and goes on")
+        check(not finds(), "it is told without a secret")
+        check(not finds("a-wrong-secret"), "it is told with a wrong secret")
+        check(finds("a-finders-secret"), "it is not told with the secret")
 
 
 def test_a_name_that_is_known_is_answered_as_one_that_is_not():

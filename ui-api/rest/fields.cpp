@@ -50,6 +50,11 @@ const json* Fields::find(const char* name, Presence presence) {
 
 bool Fields::is_there(const char* name) { return find(name, Presence::optional) != nullptr; }
 
+bool Fields::is_null(const char* name) {
+  const json* field = find(name, Presence::optional);
+  return field && field->is_null();
+}
+
 std::optional<std::string> Fields::text(const char* name, Presence presence) {
   const json* field = find(name, presence);
   if (!field) return std::nullopt;

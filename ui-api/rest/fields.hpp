@@ -34,6 +34,8 @@ class Fields {
   bool is_there(const char* name);
   /// The object of that name; nothing when it is not there.
   std::optional<Fields> object(const char* name, Presence presence);
+  /// There, and null.
+  bool is_null(const char* name);
   /// Complains about fields that nobody asked for. To be called last.
   void nothing_else();
 

@@ -1,6 +1,7 @@
 // /api/v1/initiators
 #include "mgmt/control/controller.hpp"
 #include "ui-api/rest/api.hpp"
+#include "ui-api/rest/chap.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/respond.hpp"
 
@@ -21,16 +22,6 @@ Response show(Controller& controller, const std::string& iqn) {
   const mgmt::Initiator* initiator = configuration->initiator(iqn);
   if (!initiator) return problem(mgmt::RefusalKind::not_found, "No initiator of this name is known.");
   return ok(initiator_json(*configuration, *initiator));
-}
-
-std::optional<mgmt::Chap> read_chap(Fields& fields, const char* name) {
-  auto object = fields.object(name, Presence::optional);
-  if (!object) return std::nullopt;
-  mgmt::Chap chap;
-  chap.user = object->text("user", Presence::required).value_or("");
-  chap.secret = object->text("secret", Presence::required).value_or("");
-  object->nothing_else();
-  return chap;
 }
 
 Response create(Controller& controller, const Call& call) {

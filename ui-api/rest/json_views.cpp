@@ -116,7 +116,8 @@ json pair_json(const PairView& view) {
   if (!c.pair)
     return {{"state", "none"},        {"id", nullptr},         {"name", nullptr},
             {"target_name", nullptr}, {"local_side", nullptr}, {"revision", 0},
-            {"arbiter", nullptr},     {"settings", nullptr},   {"created_at", nullptr}};
+            {"arbiter", nullptr},     {"settings", nullptr},   {"discovery_chap_user", nullptr},
+            {"created_at", nullptr}};
   return {{"state", c.nodes.size() < 2 ? "alone" : "complete"},
           {"id", c.pair->id.to_string()},
           {"name", c.pair->name},
@@ -128,6 +129,7 @@ json pair_json(const PairView& view) {
            {{"lease_ms", c.pair->settings.lease_ms},
             {"resync_floor_bytes_per_second", c.pair->settings.resync_floor},
             {"resync_ceiling_bytes_per_second", c.pair->settings.resync_ceiling}}},
+          {"discovery_chap_user", c.pair->discovery ? json(c.pair->discovery->user) : json()},
           {"created_at", rfc3339(c.pair->created_ms)}};
 }
 

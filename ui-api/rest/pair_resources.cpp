@@ -1,6 +1,7 @@
 // /api/v1/pair, /nodes, /sessions
 #include "mgmt/control/controller.hpp"
 #include "ui-api/rest/api.hpp"
+#include "ui-api/rest/chap.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/respond.hpp"
 
@@ -65,6 +66,20 @@ Response create_pair(Controller& controller, const Call& call) {
   return created(pair_json(controller.view()), "/api/v1/pair");
 }
 
+Response change_pair(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const bool open = fields.is_null("discovery_chap");
+  const auto chap = open ? std::nullopt : read_chap(fields, "discovery_chap");
+  fields.nothing_else();
+  if (problems.empty() && !open && !chap) problems.push_back({"", "Nothing is to be changed: give discovery_chap."});
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto done = controller.pair().set_discovery(chap); !done) return problem(done.error());
+  return ok(pair_json(controller.view()));
+}
+
 Response invite(Controller& controller) {
   const auto invitation = controller.pair().invite();
   if (!invitation) return problem(invitation.error());
@@ -93,6 +108,8 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call&) { return ok(pair_json(controller.view())); }});
   router.add({"POST", "/api/v1/pair", Access::admin, false,
               [&controller](const Call& call) { return create_pair(controller, call); }});
+  router.add({"PATCH", "/api/v1/pair", Access::admin, true,
+              [&controller](const Call& call) { return change_pair(controller, call); }});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

@@ -8,6 +8,33 @@ from nodes import PREFERRED, join, wait_for
 from scratch import GIB, HOST1, HOST2, Scratch
 
 
+class Discovery(Scratch):
+    def test_discovery_asks_for_a_secret_on_both_nodes_once_it_is_told_to(self):
+        a, b = self.pair()
+        finder = {"user": "finder", "secret": "f" * 12}
+
+        def both_ask_for(wanted):
+            for node in (a, b):
+                wait_for("lockstepd to be told", lambda n=node: n.applied()["target"]["discovery_auth"] == wanted)
+        both_ask_for(None)
+        changed = b.patch("/api/v1/pair", {"discovery_chap": finder})
+        self.assertEqual((changed.status, changed.json["discovery_chap_user"]), (200, "finder"), changed)
+        self.assertNotIn(finder["secret"], changed.raw.decode())
+        both_ask_for({"chap_user": "finder", "chap_secret": "f" * 12, "mutual_user": None, "mutual_secret": None})
+        a.stop_mgmtd()
+        a.start_mgmtd()
+        self.assertEqual(a.get("/api/v1/pair").json["discovery_chap_user"], "finder")
+        self.problem(a.patch("/api/v1/pair", {"discovery_chap": {"user": "", "secret": "short"}}), 422, "invalid",
+                     "/discovery_chap/user", "/discovery_chap/secret")
+        self.problem(a.patch("/api/v1/pair", {}), 422, "invalid", "")
+        self.problem(a.patch("/api/v1/pair", raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
+        self.assertIsNone(a.patch("/api/v1/pair", {"discovery_chap": None}).json["discovery_chap_user"])
+        both_ask_for(None)
+
+    def test_a_node_in_no_pair_has_no_discovery_to_change(self):
+        self.problem(self.node("node-a").patch("/api/v1/pair", {"discovery_chap": None}), 409, "no-pair")
+
+
 class PairSetUp(Scratch):
     def test_a_pair_is_made_joined_and_seen_from_both_sides(self):
         a, b = self.node("node-a"), self.node("node-b")
@@ -159,6 +186,7 @@ class PartnerAway(Scratch):
         try:
             begun = time.monotonic()
             self.problem(a.post("/api/v1/initiators", {"iqn": HOST1}), 503, "not-current")
+            self.problem(a.patch("/api/v1/pair", {"discovery_chap": None}), 503, "not-current")
             self.assertLess(time.monotonic() - begun, 20)
             self.assertEqual(a.get("/api/v1/initiators").json, {"items": []})
         finally:

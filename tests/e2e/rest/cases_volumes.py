@@ -210,6 +210,28 @@ class Volumes(Scratch):
         b.stop_lockstepd()
         wait_for("lockstepd's end to be seen", lambda: a.patch(path, {"size_bytes": 4 * GIB}).status == 503)
 
+    def test_a_secret_has_one_use(self):
+        a, b = self.pair()
+        own, targets = "s" * 12, "t" * 12
+        made = a.post("/api/v1/initiators", {"iqn": HOST1, "chap": {"user": "u", "secret": own},
+                                             "mutual_chap": {"user": "m", "secret": targets}})
+        self.assertEqual(made.status, 201, made)
+
+        def refused(pointer, **body):
+            self.problem(a.post("/api/v1/initiators", {"iqn": HOST2, **body}), 422, "invalid", pointer)
+        refused("/chap/secret", chap={"user": "other", "secret": own})
+        refused("/chap/secret", chap={"user": "other", "secret": targets})
+        refused("/mutual_chap/secret", chap={"user": "v", "secret": "v" * 12}, mutual_chap={"user": "m", "secret": own})
+        for taken in (own, targets):
+            self.problem(a.patch("/api/v1/pair", {"discovery_chap": {"user": "finder", "secret": taken}}), 422, "invalid",
+                         "/discovery_chap/secret")
+        self.assertEqual(a.patch("/api/v1/pair", {"discovery_chap": {"user": "finder", "secret": "f" * 12}}).status, 200)
+        refused("/chap/secret", chap={"user": "other", "secret": "f" * 12})
+        # The target is one towards all hosts.
+        made = a.post("/api/v1/initiators", {"iqn": HOST2, "chap": {"user": "v", "secret": "v" * 12},
+                                             "mutual_chap": {"user": "m", "secret": targets}})
+        self.assertEqual(made.status, 201, made)
+
     def test_access_lists_and_initiators_hold_together(self):
         a, b = self.pair()
         self.problem(a.get(f"/api/v1/initiators/{HOST1}"), 404, "not-found")

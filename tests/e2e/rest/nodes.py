@@ -104,10 +104,12 @@ class Node:
         except (OSError, http.client.HTTPException):
             return False
 
+    def applied(self):
+        """What the fake lockstepd was last told to serve."""
+        return json.loads(pathlib.Path(str(self.socket) + ".applied").read_text())
+
     def wanted_volume(self, volume_id):
-        """As the fake lockstepd was last told of it."""
-        applied = json.loads(pathlib.Path(str(self.socket) + ".applied").read_text())
-        return next(v for v in applied["volumes"] if v["id"] == volume_id)
+        return next(v for v in self.applied()["volumes"] if v["id"] == volume_id)
 
     def replica(self, volume_id):
         """What the fake lockstepd was told when it made its replica."""

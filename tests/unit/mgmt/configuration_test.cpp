@@ -26,7 +26,8 @@ Configuration full() {
                 {"link", "secret-of-the-link"},
                 {"answer", "secret-of-the-answer"},
                 17,
-                5};
+                5,
+                Chap{"finder", "secret-of-finding"}};
   c.nodes = {{random_uuid(),
               NodeSide::a,
               "node-a",

@@ -1,11 +1,10 @@
 // lockstep initiator ...
-#include <fstream>
-#include <iostream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "ui-api/cli/chap_options.hpp"
 #include "ui-api/cli/commands.hpp"
 #include "ui-api/cli/table.hpp"
 
@@ -37,53 +36,10 @@ Outcome<void> list(Context& context) {
   return {};
 }
 
-/// The first line of a file, or of standard input for "-": secrets do not belong on a command line.
-Outcome<std::string> read_secret(Context& context, const std::string& path) {
-  std::string secret;
-  if (path == "-") {
-    std::getline(context.in, secret);
-  } else {
-    std::ifstream file(path);
-    std::getline(file, secret);
-  }
-  if (secret.empty())
-    return fail(Exit::usage, fmt::format("No secret can be read from {}.", path == "-" ? "standard input" : path));
-  return secret;
-}
-
-struct Chap {
-  std::string user, secret, secret_file;
-
-  void add_to(CLI::App& c, const std::string& prefix, const std::string& who) {
-    auto* user_option =
-        c.add_option(prefix + "-user", user, "CHAP user that " + who + " proves itself with")->type_name("USER");
-    auto* plain = c.add_option(prefix + "-secret", secret,
-                               "Its secret, at least 12 characters; other users of this machine may see it")
-                      ->needs(user_option)
-                      ->type_name("SECRET");
-    c.add_option(prefix + "-secret-file", secret_file, "File with the secret, - for standard input")
-        ->needs(user_option)
-        ->excludes(plain)
-        ->type_name("FILE");
-  }
-  Outcome<json> body(Context& context, const char* option) const {
-    if (user.empty()) return json();
-    std::string value = secret;
-    if (!secret_file.empty()) {
-      auto read = read_secret(context, secret_file);
-      if (!read) return std::unexpected(read.error());
-      value = std::move(*read);
-    }
-    if (value.empty())
-      return fail(Exit::usage, fmt::format("The secret is missing: give {0}-secret-file FILE or {0}-secret.", option));
-    return json{{"user", user}, {"secret", value}};
-  }
-};
-
 void add_add(CLI::App& initiator, Action& chosen) {
   struct Options {
     std::string iqn;
-    Chap chap, mutual;
+    ChapOptions chap, mutual;
   };
   auto o = std::make_shared<Options>();
   auto* c = initiator.add_subcommand("add", "Make an initiator known");

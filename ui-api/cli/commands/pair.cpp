@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "ui-api/cli/chap_options.hpp"
 #include "ui-api/cli/commands.hpp"
 #include "ui-api/cli/size.hpp"
 #include "ui-api/cli/table.hpp"
@@ -57,6 +58,8 @@ std::string pair_text(const json& pair) {
   const std::uint64_t ceiling = number(settings, "resync_ceiling_bytes_per_second");
   facts.add("Resync", fmt::format("at least {}/s, {}", format_size(number(settings, "resync_floor_bytes_per_second")),
                                   ceiling == 0 ? "no ceiling" : "at most " + format_size(ceiling) + "/s"));
+  const std::string finder = text(pair, "discovery_chap_user");
+  facts.add("Discovery", finder.empty() ? "open" : "asks for the secret of " + finder);
   facts.add("Asked", fmt::format("side {}", text(pair, "local_side")));
   facts.add("Revision", std::to_string(number(pair, "revision")));
   facts.add("Id", text(pair, "id"));
@@ -122,6 +125,34 @@ void add_create(CLI::App& pair, Action& chosen) {
   });
 }
 
+void add_discovery(CLI::App& pair, Action& chosen) {
+  struct Options {
+    ChapOptions chap;
+    bool open = false;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = pair.add_subcommand("discovery", "Change what hosts prove themselves with to find the target");
+  c->footer(
+      "Examples:\n"
+      "  lockstep pair discovery --chap-user finder --chap-secret-file secret\n"
+      "  lockstep pair discovery --open");
+  o->chap.add_to(*c, "--chap", "whoever asks");
+  c->add_flag("--open", o->open, "Whoever reaches a portal is told the target's name and portals (default)")
+      ->excludes("--chap-user");
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      auto chap = o->chap.body(context, "--chap");
+      if (!chap) return std::unexpected(chap.error());
+      if (chap->is_null() && !o->open)
+        return fail(Exit::usage, "Say --chap-user USER with --chap-secret-file FILE, or --open.");
+      const auto changed = context.api.patch("/pair", json{{"discovery_chap", std::move(*chap)}});
+      if (!changed) return std::unexpected(changed.error());
+      context.show(*changed, pair_text);
+      return {};
+    };
+  });
+}
+
 void add_invite(CLI::App& pair, Action& chosen) {
   auto* c = pair.add_subcommand("invite", "Make an invitation for the second node; it works once");
   c->footer("Example:\n  lockstep pair invite");
@@ -177,6 +208,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
     };
   });
   add_create(*pair, chosen);
+  add_discovery(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
 }
