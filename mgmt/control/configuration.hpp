@@ -81,12 +81,14 @@ struct Volume {
   bool write_cache = false;
   Lifecycle lifecycle = Lifecycle::creating;
   Uuid first_epoch;                 ///< the id of epoch number 1, the same on both nodes
-  std::vector<std::string> access;  ///< initiators' names, sorted; empty: any
+  bool any_initiator = false;       ///< there is no list: whatever host may use it; `access` is empty then
+  std::vector<std::string> access;  ///< initiators' names, sorted; nobody else may use it
   /// Set while the volume is being filled from another array: nobody may use it then but the importing node itself,
   /// which proves itself with this, and read_only is not yet in force.
   std::string import_secret;
   std::int64_t created_ms = 0;
   bool operator==(const Volume&) const = default;
+  [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
 
 struct Initiator {

@@ -12,8 +12,9 @@ namespace {
 using nlohmann::json;
 constexpr int kShapes = 2;      // a volume's shape and use; what version 1 lacks has the values that were built in
 constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks that makes a copy that is not
+// Discovery may ask for a secret, and a volume may have nobody on its list: whoever overlooks that lets everybody in.
+constexpr int kAccess = 4;
 constexpr int kOldestVersion = 1;
-constexpr int kAccess = 4;  // discovery may ask for a secret: whoever overlooks that tells everybody
 static_assert(kAccess == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
@@ -111,6 +112,7 @@ json volume_json(const Volume& v) {
           {"import_secret", v.import_secret},
           {"lifecycle", static_cast<int>(v.lifecycle)},
           {"first_epoch", v.first_epoch.to_string()},
+          {"any_initiator", v.any_initiator},
           {"access", v.access},
           {"created_ms", v.created_ms}};
 }
@@ -135,6 +137,7 @@ Volume volume_from(const json& j) {
   v.lifecycle = static_cast<Lifecycle>(lifecycle);
   v.first_epoch = uuid_at(j, "first_epoch");
   v.access = j.at("access").get<std::vector<std::string>>();
+  v.any_initiator = j.value("any_initiator", v.access.empty());
   v.created_ms = j.at("created_ms");
   return v;
 }
@@ -166,7 +169,8 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
-  if (configuration.pair && configuration.pair->discovery) return kAccess;
+  const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
+  if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
   return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
 }
 

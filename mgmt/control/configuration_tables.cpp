@@ -76,7 +76,7 @@ void load_volumes(SQLite::Database& db, Configuration& c) {
   Statement q(
       db,
       "SELECT id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, created_ms, physical_block, "
-      "read_only, removable, write_cache, import_secret, encrypted FROM volumes");
+      "read_only, removable, write_cache, import_secret, encrypted, any_initiator FROM volumes");
   Statement access(db, "SELECT initiator FROM access WHERE volume = ? ORDER BY initiator");
   while (q.executeStep()) {
     Volume v;
@@ -98,6 +98,7 @@ void load_volumes(SQLite::Database& db, Configuration& c) {
     v.write_cache = q.getColumn(13).getInt() != 0;
     v.import_secret = q.getColumn(14).getString();
     v.encrypted = q.getColumn(15).getInt() != 0;
+    v.any_initiator = q.getColumn(16).getInt() != 0;
     access.reset();
     access.bind(1, v.id.to_string());
     while (access.executeStep()) v.access.push_back(access.getColumn(0).getString());
@@ -156,8 +157,8 @@ void save_node(SQLite::Database& db, const Node& n) {
 void save_volume(SQLite::Database& db, const Volume& v) {
   Statement q(db,
               "INSERT INTO volumes (id, name, serial, lun, size, block_size, thin, lifecycle, first_epoch, created_ms, "
-              "physical_block, read_only, removable, write_cache, import_secret, encrypted) "
-              "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+              "physical_block, read_only, removable, write_cache, import_secret, encrypted, any_initiator) "
+              "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, v.id.to_string());
   q.bind(2, v.name);
   q.bind(3, v.serial);
@@ -174,6 +175,7 @@ void save_volume(SQLite::Database& db, const Volume& v) {
   q.bind(14, v.write_cache ? 1 : 0);
   q.bind(15, v.import_secret);
   q.bind(16, v.encrypted ? 1 : 0);
+  q.bind(17, v.any_initiator ? 1 : 0);
   q.exec();
   for (const auto& initiator : v.access) {
     Statement access(db, "INSERT INTO access VALUES (?, ?)");

@@ -59,8 +59,8 @@ json access_json(const Configuration& configuration, const Volume& volume) {
   return list;
 }
 
-// `encrypted` is said only where it is true: a lockstepd that is older than this program refuses what it does not know,
-// and is to go on with the volumes that it does.
+// `encrypted` is said only where it is true, `any_initiator` only where no list says that it is false: a lockstepd that
+// is older than this program refuses what it does not know, and is to go on with the volumes that it does.
 json volume_json(const Configuration& configuration, const Volume& volume, const std::filesystem::path& folder) {
   const auto files = replica_files(folder, volume.id);
   json wanted = {{"id", volume.id.to_string()},
@@ -79,6 +79,7 @@ json volume_json(const Configuration& configuration, const Volume& volume, const
                  {"metadata", files.metadata},
                  {"access", access_json(configuration, volume)}};
   if (volume.encrypted) wanted["encrypted"] = true;
+  if (volume.is_closed() && volume.import_secret.empty()) wanted["any_initiator"] = false;
   return wanted;
 }
 

@@ -57,6 +57,7 @@ VolumeWish wish_of(const json& p) {
   wish.removable = w.at("removable");
   wish.encrypted = w.value("encrypted", false);  // a job that was begun before there was such a thing lacks it
   wish.write_cache = w.at("write_cache");
+  wish.any_initiator = w.value("any_initiator", w.at("access").empty());  // a job from before it was said meant that
   wish.access = w.at("access").get<std::vector<std::string>>();
   return wish;
 }
@@ -129,6 +130,7 @@ std::string import_parameters(const ImportWish& wish) {
                 {"removable", v.removable},
                 {"encrypted", v.encrypted},
                 {"write_cache", v.write_cache},
+                {"any_initiator", v.any_initiator},
                 {"access", v.access}}}}
       .dump();
 }
@@ -293,11 +295,12 @@ StepResult ImportJobs::go_on_copying(Job& job, Work& work, const Volume& volume)
 }
 
 StepResult ImportJobs::open(Job& job) {
-  std::string name;
+  std::string name, hint;
   const auto changed = core_.change("Volume imported", [&](Configuration& c) -> Outcome<void> {
     if (Volume* v = c.volume(*job.volume)) {
       v->import_secret.clear();
       name = v->name;
+      hint = closed_hint(*v);
     }
     return {};
   });
@@ -310,7 +313,7 @@ StepResult ImportJobs::open(Job& job) {
                        .side = {},
                        .volume = job.volume,
                        .message = fmt::format("{} was imported from {}.", name, from)});
-  return finish(job, fmt::format("{} was imported from {}.", name, from));
+  return finish(job, fmt::format("{} was imported from {}.{}", name, from, hint));
 }
 
 }  // namespace lockstep::mgmt

@@ -52,11 +52,9 @@ Outcome<void> InitiatorService::remove(const std::string& iqn) {
     if (found == c.initiators.end()) return refuse(RefusalKind::not_found, "No initiator of this name is known.");
     for (const auto& volume : c.volumes)
       if (std::ranges::find(volume.access, iqn) != volume.access.end())
-        return refuse(
-            RefusalKind::conflict,
-            fmt::format("The volume {} lets this initiator in. Take it off the volume's access list first; if it "
-                        "is the only one there, an empty list would let in any.",
-                        volume.name));
+        return refuse(RefusalKind::conflict,
+                      fmt::format("The volume {} lets this initiator in. Take it off the volume's access list first.",
+                                  volume.name));
     c.initiators.erase(found);
     return {};
   });

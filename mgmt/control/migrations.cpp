@@ -159,7 +159,14 @@ ALTER TABLE pair ADD COLUMN discovery_user TEXT;
 ALTER TABLE pair ADD COLUMN discovery_secret TEXT;
 )sql";
 
-constexpr std::array<std::string_view, 5> kMigrations{kInitial, kVolumeShapes, kEncryption, kNextLun, kDiscovery};
+// A volume without a list was open to all, and stays so.
+constexpr std::string_view kClosedVolumes = R"sql(
+ALTER TABLE volumes ADD COLUMN any_initiator INTEGER NOT NULL DEFAULT 0 CHECK (any_initiator IN (0, 1));
+UPDATE volumes SET any_initiator = 1 WHERE id NOT IN (SELECT volume FROM access);
+)sql";
+
+constexpr std::array<std::string_view, 6> kMigrations{kInitial, kVolumeShapes, kEncryption,
+                                                      kNextLun, kDiscovery,    kClosedVolumes};
 
 }  // namespace
 

@@ -136,7 +136,8 @@ StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
                          .side = {},
                          .volume = volume.id,
                          .message = fmt::format("The volume {} was made.", volume.name)});
-    return finish(job, fmt::format("{} is in service{}.", volume.name, alone ? "" : " on both nodes"));
+    return finish(
+        job, fmt::format("{} is in service{}.{}", volume.name, alone ? "" : " on both nodes", closed_hint(volume)));
   }
   poke_();
   // An import goes on whenever both are in sync; until then it can be cancelled.

@@ -26,6 +26,11 @@ void check_access(const std::vector<std::string>& access, const Configuration& c
   }
 }
 
+void check_any(bool any, const std::vector<std::string>& access, std::vector<FieldProblem>& problems) {
+  if (any && !access.empty())
+    problems.push_back({"/any_initiator", "Contradicts the list in access: leave one of the two out."});
+}
+
 Outcome<void> check_access_in_all(const Configuration& c) {
   std::size_t entries = 0;
   for (const auto& volume : c.volumes) entries += volume.access.size();
@@ -61,6 +66,7 @@ Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uui
   v.encrypted = wish.encrypted;
   v.write_cache = wish.write_cache;
   v.first_epoch = random_uuid();
+  v.any_initiator = wish.any_initiator;
   v.access = wish.access;
   v.created_ms = wall_clock_ms();
   return v;
@@ -80,14 +86,17 @@ Outcome<void> check_new(const VolumeWish& wish, const Configuration& c) {
   return {};
 }
 
-std::string sentence_of(const std::string& name, const VolumeChange& change) {
+std::string sentence_of(const Volume& volume, const VolumeChange& change) {
   std::string what;
   const auto add = [&what](const std::string& words) { what += (what.empty() ? "" : ", ") + words; };
-  if (change.access && change.access->empty()) add("may be used by any initiator");
-  if (change.access && !change.access->empty()) add(fmt::format("may be used by {} initiators", change.access->size()));
+  const std::size_t listed = volume.access.size();
+  if (change.access || change.any_initiator)
+    add(volume.any_initiator ? "may be used by any initiator"
+        : listed == 0        ? "may be used by no initiator"
+                             : fmt::format("may be used by {} initiator{}", listed, listed == 1 ? "" : "s"));
   if (change.read_only) add(*change.read_only ? "is read-only" : "may be written");
   if (change.write_cache) add(fmt::format("has its write cache {}", *change.write_cache ? "on" : "off"));
-  return fmt::format("{} {}.", name, what.empty() ? "stays as it was" : what);
+  return fmt::format("{} {}.", volume.name, what.empty() ? "stays as it was" : what);
 }
 
 std::unexpected<Refusal> no_such_volume() { return refuse(RefusalKind::not_found, "There is no volume with this id."); }
@@ -101,6 +110,11 @@ Outcome<void> check_confirmation(const Volume& volume, const std::string& confir
 }
 
 }  // namespace
+
+std::string closed_hint(const Volume& volume) {
+  if (!volume.is_closed()) return {};
+  return fmt::format(" No host may use it yet: let one in with `lockstep volume access {} --add IQN`.", volume.name);
+}
 
 Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id) {
   if (auto good = check_new(wish, configuration); !good) return std::unexpected(good.error());
@@ -122,6 +136,7 @@ std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuratio
   else if (wish.physical_block < wish.block_size)
     problems.push_back({"/block_size_bytes", "Does not fit block_format: 512n and 512e have 512, 4kn has 4096."});
   check_access(wish.access, configuration, problems);
+  check_any(wish.any_initiator, wish.access, problems);
   return problems;
 }
 
@@ -157,22 +172,26 @@ Outcome<Job> VolumeService::import(const ImportWish& wish) {
 }
 
 Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) {
-  std::string name;
+  Volume after;
   const auto changed = core_.change("A volume changed", [&](Configuration& c) -> Outcome<void> {
     Volume* volume = c.volume(id);
     if (!volume) return no_such_volume();
     std::vector<FieldProblem> problems;
-    if (change.access) check_access(*change.access, c, problems);
+    if (change.access) {
+      check_access(*change.access, c, problems);
+      check_any(change.any_initiator.value_or(false), *change.access, problems);
+    }
     if (!problems.empty())
       return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-    volume->access = change.access.value_or(volume->access);
+    volume->any_initiator = change.any_initiator.value_or(volume->any_initiator && !change.access);
+    volume->access = volume->any_initiator ? std::vector<std::string>{} : change.access.value_or(volume->access);
     volume->read_only = change.read_only.value_or(volume->read_only);
     volume->write_cache = change.write_cache.value_or(volume->write_cache);
-    name = volume->name;
+    after = *volume;
     return check_access_in_all(c);
   });
   if (!changed) return std::unexpected(changed.error());
-  core_.events.append({.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(name, change)});
+  core_.events.append({.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(after, change)});
   return {};
 }
 

@@ -25,12 +25,14 @@ struct VolumeWish {
   bool removable = false;
   bool encrypted = false;
   bool write_cache = false;
+  bool any_initiator = false;  ///< else only those of `access`: nobody, if it is empty
   std::vector<std::string> access;
 };
 
 /// What may change of a volume that is there; what is not set stays.
 struct VolumeChange {
-  std::optional<std::vector<std::string>> access;
+  std::optional<bool> any_initiator;               ///< true empties the list
+  std::optional<std::vector<std::string>> access;  ///< ends any_initiator
   std::optional<bool> read_only;
   std::optional<bool> write_cache;
 };
@@ -72,6 +74,8 @@ class VolumeService {
   std::function<Outcome<void>(const Volume&)> whole_;
 };
 
+/// What to say behind the sentence that it is made: how a host gets in, when none may yet; begins with a space.
+[[nodiscard]] std::string closed_hint(const Volume& volume);
 /// The volume that is wished for, as it can be added to this configuration.
 [[nodiscard]] Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id);
 /// Takes in what describe_new() gave.

@@ -18,7 +18,7 @@ std::optional<iscsi::ChapCredentials> to_chap(const Authentication& authenticati
 
 Access::Access(const std::vector<VolumeSpec>& volumes) {
   for (const VolumeSpec& volume : volumes) {
-    if (volume.access.empty()) open_.insert(volume.id);
+    if (volume.any_initiator) open_.insert(volume.id);
     for (const AccessEntry& entry : volume.access) {
       lists_[entry.initiator].insert(volume.id);
       const auto chap = to_chap(entry.authentication);

@@ -12,7 +12,7 @@
 
 namespace lockstep::mgmt {
 
-/// Immutable once made. An empty access list of a volume lets in every initiator.
+/// Immutable once made.
 class Access final : public iscsi_target::AccessView, public iscsi_target::AccessPolicy {
  public:
   explicit Access(const std::vector<VolumeSpec>& volumes);

@@ -172,6 +172,10 @@ VolumeSpec read_volume(Fields fields) {
     entry.end();
     volume.access.push_back(std::move(access));
   });
+  // An older management does not say it, and means it by an empty list.
+  volume.any_initiator = fields.flag_or("any_initiator", volume.access.empty());
+  if (volume.any_initiator && !volume.access.empty())
+    fields.problem().note(fields.path_of("any_initiator"), "contradicts the list in access");
   fields.end();
   return volume;
 }

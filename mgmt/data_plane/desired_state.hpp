@@ -61,9 +61,10 @@ struct VolumeSpec {
   bool write_cache = false;
   bool encrypted = false;
   bool mirrored = true;
-  std::string data;      ///< a file, a block device, or "memory:"
-  std::string metadata;  ///< a file; the same as `data` on a block device; may be empty when not mirrored
-  std::vector<AccessEntry> access;
+  std::string data;                 ///< a file, a block device, or "memory:"
+  std::string metadata;             ///< a file; the same as `data` on a block device; may be empty when not mirrored
+  bool any_initiator = false;       ///< whatever initiator may use it; `access` is empty then
+  std::vector<AccessEntry> access;  ///< else these
   bool operator==(const VolumeSpec&) const = default;
 };
 

@@ -77,6 +77,7 @@ bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to) {
   VolumeSpec same = to;
   same.lun = from.lun;
   same.access = from.access;
+  same.any_initiator = from.any_initiator;
   if (from.mirrored && to.mirrored) {  // the size is the epoch's; the rest is told to the disk and the unit as they are
     same.size = from.size;
     same.read_only = from.read_only;

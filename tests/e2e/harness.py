@@ -135,13 +135,14 @@ class Etcd:
 class Volume:
     """A volume as both nodes are told of it."""
 
-    def __init__(self, name, lun, size, mirrored=True, memory=False, block_size=512, access=None, encrypted=False):
+    def __init__(self, name, lun, size, mirrored=True, memory=False, block_size=512, access=None, encrypted=False, closed=False):
         self.id, self.epoch = str(uuid.uuid4()), str(uuid.uuid4())
         self.name, self.lun, self.size = name, lun, size
         self.mirrored, self.memory, self.block_size = mirrored, memory, block_size
         self.serial = "LS" + self.id.replace("-", "")[:12]
         self.access = access or []
         self.encrypted = encrypted
+        self.closed = closed
 
 
 class Node:
@@ -251,7 +252,7 @@ class Node:
                          "block_size": v.block_size, "thin": True, "read_only": False, "write_cache": False,
                          "encrypted": v.encrypted,
                          "mirrored": v.mirrored, "data": self.data(v), "metadata": self.metadata(v),
-                         "access": v.access} for v in volumes],
+                         "access": v.access, **({"any_initiator": False} if v.closed else {})} for v in volumes],
         }
         state.update(changes)
         return state

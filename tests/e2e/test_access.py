@@ -11,8 +11,8 @@ def entry(host, secret=None):
             "mutual_secret": None}
 
 
-def memory(w, name, lun, *access):
-    return w.add(Volume(name, lun, 16 * MIB, mirrored=False, memory=True, access=list(access)))
+def memory(w, name, lun, *access, closed=False):
+    return w.add(Volume(name, lun, 16 * MIB, mirrored=False, memory=True, access=list(access), closed=closed))
 
 
 def works(host):
@@ -96,3 +96,23 @@ def test_a_session_goes_on_while_it_may_see_a_volume_and_sees_only_those_it_may(
         mails.access = [entry("web", OTHERS)]
         w.a.apply_cleanly()
         is_out(host, mails)
+
+
+def test_a_closed_volume_lets_nobody_in_until_a_host_is_named():
+    with World(nodes=1, witness=False) as w:
+        volume = memory(w, "vm1", 0, closed=True)
+        w.a.apply_cleanly()
+        cannot_log_in(w, volume, "mail")
+        everybodys = memory(w, "everybodys", 1)
+        w.a.apply_cleanly()
+        host = Initiator(w, w.a, volume, "mail")
+        check(host.read().status != GOOD, "who is in for another volume reads a closed one")
+        volume.access, volume.closed = [entry("mail")], False
+        w.a.apply_cleanly()
+        works(host)
+        host.volume = everybodys
+        works(host)
+        volume.access, volume.closed = [], True
+        w.a.apply_cleanly()
+        host.volume = volume
+        check(host.read().status != GOOD, "the volume was closed and is read all the same")

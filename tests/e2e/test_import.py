@@ -46,7 +46,7 @@ class Scene:
         return path
 
     def begin(self, source, name="moved", node=None, **more):
-        reply = (node or self.a).post("/api/v1/imports", {"source": source, "name": name, **more})
+        reply = (node or self.a).post("/api/v1/imports", {"source": source, "name": name, "any_initiator": True, **more})
         check(reply.status == 202, f"the import is accepted: {reply}")
         return reply
 

@@ -42,7 +42,7 @@ def pair(joined=True):
 
 
 def make(node, name, **shape):
-    job = node.job(node.post("/api/v1/volumes", {"name": name, "size_bytes": 16 * MIB, **shape}), 90)
+    job = node.job(node.post("/api/v1/volumes", {"name": name, "size_bytes": 16 * MIB, "any_initiator": True, **shape}), 90)
     check(job["state"] == "done", f"{name} is made: {job}")
     return node.volume(name)
 

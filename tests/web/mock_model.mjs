@@ -39,7 +39,7 @@ export class Model {
     this.pair = {
       state: 'complete', id: randomUUID(), name: 'pair1', target_name: 'iqn.2026-11.io.lockstep:pair1', local_side: 'a', revision: 1,
       arbiter: { kind: 'witness', endpoints: ['http://10.0.0.10:2379'], preferred_side: null },
-      settings: { lease_ms: 1500, resync_floor_bytes_per_second: 8388608, resync_ceiling_bytes_per_second: 0 }, created_at: now(),
+      settings: { lease_ms: 1500, resync_floor_bytes_per_second: 8388608, resync_ceiling_bytes_per_second: 0 }, discovery_chap_user: null, created_at: now(),
     };
     this.started = Date.now() - 9_340_000;
     this.nodes = ['a', 'b'].map((side) => ({
@@ -93,14 +93,14 @@ export class Model {
     };
   }
 
-  addVolume({ name, size_bytes, block_format = '512e', thin = true, read_only = false, removable = false, encrypted = false, write_cache = false, access = [] }, allocated = 0) {
+  addVolume({ name, size_bytes, block_format = '512e', thin = true, read_only = false, removable = false, encrypted = false, write_cache = false, any_initiator = false, access = [] }, allocated = 0) {
     const used = new Set(this.volumes.map((v) => v.lun));
     let lun = 0;
     while (used.has(lun)) lun++;
     const id = randomUUID();
     const volume = {
       id, name, size_bytes, block_format, block_size_bytes: block_format === '4kn' ? 4096 : 512, physical_block_size_bytes: block_format === '512n' ? 512 : 4096,
-      thin, read_only, removable, encrypted, write_cache, importing: false, access, serial: id.replaceAll('-', ''), lun,
+      thin, read_only, removable, encrypted, write_cache, importing: false, any_initiator, access, serial: id.replaceAll('-', ''), lun,
       target_name: this.pair.target_name, portals: ['a', 'b'].map((side) => ({ side, address: PORTALS[side] })), lifecycle: 'ready',
       health: 'ok', summary: 'In sync on both nodes.', replicas: [this.replica('a', thin ? allocated : size_bytes), this.replica('b', thin ? allocated : size_bytes)],
       created_at: now(),
@@ -125,7 +125,7 @@ export class Model {
   }
 
   createVolume(body) {
-    checkFields(body, ['name', 'size_bytes', 'block_format', 'thin', 'read_only', 'removable', 'encrypted', 'write_cache', 'access'], ['name', 'size_bytes']);
+    checkFields(body, ['name', 'size_bytes', 'block_format', 'thin', 'read_only', 'removable', 'encrypted', 'write_cache', 'any_initiator', 'access'], ['name', 'size_bytes']);
     const errors = [];
     const { name, size_bytes: size, access = [] } = body;
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) errors.push({ pointer: '/name', detail: 'Letters, digits, dot, underscore and hyphen, at most 63.' });
@@ -157,10 +157,12 @@ export class Model {
 
   changeVolume(id, body) {
     const volume = this.volume(id);
-    checkFields(body, ['access', 'read_only', 'write_cache'], []);
+    checkFields(body, ['any_initiator', 'access', 'read_only', 'write_cache'], []);
     const errors = [];
     this.checkAccess(body.access ?? [], errors);
     if (errors.length > 0) throw invalid(errors);
+    if (body.access) volume.any_initiator = false;
+    if (body.any_initiator) volume.access = [];
     Object.assign(volume, body);
     this.tell('volume', volume);
     this.log('volume.changed', 'info', null, id, `${volume.name} was changed.`);
@@ -169,7 +171,7 @@ export class Model {
 
   growVolume(id, body) {
     const volume = this.volume(id);
-    checkFields(body, ['access', 'read_only', 'write_cache', 'size_bytes'], ['size_bytes']);
+    checkFields(body, ['any_initiator', 'access', 'read_only', 'write_cache', 'size_bytes'], ['size_bytes']);
     const wrong = (detail) => invalid([{ pointer: '/size_bytes', detail }]);
     const { size_bytes: size } = body;
     if (Object.keys(body).length > 1) throw wrong('Takes a job of its own: change it by itself.');
@@ -388,7 +390,7 @@ export class Model {
     const esx = this.initiators.slice(0, 2).map((i) => i.iqn);
     const sizes = { 'vmware-ds1': [4096, 1331], 'vmware-ds2': [4096, 412], 'postgres': [512, 187], 'backup': [8192, 2950] };
     for (const [name, [size, used]] of Object.entries(sizes)) {
-      const volume = this.addVolume({ name, size_bytes: size * GIB, access: name.startsWith('vmware') ? esx : [] }, used * GIB);
+      const volume = this.addVolume({ name, size_bytes: size * GIB, any_initiator: !name.startsWith('vmware'), access: name.startsWith('vmware') ? esx : [] }, used * GIB);
       volume.replicas.forEach((r, i) => {
         r.io = { reads: 1482031 * (i + 1), writes: 504120 + 77 * i, read_bytes: 91 * GIB, write_bytes: 17 * GIB };
       });

@@ -149,6 +149,31 @@ test('a volume that is created is seen in the list, with its size, in sync on bo
   await dropVolume(env, name);
 });
 
+test('a new volume is closed until any initiator is let in aloud', async (env) => {
+  await enter(env, '/volumes');
+  const { page } = env;
+  const name = unique('closed');
+  await page.getByRole('button', { name: 'Create volume' }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill(name);
+  await dialog.locator('#volume-size').fill('8');
+  await dialog.getByLabel('Unit of the size').selectOption('MiB');
+  await dialog.getByText('nobody may use it yet', { exact: false }).or(dialog.getByText('Nobody may use it yet', { exact: false })).first().waitFor();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
+  await dialog.waitFor({ state: 'detached' });
+  const volume = await until('it to be there', () => volumeNamed(env, name));
+  assert.deepEqual([volume.any_initiator, volume.access], [false, []]);
+  await until('it to be ready', async () => (await volumeNamed(env, name)).lifecycle === 'ready', 60_000);
+  await page.goto(`/#/volumes/${volume.id}`);
+  await page.getByText('Nobody may use this volume yet', { exact: false }).waitFor();
+  await page.getByRole('region', { name: 'Access' }).getByRole('button', { name: 'Change' }).click();
+  await page.getByRole('dialog').locator('#access-any').check();
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Any initiator may use this volume.').waitFor();
+  assert.equal((await volumeNamed(env, name)).any_initiator, true);
+  await dropVolume(env, name);
+});
+
 test('a volume has the shape that the dialog asked for, and how it is used can be changed', async (env) => {
   await enter(env, '/volumes');
   const { page } = env;

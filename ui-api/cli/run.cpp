@@ -46,7 +46,7 @@ void add_footer(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  lockstep health\n"
-      "  lockstep volume create vm1 --size 100GiB\n"
+      "  lockstep volume create vm1 --size 100GiB --initiator IQN\n"
       "  lockstep --server https://node-b:8443 --ca tls.crt --token-file token volume list\n\n"
       "Exit codes: 0 done; 1 refused or failed (health: not all is well); 2 wrong use; 3 no answer from the server.\n"
       "`lockstep COMMAND --help` tells more; so does lockstep(1).");

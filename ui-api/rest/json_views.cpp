@@ -197,6 +197,7 @@ json volume_json(const PairView& view, const Volume& v) {
           {"encrypted", v.encrypted},
           {"write_cache", v.write_cache},
           {"importing", !v.import_secret.empty()},
+          {"any_initiator", v.any_initiator},
           {"access", v.access},
           {"serial", v.serial},
           {"lun", v.lun},

@@ -52,6 +52,7 @@ void read_use(Fields& fields, mgmt::VolumeWish& wish) {
   wish.removable = fields.flag("removable", Presence::optional).value_or(false);
   wish.encrypted = fields.flag("encrypted", Presence::optional).value_or(false);
   wish.write_cache = fields.flag("write_cache", Presence::optional).value_or(false);
+  wish.any_initiator = fields.flag("any_initiator", Presence::optional).value_or(false);
   wish.access = fields.texts("access", Presence::optional).value_or(std::vector<std::string>());
 }
 
@@ -118,15 +119,17 @@ Response change(Controller& controller, const Call& call) {
   Problems problems;
   Fields fields(*body, "", problems);
   mgmt::VolumeChange change;
+  change.any_initiator = fields.flag("any_initiator", Presence::optional);
   change.access = fields.texts("access", Presence::optional);
   change.read_only = fields.flag("read_only", Presence::optional);
   change.write_cache = fields.flag("write_cache", Presence::optional);
   const auto size = fields.integer("size_bytes", Presence::optional, INT64_MIN, INT64_MAX);
   refuse_what_stays(*body, fields, problems);
   fields.nothing_else();
-  const bool use = change.access || change.read_only || change.write_cache;
+  const bool use = change.any_initiator || change.access || change.read_only || change.write_cache;
   if (problems.empty() && !use && !size)
-    problems.push_back({"", "Nothing is to be changed: give access, read_only, write_cache or size_bytes."});
+    problems.push_back(
+        {"", "Nothing is to be changed: give access, any_initiator, read_only, write_cache or size_bytes."});
   if (problems.empty() && use && size)
     problems.push_back({"/size_bytes", "Takes a job of its own: change it by itself."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());

@@ -210,6 +210,36 @@ class Volumes(Scratch):
         b.stop_lockstepd()
         wait_for("lockstepd's end to be seen", lambda: a.patch(path, {"size_bytes": 4 * GIB}).status == 503)
 
+    def test_a_new_volume_is_closed_until_somebody_is_let_in(self):
+        a, b = self.pair()
+        a.post("/api/v1/initiators", {"iqn": HOST1})
+        job = a.job(a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": GIB}))
+        self.assertIn("No host may use it yet", job["message"])
+        self.assertIn("lockstep volume access vm1 --add IQN", job["message"])
+        path = f"/api/v1/volumes/{job['volume_id']}"
+
+        def stands(any_initiator, access):
+            for node in (a, b):
+                wait_for("the change", lambda n=node: [
+                    n.get(path).json[key] for key in ("any_initiator", "access")] == [any_initiator, access])
+                # An older lockstepd would refuse the word, and takes an empty list for anybody: it is there if it must be.
+                told = False if not any_initiator and not access else None
+                wait_for("lockstepd to be told", lambda n=node: (
+                    n.wanted_volume(job["volume_id"]).get("any_initiator"),
+                    [e["initiator"] for e in n.wanted_volume(job["volume_id"])["access"]]) == (told, access))
+        stands(False, [])
+        for change, any_initiator, access in (
+                ({"access": [HOST1]}, False, [HOST1]), ({"any_initiator": True}, True, []), ({"access": [HOST1]}, False, [HOST1]),
+                ({"any_initiator": False}, False, [HOST1]), ({"access": []}, False, [])):
+            self.assertEqual(b.patch(path, change).status, 200, change)
+            stands(any_initiator, access)
+        named = a.job(a.post("/api/v1/volumes", {"name": "vm2", "size_bytes": GIB, "access": [HOST1]}))
+        opened = a.job(a.post("/api/v1/volumes", {"name": "vm3", "size_bytes": GIB, "any_initiator": True}))
+        for made in (named, opened):
+            self.assertNotIn("No host", made["message"])
+        self.problem(a.post("/api/v1/volumes", {"name": "vm4", "size_bytes": GIB, "access": [HOST1], "any_initiator": True}),
+                     422, "invalid", "/any_initiator")
+
     def test_a_secret_has_one_use(self):
         a, b = self.pair()
         own, targets = "s" * 12, "t" * 12
@@ -261,8 +291,9 @@ class Volumes(Scratch):
         self.problem(b.patch(path, {}), 422, "invalid", "")
         self.problem(b.patch(path, raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.problem(b.patch(f"/api/v1/volumes/{uuid.uuid4()}", {"access": []}), 404, "not-found")
+        self.problem(b.patch(path, {"access": [HOST1], "any_initiator": True}), 422, "invalid", "/any_initiator")
         changed = b.patch(path, {"access": []})
-        self.assertEqual((changed.status, changed.json["access"]), (200, []))
+        self.assertEqual((changed.status, changed.json["access"], changed.json["any_initiator"]), (200, [], False))
         self.assertEqual(b.delete(f"/api/v1/initiators/{HOST1}").status, 204)
         self.problem(a.delete(f"/api/v1/initiators/{HOST1}"), 404, "not-found")
 

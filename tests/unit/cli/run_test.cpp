@@ -125,7 +125,7 @@ TEST_F(Run, HelpHasExamplesAndExitsWithZero) {
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
   EXPECT_EQ(run({"volume", "create", "--help"}), 0);
-  EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB"));
+  EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB --initiator IQN"));
   EXPECT_EQ(run({"--version"}), 0);
 }
 
@@ -343,11 +343,45 @@ TEST_F(Run, AccessAddsToTheListThatIsThere) {
   EXPECT_EQ(sent(1), (json{{"access", {"iqn.2026-11.org.example:h1", "iqn.2026-11.org.example:h2"}}}));
 }
 
-TEST_F(Run, RemovingTheLastInitiatorDoesNotOpenTheVolumeToAllByAccident) {
+TEST_F(Run, RemovingTheLastInitiatorClosesTheVolumeAndSaysSo) {
   answer_volumes();
-  EXPECT_EQ(run({"volume", "access", "vm1", "--remove", "iqn.2026-11.org.example:h1"}), 2);
-  EXPECT_EQ(script_.asked.size(), 1u);
-  EXPECT_THAT(err_.str(), HasSubstr("--any"));
+  json changed = volume();
+  changed["access"] = json::array();
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--remove", "iqn.2026-11.org.example:h1"}), 0);
+  EXPECT_EQ(sent(1), (json{{"access", json::array()}}));
+  EXPECT_EQ(out_.str(), "Nobody may use vm1.\n");
+}
+
+TEST_F(Run, AVolumeIsOpenToAnyOnlyWhenThatIsSaidAloud) {
+  answer_volumes();
+  json changed = volume();
+  changed["access"] = json::array();
+  changed["any_initiator"] = true;
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--any"}), 0);
+  EXPECT_EQ(sent(1), (json{{"any_initiator", true}}));
+  EXPECT_EQ(out_.str(), "Any initiator may use vm1.\n");
+}
+
+TEST_F(Run, VolumeCreateNamesItsHostsOrAnyButNotBoth) {
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1GiB", "--any", "--initiator", "iqn.x"}), 2);
+  answer("POST /api/v1/volumes", 202, job("done", 1));
+  EXPECT_EQ(run({"volume", "create", "vm1", "--size", "1GiB", "--any"}), 0);
+  EXPECT_EQ(sent(0)["any_initiator"], true);
+}
+
+TEST_F(Run, PairDiscoveryAsksForASecretOrIsOpen) {
+  const json pair{{"state", "complete"}, {"name", "p"}, {"discovery_chap_user", "finder"}};
+  answer("PATCH /api/v1/pair", 200, pair);
+  answer("PATCH /api/v1/pair", 200, pair);
+  EXPECT_EQ(run({"pair", "discovery", "--chap-user", "finder", "--chap-secret-file", "-"}, false, "a long secret\n"),
+            0);
+  EXPECT_EQ(sent(0), (json{{"discovery_chap", {{"user", "finder"}, {"secret", "a long secret"}}}}));
+  EXPECT_THAT(out_.str(), HasSubstr("asks for the secret of finder"));
+  EXPECT_EQ(run({"pair", "discovery", "--open"}), 0);
+  EXPECT_EQ(sent(1), (json{{"discovery_chap", nullptr}}));
+  EXPECT_EQ(run({"pair", "discovery"}), 2);
 }
 
 TEST_F(Run, InitiatorAddReadsTheSecretFromStandardInput) {

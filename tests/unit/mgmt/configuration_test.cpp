@@ -59,6 +59,7 @@ Configuration full() {
                 .removable = true,
                 .encrypted = true,
                 .first_epoch = random_uuid(),
+                .any_initiator = true,
                 .access = {},
                 .import_secret = "s3-of-twelve",
                 .created_ms = 4},
@@ -70,6 +71,7 @@ Configuration full() {
                 .physical_block = 512,
                 .lifecycle = Lifecycle::deleting,
                 .first_epoch = random_uuid(),
+                .any_initiator = true,
                 .access = {},
                 .import_secret = "",
                 .created_ms = 5}};
@@ -104,12 +106,25 @@ TEST(ConfigurationDocument, OfTheSecondVersionHasVolumesThatAreNotEncrypted) {
 TEST(ConfigurationDocument, HasTheNewVersionOnlyWhereOlderProgramsWouldMissWhatMatters) {
   const auto version = [](const Configuration& c) { return nlohmann::json::parse(to_document(c))["version"]; };
   Configuration c = full();
+  EXPECT_EQ(version(c), 4) << "discovery asks for a secret";
+  c.pair->discovery.reset();
   EXPECT_EQ(version(c), 3);
   EXPECT_EQ(document_version(c), 3);
   c.volumes[1].encrypted = false;
   EXPECT_EQ(version(c), 2);
   EXPECT_EQ(document_version(c), 2);
   EXPECT_EQ(version({}), 2);
+  c.volumes[1].any_initiator = false;
+  EXPECT_EQ(version(c), 4) << "an older program would let everybody use it";
+}
+
+TEST(ConfigurationDocument, FromBeforeVolumesWereClosedMeansAnyByAnEmptyList) {
+  nlohmann::json old = nlohmann::json::parse(to_document(full()));
+  old["version"] = 3;
+  for (auto& volume : old["volumes"]) volume.erase("any_initiator");
+  const auto read = from_document(old.dump());
+  ASSERT_TRUE(read) << read.error().detail;
+  for (const Volume& volume : read->volumes) EXPECT_EQ(volume.any_initiator, volume.access.empty()) << volume.name;
 }
 
 TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
@@ -117,7 +132,7 @@ TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   later["version"] = kNewestDocument + 1;
   const auto refused = from_document(later.dump());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("of version 4"), std::string::npos) << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find("of version 5"), std::string::npos) << refused.error().detail;
 }
 
 TEST(PeerWire, AnOrderForAnEncryptedVolumeSaysSoInAFormThatOlderProgramsRefuse) {
@@ -203,6 +218,16 @@ TEST(ConfigurationTables, ACommitThatTheTablesRefuseChangesNothing) {
   EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, "", bad));
   EXPECT_EQ(tables.head(), id);
   EXPECT_EQ(tables.configuration(), good);
+}
+
+TEST(DesiredState, ALockstepdIsToldOfAVolumeThatNobodyMayUse) {
+  Configuration c = full();
+  const auto told = [&] { return nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"))["volumes"][0]; };
+  EXPECT_FALSE(told().contains("any_initiator")) << "an older lockstepd would refuse it";
+  c.volumes[0].access.clear();
+  EXPECT_EQ(told()["any_initiator"], false);
+  c.volumes[0].any_initiator = true;
+  EXPECT_FALSE(told().contains("any_initiator"));
 }
 
 TEST(DesiredState, TellsLockstepdOfReadyVolumesAndBothEndsOfTheLink) {

@@ -242,6 +242,7 @@ class ANode {
   }
   [[nodiscard]] VolumeSpec spec() const {
     VolumeSpec volume;
+    volume.any_initiator = true;
     volume.id = numbered(1);
     volume.name = "vm1";
     volume.serial = "LS1";

@@ -159,6 +159,7 @@ class DetachTest : public testing::Test {
   }
   [[nodiscard]] VolumeSpec spec(std::uint8_t n) const {
     VolumeSpec volume;
+    volume.any_initiator = true;
     volume.id = numbered(n);
     volume.name = "vm" + std::to_string(n);
     volume.serial = "LS" + std::to_string(n);

@@ -66,6 +66,7 @@ TEST_F(DatabaseTest, VolumesFromBeforeThereWasEncryptionAreNotEncryptedAndOtherw
                       .write_cache = true,
                       .lifecycle = Lifecycle::ready,
                       .first_epoch = random_uuid(),
+                      .any_initiator = true,
                       .access = {},
                       .import_secret = "",
                       .created_ms = 3};

@@ -221,6 +221,7 @@ Outcome<void> add_encrypted_volume(Configuration& c) {
                        .serial = "s",
                        .encrypted = true,
                        .first_epoch = random_uuid(),
+                       .any_initiator = true,
                        .access = {},
                        .import_secret = ""});
   return {};

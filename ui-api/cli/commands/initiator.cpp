@@ -32,7 +32,7 @@ Outcome<void> list(Context& context) {
     table.add({text(initiator, "iqn"), text(initiator, "chap"), or_dash(sides),
                std::to_string(part(initiator, "volumes").size())});
   }
-  context.out << (table.empty() ? "No initiators. Volumes without an access list are open to any.\n" : table.text());
+  context.out << (table.empty() ? "No initiators. Make one known with `lockstep initiator add IQN`.\n" : table.text());
   return {};
 }
 

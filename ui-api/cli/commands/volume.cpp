@@ -52,9 +52,13 @@ std::string volumes_text(const json& volumes) {
     const json& access = part(volume, "access");
     table.add({text(volume, "name"), format_size(number(volume, "size_bytes")), health_word(volume),
                state_of(volume, "a"), state_of(volume, "b"), resync_text(resync_of(volume)),
-               std::to_string(number(volume, "lun")), access.empty() ? "any" : std::to_string(access.size())});
+               std::to_string(number(volume, "lun")),
+               flag(volume, "any_initiator") ? "any"
+               : access.empty()              ? "none"
+                                             : std::to_string(access.size())});
   }
-  return table.empty() ? "No volumes. Make one with `lockstep volume create NAME --size 10GiB`.\n" : table.text();
+  return table.empty() ? "No volumes. Make one with `lockstep volume create NAME --size 10GiB --initiator IQN`.\n"
+                       : table.text();
 }
 
 std::string replica_text(const json& replica) {
@@ -94,7 +98,9 @@ std::string volume_text(const json& volume) {
   facts.add("Portals", or_dash(portals));
   facts.add("LUN", std::to_string(number(volume, "lun")));
   facts.add("Serial", text(volume, "serial"));
-  facts.add("Access", part(volume, "access").empty() ? "any initiator" : joined(part(volume, "access")));
+  facts.add("Access", flag(volume, "any_initiator")    ? "any initiator"
+                      : part(volume, "access").empty() ? "nobody yet; see `lockstep volume access`"
+                                                       : joined(part(volume, "access")));
   facts.add("Made", short_time(part(volume, "created_at")));
   facts.add("Id", text(volume, "id"));
   std::string out = facts.text();
@@ -161,7 +167,7 @@ void add_access(CLI::App& volume, Action& chosen) {
   auto* exact =
       c->add_option("--initiator", o->initiators, "Only these; may be repeated")->excludes(any)->type_name("IQN");
   c->add_option("--add", o->add, "This one, too")->excludes(any)->excludes(exact)->type_name("IQN");
-  c->add_option("--remove", o->remove, "No longer this one; removing the last is refused, say --any")
+  c->add_option("--remove", o->remove, "No longer this one; after the last nobody may use it")
       ->excludes(any)
       ->excludes(exact)
       ->type_name("IQN");
@@ -175,21 +181,18 @@ void add_access(CLI::App& volume, Action& chosen) {
         if (std::find(access.begin(), access.end(), iqn) == access.end()) access.push_back(iqn);
       }
       for (const auto& iqn : o->remove) std::erase(access, iqn);
-      if (access.empty() && !o->remove.empty()) {
-        return fail(
-            Exit::usage,
-            "That would leave nobody, which means that any initiator may use the volume. If you mean that, say --any.");
-      }
       if (!o->initiators.empty()) access = o->initiators;
-      if (o->any) access.clear();
       if (o->any || !o->initiators.empty() || !o->add.empty() || !o->remove.empty()) {
-        found = context.api.patch("/volumes/" + text(*found, "id"), json{{"access", access}});
+        found = context.api.patch("/volumes/" + text(*found, "id"),
+                                  o->any ? json{{"any_initiator", true}} : json{{"access", access}});
         if (!found) return std::unexpected(found.error());
       }
       context.show(*found, [](const json& v) {
         std::string out;
         for (const json& iqn : part(v, "access")) out += (iqn.is_string() ? iqn.get<std::string>() : "") + "\n";
-        return out.empty() ? "Any initiator may use " + text(v, "name") + ".\n" : out;
+        if (!out.empty()) return out;
+        const bool any = flag(v, "any_initiator");
+        return fmt::format("{} may use {}.\n", any ? "Any initiator" : "Nobody", text(v, "name"));
       });
       return {};
     };

@@ -13,7 +13,7 @@ struct Options {
   std::string name, size, block;
   unsigned block_size = 0;
   bool full = false, thin = false, read_only = false, removable = false, encrypted = false, write_cache = false,
-       no_wait = false;
+       any = false, no_wait = false;
   std::vector<std::string> initiators;
 };
 
@@ -28,6 +28,7 @@ Outcome<void> create(Context& context, const Options& o) {
   if (o.encrypted) body["encrypted"] = true;
   if (o.write_cache) body["write_cache"] = true;
   if (!o.initiators.empty()) body["access"] = o.initiators;
+  if (o.any) body["any_initiator"] = true;
   auto job = context.api.post("/volumes", body);
   if (!job) return std::unexpected(job.error());
   return finish_job(context, std::move(*job), !o.no_wait);
@@ -40,9 +41,9 @@ void add_volume_create_command(CLI::App& volume, Action& chosen) {
   auto* c = volume.add_subcommand("create", "Make a volume on both nodes");
   c->footer(
       "Examples:\n"
-      "  lockstep volume create vm1 --size 100GiB\n"
+      "  lockstep volume create vm1 --size 100GiB --initiator iqn.1993-08.org.debian:01:host1\n"
       "  lockstep volume create db1 --size 1.5TiB --full --initiator iqn.1998-01.com.vmware:esx1\n"
-      "  lockstep volume create fast1 --size 200GiB --block 4kn --write-cache");
+      "  lockstep volume create fast1 --size 200GiB --block 4kn --write-cache --any");
   c->add_option("name", o->name, "Letters, digits, dot, underscore and hyphen")->required();
   c->add_option("--size", o->size, "Such as 10GiB, 1.5TiB, 512MiB")->required()->type_name("SIZE");
   auto* block = c->add_option("--block", o->block,
@@ -63,8 +64,11 @@ void add_volume_create_command(CLI::App& volume, Action& chosen) {
       "Each node encrypts its copy: without the key in its state folder a disk can't be read. Can't be changed later");
   c->add_flag("--write-cache", o->write_cache,
               "Writes are answered before they are on stable storage; initiators must flush. `volume set` changes it");
-  c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")
-      ->type_name("IQN");
+  auto* initiators = c->add_option("--initiator", o->initiators,
+                                   "This initiator, which is known already, may use it; may be repeated (default: "
+                                   "nobody, until `volume access` says who)")
+                         ->type_name("IQN");
+  c->add_flag("--any", o->any, "Whatever initiator reaches a portal may use it")->excludes(initiators);
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   c->callback([o, &chosen] { chosen = [o](Context& context) { return create(context, *o); }; });
 }

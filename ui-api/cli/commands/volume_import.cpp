@@ -12,7 +12,7 @@ namespace {
 
 struct Options {
   std::string source, name, initiator, block, secret_file;
-  bool full = false, read_only = false, encrypted = false, write_cache = false, no_wait = false;
+  bool full = false, read_only = false, encrypted = false, write_cache = false, any = false, no_wait = false;
   std::vector<std::string> initiators;
 };
 
@@ -39,6 +39,7 @@ Outcome<void> import(Context& context, const Options& o) {
   if (o.encrypted) body["encrypted"] = true;
   if (o.write_cache) body["write_cache"] = true;
   if (!o.initiators.empty()) body["access"] = o.initiators;
+  if (o.any) body["any_initiator"] = true;
   auto job = context.api.post("/imports", body);
   if (!job) return std::unexpected(job.error());
   return finish_job(context, std::move(*job), !o.no_wait);
@@ -69,8 +70,9 @@ void add_volume_import_command(CLI::App& volume, Action& chosen) {
   c->add_flag("--read-only", o->read_only, "Initiators may only read it afterwards");
   c->add_flag("--encrypted", o->encrypted, "As of `volume create`");
   c->add_flag("--write-cache", o->write_cache, "As of `volume create`");
-  c->add_option("--initiator", o->initiators, "Only this initiator may use it; may be repeated (default: any)")
-      ->type_name("IQN");
+  auto* initiators =
+      c->add_option("--initiator", o->initiators, "As of `volume create`; may be repeated")->type_name("IQN");
+  c->add_flag("--any", o->any, "As of `volume create`")->excludes(initiators);
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   c->callback([o, &chosen] { chosen = [o](Context& context) { return import(context, *o); }; });
 }

@@ -91,6 +91,7 @@ export interface Volume {
   encrypted: boolean;
   write_cache: boolean;
   importing: boolean;
+  any_initiator: boolean;
   access: string[];
   serial: string;
   lun: number;
@@ -114,10 +115,12 @@ export interface VolumeCreate {
   removable: boolean;
   encrypted: boolean;
   write_cache: boolean;
+  any_initiator: boolean;
   access: string[];
 }
 
 export interface VolumeChange {
+  any_initiator?: boolean;
   access?: string[];
   read_only?: boolean;
   write_cache?: boolean;

@@ -1,4 +1,4 @@
-// Who may use a volume: any initiator, or those that are ticked.
+// Who may use a volume: the initiators that are ticked, or any. Nobody, until one of the two is chosen.
 import { Checkbox, FormGroup } from '@patternfly/react-core';
 import { useEffect, useState } from 'react';
 import type { Initiator } from '../api/types';
@@ -19,16 +19,28 @@ export function useInitiators(): Initiator[] | null {
   return list;
 }
 
+export interface Access {
+  any_initiator: boolean;
+  access: string[];
+}
+
 interface Props {
   initiators: Initiator[] | null;
-  chosen: string[];
-  onChange: (chosen: string[]) => void;
+  chosen: Access;
+  onChange: (chosen: Access) => void;
   error?: string;
 }
 
+function meaning({ any_initiator: any, access }: Access, known: number | undefined): string {
+  if (any) return 'Whatever host reaches a portal may use it.';
+  if (access.length > 0) return 'Only those ticked may use it.';
+  return known === 0 ? 'Nobody may use it yet: make initiators known first, then let them in.' : 'None ticked: nobody may use it yet.';
+}
+
 export function AccessChoice({ initiators, chosen, onChange, error }: Props) {
-  const toggle = (iqn: string, on: boolean) => onChange(on ? [...chosen, iqn] : chosen.filter((x) => x !== iqn));
-  const none = initiators?.length === 0;
+  const { any_initiator: any, access } = chosen;
+  const toggle = (iqn: string, on: boolean) =>
+    onChange({ any_initiator: false, access: on ? [...access, iqn] : access.filter((x) => x !== iqn) });
   return (
     <FormGroup label="Access" role="group" fieldId="access">
       {initiators?.map(({ iqn }, i) => (
@@ -36,17 +48,18 @@ export function AccessChoice({ initiators, chosen, onChange, error }: Props) {
           key={iqn}
           id={`access-${i}`}
           label={<span className="ls-code">{iqn}</span>}
-          isChecked={chosen.includes(iqn)}
+          isChecked={access.includes(iqn)}
+          isDisabled={any}
           onChange={(_, on) => toggle(iqn, on)}
         />
       ))}
-      <Hint id="access-hint" error={error}>
-        {none
-          ? 'Any initiator may use it. To restrict it, make initiators known first.'
-          : chosen.length === 0
-            ? 'None ticked: any initiator may use it.'
-            : 'Only those ticked may use it.'}
-      </Hint>
+      <Checkbox
+        id="access-any"
+        label="Any initiator"
+        isChecked={any}
+        onChange={(_, on) => onChange({ any_initiator: on, access: [] })}
+      />
+      <Hint id="access-hint" error={error}>{meaning(chosen, initiators?.length)}</Hint>
     </FormGroup>
   );
 }

@@ -3,7 +3,7 @@ import { Checkbox, FormGroup, Radio } from '@patternfly/react-core';
 import { useState } from 'react';
 import { useStore, useView } from '../state/context';
 import type { BlockFormat } from '../api/types';
-import { AccessChoice, useInitiators } from './AccessChoice';
+import { AccessChoice, useInitiators, type Access } from './AccessChoice';
 import { Dialog } from './Dialog';
 import { Field } from './Field';
 import { bytesOf, SizeField, sizeFault, type Size } from './SizeField';
@@ -36,7 +36,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [removable, setRemovable] = useState(false);
   const [encrypted, setEncrypted] = useState(false);
   const [writeCache, setWriteCache] = useState(false);
-  const [access, setAccess] = useState<string[]>([]);
+  const [access, setAccess] = useState<Access>({ any_initiator: false, access: [] });
 
   const badName = nameFault(name, volumes.some((v) => v.name === name));
   const badSize = sizeFault(size);
@@ -44,7 +44,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
 
   const create = async () => {
     const job = await store.api.createVolume({
-      name, size_bytes: bytesOf(size), block_format: block, thin, read_only: readOnly, removable, encrypted, write_cache: writeCache, access,
+      name, size_bytes: bytesOf(size), block_format: block, thin, read_only: readOnly, removable, encrypted, write_cache: writeCache, ...access,
     });
     store.learn(job);
     void store.refresh();
@@ -53,7 +53,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   return (
     <Dialog
       title="Create a volume"
-      description="It is mirrored on both nodes and can be used at once."
+      description="It is mirrored on both nodes and can be used at once, by the hosts that you let in."
       confirm="Create"
       disabled={!ready}
       onClose={onClose}

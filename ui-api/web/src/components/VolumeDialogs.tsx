@@ -4,7 +4,7 @@ import { useState, type ReactNode } from 'react';
 import type { Job, Replica, Volume, VolumeActionName } from '../api/types';
 import { bytes } from '../format';
 import { useStore } from '../state/context';
-import { AccessChoice, useInitiators } from './AccessChoice';
+import { AccessChoice, useInitiators, type Access } from './AccessChoice';
 import { Dialog } from './Dialog';
 import { Field } from './Field';
 import { bytesOf, SizeField, sizeFault, unitFor, type Size } from './SizeField';
@@ -77,9 +77,9 @@ export function GrowVolume({ volume, onClose }: { volume: Volume; onClose: () =>
 export function ChangeAccess({ volume, onClose }: { volume: Volume; onClose: () => void }) {
   const store = useStore();
   const initiators = useInitiators();
-  const [chosen, setChosen] = useState(volume.access);
+  const [chosen, setChosen] = useState<Access>({ any_initiator: volume.any_initiator, access: volume.access });
   const save = async () => {
-    await store.api.changeVolume(volume, { access: chosen });
+    await store.api.changeVolume(volume, chosen);
     void store.refresh();
   };
   return (

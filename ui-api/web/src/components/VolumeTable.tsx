@@ -11,6 +11,11 @@ import { ResyncBar, resyncOf } from './ResyncBar';
 import { ReplicaLabel, VolumeLabel } from './StateLabel';
 import { DeleteVolume } from './VolumeDialogs';
 
+function accessWords({ any_initiator: any, access }: Volume) {
+  if (any || access.length === 0) return <span className="ls-quiet">{any ? 'Any' : 'Nobody yet'}</span>;
+  return access.length === 1 ? '1 initiator' : `${access.length} initiators`;
+}
+
 function Row({ volume, onDelete }: { volume: Volume; onDelete: () => void }) {
   const { nodes } = useView();
   const resync = resyncOf(volume);
@@ -33,7 +38,7 @@ function Row({ volume, onDelete }: { volume: Volume; onDelete: () => void }) {
         return <Td key={node.side} dataLabel={node.name}>{replica ? <ReplicaLabel replica={replica} /> : <span className="ls-quiet">–</span>}</Td>;
       })}
       <Td dataLabel="Access" className="ls-wide">
-        {volume.access.length === 0 ? <span className="ls-quiet">Any</span> : volume.access.length === 1 ? '1 initiator' : `${volume.access.length} initiators`}
+        {accessWords(volume)}
       </Td>
       <Td isActionCell>
         <Button

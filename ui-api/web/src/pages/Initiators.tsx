@@ -148,8 +148,8 @@ export function InitiatorsPage() {
         <Section title="Initiators" level="h1" actions={list.length > 0 && add}>
           {list.length === 0 ? (
             <Empty title="No initiators yet" action={add}>
-              An initiator is a host that uses volumes. Volumes without an access list are open to any; add initiators to restrict them or to
-              ask for passwords.
+              An initiator is a host that uses volumes. A new volume is closed: make its hosts known here, best with a password each, and let
+              them in.
             </Empty>
           ) : (
             <Table aria-label="Initiators" variant="compact">

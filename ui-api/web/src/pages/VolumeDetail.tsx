@@ -147,7 +147,7 @@ export function VolumeDetailPage({ id }: { id: string }) {
         <Section title="Access" actions={<Button variant="link" isInline onClick={() => setOpen({ kind: 'access' })}>Change</Button>}>
           <div className="ls-pad">
             {volume.access.length === 0 ? (
-              <p>Any initiator may use this volume.</p>
+              <p>{volume.any_initiator ? 'Any initiator may use this volume.' : 'Nobody may use this volume yet: change who may.'}</p>
             ) : (
               <ul className="ls-list">{volume.access.map((iqn) => <li key={iqn} className="ls-code">{iqn}</li>)}</ul>
             )}
