@@ -10,6 +10,7 @@
 #include "engine/base/uuid.hpp"
 #include "engine/metadata/identity.hpp"
 #include "mgmt/control/refusal.hpp"
+#include "replication/arbiter/witness_access.hpp"
 
 namespace lockstep::mgmt {
 
@@ -35,6 +36,7 @@ struct Arbiter {
   bool witness = false;                ///< else: the preferred node goes on
   std::vector<std::string> endpoints;  ///< of the witness
   NodeSide preferred = NodeSide::a;
+  replication::WitnessAccess access;  ///< to the witness; holds secrets
   bool operator==(const Arbiter&) const = default;
 };
 

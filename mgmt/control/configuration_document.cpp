@@ -12,7 +12,8 @@ namespace {
 using nlohmann::json;
 constexpr int kShapes = 2;      // a volume's shape and use; what version 1 lacks has the values that were built in
 constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks that makes a copy that is not
-// Discovery may ask for a secret, and a volume may have nobody on its list: whoever overlooks that lets everybody in.
+// Discovery may ask for a secret, a volume may have nobody on its list: whoever overlooks that lets everybody in. The
+// witness may want TLS and a user: whoever overlooks that can't ask it.
 constexpr int kAccess = 4;
 constexpr int kOldestVersion = 1;
 static_assert(kAccess == kNewestDocument);
@@ -42,6 +43,21 @@ Chap chap_from(const json& j) { return {j.at("user").get<std::string>(), j.at("s
 
 std::optional<Chap> optional_chap(const json& j) { return j.is_null() ? std::nullopt : std::optional(chap_from(j)); }
 
+json access_json(const replication::WitnessAccess& access) {
+  if (access.empty()) return {};
+  return {{"ca", access.ca},
+          {"certificate", access.certificate},
+          {"key", access.key},
+          {"user", access.user},
+          {"password", access.password}};
+}
+
+replication::WitnessAccess access_from(const json& arbiter) {
+  const auto at = arbiter.find("access");
+  if (at == arbiter.end() || at->is_null()) return {};
+  return {at->at("ca"), at->at("certificate"), at->at("key"), at->at("user"), at->at("password")};
+}
+
 json pair_json(const Pair& p) {
   return {{"id", p.id.to_string()},
           {"name", p.name},
@@ -49,7 +65,8 @@ json pair_json(const Pair& p) {
           {"arbiter",
            {{"witness", p.arbiter.witness},
             {"endpoints", p.arbiter.endpoints},
-            {"preferred", side_name(p.arbiter.preferred)}}},
+            {"preferred", side_name(p.arbiter.preferred)},
+            {"access", access_json(p.arbiter.access)}}},
           {"settings",
            {{"lease_ms", p.settings.lease_ms},
             {"resync_floor", p.settings.resync_floor},
@@ -68,7 +85,7 @@ Pair pair_from(const json& j) {
   p.id = uuid_at(j, "id");
   p.name = j.at("name");
   p.target_name = j.at("target_name");
-  p.arbiter = {arbiter.at("witness"), arbiter.at("endpoints"), side_at(arbiter, "preferred")};
+  p.arbiter = {arbiter.at("witness"), arbiter.at("endpoints"), side_at(arbiter, "preferred"), access_from(arbiter)};
   p.settings = {settings.at("lease_ms"), settings.at("resync_floor"), settings.at("resync_ceiling")};
   p.link = chap_from(j.at("link"));
   p.link_mutual = chap_from(j.at("link_mutual"));
@@ -171,6 +188,7 @@ Token token_from(const json& j) {
 int document_version(const Configuration& configuration) {
   const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
   if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
+  if (configuration.pair && !configuration.pair->arbiter.access.empty()) return kAccess;
   return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
 }
 

@@ -48,13 +48,18 @@ void load_pair(SQLite::Database& db, Configuration& c) {
   Statement q(db,
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
               "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
-              "discovery_user, discovery_secret FROM pair");
+              "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
+              "witness_password FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
   p.name = q.getColumn(1).getString();
   p.target_name = q.getColumn(2).getString();
-  p.arbiter = {q.getColumn(3).getString() == "witness", split(q.getColumn(4).getString()), side_of(q.getColumn(5))};
+  p.arbiter = {q.getColumn(3).getString() == "witness",
+               split(q.getColumn(4).getString()),
+               side_of(q.getColumn(5)),
+               {q.getColumn(17).getString(), q.getColumn(18).getString(), q.getColumn(19).getString(),
+                q.getColumn(20).getString(), q.getColumn(21).getString()}};
   p.settings = {q.getColumn(6).getInt64(), q.getColumn(7).getInt64(), q.getColumn(8).getInt64()};
   p.link = {q.getColumn(9).getString(), q.getColumn(10).getString()};
   p.link_mutual = {q.getColumn(11).getString(), q.getColumn(12).getString()};
@@ -122,7 +127,7 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -139,6 +144,11 @@ void save_pair(SQLite::Database& db, const Pair& p) {
   q.bind(14, p.created_ms);
   q.bind(15, p.next_lun);
   bind_chap(q, 16, p.discovery);
+  q.bind(18, p.arbiter.access.ca);
+  q.bind(19, p.arbiter.access.certificate);
+  q.bind(20, p.arbiter.access.key);
+  q.bind(21, p.arbiter.access.user);
+  q.bind(22, p.arbiter.access.password);
   q.exec();
 }
 

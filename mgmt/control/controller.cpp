@@ -48,7 +48,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           [this] { poke(); }),
       import_jobs_(*core_, volume_jobs_),
       tokens_(*core_),
-      pair_(*core_, runner_, agent_),
+      pair_(*core_, runner_, agent_, data_plane_),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),

@@ -9,9 +9,28 @@ namespace {
 
 using nlohmann::json;
 
+json access_fields(const replication::WitnessAccess& access) {
+  json fields = json::object();
+  for (const auto& [name, text] : {std::pair<const char*, const std::string&>{"ca", access.ca},
+                                   {"certificate", access.certificate},
+                                   {"key", access.key},
+                                   {"user", access.user},
+                                   {"password", access.password}})
+    if (!text.empty()) fields[name] = text;
+  return fields;
+}
+
+// What an epoch record keeps of it, and so no secrets.
 json arbiter_json(const Arbiter& arbiter) {
   if (arbiter.witness) return {{"kind", "witness"}, {"endpoints", arbiter.endpoints}};
   return {{"kind", "preferred"}, {"preferred", side_name(arbiter.preferred)}};
+}
+
+// Only what is there is said: a lockstepd that is older than this program refuses what it does not know.
+json arbiter_with_access_json(const Arbiter& arbiter) {
+  json wanted = arbiter_json(arbiter);
+  if (arbiter.witness) wanted.update(access_fields(arbiter.access));
+  return wanted;
 }
 
 json partner_json(const Pair& pair, const Node& mine, const Node& partner) {
@@ -107,7 +126,7 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
       {"target",
        {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", discovery_json(pair.discovery)}}},
       {"partner", partner ? partner_json(pair, mine, *partner) : json()},
-      {"arbiter", arbiter_json(pair.arbiter)},
+      {"arbiter", arbiter_with_access_json(pair.arbiter)},
       {"settings",
        {{"lease_ms", pair.settings.lease_ms},
         {"resync_floor", pair.settings.resync_floor},
@@ -137,6 +156,12 @@ std::string create_parameters(const Configuration& configuration, const Volume& 
       {"arbiter", arbiter_json(configuration.pair->arbiter)},
       {"clean", birth.clean}};
   if (volume.encrypted) wanted["encrypted"] = true;
+  return wanted.dump();
+}
+
+std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access) {
+  json wanted = access_fields(access);
+  wanted["endpoint"] = endpoint;
   return wanted.dump();
 }
 

@@ -35,4 +35,7 @@ struct ReplicaBirth {
 [[nodiscard]] std::string create_parameters(const Configuration& configuration, const Volume& volume, NodeSide side,
                                             const ReplicaBirth& birth, const std::filesystem::path& folder);
 
+/// Parameters of witness.try.
+[[nodiscard]] std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access);
+
 }  // namespace lockstep::mgmt

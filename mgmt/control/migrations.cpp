@@ -165,8 +165,16 @@ ALTER TABLE volumes ADD COLUMN any_initiator INTEGER NOT NULL DEFAULT 0 CHECK (a
 UPDATE volumes SET any_initiator = 1 WHERE id NOT IN (SELECT volume FROM access);
 )sql";
 
-constexpr std::array<std::string_view, 6> kMigrations{kInitial, kVolumeShapes, kEncryption,
-                                                      kNextLun, kDiscovery,    kClosedVolumes};
+constexpr std::string_view kWitnessAccess = R"sql(
+ALTER TABLE pair ADD COLUMN witness_ca TEXT NOT NULL DEFAULT '';
+ALTER TABLE pair ADD COLUMN witness_certificate TEXT NOT NULL DEFAULT '';
+ALTER TABLE pair ADD COLUMN witness_key TEXT NOT NULL DEFAULT '';
+ALTER TABLE pair ADD COLUMN witness_user TEXT NOT NULL DEFAULT '';
+ALTER TABLE pair ADD COLUMN witness_password TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<std::string_view, 7> kMigrations{kInitial,   kVolumeShapes,  kEncryption,   kNextLun,
+                                                      kDiscovery, kClosedVolumes, kWitnessAccess};
 
 }  // namespace
 

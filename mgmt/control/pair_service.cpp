@@ -1,6 +1,7 @@
 #include "mgmt/control/pair_service.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "mgmt/control/invitation.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
+#include "mgmt/control/witness_check.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -65,18 +67,7 @@ std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
   if (const auto complaint = check_pair_name(wish.name)) problems.push_back({"/name", *complaint});
   if (!wish.target_name.empty())
     if (const auto complaint = check_iscsi_name(wish.target_name)) problems.push_back({"/target_name", *complaint});
-  if (wish.arbiter.witness && wish.arbiter.endpoints.empty())
-    problems.push_back({"/arbiter/endpoints", "Is required for a witness."});
-  if (!wish.arbiter.witness && !wish.arbiter.endpoints.empty())
-    problems.push_back({"/arbiter/endpoints", "Belongs to the kind witness."});
-  std::size_t total = 0;
-  for (std::size_t i = 0; i < wish.arbiter.endpoints.size(); ++i) {
-    total += wish.arbiter.endpoints[i].size() + 1;
-    if (const auto complaint = check_endpoint(wish.arbiter.endpoints[i]))
-      problems.push_back({fmt::format("/arbiter/endpoints/{}", i), *complaint});
-  }
-  if (total > 256)  // EpochRecord keeps them all in 255 bytes
-    problems.push_back({"/arbiter/endpoints", "Must be at most 255 characters together, with a comma between them."});
+  std::ranges::move(problems_of(wish.arbiter), std::back_inserter(problems));
   const auto& s = wish.settings;
   if (s.resync_ceiling != 0 && s.resync_ceiling < s.resync_floor)
     problems.push_back({"/settings/resync_ceiling_bytes_per_second", "Must be 0 or at least the floor."});
@@ -113,8 +104,8 @@ void adopt_token(Configuration& c, Token token, const std::string& node) {
 
 }  // namespace
 
-PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent)
-    : core_(core), jobs_(jobs), agent_(agent) {
+PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane)
+    : core_(core), jobs_(jobs), agent_(agent), data_plane_(data_plane) {
   jobs_.teach("pair.join", [this](Job& job) { return join_step(job); });
 }
 
@@ -124,6 +115,7 @@ Outcome<void> PairService::create(const PairWish& wish) {
   const Node node = describe_node(core_, wish.node, NodeSide::a);
   if (auto problems = problems_of(wish, node); !problems.empty())
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+  if (auto usable = try_witness(data_plane_, wish.arbiter); !usable) return std::unexpected(usable.error());
   Pair pair;
   pair.id = random_uuid();
   pair.name = wish.name;
@@ -217,10 +209,10 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
       return refuse(RefusalKind::conflict,
                     "A job on a volume is under way on the inviting node. Try again when it has ended.");
   if (request.reads < document_version(*configuration))
-    return refuse(
-        RefusalKind::conflict,
-        "The joining node's version of Lockstep is older and does not know of something that the pair's volumes "
-        "have, such as encryption. Install the inviting node's version there, then try again.");
+    return refuse(RefusalKind::conflict,
+                  "The joining node's version of Lockstep is older and does not know of something that the pair has, "
+                  "such as an encrypted volume or a witness over TLS. Install the inviting node's version there, then "
+                  "try again.");
   Node node = request.node;
   node.side = NodeSide::b;
   node.fingerprint = fingerprint;

@@ -38,7 +38,7 @@ struct NewInvitation {
 
 class PairService {
  public:
-  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent);
+  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane);
 
   [[nodiscard]] Outcome<void> create(const PairWish& wish);
   [[nodiscard]] Outcome<NewInvitation> invite();
@@ -66,6 +66,7 @@ class PairService {
   NodeCore& core_;
   JobRunner& jobs_;
   ReplicaAgent& agent_;
+  DataPlane& data_plane_;
 
   struct Offer {
     JoinOffer offer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mgmt/control/address.hpp"
+#include "replication/arbiter/http_endpoint.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -77,11 +78,10 @@ Complaint check_address(std::string_view address) {
 }
 
 Complaint check_endpoint(std::string_view url) {
-  const auto slashes = url.find("://");
-  const bool scheme = url.starts_with("http://") || url.starts_with("https://");
   const auto visible = [](char c) { return c > ' ' && c < 0x7f && c != ','; };
-  if (scheme && url.size() <= 120 && url.size() > slashes + 3 && std::ranges::all_of(url, visible)) return {};
-  return "Must be the address of an etcd server, such as http://10.0.0.10:2379, at most 120 characters.";
+  if (url.size() <= 120 && std::ranges::all_of(url, visible) && replication::HttpEndpoint::parse(url)) return {};
+  return "Must be the address of an etcd server, such as https://10.0.0.10:2379 or http://etcd1:2379, with the port, "
+         "at most 120 characters.";
 }
 
 Complaint check_volume_size(std::int64_t bytes) {

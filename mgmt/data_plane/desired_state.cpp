@@ -88,7 +88,18 @@ PartnerSpec read_partner(Fields fields) {
   return partner;
 }
 
-engine::ArbiterSettings read_arbiter(Fields fields) {
+replication::WitnessAccess read_witness_access(Fields& fields) {
+  replication::WitnessAccess access;
+  access.ca = fields.text_or("ca", "", replication::kMaxPem);
+  access.certificate = fields.text_or("certificate", "", replication::kMaxPem);
+  access.key = fields.text_or("key", "", replication::kMaxPem);
+  access.user = fields.text_or("user", "", replication::kMaxWitnessUser);
+  access.password = fields.text_or("password", "", replication::kMaxWitnessUser);
+  return access;
+}
+
+// `access` is null where only what an epoch record keeps is read.
+engine::ArbiterSettings read_arbiter(Fields fields, replication::WitnessAccess* access) {
   engine::ArbiterSettings arbiter;
   arbiter.kind =
       fields.word<ArbiterKind>("kind", {{"witness", ArbiterKind::witness}, {"preferred", ArbiterKind::preferred}});
@@ -103,6 +114,7 @@ engine::ArbiterSettings read_arbiter(Fields fields) {
       fields.problem().note(fields.path_of("endpoints"),
                             "takes more than the 255 bytes that an epoch record has for it");
     }
+    if (access) *access = read_witness_access(fields);
     fields.ignore("preferred");
   }
   fields.end();
@@ -224,12 +236,23 @@ std::expected<DesiredState, RpcError> read_desired_state(const json& params) {
   node.end();
   state.target = read_target(fields.object("target"));
   if (const auto partner = fields.optional_object("partner")) state.partner = read_partner(*partner);
-  if (const auto arbiter = fields.optional_object("arbiter")) state.arbiter = read_arbiter(*arbiter);
+  if (const auto arbiter = fields.optional_object("arbiter"))
+    state.arbiter = read_arbiter(*arbiter, &state.witness_access);
   if (const auto settings = fields.optional_object("settings")) state.settings = read_settings(*settings);
   fields.objects("volumes", kMaxVolumes,
                  [&](Fields volume) { state.volumes.push_back(read_volume(std::move(volume))); });
   fields.end();
   return verdict(problem, std::move(state));
+}
+
+std::expected<WitnessTry, RpcError> read_witness_try(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  WitnessTry request;
+  request.endpoint = fields.text("endpoint");
+  request.access = read_witness_access(fields);
+  fields.end();
+  return verdict(problem, std::move(request));
 }
 
 std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
@@ -257,7 +280,7 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
   create.epoch.sequencer = epoch.word<NodeSide>("sequencer", kSides);
   create.epoch.size = create.identity.size;
   epoch.end();
-  create.epoch.arbiter = read_arbiter(fields.object("arbiter"));
+  create.epoch.arbiter = read_arbiter(fields.object("arbiter"), nullptr);
   if (!create.epoch.members.contains(create.epoch.sequencer)) {
     problem.note("params.epoch.sequencer", "must be one of the members");
   }

@@ -11,6 +11,7 @@
 #include "engine/metadata/identity.hpp"
 #include "engine/seams/clock.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
+#include "replication/arbiter/witness_access.hpp"
 
 namespace lockstep::mgmt {
 
@@ -106,8 +107,14 @@ struct DesiredState {
   TargetSpec target;
   std::optional<PartnerSpec> partner;
   engine::ArbiterSettings arbiter;
+  replication::WitnessAccess witness_access;  ///< holds secrets
   SettingsSpec settings;
   std::vector<VolumeSpec> volumes;
+};
+
+struct WitnessTry {
+  std::string endpoint;
+  replication::WitnessAccess access;  ///< holds secrets
 };
 
 struct ReplicaCreate {
@@ -135,6 +142,7 @@ struct ReplicaDelete {
 };
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
+[[nodiscard]] std::expected<WitnessTry, RpcError> read_witness_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaGrow, RpcError> read_replica_grow(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);

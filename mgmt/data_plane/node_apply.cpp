@@ -65,7 +65,7 @@ void Node::set_up_pair(Apply& apply) {
     apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
   }
   const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
-  if (auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness); !used) {
+  if (auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access); !used) {
     apply.problem("witness", used.error().message);
   }
   if (auto set = pair_->set_partner(state.partner); !set) {

@@ -41,7 +41,7 @@ const RpcMethods::Entry RpcMethods::kMethods[] = {
     {"node.shutdown", &RpcMethods::shutdown},    {"replica.create", &RpcMethods::replica_create},
     {"replica.grow", &RpcMethods::replica_grow}, {"replica.delete", &RpcMethods::replica_delete},
     {"volume.leave", &RpcMethods::leave},        {"volume.force_solo", &RpcMethods::force_solo},
-    {"volume.give_up", &RpcMethods::give_up},
+    {"volume.give_up", &RpcMethods::give_up},    {"witness.try", &RpcMethods::witness_try},
 };
 
 void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
@@ -131,6 +131,20 @@ void RpcMethods::give_up(const RpcRequest& request, RpcReply reply) {
   if (!params) return reply(std::unexpected(params.error()));
   home_.post([this, volume = params->volume, done = plain(std::move(reply))]() mutable {
     node_.give_up(volume, std::move(done));
+  });
+}
+
+void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
+  const auto wanted = read_witness_try(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  auto settings = replication::EtcdSettings::create({}, std::span(&wanted->endpoint, 1), wanted->access);
+  if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
+  home_.post([this, settings = std::move(*settings), reply = std::move(reply)]() mutable {
+    trials_.run(std::move(settings), [this, reply = std::move(reply)](const replication::EtcdProbe& found) mutable {
+      control_.post([found, reply = std::move(reply)]() mutable {
+        reply(json{{"answers", found.answers}, {"refused", found.refused}, {"problem", found.problem}});
+      });
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/control_server.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "mgmt/data_plane/witness_trials.hpp"
 
 namespace lockstep::mgmt {
 
@@ -11,7 +12,7 @@ class RpcMethods final : public RpcHandler {
  public:
   /// `stop` is asked when a client wants the daemon to end; the answer is sent before it is over.
   RpcMethods(engine::Reactor& control, engine::Reactor& home, Node& node, std::function<void(engine::Callback<>)> stop)
-      : control_(control), home_(home), node_(node), stop_(std::move(stop)) {}
+      : control_(control), home_(home), node_(node), stop_(std::move(stop)), trials_(home) {}
 
   void handle(const RpcRequest& request, RpcReply reply) override;
 
@@ -31,6 +32,7 @@ class RpcMethods final : public RpcHandler {
   void replica_delete(const RpcRequest& request, RpcReply reply);
   void leave(const RpcRequest& request, RpcReply reply);
   void force_solo(const RpcRequest& request, RpcReply reply);
+  void witness_try(const RpcRequest& request, RpcReply reply);
   void give_up(const RpcRequest& request, RpcReply reply);
 
   /// A callback for the home reactor that answers on the control reactor; nothing to say but that it was done.
@@ -40,6 +42,7 @@ class RpcMethods final : public RpcHandler {
   engine::Reactor& home_;
   Node& node_;
   std::function<void(engine::Callback<>)> stop_;
+  WitnessTrials trials_;  ///< used on the home reactor
 };
 
 }  // namespace lockstep::mgmt

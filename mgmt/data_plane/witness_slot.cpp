@@ -33,23 +33,23 @@ class Guarded {
 WitnessSlot::~WitnessSlot() { reactor_.cancel(timer_); }
 
 engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide side,
-                                      const replication::WitnessSeal& seal, const std::string& addresses) {
-  if (addresses == addresses_ && seal == seal_) return {};
-  replication::EtcdSettings settings;
-  settings.pair = pair;
-  settings.side = side;
-  settings.seal = seal;
+                                      const replication::WitnessSeal& seal, const std::string& addresses,
+                                      const replication::WitnessAccess& access) {
+  if (addresses == addresses_ && seal == seal_ && access == access_) return {};
+  std::vector<std::string> endpoints;
   for (std::size_t at = 0; at < addresses.size();) {
     const std::size_t comma = std::min(addresses.find(',', at), addresses.size());
-    auto endpoint = replication::HttpEndpoint::parse(std::string_view(addresses).substr(at, comma - at));
-    if (!endpoint) return std::unexpected(endpoint.error());
-    settings.endpoints.push_back(std::move(*endpoint));
+    endpoints.push_back(addresses.substr(at, comma - at));
     at = comma + 1;
   }
-  etcd_ =
-      settings.endpoints.empty() ? nullptr : std::make_shared<replication::EtcdWitness>(reactor_, std::move(settings));
+  auto settings = replication::EtcdSettings::create(pair, endpoints, access);
+  if (!settings) return std::unexpected(settings.error());
+  settings->side = side;
+  settings->seal = seal;
+  etcd_ = endpoints.empty() ? nullptr : std::make_shared<replication::EtcdWitness>(reactor_, std::move(*settings));
   addresses_ = addresses;
   seal_ = seal;
+  access_ = access;
   told_ = false;
   reactor_.cancel(timer_);
   if (etcd_) probe();
@@ -60,12 +60,13 @@ void WitnessSlot::watch(engine::Callback<bool, const std::string&> changed) { ch
 
 void WitnessSlot::probe() {
   timer_ = engine::TimerId::none;
-  etcd_->probe([this, asked = std::weak_ptr(etcd_)](bool reachable) {
+  etcd_->probe([this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
     if (asked.lock() != etcd_) return;
+    const bool reachable = found.answers;
     const bool is_new = !told_ || reachable != reachable_;
     told_ = true;
     reachable_ = reachable;
-    if (is_new && changed_) changed_(reachable, etcd_->last_problem());
+    if (is_new && changed_) changed_(reachable, found.problem);
     probe_later();
   });
 }

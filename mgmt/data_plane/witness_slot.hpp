@@ -16,7 +16,8 @@ class WitnessSlot final : public replication::Witness {
   /// `addresses` are etcd's endpoints, comma separated; empty: no witness. What was outstanding with the old one ends
   /// with unknown_outcome.
   [[nodiscard]] engine::Result<void> use(const engine::Uuid& pair, engine::NodeSide side,
-                                         const replication::WitnessSeal& seal, const std::string& addresses);
+                                         const replication::WitnessSeal& seal, const std::string& addresses,
+                                         const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
   /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one.
   void watch(engine::Callback<bool, const std::string&> changed);
@@ -36,6 +37,7 @@ class WitnessSlot final : public replication::Witness {
   std::shared_ptr<replication::EtcdWitness> etcd_;
   std::string addresses_;
   replication::WitnessSeal seal_{};
+  replication::WitnessAccess access_;
   engine::Callback<bool, const std::string&> changed_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool reachable_ = false;

@@ -3,7 +3,9 @@
 #include <cassert>
 #include <deque>
 
+#include "replication/arbiter/etcd_auth.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
+#include "replication/arbiter/tls_client.hpp"
 
 namespace lockstep::replication {
 
@@ -14,6 +16,7 @@ namespace {
 struct Answer {
   std::string body;
   engine::Error problem;  ///< code set: there is no body
+  bool refused = false;   ///< somebody answered, and did not do what was asked
 };
 
 std::string is_tampered(const WitnessSlot& slot) {
@@ -28,18 +31,43 @@ struct Request {
   engine::Callback<Answer> done;
   std::size_t tries = 0;
   engine::TimePoint give_up{};
+  std::string token{};         ///< what it was last sent with
+  bool token_renewed = false;  ///< once is enough
 };
+
+/// Of asking for a token.
+struct Asking {
+  engine::TimePoint give_up;
+  std::size_t tries = 0;
+};
+
+using Outcome = std::expected<HttpReply, HttpFailure>;
+
+// What to say of an outcome that is not a 200.
+Answer failed_answer(const HttpEndpoint& endpoint, const Outcome& outcome) {
+  if (outcome)
+    return {{},
+            {make_error_code(Errc::io_error), endpoint.to_string() + ": etcd answered HTTP " +
+                                                  std::to_string(outcome->status) + " " + outcome->body.substr(0, 200)},
+            true};
+  const HttpFailure& failure = outcome.error();
+  return {{},
+          {make_error_code(failure.timed_out ? Errc::timed_out : Errc::io_error), failure.message},
+          failure.reached && !failure.timed_out};
+}
 
 }  // namespace
 
 struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
-  Impl(engine::Reactor& r, EtcdSettings s) : reactor(r), settings(std::move(s)) {}
+  Impl(engine::Reactor& r, EtcdSettings s) : reactor(r), settings(std::move(s)), login(!settings.user.empty()) {}
 
   engine::Reactor& reactor;
   EtcdSettings settings;
+  EtcdLogin login;
   std::size_t preferred = 0;  ///< index of the endpoint to ask first
-  std::size_t in_flight = 0;
+  std::size_t in_flight = 0;  ///< those that wait for a token, too
   std::deque<Request> queue;
+  std::vector<Request> without_token;  ///< wait for one
   std::string last_problem;
   bool closed = false;
 
@@ -70,44 +98,129 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
   }
 
   void attempt(Request request) {
-    const engine::Duration left = request.give_up - reactor.now();
-    const std::size_t index = (preferred + request.tries) % settings.endpoints.size();
-    std::string body = request.body;
-    const auto path = request.path;
-    http_post(reactor, settings.endpoints[index], path, std::move(body), std::min(left, settings.try_deadline),
-              [weak = weak_from_this(), request = std::move(request),
-               index](std::expected<HttpReply, HttpFailure> outcome) mutable {
+    switch (login.next(reactor.now())) {
+      case EtcdLogin::Step::go:
+        return send(std::move(request));
+      case EtcdLogin::Step::wait:
+        return without_token.push_back(std::move(request));
+      case EtcdLogin::Step::fail:
+        return finish_later(std::move(request), {{}, {make_error_code(Errc::refused), login.problem()}, true});
+      case EtcdLogin::Step::ask: {
+        const Asking asking{request.give_up};
+        without_token.push_back(std::move(request));
+        return ask_for_token(asking);
+      }
+    }
+  }
+
+  /// `then(self, outcome)` runs unless the witness is gone.
+  template <class Then>
+  void post(std::size_t index, std::string_view path, std::string body, engine::TimePoint give_up, Then then) {
+    const engine::Duration left = give_up - reactor.now();
+    http_post(reactor, {settings.endpoints[index], path, std::move(body), login.token(), settings.tls},
+              std::min(left, settings.try_deadline),
+              [weak = weak_from_this(), then = std::move(then)](Outcome outcome) mutable {
                 const auto self = weak.lock();
-                if (self && !self->closed) self->on_outcome(std::move(request), index, std::move(outcome));
+                if (self && !self->closed) then(*self, std::move(outcome));
               });
   }
 
-  void on_outcome(Request request, std::size_t index, std::expected<HttpReply, HttpFailure> outcome) {
+  void send(Request request) {
+    if (reactor.now() >= request.give_up)
+      return finish_later(std::move(request), {{}, {make_error_code(Errc::timed_out), "no answer in time"}});
+    const std::size_t index = (preferred + request.tries) % settings.endpoints.size();
+    request.token = login.token();
+    std::string body = request.body;
+    const auto path = request.path;
+    const auto give_up = request.give_up;
+    post(index, path, std::move(body), give_up,
+         [request = std::move(request), index](Impl& self, Outcome outcome) mutable {
+           self.on_outcome(std::move(request), index, std::move(outcome));
+         });
+  }
+
+  void on_outcome(Request request, std::size_t index, Outcome outcome) {
     if (outcome && outcome->status == 200) {
       preferred = index;
       return finish(request, Answer{std::move(outcome->body), {}});
     }
+    if (const auto refusal = outcome ? etcd_refusal(outcome->body) : EtcdRefusal::none; refusal != EtcdRefusal::none)
+      return on_refusal(std::move(request), index, refusal);
     // An endpoint that answers with an error may still have passed the request on: etcd reports its own time-outs so.
     const bool maybe_done = outcome.has_value() || outcome.error().sent;
-    engine::Error problem;
-    if (outcome) {
-      problem = {make_error_code(Errc::io_error), settings.endpoints[index].to_string() + ": etcd answered HTTP " +
-                                                      std::to_string(outcome->status) + " " +
-                                                      outcome->body.substr(0, 200)};
-    } else {
-      problem = {make_error_code(outcome.error().timed_out ? Errc::timed_out : Errc::io_error),
-                 outcome.error().message};
-    }
+    Answer answer = failed_answer(settings.endpoints[index], outcome);
     ++request.tries;
     if (maybe_done && !request.repeatable) {
-      problem.code = Errc::unknown_outcome;
+      answer.problem.code = Errc::unknown_outcome;
       preferred = (index + 1) % settings.endpoints.size();
-      return finish(request, Answer{{}, std::move(problem)});
+      return finish(request, std::move(answer));
     }
     if (request.tries >= settings.endpoints.size() || reactor.now() >= request.give_up) {
-      return finish(request, Answer{{}, std::move(problem)});
+      return finish(request, std::move(answer));
     }
     attempt(std::move(request));
+  }
+
+  /// etcd carried out nothing of it.
+  void on_refusal(Request request, std::size_t index, EtcdRefusal refusal) {
+    const bool about_token = refusal == EtcdRefusal::stale_token || refusal == EtcdRefusal::no_user;
+    if (about_token && !request.token_renewed && login.on_refused(request.token)) {
+      request.token_renewed = true;
+      return attempt(std::move(request));
+    }
+    finish(request, {{},
+                     {make_error_code(Errc::refused),
+                      settings.endpoints[index].to_string() + ": " + explain(refusal, settings.user)},
+                     true});
+  }
+
+  void ask_for_token(Asking asking) {
+    const std::size_t index = (preferred + asking.tries) % settings.endpoints.size();
+    post(index, kEtcdAuthenticatePath, etcd_authenticate_request(settings.user, settings.password), asking.give_up,
+         [asking, index](Impl& self, Outcome outcome) { self.on_token_outcome(asking, index, std::move(outcome)); });
+  }
+
+  void on_token_outcome(Asking asking, std::size_t index, Outcome outcome) {
+    const HttpEndpoint& endpoint = settings.endpoints[index];
+    Answer answer = failed_answer(endpoint, outcome);
+    if (outcome && outcome->status == 200) {
+      auto token = parse_authenticate_answer(outcome->body);
+      if (token) {
+        login.on_token(std::move(*token));
+        return resume();
+      }
+      answer.problem = {token.error().code, endpoint.to_string() + ": " + token.error().message};
+    } else if (outcome) {
+      const EtcdRefusal refusal = etcd_refusal(outcome->body);
+      if (refusal == EtcdRefusal::auth_off) {
+        login.on_auth_off();
+        return resume();
+      }
+      if (refusal != EtcdRefusal::none) {
+        answer.problem = {make_error_code(Errc::refused),
+                          endpoint.to_string() + ": " + explain(refusal, settings.user)};
+        login.on_wrong_password(reactor.now(), answer.problem.message);
+        return fail_without_token(answer);
+      }
+    }
+    if (++asking.tries < settings.endpoints.size() && reactor.now() < asking.give_up) return ask_for_token(asking);
+    login.on_no_answer();
+    fail_without_token(answer);
+  }
+
+  void resume() {
+    for (Request& request : std::exchange(without_token, {})) attempt(std::move(request));
+  }
+
+  void fail_without_token(const Answer& answer) {
+    for (Request& request : std::exchange(without_token, {})) finish_later(std::move(request), answer);
+  }
+
+  /// Not from inside the call that asked.
+  void finish_later(Request request, Answer answer) {
+    reactor.post([weak = weak_from_this(), request = std::move(request), answer = std::move(answer)]() mutable {
+      if (const auto self = weak.lock(); self && !self->closed) self->finish(request, std::move(answer));
+    });
   }
 
   void finish(Request& request, Answer answer) {
@@ -121,6 +234,27 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
   void note(const engine::Error& error) { last_problem = error.message; }
 };
 
+engine::Result<EtcdSettings> EtcdSettings::create(const engine::Uuid& pair, std::span<const std::string> endpoints,
+                                                  const WitnessAccess& access) {
+  EtcdSettings settings;
+  settings.pair = pair;
+  for (const auto& url : endpoints) {
+    auto endpoint = HttpEndpoint::parse(url);
+    if (!endpoint) return std::unexpected(endpoint.error());
+    settings.endpoints.push_back(std::move(*endpoint));
+  }
+  if (const auto problems = problems_of(endpoints, access); !problems.empty())
+    return engine::fail(Errc::refused, "The witness's " + std::string(problems.front().field) + " cannot be used. " +
+                                           problems.front().message);
+  settings.user = access.user;
+  settings.password = access.password;
+  if (access.ca.empty()) return settings;
+  auto tls = TlsClient::create(access);
+  if (!tls) return std::unexpected(tls.error());
+  settings.tls = std::move(*tls);
+  return settings;
+}
+
 EtcdWitness::EtcdWitness(engine::Reactor& reactor, EtcdSettings settings) {
   assert(!settings.endpoints.empty());
   impl_ = std::make_shared<Impl>(reactor, std::move(settings));
@@ -129,6 +263,7 @@ EtcdWitness::EtcdWitness(engine::Reactor& reactor, EtcdSettings settings) {
 EtcdWitness::~EtcdWitness() {
   impl_->closed = true;
   impl_->queue.clear();
+  impl_->without_token.clear();
 }
 
 void EtcdWitness::read(const engine::Uuid& volume, engine::Callback<engine::IoResult<WitnessView>> done) {
@@ -168,9 +303,12 @@ void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error
                  }});
 }
 
-void EtcdWitness::probe(engine::Callback<bool> done) {
-  impl_->submit({kEtcdRangePath, etcd_range_request(impl_->slot({})), true,
-                 [done = std::move(done)](Answer answer) mutable { done(!answer.problem.code); }});
+void EtcdWitness::probe(engine::Callback<EtcdProbe> done) {
+  impl_->submit(
+      {kEtcdRangePath, etcd_range_request(impl_->slot({})), true, [done = std::move(done)](Answer answer) mutable {
+         const bool answers = !answer.problem.code;
+         done({answers, answer.refused, std::move(answer.problem.message)});
+       }});
 }
 
 const std::string& EtcdWitness::last_problem() const { return impl_->last_problem; }

@@ -1,13 +1,16 @@
 #pragma once
 // The witness kept in etcd: a key a volume, read linearizably, changed by compare-and-swap on its mod_revision.
 // Endpoints are asked one after the other, the one that answered last first. A request that reached an endpoint and got
-// no clear answer is never repeated for a swap: its outcome is unknown.
+// no clear answer is never repeated for a swap: its outcome is unknown. One that etcd refused because of its token was
+// not carried out: it is sent once more, with a new token.
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/runtime/reactor.hpp"
 #include "replication/arbiter/http_post.hpp"
+#include "replication/arbiter/witness_access.hpp"
 #include "replication/arbiter/witness_value.hpp"
 #include "replication/core/arbiter.hpp"
 
@@ -18,8 +21,23 @@ struct EtcdSettings {
   engine::NodeSide side = engine::NodeSide::a;  ///< this node
   WitnessSeal seal{};                           ///< of its records
   std::vector<HttpEndpoint> endpoints;          ///< at least one
+  std::shared_ptr<TlsClient> tls;               ///< there when an endpoint's `tls` is
+  std::string user;                             ///< empty: etcd asks for none
+  std::string password;
   engine::Duration try_deadline = std::chrono::milliseconds(500);
   engine::Duration total_deadline = std::chrono::milliseconds(1500);  ///< over all endpoints, from leaving the queue
+
+  /// An error says what is wrong with an endpoint or with `access`. No endpoints are no error here.
+  [[nodiscard]] static engine::Result<EtcdSettings> create(const engine::Uuid& pair,
+                                                           std::span<const std::string> endpoints,
+                                                           const WitnessAccess& access);
+};
+
+/// What came of asking etcd for nothing in particular.
+struct EtcdProbe {
+  bool answers = false;  ///< a linearizable read, now
+  bool refused = false;  ///< some endpoint took the connection, and what it did is not what etcd does when all is well
+  std::string problem;   ///< a sentence for a person; empty when it answers
 };
 
 /// Owned by one reactor; callbacks run on it. Destroying it drops what is outstanding without calling back.
@@ -36,8 +54,7 @@ class EtcdWitness final : public Witness {
             engine::Callback<engine::IoResult<SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
-  /// True when an endpoint answers a linearizable read now.
-  void probe(engine::Callback<bool> done);
+  void probe(engine::Callback<EtcdProbe> done);
   /// Why the last request failed, a sentence for a person; empty when it did not.
   [[nodiscard]] const std::string& last_problem() const;
 

@@ -1,16 +1,20 @@
 #include "replication/arbiter/http_post.hpp"
 
+#include <cassert>
 #include <charconv>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
 #include "engine/runtime/reactor_asio.hpp"
+#include "replication/arbiter/tls_client.hpp"
 
 namespace lockstep::replication {
 namespace {
@@ -21,25 +25,28 @@ using asio::ip::tcp;
 
 class Post : public std::enable_shared_from_this<Post> {
  public:
-  Post(asio::io_context& context, const HttpEndpoint& endpoint, HttpCallback done)
-      : endpoint_(endpoint),
+  Post(asio::io_context& context, HttpRequest request, HttpCallback done)
+      : endpoint_(std::move(request.endpoint)),
+        tls_(endpoint_.tls ? std::move(request.tls) : nullptr),
         resolver_(context),
         socket_(context),
         timer_(context),
         share_(context),
         done_(std::move(done)) {
+    assert(tls_ || !endpoint_.tls);
     parser_.body_limit(kMaxHttpReply);
-  }
-
-  void start(std::string_view path, std::string body, engine::Duration deadline) {
     request_.method(http::verb::post);
     request_.version(11);
-    request_.target(path);
+    request_.target(request.path);
     request_.set(http::field::host, endpoint_.to_string());
     request_.set(http::field::content_type, "application/json");
     request_.set(http::field::connection, "close");
-    request_.body() = std::move(body);
+    if (!request.authorization.empty()) request_.set(http::field::authorization, request.authorization);
+    request_.body() = std::move(request.body);
     request_.prepare_payload();
+  }
+
+  void start(engine::Duration deadline) {
     timer_.expires_after(deadline);
     timer_.async_wait([self = shared_from_this()](boost::system::error_code e) {
       if (!e) self->fail("no answer in time", true);
@@ -71,7 +78,7 @@ class Post : public std::enable_shared_from_this<Post> {
     socket_.async_connect(addresses_[tried_], [self = shared_from_this()](boost::system::error_code e) {
       ++self->tried_;
       self->share_.cancel();
-      if (!e && self->socket_.is_open()) return self->write();
+      if (!e && self->socket_.is_open()) return self->shake_hands();
       if (self->tried_ == self->addresses_.size()) return self->fail(e.message());
       boost::system::error_code ignored;
       self->socket_.close(ignored);
@@ -90,27 +97,54 @@ class Post : public std::enable_shared_from_this<Post> {
     });
   }
 
-  void write() {
+  void shake_hands() {
     if (!done_) return;
-    sent_ = true;  // from here on nobody can say that it was not
+    reached_ = true;
     boost::system::error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    http::async_write(socket_, request_, [self = shared_from_this()](boost::system::error_code e, std::size_t) {
-      if (e) return self->fail(e.message());
-      self->read();
+    if (!tls_) return write(socket_);
+    secure_.emplace(socket_, tls_->context());
+    if (!TlsClient::expect(secure_->native_handle(), endpoint_.host))
+      return fail("the host's name is not one that a certificate could have");
+    secure_->async_handshake(asio::ssl::stream_base::client, [self = shared_from_this()](boost::system::error_code e) {
+      if (!self->done_) return;
+      if (e) return self->fail(self->trouble(e));
+      self->shaken_hands_ = true;
+      self->write(*self->secure_);
     });
   }
 
-  void read() {
+  template <class Stream>
+  void write(Stream& stream) {
     if (!done_) return;
-    http::async_read(socket_, buffer_, parser_, [self = shared_from_this()](boost::system::error_code e, std::size_t) {
-      if (e) return self->fail(e.message());
+    sent_ = true;  // from here on nobody can say that it was not
+    http::async_write(stream, request_, [self = shared_from_this(), &stream](boost::system::error_code e, std::size_t) {
+      if (!self->done_) return;
+      if (e) return self->fail(self->trouble(e));
+      self->read(stream);
+    });
+  }
+
+  template <class Stream>
+  void read(Stream& stream) {
+    http::async_read(stream, buffer_, parser_, [self = shared_from_this()](boost::system::error_code e, std::size_t) {
+      if (!self->done_) return;
+      if (e) return self->fail(self->trouble(e));
       self->finish(HttpReply{self->parser_.get().result_int(), std::move(self->parser_.get().body())});
     });
   }
 
+  std::string trouble(boost::system::error_code error) {
+    if (secure_) return tls_->trouble(secure_->native_handle(), endpoint_.host, error, shaken_hands_);
+    // etcd hangs up without a word when it waits for TLS.
+    if (error == http::error::end_of_stream)
+      return "it broke the connection off without an answer; if etcd speaks TLS there, use https:// and give the pair "
+             "its CA";
+    return error.message();
+  }
+
   void fail(std::string message, bool timed_out = false) {
-    finish(std::unexpected(HttpFailure{sent_, timed_out, endpoint_.to_string() + ": " + message}));
+    finish(std::unexpected(HttpFailure{sent_, reached_, timed_out, endpoint_.to_string() + ": " + message}));
   }
 
   void finish(std::expected<HttpReply, HttpFailure> outcome) {
@@ -124,8 +158,10 @@ class Post : public std::enable_shared_from_this<Post> {
   }
 
   HttpEndpoint endpoint_;
+  std::shared_ptr<TlsClient> tls_;  ///< null: plain
   tcp::resolver resolver_;
   tcp::socket socket_;
+  std::optional<asio::ssl::stream<tcp::socket&>> secure_;  ///< on the socket, from the handshake on
   asio::steady_timer timer_;
   asio::steady_timer share_;  ///< of an address that is not the last
   std::vector<tcp::endpoint> addresses_;
@@ -134,44 +170,15 @@ class Post : public std::enable_shared_from_this<Post> {
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
   boost::beast::flat_buffer buffer_{kMaxHttpReply + 16384};
+  bool reached_ = false;
+  bool shaken_hands_ = false;
   bool sent_ = false;
 };
 
 }  // namespace
 
-engine::Result<HttpEndpoint> HttpEndpoint::parse(std::string_view url) {
-  const auto refuse = [&](std::string_view why) {
-    return engine::fail(engine::Errc::refused, "\"" + std::string(url) + "\" is not an etcd endpoint: " +
-                                                   std::string(why) + "; expected http://HOST:PORT");
-  };
-  constexpr std::string_view scheme = "http://";
-  if (url.starts_with("https://")) return refuse("TLS to etcd is not supported");
-  if (!url.starts_with(scheme)) return refuse("it does not start with http://");
-  std::string_view rest = url.substr(scheme.size());
-  while (rest.ends_with('/')) rest.remove_suffix(1);
-  const auto colon = rest.rfind(':');
-  if (colon == std::string_view::npos) return refuse("the port is missing");
-  std::string_view host = rest.substr(0, colon);
-  const std::string_view port = rest.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host.empty() || host.find_first_of("/@?# ") != std::string_view::npos)
-    return refuse("the host is missing or wrong");
-  unsigned number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc{} || end != port.data() + port.size() || number == 0 || number > 65535) {
-    return refuse("the port is not a number from 1 to 65535");
-  }
-  return HttpEndpoint{std::string(host), std::to_string(number)};
-}
-
-std::string HttpEndpoint::to_string() const {
-  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
-}
-
-void http_post(engine::Reactor& reactor, const HttpEndpoint& endpoint, std::string_view path, std::string body,
-               engine::Duration deadline, HttpCallback done) {
-  std::make_shared<Post>(engine::io_context(reactor), endpoint, std::move(done))
-      ->start(path, std::move(body), deadline);
+void http_post(engine::Reactor& reactor, HttpRequest request, engine::Duration deadline, HttpCallback done) {
+  std::make_shared<Post>(engine::io_context(reactor), std::move(request), std::move(done))->start(deadline);
 }
 
 }  // namespace lockstep::replication

@@ -1,30 +1,11 @@
 #include "ui-api/cli/chap_options.hpp"
 
-#include <fstream>
-#include <iostream>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "ui-api/cli/files.hpp"
+
 namespace lockstep::cli {
-namespace {
-
-/// The first line of a file, or of standard input for "-": secrets do not belong on a command line.
-Outcome<std::string> read_secret(Context& context, const std::string& path) {
-  std::string secret;
-  if (path == "-") {
-    std::getline(context.in, secret);
-  } else {
-    std::ifstream file(path);
-    std::getline(file, secret);
-  }
-  if (secret.empty())
-    return fail(Exit::usage, fmt::format("No secret can be read from {}.", path == "-" ? "standard input" : path));
-  return secret;
-}
-
-}  // namespace
-
 void ChapOptions::add_to(CLI::App& c, const std::string& prefix, const std::string& who) {
   auto* user_option =
       c.add_option(prefix + "-user", user, "CHAP user that " + who + " proves itself with")->type_name("USER");

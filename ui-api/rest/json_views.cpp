@@ -21,9 +21,12 @@ json text_or_null(const std::string& text) { return text.empty() ? json() : json
 json uuid_or_null(const std::optional<Uuid>& id) { return id ? json(id->to_string()) : json(); }
 json side_or_null(const std::optional<NodeSide>& side) { return side ? json(side_name(*side)) : json(); }
 
+// Neither the witness's password nor the key is ever given out.
 json arbiter_json(const Arbiter& a) {
   return {{"kind", a.witness ? "witness" : "preferred"},
           {"endpoints", a.endpoints},
+          {"user", text_or_null(a.access.user)},
+          {"client_certificate", !a.access.certificate.empty()},
           {"preferred_side", a.witness ? json() : json(side_name(a.preferred))}};
 }
 

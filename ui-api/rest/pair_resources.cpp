@@ -27,6 +27,10 @@ mgmt::Arbiter read_arbiter(Fields fields, Problems& problems) {
   mgmt::Arbiter arbiter;
   arbiter.witness = fields.one_of("kind", Presence::required, {"witness", "preferred"}) == "witness";
   arbiter.endpoints = fields.texts("endpoints", Presence::optional).value_or(std::vector<std::string>());
+  arbiter.access = {
+      fields.text("ca", Presence::optional).value_or(""), fields.text("certificate", Presence::optional).value_or(""),
+      fields.text("key", Presence::optional).value_or(""), fields.text("user", Presence::optional).value_or(""),
+      fields.text("password", Presence::optional).value_or("")};
   if (const auto side = fields.one_of("preferred_side", Presence::optional, {"a", "b"})) {
     if (arbiter.witness) problems.push_back({"/arbiter/preferred_side", "Belongs to the kind preferred."});
     arbiter.preferred = side_of(*side);

@@ -34,7 +34,7 @@ struct Management {
             },
             [] {}),
         imports(*core, jobs),
-        pair(*core, runner, agent),
+        pair(*core, runner, agent, plane),
         volumes(*core, runner, []() -> Outcome<void> { return {}; }) {
     jobs.teach(runner);
     imports.teach(runner);

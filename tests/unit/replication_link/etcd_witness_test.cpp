@@ -1,12 +1,10 @@
 // Against a real etcd, and against servers that misbehave on purpose.
 #include "replication/arbiter/etcd_witness.hpp"
 
-#include <future>
-
 #include <gtest/gtest.h>
 
-#include "engine/runtime/reactor.hpp"
 #include "replication/arbiter/witness_value.hpp"
+#include "tests/unit/replication_link/etcd_client.hpp"
 #include "tests/unit/replication_link/etcd_process.hpp"
 #include "tests/unit/replication_link/scripted_server.hpp"
 
@@ -14,65 +12,14 @@ namespace lockstep::replication {
 namespace {
 
 using engine::Errc;
+using Client = tests::EtcdClient;
 using tests::EtcdProcess;
+using tests::kOnlyA;
+using tests::kOnlyB;
+using tests::kPair;
+using tests::kVolume;
+using tests::record;
 using tests::ScriptedServer;
-
-const engine::Uuid kPair = *engine::Uuid::parse("00112233-4455-6677-8899-aabbccddeeff");
-const engine::Uuid kVolume = *engine::Uuid::parse("0f8fad5b-d9cb-469f-a165-70867728950e");
-
-WitnessRecord record(std::uint64_t number, engine::MemberSet members) {
-  engine::Uuid epoch;
-  epoch.bytes[15] = static_cast<std::uint8_t>(number);
-  return {number, epoch, members};
-}
-const auto kOnlyA = engine::MemberSet::only(engine::NodeSide::a);
-const auto kOnlyB = engine::MemberSet::only(engine::NodeSide::b);
-
-// One node's way to the witness, with a reactor of its own; calls wait for their answer.
-class Client {
- public:
-  explicit Client(const std::vector<std::string>& urls) {
-    EtcdSettings settings;
-    settings.pair = kPair;
-    for (const auto& url : urls) settings.endpoints.push_back(*HttpEndpoint::parse(url));
-    witness_ = std::make_unique<EtcdWitness>(reactor_, settings);
-    reactor_.start();
-  }
-  ~Client() {
-    run<int>([this](auto set) { witness_.reset(), set(0); }).get();
-  }
-
-  engine::IoResult<WitnessView> read() {
-    return run<engine::IoResult<WitnessView>>([this](auto set) { witness_->read(kVolume, std::move(set)); }).get();
-  }
-  std::future<engine::IoResult<SwapOutcome>> start_swap(const WitnessView& seen, const WitnessRecord& to) {
-    return run<engine::IoResult<SwapOutcome>>(
-        [this, seen, to](auto set) { witness_->swap(kVolume, seen, to, std::move(set)); });
-  }
-  engine::IoResult<SwapOutcome> swap(const WitnessView& seen, const WitnessRecord& to) {
-    return start_swap(seen, to).get();
-  }
-  std::error_code remove() {
-    return run<std::error_code>([this](auto set) { witness_->remove(kVolume, std::move(set)); }).get();
-  }
-  bool probe() {
-    return run<bool>([this](auto set) { witness_->probe(std::move(set)); }).get();
-  }
-  EtcdWitness& witness() { return *witness_; }
-
- private:
-  template <class T, class Start>
-  std::future<T> run(Start start) {
-    auto promise = std::make_shared<std::promise<T>>();
-    auto future = promise->get_future();
-    reactor_.post([promise, start = std::move(start)]() mutable {
-      start([promise](T value) { promise->set_value(std::move(value)); });
-    });
-    return future;
-  }
-  engine::Reactor reactor_;
-  std::unique_ptr<EtcdWitness> witness_;
-};
 
 TEST(EtcdWitness, KeepsARecordThatOnlyTheHolderOfItsRevisionMayChange) {
   EtcdProcess etcd;
@@ -164,7 +111,7 @@ TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
   Client client({"http://127.0.0.1:" + std::to_string(tests::free_port()), etcd.url()});
   EXPECT_TRUE(client.swap({}, record(1, kOnlyA))->won);
   EXPECT_TRUE(client.read()->record);
-  EXPECT_TRUE(client.probe());
+  EXPECT_TRUE(client.probe().answers);
 }
 
 TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
@@ -176,7 +123,7 @@ TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
   EXPECT_EQ(client.read().error(), Errc::io_error);
   EXPECT_EQ(client.swap(won->current, record(2, kOnlyA)).error(), Errc::io_error);  // never sent: surely not written
   EXPECT_FALSE(client.witness().last_problem().empty());
-  EXPECT_FALSE(client.probe());
+  EXPECT_FALSE(client.probe().answers);
   etcd.start();
   const auto view = client.read();
   ASSERT_TRUE(view) << client.witness().last_problem();
@@ -289,11 +236,13 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(HttpEndpoint, IsReadFromAUrlAndRefusesOthersWithTheReason) {
   EXPECT_EQ(HttpEndpoint::parse("http://10.0.0.1:2379")->to_string(), "10.0.0.1:2379");
   EXPECT_EQ(HttpEndpoint::parse("http://[::1]:2379/")->to_string(), "[::1]:2379");
-  for (const char* bad : {"", "10.0.0.1:2379", "https://x:1", "http://x", "http://x:", "http://:1", "http://x:0",
-                          "http://x:65536", "http://x:1a", "http://u@x:1", "http://x/y:1"}) {
+  EXPECT_FALSE(HttpEndpoint::parse("http://etcd1:2379")->tls);
+  EXPECT_TRUE(HttpEndpoint::parse("https://etcd1:2379")->tls);
+  for (const char* bad : {"", "10.0.0.1:2379", "ftp://x:1", "https://x", "http://x", "http://x:", "http://:1",
+                          "http://x:0", "http://x:65536", "http://x:1a", "http://u@x:1", "http://x/y:1"}) {
     const auto outcome = HttpEndpoint::parse(bad);
     ASSERT_FALSE(outcome) << bad;
-    EXPECT_NE(outcome.error().message.find("expected http://HOST:PORT"), std::string::npos);
+    EXPECT_NE(outcome.error().message.find("expected http://HOST:PORT or https://HOST:PORT"), std::string::npos);
   }
 }
 

@@ -25,7 +25,7 @@ Outcome post(const std::string& url, engine::Duration deadline) {
   reactor.start();
   std::promise<Outcome> promise;
   reactor.post([&] {
-    http_post(reactor, *HttpEndpoint::parse(url), "/v3/kv/range", "{}", deadline,
+    http_post(reactor, {*HttpEndpoint::parse(url), "/v3/kv/range", "{}", "", nullptr}, deadline,
               [&](Outcome outcome) { promise.set_value(std::move(outcome)); });
   });
   return promise.get_future().get();

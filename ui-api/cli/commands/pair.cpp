@@ -6,6 +6,7 @@
 
 #include "ui-api/cli/chap_options.hpp"
 #include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/files.hpp"
 #include "ui-api/cli/size.hpp"
 #include "ui-api/cli/table.hpp"
 
@@ -40,8 +41,69 @@ struct NodeOptions {
   }
 };
 
+/// What the witness is spoken to with. Files, because a command line can be read by others on the machine.
+struct WitnessOptions {
+  std::vector<std::string> endpoints;
+  std::string ca, user, password_file, certificate, key;
+
+  CLI::Option* add_to(CLI::App& command) {
+    const auto group = "The witness";
+    auto* witness = command
+                        .add_option("--witness", endpoints,
+                                    "The etcd server that decides when the nodes cannot talk; may be repeated")
+                        ->type_name("URL")
+                        ->group(group);
+    auto* ca_option =
+        command.add_option("--witness-ca", ca, "Who must have signed its certificate, PEM; for https:// URLs")
+            ->needs(witness)
+            ->type_name("FILE")
+            ->group(group);
+    auto* user_option = command.add_option("--witness-user", user, "User of etcd's authentication; for https:// URLs")
+                            ->needs(ca_option)
+                            ->type_name("NAME")
+                            ->group(group);
+    auto* password = command
+                         .add_option("--witness-password-file", password_file,
+                                     "File whose first line is that user's password, - for standard input")
+                         ->needs(user_option)
+                         ->type_name("FILE")
+                         ->group(group);
+    user_option->needs(password);
+    auto* certificate_option =
+        command.add_option("--witness-certificate", certificate, "What the nodes show an etcd that asks for it, PEM")
+            ->needs(ca_option)
+            ->type_name("FILE")
+            ->group(group);
+    auto* key_option = command.add_option("--witness-key", key, "That certificate's key, PEM without a passphrase")
+                           ->needs(certificate_option)
+                           ->type_name("FILE")
+                           ->group(group);
+    certificate_option->needs(key_option);
+    return witness;
+  }
+  [[nodiscard]] Outcome<json> body(Context& context) const {
+    json arbiter{{"kind", "witness"}, {"endpoints", endpoints}};
+    for (const auto& [file, field] :
+         {std::pair{&ca, "ca"}, std::pair{&certificate, "certificate"}, std::pair{&key, "key"}}) {
+      if (file->empty()) continue;
+      auto pem = read_text(*file);
+      if (!pem) return std::unexpected(pem.error());
+      arbiter[field] = std::move(*pem);
+    }
+    if (user.empty()) return arbiter;
+    auto password = read_secret(context, password_file);
+    if (!password) return std::unexpected(password.error());
+    arbiter["user"] = user;
+    arbiter["password"] = std::move(*password);
+    return arbiter;
+  }
+};
+
 std::string arbiter_text(const json& arbiter) {
-  if (text(arbiter, "kind") == "witness") return "witness at " + joined(part(arbiter, "endpoints"));
+  if (text(arbiter, "kind") == "witness") {
+    const std::string user = text(arbiter, "user");
+    return "witness at " + joined(part(arbiter, "endpoints")) + (user.empty() ? "" : " as " + user);
+  }
   if (text(arbiter, "kind") == "preferred") return "none; side " + text(arbiter, "preferred_side") + " is preferred";
   return "-";
 }
@@ -69,7 +131,7 @@ std::string pair_text(const json& pair) {
 void add_create(CLI::App& pair, Action& chosen) {
   struct Options {
     std::string name, target, preferred, floor, ceiling;
-    std::vector<std::string> witness;
+    WitnessOptions witness;
     std::uint64_t lease_ms = 0;
     NodeOptions node;
   };
@@ -78,11 +140,11 @@ void add_create(CLI::App& pair, Action& chosen) {
   c->footer(
       "Examples:\n"
       "  lockstep pair create pair1 --witness http://10.0.0.10:2379\n"
+      "  lockstep pair create pair1 --witness https://10.0.0.10:2379 --witness-ca ca.pem --witness-user lockstep "
+      "--witness-password-file password\n"
       "  lockstep pair create pair1 --preferred a --portal 10.0.0.11:3260 --link 10.0.1.11:3261");
   c->add_option("name", o->name, "Lower-case letters, digits and hyphens")->required();
-  auto* witness =
-      c->add_option("--witness", o->witness, "The etcd server that decides when the nodes cannot talk; may be repeated")
-          ->type_name("URL");
+  auto* witness = o->witness.add_to(*c);
   c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
       ->check(CLI::IsMember({"a", "b"}))
       ->excludes(witness)
@@ -95,14 +157,16 @@ void add_create(CLI::App& pair, Action& chosen) {
   o->node.add_to(*c);
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
-      if (o->witness.empty() && o->preferred.empty()) {
+      if (o->witness.endpoints.empty() && o->preferred.empty()) {
         return fail(Exit::usage,
                     "Who decides when the nodes cannot talk? Name a witness with --witness URL (recommended), or the "
                     "node that goes on with --preferred a.");
       }
       json body{{"name", o->name}};
-      body["arbiter"] = o->witness.empty() ? json{{"kind", "preferred"}, {"preferred_side", o->preferred}}
-                                           : json{{"kind", "witness"}, {"endpoints", o->witness}};
+      Outcome<json> arbiter = json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
+      if (!o->witness.endpoints.empty()) arbiter = o->witness.body(context);
+      if (!arbiter) return std::unexpected(arbiter.error());
+      body["arbiter"] = std::move(*arbiter);
       if (!o->target.empty()) body["target_name"] = o->target;
       if (const json node = o->node.body(); !node.empty()) body["node"] = node;
       json settings = json::object();

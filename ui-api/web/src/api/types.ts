@@ -5,6 +5,8 @@ export type HealthStatus = 'ok' | 'degraded' | 'critical';
 
 export interface Arbiter {
   kind: 'witness' | 'preferred';
+  user: string | null;
+  client_certificate: boolean;
   endpoints: string[];
   preferred_side: Side | null;
 }
