@@ -416,6 +416,40 @@ TEST_F(Run, PairCreateWantsToKnowWhoDecides) {
     "settings": {"resync_ceiling_bytes_per_second": 209715200}})"));
 }
 
+TEST_F(Run, PairCreateSendsWhatTheWitnessIsSpokenToWithFromFiles) {
+  const auto file = [](const char* name, const std::string& content) {
+    const std::string path = testing::TempDir() + name;
+    std::ofstream(path) << content;
+    return path;
+  };
+  const std::string ca = file("witness_ca.pem", "ca\n"), certificate = file("witness_certificate.pem", "certificate\n");
+  const std::string key = file("witness_key.pem", "key\n"), password = file("witness_password", "right one\n");
+  answer("POST /api/v1/pair", 201, {{"state", "alone"}, {"name", "pair1"}});
+  EXPECT_EQ(
+      run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", ca, "--witness-user", "ls",
+           "--witness-password-file", password, "--witness-certificate", certificate, "--witness-key", key}),
+      0)
+      << err_.str();
+  EXPECT_EQ(sent(0)["arbiter"], (json{{"kind", "witness"},
+                                      {"endpoints", {"https://etcd:2379"}},
+                                      {"ca", "ca\n"},
+                                      {"user", "ls"},
+                                      {"password", "right one"},
+                                      {"certificate", "certificate\n"},
+                                      {"key", "key\n"}}));
+}
+
+TEST_F(Run, PairCreateWantsAllOfWhatGoesTogetherForTheWitness) {
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", "/nowhere/ca.pem"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("/nowhere/ca.pem can't be read"));
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-user", "ls"}), 2);
+  EXPECT_EQ(
+      run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", "x", "--witness-user", "ls"}),
+      2);
+  EXPECT_THAT(err_.str(), HasSubstr("--witness-password-file"));
+  EXPECT_EQ(run({"pair", "create", "pair1", "--preferred", "a", "--witness-ca", "x"}), 2);
+}
+
 TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {
   answer("POST /api/v1/pair/invitations", 201, {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}});
   EXPECT_EQ(run({"pair", "invite"}), 0);

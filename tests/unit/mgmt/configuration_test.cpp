@@ -21,7 +21,10 @@ Configuration full() {
   c.pair = Pair{random_uuid(),
                 "pair1",
                 "iqn.2026-11.io.lockstep:pair1",
-                {true, {"http://10.0.0.1:2379", "http://10.0.0.2:2379"}, NodeSide::b},
+                {true,
+                 {"https://10.0.0.1:2379", "https://10.0.0.2:2379"},
+                 NodeSide::b,
+                 {"ca-pem", "certificate-pem", "key-pem", "lockstep", "password-of-etcd"}},
                 {2000, 1, 2},
                 {"link", "secret-of-the-link"},
                 {"answer", "secret-of-the-answer"},
@@ -106,6 +109,9 @@ TEST(ConfigurationDocument, OfTheSecondVersionHasVolumesThatAreNotEncrypted) {
 TEST(ConfigurationDocument, HasTheNewVersionOnlyWhereOlderProgramsWouldMissWhatMatters) {
   const auto version = [](const Configuration& c) { return nlohmann::json::parse(to_document(c))["version"]; };
   Configuration c = full();
+  EXPECT_EQ(version(c), 4);
+  EXPECT_EQ(document_version(c), 4);
+  c.pair->arbiter.access = {};
   EXPECT_EQ(version(c), 4) << "discovery asks for a secret";
   c.pair->discovery.reset();
   EXPECT_EQ(version(c), 3);
@@ -135,6 +141,16 @@ TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   EXPECT_NE(refused.error().detail.find("of version 5"), std::string::npos) << refused.error().detail;
 }
 
+TEST(ConfigurationDocument, OfTheThirdVersionHasAWitnessThatIsAskedWithoutAUser) {
+  nlohmann::json old = nlohmann::json::parse(to_document(full()));
+  old["version"] = 3;
+  old["pair"]["arbiter"].erase("access");
+  const auto read = from_document(old.dump());
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_TRUE(read->pair->arbiter.witness);
+  EXPECT_TRUE(read->pair->arbiter.access.empty());
+}
+
 TEST(PeerWire, AnOrderForAnEncryptedVolumeSaysSoInAFormThatOlderProgramsRefuse) {
   const ReplicaOrder order{.kind = ReplicaOrder::Kind::create, .volume = full().volumes.at(1), .birth = {}};
   const std::string text = wire::to_text(order);
@@ -144,6 +160,7 @@ TEST(PeerWire, AnOrderForAnEncryptedVolumeSaysSoInAFormThatOlderProgramsRefuse) 
   const auto carried = nlohmann::json::parse(nlohmann::json::parse(text)["volume"].get<std::string>());
   EXPECT_EQ(carried["version"], 3);
   EXPECT_EQ(carried["volumes"][0]["encrypted"], true);
+  EXPECT_TRUE(carried["pair"].is_null());
 }
 
 TEST(PeerWire, ANodeThatDoesNotSayWhatItReadsIsOneFromBeforeItWasSaid) {
@@ -248,7 +265,22 @@ TEST(DesiredState, TellsLockstepdOfReadyVolumesAndBothEndsOfTheLink) {
   EXPECT_EQ(a["partner"]["link"]["connect"], b["partner"]["link"]["listen"]);
   EXPECT_EQ(a["partner"]["link"]["chap_secret"], b["partner"]["link"]["chap_secret"]);
   EXPECT_EQ(a["partner"]["name"], "node-b");
-  EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "witness"}, {"endpoints", c.pair->arbiter.endpoints}}));
+  EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "witness"},
+                                          {"endpoints", c.pair->arbiter.endpoints},
+                                          {"ca", "ca-pem"},
+                                          {"certificate", "certificate-pem"},
+                                          {"key", "key-pem"},
+                                          {"user", "lockstep"},
+                                          {"password", "password-of-etcd"}}));
+}
+
+TEST(DesiredState, WhatTheWitnessIsNotSpokenToWithIsNotSaidAndAnEpochRecordGetsNoneOfIt) {
+  Configuration c = full();
+  const auto create = nlohmann::json::parse(create_parameters(c, c.volumes[1], NodeSide::a, {}, "/v"));
+  EXPECT_EQ(create["arbiter"], (nlohmann::json{{"kind", "witness"}, {"endpoints", c.pair->arbiter.endpoints}}));
+  c.pair->arbiter.access = {};
+  const auto plain = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"));
+  EXPECT_EQ(plain["arbiter"], create["arbiter"]) << "an older lockstepd would refuse the words";
 }
 
 TEST(DesiredState, OnlyOfAnEncryptedVolumeIsItSaidAndToBothNodes) {

@@ -87,6 +87,25 @@ TEST(NodeApply, IsReadWithEverythingThatItSays) {
   EXPECT_FALSE(state->volumes[0].access[0].authentication.mutual);
 }
 
+TEST(NodeApply, IsReadWithWhatTheWitnessIsSpokenToWith) {
+  json params = json::parse(kApply);
+  params["arbiter"].update({{"ca", "c"}, {"certificate", "d"}, {"key", "k"}, {"user", "u"}, {"password", "p"}});
+  const auto state = read_desired_state(params);
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(state->witness_access, (replication::WitnessAccess{"c", "d", "k", "u", "p"}));
+  params["arbiter"]["ca"] = std::string(replication::kMaxPem + 1, 'x');
+  EXPECT_EQ(read_desired_state(params).error().field, "params.arbiter.ca");
+}
+
+TEST(WitnessTry, IsReadWithItsEndpoint) {
+  const auto wanted = read_witness_try({{"endpoint", "https://10.0.0.1:2379"}, {"ca", "c"}});
+  ASSERT_TRUE(wanted) << wanted.error().message;
+  EXPECT_EQ(wanted->endpoint, "https://10.0.0.1:2379");
+  EXPECT_EQ(wanted->access.ca, "c");
+  EXPECT_EQ(read_witness_try(json::object()).error().field, "params.endpoint");
+  EXPECT_EQ(read_witness_try({{"endpoint", "x"}, {"pass", "p"}}).error().field, "params.pass");
+}
+
 // Changes one field of a good request and gives what is said about it.
 RpcError refusal_of(const char* pointer, const json& value) {
   json params = json::parse(kApply);

@@ -21,6 +21,8 @@ class FakeDataPlane final : public mgmt::DataPlane {
   std::string state = "solo";
   std::string process = "p1";
   std::set<std::string> replicas;
+  std::map<std::string, std::string> tried;  ///< endpoint -> what witness.try says is wrong with it; "": it is away
+  nlohmann::json last_try;
   nlohmann::json created;  ///< what the last replica.create was told
   nlohmann::json applied;
   std::vector<std::string> calls;
@@ -34,6 +36,7 @@ class FakeDataPlane final : public mgmt::DataPlane {
     const auto p = nlohmann::json::parse(parameters);
     if (method == "node.apply") return apply(p);
     if (method == "node.status") return status();
+    if (method == "witness.try") return try_witness(p);
     if (method == "replica.create") {
       replicas.insert(p["volume"]);
       created = p;
@@ -66,6 +69,14 @@ class FakeDataPlane final : public mgmt::DataPlane {
       if (!problem.empty())
         problems.push_back({{"object", "volume " + v["name"].get<std::string>()}, {"message", problem}});
     return nlohmann::json{{"revision", wanted["revision"]}, {"problems", problems}}.dump();
+  }
+  std::string try_witness(const nlohmann::json& p) {
+    last_try = p;
+    const auto at = tried.find(p["endpoint"]);
+    const bool known = at != tried.end();
+    return nlohmann::json{
+        {"answers", !known}, {"refused", known && !at->second.empty()}, {"problem", known ? at->second : ""}}
+        .dump();
   }
   std::string status() const {
     nlohmann::json volumes = nlohmann::json::array();

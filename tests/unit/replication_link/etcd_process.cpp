@@ -108,7 +108,10 @@ void EtcdProcess::kill() {
   pid_ = -1;
 }
 
-void EtcdProcess::freeze() { ::kill(pid_, SIGSTOP); }
+void EtcdProcess::freeze() {
+  ::kill(pid_, SIGSTOP);
+  ::waitpid(pid_, nullptr, WUNTRACED);  // a busy machine takes its time to stop every thread
+}
 void EtcdProcess::thaw() { ::kill(pid_, SIGCONT); }
 
 void EtcdProcess::put(const std::string& key, const std::string& value) {
