@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 5s;             // lockstepd itself gives an endpoint 1.5 s
+constexpr auto kPatience = 8s;             // lockstepd itself gives an endpoint half of it
 constexpr std::size_t kRecordBytes = 255;  // of an epoch record, for all endpoints with a comma between them
 
 // Nothing when it may be the witness.

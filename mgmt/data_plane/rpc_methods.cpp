@@ -139,6 +139,9 @@ void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
   if (!wanted) return reply(std::unexpected(wanted.error()));
   auto settings = replication::EtcdSettings::create({}, std::span(&wanted->endpoint, 1), wanted->access);
   if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
+  // A person waits: for a slow answer, too, rather than for none.
+  settings->try_deadline = std::chrono::seconds(2);
+  settings->total_deadline = std::chrono::seconds(4);
   home_.post([this, settings = std::move(*settings), reply = std::move(reply)]() mutable {
     trials_.run(std::move(settings), [this, reply = std::move(reply)](const replication::EtcdProbe& found) mutable {
       control_.post([found, reply = std::move(reply)]() mutable {

@@ -1,7 +1,10 @@
 #include "replication/arbiter/etcd_witness.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <deque>
+#include <functional>
+#include <iterator>
 
 #include "replication/arbiter/etcd_auth.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
@@ -33,12 +36,6 @@ struct Request {
   engine::TimePoint give_up{};
   std::string token{};         ///< what it was last sent with
   bool token_renewed = false;  ///< once is enough
-};
-
-/// Of asking for a token.
-struct Asking {
-  engine::TimePoint give_up;
-  std::size_t tries = 0;
 };
 
 using Outcome = std::expected<HttpReply, HttpFailure>;
@@ -102,23 +99,19 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
       case EtcdLogin::Step::go:
         return send(std::move(request));
       case EtcdLogin::Step::wait:
-        return without_token.push_back(std::move(request));
+        return wait_for_token(std::move(request));
       case EtcdLogin::Step::fail:
         return finish_later(std::move(request), {{}, {make_error_code(Errc::refused), login.problem()}, true});
-      case EtcdLogin::Step::ask: {
-        const Asking asking{request.give_up};
-        without_token.push_back(std::move(request));
-        return ask_for_token(asking);
-      }
+      case EtcdLogin::Step::ask:
+        wait_for_token(std::move(request));
+        return ask_for_token(0);
     }
   }
 
   /// `then(self, outcome)` runs unless the witness is gone.
   template <class Then>
-  void post(std::size_t index, std::string_view path, std::string body, engine::TimePoint give_up, Then then) {
-    const engine::Duration left = give_up - reactor.now();
-    http_post(reactor, {settings.endpoints[index], path, std::move(body), login.token(), settings.tls},
-              std::min(left, settings.try_deadline),
+  void post(std::size_t index, std::string_view path, std::string body, engine::Duration deadline, Then then) {
+    http_post(reactor, {settings.endpoints[index], path, std::move(body), login.token(), settings.tls}, deadline,
               [weak = weak_from_this(), then = std::move(then)](Outcome outcome) mutable {
                 const auto self = weak.lock();
                 if (self && !self->closed) then(*self, std::move(outcome));
@@ -132,8 +125,8 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
     request.token = login.token();
     std::string body = request.body;
     const auto path = request.path;
-    const auto give_up = request.give_up;
-    post(index, path, std::move(body), give_up,
+    const engine::Duration deadline = std::min(request.give_up - reactor.now(), settings.try_deadline);
+    post(index, path, std::move(body), deadline,
          [request = std::move(request), index](Impl& self, Outcome outcome) mutable {
            self.on_outcome(std::move(request), index, std::move(outcome));
          });
@@ -174,18 +167,40 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
                      true});
   }
 
-  void ask_for_token(Asking asking) {
-    const std::size_t index = (preferred + asking.tries) % settings.endpoints.size();
-    post(index, kEtcdAuthenticatePath, etcd_authenticate_request(settings.user, settings.password), asking.give_up,
-         [asking, index](Impl& self, Outcome outcome) { self.on_token_outcome(asking, index, std::move(outcome)); });
+  void wait_for_token(Request request) {
+    const engine::Duration left = request.give_up - reactor.now();
+    without_token.push_back(std::move(request));
+    reactor.call_after(left, [weak = weak_from_this()] {
+      if (const auto self = weak.lock(); self && !self->closed) self->end_overdue();
+    });
   }
 
-  void on_token_outcome(Asking asking, std::size_t index, Outcome outcome) {
+  /// The token may come later, for others.
+  void end_overdue() {
+    const auto overdue = [now = reactor.now()](const Request& request) { return request.give_up <= now; };
+    const auto from = std::stable_partition(without_token.begin(), without_token.end(), std::not_fn(overdue));
+    std::vector<Request> late(std::make_move_iterator(from), std::make_move_iterator(without_token.end()));
+    without_token.erase(from, without_token.end());
+    for (Request& request : late)
+      finish_later(std::move(request), {{}, {make_error_code(Errc::timed_out), "etcd gave no token in time"}});
+  }
+
+  void ask_for_token(std::size_t tries) {
+    const std::size_t index = (preferred + tries) % settings.endpoints.size();
+    // One that never answers must not take the time of those behind it.
+    const bool last = tries + 1 == settings.endpoints.size();
+    const engine::Duration deadline = last ? settings.token_deadline : settings.token_deadline / 3;
+    post(index, kEtcdAuthenticatePath, etcd_authenticate_request(settings.user, settings.password), deadline,
+         [tries, index](Impl& self, Outcome outcome) { self.on_token_outcome(tries, index, std::move(outcome)); });
+  }
+
+  void on_token_outcome(std::size_t tries, std::size_t index, Outcome outcome) {
     const HttpEndpoint& endpoint = settings.endpoints[index];
     Answer answer = failed_answer(endpoint, outcome);
     if (outcome && outcome->status == 200) {
       auto token = parse_authenticate_answer(outcome->body);
       if (token) {
+        preferred = index;
         login.on_token(std::move(*token));
         return resume();
       }
@@ -203,7 +218,7 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
         return fail_without_token(answer);
       }
     }
-    if (++asking.tries < settings.endpoints.size() && reactor.now() < asking.give_up) return ask_for_token(asking);
+    if (tries + 1 < settings.endpoints.size()) return ask_for_token(tries + 1);
     login.on_no_answer();
     fail_without_token(answer);
   }

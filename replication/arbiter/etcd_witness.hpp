@@ -26,6 +26,9 @@ struct EtcdSettings {
   std::string password;
   engine::Duration try_deadline = std::chrono::milliseconds(500);
   engine::Duration total_deadline = std::chrono::milliseconds(1500);  ///< over all endpoints, from leaving the queue
+  /// For a token, of the last endpoint, a third of it for each before: checking a password takes etcd a while, on
+  /// purpose. Requests do not wait as long.
+  engine::Duration token_deadline = std::chrono::seconds(3);
 
   /// An error says what is wrong with an endpoint or with `access`. No endpoints are no error here.
   [[nodiscard]] static engine::Result<EtcdSettings> create(const engine::Uuid& pair,

@@ -98,29 +98,71 @@ class Rpc:
 
 
 class Etcd:
-    """A witness of one member."""
+    """A witness of one member. Secure: over TLS, and only the user "lockstep" reaches the pairs' keys."""
 
-    def __init__(self, folder, address="127.0.0.1"):
-        self.folder, self.address = folder, address
+    USER, PASSWORD = "lockstep", "a secret of etcd"
+
+    def __init__(self, folder, address="127.0.0.1", secure=False):
+        self.folder, self.address, self.secure = folder, address, secure
         self.client, self.peer = free_port(address), free_port(address)
+        self.health = free_port(address) if secure else self.client  # plain, for tests and etcdctl
         self.process = None
 
     @property
     def url(self):
-        return f"http://{self.address}:{self.client}"
+        return f"{'https' if self.secure else 'http'}://{self.address}:{self.client}"
+
+    @property
+    def arbiter(self):
+        """As lockstepd and the API are told of it."""
+        arbiter = {"kind": "witness", "endpoints": [self.url]}
+        if self.secure:
+            arbiter |= {"ca": (self.folder / "ca.pem").read_text(), "user": self.USER, "password": self.PASSWORD}
+        return arbiter
+
+    def make_certificates(self):
+        """A CA, and etcd's certificate that it signed."""
+        def openssl(name, subject, *more):
+            made = subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                 "-keyout", self.folder / f"{name}.key", "-out", self.folder / f"{name}.pem", "-subj", subject, *more],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            check(made.returncode == 0, f"openssl: {made.stderr}")
+        openssl("ca", "/CN=A test's CA")
+        openssl("etcd", "/CN=etcd", "-CA", self.folder / "ca.pem", "-CAkey", self.folder / "ca.key",
+                "-addext", f"subjectAltName=IP:{self.address}", "-addext", "basicConstraints=critical,CA:FALSE")
+
+    def enable_authentication(self):
+        for command in (["user", "add", "root:root"], ["user", "grant-role", "root", "root"],
+                        ["user", "add", f"{self.USER}:{self.PASSWORD}"], ["role", "add", "witness"],
+                        ["role", "grant-permission", "--prefix=true", "witness", "readwrite", "/lockstep/"],
+                        ["user", "grant-role", self.USER, "witness"], ["auth", "enable"]):
+            done = subprocess.run(["etcdctl", "--endpoints", f"http://{self.address}:{self.health}", *command],
+                                  env={**os.environ, "ETCDCTL_API": "3"}, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True)
+            check(done.returncode == 0, f"etcdctl {command}: {done.stderr}")
 
     def start(self):
         log = open(self.folder / "etcd.log", "ab")
         peer = f"http://{self.address}:{self.peer}"
+        first = not (self.folder / "etcd").exists()
+        urls, more = self.url, []
+        if self.secure:
+            if first:
+                self.make_certificates()
+            urls += f",http://{self.address}:{self.health}"
+            more = ["--cert-file", self.folder / "etcd.pem", "--key-file", self.folder / "etcd.key"]
         self.process = subprocess.Popen(
-            ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", self.url, "--advertise-client-urls",
-             self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
-             f"default={peer}", "--logger", "zap"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", urls, "--advertise-client-urls",
+             urls, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+             f"default={peer}", "--logger", "zap", *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("etcd to answer", self.answers, 30)
+        if self.secure and first:
+            self.enable_authentication()
 
     def answers(self):
         with contextlib.suppress(OSError):
-            with socket.create_connection((self.address, self.client), 0.5) as s:
+            with socket.create_connection((self.address, self.health), 0.5) as s:
                 s.sendall(b"GET /health HTTP/1.0\r\n\r\n")
                 return b"true" in s.recv(4096)
         return False
@@ -233,7 +275,7 @@ class Node:
             serial=volume.serial, size=volume.size, block_size=volume.block_size, data=self.data(volume),
             metadata=self.metadata(volume), epoch={"id": volume.epoch, "members": members,
                                                    "sequencer": "a" if self.world.paired else self.side},
-            arbiter=self.world.arbiter(), clean=clean, encrypted=volume.encrypted)
+            arbiter=self.world.recorded_arbiter(), clean=clean, encrypted=volume.encrypted)
 
     def desired(self, volumes, **changes):
         other = self.world.other(self)
@@ -289,7 +331,7 @@ class Node:
 class World:
     """One or two nodes, perhaps a witness, in a folder of their own that goes away with a test that passes."""
 
-    def __init__(self, nodes=2, witness=True, lease_ms=1000):
+    def __init__(self, nodes=2, witness=True, lease_ms=1000, secure_witness=False):
         self.build = settings.build
         self.lockstepd = self.build / "mgmt/main/lockstepd"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-e2e-", dir=os.environ.get("LOCKSTEP_E2E_FOLDER")))
@@ -304,7 +346,7 @@ class World:
         # Addresses of this run's own, so that runs side by side do not meet.
         net = random.randrange(1, 250)
         host = random.randrange(1, 60) * 4
-        self.etcd = Etcd(self.folder) if witness else None
+        self.etcd = Etcd(self.folder, secure=secure_witness) if witness else None
         self.a = Node(self, "a", f"127.77.{net}.{host}")
         self.b = Node(self, "b", f"127.77.{net}.{host + 1}") if nodes == 2 else None
         self.nodes = [n for n in (self.a, self.b) if n]
@@ -347,8 +389,12 @@ class World:
 
     def arbiter(self):
         if self.etcd:
-            return {"kind": "witness", "endpoints": [self.etcd.url]}
+            return self.etcd.arbiter
         return {"kind": "preferred", "preferred": "a"}
+
+    def recorded_arbiter(self):
+        """What an epoch record keeps of it."""
+        return {key: value for key, value in self.arbiter().items() if key in ("kind", "endpoints", "preferred")}
 
     def add(self, volume):
         self.volumes.append(volume)

@@ -174,6 +174,41 @@ def test_a_frozen_node_serves_nothing_stale_when_it_thaws():
         same_data(w, volume)
 
 
+def test_a_witness_over_tls_that_asks_for_a_password_decides_when_a_node_is_killed():
+    with World(lease_ms=1500, secure_witness=True) as w:
+        volume = w.mirror()
+        writer = Writer(w, volume, [w.a, w.b])
+        writer.wait_writes(200)
+        w.etcd.kill()  # its tokens are gone with it
+        for node in w.nodes:
+            wait_for("the loss of the witness to be told", lambda: not node.status()["witness"]["reachable"])
+        w.etcd.start()
+        for node in w.nodes:
+            wait_for("the witness to be found", lambda: node.status()["witness"]["reachable"])
+        wait_for("the witness to be told", lambda: not any(
+            node.volume_status(volume)["failover_limited"] for node in w.nodes))
+        w.a.kill()
+        w.b.wait_state(volume, "solo")
+        writer.wait_writes(200)
+        note = pause_is_short(writer.stop())
+        verify(w, w.b, volume, writer.log)
+        for node in w.nodes:
+            check(w.etcd.PASSWORD not in node.log_text(), f"the log of node {node.side} holds the password")
+        return note
+
+
+def test_a_witness_with_another_certificate_is_not_asked_and_says_why():
+    with World(secure_witness=True) as w:
+        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{k: w.etcd.arbiter[k] for k in ("ca", "user", "password")})
+        check(tried == {"answers": True, "refused": False, "problem": ""}, f"the right one: {tried}")
+        ca = w.etcd.arbiter["ca"]
+        w.etcd.make_certificates()  # another CA of the same name
+        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, ca=w.etcd.arbiter["ca"])
+        check(tried["refused"] and "not signed by the CA" in tried["problem"], f"another CA: {tried}")
+        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, ca=ca, user="lockstep", password="wrong")
+        check(tried["refused"] and "or its password" in tried["problem"], f"a wrong password: {tried}")
+
+
 def test_the_witness_lost_is_told_and_hurts_nobody():
     with World() as w:
         volume = w.mirror()

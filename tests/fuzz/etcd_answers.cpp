@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "replication/arbiter/etcd_auth.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -11,5 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)parse_range_answer(slot, body);
   (void)parse_swap_answer(slot, WitnessRecord{}, body);
   (void)parse_delete_answer(body);
+  (void)parse_authenticate_answer(body);
+  (void)etcd_refusal(body);
   return 0;
 }

@@ -1,11 +1,22 @@
 """Two nodes: how they become a pair, and what holds while one is away."""
 import os
 import signal
+import subprocess
 import time
 import uuid
 
 from nodes import PREFERRED, join, wait_for
 from scratch import GIB, HOST1, HOST2, Scratch
+
+
+def certificate_and_key(folder):
+    """A certificate that signs itself, twice, and its key: PEM."""
+    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                           "2", "-subj", "/CN=test", "-keyout", folder / "key.pem", "-out", folder / "certificate.pem"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    certificate = (folder / "certificate.pem").read_text()
+    return certificate, certificate, (folder / "key.pem").read_text()
 
 
 class Discovery(Scratch):
@@ -15,7 +26,8 @@ class Discovery(Scratch):
 
         def both_ask_for(wanted):
             for node in (a, b):
-                wait_for("lockstepd to be told", lambda n=node: n.applied()["target"]["discovery_auth"] == wanted)
+                wait_for("lockstepd to be told",
+                         lambda n=node: n.applied() and n.applied()["target"]["discovery_auth"] == wanted)
         both_ask_for(None)
         changed = b.patch("/api/v1/pair", {"discovery_chap": finder})
         self.assertEqual((changed.status, changed.json["discovery_chap_user"]), (200, "finder"), changed)
@@ -70,6 +82,38 @@ class PairSetUp(Scratch):
             "/name", "/arbiter/endpoints", "/target_name", "/node/name", "/node/portals/0", "/node/link_address")
         self.problem(a.post("/api/v1/pair", raw=b"{", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.assertEqual(a.get("/api/v1/pair").json["state"], "none")
+
+    def test_a_witness_is_tried_before_anything_is_recorded_and_its_secrets_are_never_given_out(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        ca, certificate, key = certificate_and_key(self.folder)
+        secured = {"kind": "witness", "endpoints": ["https://127.0.0.1:2379"], "ca": ca, "certificate": certificate,
+                   "key": key, "user": "lockstep", "password": "a secret of etcd"}
+
+        def refused(*pointers, **changes):
+            wanted = {k: v for k, v in {**secured, **changes}.items() if v is not None}
+            return self.problem(a.post("/api/v1/pair", {"name": "pair1", "arbiter": wanted}), 422, "invalid", *pointers)
+        refused("/arbiter/ca", ca=None)
+        refused("/arbiter/ca", ca="rubbish")
+        refused("/arbiter/key", key=None)
+        refused("/arbiter/password", password=None)
+        refused("/arbiter/ca", "/arbiter/certificate", "/arbiter/key", "/arbiter/user", endpoints=["http://127.0.0.1:2379"])
+        refused("/arbiter/endpoints/0", endpoints=["https://127.0.0.1"])
+        a.script(**{"try": {"answers": False, "refused": True, "problem": "its certificate has expired"}})
+        refused("/arbiter/endpoints/0")
+        self.assertEqual(a.get("/api/v1/pair").json["state"], "none")
+        a.script()
+        made = a.post("/api/v1/pair", {"name": "pair1", "arbiter": secured})
+        self.assertEqual(made.status, 201, made)
+        join(a, b)
+        for node in (a, b):
+            shown = node.get("/api/v1/pair")
+            self.assertEqual(shown.json["arbiter"], {"kind": "witness", "endpoints": secured["endpoints"], "user": "lockstep",
+                                                     "client_certificate": True, "preferred_side": None})
+            applied = wait_for("lockstepd to be told", lambda: (node.applied() or {}).get("partner") and node.applied())
+            self.assertEqual(applied["arbiter"], secured)
+            for secret in (secured["password"], key.splitlines()[1]):
+                self.assertNotIn(secret, shown.raw.decode())
+                self.assertNotIn(secret, node.log())
 
     def failed_join(self, joining, invitation, **more):
         job = joining.job(joining.post("/api/v1/pair/join", {"invitation": invitation, **more}))

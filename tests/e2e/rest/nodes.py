@@ -105,11 +105,14 @@ class Node:
             return False
 
     def applied(self):
-        """What the fake lockstepd was last told to serve."""
-        return json.loads(pathlib.Path(str(self.socket) + ".applied").read_text())
+        """What the fake lockstepd was last told; nothing when it was told nothing yet."""
+        path = pathlib.Path(str(self.socket) + ".applied")
+        return json.loads(path.read_text()) if path.exists() else None
 
     def wanted_volume(self, volume_id):
-        return next(v for v in self.applied()["volumes"] if v["id"] == volume_id)
+        """As the fake lockstepd was last told of it."""
+        applied = self.applied()
+        return next(v for v in applied["volumes"] if v["id"] == volume_id)
 
     def replica(self, volume_id):
         """What the fake lockstepd was told when it made its replica."""
