@@ -8,6 +8,7 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/volume_service.hpp"
 
 namespace lockstep::mgmt {
 namespace {

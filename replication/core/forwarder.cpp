@@ -281,9 +281,10 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
   return false;
 }
 
-/// The partner begins nothing more that came by the way before. What it had begun may still be on its way to a disk.
+/// The partner begins nothing more that came by the way before. What it had begun may still be on its way to a disk;
+/// but perhaps it waits for this node's, which takes nothing more when the volume is closed.
 void Forwarder::on_connected() {
-  const bool waits = !core_.partner.hurried();
+  const bool waits = !core_.partner.hurried() && !core_.membership->closed();
   ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
   end_dropped();
   ask_what_is_over();

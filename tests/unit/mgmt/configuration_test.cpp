@@ -322,7 +322,7 @@ TEST(DesiredState, TheLargestConfigurationThatIsLetInFitsALineOfTheControlSocket
 TEST(DesiredState, ANodeAloneHasNoPartner) {
   Configuration c = full();
   c.nodes.pop_back();
-  c.pair->arbiter = {false, {}, NodeSide::b};
+  c.pair->arbiter = {false, {}, NodeSide::b, {}};
   const auto a = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"));
   EXPECT_TRUE(a["partner"].is_null());
   EXPECT_EQ(a["arbiter"], (nlohmann::json{{"kind", "preferred"}, {"preferred", "b"}}));

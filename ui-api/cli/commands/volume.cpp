@@ -191,8 +191,8 @@ void add_access(CLI::App& volume, Action& chosen) {
         std::string out;
         for (const json& iqn : part(v, "access")) out += (iqn.is_string() ? iqn.get<std::string>() : "") + "\n";
         if (!out.empty()) return out;
-        const bool any = flag(v, "any_initiator");
-        return fmt::format("{} may use {}.\n", any ? "Any initiator" : "Nobody", text(v, "name"));
+        const bool open = flag(v, "any_initiator");
+        return fmt::format("{} may use {}.\n", open ? "Any initiator" : "Nobody", text(v, "name"));
       });
       return {};
     };
