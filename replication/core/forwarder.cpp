@@ -283,15 +283,13 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
 
 /// The partner begins nothing more that came by the way before. What it had begun may still be on its way to a disk;
 /// but perhaps it waits for this node's, which takes nothing more when the volume is closed.
-void Forwarder::on_connected() {
-  const bool waits = !core_.partner.hurried() && !core_.membership->closed();
-  ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
-  end_dropped();
-  ask_what_is_over();
-}
+void Forwarder::on_connected() { ask_what_is_over(); }
 
 void Forwarder::ask_what_is_over() {
   if (!core_.partner.connected()) return;
+  const bool waits = !core_.partner.hurried() && !core_.membership->closed();
+  ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
+  end_dropped();
   ops_.for_each([this](Op& op) {
     if (!op.unsettled) return;
     mark<"forward.asked_whether_it_is_over">();
