@@ -211,7 +211,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
       auto& limit = event.kind == SessionEvent::Kind::turned_away ? turned_away : strangers;
       const auto untold = limit.pass(front().now());
       if (!untold) return;
-      if (*untold != 0) event.reason += " (" + std::to_string(*untold) + " more such events were not told.)";
+      event.untold = *untold;
     }
     handler(event);
   }

@@ -54,7 +54,8 @@ struct SessionEvent {
   };
   Kind kind{};
   SessionInfo session;
-  std::string reason;  ///< of all but opened: a whole sentence
+  std::string reason;        ///< of all but opened: a whole sentence
+  std::uint64_t untold = 0;  ///< how many such events were passed over before this one
 };
 
 class TcpTargetServer {

@@ -16,9 +16,9 @@
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 
@@ -165,7 +165,10 @@ int Daemon::run() {
   for (const auto& worker : d.workers) worker->reactor.join();
   d.server.reset();
   if (!d.cut_short && d.node->is_owed()) log_warning("A disk has not returned what it was given; stopped without it.");
-  if (d.cut_short || d.node->is_owed()) std::_Exit(0);  // what is still under way can not be taken apart
+  if (d.cut_short || d.node->is_owed()) {  // what is still under way can not be taken apart
+    flush_log();
+    std::_Exit(0);
+  }
   return 0;
 }
 

@@ -14,7 +14,8 @@ struct Event {
   std::optional<engine::Uuid> volume;
   std::string from;
   std::string to;
-  std::string message;  ///< a sentence for a person
+  std::string message;      ///< a sentence for a person
+  std::uint64_t times = 1;  ///< how often it happened; the last time as the message says
 };
 
 class EventSink {

@@ -5,7 +5,7 @@
 
 #include "engine/base/byte_order.hpp"
 #include "engine/base/uuid.hpp"
-#include "mgmt/data_plane/log.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 

@@ -7,7 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "mgmt/data_plane/durable_file.hpp"
-#include "mgmt/data_plane/log.hpp"
+#include "mgmt/log/log.hpp"
 #include "replication/core/replica_state.hpp"
 
 namespace lockstep::mgmt {

@@ -1,6 +1,6 @@
 #include "mgmt/data_plane/node.hpp"
 
-#include "mgmt/data_plane/log.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 
@@ -21,17 +21,24 @@ Event session_event(const iscsi_target::SessionEvent& event) {
   const std::string who = event.session.initiator.empty()
                               ? event.session.address
                               : event.session.initiator + " (" + event.session.address + ")";
+  Event told;
+  told.times = 1 + event.untold;
   switch (event.kind) {
     case Kind::opened:
-      return {"session.opened", std::nullopt, {}, {}, who + " logged in at " + event.session.portal + "."};
+      told.kind = "session.opened";
+      told.message = who + " logged in at " + event.session.portal + ".";
+      return told;
     case Kind::closed:
-      return {"session.closed", std::nullopt, {}, {}, who + " is gone: " + event.reason};
+      told.kind = "session.closed";
+      told.message = who + " is gone: " + event.reason;
+      return told;
     case Kind::refused:
     case Kind::turned_away:
       break;
   }
-  return {
-      "session.refused", std::nullopt, {}, {}, who + " was refused at " + event.session.portal + ": " + event.reason};
+  told.kind = "session.refused";
+  told.message = who + " was refused at " + event.session.portal + ": " + event.reason;
+  return told;
 }
 
 }  // namespace
@@ -49,16 +56,37 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
       started_(workers.front()->reactor.now()),
       stores_closed_(started_),
       options_(std::move(options)) {
-  server_.on_event([this](const iscsi_target::SessionEvent& event) {
-    Event told = session_event(event);
-    log(event.kind == iscsi_target::SessionEvent::Kind::refused ? LogLevel::warning : LogLevel::info, told.message);
-    events_.publish(std::move(told));
-  });
+  server_.on_event(
+      [this](const iscsi_target::SessionEvent& event) { home().post([this, event] { take_session(event); }); });
 }
 
 Node::~Node() {
   if (file_worker_.joinable()) file_worker_.join();
   if (looker_.joinable()) looker_.join();
+}
+
+void Node::take_session(const iscsi_target::SessionEvent& event) {
+  const bool stranger = event.kind == iscsi_target::SessionEvent::Kind::refused || event.session.target.empty();
+  const std::string host = event.session.address.substr(0, event.session.address.rfind(':'));
+  auto now = (stranger ? strangers_ : sessions_).take(host, session_event(event), home().now());
+  if (now) tell_session(std::move(*now));
+  plan_counted_sessions();
+}
+
+void Node::tell_session(Event event) {
+  const std::string times = event.times == 1 ? "" : " (" + std::to_string(event.times) + " times)";
+  log(event.kind == "session.refused" ? LogLevel::warning : LogLevel::info, event.message + times);
+  events_.publish(std::move(event));
+}
+
+void Node::plan_counted_sessions() {
+  if (std::exchange(counts_sessions_, true)) return;
+  home().call_after(RepeatedEvents::kFirstWhile, [this] {
+    counts_sessions_ = false;
+    for (RepeatedEvents* each : {&strangers_, &sessions_})
+      for (Event& counted : each->due(home().now())) tell_session(std::move(counted));
+    if (!strangers_.empty() || !sessions_.empty()) plan_counted_sessions();
+  });
 }
 
 // ---- one thing after the other ----

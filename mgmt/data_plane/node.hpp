@@ -16,6 +16,7 @@
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/left_record_files.hpp"
 #include "mgmt/data_plane/pair.hpp"
+#include "mgmt/data_plane/repeated_events.hpp"
 #include "mgmt/data_plane/status.hpp"
 #include "mgmt/data_plane/volume.hpp"
 #include "mgmt/data_plane/worker.hpp"
@@ -117,6 +118,10 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
   void put_target();
 
+  void take_session(const iscsi_target::SessionEvent& event);
+  void tell_session(Event event);
+  void plan_counted_sessions();
+
   // node_space.cpp
   struct SpaceLeft;
   void look_at_space();
@@ -143,6 +148,9 @@ class Node final : public replication::NodeObserver {
   NodeKeyFile keys_;
   LeftRecordFiles left_records_;
   EventSink& events_;
+  RepeatedEvents strangers_{8};  ///< refused logins and discovery sessions
+  RepeatedEvents sessions_{1024};
+  bool counts_sessions_ = false;  ///< a timer runs for what was counted
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;
   std::optional<DesiredState> state_;

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 

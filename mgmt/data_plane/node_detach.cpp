@@ -3,8 +3,8 @@
 // nothing else: after a while all goes on without it, and it is let go when the disk has returned what it was given.
 #include <algorithm>
 
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 

@@ -1,7 +1,7 @@
 // Making room for a larger volume: files longer, metadata larger. What initiators see changes later, when both nodes
 // have room (replication/core/membership_grow.cpp).
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 

@@ -1,8 +1,8 @@
 // How much is left for thin volumes: each node looks at its own disks now and then, and tells the operator and the
 // unit's state, which is one for both nodes and tells the initiators (engine/scsi/lu_state.hpp).
 #include "iscsi_target/scsi/space_threshold.hpp"
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 

@@ -3,7 +3,7 @@
 #include "engine/net/socket_address.hpp"
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
-#include "mgmt/data_plane/log.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -147,10 +147,12 @@ void Pair::tell(const std::string& kind, const std::string& message) {
 
 void Pair::on_session(const iscsi_target::SessionEvent& event) {
   using Kind = iscsi_target::SessionEvent::Kind;
+  const std::string more = event.untold == 0 ? "" : " (" + std::to_string(event.untold) + " more were not told.)";
   if (event.kind == Kind::refused) {
-    log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason);
+    log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason + more);
   } else if (event.kind == Kind::turned_away) {
-    tell("link.stranger", "Partner link: a call from " + event.session.address + " was refused: " + event.reason);
+    tell("link.stranger",
+         "Partner link: a call from " + event.session.address + " was refused: " + event.reason + more);
   }
 }
 

@@ -6,8 +6,8 @@
 
 #include "mgmt/data_plane/configuration.hpp"
 #include "mgmt/data_plane/daemon.hpp"
-#include "mgmt/data_plane/log.hpp"
 #include "mgmt/data_plane/version.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace {
 
@@ -37,8 +37,10 @@ int main(int argc, char** argv) {
 
   const auto configuration = configuration_of(path);
   if (!configuration) return fail(configuration.error().message);
-  lockstep::mgmt::start_log(configuration->log_level);
+  lockstep::mgmt::start_log("lockstepd", configuration->log_level);
   auto daemon = lockstep::mgmt::Daemon::create(*configuration);
   if (!daemon) return fail(daemon.error().message);
-  return (*daemon)->run();
+  const int status = (*daemon)->run();
+  lockstep::mgmt::flush_log();
+  return status;
 }

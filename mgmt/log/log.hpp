@@ -1,0 +1,23 @@
+#pragma once
+// A daemon's log: one line a message to standard error, where the journal reads it. Logging never waits for whoever
+// reads: lines wait in a queue of bounded size, and what does not fit is counted and said (log_writer.hpp).
+#include <string>
+#include <string_view>
+
+namespace lockstep::mgmt {
+
+enum class LogLevel : unsigned char { debug, info, warning, error };
+
+/// "trace", "debug", "info", "warning" or "error". Lines carry the time unless the journal adds its own. What was
+/// logged before a crash is written, as far as it is taken in a tenth of a second. For main(), once.
+void start_log(const std::string& program, std::string_view level);
+/// Waits a moment for the lines to be written. Before the process ends.
+void flush_log();
+void log(LogLevel level, const std::string& text);
+
+inline void log_info(const std::string& text) { log(LogLevel::info, text); }
+inline void log_warning(const std::string& text) { log(LogLevel::warning, text); }
+inline void log_error(const std::string& text) { log(LogLevel::error, text); }
+inline void log_debug(const std::string& text) { log(LogLevel::debug, text); }
+
+}  // namespace lockstep::mgmt
