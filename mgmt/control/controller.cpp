@@ -1,5 +1,7 @@
 #include "mgmt/control/controller.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -163,6 +165,8 @@ void Controller::on_data_plane_event(const std::string& params) {
   if (event.message.empty()) event.message = event.kind + ".";
   if (const auto at = j.find("time_ms"); at != j.end() && at->is_number_integer())
     event.at_ms = at->get<std::int64_t>();
+  if (const auto times = j.find("times"); times != j.end() && times->is_number_integer())
+    event.times = std::max<std::int64_t>(1, times->get<std::int64_t>());
   core_->events.append(std::move(event));
   reconciler_.poke();
 }

@@ -1,23 +1,27 @@
 #include "mgmt/control/event_log.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "mgmt/control/configuration.hpp"
 #include "mgmt/control/database.hpp"
+#include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-constexpr const char* kColumns = "SELECT id, at_ms, kind, severity, side, volume, message FROM events ";
+constexpr const char* kPartnersLast = "partner_event";
+constexpr const char* kColumns = "SELECT id, at_ms, kind, severity, side, volume, message, times FROM events ";
 
 void insert(SQLite::Database& db, const Event& event, bool partners) {
   SQLite::Statement q(db,
-                      "INSERT OR IGNORE INTO events (at_ms, kind, severity, side, volume, message, partner_id) "
-                      "VALUES (?, ?, ?, ?, ?, ?, ?)");
+                      "INSERT OR IGNORE INTO events (at_ms, kind, severity, side, volume, message, partner_id, "
+                      "times) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, event.at_ms);
   q.bind(2, event.kind);
   q.bind(3, to_string(event.severity));
@@ -25,13 +29,21 @@ void insert(SQLite::Database& db, const Event& event, bool partners) {
   if (event.volume) q.bind(5, event.volume->to_string());
   q.bind(6, event.message);
   if (partners) q.bind(7, event.id);
+  q.bind(8, event.times);
   q.exec();
 }
 
-void drop_oldest(SQLite::Database& db) {
-  SQLite::Statement q(db, "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?");
-  q.bind(1, kMaxEvents);
-  q.exec();
+// What happens often pushes out what is of its own family, and nothing else.
+void drop_oldest(SQLite::Database& db, const std::string& kind) {
+  SQLite::Statement own(db,
+                        "DELETE FROM events WHERE family = ?1 AND id <= "
+                        "(SELECT id FROM events WHERE family = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)");
+  own.bind(1, kind.substr(0, kind.find('.')));
+  own.bind(2, kMaxEventsOfFamily);
+  own.exec();
+  SQLite::Statement all(db, "DELETE FROM events WHERE id <= (SELECT id FROM events ORDER BY id DESC LIMIT 1 OFFSET ?)");
+  all.bind(1, kMaxEvents);
+  all.exec();
 }
 
 std::vector<Event> read(SQLite::Statement& q) {
@@ -45,6 +57,7 @@ std::vector<Event> read(SQLite::Statement& q) {
     if (!q.getColumn(4).isNull()) e.side = q.getColumn(4).getString() == "a" ? NodeSide::a : NodeSide::b;
     if (!q.getColumn(5).isNull()) e.volume = Uuid::parse(q.getColumn(5).getString());
     e.message = q.getColumn(6).getString();
+    e.times = q.getColumn(7).getInt64();
     events.push_back(std::move(e));
   }
   return events;
@@ -54,7 +67,8 @@ void log(const Event& event) {
   const auto level = event.severity == Severity::info      ? spdlog::level::info
                      : event.severity == Severity::warning ? spdlog::level::warn
                                                            : spdlog::level::err;
-  spdlog::log(level, "{}: {}", event.kind, event.message);
+  spdlog::log(level, "{}: {}{}", event.kind, event.message,
+              event.times == 1 ? "" : fmt::format(" ({} times)", event.times));
 }
 
 }  // namespace
@@ -75,7 +89,7 @@ void EventLog::append(Event event) {
   try {
     database_.transact([&](SQLite::Database& db) {
       insert(db, event, false);
-      drop_oldest(db);
+      drop_oldest(db, event.kind);
     });
   } catch (const std::exception& e) {
     spdlog::error("An event could not be stored: {}", e.what());
@@ -83,13 +97,19 @@ void EventLog::append(Event event) {
 }
 
 void EventLog::append_from_partner(const std::vector<Event>& events) {
+  if (events.empty()) return;
   database_.transact([&](SQLite::Database& db) {
-    for (const auto& event : events) insert(db, event, true);
-    drop_oldest(db);
+    for (const auto& event : events) {
+      insert(db, event, true);
+      drop_oldest(db, event.kind);
+    }
+    NodeSettings(database_).set(kPartnersLast, std::to_string(events.back().id));
   });
 }
 
+// The event itself may have been pushed out since.
 std::int64_t EventLog::last_from_partner() const {
+  if (const auto noted = NodeSettings(database_).get(kPartnersLast)) return std::atoll(noted->c_str());
   std::int64_t id = 0;
   database_.use(
       [&](SQLite::Database& db) { id = db.execAndGet("SELECT coalesce(max(partner_id), 0) FROM events").getInt64(); });
@@ -97,7 +117,10 @@ std::int64_t EventLog::last_from_partner() const {
 }
 
 void EventLog::forget_partner_ids() {
-  database_.transact([](SQLite::Database& db) { db.exec("UPDATE events SET partner_id = NULL"); });
+  database_.transact([this](SQLite::Database& db) {
+    db.exec("UPDATE events SET partner_id = NULL");
+    NodeSettings(database_).set(kPartnersLast, "0");
+  });
 }
 
 std::vector<Event> EventLog::list(std::optional<std::int64_t> after, std::int64_t limit) const {

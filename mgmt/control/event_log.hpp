@@ -1,6 +1,8 @@
 #pragma once
 // What happened, in order, on this node and on its partner (whose events are fetched and get ids of this node's).
-// Bounded: the oldest go when there are more than kMaxEvents. Thread-safe.
+// Bounded: the oldest go when there are more than kMaxEvents, those of one family (what stands before the dot of a
+// kind: session, volume, ...) when there are more than kMaxEventsOfFamily, so that what strangers cause pushes nothing
+// else out. Thread-safe.
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -27,9 +29,11 @@ struct Event {
   std::optional<engine::NodeSide> side;
   std::optional<engine::Uuid> volume;
   std::string message;
+  std::int64_t times = 1;  ///< how often it happened; repeated ones are counted by whoever tells of them
 };
 
 constexpr std::int64_t kMaxEvents = 10'000;
+constexpr std::int64_t kMaxEventsOfFamily = 2'000;
 
 class EventLog {
  public:

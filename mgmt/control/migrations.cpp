@@ -173,8 +173,15 @@ ALTER TABLE pair ADD COLUMN witness_user TEXT NOT NULL DEFAULT '';
 ALTER TABLE pair ADD COLUMN witness_password TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<std::string_view, 7> kMigrations{kInitial,   kVolumeShapes,  kEncryption,   kNextLun,
-                                                      kDiscovery, kClosedVolumes, kWitnessAccess};
+// A family is what stands before the first dot of a kind.
+constexpr std::string_view kEventShares = R"sql(
+ALTER TABLE events ADD COLUMN times INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE events ADD COLUMN family TEXT GENERATED ALWAYS AS (substr(kind, 1, instr(kind || '.', '.') - 1)) VIRTUAL;
+CREATE INDEX events_by_family ON events (family, id);
+)sql";
+
+constexpr std::array<std::string_view, 8> kMigrations{kInitial,   kVolumeShapes,  kEncryption,    kNextLun,
+                                                      kDiscovery, kClosedVolumes, kWitnessAccess, kEventShares};
 
 }  // namespace
 

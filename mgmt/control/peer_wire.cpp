@@ -95,7 +95,8 @@ std::string to_text(const std::vector<Event>& events) {
                     {"severity", to_string(e.severity)},
                     {"side", e.side ? json(side_name(*e.side)) : json()},
                     {"volume", e.volume ? json(e.volume->to_string()) : json()},
-                    {"message", e.message}});
+                    {"message", e.message},
+                    {"times", e.times}});
   return text_of(list);
 }
 
@@ -111,6 +112,7 @@ Outcome<std::vector<Event>> events_from(std::string_view text) {
       if (!j.at("side").is_null()) e.side = j.at("side") == "a" ? NodeSide::a : NodeSide::b;
       if (!j.at("volume").is_null()) e.volume = uuid(j.at("volume"));
       e.message = j.at("message");
+      e.times = j.value("times", std::int64_t{1});
       events.push_back(std::move(e));
     }
     return events;

@@ -63,8 +63,8 @@ export class Model {
     for (const listener of this.listeners) listener(name, item, id);
   }
 
-  log(kind, severity, side, volume_id, message) {
-    const event = { id: this.nextEvent++, time: now(), kind, severity, side, volume_id, message };
+  log(kind, severity, side, volume_id, message, count = 1) {
+    const event = { id: this.nextEvent++, time: now(), kind, severity, side, volume_id, message, count };
     this.events.push(event);
     this.tell('event', event, event.id);
   }

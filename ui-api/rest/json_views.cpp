@@ -247,7 +247,8 @@ json event_json(const Event& e) {
           {"severity", to_string(e.severity)},
           {"side", side_or_null(e.side)},
           {"volume_id", uuid_or_null(e.volume)},
-          {"message", e.message}};
+          {"message", e.message},
+          {"count", e.times}};
 }
 
 json health_json(const Health& health) {

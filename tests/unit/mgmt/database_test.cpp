@@ -11,6 +11,7 @@
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/migrations.hpp"
 #include "mgmt/control/node_settings.hpp"
+#include "mgmt/control/peer.hpp"
 #include "mgmt/control/revision_tables.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
@@ -156,17 +157,54 @@ TEST_F(DatabaseTest, ATransactionThatThrowsChangesNothing) {
   EXPECT_EQ(settings.get("x"), "2");
 }
 
+void append(EventLog& log, const std::string& kind, const std::string& message) {
+  log.append({.at_ms = 1, .kind = kind, .side = {}, .volume = {}, .message = message});
+}
+
 TEST_F(DatabaseTest, EventsBeyondTheBoundPushTheOldestOut) {
   const auto database = open();
   EventLog log(*database);
   database->transact([&](SQLite::Database&) {  // one transaction: ten thousand flushes would take their time
-    for (int i = 0; i < kMaxEvents + 10; ++i)
-      log.append({.at_ms = 1, .kind = "x", .side = {}, .volume = {}, .message = std::to_string(i)});
+    for (int i = 0; i < kMaxEvents + 10; ++i) append(log, "kind" + std::to_string(i % 10), std::to_string(i));
   });
   const auto all = log.list(0, kMaxEvents + 100);
   EXPECT_EQ(all.size(), static_cast<std::size_t>(kMaxEvents));
   EXPECT_EQ(all.front().message, "10");
   EXPECT_EQ(log.list(std::nullopt, 2).back().id, log.last_id());
+}
+
+TEST_F(DatabaseTest, WhatStrangersCausePushesOutNothingButItsOwnKind) {
+  const auto database = open();
+  EventLog log(*database);
+  append(log, "volume.deleted", "The one that is looked for.");
+  database->transact([&](SQLite::Database&) {
+    for (int i = 0; i < kMaxEvents + 10; ++i)
+      append(log, i % 2 ? "session.refused" : "session.opened", std::to_string(i));
+  });
+  const auto all = log.list(0, kMaxEvents + 100);
+  EXPECT_EQ(all.size(), static_cast<std::size_t>(kMaxEventsOfFamily) + 1);
+  EXPECT_EQ(all.front().message, "The one that is looked for.");
+  EXPECT_EQ(all.back().message, std::to_string(kMaxEvents + 9)) << "of its own kind the newest stay";
+}
+
+TEST_F(DatabaseTest, AnEventSaysHowOftenItHappened) {
+  const auto database = open();
+  EventLog log(*database);
+  log.append({.at_ms = 1, .kind = "x", .side = {}, .volume = {}, .message = "m", .times = 791});
+  EXPECT_EQ(log.list(std::nullopt, 1).at(0).times, 791);
+  EXPECT_EQ(wire::events_from(wire::to_text(log.own(0, 10)))->at(0).times, 791) << "the partner is told, too";
+}
+
+TEST_F(DatabaseTest, APartnersEventThatWasPushedOutIsNotTakenOverAgain) {
+  const auto database = open();
+  EventLog log(*database);
+  log.append_from_partner({{.id = 7, .at_ms = 1, .kind = "session.refused", .side = {}, .volume = {}, .message = "t"}});
+  database->transact([&](SQLite::Database&) {
+    for (int i = 0; i < kMaxEventsOfFamily; ++i) append(log, "session.refused", "mine");
+  });
+  EXPECT_EQ(log.last_from_partner(), 7);
+  log.forget_partner_ids();
+  EXPECT_EQ(log.last_from_partner(), 0);
 }
 
 TEST_F(DatabaseTest, ThePartnersEventsAreTakenOverOnceAndAreNotThisNodesOwn) {

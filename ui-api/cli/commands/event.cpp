@@ -21,8 +21,10 @@ struct Options {
 
 std::string event_line(const json& event) {
   const std::string severity = text(event, "severity");
-  return fmt::format("{}  {:<8}  {:<4}  {}\n", short_time(part(event, "time")), severity, or_dash(text(event, "side")),
-                     printable(text(event, "message")));
+  const std::uint64_t count = number(event, "count");
+  return fmt::format("{}  {:<8}  {:<4}  {}{}\n", short_time(part(event, "time")), severity,
+                     or_dash(text(event, "side")), printable(text(event, "message")),
+                     count > 1 ? fmt::format(" ({} times)", count) : "");
 }
 
 void print(Context& context, const json& event) {

@@ -177,6 +177,8 @@ export interface Event {
   side: Side | null;
   volume_id: string | null;
   message: string;
+  /** How often it happened. */
+  count: number;
 }
 
 export interface HealthProblem {

@@ -1,7 +1,7 @@
 // What happened, newest first.
 import { useView } from '../state/context';
 import type { Event } from '../api/types';
-import { time } from '../format';
+import { count, time } from '../format';
 import { href } from '../state/route';
 import { SeverityLabel } from './StateLabel';
 
@@ -20,6 +20,7 @@ export function EventList({ events }: { events: Event[] }) {
               {e.severity !== 'info' && <><SeverityLabel severity={e.severity} /> </>}
               {e.message}
               <span className="ls-quiet ls-small">
+                {e.count > 1 && <> · {count(e.count)} times</>}
                 {node && <> · {node.name}</>}
                 {volume && <> · <a href={href('volumes', volume.id)}>{volume.name}</a></>}
               </span>
