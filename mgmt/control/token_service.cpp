@@ -50,6 +50,13 @@ std::optional<Token> TokenService::authenticate(std::string_view secret) {
   return *found;
 }
 
+bool TokenService::still_holds(const Token& shown) const {
+  const auto configuration = core_.configuration();
+  const auto found = std::ranges::find(configuration->tokens, shown.id, &Token::id);
+  return found != configuration->tokens.end() && found->digest == shown.digest && found->role == shown.role &&
+         valid(*found, wall_clock_ms());
+}
+
 /// A disk that takes no note of it keeps nobody out.
 void TokenService::note_use(const Token& token, std::int64_t now_ms) {
   {

@@ -31,6 +31,9 @@ class TokenService {
 
   /// The token whose secret this is, if it is valid now.
   [[nodiscard]] std::optional<Token> authenticate(std::string_view secret);
+  /// Whether the token, as it was when it was shown, may still do what it might do then: it was not revoked, has not
+  /// expired, and its role is the same.
+  [[nodiscard]] bool still_holds(const Token& shown) const;
   [[nodiscard]] std::vector<TokenUse> list() const;
   [[nodiscard]] Outcome<NewToken> create(const std::string& name, Role role, std::int64_t expires_in_seconds);
   [[nodiscard]] Outcome<void> revoke(const Uuid& id);

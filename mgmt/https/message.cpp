@@ -10,6 +10,8 @@
 namespace lockstep::https {
 namespace {
 
+constexpr std::size_t kMaxUnparsed = 64 * 1024;
+
 template <bool isRequest>
 error_code at_end(http::basic_parser<isRequest>& parser) {
   if (!parser.got_some()) return http::error::end_of_stream;
@@ -30,6 +32,8 @@ asio::awaitable<error_code> feed(Stream& stream, boost::beast::flat_buffer& buff
     if (error && error != http::error::need_more) co_return error;
     if (!error && used > 0) co_return error;
   }
+  // What the parser does not take is a part of a header, a chunk's or a trailer's, that does not end.
+  if (buffer.size() >= kMaxUnparsed) co_return http::error::header_limit;
   const error_code error = co_await stream.read_some(buffer);
   if (error == asio::error::eof || error == asio::ssl::error::stream_truncated) co_return at_end(parser);
   co_return error;

@@ -16,6 +16,8 @@ Stream::Plain& Stream::lowest() {
   return std::get<Plain>(stream_);
 }
 
+void Stream::abort() { lowest().close(); }
+
 SSL* Stream::tls() {
   auto* tls = std::get_if<Tls>(&stream_);
   return tls ? tls->native_handle() : nullptr;

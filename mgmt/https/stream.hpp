@@ -39,6 +39,9 @@ class Stream {
   /// Tells the other side that no more will come.
   asio::awaitable<void> close();
 
+  /// Ends every step under way, at once.
+  void abort();
+
   /// Null on a plain stream.
   [[nodiscard]] SSL* tls();
 

@@ -10,6 +10,7 @@
 
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/mgmtd_config.hpp"
+#include "mgmt/log/log.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/https_server.hpp"
 
@@ -39,7 +40,7 @@ int run(const mgmt::MgmtdConfig& config) {
   if (!controller) return refuse_to_start(controller.error().message);
   const auto& identity = (*controller)->core().identity;
   ui_api::Api api(**controller, {.web_folder = config.web_folder});
-  ui_api::HttpsServer server(identity, {}, [&api](const ui_api::Request& request) { return api.handle(request); });
+  ui_api::HttpsServer server(identity, {}, api);
   const auto listening = server.start(config.listen);
   if (!listening) return refuse_to_start(listening.error().message);
   spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
@@ -63,11 +64,13 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const auto config = mgmt::read_mgmtd_config(file);
   if (!config) return refuse_to_start(config.error().message);
-  spdlog::set_level(spdlog::level::from_str(config->log_level));
-  spdlog::flush_on(spdlog::level::info);
+  mgmt::start_log("lockstep-mgmtd", config->log_level);
+  int status = 1;
   try {
-    return run(*config);
+    status = run(*config);
   } catch (const std::exception& e) {
-    return refuse_to_start(fmt::format("{}.", e.what()));
+    status = refuse_to_start(fmt::format("{}.", e.what()));
   }
+  mgmt::flush_log();
+  return status;
 }

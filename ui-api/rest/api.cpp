@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "mgmt/control/address.hpp"
+#include "mgmt/control/bounded_json.hpp"
 #include "ui-api/rest/problem.hpp"
 #include "ui-api/rest/static_files.hpp"
 
@@ -10,6 +12,12 @@ namespace lockstep::ui_api {
 namespace {
 
 using mgmt::RefusalKind;
+
+constexpr std::uint64_t kSmallBody = std::uint64_t{64} << 10;
+constexpr std::uint64_t kAdminBody = std::uint64_t{1} << 20;
+constexpr std::uint64_t kPartnerBody = std::uint64_t{16} << 20;
+// A configuration of hundreds of volumes is a text within the partner's message.
+constexpr mgmt::JsonBounds kPartnerJson{.values = 500'000, .depth = 32};
 
 std::string target_of(const Request& request) {
   std::string target = request.path;
@@ -48,8 +56,41 @@ Api::Api(mgmt::Controller& controller, ApiSettings settings)
 
 Api::~Api() = default;
 
+// An attempt without or with a wrong token is refused here already, so that nothing of its body is read.
+Admission Api::admit(const Request& request) {
+  const auto match = router_.match(request);
+  const bool known_path = match.route || !match.allow.empty();
+  const Access access = match.route ? match.route->access : known_path ? Access::viewer : Access::open;
+  Admission admission{.standing = standing_of(request), .body_bytes = kSmallBody, .refusal = {}};
+  if (const auto token = let_in(request, access); !token) admission.refusal = problem(token.error());
+  if (access == Access::admin) admission.body_bytes = kAdminBody;
+  if (access == Access::partner) admission.body_bytes = kPartnerBody;
+  return admission;
+}
+
+Standing Api::standing_of(const Request& request) {
+  if (is_from_partner(request)) return Standing::partner;
+  return let_in(request, Access::viewer) ? Standing::known : Standing::stranger;
+}
+
+bool Api::is_from_partner(const Request& request) {
+  const auto configuration = controller_.core().configuration();
+  const mgmt::Node* partner = controller_.core().partner(*configuration);
+  return request.between_nodes && partner && partner->fingerprint == request.peer_fingerprint;
+}
+
+bool Api::is_partners(const std::string& address) {
+  const auto configuration = controller_.core().configuration();
+  const mgmt::Node* partner = controller_.core().partner(*configuration);
+  const auto known = partner ? mgmt::parse_address(partner->management_address) : std::nullopt;
+  return known && network_of(known->host) == network_of(address);
+}
+
 Response Api::handle(const Request& request) {
   const auto match = router_.match(request);
+  const bool partner = match.route && match.route->access == Access::partner;
+  if (!request.body.empty() && !mgmt::within_bounds(request.body, partner ? kPartnerJson : mgmt::JsonBounds()))
+    return problem(RefusalKind::malformed, "The body has too many values, or nests too deep.");
   if (!match.route && match.allow.empty()) return not_found(request);
   const Access access = match.route ? match.route->access : Access::viewer;
   const auto token = let_in(request, access);
@@ -79,10 +120,7 @@ Response Api::not_found(const Request& request) {
 mgmt::Outcome<mgmt::Token> Api::let_in(const Request& request, Access access) {
   if (access == Access::open) return mgmt::Token{};
   if (access == Access::partner || access == Access::joining) {
-    const auto configuration = controller_.core().configuration();
-    const mgmt::Node* partner = controller_.core().partner(*configuration);
-    const bool known = partner && partner->fingerprint == request.peer_fingerprint;
-    if (request.between_nodes && (known || access == Access::joining)) return mgmt::Token{};
+    if (is_from_partner(request) || (request.between_nodes && access == Access::joining)) return mgmt::Token{};
     return mgmt::refuse(RefusalKind::forbidden, "This is for the partner node only.");
   }
   constexpr std::string_view kScheme = "Bearer ";

@@ -19,13 +19,17 @@ struct ApiSettings {
   int max_streams = 32;              ///< event streams at a time
 };
 
-class Api {
+class Api final : public Service {
  public:
   Api(mgmt::Controller& controller, ApiSettings settings);
-  ~Api();
-  [[nodiscard]] Response handle(const Request& request);
+  ~Api() override;
+  [[nodiscard]] Admission admit(const Request& request) override;
+  [[nodiscard]] Response handle(const Request& request) override;
+  [[nodiscard]] bool is_partners(const std::string& address) override;
 
  private:
+  [[nodiscard]] Standing standing_of(const Request& request);
+  [[nodiscard]] bool is_from_partner(const Request& request);
   [[nodiscard]] mgmt::Outcome<mgmt::Token> let_in(const Request& request, Access access);
   [[nodiscard]] Response pass_on(const Request& request);
   [[nodiscard]] Response carry_out_forwarded(const Call& call);

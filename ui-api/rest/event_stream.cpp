@@ -23,16 +23,18 @@ std::string message(const char* kind, const json& data) {
 
 }  // namespace
 
-EventStream::EventStream(mgmt::Controller& controller, std::optional<std::int64_t> last_event_id,
+EventStream::EventStream(mgmt::Controller& controller, mgmt::Token token, std::optional<std::int64_t> last_event_id,
                          std::atomic<int>& streams)
     : controller_(controller),
+      token_(std::move(token)),
       streams_(streams),
       last_event_(last_event_id.value_or(controller.core().events.last_id())),
       next_comment_(Clock::now() + kCommentTurn) {}
 
 EventStream::~EventStream() { --streams_; }
 
-std::string EventStream::poll() {
+std::optional<std::string> EventStream::poll() {
+  if (!controller_.tokens().still_holds(token_)) return std::nullopt;
   std::string out;
   if (first_) out += ": connected\n\n";
   add_jobs(out);

@@ -14,10 +14,11 @@ namespace lockstep::ui_api {
 
 class EventStream final : public ResponseStream {
  public:
-  /// `streams` counts the open ones and outlives this.
-  EventStream(mgmt::Controller& controller, std::optional<std::int64_t> last_event_id, std::atomic<int>& streams);
+  /// `streams` counts the open ones and outlives this. The stream ends when `token`, which opened it, no longer holds.
+  EventStream(mgmt::Controller& controller, mgmt::Token token, std::optional<std::int64_t> last_event_id,
+              std::atomic<int>& streams);
   ~EventStream() override;
-  std::string poll() override;
+  std::optional<std::string> poll() override;
 
  private:
   void add_events(std::string& out);
@@ -25,6 +26,7 @@ class EventStream final : public ResponseStream {
   void add_jobs(std::string& out);
 
   mgmt::Controller& controller_;
+  mgmt::Token token_;
   std::atomic<int>& streams_;
   std::int64_t last_event_;
   std::chrono::steady_clock::time_point next_state_{};

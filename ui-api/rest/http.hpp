@@ -1,12 +1,15 @@
 #pragma once
 // A request and its response as the resources see them: plain values, no library's types.
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "ui-api/rest/doorkeeper.hpp"
 
 namespace lockstep::ui_api {
 
@@ -29,8 +32,8 @@ struct Request {
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
-  /// What is to be sent now; may be empty.
-  virtual std::string poll() = 0;
+  /// What is to be sent now, perhaps empty; nothing when the response ends.
+  virtual std::optional<std::string> poll() = 0;
 };
 
 struct Response {
@@ -41,8 +44,23 @@ struct Response {
   std::unique_ptr<ResponseStream> stream;  ///< follows `body` when set
 };
 
+/// What is decided by a request's header, before a byte of its body is read.
+struct Admission {
+  Standing standing = Standing::stranger;
+  std::uint64_t body_bytes = 0;     ///< that its body may have
+  std::optional<Response> refusal;  ///< then the body is not read
+};
+
 /// Called on worker threads, several at a time.
-using Handler = std::function<Response(const Request&)>;
+class Service {
+ public:
+  virtual ~Service() = default;
+  /// `request` without its body.
+  [[nodiscard]] virtual Admission admit(const Request& request) = 0;
+  [[nodiscard]] virtual Response handle(const Request& request) = 0;
+  /// Whether connections from this address are probably the partner's. Any thread; does not block.
+  [[nodiscard]] virtual bool is_partners(const std::string& address) = 0;
+};
 
 /// Splits and decodes a request target into path, segments and query. False when it is malformed.
 [[nodiscard]] bool parse_target(std::string_view target, Request& request);

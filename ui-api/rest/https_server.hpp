@@ -1,6 +1,7 @@
 #pragma once
-// The HTTPS server: connections, TLS, HTTP/1.1 with keep-alive, and their bounds. Handlers run on threads of their own,
-// those of the partner's requests on others: the two nodes may wait for one another without a deadlock.
+// The HTTPS server: connections, TLS, HTTP/1.1 with keep-alive, and their bounds. A request's body is read only when
+// its header has shown who sends it, and memory is there for it. Handlers run on threads of their own, those of the
+// partner's requests on others: the two nodes may wait for one another without a deadlock.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -9,18 +10,24 @@
 
 #include "engine/base/result.hpp"
 #include "mgmt/control/certificate.hpp"
+#include "ui-api/rest/doorkeeper.hpp"
 #include "ui-api/rest/http.hpp"
 
 namespace lockstep::ui_api {
 
 struct ServerLimits {
-  std::size_t connections = 256;                            ///< more are closed at once
-  std::uint32_t header_bytes = 16 * 1024;                   ///< more: 431
-  std::uint64_t body_bytes = std::uint64_t{1} << 20;        ///< more: 413
-  std::uint64_t peer_body_bytes = std::uint64_t{16} << 20;  ///< of the partner's requests
+  DoorLimits door;
+  std::uint32_t header_bytes = 16 * 1024;  ///< more: 431
+  /// Of all bodies under way together, by who sends them; more: 429. What one may have is the service's to say.
+  std::uint64_t partner_bodies = std::uint64_t{64} << 20;
+  std::uint64_t known_bodies = std::uint64_t{16} << 20;
+  std::uint64_t stranger_bodies = std::uint64_t{2} << 20;
   std::chrono::seconds handshake{10};
-  std::chrono::seconds idle{75};  ///< between requests
+  std::chrono::seconds idle{75};           ///< between requests
+  std::chrono::seconds stranger_idle{10};  ///< before and between the requests of who has shown no token
+  std::chrono::seconds header{10};         ///< from its first byte to its last
   std::chrono::seconds body{30};
+  std::chrono::seconds stranger_body{10};
   std::chrono::seconds write{30};
   unsigned workers = 8;
   unsigned peer_workers = 4;
@@ -28,8 +35,8 @@ struct ServerLimits {
 
 class HttpsServer {
  public:
-  /// `handler` and `identity`'s files stay valid until stop().
-  HttpsServer(mgmt::TlsIdentity identity, ServerLimits limits, Handler handler);
+  /// `service` and `identity`'s files stay valid until stop().
+  HttpsServer(mgmt::TlsIdentity identity, ServerLimits limits, Service& service);
   ~HttpsServer();
 
   /// Listens at "address:port" (port 0: one that is free) and serves. Returns the address in use.

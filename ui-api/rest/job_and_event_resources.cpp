@@ -64,7 +64,7 @@ Response stream_events(Controller& controller, const Call& call, std::atomic<int
   }
   Response response;
   response.content_type = "text/event-stream";
-  response.stream = std::make_unique<EventStream>(controller, last, streams);
+  response.stream = std::make_unique<EventStream>(controller, call.token, last, streams);
   return response;
 }
 

@@ -159,6 +159,8 @@ class Connection(socketserver.StreamRequestHandler):
             write((json.dumps(answer) + "\n").encode())
             if request["method"] == "events.subscribe":
                 node.subscribers.append(write)
+                for event in node.script().get("events", []):
+                    node.tell(event)
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
+import cases_strangers  # noqa: E402
 import cases_volumes  # noqa: E402
 import cases_watching  # noqa: E402
 import contract  # noqa: E402
@@ -53,7 +54,7 @@ def main():
     loader = unittest.TestLoader()
     if options.pattern:
         loader.testNamePatterns = [f"*{options.pattern}*"]
-    suite = unittest.TestSuite(map(loader.loadTestsFromModule, (cases_node, cases_pair, cases_volumes, cases_watching)))
+    suite = unittest.TestSuite(map(loader.loadTestsFromModule, (cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)))
     result = unittest.TextTestRunner(verbosity=2 if options.v else 1, stream=sys.stdout).run(suite)
     failed = len(result.failures) + len(result.errors)
     passed = result.testsRun - failed

@@ -1,6 +1,7 @@
 // What stands between the wire and the resources: targets, routes, bodies, problems, figures.
 #include <gtest/gtest.h>
 
+#include "mgmt/control/bounded_json.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/http.hpp"
 #include "ui-api/rest/json_views.hpp"
@@ -91,6 +92,16 @@ TEST(Body, MalformedJsonIsMalformed) {
     const auto refused = body_of(r);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, RefusalKind::malformed);
+  }
+}
+
+TEST(Json, IsBoundedByItsValuesAndItsDepth) {
+  const mgmt::JsonBounds bounds{.values = 5, .depth = 2};
+  for (const char* fine : {"[1,2,3,4]", R"({"a":[1]})", "[[]]", "", "{", "[1,}"}) {
+    EXPECT_TRUE(mgmt::within_bounds(fine, bounds)) << fine;
+  }
+  for (const char* bad : {"[1,2,3,4,5]", "[[[", R"({"a":1,"b":2,"c":3})", "[1,2,3,4,5,}"}) {
+    EXPECT_FALSE(mgmt::within_bounds(bad, bounds)) << bad;
   }
 }
 
