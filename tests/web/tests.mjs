@@ -367,6 +367,12 @@ test('jobs and events of a new volume are listed', async (env) => {
   await dropVolume(env, volume.name);
 });
 
+test('an event that happened often says how often', async (env) => {
+  env.mock.model.log('session.refused', 'warning', 'a', null, 'iqn.2026-11.test:stranger was refused.', 1791);
+  await enter(env, '/events');
+  await env.page.getByRole('listitem').filter({ hasText: 'stranger was refused.' }).filter({ hasText: '1,791 times' }).waitFor();
+});
+
 test('the theme follows the system, and the button turns it', async (env) => {
   const { page } = env;
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('pf-v6-theme-dark'));
