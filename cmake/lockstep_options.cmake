@@ -29,6 +29,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # g++ is the judge of warnings; clang serves the fuzzers. libstdc++ 12 offers std::expected only to compilers that claim the final concepts of C++20; clang 16 has what it needs.
   target_compile_options(lockstep_options INTERFACE -Wno-builtin-macro-redefined -Wno-macro-redefined -Wno-error -Wno-shadow -D__cpp_concepts=202002L)
 endif()
+# Full RELRO: what a defect might overwrite of the dynamic linker's tables is read-only before main() runs.
+add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
