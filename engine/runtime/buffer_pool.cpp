@@ -1,9 +1,11 @@
 #include "engine/runtime/buffer_pool.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include <sys/mman.h>
 
@@ -31,29 +33,56 @@ std::byte* map_aligned(std::size_t size) {
   return begin + before;
 }
 
-}  // namespace
-
-struct BufferPool::Impl {
-  explicit Impl(std::size_t size) : bytes(map_aligned(size)), capacity(size), buddy(size / kAlignment) {}
-  ~Impl() { munmap(bytes, capacity); }
-  std::byte* bytes;
-  std::size_t capacity;
-  std::size_t in_use = 0;
-  Buddy buddy;
-};
-
-namespace {
-
 unsigned order_for(std::size_t bytes) {
   const std::size_t pages = (bytes + BufferPool::kAlignment - 1) / BufferPool::kAlignment;
   return static_cast<unsigned>(std::bit_width(pages - 1));
 }
 
+struct Zone {
+  std::byte* begin;
+  std::size_t capacity;
+  Buddy buddy;
+};
+
+/// In largest buffers, the zone of the smallest sizes first.
+std::vector<std::size_t> zone_sizes(std::size_t blocks, BufferPool::Layout layout) {
+  if (layout == BufferPool::Layout::whole || blocks == 1) return {blocks};
+  if (blocks == 2) return {1, 1};
+  const std::size_t small = std::max<std::size_t>(1, blocks / 8);
+  const std::size_t large = blocks * 3 / 8;
+  return {small, blocks - small - large, large};
+}
+
 }  // namespace
+
+struct BufferPool::Impl {
+  Impl(std::size_t size, Layout layout) : bytes(map_aligned(size)), capacity(size) {
+    std::byte* at = bytes;
+    for (const std::size_t blocks : zone_sizes(size / kMaxBuffer, layout)) {
+      const std::size_t part = blocks * kMaxBuffer;
+      zones.push_back({at, part, Buddy(part / kAlignment)});
+      at += part;
+    }
+  }
+  ~Impl() { munmap(bytes, capacity); }
+
+  [[nodiscard]] std::size_t zone_of_order(unsigned order) const {
+    const std::size_t block = kAlignment << order;
+    const std::size_t wanted = block <= kMaxSmall ? 0 : block <= kMaxMedium ? 1 : 2;
+    // Where small and medium share one, it is the first.
+    return zones.size() == kMaxZones ? wanted : wanted / 2 * (zones.size() - 1);
+  }
+
+  std::byte* bytes;
+  std::size_t capacity;
+  std::size_t in_use = 0;
+  std::vector<Zone> zones;
+};
 
 static_assert(BufferPool::kMaxBuffer == BufferPool::kAlignment << Buddy::kMaxOrder);
 
-BufferPool::BufferPool(std::size_t capacity) : impl_(std::make_unique<Impl>(rounded(capacity))) {}
+BufferPool::BufferPool(std::size_t capacity, Layout layout)
+    : impl_(std::make_unique<Impl>(rounded(capacity), layout)) {}
 
 BufferPool::~BufferPool() { assert(impl_->in_use == 0); }
 
@@ -61,21 +90,27 @@ Buffer BufferPool::allocate(std::size_t bytes) {
   Buffer buffer;
   if (bytes == 0 || bytes > kMaxBuffer) return buffer;
   const unsigned order = order_for(bytes);
-  const auto page = impl_->buddy.take(order);
+  Zone& zone = impl_->zones[impl_->zone_of_order(order)];
+  const auto page = zone.buddy.take(order);
   if (!page) return buffer;
   impl_->in_use += kAlignment << order;
-  buffer.data_ = impl_->bytes + std::size_t{*page} * kAlignment;
+  buffer.data_ = zone.begin + std::size_t{*page} * kAlignment;
   buffer.size_ = bytes;
   buffer.pool_ = this;
+  buffer.order_ = order;
   return buffer;
 }
 
-void BufferPool::release(std::byte* data, std::size_t size) {
-  const unsigned order = order_for(size);
+void BufferPool::release(std::byte* data, unsigned order) {
   impl_->in_use -= kAlignment << order;
-  impl_->buddy.give(static_cast<std::uint32_t>(static_cast<std::size_t>(data - impl_->bytes) / kAlignment), order);
+  Zone& zone = impl_->zones[impl_->zone_of_order(order)];
+  zone.buddy.give(static_cast<std::uint32_t>(static_cast<std::size_t>(data - zone.begin) / kAlignment), order);
 }
 
+std::size_t BufferPool::zone_of(std::size_t bytes) const { return impl_->zone_of_order(order_for(bytes)); }
+std::size_t BufferPool::zones() const { return impl_->zones.size(); }
+std::size_t BufferPool::zone_capacity(std::size_t zone) const { return impl_->zones[zone].capacity; }
+std::size_t BufferPool::block_size(std::size_t bytes) { return kAlignment << order_for(bytes); }
 std::size_t BufferPool::capacity() const { return impl_->capacity; }
 std::size_t BufferPool::in_use() const { return impl_->in_use; }
 std::span<std::byte> BufferPool::arena() const { return {impl_->bytes, impl_->capacity}; }
@@ -83,7 +118,8 @@ std::span<std::byte> BufferPool::arena() const { return {impl_->bytes, impl_->ca
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      pool_(std::exchange(other.pool_, nullptr)) {}
+      pool_(std::exchange(other.pool_, nullptr)),
+      order_(other.order_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
@@ -91,13 +127,20 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   pool_ = std::exchange(other.pool_, nullptr);
+  order_ = other.order_;
   return *this;
 }
 
 Buffer::~Buffer() { reset(); }
 
+bool Buffer::resize(std::size_t bytes) {
+  if (data_ == nullptr || bytes == 0 || bytes > BufferPool::kAlignment << order_) return false;
+  size_ = bytes;
+  return true;
+}
+
 void Buffer::reset() {
-  if (data_ != nullptr) pool_->release(data_, size_);
+  if (data_ != nullptr) pool_->release(data_, order_);
   data_ = nullptr;
   size_ = 0;
   pool_ = nullptr;

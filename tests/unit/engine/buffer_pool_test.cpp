@@ -39,6 +39,38 @@ TEST(BufferPool, GivesAnEmptyBufferForWhatItCannotServe) {
   EXPECT_FALSE(pool.allocate(1));
 }
 
+TEST(BufferPool, SizesInZonesOfTheirOwnNeitherBreakOneAnotherUpNorRunOneAnotherDry) {
+  BufferPool pool(256 * kMiB, BufferPool::Layout::by_size);
+  ASSERT_EQ(pool.zones(), 3u);
+  std::vector<Buffer> small, medium;
+  while (Buffer buffer = pool.allocate(4096)) small.push_back(std::move(buffer));
+  EXPECT_EQ(small.size() * 4096, pool.zone_capacity(pool.zone_of(4096)));
+  while (Buffer buffer = pool.allocate(kMiB)) medium.push_back(std::move(buffer));
+  EXPECT_EQ(medium.size() * kMiB, pool.zone_capacity(pool.zone_of(kMiB)));
+  std::vector<Buffer> large;
+  while (Buffer buffer = pool.allocate(BufferPool::kMaxBuffer)) large.push_back(std::move(buffer));
+  EXPECT_EQ(pool.in_use(), pool.capacity());
+}
+
+TEST(BufferPool, ASmallPoolHasFewerZonesAndServesAllSizes) {
+  for (const std::size_t capacity : {32 * kMiB, 64 * kMiB, 96 * kMiB}) {
+    BufferPool pool(capacity, BufferPool::Layout::by_size);
+    for (const std::size_t bytes : {std::size_t{1}, kMiB, BufferPool::kMaxBuffer}) EXPECT_TRUE(pool.allocate(bytes));
+  }
+}
+
+TEST(BufferPool, ABufferIsResizedWithinItsBlock) {
+  BufferPool pool(32 * kMiB);
+  Buffer buffer = pool.allocate(4097);
+  EXPECT_TRUE(buffer.resize(8192));
+  EXPECT_TRUE(buffer.resize(1));
+  EXPECT_EQ(buffer.size(), 1u);
+  EXPECT_FALSE(buffer.resize(8193));
+  EXPECT_FALSE(buffer.resize(0));
+  buffer.reset();
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
 TEST(BufferPool, ServesItsWholeCapacityInSmallBuffersAndThenInLargeOnesAgain) {
   BufferPool pool(64 * kMiB);
   std::vector<Buffer> held;
