@@ -1,16 +1,20 @@
 #include "iscsi_target/tcp/crowd.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 namespace lockstep::iscsi_target {
 
 std::optional<ConnectionRef> Crowd::enter(ConnectionRef who, const std::string& address) {
   std::optional<ConnectionRef> gone;
   const auto there = counts_.find(address);
-  if (there != counts_.end() && there->second >= most_per_address_) {
-    gone = send_away_oldest(address);
+  const std::size_t has = there == counts_.end() ? 0 : there->second;
+  if (has >= most_per_address_ || (all_.size() >= most_ && has != 0 && has + 1 >= most_of_one_address())) {
+    gone = send_away_oldest([&](const Member& member) { return member.address == address; });
   } else if (all_.size() >= most_) {
-    gone = send_away_oldest(fullest_address());
+    gone = send_away_oldest([this, most = most_of_one_address()](const Member& member) {
+      return counts_.find(member.address)->second == most;
+    });
   }
   all_.emplace(who.id, Member{who, address});
   ++counts_[address];
@@ -25,14 +29,10 @@ void Crowd::leave(std::uint64_t id) {
   all_.erase(at);
 }
 
-std::string Crowd::fullest_address() const {
-  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
-  return std::max_element(counts_.begin(), counts_.end(), fewer)->first;
-}
+std::size_t Crowd::most_of_one_address() const { return std::ranges::max(counts_ | std::views::values); }
 
-std::optional<ConnectionRef> Crowd::send_away_oldest(const std::string& address) {
-  const auto oldest =
-      std::find_if(all_.begin(), all_.end(), [&](const auto& entry) { return entry.second.address == address; });
+std::optional<ConnectionRef> Crowd::send_away_oldest(const std::function<bool(const Member&)>& eligible) {
+  const auto oldest = std::ranges::find_if(all_, [&](const auto& entry) { return eligible(entry.second); });
   if (oldest == all_.end()) return std::nullopt;
   const ConnectionRef who = oldest->second.who;
   leave(who.id);

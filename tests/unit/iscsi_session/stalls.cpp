@@ -118,6 +118,30 @@ TEST(Crowd, WhenItIsFullTheFullestAddressGivesWay) {
   EXPECT_EQ(crowd.enter({0, 6}, "flood"), (iscsi_target::ConnectionRef{0, 3}));
 }
 
+TEST(Crowd, AmongAddressesThatHaveAlikeTheOldestGivesWayWhateverItsAddress) {
+  for (const std::string honest : {"0", "z"}) {
+    Crowd crowd(100, 10);
+    std::uint64_t id = 1;
+    for (int i = 0; i < 100; ++i) (void)crowd.enter({0, id++}, "flood" + std::to_string(i));
+    const std::uint64_t ours = id++;
+    EXPECT_NE(crowd.enter({0, ours}, honest), std::nullopt);
+    for (int i = 0; i < 99; ++i) {
+      EXPECT_NE(crowd.enter({0, id++}, "other" + std::to_string(i))->id, ours) << honest << ' ' << i;
+    }
+  }
+}
+
+TEST(Crowd, NoAddressTakesAnothersPlaceToHaveMoreThanIt) {
+  for (const auto& [one, two] : {std::pair<std::string, std::string>{"a", "b"}, {"b", "a"}}) {
+    Crowd crowd(8, 100);
+    std::uint64_t id = 1;
+    for (int i = 0; i < 4; ++i) EXPECT_FALSE(crowd.enter({0, id++}, one));
+    for (int i = 0; i < 4; ++i) EXPECT_FALSE(crowd.enter({0, id++}, two));
+    EXPECT_EQ(crowd.enter({0, 100}, one)->id, 1u);
+    EXPECT_EQ(crowd.enter({0, 101}, two)->id, 5u);
+  }
+}
+
 TEST(EventLimit, TellsSoManyASecondAndThenHowManyItDidNot) {
   iscsi_target::EventLimit limit;
   engine::TimePoint now{};
