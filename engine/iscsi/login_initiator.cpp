@@ -23,6 +23,8 @@ const char* describe(LoginStatus status) {
       return "the target was removed";
     case LoginStatus::unsupported_version:
       return "it speaks another version of iSCSI";
+    case LoginStatus::too_many_connections:
+      return "this initiator has too many sessions already";
     case LoginStatus::missing_parameter:
       return "it misses a parameter";
     case LoginStatus::service_unavailable:

@@ -32,6 +32,7 @@ class PortTable {
     std::optional<ConnectionRef> in_the_way;  ///< whom to end
   };
   Entry enter(const Key& key, ConnectionRef who);
+  [[nodiscard]] bool has(const Key& key) const { return ports_.contains(key); }
   struct Succession {
     std::optional<ConnectionRef> next;      ///< who may come in now
     std::vector<ConnectionRef> superseded;  ///< who waited as well, but for nothing: a later login replaces them

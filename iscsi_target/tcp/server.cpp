@@ -5,6 +5,7 @@
 #include <cassert>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "engine/net/tcp.hpp"
@@ -12,6 +13,7 @@
 #include "iscsi_target/tcp/event_limit.hpp"
 #include "iscsi_target/tcp/login_guard.hpp"
 #include "iscsi_target/tcp/port_table.hpp"
+#include "iscsi_target/tcp/session_limit.hpp"
 #include "iscsi_target/tcp/worker.hpp"
 
 namespace lockstep::iscsi_target {
@@ -36,7 +38,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
       : registry(targets),
         options(std::move(settings)),
         half_open(options.max_half_open, options.max_half_open_per_address),
-        discoveries(options.max_discovery, options.max_discovery_per_address) {
+        discoveries(options.max_discovery, options.max_discovery_per_address),
+        limit(options.sessions) {
     assert(!reactors.empty());
     for (std::size_t i = 0; i < reactors.size(); ++i)
       workers.push_back(std::make_unique<Worker>(*this, i, reactors[i]));
@@ -99,16 +102,20 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) override {
     if (connection.identity().discovery) return enter_discovery(worker, connection, id);
     PortTable::Entry entry;
+    SessionLimit::Verdict verdict;
     {
       const std::lock_guard lock(mutex);
-      if (normal_sessions < options.max_sessions) {
-        entry = ports.enter(PortTable::key_of(connection.identity()), {worker.index(), id});
+      const auto key = PortTable::key_of(connection.identity());
+      verdict =
+          limit.enter(id, connection.identity().initiator_name, host_of(connection.peer_address()), ports.has(key));
+      if (verdict.status == iscsi::LoginStatus::success) {
+        entry = ports.enter(key, {worker.index(), id});
+      } else if (!verdict.is_news) {
+        old_news.insert(id);
       }
     }
     if (entry.admitted) return admit(worker, id);
-    if (!entry.in_the_way) {
-      return connection.refused(iscsi::LoginStatus::out_of_resources, "There are as many sessions as may be.");
-    }
+    if (!entry.in_the_way) return connection.refused(verdict.status, std::move(verdict.reason));
     reset_one(*entry.in_the_way, "The initiator logged in anew.");
   }
 
@@ -163,7 +170,6 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     {
       const std::lock_guard lock(mutex);
       sessions.emplace(info.nexus, info);
-      if (!info.target.empty()) ++normal_sessions;
     }
     tell({.kind = SessionEvent::Kind::opened, .session = info, .reason = {}});
   }
@@ -173,11 +179,14 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) override {
     PortTable::Succession after;
     engine::Callback<> retired;
+    bool is_told = true;
     {
       const std::lock_guard lock(mutex);
       half_open.leave(id);
       discoveries.leave(id);
-      if (info != nullptr && sessions.erase(info->nexus) != 0 && !info->target.empty()) --normal_sessions;
+      limit.leave(id);
+      is_told = old_news.erase(id) == 0;
+      if (info != nullptr) sessions.erase(info->nexus);
       if (sessions.empty()) retired = std::exchange(when_retired, nullptr);
       if (!connection.identity().discovery) {
         after = ports.leave(PortTable::key_of(connection.identity()), {worker.index(), id});
@@ -185,7 +194,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     }
     if (info != nullptr) {
       tell({.kind = SessionEvent::Kind::closed, .session = *info, .reason = connection.reason()});
-    } else {
+    } else if (is_told) {
       tell({.kind = SessionEvent::Kind::refused,
             .session = {.nexus = 0,
                         .initiator = connection.identity().initiator_name,
@@ -270,7 +279,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
   std::string only_from;
   EventLimit strangers, turned_away{1, std::chrono::minutes(1)};
-  std::size_t normal_sessions = 0;  // those of them that are no discovery
+  SessionLimit limit;                // those of them that are no discovery
+  std::set<std::uint64_t> old_news;  // connections whose refusal is no news
   engine::Callback<> when_retired;
   PortTable ports;
   std::uint64_t next_id = 1;

@@ -14,6 +14,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "iscsi_target/session/settings.hpp"
 #include "iscsi_target/tcp/registry.hpp"
+#include "iscsi_target/tcp/session_limit.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -24,7 +25,7 @@ struct ServerReactor {
 
 struct ServerOptions {
   SessionSettings session;
-  std::size_t max_sessions = 4096;
+  SessionLimit::Bounds sessions{};
   /// Connections that have not finished their login; one more takes the place of the oldest (crowd.hpp).
   std::size_t max_half_open = 512;
   std::size_t max_half_open_per_address = 128;
@@ -44,7 +45,7 @@ struct SessionInfo {
 
 /// What happens to sessions; called on the session's reactor. Refused logins and discovery sessions are told at
 /// most 20 times a second, calls that were turned away (on reactor 0) once a minute, so that strangers can't flood the
-/// log.
+/// log; those that find too many sessions once, until one of these has ended.
 struct SessionEvent {
   enum class Kind : std::uint8_t {
     opened,

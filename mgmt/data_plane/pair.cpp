@@ -42,7 +42,7 @@ iscsi_target::ServerOptions server_options() {
   options.session.max_stash = Pair::kStash;
   options.session.login_timeout = std::chrono::seconds(3);
   options.session.keepalive = std::chrono::seconds(1);
-  options.max_sessions = 8;
+  options.sessions = {.in_all = 8, .of_name = 8, .from_address = 8, .reserve = 0};
   options.max_half_open = 8;
   options.max_half_open_per_address = 8;
   return options;

@@ -40,10 +40,14 @@ std::vector<std::byte> bytes_pattern(std::size_t size, unsigned seed) {
   return out;
 }
 
-RawInitiator::RawInitiator(const std::string& address) {
+RawInitiator::RawInitiator(const std::string& address, const std::string& from) {
   const auto to = engine::parse_address(address);
   if (!to) throw std::runtime_error(to.error().message);
   socket_ = ::socket(to->family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (!from.empty()) {
+    const auto local = engine::parse_address(from + ":0");
+    if (!local || ::bind(socket_, local->get(), local->length) != 0) throw std::runtime_error("cannot bind " + from);
+  }
   if (::connect(socket_, to->get(), to->length) != 0) throw std::runtime_error("cannot connect to " + address);
 }
 

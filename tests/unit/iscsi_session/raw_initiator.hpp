@@ -33,7 +33,8 @@ struct RawOptions {
 
 class RawInitiator {
  public:
-  explicit RawInitiator(const std::string& address);
+  /// `from`: a local address, any when empty.
+  explicit RawInitiator(const std::string& address, const std::string& from = {});
   ~RawInitiator();
   RawInitiator(const RawInitiator&) = delete;
   RawInitiator& operator=(const RawInitiator&) = delete;

@@ -319,7 +319,8 @@ TEST(LoginTime, OneHalfOpenLoginTooManyTakesThePlaceOfTheOldest) {
 
 TEST(Sessions, OneDiscoveryTooManyTakesThePlaceOfTheOldestAndNeverThatOfASession) {
   iscsi_target::ServerOptions options;
-  options.max_sessions = 2;
+  options.sessions.in_all = 2;
+  options.sessions.reserve = 0;
   options.max_discovery = 2;
   TestServer server(options);
   RawOptions discovery;
@@ -339,11 +340,74 @@ TEST(Sessions, OneDiscoveryTooManyTakesThePlaceOfTheOldestAndNeverThatOfASession
 
 TEST(Sessions, ThereAreNoMoreThanMayBe) {
   iscsi_target::ServerOptions options;
-  options.max_sessions = 1;
+  options.sessions.in_all = 1;
   TestServer server(options);
   RawInitiator one(server.address), two(server.address);
   ASSERT_EQ(one.log_in(), "");
   EXPECT_NE(two.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}).find("no resources"), std::string::npos);
+}
+
+iscsi_target::ServerOptions few_sessions() {
+  iscsi_target::ServerOptions options;
+  options.sessions = {.in_all = 12, .of_name = 4, .from_address = 10, .reserve = 1};
+  return options;
+}
+
+/// So many sessions of that name as are let in, from an address.
+std::vector<std::unique_ptr<RawInitiator>> sessions_of(TestServer& server, const std::string& name, int most,
+                                                       const std::string& from = {}) {
+  std::vector<std::unique_ptr<RawInitiator>> in;
+  for (int i = 0; i < most; ++i) {
+    auto one = std::make_unique<RawInitiator>(server.address, from);
+    if (one->log_in({.initiator = name, .isid = {0x80, 0, 0, 0, 0, static_cast<std::uint8_t>(i)}}).empty()) {
+      in.push_back(std::move(one));
+    }
+  }
+  return in;
+}
+
+TEST(Sessions, OfOneNameLeaveRoomForOthersAndAreRefusedOnceInTheLog) {
+  TestServer server(few_sessions());
+  const auto greedy = sessions_of(server, "iqn.2026-11.io.lockstep:greedy", 30);
+  EXPECT_EQ(greedy.size(), 4u);
+  RawInitiator more(server.address), other(server.address);
+  EXPECT_NE(more.log_in({.initiator = "iqn.2026-11.io.lockstep:greedy", .isid = {0x80, 0, 0, 0, 1, 0}}).find("0206"),
+            std::string::npos);
+  EXPECT_EQ(other.log_in(), "");
+  EXPECT_EQ(server.awaited_reasons(Kind::refused),
+            std::vector<std::string>{"The initiator has 4 sessions, as many as one name may have."});
+}
+
+TEST(Sessions, OfOneNameAtItsBoundAreReplacedByTheirOwnPortsAndMakeRoomWhenTheyEnd) {
+  TestServer server(few_sessions());
+  const std::string name = "iqn.2026-11.io.lockstep:greedy";
+  auto greedy = sessions_of(server, name, 4);
+  RawInitiator again(server.address);
+  EXPECT_EQ(again.log_in({.initiator = name, .isid = {0x80, 0, 0, 0, 0, 0}}), "");
+  EXPECT_TRUE(greedy.front()->is_closed());
+  greedy.pop_back();
+  EXPECT_TRUE(eventually([&] { return server.server->sessions().size() == 3; }));
+  EXPECT_EQ(sessions_of(server, name, 6).size(), 4u);
+}
+
+TEST(Sessions, FromOneAddressLeaveRoomForOthersWhateverTheirNames) {
+  TestServer server(few_sessions());
+  std::vector<std::vector<std::unique_ptr<RawInitiator>>> greedy;
+  for (int i = 0; i < 4; ++i) {
+    greedy.push_back(sessions_of(server, "iqn.2026-11.io.lockstep:greedy" + std::to_string(i), 4, "127.0.0.5"));
+  }
+  EXPECT_EQ(server.server->sessions().size(), 10u);
+  EXPECT_EQ(sessions_of(server, kInitiator, 1).size(), 1u);
+}
+
+TEST(Sessions, TheLastPlacesAreForWhoeverHasFew) {
+  iscsi_target::ServerOptions options;
+  options.sessions = {.in_all = 24, .of_name = 12, .from_address = 12, .reserve = 2};
+  TestServer server(options);
+  const auto one = sessions_of(server, "iqn.2026-11.io.lockstep:one", 12, "127.0.0.5");
+  const auto two = sessions_of(server, "iqn.2026-11.io.lockstep:two", 12, "127.0.0.6");
+  EXPECT_EQ(one.size() + two.size(), 22u);
+  EXPECT_EQ(sessions_of(server, kInitiator, 3).size(), 2u);
 }
 
 TEST(Sessions, AreSpreadOverTheReactors) {
