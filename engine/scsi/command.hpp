@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <optional>
 #include <string>
 
+#include <utility>
+#include <vector>
 #include "engine/base/result.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 
@@ -113,3 +116,14 @@ class DeviceServer {
 };
 
 }  // namespace lockstep::scsi
+  /// Which logical units the nexus reaches: what another initiator has elsewhere it can't reset. Each by its LUN,
+  /// written in one way.
+  [[nodiscard]] virtual std::vector<std::uint64_t> units(const Nexus& nexus) const {
+    (void)nexus;
+    return {0};
+  }
+  /// The one of them that `lun` means, however it is written; nothing: none.
+  [[nodiscard]] virtual std::optional<std::uint64_t> unit_at(const Nexus& nexus, std::uint64_t lun) const {
+    (void)nexus;
+    return lun == 0 ? std::optional<std::uint64_t>(0) : std::nullopt;
+  }

@@ -392,6 +392,22 @@ void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std
   auto& state = *static_cast<NexusState*>(nexus.device_state);
   std::vector<UnitUse*> units;
   auto kind = scsi::LuRequestKind::target_reset;
+std::vector<std::uint64_t> TargetDevice::units(const scsi::Nexus& nexus) const {
+  const auto& state = *static_cast<const NexusState*>(nexus.device_state);
+  std::vector<std::uint64_t> out;
+  for (std::size_t lun = 0; lun < state.units.size(); ++lun) {
+    if (state.units[lun].use) out.push_back(encode_lun(static_cast<std::uint16_t>(lun)));
+  }
+  return out;
+}
+
+std::optional<std::uint64_t> TargetDevice::unit_at(const scsi::Nexus& nexus, std::uint64_t lun) const {
+  const auto number = decode_lun(lun);
+  auto& state = *static_cast<NexusState*>(nexus.device_state);
+  if (!number || !state.find(*number)) return std::nullopt;
+  return encode_lun(*number);
+}
+
   if (function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset) {
     for (const NexusUnit& unit : state.units) {
       if (unit.use) units.push_back(unit.use);

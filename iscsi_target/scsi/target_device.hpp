@@ -75,6 +75,8 @@ class TargetDevice final : public scsi::DeviceServer {
   void execute(scsi::Command& command) override;
   void abort(scsi::Command& command) override;
   bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
+  [[nodiscard]] std::vector<std::uint64_t> units(const scsi::Nexus& nexus) const override;
+  [[nodiscard]] std::optional<std::uint64_t> unit_at(const scsi::Nexus& nexus, std::uint64_t lun) const override;
   void manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
               engine::Callback<bool> done) override;
 

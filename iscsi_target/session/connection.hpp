@@ -43,7 +43,7 @@ class ConnectionHost {
   /// This reactor's device server of the target; null when there is none.
   [[nodiscard]] virtual scsi::DeviceServer* device_server(const Target& target) = 0;
   virtual void quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) = 0;
-  /// Ends all other sessions of its target.
+  /// Ends all other sessions of its initiator with its target.
   virtual void reset_target(TargetConnection& connection) = 0;
 
  protected:

@@ -28,11 +28,8 @@ namespace lockstep::iscsi_target {
 
 /// Which commands a task management function is about.
 struct TaskScope {
-  std::optional<std::uint64_t> lun;       ///< nothing: every LUN
-  std::optional<std::uint64_t> sequence;  ///< one command only
-  [[nodiscard]] bool covers(const SessionCommand& command) const {
-    return (!lun || *lun == command.lun) && (!sequence || *sequence == command.sequence);
-  }
+  std::optional<std::vector<std::uint64_t>> units;  ///< as DeviceServer::units() names them; nothing: all there are
+  std::optional<std::uint64_t> sequence;            ///< one command only
 };
 
 /// What a session asks of its connection.
@@ -45,7 +42,7 @@ class SessionLink {
   virtual void drained() = 0;
   /// Deals with the commands in `scope` of all other sessions of this target, then calls back.
   virtual void quiesce_others(const TaskScope& scope, engine::Callback<> done) = 0;
-  /// TARGET COLD RESET: ends every session of this target.
+  /// TARGET COLD RESET: ends every session of this initiator with the target.
   virtual void reset_target() = 0;
   [[nodiscard]] virtual const std::string& local_address() const = 0;
 
@@ -199,6 +196,7 @@ class Session {
   scsi::Nexus nexus_;
 
   CommandSlots slots_;
+  [[nodiscard]] bool covers(const TaskScope& scope, const SessionCommand& command) const;
   iscsi::Serial stat_sn_;
   iscsi::Serial exp_cmd_sn_;
   iscsi::Serial max_cmd_sn_;

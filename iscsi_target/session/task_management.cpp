@@ -39,7 +39,7 @@ void Session::abort_task(const iscsi::TaskManagementRequestHeader& header) {
   const std::uint32_t tag = header.task_tag;
   SessionCommand* const command = slots_.find(header.referenced_tag);
   if (command != nullptr && (!command->is_completed || command->expects_data()) && command->lun == header.lun) {
-    const TaskScope scope{.lun = std::nullopt, .sequence = command->sequence};
+    const TaskScope scope{.units = std::nullopt, .sequence = command->sequence};
     abort(*command);
     return wait_for(scope, [this, tag] { answer_management(tag, TaskManagementResult::complete); });
   }
@@ -55,12 +55,18 @@ void Session::abort_task(const iscsi::TaskManagementRequestHeader& header) {
   answer_management(tag, TaskManagementResult::task_does_not_exist);
 }
 
+// RFC 7143 11.5.1 has a target reset reach every initiator's tasks, and a cold one end every session. Here it reaches
+// what its initiator reaches: the logical units that it may access, as if each were reset by itself (SAM-5 7.6), and
+// its own sessions. What hosts have on other units is none of its business.
 void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function) {
   using scsi::TaskManagement;
   const bool whole_target =
       function == TaskManagement::target_warm_reset || function == TaskManagement::target_cold_reset;
-  TaskScope scope;
-  if (!whole_target) scope.lun = header.lun;
+  const auto unit = setup_.device_server->unit_at(nexus_, header.lun);
+  if (!whole_target && !unit) return answer_management(header.task_tag, TaskManagementResult::lun_does_not_exist);
+  TaskScope ours, others;
+  others.units = whole_target ? setup_.device_server->units(nexus_) : std::vector{*unit};
+  if (!whole_target) ours = others;
   const auto finish = [this, function, tag = header.task_tag.value(), lun = header.lun.value()] {
     if (ended_) return;
     auto done = [this, function, tag, life = std::weak_ptr<const char>(life_)](bool there) {
@@ -70,18 +76,25 @@ void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scs
     };
     setup_.device_server->manage(nexus_, function, lun, std::move(done));
   };
-  abort_commands(scope);
-  if (function == TaskManagement::abort_task_set) return wait_for(scope, finish);
+  abort_commands(ours);
+  if (function == TaskManagement::abort_task_set) return wait_for(ours, finish);
   // The other sessions' first, then ours: each calls back when it has finished.
-  link_.quiesce_others(scope, [this, scope, finish, life = std::weak_ptr<const char>(life_)] {
-    if (!life.expired()) wait_for(scope, finish);
+  link_.quiesce_others(others, [this, ours, finish, life = std::weak_ptr<const char>(life_)] {
+    if (!life.expired()) wait_for(ours, finish);
   });
+}
+
+bool Session::covers(const TaskScope& scope, const SessionCommand& command) const {
+  if (scope.sequence && *scope.sequence != command.sequence) return false;
+  if (!scope.units) return true;
+  const auto unit = setup_.device_server->unit_at(nexus_, command.lun);
+  return unit && std::ranges::find(*scope.units, *unit) != scope.units->end();
 }
 
 void Session::abort_commands(const TaskScope& scope) {
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     SessionCommand* const command = slots_.at(i);
-    if (command == nullptr || !scope.covers(*command)) continue;
+    if (command == nullptr || !covers(scope, *command)) continue;
     if (command->is_completed && !command->expects_data()) continue;  // its answer is on the way
     abort(*command);
   }
@@ -142,7 +155,7 @@ bool Session::is_over(const Waiter& waiter) const {
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     const SessionCommand* const command = slots_.at(i);
     if (command != nullptr && command->is_executing && command->sequence < waiter.before &&
-        waiter.scope.covers(*command)) {
+        covers(waiter.scope, *command)) {
       return false;
     }
   }

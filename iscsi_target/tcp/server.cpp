@@ -249,10 +249,13 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     });
   }
 
-  void reset_others(std::uint64_t id, const std::string& target) override {
-    close([id, target](std::uint64_t other,
-                       const TargetConnection& c) { return other != id && c.target() && c.target()->name == target; },
-          "Another initiator reset the target.", {});
+  void reset_others(std::uint64_t id, const iscsi::LoginIdentity& who) override {
+    close(
+        [id, initiator = who.initiator_name, target = who.target_name](std::uint64_t other, const TargetConnection& c) {
+          const iscsi::LoginIdentity& theirs = c.identity();
+          return other != id && theirs.initiator_name == initiator && theirs.target_name == target;
+        },
+        "The initiator reset the target by another session.", {});
   }
 
   [[nodiscard]] std::uint64_t generation() const override { return generation_now.load(std::memory_order_acquire); }

@@ -148,6 +148,6 @@ void Worker::quiesce_others(TargetConnection& connection, const TaskScope& scope
   hub_.quiesce_others(*this, connection.id, connection.target()->name, scope, std::move(done));
 }
 
-void Worker::reset_target(TargetConnection& connection) { hub_.reset_others(connection.id, connection.target()->name); }
+void Worker::reset_target(TargetConnection& connection) { hub_.reset_others(connection.id, connection.identity()); }
 
 }  // namespace lockstep::iscsi_target

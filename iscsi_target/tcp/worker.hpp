@@ -32,7 +32,7 @@ class WorkerHub {
   virtual void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) = 0;
   virtual void quiesce_others(Worker& worker, std::uint64_t id, const std::string& target, const TaskScope& scope,
                               engine::Callback<> done) = 0;
-  virtual void reset_others(std::uint64_t id, const std::string& target) = 0;
+  virtual void reset_others(std::uint64_t id, const iscsi::LoginIdentity& who) = 0;
 
  protected:
   ~WorkerHub() = default;

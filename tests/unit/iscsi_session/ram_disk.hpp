@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/runtime/buffer_pool.hpp"
@@ -20,6 +24,16 @@ struct RamStorage {
   explicit RamStorage(std::size_t bytes) : data(bytes) {}
   std::vector<std::byte> data;
   std::mutex mutex;
+  /// From then on; a command is not refused for it.
+  void put_out_of_reach(const std::string& initiator, std::uint64_t lun) {
+    const std::lock_guard lock(mutex);
+    unreachable.emplace(initiator, lun);
+  }
+  [[nodiscard]] bool is_reachable(const std::string& initiator, std::uint64_t lun) {
+    const std::lock_guard lock(mutex);
+    return lun == 0 && !unreachable.contains({initiator, lun});
+  }
+  std::set<std::pair<std::string, std::uint64_t>> unreachable;
   std::atomic<int> nexuses_open{0};
   std::atomic<int> nexuses_opened{0};
   std::atomic<int> executed{0};
@@ -41,6 +55,13 @@ class RamDisk final : public scsi::DeviceServer {
   void on_nexus_opened(scsi::Nexus&) override { ++storage_.nexuses_open, ++storage_.nexuses_opened; }
   void on_nexus_closed(scsi::Nexus&) override { --storage_.nexuses_open; }
   void execute(scsi::Command& command) override;
+  [[nodiscard]] std::vector<std::uint64_t> units(const scsi::Nexus& nexus) const override {
+    return storage_.is_reachable(nexus.initiator_name, 0) ? std::vector<std::uint64_t>{0}
+                                                          : std::vector<std::uint64_t>{};
+  }
+  [[nodiscard]] std::optional<std::uint64_t> unit_at(const scsi::Nexus& nexus, std::uint64_t lun) const override {
+    return storage_.is_reachable(nexus.initiator_name, lun) ? std::optional(lun) : std::nullopt;
+  }
   bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t lun) override {
     ++storage_.resets;
     return lun == 0;

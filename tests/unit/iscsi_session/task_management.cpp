@@ -152,14 +152,45 @@ TEST_F(SessionTaskManagement, AUnitThatIsNotThereIsNamed) {
   expect_result(TaskManagementResult::lun_does_not_exist);
 }
 
-TEST_F(SessionTaskManagement, AColdResetEndsEverySessionOfTheTarget) {
-  RawInitiator other(server.address);
+TEST_F(SessionTaskManagement, AColdResetEndsTheInitiatorsOwnSessionsAndNoOthers) {
+  RawInitiator own(server.address), other(server.address);
+  ASSERT_EQ(own.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
   ASSERT_EQ(other.log_in({.initiator = "iqn.2026-11.io.lockstep:second"}), "");
   initiator.send(initiator.task_management(TaskManagement::target_cold_reset));
   expect_result(TaskManagementResult::complete);
   EXPECT_TRUE(initiator.is_closed());
-  EXPECT_TRUE(other.is_closed());
-  EXPECT_TRUE(eventually([&] { return server.server->sessions().empty(); }));
+  EXPECT_TRUE(own.is_closed());
+  EXPECT_TRUE(eventually([&] { return server.server->sessions().size() == 1; }));
+  other.send(other.read10(0, 1));
+  const auto read = other.receive();
+  EXPECT_TRUE(read && read->opcode() == Opcode::scsi_data_in);
+}
+
+TEST_F(SessionTaskManagement, NothingThatAnInitiatorCannotReachIsResetByIt) {
+  server.storage.put_out_of_reach(kInitiator, 0);
+  RawInitiator other(server.address);
+  RawOptions theirs;
+  theirs.initiator = "iqn.2026-11.io.lockstep:second";
+  theirs.offers.initial_r2t = true;
+  theirs.offers.immediate_data = false;
+  ASSERT_EQ(other.log_in(theirs), "");
+  const auto data = bytes_pattern(4096, 1);
+  for (const auto function : {TaskManagement::logical_unit_reset, TaskManagement::clear_task_set,
+                              TaskManagement::target_warm_reset, TaskManagement::target_cold_reset}) {
+    const auto write = other.write10(0, 8);
+    other.send(write);
+    const auto r2t = other.receive();
+    ASSERT_TRUE(r2t && r2t->opcode() == Opcode::r2t);
+    RawInitiator stranger(server.address);
+    ASSERT_EQ(stranger.log_in({.isid = {0x80, 0, 0, 0, 0, 2}}), "");
+    stranger.send(stranger.task_management(function));
+    const auto answer = stranger.receive();
+    ASSERT_TRUE(answer && answer->opcode() == Opcode::task_management_response);
+    other.send(other.data_out(write.task_tag, r2t->as<R2tHeader>().transfer_tag, 0, 0, true), data);
+    const auto status = other.receive();
+    ASSERT_TRUE(status);
+    EXPECT_EQ(status->as<ScsiResponseHeader>().status, 0) << static_cast<int>(function);
+  }
 }
 
 TEST_F(SessionTaskManagement, FunctionsThatWeLackAreRefused) {
