@@ -2,15 +2,16 @@
 // The data mover's contract: one SCSI command between a transport (iSCSI over TCP, later iSER) and a device server (a
 // volume's logical unit, or the partner service). The device server never sees a PDU; the transport never reads a CDB.
 // Everything here happens on the connection's reactor; a device server that hops to another reactor hops back.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <optional>
+#include <span>
 #include <string>
-
 #include <utility>
 #include <vector>
+
 #include "engine/base/result.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 
@@ -54,6 +55,8 @@ class Command {
   std::uint32_t expected_out = 0;  ///< bytes the initiator is ready to send
   std::uint32_t expected_in = 0;   ///< bytes the initiator is ready to receive
   Nexus* nexus = nullptr;
+  /// Memory for what is expected, where the transport brings it: see take_buffer().
+  engine::Buffer data_buffer;
 
   /// Set by the device server before complete().
   Status status = Status::good;
@@ -83,6 +86,14 @@ class Command {
   [[nodiscard]] virtual bool aborted() const = 0;
 };
 
+/// A buffer of `bytes` for the command's data: what the transport brought when that is large enough, else out of
+/// `pool`.
+[[nodiscard]] inline engine::Buffer take_buffer(Command& command, std::size_t bytes, engine::BufferPool& pool) {
+  if (command.data_buffer.resize(bytes)) [[likely]]
+    return std::move(command.data_buffer);
+  return pool.allocate(bytes);
+}
+
 enum class TaskManagement : std::uint8_t {  // RFC 7143 11.5.1
   abort_task = 1,
   abort_task_set = 2,
@@ -100,22 +111,16 @@ class DeviceServer {
   /// After every command of the nexus was completed.
   virtual void on_nexus_closed(Nexus& nexus) = 0;
   virtual void execute(Command& command) = 0;
+  /// How many bytes of memory the command will ask take_buffer() for, as far as it is known by its CDB.
+  [[nodiscard]] virtual std::size_t data_bytes(const Command& command) const {
+    return std::max(command.expected_out, command.expected_in);
+  }
   /// The command is given up: it was aborted, its session ends, or a reset that another session asked for ends it. What
   /// of it has not begun is not to begin any more. complete() is still owed, perhaps inside this call: with TASK
   /// ABORTED when something was left undone, else as ever; of a command that is aborted() nothing is sent. At most once
   /// for a command, between execute() and complete() and never inside either; not while it pulls, for that ends with an
   /// error.
   virtual void abort(Command& command) { (void)command; }
-  /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
-  /// unit adds: reset state, unit attentions. False: LUN does not exist.
-  virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;
-  /// The same; `done` (on this reactor, perhaps inside) runs when the reset is in force everywhere.
-  virtual void manage(Nexus& nexus, TaskManagement function, std::uint64_t lun, engine::Callback<bool> done) {
-    done(task_management(nexus, function, lun));
-  }
-};
-
-}  // namespace lockstep::scsi
   /// Which logical units the nexus reaches: what another initiator has elsewhere it can't reset. Each by its LUN,
   /// written in one way.
   [[nodiscard]] virtual std::vector<std::uint64_t> units(const Nexus& nexus) const {
@@ -127,3 +132,13 @@ class DeviceServer {
     (void)nexus;
     return lun == 0 ? std::optional<std::uint64_t>(0) : std::nullopt;
   }
+  /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
+  /// unit adds: reset state, unit attentions. False: LUN does not exist.
+  virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;
+  /// The same; `done` (on this reactor, perhaps inside) runs when the reset is in force everywhere.
+  virtual void manage(Nexus& nexus, TaskManagement function, std::uint64_t lun, engine::Callback<bool> done) {
+    done(task_management(nexus, function, lun));
+  }
+};
+
+}  // namespace lockstep::scsi

@@ -13,14 +13,30 @@ constexpr std::uint8_t kByteCheck = 0x06;
 
 void finish_good(Task& task) { finish(task); }
 
+/// Of what is left, as much as the buffer takes.
+engine::Extent next_piece(Task& task) {
+  const engine::Extent now{task.left.offset, std::min<std::uint64_t>(task.left.length, task.buffer.size())};
+  task.left = {now.end(), task.left.length - now.length};
+  return now;
+}
+
 /// VERIFY with BYTCHK zero: the blocks must be readable.
 void verify_readable(Task& task) {
-  const engine::Extent extent = task.extent();
-  if (!take_buffer(task, extent.length)) return;
-  submit(task, engine::DiskOpcode::read, extent, task.buffer.span(), finish_good);
+  if (task.left.empty()) return finish(task);
+  if (!may_go_on(task)) return;
+  const engine::Extent now = next_piece(task);
+  submit(task, engine::DiskOpcode::read, now, task.buffer.span().first(now.length), verify_readable);
 }
 
 /// VERIFY with BYTCHK 11b: one block stands for all.
+void verify_alike(Task& task) {
+  if (task.left.empty()) return finish(task);
+  if (!may_go_on(task)) return;
+  task.verified = task.extent().length - task.left.length;
+  const engine::Extent now = next_piece(task);
+  submit(task, engine::DiskOpcode::verify, now, task.buffer.span().first(now.length), verify_alike);
+}
+
 void repeat_first_block(Task& task) {
   const auto all = task.buffer.span();
   const std::size_t block = task.unit().block_size();
@@ -89,11 +105,13 @@ void verify(Task& task) {
                                                                   : task.unit().block_size();
   if (check != 0 && !expect_data_out(task, data_out)) return;
   if (extent.length == 0) return finish(task);
+  task.left = extent;
+  if (!take_buffer(task, check == 1 ? extent.length : std::min<std::uint64_t>(extent.length, kPiece))) return;
   if (check == 0) return verify_readable(task);
-  if (!take_buffer(task, extent.length)) return;
   pull(task, data_out, [](Task& t) {
-    if ((t.cdb(1) & kByteCheck) == kByteCheck) repeat_first_block(t);
-    compare_with_disk(t);
+    if ((t.cdb(1) & kByteCheck) != kByteCheck) return compare_with_disk(t);
+    repeat_first_block(t);
+    verify_alike(t);
   });
 }
 

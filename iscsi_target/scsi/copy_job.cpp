@@ -72,6 +72,7 @@ void CopyJob::begin_segment() {
   if (segment_ == segments.size()) return end(nullptr);
   scsi::Sense sense;
   if (!check_segment(sense)) return end(&sense);
+  if (!buffer_ && task_.buffer.resize(kPiece)) buffer_ = std::move(task_.buffer);  // the list was read
   if (!buffer_) buffer_ = task_.device.buffers().allocate(kPiece);
   if (!buffer_) {
     const std::unique_ptr<CopyJob> over(this);

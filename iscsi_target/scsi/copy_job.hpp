@@ -34,7 +34,6 @@ class CopyJob {
   std::vector<CopySegment> segments;
 
  private:
-  static constexpr std::size_t kPiece = std::size_t{1} << 20;  ///< bytes
   void begin_segment();
   void read_piece();
   void write_piece();

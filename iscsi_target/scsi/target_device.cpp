@@ -316,6 +316,21 @@ void TargetDevice::execute(scsi::Command& command) {
   run(task, *unit);
 }
 
+std::size_t TargetDevice::data_bytes(const scsi::Command& command) const {
+  const std::size_t moved = DeviceServer::data_bytes(command);
+  switch (command.cdb[0]) {
+    case 0x2F:  // VERIFY(10), (16) and (12)
+    case 0x8F:
+    case 0xAF:
+    case 0x83:  // EXTENDED COPY
+      return std::max(moved, kPiece);
+    case 0x8B:  // ORWRITE(16)
+      return moved == 0 ? 0 : moved + 2 * std::min<std::size_t>(moved, LogicalUnit::kMaxCompare);
+    default:
+      return moved;
+  }
+}
+
 void TargetDevice::abort(scsi::Command& command) {
   Task& task = *std::launder(reinterpret_cast<Task*>(command.server_state.data()));
   task.given_up = true;
@@ -377,21 +392,6 @@ bool TargetDevice::send(const LogicalUnit& unit, const scsi::LuRequest& request,
   return true;
 }
 
-bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) {
-  const auto& state = *static_cast<NexusState*>(nexus.device_state);
-  const auto number = decode_lun(lun);
-  const bool whole =
-      function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset;
-  const bool there = whole || (number && *number < state.units.size() && state.units[*number].use);
-  manage(nexus, function, lun, [](bool) {});
-  return there;
-}
-
-void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
-                          engine::Callback<bool> done) {
-  auto& state = *static_cast<NexusState*>(nexus.device_state);
-  std::vector<UnitUse*> units;
-  auto kind = scsi::LuRequestKind::target_reset;
 std::vector<std::uint64_t> TargetDevice::units(const scsi::Nexus& nexus) const {
   const auto& state = *static_cast<const NexusState*>(nexus.device_state);
   std::vector<std::uint64_t> out;
@@ -408,6 +408,21 @@ std::optional<std::uint64_t> TargetDevice::unit_at(const scsi::Nexus& nexus, std
   return encode_lun(*number);
 }
 
+bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) {
+  const auto& state = *static_cast<NexusState*>(nexus.device_state);
+  const auto number = decode_lun(lun);
+  const bool whole =
+      function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset;
+  const bool there = whole || (number && *number < state.units.size() && state.units[*number].use);
+  manage(nexus, function, lun, [](bool) {});
+  return there;
+}
+
+void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
+                          engine::Callback<bool> done) {
+  auto& state = *static_cast<NexusState*>(nexus.device_state);
+  std::vector<UnitUse*> units;
+  auto kind = scsi::LuRequestKind::target_reset;
   if (function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset) {
     for (const NexusUnit& unit : state.units) {
       if (unit.use) units.push_back(unit.use);

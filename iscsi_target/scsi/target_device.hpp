@@ -73,10 +73,11 @@ class TargetDevice final : public scsi::DeviceServer {
   void on_nexus_opened(scsi::Nexus& nexus) override;
   void on_nexus_closed(scsi::Nexus& nexus) override;
   void execute(scsi::Command& command) override;
+  [[nodiscard]] std::size_t data_bytes(const scsi::Command& command) const override;
   void abort(scsi::Command& command) override;
-  bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
   [[nodiscard]] std::vector<std::uint64_t> units(const scsi::Nexus& nexus) const override;
   [[nodiscard]] std::optional<std::uint64_t> unit_at(const scsi::Nexus& nexus, std::uint64_t lun) const override;
+  bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
   void manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
               engine::Callback<bool> done) override;
 

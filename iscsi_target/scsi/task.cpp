@@ -60,7 +60,7 @@ void fail_disk(Task& task) {
     case engine::Errc::miscompare:
       return fail(task, {.key = SenseKey::miscompare,
                          .additional = scsi::asc::kMiscompareDuringVerifyOperation,
-                         .information = request.miscompare_offset});
+                         .information = task.verified + request.miscompare_offset});
     case engine::Errc::out_of_range:
       return fail(task, plain(SenseKey::illegal_request, scsi::asc::kLogicalBlockAddressOutOfRange));
     case engine::Errc::resource_exhausted:
@@ -158,7 +158,7 @@ bool expect_data_out(Task& task, std::uint64_t bytes) {
 }
 
 bool take_buffer(Task& task, std::size_t bytes) {
-  task.buffer = task.device.buffers().allocate(bytes);
+  task.buffer = scsi::take_buffer(task.command, bytes, task.device.buffers());
   if (task.buffer) return true;
   fail_out_of_buffers(task);
   return false;

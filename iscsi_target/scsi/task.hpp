@@ -16,6 +16,9 @@ namespace lockstep::iscsi_target {
 
 using Step = void (*)(Task&);
 
+/// Bytes of memory for a command that goes through its blocks piece by piece.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+
 struct Task {
   scsi::Command& command;
   TargetDevice& device;
@@ -33,6 +36,7 @@ struct Task {
   std::uint32_t cursor = 0;         ///< for the handler
   std::uint32_t count = 0;          ///< for the handler
   engine::Extent left{};            ///< for the handler
+  std::uint64_t verified = 0;       ///< bytes of the command that requests before this one compared
   SanitizeClaim claim{};            ///< of SANITIZE, until the unit's state says so and it is begun
   bool well_known = false;          ///< addressed to the REPORT LUNS well known logical unit
   bool ignores_miscompare = false;  ///< the disk's answer is asked for, but not what it found

@@ -7,6 +7,10 @@ namespace lockstep::iscsi_target {
 namespace {
 
 constexpr const char* kAccessChanged = "Who may log in was changed during the login.";
+
+/// Without the port.
+std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
+
 constexpr auto kLastWords = std::chrono::seconds(5);  // for the peer to take them
 
 }  // namespace
@@ -184,6 +188,7 @@ void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
                      .stat_sn = login_->next_stat_sn(),
                      .exp_cmd_sn = login_->exp_cmd_sn(),
                      .nexus_id = nexus_id,
+                     .address = std::string(host_of(peer_)),
                      .target = target_,
                      .device_server = target_ ? host_.device_server(*target_) : nullptr};
   login_.reset();

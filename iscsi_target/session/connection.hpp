@@ -106,6 +106,9 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void drained() override;
   void quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
   void reset_target() override;
+  void drop(std::string why) override { reset(std::move(why)); }
+  [[nodiscard]] std::uint64_t taken() const override { return sent_; }
+  [[nodiscard]] bool has_unsent() const override { return !queue_.empty(); }
 
   void login_request(const iscsi::Bhs& header, std::span<const std::byte> data);
   void proof_came(engine::Duration waited);

@@ -1,9 +1,12 @@
 #pragma once
 // What the sessions of one reactor share.
+#include <memory>
+
 #include "engine/iscsi/transmit_queue.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
+#include "iscsi_target/session/data_buffers.hpp"
 #include "iscsi_target/session/session_command.hpp"
 
 namespace lockstep::iscsi_target {
@@ -14,6 +17,8 @@ struct SessionResources {
   engine::BufferPool& buffers;
   iscsi::OutPduPool pdus{};
   SessionCommandPool commands{};
+  /// Null where the device server brings its own memory, and waits for it itself.
+  std::unique_ptr<DataBuffers> data_buffers{};
 };
 
 }  // namespace lockstep::iscsi_target

@@ -30,12 +30,16 @@ Session::Session(SessionSetup setup, const SessionSettings& settings, SessionRes
   nexus_.isid = setup_.who.isid;
   nexus_.target_name = setup_.who.target_name;
   if (setup_.target) nexus_.target_portal_group = setup_.target->portal_group;
-  if (setup_.device_server != nullptr) setup_.device_server->on_nexus_opened(nexus_);
+  if (setup_.device_server == nullptr) return;
+  setup_.device_server->on_nexus_opened(nexus_);
+  if (resources_.data_buffers) resources_.data_buffers->join(*this, setup_.who.initiator_name, setup_.address);
 }
 
 Session::~Session() {
   assert(ended_ && outstanding_ == 0 && alive_ == 0);
-  if (setup_.device_server != nullptr) setup_.device_server->on_nexus_closed(nexus_);
+  if (setup_.device_server == nullptr) return;
+  if (resources_.data_buffers) resources_.data_buffers->leave(*this);
+  setup_.device_server->on_nexus_closed(nexus_);
 }
 
 void Session::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) {
@@ -69,6 +73,7 @@ std::span<std::byte> Session::data_place(std::uint32_t offset) {
   if (incoming_ != Incoming::command_data || current_ == nullptr) return {};
   SessionCommand& command = *current_;
   const std::uint32_t at = current_base_ + offset;
+  if (command.stash_missing) return {};
   if (command.pull_wanted) return at < command.into.size() ? command.into.subspan(at) : std::span<std::byte>{};
   if (command.pulled || command.is_completed || command.is_aborted || command.is_broken) return {};
   return stash_place(command, at);

@@ -44,7 +44,12 @@ class SessionLink {
   virtual void quiesce_others(const TaskScope& scope, engine::Callback<> done) = 0;
   /// TARGET COLD RESET: ends every session of this initiator with the target.
   virtual void reset_target() = 0;
+  /// Ends the connection at once.
+  virtual void drop(std::string reason) = 0;
   [[nodiscard]] virtual const std::string& local_address() const = 0;
+  /// What the initiator has taken of our answers so far, in bytes; and whether there is more for it.
+  [[nodiscard]] virtual std::uint64_t taken() const = 0;
+  [[nodiscard]] virtual bool has_unsent() const = 0;
 
  protected:
   ~SessionLink() = default;
@@ -55,11 +60,12 @@ struct SessionSetup {
   iscsi::Parameters parameters;
   iscsi::Serial stat_sn, exp_cmd_sn;
   std::uint64_t nexus_id = 0;
+  std::string address;                          ///< the initiator's, without the port
   std::shared_ptr<const Target> target;         ///< null for discovery
   scsi::DeviceServer* device_server = nullptr;  ///< null for discovery
 };
 
-class Session {
+class Session final : private BufferUser {
  public:
   Session(SessionSetup setup, const SessionSettings& settings, SessionResources& resources,
           const TargetDirectory& directory, SessionLink& link);
@@ -143,6 +149,8 @@ class Session {
                                                                   std::uint32_t data_length) const;
   [[nodiscard]] bool data_fits_agreement(const iscsi::ScsiCommandHeader& header, std::uint32_t data_length) const;
   void start_held();
+  /// Executes it when there is memory for its data.
+  void start(SessionCommand& command);
   void execute(SessionCommand& command);
   void begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length);
   [[nodiscard]] bool follows(const SessionCommand& command, const iscsi::DataOutHeader& header,
@@ -160,8 +168,17 @@ class Session {
   void completed(SessionCommand& command);
   void finish_if_over(SessionCommand& command);
   void leave_window(SessionCommand& command);
+  [[nodiscard]] engine::Buffer take_stash(SessionCommand& command, std::size_t size);
   void drop_stash(SessionCommand& command);
   void release(SessionCommand& command);
+
+  // session_memory.cpp: the memory that commands wait for and hold.
+  void buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) override;
+  void look(bool is_in_the_way) override;
+  void end_stalled_transfers(bool is_in_the_way);
+  void give_back_memory(SessionCommand& command);
+  void stop_waiting(SessionCommand& command);
+  void fail_unexecuted(SessionCommand& command, scsi::Status status);
 
   // session_send.cpp: answers.
   void make_ready(Ready& item);
@@ -179,6 +196,7 @@ class Session {
   void task_management(const iscsi::TaskManagementRequestHeader& header);
   void abort_task(const iscsi::TaskManagementRequestHeader& header);
   void manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function);
+  [[nodiscard]] bool covers(const TaskScope& scope, const SessionCommand& command) const;
   void abort_commands(const TaskScope& scope);
   void abort(SessionCommand& command);
   void give_up(SessionCommand& command);
@@ -196,7 +214,6 @@ class Session {
   scsi::Nexus nexus_;
 
   CommandSlots slots_;
-  [[nodiscard]] bool covers(const TaskScope& scope, const SessionCommand& command) const;
   iscsi::Serial stat_sn_;
   iscsi::Serial exp_cmd_sn_;
   iscsi::Serial max_cmd_sn_;
@@ -228,6 +245,11 @@ class Session {
   std::size_t control_bytes_ = 0;  // their data
   std::vector<Waiter> waiters_;
   std::size_t held_ = 0;
+  std::size_t waiting_ = 0;            // commands that wait for memory
+  std::uint64_t data_out_ = 0;         // bytes of write data that came
+  std::uint64_t data_out_before_ = 0;  // at the last look
+  std::uint64_t taken_before_ = 0;     // at the last look
+  std::uint32_t untaken_looks_ = 0;    // in a row that saw little taken of what there is to send
   std::uint32_t next_ping_ = 1;
   bool ended_ = false;
   bool logging_out_ = false;     // a logout was accepted; it is answered when the device server has let go

@@ -36,6 +36,7 @@ void SessionCommand::complete(std::span<const std::byte> data_in, engine::Buffer
   prefix_length = copies ? copied.size() : prefix;
   data = copies ? std::span<const std::byte>{} : data_in;
   buffer = std::move(held);
+  data_buffer.reset();
   is_executing = false;
   is_completed = true;
   pull_wanted = false;
@@ -46,6 +47,7 @@ void SessionCommand::reset() {
   if (data_released) std::exchange(data_released, nullptr)();
   data_prefix = {};
   buffer.reset();
+  data_buffer.reset();
   stash.reset();
   if (copied.capacity() > kKeepCopied) copied = {};
   copied.clear();
@@ -55,9 +57,10 @@ void SessionCommand::reset() {
   status = scsi::Status::good;
   sense_length = 0;
   wanted_out = wanted_in = 0;
-  is_ready = is_held = is_executing = is_completed = is_aborted = is_given_up = is_broken = status_encoded = false;
+  is_ready = is_held = is_waiting = is_executing = is_completed = is_aborted = is_given_up = is_broken =
+      status_encoded = false;
   unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
-  received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = 0;
+  received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = stalled_looks = 0;
   into = {};
   data = {};
   prefix_length = 0;

@@ -9,6 +9,7 @@
 #include "engine/iscsi/serial.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/command.hpp"
+#include "iscsi_target/session/fair_share.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -38,6 +39,7 @@ class SessionCommand final : public scsi::Command, public Ready {
   bool reads = false, writes = false;
   bool is_immediate = false;
   bool is_held = false;       ///< waits for commands before it that have not come
+  bool is_waiting = false;    ///< for memory for its data
   bool is_executing = false;  ///< the device server owes complete()
   bool is_completed = false;
   bool is_aborted = false;   ///< nothing is sent for it any more
@@ -59,20 +61,27 @@ class SessionCommand final : public scsi::Command, public Ready {
   SessionCommand* next_deferred = nullptr;
   bool is_deferred = false;
   engine::Buffer stash;  ///< unsolicited data that came before pull()
-  bool stash_missing = false;
+  FairShare::Claim stash_claim;
+  bool stash_missing = false;         ///< there was none: what has come is thrown away, and asked for again
   std::uint32_t r2t_outstanding = 0;  ///< sequences asked for and not finished
   std::uint32_t r2t_asked = 0;        ///< up to where data was asked for
   std::uint32_t sequence_end = 0;     ///< of the sequence under way
   std::uint32_t r2t_count = 0;
+  std::uint32_t stalled_looks = 0;  ///< in a row that saw it wait for data of which little came
 
   // Data-In and status.
   std::span<const std::byte> data;
+  FairShare::Claim claim;  ///< for the memory of its data, either way
   engine::Buffer buffer;
   std::vector<std::byte> copied;  ///< small data without a buffer, or the prefix
   std::size_t prefix_length = 0;
   std::uint32_t data_sent = 0;  ///< bytes encoded
   std::uint32_t data_sn = 0;
 
+  /// Whose claim it is.
+  [[nodiscard]] static SessionCommand& of(FairShare::Claim& claim) {
+    return *static_cast<SessionCommand*>(claim.owner);
+  }
   /// Data of a sequence that was begun may still come.
   [[nodiscard]] bool expects_data() const { return unsolicited_open || r2t_outstanding != 0; }
   /// Back to how a fresh one is, without touching what is overwritten anyway.

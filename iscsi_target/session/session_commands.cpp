@@ -94,8 +94,23 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
     ++held_;
     return;
   }
-  execute(command);
+  start(command);
   start_held();
+}
+
+void Session::start(SessionCommand& command) {
+  const std::size_t bytes = resources_.data_buffers ? setup_.device_server->data_bytes(command) : 0;
+  if (bytes != 0) {
+    command.claim.member = this;
+    command.claim.owner = &command;
+    command.data_buffer = resources_.data_buffers->take_or_wait(command.claim, bytes);
+    if (command.claim.state == FairShare::Claim::State::waiting) [[unlikely]] {
+      command.is_waiting = true;
+      ++waiting_;
+      return;
+    }
+  }
+  execute(command);
 }
 
 void Session::execute(SessionCommand& command) {
@@ -120,7 +135,7 @@ void Session::start_held() {
       command->is_held = false;
       --held_;
       found = true;
-      execute(*command);
+      start(*command);
     }
   }
 }
@@ -164,6 +179,7 @@ void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t d
 
 void Session::segment_ended(SessionCommand& command) {
   command.received += current_length_;
+  data_out_ += current_length_;
   if (current_is_data_out_) {
     ++command.next_data_sn;
     if (command.r2t_outstanding != 0) {
@@ -211,7 +227,7 @@ std::span<std::byte> Session::stash_place(SessionCommand& command, std::uint32_t
   if (command.stash_missing) return {};
   if (!command.stash) {
     const std::size_t size = std::min(command.expected_out, setup_.parameters.first_burst);
-    if (stashed_ + size <= settings_.max_stash) command.stash = resources_.buffers.allocate(size);
+    if (stashed_ + size <= settings_.max_stash) command.stash = take_stash(command, size);
     if (!command.stash) {
       command.stash_missing = true;
       return {};
@@ -221,18 +237,20 @@ std::span<std::byte> Session::stash_place(SessionCommand& command, std::uint32_t
   return offset < command.stash.size() ? command.stash.span().subspan(offset) : std::span<std::byte>{};
 }
 
+engine::Buffer Session::take_stash(SessionCommand& command, std::size_t size) {
+  if (!resources_.data_buffers) return resources_.buffers.allocate(size);
+  command.stash_claim.member = this;
+  return resources_.data_buffers->take_stash(command.stash_claim, size);
+}
+
 void Session::drop_stash(SessionCommand& command) {
   if (!command.stash) return;
   stashed_ -= command.stash.size();
   command.stash.reset();
+  if (resources_.data_buffers) resources_.data_buffers->give_back(command.stash_claim);
 }
 
 void Session::pull_begun(SessionCommand& command) {
-  if (command.stash_missing && !command.is_broken) {
-    command.is_broken = true;
-    command.broken_status = scsi::Status::busy;
-    return defer(command, make_error_code(Errc::resource_exhausted));
-  }
   if (ended_ || command.is_aborted) return defer(command, make_error_code(Errc::aborted));
   if (command.is_broken) return defer(command, make_error_code(Errc::corrupt));
   if (command.stash) {
@@ -242,13 +260,19 @@ void Session::pull_begun(SessionCommand& command) {
     if (n != 0) std::memcpy(command.into.data(), command.stash.data(), n);
     drop_stash(command);
   }
-  if (command.received >= command.into.size()) return defer(command, {});
+  if (command.received >= command.into.size() && !command.stash_missing) return defer(command, {});
   progress(command);
 }
 
 // Called when more data is there, or wanted.
 void Session::progress(SessionCommand& command) {
   if (!command.pull_wanted || command.is_deferred) return;
+  if (command.stash_missing) {
+    if (command.unsolicited_open || current_ == &command) return;
+    // From the start: an initiator has a write's data until it has the status.
+    command.stash_missing = false;
+    command.received = 0;
+  }
   if (command.received >= command.into.size()) return finish_pull(command, {});
   if (command.unsolicited_open || current_ == &command) return;
   if (command.r2t_asked == 0) command.r2t_asked = command.received;
@@ -289,6 +313,7 @@ void Session::run_deferred() {
 void Session::completed(SessionCommand& command) {
   --outstanding_;
   drop_stash(command);
+  if (!command.buffer) give_back_memory(command);
   if (ended_) command.is_aborted = true;
   if (command.is_aborted) {
     finish_if_over(command);
@@ -302,6 +327,7 @@ void Session::completed(SessionCommand& command) {
 // An aborted command goes as soon as nobody needs it any more.
 void Session::finish_if_over(SessionCommand& command) {
   if (!command.is_aborted || command.is_executing || command.is_ready || command.is_deferred) return;
+  assert(!command.is_waiting);
   if (&command == current_) return;
   leave_window(command);
   release(command);
@@ -318,6 +344,8 @@ void Session::release(SessionCommand& command) {
   assert(command.status_encoded && !command.is_executing && !command.is_ready && !command.is_deferred);
   assert(&command != current_);
   drop_stash(command);
+  command.buffer.reset();
+  give_back_memory(command);
   --alive_;
   resources_.commands.put(command);
 }

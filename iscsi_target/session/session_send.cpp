@@ -240,11 +240,11 @@ void Session::stamp(T& header) {
   header.max_cmd_sn = window_end().value();
 }
 
-// What was once promised is never taken back. While buffers are short the window narrows, so that initiators wait at
-// their own side rather than be told BUSY here; never to nothing, since only an answer can open it again.
+// What was once promised is never taken back. While memory is short the window narrows, so that initiators wait at
+// their own side; never to nothing, since only an answer can open it again.
 Serial Session::window_end() {
-  const bool short_of_buffers = resources_.buffers.in_use() > resources_.buffers.capacity() / 8 * 7;
-  const std::uint32_t depth = std::min(settings_.queue_depth, short_of_buffers ? kNarrowWindow : kMaxQueueDepth);
+  const bool is_short = waiting_ != 0 || resources_.buffers.in_use() > resources_.buffers.capacity() / 8 * 7;
+  const std::uint32_t depth = std::min(settings_.queue_depth, is_short ? kNarrowWindow : kMaxQueueDepth);
   const Serial end = exp_cmd_sn_ + depth - window_used_ - 1;
   if (end.after(max_cmd_sn_)) max_cmd_sn_ = end;
   return max_cmd_sn_;

@@ -16,12 +16,21 @@ constexpr std::size_t kPauseControlBytes = std::size_t{128} << 10;  ///< the sam
 constexpr std::size_t kMaxControlBacklog = 4096;  ///< and beyond this (one receive can bring that many) it ends
 constexpr std::size_t kMaxQueuedPdus = 64;        ///< encoded and not yet sent, a connection
 
+// While others wait for the memory that a session holds, and have less:
+/// After this long with next to no data coming, its writes that wait for data end.
+constexpr engine::Duration kTransferPatience = std::chrono::seconds(2);
+/// After this long with next to none of its answers taken, it ends itself.
+constexpr engine::Duration kTakingPatience = std::chrono::seconds(5);
+
 constexpr std::uint64_t kLeastProgress = std::uint64_t{64} << 10;  ///< bytes
 
 struct SessionSettings {
   iscsi::Offers offers;
+  /// The commands' data buffers come from the sessions, shared fairly; false: from the device server, which waits for
+  /// them itself.
+  bool brings_buffers = true;
   std::uint32_t queue_depth = 128;               ///< commands a session may have outstanding
-  std::size_t max_stash = std::size_t{4} << 20;  ///< bytes of unsolicited data that no command wanted yet; BUSY beyond
+  std::size_t max_stash = std::size_t{4} << 20;  ///< bytes of unsolicited data that no command wanted yet
   engine::Duration login_timeout = std::chrono::seconds(15);
   engine::Duration keepalive = std::chrono::seconds(15);  ///< silence after which a NOP-In asks; as long again ends it
   /// A session whose initiator takes nothing of what we send, or sends nothing of what we asked for, holds buffers: it

@@ -106,6 +106,7 @@ void Session::abort(SessionCommand& command) {
     --held_;
     if (!command.cmd_sn.before(exp_cmd_sn_)) skipped_.push_back(command.cmd_sn);
   }
+  if (command.is_waiting) stop_waiting(command);
   command.unsolicited_open = false;
   command.r2t_outstanding = 0;
   if (command.pull_wanted && !command.is_deferred) return finish_pull(command, make_error_code(Errc::aborted));
@@ -122,7 +123,11 @@ void Session::give_up(SessionCommand& command) {
 void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     SessionCommand* const command = slots_.at(i);
-    if (command == nullptr || !scope.covers(*command)) continue;
+    if (command == nullptr || !covers(scope, *command)) continue;
+    if (command->is_waiting) {
+      fail_unexecuted(*command, scsi::Status::task_aborted);
+      continue;
+    }
     if (!command->pull_wanted || command->is_deferred) {
       give_up(*command);
       continue;

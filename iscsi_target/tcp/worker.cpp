@@ -7,7 +7,10 @@
 namespace lockstep::iscsi_target {
 
 Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
-    : hub_(hub), index_(index), reactor_(where.reactor), resources_{*where.reactor, random_, *where.pool} {}
+    : hub_(hub), index_(index), reactor_(where.reactor), resources_{*where.reactor, random_, *where.pool} {
+  if (!hub.session_settings().brings_buffers) return;
+  resources_.data_buffers = std::make_unique<DataBuffers>(*where.reactor, *where.pool);
+}
 
 Worker::~Worker() { assert(connections_.empty()); }
 

@@ -40,6 +40,7 @@ iscsi_target::ServerOptions server_options() {
   offers.max_recv = 256 << 10;
   options.session.queue_depth = iscsi_target::kMaxQueueDepth;
   options.session.max_stash = Pair::kStash;
+  options.session.brings_buffers = false;
   options.session.login_timeout = std::chrono::seconds(3);
   options.session.keepalive = std::chrono::seconds(1);
   options.sessions = {.in_all = 8, .of_name = 8, .from_address = 8, .reserve = 0};

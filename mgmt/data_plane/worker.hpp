@@ -16,7 +16,7 @@ namespace lockstep::mgmt {
 
 struct Worker {
   Worker(const engine::ReactorOptions& options, std::uint64_t buffer_bytes)
-      : reactor(options), pool(buffer_bytes), device(pool) {}
+      : reactor(options), pool(buffer_bytes, engine::BufferPool::Layout::by_size), device(pool) {}
 
   engine::Reactor reactor;
   engine::BufferPool pool;

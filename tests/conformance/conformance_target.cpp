@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
 
   engine::Reactor reactor;
-  engine::BufferPool pool(std::size_t{256} << 20);
+  engine::BufferPool pool(std::size_t{256} << 20, engine::BufferPool::Layout::by_size);
   auto ring = must(engine::IoUring::create(reactor, {.pool = &pool}));
   std::vector<Volume> volumes;
   std::vector<iscsi_target::LunEntry> entries;

@@ -68,7 +68,7 @@ class MoodyDevice final : public scsi::DeviceServer {
     scsi::Command& command = *work.command;
     std::size_t size = std::min<std::uint32_t>(command.expected_out, 1 << 20);
     if (random_.one_in(4)) size = random_.below(static_cast<std::uint32_t>(size) + 1);
-    work.buffer = pool_.allocate(std::max<std::size_t>(size, 1));
+    work.buffer = scsi::take_buffer(command, std::max<std::size_t>(size, 1), pool_);
     if (!work.buffer) return end(command);
     const auto into = work.buffer.span().first(size);
     auto* const kept = new Work(std::move(work));
@@ -110,6 +110,7 @@ class Noise {
     target.device_servers = {&device};
     registry.put(std::move(target));
     settings.queue_depth = 16;
+    if (random.one_in(2)) resources.data_buffers = std::make_unique<iscsi_target::DataBuffers>(clock, pool);
     connection = std::make_unique<iscsi_target::TargetConnection>(std::make_unique<FakeStream>(stream), host, resources,
                                                                   registry, settings);
   }
@@ -342,8 +343,17 @@ class Noise {
     for (int i = 0; i < 4; ++i) out.push_back(static_cast<std::byte>(crc >> (8 * i)));
   }
 
+  /// Takes all the memory there is, or gives it back.
+  void change_shortage() {
+    if (!taken.empty()) return taken.clear();
+    for (std::size_t size = engine::BufferPool::kMaxBuffer; size >= 4096; size /= 2) {
+      while (auto buffer = pool.allocate(size)) taken.push_back(std::move(buffer));
+    }
+  }
+
   SeededRandom random;
   engine::BufferPool pool{std::size_t{16} << 20};
+  std::vector<engine::Buffer> taken;
   MoodyDevice device;
   FakeHost host;
   FakeClock clock;
@@ -371,12 +381,14 @@ TEST_P(NoisySession, LeavesNothingBehind) {
       noise.one_pdu();
       while (noise.random.one_in(2)) noise.device.step_one();
       if (noise.random.one_in(200)) noise.clock.advance(std::chrono::seconds(1));
+      if (noise.random.one_in(50)) noise.change_shortage();
     }
     commands += noise.device.begun;
     given_up += noise.device.given_up;
     long_lived += pdus > 100;
     noise.connection->reset("The test is over.");
     noise.device.finish_all();
+    noise.taken.clear();
     EXPECT_EQ(noise.host.closed_count, 1);
     EXPECT_EQ(noise.device.begun, noise.device.ended);
     noise.connection.reset();

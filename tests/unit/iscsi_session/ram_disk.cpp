@@ -87,7 +87,7 @@ void RamDisk::read(scsi::Command& command, std::uint64_t lba, std::uint32_t bloc
   const std::size_t length = std::size_t{blocks} * kBlock;
   command.wanted_in = length;
   if (length == 0) return finish(command);
-  engine::Buffer buffer = pool_.allocate(length);
+  engine::Buffer buffer = scsi::take_buffer(command, length, pool_);
   if (!buffer) {
     command.status = scsi::Status::busy;
     return finish(command);
@@ -108,7 +108,7 @@ void RamDisk::write(scsi::Command& command, std::uint64_t lba, std::uint32_t blo
   state.length = std::min<std::size_t>(std::size_t{blocks} * kBlock, command.expected_out);
   command.wanted_out = std::size_t{blocks} * kBlock;
   if (state.length == 0) return finish(command);
-  state.buffer = pool_.allocate(state.length);
+  state.buffer = scsi::take_buffer(command, state.length, pool_);
   if (!state.buffer) {
     command.status = scsi::Status::busy;
     return finish(command);

@@ -205,9 +205,8 @@ TEST_F(SessionData, DataThatComesBeforeItIsWantedIsKept) {
   EXPECT_TRUE(is_stored(9, data));
 }
 
-TEST_F(SessionData, WithoutMemoryForEarlyDataTheInitiatorIsToldToComeAgain) {
+TEST_F(SessionData, WithoutMemoryACommandWaitsAndItsEarlyDataIsAskedForAgain) {
   log_in();
-  // All of the pool but what the command itself will need.
   std::promise<std::vector<engine::Buffer>> taken;
   server.reactors[0]->post([&] {
     std::vector<engine::Buffer> all;
@@ -217,18 +216,16 @@ TEST_F(SessionData, WithoutMemoryForEarlyDataTheInitiatorIsToldToComeAgain) {
   });
   auto all = taken.get_future().get();
   const auto data = bytes_pattern(4096, 7);
-  auto command = initiator.write10(9, 8);
-  command.cdb[0] = RamDisk::kLateWrite10;
+  const auto command = initiator.write10(9, 8);
   initiator.send(command, data);
-  expect_status(scsi::Status::busy);
-  std::promise<void> given_back;
-  server.reactors[0]->post([&] {
-    all.clear();
-    given_back.set_value();
-  });
-  given_back.get_future().wait();
-  initiator.send(initiator.write10(9, 8), data);
+  initiator.send(initiator.nop());
+  (void)expect(Opcode::nop_in);
+  server.reactors[0]->post([&] { all.clear(); });
+  const auto r2t = expect(Opcode::r2t).as<R2tHeader>();
+  EXPECT_EQ(r2t.buffer_offset, 0u);
+  initiator.send(initiator.data_out(command.task_tag, r2t.transfer_tag, 0, 0, true), data);
   expect_status(scsi::Status::good);
+  EXPECT_TRUE(is_stored(9, data));
 }
 
 TEST_F(SessionData, AWriteWhoseDataNumbersAreWrongNeverEndsGood) {

@@ -34,10 +34,11 @@ inline const std::string kInitiator = "iqn.2026-11.io.lockstep:initiator";
 }
 
 struct TestServer {
-  explicit TestServer(iscsi_target::ServerOptions options = {}, std::size_t reactor_count = 2) {
+  explicit TestServer(iscsi_target::ServerOptions options = {}, std::size_t reactor_count = 2,
+                      std::size_t pool_bytes = std::size_t{64} << 20) {
     for (std::size_t i = 0; i < reactor_count; ++i) {
       reactors.push_back(std::make_unique<engine::Reactor>(engine::ReactorOptions{.name = "r" + std::to_string(i)}));
-      pools.push_back(std::make_unique<engine::BufferPool>(std::size_t{64} << 20));
+      pools.push_back(std::make_unique<engine::BufferPool>(pool_bytes, engine::BufferPool::Layout::by_size));
       disks.push_back(std::make_unique<RamDisk>(*reactors.back(), *pools.back(), storage));
     }
     put_target({});

@@ -1,4 +1,5 @@
 // Commands that move or change blocks, and how a disk's failures look to initiators.
+#include "iscsi_target/scsi/task.hpp"
 #include "tests/unit/iscsi_target/scsi_harness.hpp"
 
 namespace lockstep::iscsi_target::test {
@@ -250,6 +251,51 @@ TEST_F(ScsiIo, VerifyWithOneBlockForAllComparesEachBlockWithIt) {
   disk.bytes()[16 * 512 + 3 * 512 + 9] ^= std::byte{1};
   expect_sense(*out(cdb10(0x2F, 16, 5, 0x06), block), scsi::SenseKey::miscompare,
                scsi::asc::kMiscompareDuringVerifyOperation);
+}
+
+engine::DiskInfo large_disk() {
+  engine::DiskInfo info = disk_info();
+  info.size = std::uint64_t{8} << 20;
+  return info;
+}
+
+class ScsiLargeIo : public ScsiTest {
+ protected:
+  ScsiLargeIo() : ScsiTest(large_disk()) {}
+};
+
+TEST_F(ScsiLargeIo, VerifyOfManyBlocksTakesTheMemoryOfAPiece) {
+  constexpr std::uint16_t kBlocks = (std::size_t{8} << 20) / 512;
+  disk.deferred = true;
+  const auto readable = in(cdb10(0x2F, 0, kBlocks, 0x00), 0);
+  EXPECT_EQ(pool.in_use(), kPiece);
+  std::uint64_t read = 0;
+  for (; disk.held() != 0; disk.release_one()) read += disk.log.back().extent.length;
+  expect_good(*readable);
+  EXPECT_EQ(read, capacity() * 512);
+  EXPECT_LE(device.data_bytes(*readable), kPiece) << "what is asked for beforehand";
+}
+
+TEST_F(ScsiLargeIo, VerifyWithOneBlockForAllSaysWhereInTheWholeItDiffers) {
+  constexpr std::uint16_t kBlocks = (std::size_t{8} << 20) / 512;
+  expect_good(*out(cdb10(0x2F, 0, kBlocks, 0x06), Bytes(512)));
+  disk.bytes()[5'000'000] = std::byte{1};
+  const auto miscompare = out(cdb10(0x2F, 0, kBlocks, 0x06), Bytes(512));
+  expect_sense(*miscompare, scsi::SenseKey::miscompare, scsi::asc::kMiscompareDuringVerifyOperation);
+  EXPECT_EQ(miscompare->sense_data().information, 5'000'000u);
+}
+
+TEST_F(ScsiIo, AnInitiatorsUnitsAreThoseThatItMayAccess) {
+  RamDisk other(disk_info(2));
+  adopt({{0, unit}, {300, std::make_shared<LogicalUnit>(other, UnitSettings{})}},
+        std::make_shared<HideFrom>(uuid(1), nexus.initiator_name));
+  EXPECT_EQ(device.units(nexus), std::vector<std::uint64_t>{encode_lun(300)});
+  EXPECT_EQ(device.unit_at(nexus, encode_lun(0)), std::nullopt);
+  EXPECT_EQ(device.unit_at(nexus, encode_lun(300)), encode_lun(300));
+  EXPECT_EQ(device.unit_at(nexus, kReportLunsWellKnownLun), std::nullopt);
+  adopt({{0, unit}});
+  constexpr std::uint64_t kFlatZero = std::uint64_t{0x4000} << 48;
+  EXPECT_EQ(device.unit_at(nexus, kFlatZero), encode_lun(0)) << "the same unit, written in another way";
 }
 
 TEST_F(ScsiIo, VerifyWithoutComparingIgnoresDataThatIsSentAnyway) {

@@ -127,6 +127,7 @@ class World : public testing::Test {
       target.discoverable = false;
       registry_.put(std::move(target));
       iscsi_target::ServerOptions options;
+      options.session.brings_buffers = false;  // as Pair has it
       options.session.queue_depth = iscsi_target::kMaxQueueDepth;
       options.session.max_stash = kStash;
       options.session.offers.header_digest = iscsi::Offers::Digest::crc32c;

@@ -1,0 +1,71 @@
+// Commands that wait for memory, and those that hold some without moving its data while others wait.
+#include <cassert>
+#include <utility>
+
+#include "iscsi_target/session/session.hpp"
+
+namespace lockstep::iscsi_target {
+
+namespace {
+
+constexpr std::uint16_t kInitiatorResponseTimeout = 0x4B06;  // ASC and ASCQ, SPC-4 annex F
+// What must move between two looks: half a megabit a second.
+constexpr std::uint64_t kLeastBetweenLooks = std::uint64_t{32} << 10;
+constexpr std::uint32_t kLooksForData = kTransferPatience / DataBuffers::kLook;
+constexpr std::uint32_t kLooksForTaking = kTakingPatience / DataBuffers::kLook;
+
+}  // namespace
+
+void Session::buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) {
+  SessionCommand& command = SessionCommand::of(claim);
+  assert(command.is_waiting);
+  command.is_waiting = false;
+  --waiting_;
+  command.data_buffer = std::move(buffer);
+  execute(command);
+}
+
+void Session::give_back_memory(SessionCommand& command) {
+  if (resources_.data_buffers) resources_.data_buffers->give_back(command.claim);
+}
+
+void Session::stop_waiting(SessionCommand& command) {
+  command.is_waiting = false;
+  --waiting_;
+  give_back_memory(command);
+}
+
+// It waited for memory: the device server never saw it.
+void Session::fail_unexecuted(SessionCommand& command, scsi::Status status) {
+  stop_waiting(command);
+  drop_stash(command);
+  command.is_broken = true;
+  command.broken_status = status;
+  command.unsolicited_open = false;
+  command.is_completed = true;
+  if (&command != current_) make_ready(command);
+}
+
+void Session::look(bool is_in_the_way) {
+  end_stalled_transfers(is_in_the_way);
+  const std::uint64_t taken = link_.taken() - std::exchange(taken_before_, link_.taken());
+  const bool takes_little = is_in_the_way && link_.has_unsent() && taken < kLeastBetweenLooks;
+  untaken_looks_ = takes_little ? untaken_looks_ + 1 : 0;
+  if (untaken_looks_ < kLooksForTaking) return;
+  link_.drop("The initiator takes no answers while others wait for the memory that they are in.");
+}
+
+// The data of one command may have to wait for that of the commands before it: nothing is stalled while any comes.
+void Session::end_stalled_transfers(bool is_in_the_way) {
+  const std::uint64_t came = data_out_ - std::exchange(data_out_before_, data_out_);
+  const bool is_stalled = is_in_the_way && came < kLeastBetweenLooks;
+  for (std::size_t i = 0; i < slots_.capacity() && !ended_; ++i) {
+    SessionCommand* const command = slots_.at(i);
+    if (command == nullptr) continue;
+    const bool holds_and_waits = command->pull_wanted && !command->is_deferred && command->expects_data();
+    command->stalled_looks = is_stalled && holds_and_waits ? command->stalled_looks + 1 : 0;
+    if (command->stalled_looks >= kLooksForData) break_command(*command, kInitiatorResponseTimeout);
+  }
+}
+
+}  // namespace lockstep::iscsi_target
