@@ -1,24 +1,26 @@
 """What finds a mutant: the unit tests concerned, then the scripted histories, then seeds of the simulator."""
 import dataclasses
-import hashlib
-import json
+import os
+import pathlib
 import re
+import sys
 import time
 
-from mutant import applied
-from tree import TookTooLong, limited
+import bodies
+import tree
 
-# Kinds of trouble in which the mirror as it is does not keep its promises belong behind --without: they find anything.
-WORLDS = ["--draw-all"]
-CHUNK = 500  # seeds that are run before it is asked whether one of them failed
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "planted"))
+import hunt  # noqa: E402
+
+CPU_SECONDS = 120  # several times what any of the tests takes; one that never ends has failed
 
 SCRIPTED = ("simulation_mirror_tests", "tests/simulation/simulation_mirror_tests", "*")
 METADATA_TESTS = ("EpochRecord*:Metadata*:Grow*:Known*:DirtyMap*:Unreadable*:*Slots*:State*:Visible*:Seeds/DirtyMap*:"
                   "Slots/*")
 UNIT = {
-    "replication/core": [("unit_replication", "tests/unit/replication/unit_replication", "*")],
-    "engine/metadata": [("unit_engine", "tests/unit/engine/unit_engine", METADATA_TESTS)],
-    "engine/scsi": [("unit_iscsi_target", "tests/unit/iscsi_target/unit_iscsi_target", "*")],
+    "replication/core": ("unit_replication", "tests/unit/replication/unit_replication", "*"),
+    "engine/metadata": ("unit_engine", "tests/unit/engine/unit_engine", METADATA_TESTS),
+    "engine/scsi": ("unit_iscsi_target", "tests/unit/iscsi_target/unit_iscsi_target", "*"),
 }
 
 
@@ -29,104 +31,74 @@ class Verdict:
     good: bool
 
 
+class MutantTree(tree.Tree):
+    """A copy of the sources with all mutants that compile."""
+
+    def __init__(self, repo, scratch, jobs, mutants):
+        super().__init__(repo, scratch, jobs)
+        self.mutants = {m.id: m for m in mutants}
+        self.broken = {}  # those that don't compile, and why
+
+    def content(self, name):
+        content = super().content(name)
+        here = [(m.id, m.edits) for m in self.mutants.values() if name in m.files() and m.id not in self.broken]
+        return bodies.planted(content.decode(), here).encode() if here else content
+
+    def blame(self, errors):
+        """Whoever the errors are of does not compile; false: they are of nobody."""
+        before = len(self.broken)
+        files = {file for m in self.mutants.values() for file in m.files()}
+        for error in errors:
+            place = re.search(r"([\w/]+\.[ch]pp):(\d+):", error)
+            file = place and next((f for f in files if place[1].endswith(f)), None)
+            name = file and bodies.owner((self.root / file).read_text(), int(place[2]))
+            if name:
+                self.broken.setdefault(name, error)
+        return len(self.broken) > before
+
+    def make_all(self):
+        """Empty: it went well."""
+        self.copy()
+        if problem := self.configure():
+            return problem
+        while errors := self.make(["simulation", SCRIPTED[0], *(target for target, _, _ in UNIT.values())]):
+            if not self.blame(errors.splitlines()):
+                return errors
+            self.copy()
+        return ""
+
+
 class Trial:
-    def __init__(self, tree, seeds, jobs):
-        self.tree = tree
+    def __init__(self, copy, seeds):
+        self.copy = copy
         self.seeds = seeds
-        self.jobs = jobs
-        self.known = set()  # seeds that fail without any mutant
+        self.hunter = hunt.Hunt(copy.build / "tests/simulation/simulation")
 
-    # ---- the three finders; each gives what it found, or nothing
-
-    def run_tests(self, program, tests, seconds):
-        path = self.tree.build / program
+    def run_tests(self, name, program, tests):
+        path = self.copy.build / program
+        command = ["prlimit", f"--cpu={CPU_SECONDS}", str(path), f"--gtest_filter={tests}", "--gtest_brief=1",
+                   "--gtest_fail_fast"]
         try:
-            status, output = limited([str(path), f"--gtest_filter={tests}", "--gtest_brief=1", "--gtest_fail_fast"],
-                                     path.parent, seconds)
-        except TookTooLong:
+            status, output = tree.limited(command, path.parent, 10 * CPU_SECONDS, os.environ | {"LOCKSTEP_PLANTED": name})
+        except tree.TookTooLong:
             return "found by time"
         if status == 0:
             return ""
         failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", output, re.M)
-        if failed:
-            return failed[1]
-        return f"died ({(output.strip().splitlines() or ['?'])[-1][:90]})"
-
-    def run_chunk(self, first, last):
-        path = self.tree.build / "tests/simulation/simulation"
-        command = [str(path), "--seeds", f"{first}..{last}", "--jobs", str(self.jobs), *WORLDS]
-        status, output = limited(command, path.parent, 90)
-        failed = [(int(seed), why.strip())
-                  for seed, why in re.findall(r"^FAILED seed (\d+) .*\n.*\n  (.*)$", output, re.M)]
-        if status != 0 and not failed:
-            failed = [(first, "the simulator died")]
-        return sorted(failed)
-
-    def run_seeds(self):
-        for first in range(1, self.seeds + 1, CHUNK):
-            last = min(first + CHUNK - 1, self.seeds)
-            try:
-                failed = self.run_chunk(first, last)
-            except TookTooLong:
-                return f"seeds {first}..{last}: found by time"
-            for seed, why in failed:
-                if seed not in self.known:
-                    return f"seed {seed}: {why[:100]}"
-        return ""
-
-    # ---- the sources as they are
-
-    def digest(self):
-        sums = hashlib.sha256(json.dumps([WORLDS, CHUNK]).encode())
-        for name in sorted(self.tree.sources()):
-            if name.endswith((".cpp", ".hpp")):
-                sums.update(name.encode() + b"\0" + (self.tree.repo / name).read_bytes())
-        return sums.hexdigest()
+        return failed[1] if failed else f"died ({(output.strip().splitlines() or ['?'])[-1][:90]})"
 
     def prepare(self):
-        self.tree.copy()
-        if problem := self.tree.configure():
+        """Why there is nothing to measure with; empty: all tests pass as long as no mutant is in force."""
+        if problem := self.copy.make_all():
             return problem
-        programs = [SCRIPTED, *(t for tests in UNIT.values() for t in tests)]
-        if problem := self.tree.make(["simulation", *(target for target, _, _ in programs)]):
-            return problem
-        for target, program, tests in programs:
-            if found := self.run_tests(program, tests, 300):
+        for target, program, tests in [SCRIPTED, *UNIT.values()]:
+            if found := self.run_tests("", program, tests):
                 return f"{target}: {found}"
-        return self.learn_known()
-
-    def learn_known(self):
-        kept = self.tree.scratch / "known.json"
-        digest = self.digest()
-        known = json.loads(kept.read_text()) if kept.is_file() else {}
-        if known.get("digest") != digest:
-            known = {"digest": digest, "upto": 0, "seeds": []}
-        for first in range(known["upto"] + 1, self.seeds + 1, CHUNK):
-            last = min(first + CHUNK - 1, self.seeds)
-            try:
-                known["seeds"] += [seed for seed, _ in self.run_chunk(first, last)]
-            except TookTooLong:
-                return f"seeds {first}..{last} took too long"
-            known["upto"] = last
-        kept.write_text(json.dumps(known))
-        self.known = set(known["seeds"])
-        if self.known:
-            print(f"{len(self.known)} seeds of {known['upto']} fail without any mutant and don't count")
         return ""
 
-    # ---- one mutant
-
     def judge(self, m):
-        # The tree's and not the repository's, which may be worked on meanwhile.
-        originals = {file: (self.tree.root / file).read_text() for file in m.files()}
         begun = time.monotonic()
-        try:
-            for file, before in originals.items():
-                (self.tree.root / file).write_text(applied([e for e in m.edits if e.file == file], before))
-            word, text = self.look(m)
-        finally:
-            for file, before in originals.items():
-                (self.tree.root / file).write_text(before)
+        word, text = self.look(m)
         text += f" ({time.monotonic() - begun:.0f} s)"
         if word == "survived" and m.equivalent:
             return Verdict("equivalent", m.equivalent, True)
@@ -137,17 +109,15 @@ class Trial:
         return Verdict(word, text, word not in ("survived", "error"))
 
     def look(self, m):
-        unit = [test for folder, tests in UNIT.items() if any(f.startswith(folder) for f in m.files()) for test in tests]
-        try:
-            if problem := self.tree.make([*(target for target, _, _ in unit), SCRIPTED[0], "simulation"]):
-                return "error", f"it does not compile: {problem}"
-        except TookTooLong:
-            return "error", "it takes an hour to compile"
-        for _, program, tests in unit:
-            if found := self.run_tests(program, tests, 120):
+        if m.id in self.copy.broken:
+            return "error", f"it does not compile: {self.copy.broken[m.id]}"
+        for folder, (_, program, tests) in UNIT.items():
+            concerned = any(file.startswith(folder) for file in m.files())
+            if concerned and (found := self.run_tests(m.id, program, tests)):
                 return "unit", found
-        if found := self.run_tests(SCRIPTED[1], SCRIPTED[2], 120):
+        if found := self.run_tests(m.id, SCRIPTED[1], SCRIPTED[2]):
             return "scripted", found
-        if found := self.run_seeds():
-            return "seeds", found
-        return "survived", f"{self.seeds} seeds, as before"
+        seeds = int(m.seeds or self.seeds)
+        if found := self.hunter.find(m.id, seeds):
+            return "seeds", f"seed {found[0]}: {found[1][:100]}"
+        return "survived", f"{seeds} seeds"
