@@ -1,6 +1,7 @@
 #pragma once
 // The partner as one node sees it, over a link that keeps what was sent until the test answers it.
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,23 @@ class HeldLink final : public Link {
   bool up = false;
   int resets = 0;
   std::deque<Sent> sent;
+};
+
+/// A request of the partner's; tells what it was answered.
+class HeldRequest final : public InboundRequest {
+ public:
+  explicit HeldRequest(const Message& message) : bytes_(encode(message)) {}
+  [[nodiscard]] std::span<const std::byte> header() const override { return bytes_; }
+  [[nodiscard]] std::span<std::byte> payload() const override { return {}; }
+  [[nodiscard]] std::size_t max_answer_payload() const override { return kMaxLinkPayload; }
+  void answer(std::span<const std::byte> header, std::span<const std::byte>, engine::Callback<> sent) override {
+    said = *decode(header);
+    sent();
+  }
+  std::optional<Message> said;
+
+ private:
+  MessageBytes bytes_;
 };
 
 class PartnerFixture : public testing::Test, public PartnerUser {
@@ -77,6 +95,17 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   /// The partner's clock runs as this node's does, a day ahead.
   [[nodiscard]] std::uint64_t their_clock() const {
     return static_cast<std::uint64_t>((clock.now().since_origin + std::chrono::hours(24)).count());
+  }
+  /// What the node itself takes, or refuses, of a request that comes by `session`; nothing: it is passed on.
+  std::optional<Message> said_to(std::uint64_t session, MessageType type, const engine::Uuid& process) {
+    Message message;
+    message.type = type;
+    message.process = process;
+    if (type == MessageType::hello) message.flags = kFlagSideB;
+    HeldRequest request(message);
+    const bool taken = partner.take(session, request, message);
+    EXPECT_EQ(taken, request.said.has_value());
+    return request.said;
   }
   HeldLink::Sent take(std::size_t index) {
     HeldLink::Sent sent = std::move(link.sent.at(index));
