@@ -35,6 +35,10 @@ TEST(Leftover, AnOldOrderOfItsOwnDoesNotLandOnWhatAReplicaIsGivenAsATarget) {
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_target); }));
   pair.run_for(5 * kSecond);
   EXPECT_TRUE(pair.status(kB).serving);
+  for (const auto block : kBlocks) {
+    auto& beside = pair.write(kB, block + 1, 3);
+    EXPECT_TRUE(pair.wait_for([&] { return beside.done; }, kSecond / 4)) << "it waits for a copy that A can't take";
+  }
   pair.mend(kA);
   pair.host(kA).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));

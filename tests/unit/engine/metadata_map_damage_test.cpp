@@ -74,11 +74,14 @@ TEST_F(DirtyMapTest, MapBlocksThatAreWholeAndWrongAreRefusedByNumber) {
 
 TEST_F(DirtyMapTest, BitsBeyondTheVolumeAreRefused) {
   const auto b = block(4 + 2);
-  b[4095] ^= std::byte{1};
-  store_be<std::uint32_t>(b.data(), crc32c(b.subspan(4)));
-  open();
-  ASSERT_TRUE(error);
-  EXPECT_NE(message().find("beyond the end"), std::string::npos) << message();
+  for (const std::byte bit : {std::byte{1}, std::byte{2}, std::byte{128}}) {
+    b[4095] ^= bit;
+    store_be<std::uint32_t>(b.data(), crc32c(b.subspan(4)));
+    open();
+    ASSERT_TRUE(error);
+    EXPECT_NE(message().find("beyond the end"), std::string::npos) << message();
+    b[4095] ^= bit;
+  }
 }
 
 // ---- blocks that can't be read ----

@@ -93,6 +93,22 @@ TEST_F(DirtyMapTest, ARequestOverSeveralBlocksEndsWhenAllAreDurable) {
   EXPECT_TRUE(area->is_durably_dirty(region(kPerBlock - 1, 2)));
 }
 
+TEST_F(DirtyMapTest, TheNumbersOfItsWritesGoOnOverARestart) {
+  const auto number = [this] {
+    layout::Header h;
+    std::memcpy(&h, block(4).data(), sizeof h);
+    return std::uint64_t{h.generation};
+  };
+  std::uint64_t last = number();
+  for (const std::uint64_t region : {1, 2, 3}) {
+    set(region);
+    store.run();
+    EXPECT_GT(number(), last);
+    last = number();
+    crash();
+  }
+}
+
 TEST_F(DirtyMapTest, AnExtentBeyondTheVolumeIsOutOfRange) {
   std::error_code result;
   area->set_dirty({identity.size - 512, 1024}, [&](std::error_code e) { result = e; });

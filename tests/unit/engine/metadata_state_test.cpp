@@ -224,6 +224,7 @@ TEST_F(State, AfterAFailedWriteNoMoreIsTakenUntilItIsOpenedAgain) {
   ASSERT_FALSE(write(bytes_of(100, 1)));
   roomy.fail = [](char kind, Extent) { return kind == 'w'; };
   EXPECT_EQ(write(bytes_of(100, 2)), make_error_code(Errc::io_error));
+  EXPECT_EQ(kept(), bytes_of(100, 1)) << "what could not be written does not count";
   roomy.fail = [](char, Extent) { return false; };
   EXPECT_EQ(write(bytes_of(100, 3)), make_error_code(Errc::io_error));
   open_roomy();
