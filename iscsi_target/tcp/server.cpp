@@ -217,8 +217,8 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     if (!handler) return;
     if (event.kind == SessionEvent::Kind::refused || event.session.target.empty()) {
       const std::lock_guard lock(mutex);
-      auto& limit = event.kind == SessionEvent::Kind::turned_away ? turned_away : strangers;
-      const auto untold = limit.pass(front().now());
+      auto& most = event.kind == SessionEvent::Kind::turned_away ? turned_away : strangers;
+      const auto untold = most.pass(front().now());
       if (!untold) return;
       event.untold = *untold;
     }
