@@ -6,11 +6,6 @@ namespace lockstep::replication {
 namespace {
 using engine::Knowledge;
 
-std::optional<WitnessRecord> record_of(const Knowledge& known) {
-  if (!known.record_seen()) return std::nullopt;
-  return WitnessRecord{known.record_number, known.record_epoch, known.record_members};
-}
-
 void take_record(Knowledge& known, const WitnessView& view) {
   const WitnessRecord record = view.record.value_or(WitnessRecord{});
   known.record_number = record.number;
@@ -18,6 +13,11 @@ void take_record(Knowledge& known, const WitnessView& view) {
   known.record_members = record.members;
 }
 }  // namespace
+
+std::optional<WitnessRecord> last_seen(const Knowledge& known) {
+  if (!known.record_seen()) return std::nullopt;
+  return WitnessRecord{known.record_number, known.record_epoch, known.record_members};
+}
 
 const char* to_string(WitnessTrust trust) {
   switch (trust) {
@@ -38,7 +38,7 @@ const char* to_string(WitnessTrust trust) {
 WitnessTrust judge_witness(const Knowledge& known, const WitnessView& view) {
   if (view.tampered) return WitnessTrust::tampered;
   if (known.witness_cluster == 0) return WitnessTrust::ok;
-  const auto seen = record_of(known);
+  const auto seen = last_seen(known);
   if (seen && !view.record) return WitnessTrust::no_record_any_more;
   if (view.cluster != known.witness_cluster) return WitnessTrust::other_cluster;
   if (view.revision < known.witness_revision) return WitnessTrust::behind;

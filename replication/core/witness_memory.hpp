@@ -17,6 +17,9 @@ enum class WitnessTrust : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(WitnessTrust trust);
 
+/// The record that was seen there last.
+[[nodiscard]] std::optional<WitnessRecord> last_seen(const engine::Knowledge& known);
+
 /// `known`: as it was when the witness was asked, for answers may overtake one another. The first that holds of
 /// tampered, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was written after
 /// that, with a higher number: any other is of a witness that was set back, and has perhaps gone another way since. A

@@ -187,8 +187,10 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
   auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
   ask_for_record([this, done, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return (*done)(false);
-    const auto* record = view && view->record ? &*view->record : nullptr;
-    const bool lost = judge(core_.membership->state(), record, core_.membership->agreed()) == WitnessWord::lost;
+    // Without an answer the last one counts.
+    const auto record = view ? view->record : last_seen(core_.known);
+    const ReplicaState mine = core_.membership->state();
+    const bool lost = judge(mine, record ? &*record : nullptr, core_.membership->agreed()) == WitnessWord::lost;
     if (is_set_back()) return (*done)(false);
     if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
     (*done)(!lost);

@@ -48,11 +48,13 @@ struct PlayedB {
     if (!members.is_both()) record.sequencer = members.contains(kA) ? kA : kB;
     return record;
   }
+  /// Above all that the real B had before.
+  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << 50;
   /// A write that B ordered.
   [[nodiscard]] Message order(std::uint64_t sequence) const {
     Message m = b.message(MessageType::replicate);
     m.opcode = DiskOpcode::write;
-    m.sequence = sequence;
+    m.sequence = kNumbers + sequence;
     m.extent = {kBlockOfBoth * kBlock, kBlock};
     return m;
   }

@@ -48,11 +48,11 @@ TEST(Order, IsShownWhenTheWatermarkCoversItAndNotBefore) {
   ASSERT_TRUE(world.b.ask(world.order(5), PlayedB::block_of(1)).ended_with(Errc::ok));
   auto& read = world.pair.read(kA, kBlockOfBoth);
   Message m = world.b.message(MessageType::watermark);
-  m.watermark = 4;
+  m.watermark = PlayedB::kNumbers + 4;
   world.b.ask(m);
   world.pair.run_for(kSoon);
   EXPECT_FALSE(read.done) << "B may have lost it";
-  m.watermark = 5;
+  m.watermark = PlayedB::kNumbers + 5;
   world.b.ask(m);
   EXPECT_TRUE(world.pair.wait_for([&] { return read.done; }, kSoon));
   EXPECT_EQ(read.first(), 1);
@@ -83,7 +83,7 @@ TEST(Order, ThatWaitsWhenItsWayBreaksIsNotCarriedOut) {
   world.pair.run_for(10 * kSoon);
   world.pair.mend(kA);
   Message m = world.b.message(MessageType::watermark);
-  m.watermark = 1;
+  m.watermark = PlayedB::kNumbers + 1;
   world.b.ask(m);
   world.pair.run_for(kSoon);
   EXPECT_EQ(world.stored(), 1);
@@ -92,10 +92,10 @@ TEST(Order, ThatWaitsWhenItsWayBreaksIsNotCarriedOut) {
 TEST(Order, OfANewProcessIsNotTakenForOneOfTheOld) {
   PlayedB world(b_orders);
   Message m = world.order(5);
-  m.watermark = 4;
+  m.watermark = PlayedB::kNumbers + 4;
   ASSERT_TRUE(world.b.ask(m, PlayedB::block_of(5)).ended_with(Errc::ok));
   m = world.b.message(MessageType::watermark);
-  m.watermark = 5;
+  m.watermark = PlayedB::kNumbers + 5;
   world.b.ask(m);
   world.b.restart();
   EXPECT_TRUE(world.b.ask(world.order(1), PlayedB::block_of(1)).ended_with(Errc::ok));

@@ -125,7 +125,7 @@ TEST_F(Run, HelpHasExamplesAndExitsWithZero) {
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
   EXPECT_EQ(run({"volume", "create", "--help"}), 0);
-  EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB --initiator IQN"));
+  EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB --initiator iqn."));
   EXPECT_EQ(run({"--version"}), 0);
 }
 

@@ -30,7 +30,8 @@ TEST_F(VolumeJobsTest, AnEncryptedVolumeIsMadeAndServedAsSuchAndAnotherIsNot) {
   make_volume("plain");
   node_->turns();
   EXPECT_FALSE(plane_.created.contains("encrypted"));
-  const auto job = node_->volumes.create({.name = "secret", .size = 1 << 30, .encrypted = true, .access = {}});
+  const auto job = node_->volumes.create(
+      {.name = "secret", .size = 1 << 30, .encrypted = true, .any_initiator = true, .access = {}});
   ASSERT_TRUE(job) << job.error().detail;
   node_->turns();
   EXPECT_EQ(plane_.created["name"], "secret");
@@ -368,7 +369,8 @@ TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfEncryptionIsNotLetInToEncryptedVolu
     return node_->pair.on_join(request, "fp").error().detail;
   };
   EXPECT_NE(answer(2).find("inviting node itself"), std::string::npos);
-  ASSERT_TRUE(node_->volumes.create({.name = "secret", .size = 1 << 30, .encrypted = true, .access = {}}));
+  ASSERT_TRUE(node_->volumes.create(
+      {.name = "secret", .size = 1 << 30, .encrypted = true, .any_initiator = true, .access = {}}));
   node_->turns();
   EXPECT_NE(answer(2).find("version of Lockstep is older"), std::string::npos) << answer(2);
   EXPECT_NE(answer(3).find("inviting node itself"), std::string::npos) << answer(3);
