@@ -197,16 +197,22 @@ def test_a_witness_over_tls_that_asks_for_a_password_decides_when_a_node_is_kill
         return note
 
 
-def test_a_witness_with_another_certificate_is_not_asked_and_says_why():
+def test_a_witness_is_tried_as_it_would_be_asked_and_what_is_wrong_is_said():
     with World(secure_witness=True) as w:
-        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{k: w.etcd.arbiter[k] for k in ("ca", "user", "password")})
-        check(tried == {"answers": True, "refused": False, "problem": ""}, f"the right one: {tried}")
-        ca = w.etcd.arbiter["ca"]
-        w.etcd.make_certificates()  # another CA of the same name
-        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, ca=w.etcd.arbiter["ca"])
-        check(tried["refused"] and "not signed by the CA" in tried["problem"], f"another CA: {tried}")
-        tried = w.a.rpc.call("witness.try", endpoint=w.etcd.url, ca=ca, user="lockstep", password="wrong")
-        check(tried["refused"] and "or its password" in tried["problem"], f"a wrong password: {tried}")
+        def tried(**changes):
+            known = {key: w.etcd.arbiter[key] for key in ("ca", "user", "password")}
+            return w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{**known, **changes})
+        right = tried()
+        check(right == {"answers": True, "refused": False, "problem": ""}, f"the right way: {right}")
+        wrong = tried(password="wrong")
+        check(wrong["refused"] and "or its password" in wrong["problem"], f"a wrong password: {wrong}")
+        before = w.etcd.arbiter["ca"]
+        w.etcd.make_certificates()  # etcd shows the new one at once
+        other = tried(ca=before)
+        check(other["refused"] and "not signed by the CA" in other["problem"], f"another CA of the same name: {other}")
+        w.etcd.kill()
+        away = tried()
+        check(not away["answers"] and not away["refused"] and away["problem"], f"an etcd that is away: {away}")
 
 
 def test_the_witness_lost_is_told_and_hurts_nobody():
