@@ -9,6 +9,7 @@
                                    }
                                  }
 """
+import functools
 import os
 import re
 
@@ -40,9 +41,11 @@ def closing(code, at):
     return len(code)
 
 
+@functools.cache
 def bodies(source):
     """What stands between the braces of every function, first and last character."""
     code = without_text(source)
+    found = []
     at = begin = 0
     while sign := re.compile(r"[{};]").search(code, at):
         at = sign.end()
@@ -52,8 +55,9 @@ def bodies(source):
             at = end + 1
             if not FUNCTION.search(head):
                 continue  # an initializer
-            yield sign.end(), end
+            found.append((sign.end(), end))
         begin = at
+    return found
 
 
 def changed_body(source, edits):

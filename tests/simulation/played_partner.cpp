@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint64_t kGeneration = 1'000'000;  ///< of its replica: above all that the other can know
 }
 
-PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side) : pair_(pair), side_(side) {
+PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
+    : pair_(pair), side_(side), began_(pair.world().scheduler.now()) {
   way_out().refuse([this](auto header) {
     process_ = replication::decode(header)->process;
     return false;
@@ -89,7 +90,7 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   header.volume = question.volume;
   header.status = status;
   header.process = process_;
-  header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() + clock_ahead);
+  header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
   std::vector<std::byte> payload;
   if (question.type == MessageType::heartbeat) payload.assign(request.payload().size() / 32, std::byte{grants_leases});
   if (question.type == MessageType::state) {

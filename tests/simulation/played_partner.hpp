@@ -88,6 +88,7 @@ class PlayedPartner final : public replication::LinkEvents {
 
   ScriptedPair& pair_;
   const engine::NodeSide side_;
+  const Nanos began_;  ///< its clock shows the time since; less than the one before it ever showed
   engine::Uuid process_;
   bool greeted_ = false;
   std::deque<Exchange> exchanges_;

@@ -102,6 +102,15 @@ TEST(Order, OfANewProcessIsNotTakenForOneOfTheOld) {
   EXPECT_EQ(world.stored(), 1);
 }
 
+/// What was read of it on the other member must not be gone after both lost power.
+TEST(Order, ThatMakesAMemberEqualIsDurableWhenItIsAnswered) {
+  PlayedB world(b_orders);
+  Message m = world.order(0);
+  m.type = MessageType::copy;
+  ASSERT_TRUE(world.b.ask(m, PlayedB::block_of(1)).ended_with(Errc::ok));
+  EXPECT_EQ(std::to_integer<int>(world.pair.host(kA).data(0).stable()[kBlockOfBoth * kBlock]), 1);
+}
+
 // ---- forwards, where they are ordered ------------------------------------------------------------------------------
 
 TEST(ForwardToThis, IsCarriedOutInItsEpochOnly) {
