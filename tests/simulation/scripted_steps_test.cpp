@@ -104,8 +104,8 @@ TEST(Proposal, ThatNobodyKnowsToBeTakenLetsNobodyServe) {
   world.b.tell_state();
   ASSERT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }));
   world.pair.world().way_from(kA).reset();
-  world.pair.run_for(10 * kSoon);
-  EXPECT_FALSE(world.pair.status(kA).serving) << "B may have won what is below, and serve";
+  EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 10 * kSoon))
+      << "B may have won what is below, and serve";
 }
 
 TEST(Proposal, ToLeaveThatNobodyKnowsToBeTakenLetsNobodyGoOnAlone) {
@@ -362,8 +362,11 @@ TEST(GoingAlone, IsNotForAProcessOfWhichTheWitnessSaysThatThePartnerWon) {
   world.at_the_witness({world.b.state.record.number + 5, its, MemberSet::only(kB)});
   world.b.keeps = [](const Message&) { return true; };
   world.pair.host(kA).boot();
-  world.pair.run_for(5 * kLease);
+  world.pair.run_for(2 * kLease);
   EXPECT_FALSE(world.pair.status(kA).serving);
+  world.pair.host(kA).witness().set_reachable(false);
+  world.pair.run_for(2 * kLease);
+  EXPECT_FALSE(world.pair.status(kA).serving) << "what it said holds";
 }
 
 /// It asked, and won, before its store failed: alone it would be nothing, and B may take over meanwhile.
