@@ -131,6 +131,18 @@ TEST(ForwardToThis, ThatItsSenderMayHaveDroppedSinceIsRefused) {
   EXPECT_EQ(world.stored(), 0);
 }
 
+TEST(ForwardToThis, OfAChangeThatItsSenderMayHaveDroppedSinceIsRefused) {
+  PlayedB world([](Scenario& s) {
+    a_orders(s);
+    s.reservations = true;
+  });
+  Message m = world.forward(1);
+  m.opcode = DiskOpcode::change_state;
+  m.extent = {};
+  world.pair.run_for(kLease);
+  EXPECT_TRUE(world.b.ask(m, registration().encode(), scsi::kLuAnswerSize).ended_with(Errc::stale));
+}
+
 TEST(ForwardToThis, OfACommandThatWasOldWhenItWasSentIsRefused) {
   PlayedB world;
   Message m = world.forward(1);

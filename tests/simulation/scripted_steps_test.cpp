@@ -21,7 +21,9 @@ TEST(GrantedLease, IsOfTheEpochInForce) {
 
 TEST(GrantedLease, IsNoneWhileTheNodeIsSuspended) {
   PlayedB world;
+  world.pair.host(kA).witness().set_reachable(false);
   world.suspend();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.host(kA).fences() == 1; })) << "it holds nothing any more";
   EXPECT_FALSE(world.b.is_granted(world.b.state.record.id)) << "B may be what goes on alone after it";
 }
 
@@ -339,6 +341,17 @@ TEST(GoingAlone, IsNotDoneWhenItsRecordFailed) {
   EXPECT_FALSE(world.pair.status(kA).serving);
 }
 
+TEST(GoingAlone, ByForceIsDoneWhenItsRecordIsDurable) {
+  PlayedB world;
+  world.pair.host(kA).witness().set_reachable(false);
+  world.suspend();
+  world.spoil_metadata([](StoreFaults& f) { f.write_error = kAlways; });
+  std::optional<bool> forced;
+  world.pair.host(kA).program()->force_solo(0, false, [&](engine::Result<void> r) { forced = r.has_value(); });
+  ASSERT_TRUE(world.pair.wait_for([&] { return forced.has_value(); }));
+  EXPECT_FALSE(*forced);
+}
+
 TEST(GoingAlone, ByPreferenceEndsWhenThePartnerIsBack) {
   PlayedB world([](Scenario& s) {
     a_orders(s);
@@ -418,8 +431,7 @@ TEST(LateRecord, ThatFailedMakesNothingGood) {
   world.suspend();
   ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::failed); }));
   world.pair.mend(kA);
-  world.pair.run_for(10 * kSoon);
-  EXPECT_TRUE(world.pair.is(kA, MirrorState::failed));
+  EXPECT_FALSE(world.pair.wait_for([&] { return !world.pair.is(kA, MirrorState::failed); }, 10 * kSoon));
 }
 
 TEST(LateRecord, MakesNothingGoodButItsOwnLateness) {
@@ -451,6 +463,7 @@ TEST(Proposal, ThatIsFollowedEndsWhatThisNodeWantedAlone) {
   world.back_in_touch();
   world.pair.run_for(2 * kLease);
   EXPECT_EQ(world.pair.status(kA).epoch, world.b.state.record);
+  EXPECT_EQ(fences(world), 1u) << "it was in sync again, and went on from there";
 }
 
 TEST(Proposal, FromAnotherRecordThanThisNodesIsRefused) {
