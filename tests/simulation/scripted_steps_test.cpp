@@ -341,17 +341,6 @@ TEST(GoingAlone, IsNotDoneWhenItsRecordFailed) {
   EXPECT_FALSE(world.pair.status(kA).serving);
 }
 
-TEST(GoingAlone, ByForceIsDoneWhenItsRecordIsDurable) {
-  PlayedB world;
-  world.pair.host(kA).witness().set_reachable(false);
-  world.suspend();
-  world.spoil_metadata([](StoreFaults& f) { f.write_error = kAlways; });
-  std::optional<bool> forced;
-  world.pair.host(kA).program()->force_solo(0, false, [&](engine::Result<void> r) { forced = r.has_value(); });
-  ASSERT_TRUE(world.pair.wait_for([&] { return forced.has_value(); }));
-  EXPECT_FALSE(*forced);
-}
-
 TEST(GoingAlone, ByPreferenceEndsWhenThePartnerIsBack) {
   PlayedB world([](Scenario& s) {
     a_orders(s);
