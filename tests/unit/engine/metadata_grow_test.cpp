@@ -170,23 +170,6 @@ TEST_F(Grow, ABitThatWasOnItsWayIsDurableInTheLargerMap) {
   EXPECT_TRUE(area->is_dirty(5 * kGiB / kRegion));
 }
 
-/// Before the area is opened, which mends what it can.
-TEST_F(Grow, EitherCopyOfWhatWasMovedIsEnough) {
-  for (const std::size_t lost : {0u, 1u}) {
-    for (const bool superblock : {true, false}) {
-      make();
-      ASSERT_FALSE(grow(40 * kGiB));
-      const std::uint64_t at = superblock ? layout::kSuperblockAt + lost * layout::kBlock
-                                          : area->identity().state_at + lost * layout::kStateSlot;
-      store.bytes()[at + 200] ^= std::byte{1};
-      store.keep_spoiled();
-      open();
-      EXPECT_EQ(area->identity().size, 40 * kGiB);
-      expect_all_as_it_was();
-    }
-  }
-}
-
 TEST_F(Grow, ManyTimes) {
   make();
   for (const std::uint64_t size : {6 * kGiB, 7 * kGiB, 30 * kGiB, 100 * kGiB, 101 * kGiB, 130 * kGiB}) {
