@@ -204,7 +204,7 @@ class Membership {
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint flush_began_;
-  engine::TimePoint last_exchange_, attached_, last_clean_, sent_again_;
+  engine::TimePoint last_exchange_, attached_, last_clean_, sent_again_, confirm_again_;
   engine::TimePoint gated_since_;
   bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;

@@ -13,6 +13,8 @@ using engine::MemberSet;
 
 namespace {
 constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
+/// A witness that said that this node may not start.
+constexpr engine::Duration kAskAgainAfter = std::chrono::seconds(1);
 /// Alone there is nobody to hand over to: a host that waits is better off than one that is told an error.
 constexpr int kPatienceAlone = 4;
 /// More than any operation is allowed: whatever the store has is older than this from now.
@@ -135,7 +137,9 @@ void Membership::decide_without_partner() {
   const engine::EpochRecord& mine = core_.epoch();
   switch (rule) {
     case AloneRule::start:
+      if (core_.now() < confirm_again_) break;
       confirming_ = true;
+      confirm_again_ = core_.now() + kAskAgainAfter;
       core_.witnessing->confirm([this](bool may_start) {
         confirming_ = false;
         if (!may_start || !core_.serves_nothing() || change_ || closed()) return;
