@@ -1,7 +1,7 @@
 """Two nodes: how they become a pair, and what holds while one is away."""
 import os
+import pathlib
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -18,11 +18,6 @@ def certificate_and_key(folder):
     assert made.returncode == 0, made.stderr
     certificate = (folder / "certificate.pem").read_text()
     return certificate, certificate, (folder / "key.pem").read_text()
-
-
-def listens(path):
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
 
 
 class Discovery(Scratch):
@@ -104,7 +99,8 @@ class PairSetUp(Scratch):
         refused("/arbiter/password", password=None)
         refused("/arbiter/ca", "/arbiter/certificate", "/arbiter/key", "/arbiter/user", endpoints=["http://127.0.0.1:2379"])
         refused("/arbiter/endpoints/0", endpoints=["https://127.0.0.1"])
-        wait_for("lockstepd, which tries the witness, to listen", lambda: listens(a.socket))
+        wait_for("the management to speak to the lockstepd that tries the witness",
+                 pathlib.Path(str(a.socket) + ".subscribed").exists)
         a.script(**{"try": {"answers": False, "refused": True, "problem": "its certificate has expired"}})
         refused("/arbiter/endpoints/0")
         self.assertEqual(a.get("/api/v1/pair").json["state"], "none")

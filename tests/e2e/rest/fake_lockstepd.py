@@ -21,6 +21,7 @@ class Node:
         self.start = time.monotonic()
         self.applied = None
         self.applied_file = pathlib.Path(str(path) + ".applied")  # for tests to look at
+        self.subscribed_file = pathlib.Path(str(path) + ".subscribed")  # the management speaks to it
         self.replicas_file = pathlib.Path(str(path) + ".replicas")  # as the disks would keep them
         self.lock = threading.Lock()
         self.subscribers = []
@@ -123,6 +124,7 @@ class Node:
                 "io": {"reads": 7, "writes": 3, "read_bytes": 28672, "write_bytes": 12288}}
 
     def events_subscribe(self, p, script):
+        self.subscribed_file.touch()
         return {}
 
     def tell(self, params):
