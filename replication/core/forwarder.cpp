@@ -112,8 +112,6 @@ void Forwarder::send(Op& op) {
   m.number = static_cast<std::uint64_t>((core_.now() - op.received).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
-  op.unsure = op.sent_before;
-  op.unsure_outside = op.sent_outside;
   op.sent_before |= !asks_only;
   op.sent_outside |= core_.is_forwarding() && !asks_only;
   op.sent_to = core_.partner.process();
@@ -154,8 +152,8 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   }
   if (result && result->status == Errc::aborted) {
     mark<"forward.checked_under_another_state">();
-    op.sent_before = op.unsure;
-    op.sent_outside = op.unsure_outside;
+    // The process that says so has no entry of it: nothing that it was sent before was carried out either.
+    op.sent_before = op.sent_outside = false;
   }
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In

@@ -117,8 +117,6 @@ struct Op {
   std::uint64_t link_bytes = 0;    ///< … with so much
   bool sent_before = false;        ///< the sequencer may have carried it out
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
-  bool unsure = false;             ///< sent_before, before it was sent last
-  bool unsure_outside = false;     ///< sent_outside
   bool applied_here = false;       ///< its order came back and is in this member's store
 
   /// On the logical unit's state, not on its blocks.
