@@ -4,28 +4,22 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "engine/base/openssl.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* p) const {
-    Free(p);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
-using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
+using engine::openssl::Bio;
+using engine::openssl::Certificate;
+using engine::openssl::Deleter;
+using engine::openssl::Key;
 
 constexpr long kTenYears = 3650L * 24 * 3600;
 

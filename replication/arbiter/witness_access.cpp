@@ -3,24 +3,17 @@
 #include <algorithm>
 #include <memory>
 
-#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
+
+#include "engine/base/openssl.hpp"
 
 namespace lockstep::replication {
 namespace {
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+using engine::openssl::Bio;
+using engine::openssl::Certificate;
+using engine::openssl::Key;
 
 using Problems = std::vector<WitnessAccessProblem>;
 

@@ -33,7 +33,7 @@ ReplicaState Membership::state() const {
   s.record = core_.epoch();
   s.side = core_.side();
   s.running = ran(core_.phase);
-  s.able = stable_ && !core_.store_failed && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() &&
+  s.able = has_begun() && !core_.store_failed && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() &&
            !suspects_store() && !core_.generations->set_back();
   s.set_back = core_.generations->set_back();
   s.serving = core_.in_sync() || core_.is_alone();
@@ -48,10 +48,12 @@ void Membership::begin() {
   ++flushing_;
   core_.data.flush([this](std::error_code error) {
     --flushing_;
-    flushed_ = !error;
-    if (!error) return record_what_was_left();
-    core_.fail_store("The store failed its first flush: " + error.message() + ".");
-    exchange();
+    if (error) {
+      core_.fail_store("The store failed its first flush: " + error.message() + ".");
+      return exchange();
+    }
+    begun_ = Begun::flushed;
+    record_what_was_left();
   });
 }
 
@@ -71,7 +73,7 @@ void Membership::record_what_was_left() {
   const auto left = left_record();
   if (!has_left_without_metadata()) {
     forget_what_is_recorded();
-    stable_ = true;
+    begun_ = Begun::wholly;
     return exchange();
   }
   mark<"membership.recorded_what_was_left">();
@@ -81,7 +83,7 @@ void Membership::record_what_was_left() {
     end_step();
     if (error) return;
     forget_what_is_recorded();
-    stable_ = true;
+    begun_ = Begun::wholly;
     exchange();
   });
 }
@@ -115,7 +117,7 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 }
 
 void Membership::act(const ReplicaState& theirs) {
-  if (change_ || !stable_ || theirs.changing) return;
+  if (change_ || !has_begun() || theirs.changing) return;
   if (core_.generations->set_back()) stop_if_set_back();
   const ReplicaState mine = state();
   const Verdict before = verdict_;
@@ -251,8 +253,8 @@ void Membership::on_late_record(std::error_code error) {
   failure_.clear();
   const bool left = has_left_without_metadata();
   apply(event::LateRecordReturned{!left && core_.epoch().members.contains(core_.side())});
-  if (!flushed_) return exchange();
-  stable_ = false;
+  if (begun_ == Begun::no) return exchange();
+  begun_ = Begun::flushed;
   record_what_was_left();
 }
 
@@ -279,7 +281,7 @@ void Membership::tick() {
   end_overdue_step(now);
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!change_ && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
-  if (!change_ && stable_) decide_without_partner();
+  if (!change_ && has_begun()) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
   watch_kept_sessions();

@@ -96,6 +96,7 @@ class Membership {
   // the phase
   void apply(const PhaseEvent& event);
   void perform(Effect effect, const ReplicaPhase& was);
+  [[nodiscard]] bool has_begun() const { return begun_ == Begun::wholly; }
   [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(core_.phase); }
   [[nodiscard]] bool is_changing(Step step) const { return change_ && change_->step == step; }
   // the clock
@@ -191,8 +192,12 @@ class Membership {
   void finish_waiter(engine::Result<void> result);
 
   Core& core_;
-  bool flushed_ = false;  ///< the first flush went well
-  bool stable_ = false;   ///< and what this node left is recorded
+  enum class Begun : std::uint8_t {
+    no,
+    flushed,  ///< the first flush went well
+    wholly    ///< and what this node left is recorded
+  };
+  Begun begun_ = Begun::no;
   bool leaving_ = false;
   bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
   std::optional<Change> change_;

@@ -92,7 +92,7 @@ MirrorState Membership::mirror_state() const {
   if (leaving_) return MirrorState::left;
   if (core_.is_forwarding()) return MirrorState::syncing_target;
   if (core_.suspended()) return MirrorState::suspended;
-  const bool early = !stable_ || core_.now() - attached_ < core_.settings.lease;
+  const bool early = !has_begun() || core_.now() - attached_ < core_.settings.lease;
   return early ? MirrorState::starting : MirrorState::waiting;
 }
 

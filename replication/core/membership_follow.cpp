@@ -19,7 +19,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const bool higher = next.number > core_.epoch().number && next.number > core_.witnessing->attempted();
   const bool members = next.members.contains(engine::other(core_.side()));
   const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
-  const bool begun = stable_ || core_.store_failed;  // one that can't even begin may still leave
+  const bool begun = has_begun() || core_.store_failed;  // one that can't even begin may still leave
   if (!from_my_record || !higher || !members || !fits || !begun || change_) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);

@@ -26,6 +26,11 @@ inline void b_orders(Scenario& s) {
   s.first_sequencer = kB;
 }
 
+inline void patient(Scenario& s) {
+  a_orders(s);
+  s.store_deadline = 60 * kSecond;
+}
+
 inline bool is(const Message& m, MessageType type) { return m.type == type; }
 
 /// A is real, and in sync with what the test plays as B.
@@ -130,6 +135,14 @@ struct PlayedB {
     spoil_metadata([](StoreFaults& f) { f.hang = kAlways; });
   }
   /// Somebody else's record at the witness.
+  /// Times that A closed its initiators' sessions.
+  [[nodiscard]] unsigned fences() { return pair.host(kA).fences(); }
+  /// An order of B's hangs in A's store, as does all that comes after it.
+  void hang_an_order() {
+    hang(pair, kA);
+    b.send(order(1), block_of(1));
+    pair.run_for(kSoon);
+  }
   void at_the_witness(const replication::WitnessRecord& record) {
     const auto id = pair.world().scenario.volumes[0].id;
     auto& witness = pair.world().witness;

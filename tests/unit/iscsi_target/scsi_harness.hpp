@@ -305,6 +305,12 @@ class ScsiTest : public ::testing::Test {
     std::erase(open_, &n);
   }
 
+  /// What the disk holds.
+  Bytes stored(std::uint64_t lba, std::uint64_t blocks) {
+    const auto* at = reinterpret_cast<const std::uint8_t*>(disk.bytes().data()) + lba * 512;
+    return {at, at + blocks * 512};
+  }
+
   std::unique_ptr<FakeCommand> make(Bytes cdb, std::uint32_t expected_in = 0, Bytes data_out = {}) {
     auto c = std::make_unique<FakeCommand>();
     std::ranges::copy(cdb, c->cdb.begin());

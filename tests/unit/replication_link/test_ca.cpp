@@ -4,26 +4,20 @@
 #include <memory>
 #include <stdexcept>
 
-#include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <openssl/x509v3.h>
+
+#include "engine/base/openssl.hpp"
 
 namespace lockstep::tests {
 namespace {
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+using engine::openssl::Bio;
+using engine::openssl::Certificate;
+using engine::openssl::Deleter;
+using engine::openssl::Key;
 using Extension = std::unique_ptr<X509_EXTENSION, Deleter<X509_EXTENSION_free>>;
 
 std::string text_of(BIO* bio) {

@@ -1,0 +1,50 @@
+"""Settings of a run, and how tests check, wait and find a port."""
+import pathlib
+import socket
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+
+class Settings:
+    """Of this run; `run` sets them."""
+    build = REPO / "build/release"
+    sanitized = False
+    keep = False
+
+
+settings = Settings()
+
+
+class Skipped(Exception):
+    """The machine lacks something that the test needs; says what."""
+
+
+class Failed(Exception):
+    """What a test expected and did not find."""
+
+
+def check(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+def wait_for(what, condition, seconds=20.0, interval=0.02):
+    """Waits until `condition()` is true and gives its value; says what was waited for when it never is."""
+    if settings.sanitized:
+        seconds *= 5
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {seconds:g} s for {what}")
+        time.sleep(interval)
+
+
+def free_port(address):
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return s.getsockname()[1]

@@ -1,0 +1,141 @@
+// The whole command: pairs, nodes, and who may use what.
+#include "tests/unit/cli/run_fixture.hpp"
+
+namespace lockstep::cli {
+namespace {
+
+TEST_F(Run, AccessAddsToTheListThatIsThere) {
+  answer_volumes();
+  json changed = volume();
+  changed["access"] = {"iqn.2026-11.org.example:h1", "iqn.2026-11.org.example:h2"};
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--add", "iqn.2026-11.org.example:h2"}), 0);
+  EXPECT_EQ(sent(1), (json{{"access", {"iqn.2026-11.org.example:h1", "iqn.2026-11.org.example:h2"}}}));
+}
+
+TEST_F(Run, RemovingTheLastInitiatorClosesTheVolumeAndSaysSo) {
+  answer_volumes();
+  json changed = volume();
+  changed["access"] = json::array();
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--remove", "iqn.2026-11.org.example:h1"}), 0);
+  EXPECT_EQ(sent(1), (json{{"access", json::array()}}));
+  EXPECT_EQ(out_.str(), "Nobody may use vm1.\n");
+}
+
+TEST_F(Run, AVolumeIsOpenToAnyOnlyWhenThatIsSaidAloud) {
+  answer_volumes();
+  json changed = volume();
+  changed["access"] = json::array();
+  changed["any_initiator"] = true;
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, changed);
+  EXPECT_EQ(run({"volume", "access", "vm1", "--any"}), 0);
+  EXPECT_EQ(sent(1), (json{{"any_initiator", true}}));
+  EXPECT_EQ(out_.str(), "Any initiator may use vm1.\n");
+}
+
+TEST_F(Run, PairDiscoveryAsksForASecretOrIsOpen) {
+  const json pair{{"state", "complete"}, {"name", "p"}, {"discovery_chap_user", "finder"}};
+  answer("PATCH /api/v1/pair", 200, pair);
+  answer("PATCH /api/v1/pair", 200, pair);
+  EXPECT_EQ(run({"pair", "discovery", "--chap-user", "finder", "--chap-secret-file", "-"}, false, "a long secret\n"),
+            0);
+  EXPECT_EQ(sent(0), (json{{"discovery_chap", {{"user", "finder"}, {"secret", "a long secret"}}}}));
+  EXPECT_THAT(out_.str(), HasSubstr("asks for the secret of finder"));
+  EXPECT_EQ(run({"pair", "discovery", "--open"}), 0);
+  EXPECT_EQ(sent(1), (json{{"discovery_chap", nullptr}}));
+  EXPECT_EQ(run({"pair", "discovery"}), 2);
+}
+
+TEST_F(Run, InitiatorAddReadsTheSecretFromStandardInput) {
+  answer("POST /api/v1/initiators", 201, {{"iqn", "iqn.x"}});
+  EXPECT_EQ(run({"initiator", "add", "iqn.x", "--chap-user", "u", "--chap-secret-file", "-"}, false,
+                "a long enough secret\n"),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"iqn": "iqn.x", "chap": {"user": "u", "secret": "a long enough secret"}})"));
+  EXPECT_EQ(out_.str().find("secret"), std::string::npos);
+}
+
+TEST_F(Run, AChapUserWithoutASecretIsAskedForOne) {
+  EXPECT_EQ(run({"initiator", "add", "iqn.x", "--chap-user", "u"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--chap-secret-file"));
+}
+
+TEST_F(Run, InitiatorRemoveEncodesTheName) {
+  answer("DELETE /api/v1/initiators/iqn.2026-11.x%3Ah1", 204);
+  EXPECT_EQ(run({"initiator", "remove", "iqn.2026-11.x:h1"}), 0);
+}
+
+TEST_F(Run, PairCreateWantsToKnowWhoDecides) {
+  EXPECT_EQ(run({"pair", "create", "pair1"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--witness"));
+  answer("POST /api/v1/pair", 201, {{"state", "alone"}, {"name", "pair1"}});
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "http://10.0.0.10:2379", "--portal", "10.0.0.11:3260",
+                 "--link", "10.0.1.11:3261", "--resync-ceiling", "200MiB"}),
+            0);
+  EXPECT_EQ(sent(0),
+            json::parse(R"({"name": "pair1", "arbiter": {"kind": "witness", "endpoints": ["http://10.0.0.10:2379"]},
+    "node": {"portals": ["10.0.0.11:3260"], "link_address": "10.0.1.11:3261"},
+    "settings": {"resync_ceiling_bytes_per_second": 209715200}})"));
+}
+
+TEST_F(Run, PairCreateSendsWhatTheWitnessIsSpokenToWithFromFiles) {
+  const auto file = [](const char* name, const std::string& content) {
+    const std::string path = testing::TempDir() + name;
+    std::ofstream(path) << content;
+    return path;
+  };
+  const std::string ca = file("witness_ca.pem", "ca\n"), certificate = file("witness_certificate.pem", "certificate\n");
+  const std::string key = file("witness_key.pem", "key\n"), password = file("witness_password", "right one\n");
+  answer("POST /api/v1/pair", 201, {{"state", "alone"}, {"name", "pair1"}});
+  EXPECT_EQ(
+      run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", ca, "--witness-user", "ls",
+           "--witness-password-file", password, "--witness-certificate", certificate, "--witness-key", key}),
+      0)
+      << err_.str();
+  EXPECT_EQ(sent(0)["arbiter"], (json{{"kind", "witness"},
+                                      {"endpoints", {"https://etcd:2379"}},
+                                      {"ca", "ca\n"},
+                                      {"user", "ls"},
+                                      {"password", "right one"},
+                                      {"certificate", "certificate\n"},
+                                      {"key", "key\n"}}));
+}
+
+TEST_F(Run, PairCreateWantsAllOfWhatGoesTogetherForTheWitness) {
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", "/nowhere/ca.pem"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("/nowhere/ca.pem can't be read"));
+  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-user", "ls"}), 2);
+  EXPECT_EQ(
+      run({"pair", "create", "pair1", "--witness", "https://etcd:2379", "--witness-ca", "x", "--witness-user", "ls"}),
+      2);
+  EXPECT_THAT(err_.str(), HasSubstr("--witness-password-file"));
+  EXPECT_EQ(run({"pair", "create", "pair1", "--preferred", "a", "--witness-ca", "x"}), 2);
+}
+
+TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {
+  answer("POST /api/v1/pair/invitations", 201, {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}});
+  EXPECT_EQ(run({"pair", "invite"}), 0);
+  EXPECT_EQ(out_.str(), "lsi1.x.y\n");
+  EXPECT_THAT(err_.str(), HasSubstr("2026-11-21 09:15:00"));
+}
+
+TEST_F(Run, NodeListDoesNotShowWhatAStoppedNodeSaidLast) {
+  answer("GET /api/v1/nodes", 200, {{"items", json::parse(R"([
+    {"side": "a", "name": "node-a", "local": true, "reachable": true, "lockstepd": {"state": "running", "uptime_seconds": 61, "message": ""},
+     "version": "0.1.0", "partner_link": {"connected": true, "path": "tcp"}, "witness": {"kind": "witness", "reachable": true},
+     "addresses": {"portals": ["10.0.0.11:3260"]}},
+    {"side": "b", "name": "node-b", "local": false, "reachable": true, "lockstepd": {"state": "stopped", "uptime_seconds": null, "message": "It is gone."},
+     "version": null, "partner_link": {"connected": true, "path": "tcp"}, "witness": {"kind": "witness", "reachable": true},
+     "addresses": {"portals": []}}])")}});
+  EXPECT_EQ(run({"node", "list"}), 0);
+  EXPECT_EQ(out_.str(),
+            "SIDE  NAME      MANAGEMENT  LOCKSTEPD  VERSION  UP FOR     LINK      WITNESS    PORTALS\n"
+            "a     node-a *  reachable   running    0.1.0    1 min 1 s  up (tcp)  reachable  10.0.0.11:3260\n"
+            "b     node-b    reachable   stopped    -        -          -         -          -\n"
+            "node-b: It is gone.\n"
+            "* the node that answered\n");
+}
+
+}  // namespace
+}  // namespace lockstep::cli
