@@ -33,9 +33,10 @@ ReplicaState Membership::state() const {
   s.record = core_.epoch();
   s.side = core_.side();
   s.running = ran(core_.phase);
-  s.able = has_begun() && !core_.store_failed && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() &&
-           !suspects_store() && !core_.generations->set_back();
   s.set_back = core_.generations->set_back();
+  const bool sound = has_begun() && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() && !s.set_back;
+  s.able = sound && !core_.store_failed && !suspects_store();
+  s.only_failed_operations = sound && core_.store_failed && !core_.flush_failed && !store_owes();
   s.serving = core_.in_sync() || core_.is_alone();
   s.forwarding = core_.is_forwarding();
   s.changing = change_.has_value();

@@ -87,7 +87,8 @@ void Membership::close(engine::Callback<> done) {
 MirrorState Membership::mirror_state() const {
   if (split_) return MirrorState::split_brain;
   if (core_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
-  if (core_.in_sync()) return MirrorState::in_sync;
+  const bool nobody_goes_on = core_.store_failed && verdict_ == Verdict::wait;
+  if (core_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
   if (core_.store_failed || metadata_failed()) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
   if (core_.is_forwarding()) return MirrorState::syncing_target;

@@ -12,7 +12,8 @@ using engine::Uuid;
 
 constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kForwarding = 0x0100;
+constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kForwarding = 0x0100,
+                        kOnlyFailedOperations = 0x0200;
 constexpr std::uint16_t kKnown = 0x000F, kIgnorable = 0xFF00;
 constexpr std::size_t kMaxAddress = 255;
 
@@ -33,7 +34,8 @@ std::vector<std::byte> encode_state(const ReplicaState& s) {
   out.be32(kMagic);
   out.be16(kVersion);
   out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0) |
-                                      (s.changing ? kChanging : 0) | (s.forwarding ? kForwarding : 0)));
+                                      (s.changing ? kChanging : 0) | (s.forwarding ? kForwarding : 0) |
+                                      (s.only_failed_operations ? kOnlyFailedOperations : 0)));
   out.u8(static_cast<std::uint8_t>(s.side));
   out.u8(r.members.bits);
   out.u8(static_cast<std::uint8_t>(r.sequencer));
@@ -75,6 +77,7 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
   s.serving = flags & kServing;
   s.changing = flags & kChanging;
   s.forwarding = flags & kForwarding;
+  s.only_failed_operations = flags & kOnlyFailedOperations;
   s.side = static_cast<NodeSide>(side);
   s.record.members = {members};
   s.record.sequencer = static_cast<NodeSide>(sequencer);

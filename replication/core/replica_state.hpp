@@ -13,13 +13,14 @@ namespace lockstep::replication {
 struct ReplicaState {
   engine::EpochRecord record;  ///< durable here
   engine::NodeSide side = engine::NodeSide::a;
-  bool running = false;         ///< this process was let into `record`, or into the one that it was made from
-  bool able = false;            ///< store and metadata are well, nobody asked it to leave: may be a member
-  bool serving = false;         ///< answers I/O under `record` now
-  bool changing = false;        ///< in the middle of a step: ask again before acting on this
-  bool forwarding = false;      ///< answers I/O through its partner now; false of a version that does not tell
-  bool set_back = false;        ///< in time (generations.hpp); does not travel: both nodes find out
-  std::uint64_t attempted = 0;  ///< the highest number asked of the witness that nothing decided yet; 0: none
+  bool running = false;                 ///< this process was let into `record`, or into the one that it was made from
+  bool able = false;                    ///< store and metadata are well, nobody asked it to leave: may be a member
+  bool only_failed_operations = false;  ///< not able for nothing else, and its store holds nothing
+  bool serving = false;                 ///< answers I/O under `record` now
+  bool changing = false;                ///< in the middle of a step: ask again before acting on this
+  bool forwarding = false;              ///< answers I/O through its partner now; false of a version that does not tell
+  bool set_back = false;                ///< in time (generations.hpp); does not travel: both nodes find out
+  std::uint64_t attempted = 0;          ///< the highest number asked of the witness that nothing decided yet; 0: none
   bool operator==(const ReplicaState&) const = default;
 };
 

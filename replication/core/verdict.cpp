@@ -28,12 +28,18 @@ bool is_direct_heir(const EpochRecord& newer, const EpochRecord& older) {
          newer.ancestors.front() == older.id;
 }
 
-/// Two members of one truth whose records are the same, or of which one is the direct heir of the other.
+bool fit_alone(const ReplicaState& s) { return s.able || s.only_failed_operations; }
+
+/// Two members of one truth whose records are the same, or of which one is the direct heir of the other. When neither
+/// is able, so that neither can leave in favour of the other, one whose store has only failed operations goes on:
+/// alone, each operation tells its own error.
 Verdict decide_members(const ReplicaState& mine, const ReplicaState& theirs, const EpochRecord& newer, bool same) {
-  if (!mine.able && !theirs.able) return Verdict::wait;
   if (mine.able != theirs.able) return mine.able ? Verdict::drive_solo : Verdict::follow;
+  if (fit_alone(mine) != fit_alone(theirs)) return fit_alone(mine) ? Verdict::drive_solo : Verdict::follow;
+  if (!fit_alone(mine)) return Verdict::wait;
   if (mine.running != theirs.running) return mine.running ? Verdict::drive_solo : Verdict::follow;
   const bool lead = newer.sequencer == mine.side;
+  if (!mine.able) return lead ? Verdict::drive_solo : Verdict::follow;
   const bool undecided = mine.attempted > newer.number || theirs.attempted > newer.number;
   if (!same || !mine.running || undecided) return lead ? Verdict::drive_both : Verdict::follow;
   if (mine.serving && theirs.serving) return Verdict::settled;

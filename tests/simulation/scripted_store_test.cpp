@@ -69,6 +69,33 @@ TEST(FailedWrite, IsNotShownByTheOtherMemberWhileTheSequencerIsStillWriting) {
   }
 }
 
+TEST(FailedWrite, OfBothStoresAtOnceIsToldToTheHostAndOneNodeGoesOn) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 3, 1), std::error_code{});
+  for (const NodeSide node : {kA, kB}) pair.spoil(node, [](StoreFaults& f) { f.write_error = kAlways; });
+  EXPECT_EQ(pair.written(kB, 3, 2), make_error_code(engine::Errc::io_error));
+  EXPECT_TRUE(pair.status(kA).serving && pair.status(kB).serving) << "one alone, the other through it";
+  for (const NodeSide node : {kA, kB}) pair.mend(node);
+  EXPECT_EQ(pair.written(kB, 3, 3), std::error_code{});
+  for (const NodeSide node : {kA, kB}) {
+    if (pair.is(node, MirrorState::solo)) continue;
+    pair.host(node).end(Host::End::killed);
+    pair.host(node).boot();
+  }
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.value_at(kB, 3), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST(FailedFlush, OfBothStoresStopsTheVolumeAndSaysSo) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 3, 1), std::error_code{});
+  for (const NodeSide node : {kA, kB}) pair.spoil(node, [](StoreFaults& f) { f.flush_error = kAlways; });
+  pair.submit(kA, engine::DiskOpcode::flush, 0, 0, 0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::failed) && pair.is(kB, MirrorState::failed); }));
+  EXPECT_NE(pair.status(kA).reason, "");
+}
+
 TEST(HungStore, TheOnlyMemberServesNothingUntilItHasReturnedEverything) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 3, 1), std::error_code{});

@@ -125,7 +125,7 @@ ReplicaState state() {
   s.record.size = 1 << 30;
   s.record.arbiter = {engine::ArbiterKind::witness, engine::NodeSide::b, std::string(255, 'x')};
   s.record.ancestors.resize(engine::EpochRecord::kMaxAncestors);
-  s.running = s.able = s.changing = true;
+  s.running = s.able = s.only_failed_operations = s.changing = true;
   s.attempted = 12;
   return s;
 }

@@ -49,7 +49,7 @@ template <class Visit>
 void for_every_pair(Visit visit) {
   for (const EpochRecord& ra : records()) {
     for (const EpochRecord& rb : records()) {
-      for (unsigned bits = 0; bits < 256; ++bits) {
+      for (unsigned bits = 0; bits < 1024; ++bits) {
         ReplicaState a, b;
         a.record = ra;
         b.record = rb;
@@ -62,6 +62,8 @@ void for_every_pair(Visit visit) {
         b.serving = bits & 32;
         a.attempted = bits & 64 ? 9 : 0;
         b.attempted = bits & 128 ? 9 : 0;
+        a.only_failed_operations = bits & 256;
+        b.only_failed_operations = bits & 512;
         visit(a, b);
       }
     }
