@@ -156,6 +156,7 @@ void Membership::serve_alone(bool fresh) {
   core_.resync->stop();
   core_.witnessing->settled();
   core_.sequencer->drop_remote();
+  core_.sequencer->end_failed();
   core_.lu->on_solo(fresh);
   core_.sequencer->on_leased();
   core_.forwarder->take_over();

@@ -39,6 +39,13 @@ void Sequencer::drop_remote() {
   ask_again();
 }
 
+void Sequencer::end_failed() {
+  const auto failed = [](const Op& o) {
+    return o.stage == Stage::issued && o.local_error && o.remote == Remote::done && !o.local_busy && !o.on_link;
+  };
+  while (Op* op = find(failed)) settle(*op);
+}
+
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.
 void Sequencer::drop(const Selection& which) {
   active_.for_each([&](Op& op) {

@@ -87,6 +87,20 @@ TEST(FailedWrite, OfBothStoresAtOnceIsToldToTheHostAndOneNodeGoesOn) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// A, told to leave, is no more able than B, whose store fails.
+TEST(FailedWrite, ThatOnlyTheLeaverHasIsToldToTheHost) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kB, 3, 1), std::error_code{});
+  pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  auto& write = pair.write(kA, 3, 2);
+  pair.host(kB).shut_down();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  ASSERT_TRUE(pair.wait_for([&] { return write.done; }));
+  EXPECT_EQ(write.status(), make_error_code(engine::Errc::io_error));
+  pair.mend(kA);
+  EXPECT_EQ(pair.written(kA, 3, 3), std::error_code{});
+}
+
 TEST(FailedFlush, OfBothStoresStopsTheVolumeAndSaysSo) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 3, 1), std::error_code{});
