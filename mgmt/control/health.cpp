@@ -48,6 +48,10 @@ void judge_node(const NodeView& n, std::vector<HealthProblem>& problems) {
                         {},
                         fmt::format("{} could not carry out the configuration: {}: {}", name, p.object, p.message),
                         "It is tried again every few seconds."});
+  if (n.report.status) {
+    for (const auto& finding : n.report.status->findings)
+      problems.push_back({Severity::warning, "node", side, {}, fmt::format("On {}: {}", name, finding), ""});
+  }
 }
 
 void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {

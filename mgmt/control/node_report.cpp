@@ -101,6 +101,8 @@ DataPlaneStatus status_of(const json& j) {
   for (const auto& v : list(j, "volumes")) s.volumes.push_back(replica_from(v));
   for (const auto& v : list(j, "sessions"))
     s.sessions.push_back({text(v, "initiator"), text(v, "address"), text(v, "portal"), number(v, "since_ms")});
+  for (const auto& v : list(j, "findings"))
+    if (v.is_string()) s.findings.push_back(v.get<std::string>());
   return s;
 }
 
@@ -113,7 +115,8 @@ json status_json(const DataPlaneStatus& s) {
       {"partner", {{"connected", s.partner_connected}, {"path", s.partner_path}, {"since_ms", s.partner_since_ms}}},
       {"witness", {{"kind", s.witness_kind}}},
       {"volumes", json::array()},
-      {"sessions", json::array()}};
+      {"sessions", json::array()},
+      {"findings", s.findings}};
   if (s.witness_reachable) j["witness"]["reachable"] = *s.witness_reachable;
   for (const auto& v : s.volumes) j["volumes"].push_back(replica_json(v));
   for (const auto& v : s.sessions)

@@ -59,6 +59,7 @@ struct DataPlaneStatus {
   std::optional<bool> witness_reachable;
   std::vector<ReplicaStatus> volumes;
   std::vector<SessionStatus> sessions;
+  std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };

@@ -16,6 +16,7 @@
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
+#include "mgmt/data_plane/memory_bound.hpp"
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
 #include "mgmt/log/log.hpp"
@@ -55,6 +56,9 @@ void raise_descriptor_limit() {
 NodeOptions node_options(const Configuration& c) {
   NodeOptions options;
   options.confirms_reads = asks_partner(c.lease_clock);
+  const auto limit = memory_limit();
+  if (auto problem = limit ? memory_problem(c, *limit) : std::nullopt) options.findings.push_back(std::move(*problem));
+  for (const auto& finding : options.findings) log_warning(finding);
   return options;
 }
 

@@ -376,6 +376,7 @@ NodeReport Node::report() {
   report.now = home().now();
   report.uptime = report.now - started_;
   report.sessions = server_.sessions();
+  report.findings = options_.findings;
   report.arbiter = "none";
   if (state_) {
     report.revision = state_->revision;

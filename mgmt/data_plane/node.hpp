@@ -39,9 +39,10 @@ using ReplicaOpener = std::function<void(engine::IoUring& ring, const ReplicaPla
 /// Something else than this in tests only.
 struct NodeOptions {
   ReplicaOpener open_replica = mgmt::open_replica;
-  /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
+  std::vector<std::string> findings{};  ///< sentences on this machine and its settings, for health
+  /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
 };
 

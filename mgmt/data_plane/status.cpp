@@ -73,7 +73,8 @@ json to_json(const NodeReport& report) {
                  {"partner", nullptr},
                  {"witness", {{"kind", report.arbiter}, {"reachable", report.witness_reachable}}},
                  {"volumes", json::array()},
-                 {"sessions", json::array()}};
+                 {"sessions", json::array()},
+                 {"findings", report.findings}};
   if (report.side) status["side"] = name_of(*report.side);
   if (report.has_partner) {
     status["partner"] = {{"connected", report.partner_connected},

@@ -37,6 +37,7 @@ struct NodeReport {
   std::vector<VolumeReport> volumes;
   std::vector<iscsi_target::SessionInfo> sessions;
   engine::TimePoint now;
+  std::vector<std::string> findings;  ///< what is wrong with this machine or its settings, a sentence each
 };
 
 [[nodiscard]] nlohmann::json to_json(const NodeReport& report);

@@ -11,6 +11,7 @@
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/mgmtd_config.hpp"
 #include "mgmt/log/log.hpp"
+#include "mgmt/process/secrecy.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/https_server.hpp"
 
@@ -65,6 +66,8 @@ int main(int argc, char** argv) {
   const auto config = mgmt::read_mgmtd_config(file);
   if (!config) return refuse_to_start(config.error().message);
   mgmt::start_log("lockstep-mgmtd", config->log_level);
+  mgmt::forbid_dumps();
+  if (const auto why_not = mgmt::keep_in_memory()) mgmt::log_info(*why_not);
   int status = 1;
   try {
     status = run(*config);

@@ -8,6 +8,7 @@
 #include "mgmt/data_plane/daemon.hpp"
 #include "mgmt/data_plane/version.hpp"
 #include "mgmt/log/log.hpp"
+#include "mgmt/process/secrecy.hpp"
 
 namespace {
 
@@ -38,6 +39,8 @@ int main(int argc, char** argv) {
   const auto configuration = configuration_of(path);
   if (!configuration) return fail(configuration.error().message);
   lockstep::mgmt::start_log("lockstepd", configuration->log_level);
+  lockstep::mgmt::forbid_dumps();
+  if (const auto why_not = lockstep::mgmt::keep_in_memory()) lockstep::mgmt::log_info(*why_not);
   auto daemon = lockstep::mgmt::Daemon::create(*configuration);
   if (!daemon) return fail(daemon.error().message);
   const int status = (*daemon)->run();

@@ -69,6 +69,16 @@ TEST(Health, AFullDiskUnderAVolumeInSyncIsDegradedAndNamesTheNode) {
   EXPECT_EQ(p.volume().summary, "In sync on both nodes, but node-b: No space is left for /d/vm1.data.");
 }
 
+TEST(Health, WhatALockstepdFindsWrongWithItsMachineIsToldWithTheNodesName) {
+  Pairs p;
+  p.view.nodes[1].report.status->findings = {"This machine has too little memory."};
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  EXPECT_EQ(p.health().summary, "On node-b: This machine has too little memory.");
+  const auto travelled = report_from(to_json_text(p.view.nodes[1].report));
+  ASSERT_TRUE(travelled);
+  EXPECT_EQ(travelled->status->findings, p.view.nodes[1].report.status->findings);
+}
+
 TEST(Health, AVolumeThatNobodyServesIsCritical) {
   Pairs p;
   p.states("waiting", false, "waiting", false);

@@ -1,0 +1,69 @@
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mgmt/data_plane/memory_bound.hpp"
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using testing::HasSubstr;
+
+/// A machine as its files tell of it.
+struct Machine {
+  test::TemporaryFolder root;
+
+  void file(const std::filesystem::path& name, const std::string& text) {
+    std::filesystem::create_directories((root.path() / name).parent_path());
+    std::ofstream(root.path() / name) << text;
+  }
+  [[nodiscard]] std::optional<MemoryLimit> limit() const { return memory_limit(root.path()); }
+};
+
+TEST(MemoryBound, IsThatOfAllReactorsAndOfTheLinkAndWhatIsBeside) {
+  EXPECT_EQ(memory_bound({}), (256ULL + 64 + 256) << 20);
+  Configuration c;
+  c.reactors = 4;
+  c.buffer_mib = 512;
+  EXPECT_EQ(memory_bound(c), (2048ULL + 64 + 256) << 20);
+}
+
+TEST(MemoryLimit, IsTheMachinesMemoryWhereNothingElseIsSaid) {
+  Machine m;
+  EXPECT_FALSE(m.limit());
+  m.file("proc/meminfo", "MemTotal:        1000 kB\nMemFree: 10 kB\n");
+  m.file("proc/self/cgroup", "0::/\n");
+  ASSERT_TRUE(m.limit());
+  EXPECT_EQ(m.limit()->bytes, 1000u << 10);
+  EXPECT_FALSE(m.limit()->of_control_group);
+}
+
+TEST(MemoryLimit, IsTheLeastOfTheControlGroupsThatItIsIn) {
+  Machine m;
+  m.file("proc/meminfo", "MemTotal:        100000 kB\n");
+  m.file("proc/self/cgroup", "1:name=systemd:/x\n0::/system.slice/lockstepd.service\n");
+  m.file("sys/fs/cgroup/system.slice/lockstepd.service/memory.max", "max\n");
+  EXPECT_FALSE(m.limit()->of_control_group);
+  m.file("sys/fs/cgroup/system.slice/memory.max", "2000000\n");
+  EXPECT_EQ(m.limit()->bytes, 2000000u);
+  m.file("sys/fs/cgroup/system.slice/lockstepd.service/memory.max", "1000000\n");
+  EXPECT_EQ(m.limit()->bytes, 1000000u);
+  EXPECT_TRUE(m.limit()->of_control_group);
+}
+
+TEST(MemoryLimit, OfThisMachineIsKnown) { EXPECT_TRUE(memory_limit()); }
+
+TEST(MemoryProblem, SaysWhatDoesNotFitAndWhatToDo) {
+  EXPECT_FALSE(memory_problem({}, {.bytes = 576ULL << 20, .of_control_group = false}));
+  const auto small = memory_problem({}, {.bytes = (576ULL << 20) - 1, .of_control_group = false});
+  ASSERT_TRUE(small);
+  EXPECT_THAT(*small, HasSubstr("may come to use 576 MiB"));
+  EXPECT_THAT(*small, HasSubstr("this machine has 575 MiB"));
+  const auto bounded = memory_problem({}, {.bytes = 100 << 20, .of_control_group = true});
+  EXPECT_THAT(bounded.value_or(""), HasSubstr("its unit (MemoryMax) allows 100 MiB"));
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
