@@ -36,6 +36,13 @@ bool DirtyMap::set(std::uint64_t region) {
   return true;
 }
 
+void DirtyMap::set_word(std::size_t word, std::uint64_t bits) {
+  const auto fresh = static_cast<std::uint32_t>(std::popcount(bits & ~words_[word]));
+  words_[word] |= bits;
+  block_counts_[block_of(word * 64)] += fresh;
+  count_ += fresh;
+}
+
 bool DirtyMap::clear(std::uint64_t region) {
   if (!test(region)) return false;
   words_[region / 64] &= ~(std::uint64_t{1} << (region % 64));

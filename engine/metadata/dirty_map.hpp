@@ -28,6 +28,8 @@ class DirtyMap {
   /// True when the bit changed.
   bool set(std::uint64_t region);
   bool clear(std::uint64_t region);
+  /// Those of 64 regions whose bits are set in `bits`.
+  void set_word(std::size_t word, std::uint64_t bits);
   void set_block(std::uint64_t block);
   [[nodiscard]] std::optional<std::uint64_t> next(std::uint64_t from) const;
 

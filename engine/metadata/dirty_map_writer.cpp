@@ -81,6 +81,23 @@ void DirtyMapWriter::set(std::uint64_t first, std::uint64_t last, IoCallback don
   pump();
 }
 
+void DirtyMapWriter::unite(std::span<const std::uint64_t> words, IoCallback done) {
+  const auto request = std::make_shared<Request>(std::move(done));
+  for (std::uint64_t block = 0; block * layout::kWordsPerBlock < words.size(); ++block) {
+    const auto wanted =
+        words.subspan(block * layout::kWordsPerBlock)
+            .first(std::min<std::size_t>(layout::kWordsPerBlock, words.size() - block * layout::kWordsPerBlock));
+    const auto known = active_[block] ? std::span<const std::uint64_t>(active_[block]->durable) : map_.words_of(block);
+    if (std::ranges::equal(wanted, known.first(wanted.size()), [](auto w, auto k) { return (w & ~k) == 0; })) continue;
+    activate(block);
+    for (std::size_t w = 0; w < wanted.size(); ++w) map_.set_word(map_.first_of(block) / 64 + w, wanted[w]);
+    ++request->blocks_left;
+    wait_for_next(block, request, true);
+  }
+  if (request->blocks_left == 0) return std::exchange(request->done, nullptr)({});
+  pump();
+}
+
 void DirtyMapWriter::clear(std::span<const std::uint64_t> regions, IoCallback done) {
   const auto request = std::make_shared<Request>(std::move(done));
   for (const std::uint64_t region : regions) {

@@ -30,6 +30,8 @@ class DirtyMapWriter {
   [[nodiscard]] bool is_durable(std::uint64_t first, std::uint64_t last) const;
   /// `done` runs inside the call only when every region is set and durable already.
   void set(std::uint64_t first, std::uint64_t last, IoCallback done);
+  /// Sets the regions whose bits are set in `words`, which has no bits beyond the last region. As set().
+  void unite(std::span<const std::uint64_t> words, IoCallback done);
   /// `done` runs inside the call only when no region was set. Never for a region that somebody waits for in set().
   void clear(std::span<const std::uint64_t> regions, IoCallback done);
   /// The store has no write of this object's, and none waits for its turn.

@@ -101,6 +101,15 @@ void MetadataArea::set_dirty(Extent extent, IoCallback done) {
   impl_->writer.set(extent.offset / region, (extent.end() - 1) / region, std::move(done));
 }
 
+void MetadataArea::set_dirty(std::span<const std::uint64_t> words, IoCallback done) {
+  const std::uint64_t regions = impl_->map.regions();
+  const bool fits =
+      words.size() < impl_->map.words().size() ||
+      (words.size() == impl_->map.words().size() && (regions % 64 == 0 || words.back() >> regions % 64 == 0));
+  if (!fits) return done(Errc::out_of_range);
+  impl_->writer.unite(words, std::move(done));
+}
+
 void MetadataArea::clear_dirty(std::vector<std::uint64_t> regions, IoCallback done) {
   for (const std::uint64_t region : regions) {
     if (region >= impl_->map.regions()) return done(Errc::out_of_range);

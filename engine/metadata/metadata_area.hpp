@@ -99,6 +99,9 @@ class MetadataArea {
   /// together; one write a map block is in flight at a time. An error of the store is told to every request that waited
   /// for that write; the bits stay set in memory, not durable, and the next request tries again.
   void set_dirty(Extent extent, IoCallback done);
+  /// Sets the regions whose bits are set in `words`, as words() has them, and calls back as set_dirty() does. Bits
+  /// beyond the last region are an error.
+  void set_dirty(std::span<const std::uint64_t> words, IoCallback done);
   /// Clears the regions, lazily durable: a crash may bring the bits back, which costs only a comparison. A set_dirty()
   /// that comes while the clearing is under way is made durable anew. Never for a region that a set_dirty() waits for.
   void clear_dirty(std::vector<std::uint64_t> regions, IoCallback done);

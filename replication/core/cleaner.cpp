@@ -17,7 +17,6 @@ void Cleaner::cancel() {
   ++run_;
   busy_ = false;
   batch_.clear();
-  equal_.clear();
 }
 
 /// A store tells of what it lost once: another flush may go well behind one that failed.
@@ -45,13 +44,9 @@ void Cleaner::tick() {
   core_.generations->raise([this, run](bool raised) { on_flushed(run, raised); });
 }
 
-/// Regions made equal by a resync, then dirty ones that are cold, or any that rest when too many are dirty.
+/// Dirty regions that are cold, or any that rest when too many are dirty.
 void Cleaner::gather() {
   batch_.clear();
-  while (!equal_.empty() && batch_.size() < kBatch) {
-    batch_.push_back(equal_.back());
-    equal_.pop_back();
-  }
   const bool too_many = core_.meta->dirty_count() * core_.region_size() > core_.settings.dirty_bound;
   const auto cold = too_many ? engine::Duration{0} : core_.settings.clean_after;
   const engine::TimePoint now = core_.now();
@@ -78,8 +73,6 @@ void Cleaner::on_flushed(std::uint64_t run, bool ok) {
 }
 
 void Cleaner::clear() {
-  std::ranges::sort(batch_);
-  batch_.erase(std::ranges::unique(batch_).begin(), batch_.end());
   std::erase_if(batch_, [this](std::uint64_t region) {
     return core_.resync->is_unequal(region) || !core_.regions->quiet_since(region, began_);
   });

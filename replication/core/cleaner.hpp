@@ -1,6 +1,5 @@
 #pragma once
-// Clears dirty bits lazily, on both nodes, from the node that orders: regions that are equal and cold, and those that a
-// resync has just made equal.
+// Clears dirty bits lazily, on both nodes, from the node that orders: of regions that are equal and cold.
 //
 // A bit is cleared only after a flush of both stores that began after the region's last write and last comparison, and
 // a new generation of both, and only if nothing wrote there since and no flush of this store's ever failed. The order
@@ -14,15 +13,10 @@ namespace lockstep::replication {
 
 class Cleaner {
  public:
-  static constexpr std::size_t kBatch = 2048;       ///< regions
-  static constexpr std::size_t kMaxQueued = 65536;  ///< regions made equal and not yet cleared; more stay dirty a while
+  static constexpr std::size_t kBatch = 2048;  ///< regions
 
   explicit Cleaner(Core& core) : core_(core) {}
 
-  /// This region was just made equal: clear it with the next batch.
-  void note_equal(std::uint64_t region) {
-    if (equal_.size() < kMaxQueued) equal_.push_back(region);
-  }
   /// The two are no longer kept equal: a batch under way clears nothing.
   void cancel();
   void tick();
@@ -40,7 +34,6 @@ class Cleaner {
   bool flushed_well_ = true;
   engine::TimePoint began_;
   std::uint64_t cursor_ = 0;
-  std::vector<std::uint64_t> equal_;
   std::vector<std::uint64_t> batch_;
 };
 

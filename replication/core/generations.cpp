@@ -69,7 +69,12 @@ void Generations::learn(const Message& answer, const engine::Knowledge& asked_wi
 
 void Generations::accept_as_it_is() {
   mark<"generation.accepted_as_it_is">();
-  core_.known.generation = std::max(core_.known.generation, expected_);
+  pass_expected();
+}
+
+/// And whatever this replica had reached, but not told yet: that copy of it may come back, too.
+void Generations::pass_expected() {
+  core_.known.generation = std::max(core_.known.generation, expected_) + kMostUntold;
 }
 
 bool Generations::set_back() const { return expected_ > core_.meta->knowledge().generation; }
@@ -97,7 +102,7 @@ void Generations::mend() {
   mending_ = true;
   core_.meta->set_dirty({0, core_.room()}, [this](std::error_code error) {
     if (error) return core_.membership->fail_metadata("The dirty map can't be written.");
-    core_.known.generation = std::max(core_.known.generation, expected_);
+    pass_expected();
     core_.keep_knowledge([this] {
       mending_ = false;
       core_.membership->look_again();

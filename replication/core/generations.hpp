@@ -46,7 +46,11 @@ class Generations {
   void tick();
 
  private:
+  /// Rises that the partner and the witness do not know of: far more than an outage of years has.
+  static constexpr std::uint64_t kMostUntold = std::uint64_t{1} << 32;
+
   void mend();
+  void pass_expected();
   void raise_alone();
   void told(const engine::IoResult<Message>& result);
   void finish(bool ok);

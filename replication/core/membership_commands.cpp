@@ -48,6 +48,10 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
   if (core_.store_failed || metadata_failed()) return done(fail(Errc::io_error, "This replica's store has failed."));
+  if (begun_ == Begun::no) {
+    return done(
+        fail(Errc::refused, "This replica's store has not answered since it was attached. Try again in a moment."));
+  }
   const engine::EpochRecord& mine = core_.epoch();
   const bool member = mine.members.contains(core_.side());
   if (!member && !accept_inconsistent) {

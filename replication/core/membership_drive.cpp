@@ -110,6 +110,7 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
 /// {me}: the partner stops and records first, then this node.
 void Membership::drive_solo(const ReplicaState& theirs) {
   mark<"membership.drive_solo">();
+  if (core_.store_failed) mark<"membership.goes_on_with_a_failed_store">();
   const std::uint64_t step = begin_step(Step::driving);
   core_.witnessing->abandon();
   pending_solo_.reset();

@@ -128,9 +128,19 @@ void Resync::unite() {
   total_ = unequal_;
   known_ = true;
   map_.reset();
+  mark_union();
   core_.changed();
   wake();
   pump();
+}
+
+/// What only the partner has marked, too: bits are cleared on both by the node that orders, and it clears its own.
+void Resync::mark_union() {
+  ++marking_;
+  core_.meta->set_dirty(words_, [this](std::error_code error) {
+    --marking_;
+    if (error) core_.membership->fail_metadata("The dirty map can't be written: " + error.message() + ".");
+  });
 }
 
 // ---- copying -----------------------------------------------------------------------------------------------------
@@ -302,10 +312,7 @@ void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
 
 void Resync::end(Copy& copy, bool equal) {
   const bool current = copy.run == run_;
-  if (current && equal) {
-    set(copy.region, false);
-    core_.cleaner->note_equal(copy.region);
-  }
+  if (current && equal) set(copy.region, false);
   std::erase(copies_, &copy);
   share_.give_back(copy.buffer.size());
   if (!copy.lock.idle()) core_.locks.cancel(copy.lock);

@@ -35,8 +35,8 @@ class Resync {
   [[nodiscard]] bool idle() const { return copies_.empty(); }
   /// Writes in a solo epoch go to the target too.
   [[nodiscard]] bool mirroring() const { return active_ && solo_; }
-  /// The union is known, or there is nothing to know.
-  [[nodiscard]] bool knows_unequal() const { return !active_ || known_; }
+  /// The union is known and marked here, or there is nothing to know.
+  [[nodiscard]] bool knows_unequal() const { return (!active_ || known_) && marking_ == 0; }
   [[nodiscard]] bool is_unequal(std::uint64_t region) const;
   [[nodiscard]] bool all_equal() const { return active_ && known_ && unequal_ == 0 && copies_.empty(); }
 
@@ -57,6 +57,7 @@ class Resync {
   void ask_map();
   void on_map(std::uint64_t run, const engine::IoResult<Message>& result);
   void unite();
+  void mark_union();
   void pump();
   [[nodiscard]] std::optional<std::uint64_t> next_region();
   void begin(std::uint64_t region);
@@ -82,6 +83,7 @@ class Resync {
   engine::Buffer map_;
   bool map_asked_ = false;
   LinkShare share_;  ///< a region has its part before it is locked and read
+  unsigned marking_ = 0;  ///< unions that are on their way into this node's map
   std::vector<Copy*> copies_;
   std::vector<Op*> waiting_;
   engine::TimePoint began_, spent_until_, pause_until_;

@@ -38,6 +38,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.write_cache, Fault::write_cache},
                                           {f.dies_twice, Fault::dies_twice},
                                           {f.two_at_once, Fault::two_at_once},
+                                          {f.both_stores, Fault::both_stores},
                                           {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},
                                           {f.witness_emptied, Fault::witness_emptied},

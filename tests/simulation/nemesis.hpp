@@ -56,6 +56,7 @@ class Nemesis {
     write_cache,
     dies_twice,
     two_at_once,
+    both_stores,
     witness_slow,
     witness_set_back,
     witness_emptied,
@@ -102,6 +103,7 @@ class Nemesis {
   void die_twice(Host& host);
   [[nodiscard]] bool alone(Host& host);
   void fail_two(Host& host);
+  void fail_both_stores();
   void slow_witness(Host& host);
   void set_witness_back();
   void empty_witness();

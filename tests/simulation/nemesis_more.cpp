@@ -44,6 +44,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return die_twice(host);
     case Fault::two_at_once:
       return fail_two(host);
+    case Fault::both_stores:
+      return fail_both_stores();
     case Fault::witness_slow:
       return slow_witness(host);
     case Fault::witness_set_back:
@@ -167,6 +169,31 @@ void Nemesis::on_second_fault(void* self, std::uint64_t side) {
   on_flow_goes_on(self, 2 | side);
   nemesis.random_.chance(400'000) ? nemesis.detach(host)
                                   : nemesis.restart_at_once(nemesis.world_.host(engine::other(host.side())));
+}
+
+/// As what both file systems refuse, or a model of disks gets wrong: each way with its own chance, so that now and then
+/// one store fails first, and now and then the metadata is on the same disk.
+void Nemesis::fail_both_stores() {
+  const std::uint64_t which = random_.below(4);  // reads, writes, flushes, everything
+  const FaultKinds& f = world_.scenario.faults;
+  const bool forgetful = f.power_cut || f.power_cut_both || f.dies_twice;  // README.md: not yet kept
+  const auto often = random_.chance(600'000) ? 1'000'000 : static_cast<std::uint32_t>(random_.between(50'000, 800'000));
+  const bool metadata = random_.chance(150'000);
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    world_.trace.add(world_.host(side).name(), "store.fails_as_the_other", {{"which", which}, {"often", often}});
+    for (VolumeStores& stores : world_.host(side).stores()) {
+      for (SimStore* store : {stores.data.get(), stores.metadata.get()}) {
+        if (store == stores.metadata.get() && !metadata) continue;
+        StoreFaults faults = store->faults();
+        if (which == 0 || which == 3) faults.read_error = often;
+        if (which == 1 || which == 3) faults.write_error = often;
+        if (!forgetful && which >= 2) faults.flush_error = often;
+        store->set_faults(faults);
+      }
+    }
+    world_.scheduler.after(a_while(50 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_mend_store, this,
+                           number(side));
+  }
 }
 
 // --- A machine that is set back --------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "membership.forced",
     "membership.forwarding",
     "membership.gave_up",
+    "membership.goes_on_with_a_failed_store",
     "membership.goes_solo",
     "membership.grows",
     "membership.grows_alone",

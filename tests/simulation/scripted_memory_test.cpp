@@ -102,6 +102,45 @@ TEST(Memory, ACopyThatWasSetBackIsBroughtUpToDateAsAWhole) {
   }
 }
 
+std::uint64_t generations_untold(ScriptedPair& pair, NodeSide side) {
+  return pair.host(side).program()->learnt(0)->generation -
+         pair.host(other(side)).program()->learnt(0)->partner_generation;
+}
+
+/// It was ahead of what its partner knew when it was set back; later it is set forward again, to that moment.
+TEST(Memory, ACopyThatIsSetBackAndForthIsBroughtUpToDateAsAWhole) {
+  ScriptedPair pair(pair_program());
+  ASSERT_FALSE(pair.written(kA, 40, 1));
+  pair.run_for(5 * kSecond);
+  Host& host = pair.host(kA);
+  host.take_snapshot();
+  ASSERT_FALSE(pair.written(kA, 8, 1));
+  pair.run_for(10 * kSecond);                              // one that is told
+  for (std::uint64_t untold = 1; untold <= 4; ++untold) {  // each is lost with its session
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    ASSERT_FALSE(pair.written(kA, 8, 1));
+    while (generations_untold(pair, kA) < untold) pair.run_for(10 * kMillisecond / 1000);
+    pair.world().way_from(kA).break_session();
+    pair.run_for(100 * kMillisecond);
+    ASSERT_EQ(generations_untold(pair, kA), untold) << "the test shows nothing";
+  }
+  const StoreSnapshot data = host.data(0).snapshot(), metadata = host.metadata(0).snapshot();
+  host.end(Host::End::power_cut);
+  host.set_back();
+  host.boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  ASSERT_FALSE(pair.written(kA, 40, 2));
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kA).dirty_bytes + pair.status(kB).dirty_bytes == 0; }))
+      << "what was compared as a whole would be so each time";
+  host.end(Host::End::power_cut);
+  host.data(0).set_back(data);
+  host.metadata(0).set_back(metadata);
+  host.boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.value_at(kA, 40), 2);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 void write_for(ScriptedPair& pair, NodeSide side, Nanos time, int fill) {
   for (const Nanos end = pair.world().scheduler.now() + time; pair.world().scheduler.now() < end;) {
     ASSERT_FALSE(pair.written(side, 8, fill));

@@ -71,6 +71,7 @@ const std::vector<Switch>& switches() {
       {"witness_overwritten", [](Scenario& s) -> bool& { return s.faults.witness_overwritten; }, 100'000, true},
       {"dies_twice", [](Scenario& s) -> bool& { return s.faults.dies_twice; }, 150'000, true},
       {"two_at_once", [](Scenario& s) -> bool& { return s.faults.two_at_once; }, 150'000, true},
+      {"both_stores", [](Scenario& s) -> bool& { return s.faults.both_stores; }, 120'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
   };
   return all;

@@ -249,6 +249,35 @@ TEST_F(DirtyMapTest, LaidOutAllDirtyEveryRegionIs) {
   EXPECT_TRUE(area->is_durably_dirty({0, identity.size}));
 }
 
+TEST_F(DirtyMapTest, TakesAnothersBitsInOneWriteForEachBlockThatLacksSome) {
+  set(1);
+  set(2 * kPerBlock + 5);
+  store.run();
+  std::vector<std::uint64_t> words(area->words().size());
+  for (const std::uint64_t r : {std::uint64_t{1}, std::uint64_t{3}, kPerBlock - 1, 2 * kPerBlock + 5}) {
+    words[r / 64] |= std::uint64_t{1} << r % 64;
+  }
+  store.counts = {};
+  bool taken = false;
+  area->set_dirty(words, [&](std::error_code e) { taken = !e; });
+  EXPECT_FALSE(taken);
+  store.run();
+  EXPECT_TRUE(taken);
+  EXPECT_EQ(store.counts.writes, 1) << "the last block had its bit already";
+  EXPECT_EQ(area->dirty_count(), 4u);
+  crash();
+  for (const std::uint64_t r : {std::uint64_t{1}, std::uint64_t{3}, kPerBlock - 1, 2 * kPerBlock + 5}) {
+    EXPECT_TRUE(area->is_durably_dirty(region(r))) << r;
+  }
+}
+
+TEST_F(DirtyMapTest, TakesNoBitsBeyondItsLastRegion) {
+  std::error_code result;
+  std::vector<std::uint64_t> words(area->words().size() + 1);
+  area->set_dirty(words, [&](std::error_code e) { result = e; });
+  EXPECT_EQ(result, make_error_code(Errc::out_of_range));
+}
+
 TEST_F(DirtyMapTest, ACallbackMayDestroyTheArea) {
   area->set_dirty(region(1), [this](std::error_code) { area.reset(); });
   store.run();
