@@ -82,7 +82,7 @@ class Resync {
   std::uint64_t map_at_ = 0;
   engine::Buffer map_;
   bool map_asked_ = false;
-  LinkShare share_;  ///< a region has its part before it is locked and read
+  LinkShare share_;       ///< a region has its part before it is locked and read
   unsigned marking_ = 0;  ///< unions that are on their way into this node's map
   std::vector<Copy*> copies_;
   std::vector<Op*> waiting_;
