@@ -33,6 +33,7 @@ Sequencer::~Sequencer() {
 bool Sequencer::mirrored() const { return core_.in_sync() || (core_.is_alone() && core_.resync->mirroring()); }
 
 void Sequencer::start(Op& op) {
+  op.room_here = op.room_there = false;  // of an earlier try: what it found may have been given back
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
   if (op.opcode == DiskOpcode::find_run) return run(op);

@@ -116,7 +116,6 @@ void Sequencer::take_back(Op& op) {
   op.stage = Stage::held;
   active_.remove(op);
   op.scratch.reset();
-  op.room_here = op.room_there = false;
   if (!op.lock.idle()) core_.locks.cancel(op.lock);
   core_.front->route(op);
 }

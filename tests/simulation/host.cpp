@@ -116,8 +116,8 @@ void Host::end(End how) {
   world_.scheduler.forget(owner_);
   machine_.reset();
   stopping_ = false;
-  for (auto& state : states_) state = MirrorState::starting;
   for (const auto& initiator : world_.initiators) initiator->host_ended(*this, silent);
+  for (auto& state : states_) state = MirrorState::starting;
 }
 
 void Host::shut_down() {

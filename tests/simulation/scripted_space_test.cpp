@@ -163,6 +163,20 @@ TEST_F(FullDisk, AWriteThatWaitsWhenThePartnerDiesHasAnEnd) {
   expect_equal();
 }
 
+/// The space was set aside here when the partner died; before the write goes on, another one gives it back.
+TEST_F(FullDisk, AWriteThatComesAgainAsksForItsSpaceAgain) {
+  hang(pair, kB);
+  auto& write = pair.write(kA, 64, 1);
+  pair.run_for(20 * kMillisecond);
+  fill(kA);
+  auto& unmap = pair.submit(kA, DiskOpcode::unmap, 64, kRegion, 0);
+  pair.run_for(20 * kMillisecond);
+  pair.host(kB).end(Host::End::power_cut);
+  ASSERT_TRUE(pair.wait_for([&] { return write.done && unmap.done; }));
+  EXPECT_EQ(unmap.status(), std::error_code{});
+  EXPECT_EQ(pair.violation(), "") << "written to what the unmapping gave back";
+}
+
 TEST_F(FullDisk, OfTheOnlyMemberRefusesNewSpaceAndReadsAsBefore) {
   ASSERT_EQ(pair.written(kA, 0, 1), std::error_code{});
   pair.host(kB).end(Host::End::power_cut);
