@@ -174,7 +174,8 @@ void Membership::act(const ReplicaState& theirs) {
   if (verdict_ != before || undecided != (core_.serves_nothing())) core_.changed();
 }
 
-/// Orders that a step refused which was given up then, or that found the link's queue full.
+/// Orders that a step refused which was given up then, or that found the link's queue full, or a partner that still
+/// kept its sessions.
 void Membership::send_refused_again() {
   if (!core_.partner_ready || core_.now() - sent_again_ < core_.settings.heartbeat_interval) return;
   sent_again_ = core_.now();
@@ -280,6 +281,7 @@ void Membership::tick() {
   watch_old_work();
   take_buffers_back(now);
   end_overdue_step(now);
+  if (is_changing(Step::driving)) send_refused_again();  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!change_ && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   if (!change_ && has_begun()) decide_without_partner();

@@ -94,6 +94,27 @@ TEST(Proposal, IsAboveEveryNumberThatThePartnerAskedTheWitnessFor) {
   }
 }
 
+/// B still keeps its sessions when A begins to agree with it, and takes no order meanwhile.
+TEST(Driver, SendsAgainWhatItsPartnerCouldNotTakeYet) {
+  PlayedB world;
+  world.pair.host(kA).witness().set_reachable(false);
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::replicate) || PlayedB::silent(m); };
+  world.pair.write(kA, kBlockOfBoth, 1);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
+  world.b.state.attempted = world.b.state.record.number + 1;
+  world.b.state.serving = false;
+  unsigned refused = 0;
+  world.b.says = [&](const Message& m) {
+    if (!is(m, MessageType::replicate)) return Errc::ok;
+    ++refused;
+    return Errc::stale;
+  };
+  world.back_in_touch();
+  ASSERT_TRUE(world.pair.wait_for([&] { return refused > 0; }));
+  world.b.says = [](const Message&) { return Errc::ok; };
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }, kLease / 4)) << "it waits for the write";
+}
+
 TEST(Proposal, ThatNobodyKnowsToBeTakenLetsNobodyServe) {
   PlayedB world;
   world.b.keeps = [](const Message& m) { return is(m, MessageType::propose); };
