@@ -166,7 +166,9 @@ class Verifier {
     if (!options_.resume.empty() && !read_log(options_.resume)) return 1;
     began_ = last_ack_ = last_status_ = next_due_ = Clock::now();
     while (!over()) {
-      if (!g_stop && !deadline_passed()) choose();
+      // Not before the first login: that it takes its time is no operation's.
+      started_ |= std::ranges::any_of(paths_, &Path::is_up);
+      if (started_ && !g_stop && !deadline_passed()) choose();
       submit();
       service();
       status();
@@ -427,7 +429,7 @@ class Verifier {
   std::uint64_t writes_ = 0, reads_ = 0, wrong_ = 0, path_failures_ = 0, busy_ = 0;
   std::vector<std::uint32_t> took_us_;
   std::size_t active_ = 0, next_to_verify_ = 0;
-  bool verifying_ = false;
+  bool verifying_ = false, started_ = false;
   std::string last_sense_, last_path_error_;
 };
 
