@@ -116,9 +116,7 @@ class Management(Kind):
 
 
 class Resets(Kind):
-    """A host that resets the target again and again, and one that wants 4,095 sessions."""
-
-    SESSIONS = 4095
+    """A host that resets the target again and again, and one whose one name opens sessions without end."""
 
     def __init__(self, options):
         super().__init__(options)
@@ -132,7 +130,7 @@ class Resets(Kind):
             resetting.receive()
             resetting.close()
             self.resets += 1
-        for _ in range(20):
+        for _ in range(30):
             self.tried += 1
             try:
                 self.mine.append(Session(self.portals[self.tried % 2], self.target, "greedy"))
@@ -142,7 +140,8 @@ class Resets(Kind):
         time.sleep(0.02)
 
     def stands(self):
-        return self.tried >= self.SESSIONS
+        """The name has its 256 at each node, and is refused more."""
+        return self.refused > 0 and len(self.mine) >= 512
 
     def told(self):
         return {"sessions": len(self.mine), "tried": self.tried, "refused": self.refused, "resets": self.resets}
