@@ -63,9 +63,11 @@ void WitnessSlot::probe() {
   etcd_->probe([this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
     if (asked.lock() != etcd_) return;
     const bool reachable = found.answers;
-    const bool is_new = !told_ || reachable != reachable_;
+    const bool refused_anew = found.refused && found.problem != refusal_;
+    const bool is_new = !told_ || reachable != reachable_ || refused_anew;
     told_ = true;
     reachable_ = reachable;
+    refusal_ = found.refused ? found.problem : "";
     if (is_new && changed_) changed_(reachable, found.problem);
     probe_later();
   });

@@ -19,7 +19,8 @@ class WitnessSlot final : public replication::Witness {
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
-  /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one.
+  /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one, also when a witness
+  /// that was away is there again and refuses this node.
   void watch(engine::Callback<bool, const std::string&> changed);
   [[nodiscard]] bool reachable() const { return reachable_; }
 
@@ -41,7 +42,8 @@ class WitnessSlot final : public replication::Witness {
   engine::Callback<bool, const std::string&> changed_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool reachable_ = false;
-  bool told_ = false;  ///< whether `reachable_` was ever found out
+  bool told_ = false;    ///< whether `reachable_` was ever found out
+  std::string refusal_;  ///< why it refuses this node, if it does
 };
 
 }  // namespace lockstep::mgmt

@@ -25,6 +25,14 @@ class Failed(Exception):
     """What a test expected and did not find."""
 
 
+def group(name):
+    """Of a test that belongs elsewhere than its module."""
+    def mark(test):
+        test.group = name
+        return test
+    return mark
+
+
 def check(condition, message):
     if not condition:
         raise Failed(message)

@@ -1,6 +1,9 @@
 """A real etcd for a pair's witness."""
+import base64
 import contextlib
+import json
 import os
+import shutil
 import socket
 import subprocess
 
@@ -30,27 +33,76 @@ class Etcd:
             arbiter |= {"ca": (self.folder / "ca.pem").read_text(), "user": self.USER, "password": self.PASSWORD}
         return arbiter
 
-    def make_certificates(self):
-        """A CA, and etcd's certificate that it signed."""
-        def openssl(name, subject, *more):
-            made = subprocess.run(
-                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                 "-keyout", self.folder / f"{name}.key", "-out", self.folder / f"{name}.pem", "-subj", subject, *more],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            check(made.returncode == 0, f"openssl: {made.stderr}")
-        openssl("ca", "/CN=A test's CA")
-        openssl("etcd", "/CN=etcd", "-CA", self.folder / "ca.pem", "-CAkey", self.folder / "ca.key",
-                "-addext", f"subjectAltName=IP:{self.address}", "-addext", "basicConstraints=critical,CA:FALSE")
+    @staticmethod
+    def openssl(*arguments):
+        made = subprocess.run(["openssl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        check(made.returncode == 0, f"openssl: {made.stderr}")
+
+    NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+    def make_ca(self, name="ca"):
+        self.openssl("req", "-x509", *self.NEW_KEY, "-days", "2", "-subj", "/CN=A test's CA", "-keyout",
+                     self.folder / f"{name}.key", "-out", self.folder / f"{name}.pem")
+
+    def make_certificate(self, expired=False, host=None, ca="ca"):
+        """etcd's, which the CA signs."""
+        made, settings = self.folder / "made", self.folder / "ca.cnf"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        (made / "index").touch()
+        settings.write_text(f"[ca]\ndefault_ca = it\n[it]\ndatabase = {made}/index\nnew_certs_dir = {made}\n"
+                            "rand_serial = yes\ndefault_md = sha256\npolicy = any\nx509_extensions = server\n"
+                            "[any]\ncommonName = supplied\n"
+                            f"[server]\nbasicConstraints = critical,CA:FALSE\nsubjectAltName = IP:{host or self.address}\n")
+        self.openssl("req", "-new", *self.NEW_KEY, "-subj", "/CN=etcd", "-keyout", self.folder / "etcd.key", "-out",
+                     made / "request")
+        self.openssl("ca", "-batch", "-notext", "-config", settings, "-cert", self.folder / f"{ca}.pem", "-keyfile",
+                     self.folder / f"{ca}.key", "-startdate", "20200101000000Z", "-enddate",
+                     "20200102000000Z" if expired else "20490101000000Z", "-in", made / "request", "-out",
+                     self.folder / "etcd.pem")
+
+    def ctl(self, *command, given=None):
+        """etcdctl's output, by the user root where there are users."""
+        who = ["--user", "root:root"] if self.secure and self.has_users else []
+        done = subprocess.run(["etcdctl", "--endpoints", f"http://{self.address}:{self.health}", *who, *command],
+                              env={**os.environ, "ETCDCTL_API": "3"}, input=given, capture_output=True)
+        check(done.returncode == 0, f"etcdctl {command}: {done.stderr.decode()}")
+        return done.stdout
+
+    has_users = False
 
     def enable_authentication(self):
-        for command in (["user", "add", "root:root"], ["user", "grant-role", "root", "root"],
-                        ["user", "add", f"{self.USER}:{self.PASSWORD}"], ["role", "add", "witness"],
-                        ["role", "grant-permission", "--prefix=true", "witness", "readwrite", "/lockstep/"],
-                        ["user", "grant-role", self.USER, "witness"], ["auth", "enable"]):
-            done = subprocess.run(["etcdctl", "--endpoints", f"http://{self.address}:{self.health}", *command],
-                                  env={**os.environ, "ETCDCTL_API": "3"}, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True)
-            check(done.returncode == 0, f"etcdctl {command}: {done.stderr}")
+        for command in (["user", "add", "root:root"], ["user", "grant-role", "root", "root"], ["role", "add", "witness"],
+                        ["role", "grant-permission", "--prefix=true", "witness", "readwrite", "/lockstep/"]):
+            self.ctl(*command)
+        self.add_user(self.PASSWORD)
+        self.ctl("auth", "enable")
+        self.has_users = True
+
+    def add_user(self, password):
+        self.ctl("user", "add", f"{self.USER}:{password}")
+        self.ctl("user", "grant-role", self.USER, "witness")
+
+    def record(self, key):
+        """The value of a key, as bytes."""
+        found = json.loads(self.ctl("get", key, "-w", "json"))
+        return base64.b64decode(found["kvs"][0]["value"])
+
+    def put(self, key, value):
+        self.ctl("put", key, given=value)
+
+    def backup(self):
+        """What a backup of its disk would be; etcd is not running."""
+        shutil.copytree(self.folder / "etcd", self.folder / "etcd.backup")
+
+    def restore(self):
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(self.folder / "etcd.backup", self.folder / "etcd")
+
+    def restart(self):
+        """Whoever had a connection makes a new one."""
+        self.kill()
+        self.start()
 
     def start(self):
         log = open(self.folder / "etcd.log", "ab")
@@ -59,7 +111,8 @@ class Etcd:
         urls, more = self.url, []
         if self.secure:
             if first:
-                self.make_certificates()
+                self.make_ca()
+                self.make_certificate()
             urls += f",http://{self.address}:{self.health}"
             more = ["--cert-file", self.folder / "etcd.pem", "--key-file", self.folder / "etcd.key"]
         self.process = subprocess.Popen(

@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 
-from basics import MIB, REPO, Failed, Skipped, check, free_port, settings, wait_for
+from basics import MIB, REPO, Failed, Skipped, check, free_port, group, settings, wait_for
 from etcd import Etcd
 
 
@@ -336,13 +336,16 @@ class World:
 
 
 class Writer:
-    """The verifying initiator, writing through the given nodes until it is stopped."""
+    """The verifying initiator, writing through the given nodes until it is stopped: one after the other as they fail,
+    or, `all_paths`, through all at once, as a host's multipath does."""
 
-    def __init__(self, world, volume, nodes, span_mib=16, depth=8, log=None, resume=None, read_percent=30):
+    def __init__(self, world, volume, nodes, span_mib=16, depth=8, log=None, resume=None, read_percent=30, all_paths=False,
+                 rate=0):
         self.log = log or world.folder / f"writer-{random.randrange(1 << 30)}.log"
         portals = [part for node in nodes for part in ("--portal", node.portal)]
         command = world.verifier(*portals, "--lun", volume.lun, "--span-mib", span_mib, "--depth", depth, "--log", self.log,
-                                 "--read-percent", read_percent, *(["--resume", resume] if resume else []))
+                                 "--read-percent", read_percent, *(["--resume", resume] if resume else []),
+                                 *(["--all-paths"] if all_paths else []), "--rate", rate)
         self.lines = []
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
@@ -363,6 +366,11 @@ class Writer:
 
     def field(self, name):
         return self.poll().get(name, 0)
+
+    def longest_gap_since(self, line):
+        """Milliseconds without an answer, since that many lines were there."""
+        self.poll()
+        return max(json.loads(told)["gap_ms"] for told in self.lines[line:] if told.startswith("{"))
 
     def wait_writes(self, more, seconds=20):
         begun = self.field("writes")

@@ -2,6 +2,8 @@
 from harness import MIB, Failed, Volume, World, check
 from scsi_client import GOOD, Initiator
 
+GROUP = "security"
+
 OLD, NEW, OTHERS = "an-old-secret-01", "a-newer-secret-2", "another-secret-3"
 
 

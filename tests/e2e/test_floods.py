@@ -6,6 +6,8 @@ from flood import MIB, READ16, WRITE16, Flood
 from harness import Volume, World, check, settings
 from scsi_client import BLOCK, GOOD, Initiator
 
+GROUP = "security"
+
 KIB = 1 << 10
 
 

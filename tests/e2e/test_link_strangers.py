@@ -2,8 +2,11 @@
 import contextlib
 import socket
 
-from harness import World, check, wait_for
+from harness import MIB, Volume, World, check, wait_for
 from raw_iscsi import OPERATIONAL, Connection, begin
+from test_mirror import in_sync
+
+GROUP = "security"
 
 
 def names(w):
@@ -69,3 +72,31 @@ def test_a_call_to_the_link_from_another_address_than_the_partners_is_refused_an
         check(len(told) < 10, f"30 calls were told {len(told)} times: {told[:3]}")
         for node in w.nodes:
             node.wait_state(volume, "in_sync")
+
+
+def test_the_wrong_secret_on_the_link_is_refused_and_said_on_both_nodes():
+    with World() as w:
+        volume = w.add(Volume("vm1", 0, 16 * MIB))
+        for node in w.nodes:
+            node.create(volume)
+        w.a.apply_cleanly()
+        partner = w.b.desired([])["partner"]
+        partner["link"]["chap_secret"] = "not-the-secret-at-all"
+        w.b.apply_cleanly(partner=partner)
+        wait_for("node a to refuse", lambda: "was refused" in w.a.log_text())
+        wait_for("node b to be told", lambda: "did not let us in" in w.b.log_text())
+        check("not-the-secret-at-all" not in w.a.log_text() + w.b.log_text(), "secrets are never logged")
+        w.b.apply_cleanly()
+        in_sync(w, volume)
+
+
+def test_a_node_of_another_pair_is_refused():
+    with World() as w:
+        volume = w.mirror()
+        stranger = w.b
+        stranger.kill()
+        w.a.wait_state(volume, "solo")
+        stranger.start()
+        stranger.apply([], pair={"id": "12345678-1234-1234-1234-123456789abc", "name": "another"})
+        wait_for("the stranger to be told", lambda: "did not let us in" in stranger.log_text())
+        check(not w.a.status()["partner"]["connected"], "the pair is not connected to it")

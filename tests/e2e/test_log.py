@@ -9,6 +9,8 @@ import time
 
 from harness import MIB, Rpc, Volume, World, check, wait_for
 
+GROUP = "security"
+
 F_SETPIPE_SZ = 1031
 REFUSALS = 200
 

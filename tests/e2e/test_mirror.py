@@ -174,47 +174,6 @@ def test_a_frozen_node_serves_nothing_stale_when_it_thaws():
         same_data(w, volume)
 
 
-def test_a_witness_over_tls_that_asks_for_a_password_decides_when_a_node_is_killed():
-    with World(lease_ms=1500, secure_witness=True) as w:
-        volume = w.mirror()
-        writer = Writer(w, volume, [w.a, w.b])
-        writer.wait_writes(200)
-        w.etcd.kill()  # its tokens are gone with it
-        for node in w.nodes:
-            wait_for("the loss of the witness to be told", lambda: not node.status()["witness"]["reachable"])
-        w.etcd.start()
-        for node in w.nodes:
-            wait_for("the witness to be found", lambda: node.status()["witness"]["reachable"])
-        wait_for("the witness to be told", lambda: not any(
-            node.volume_status(volume)["failover_limited"] for node in w.nodes))
-        w.a.kill()
-        w.b.wait_state(volume, "solo")
-        writer.wait_writes(200)
-        note = pause_is_short(writer.stop())
-        verify(w, w.b, volume, writer.log)
-        for node in w.nodes:
-            check(w.etcd.PASSWORD not in node.log_text(), f"the log of node {node.side} holds the password")
-        return note
-
-
-def test_a_witness_is_tried_as_it_would_be_asked_and_what_is_wrong_is_said():
-    with World(secure_witness=True) as w:
-        def tried(**changes):
-            known = {key: w.etcd.arbiter[key] for key in ("ca", "user", "password")}
-            return w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{**known, **changes})
-        right = tried()
-        check(right == {"answers": True, "refused": False, "problem": ""}, f"the right way: {right}")
-        wrong = tried(password="wrong")
-        check(wrong["refused"] and "or its password" in wrong["problem"], f"a wrong password: {wrong}")
-        before = w.etcd.arbiter["ca"]
-        w.etcd.make_certificates()  # etcd shows the new one at once
-        other = tried(ca=before)
-        check(other["refused"] and "not signed by the CA" in other["problem"], f"another CA of the same name: {other}")
-        w.etcd.kill()
-        away = tried()
-        check(not away["answers"] and not away["refused"] and away["problem"], f"an etcd that is away: {away}")
-
-
 def test_the_witness_lost_is_told_and_hurts_nobody():
     with World() as w:
         volume = w.mirror()
@@ -270,34 +229,6 @@ def test_an_operator_can_force_what_nobody_grants():
         w.b.wait_state(volume, "waiting")
         w.b.rpc.call("volume.force_solo", volume=volume.id)
         w.b.wait_state(volume, "solo")
-
-
-def test_the_wrong_secret_on_the_link_is_refused_and_said_on_both_nodes():
-    with World() as w:
-        volume = w.add(Volume("vm1", 0, 16 * MIB))
-        for node in w.nodes:
-            node.create(volume)
-        w.a.apply_cleanly()
-        partner = w.b.desired([])["partner"]
-        partner["link"]["chap_secret"] = "not-the-secret-at-all"
-        w.b.apply_cleanly(partner=partner)
-        wait_for("node a to refuse", lambda: "was refused" in w.a.log_text())
-        wait_for("node b to be told", lambda: "did not let us in" in w.b.log_text())
-        check("not-the-secret-at-all" not in w.a.log_text() + w.b.log_text(), "secrets are never logged")
-        w.b.apply_cleanly()
-        in_sync(w, volume)
-
-
-def test_a_node_of_another_pair_is_refused():
-    with World() as w:
-        volume = w.mirror()
-        stranger = w.b
-        stranger.kill()
-        w.a.wait_state(volume, "solo")
-        stranger.start()
-        stranger.apply([], pair={"id": "12345678-1234-1234-1234-123456789abc", "name": "another"})
-        wait_for("the stranger to be told", lambda: "did not let us in" in stranger.log_text())
-        check(not w.a.status()["partner"]["connected"], "the pair is not connected to it")
 
 
 def test_metadata_corrupted_on_one_node_keeps_that_replica_out_by_name():

@@ -5,6 +5,8 @@ import time
 from harness import MIB, Volume, World, check
 from raw_iscsi import FULL_FEATURE, OPERATIONAL, OUT_OF_RESOURCES, Connection, begin, log_in
 
+GROUP = "security"
+
 SECRET = "the-secret-of-mail-01"
 MAIL, NOBODY = "iqn.2026-11.io.example:mail", "iqn.2026-11.io.example:nobody"
 

@@ -1,6 +1,7 @@
 // An initiator that writes stamped blocks through one of several portals, goes over to the next when a path fails, and
-// checks every block that it reads against what it was told was written. It is to the mirror what a careful virtual
-// machine would be, and it shares no code with it: libiscsi does the talking.
+// checks every block that it reads against what it was told was written. With --all-paths it uses all portals at once,
+// as a host's multipath does. It is to the mirror what a careful virtual machine would be, and it shares no code with
+// it: libiscsi does the talking.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -38,6 +39,8 @@ struct Options {
   std::string target, chap, initiator = "iqn.2026-11.io.lockstep:verifier";
   int lun = 0;
   unsigned span_mib = 64, depth = 8, read_percent = 30;
+  bool all_paths = false;
+  double rate = 0;     // operations a second; 0: as many as there is time for
   double seconds = 0;  // 0: until told to stop
   std::string log, resume, verify, check_file;
 };
@@ -72,13 +75,15 @@ std::string describe(const std::uint8_t* data) {
   return fmt::format("a block that calls itself {} version {}", block, version);
 }
 
+class Path;
+
 struct Operation {
   std::uint64_t block = 0;
   std::uint32_t version = 0;  ///< what is written, or what a read must find
   bool write = false;
   bool active = false;
-  bool sent = false;
-  Clock::time_point sent_at;
+  Path* path = nullptr;  ///< it was sent there and not answered yet
+  Clock::time_point chosen_at, sent_at;
   BlockData data{};
   class Verifier* owner = nullptr;
 };
@@ -86,23 +91,34 @@ struct Operation {
 /// One login to one portal at a time; the next portal's turn comes when it fails.
 class Path {
  public:
-  explicit Path(const Options& options) : options_(options) {}
+  Path(const Options& options, std::vector<std::string> portals) : options_(options), portals_(std::move(portals)) {}
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
   ~Path() { drop(); }
 
+  bool is_up() const { return stage_ == Stage::up; }
+  const std::string& portal() const { return portals_[index_]; }
   iscsi_context* context() { return context_; }
-  const std::string& portal() const { return options_.portals[index_]; }
-  std::uint64_t logins() const { return logins_; }
-  const std::string& last_error() const { return error_; }
+
+  /// Why it has to be dropped, nothing while it need not.
+  const char* trouble = nullptr;
 
   void drop() {
     if (!context_) return;
+    stage_ = Stage::down;
     auto* gone = std::exchange(context_, nullptr);
     iscsi_destroy_context(gone);  // calls back every task as cancelled
-    index_ = (index_ + 1) % options_.portals.size();
+    index_ = (index_ + 1) % portals_.size();
+    next_login_ = Clock::now() + std::chrono::milliseconds(50);  // nobody answers: a breath between attempts
+    trouble = nullptr;
   }
 
-  bool connect() {
-    auto* c = iscsi_create_context(options_.initiator.c_str());
+  /// Begins to log in when it is time for that.
+  void advance() {
+    if (stage_ == Stage::logging_in && Clock::now() - login_began_ > std::chrono::seconds(3))
+      trouble = "no login in 3 s";
+    if (stage_ != Stage::down || Clock::now() < next_login_) return;
+    auto* c = context_ = iscsi_create_context(options_.initiator.c_str());
     iscsi_set_targetname(c, options_.target.c_str());
     iscsi_set_session_type(c, ISCSI_SESSION_NORMAL);
     iscsi_set_header_digest(c, ISCSI_HEADER_DIGEST_NONE_CRC32C);
@@ -110,42 +126,49 @@ class Path {
     iscsi_set_timeout(c, 3);
     if (const auto at = options_.chap.find('%'); at != std::string::npos)
       iscsi_set_initiator_username_pwd(c, options_.chap.substr(0, at).c_str(), options_.chap.substr(at + 1).c_str());
-    if (iscsi_full_connect_sync(c, portal().c_str(), options_.lun) != 0) {
-      error_ = iscsi_get_error(c);
-      iscsi_destroy_context(c);
-      index_ = (index_ + 1) % options_.portals.size();
-      return false;
-    }
-    context_ = c;
-    ++logins_;
-    return true;
+    stage_ = Stage::logging_in;
+    login_began_ = Clock::now();
+    if (iscsi_full_connect_async(c, portal().c_str(), options_.lun, &Path::logged_in, this) != 0)
+      trouble = "no connection can be begun";
   }
 
  private:
+  enum class Stage { down, logging_in, up };
+
+  static void logged_in(iscsi_context*, int status, void*, void* private_data) {
+    auto& self = *static_cast<Path*>(private_data);
+    if (self.stage_ != Stage::logging_in) return;
+    if (status == SCSI_STATUS_GOOD)
+      self.stage_ = Stage::up;
+    else
+      self.trouble = "no login";
+  }
+
   const Options& options_;
+  std::vector<std::string> portals_;
   iscsi_context* context_ = nullptr;
+  Stage stage_ = Stage::down;
   std::size_t index_ = 0;
-  std::uint64_t logins_ = 0;
-  std::string error_;
+  Clock::time_point login_began_, next_login_;
 };
 
 class Verifier {
  public:
   explicit Verifier(const Options& o)
-      : options_(o), path_(o), blocks_(std::size_t{o.span_mib} * 1024 * 1024 / kBlock), operations_(o.depth) {
+      : options_(o), blocks_(std::size_t{o.span_mib} * 1024 * 1024 / kBlock), operations_(o.depth) {
     for (auto& op : operations_) op.owner = this;
+    if (!o.all_paths) paths_.emplace_back(o, o.portals);
+    for (const auto& portal : o.portals)
+      if (o.all_paths) paths_.emplace_back(o, std::vector{portal});
   }
 
   int run() {
     if (!options_.resume.empty() && !read_log(options_.resume)) return 1;
-    began_ = last_ack_ = last_status_ = Clock::now();
+    began_ = last_ack_ = last_status_ = next_due_ = Clock::now();
     while (!over()) {
-      if (!path_.context() && !path_.connect()) {
-        status();
-        ::usleep(50'000);  // nobody answers: a breath between attempts
-        continue;
-      }
-      if (!g_stop && !deadline_passed()) choose();
+      // Not before the first login: that it takes its time is no operation's.
+      started_ |= std::ranges::any_of(paths_, &Path::is_up);
+      if (started_ && !g_stop && !deadline_passed()) choose();
       submit();
       service();
       status();
@@ -162,13 +185,9 @@ class Verifier {
     verifying_ = true;
     began_ = last_ack_ = last_status_ = Clock::now();
     while (next_to_verify_ < blocks_.size() || active_ > 0) {
-      if (!path_.context() && !path_.connect()) {
-        if (Clock::now() - last_ack_ > std::chrono::seconds(30)) {
-          fmt::print(stderr, "verifier: no portal answers: {}\n", path_.last_error());
-          return 1;
-        }
-        ::usleep(50'000);
-        continue;
+      if (Clock::now() - last_ack_ > std::chrono::seconds(30)) {
+        fmt::print(stderr, "verifier: no portal answers: {}\n", last_path_error_);
+        return 1;
       }
       choose();
       submit();
@@ -211,6 +230,7 @@ class Verifier {
   void choose() {
     for (auto& op : operations_) {
       if (op.active) continue;
+      if (!is_due()) return;
       if (verifying_) {
         while (next_to_verify_ < blocks_.size() && blocks_[next_to_verify_].acked == 0) ++next_to_verify_;
         if (next_to_verify_ == blocks_.size()) return;
@@ -224,47 +244,82 @@ class Verifier {
       op.version = op.write ? state.acked + 1 : state.acked;
       if (op.write) fill(op.data, op.block, op.version);
       op.active = state.busy = true;
-      op.sent = false;
+      op.chosen_at = Clock::now();
       ++active_;
     }
   }
 
+  /// What was missed is made up for as far as every operation can be under way, and no further.
+  bool is_due() {
+    if (options_.rate <= 0) return true;
+    const auto now = Clock::now();
+    const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / options_.rate));
+    if (now < next_due_) return false;
+    next_due_ = std::max(next_due_ + interval, now - interval * int(options_.depth));
+    return true;
+  }
+
+  /// An operation's own path in turn, or any that is there.
+  Path* path_for(const Operation& op) {
+    const std::size_t own = std::size_t(&op - &operations_.front()) % paths_.size();
+    for (std::size_t i = 0; i < paths_.size(); ++i)
+      if (auto& path = paths_[(own + i) % paths_.size()]; path.is_up() && !path.trouble) return &path;
+    return nullptr;
+  }
+
   void submit() {
     for (auto& op : operations_) {
-      if (!op.active || op.sent || !path_.context()) continue;
+      if (!op.active || op.path) continue;
+      Path* path = path_for(op);
+      if (!path) return;
       const auto lba = op.block * (kBlock / 512);
-      auto* task = op.write ? iscsi_write16_task(path_.context(), options_.lun, lba, op.data.data(), kBlock, 512, 0, 0,
+      auto* task = op.write ? iscsi_write16_task(path->context(), options_.lun, lba, op.data.data(), kBlock, 512, 0, 0,
                                                  0, 0, 0, &Verifier::completed, &op)
-                            : iscsi_read16_task(path_.context(), options_.lun, lba, kBlock, 512, 0, 0, 0, 0, 0,
+                            : iscsi_read16_task(path->context(), options_.lun, lba, kBlock, 512, 0, 0, 0, 0, 0,
                                                 &Verifier::completed, &op);
       if (!task) {
-        fail_path("no task could be queued");
-        return;
+        path->trouble = "no task could be queued";
+        continue;
       }
-      op.sent = true;
+      op.path = path;
       op.sent_at = Clock::now();
     }
   }
 
+  /// Waits for what any path has to say, and hears it.
   void service() {
-    auto* c = path_.context();
-    if (!c) return;
-    pollfd p{iscsi_get_fd(c), short(iscsi_which_events(c)), 0};
-    ::poll(&p, 1, 20);
-    if (iscsi_service(c, p.revents) < 0) return fail_path(iscsi_get_error(c));
-    if (wants_new_path_) return fail_path(std::exchange(wants_new_path_, nullptr));
-    for (const auto& op : operations_)
-      if (op.active && op.sent && Clock::now() - op.sent_at > std::chrono::seconds(5))
-        return fail_path("no answer in 5 s");
+    for (auto& path : paths_) path.advance();
+    std::vector<pollfd> polled;
+    for (auto& path : paths_)
+      polled.push_back({path.context() ? iscsi_get_fd(path.context()) : -1,
+                        short(path.context() ? iscsi_which_events(path.context()) : 0), 0});
+    wait(polled);
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      auto& path = paths_[i];
+      if (path.context() && !path.trouble && iscsi_service(path.context(), polled[i].revents) < 0)
+        path.trouble = "the connection broke";
+      for (const auto& op : operations_)
+        if (op.path == &path && Clock::now() - op.sent_at > std::chrono::seconds(5)) path.trouble = "no answer in 5 s";
+      if (path.trouble) fail(path);
+    }
   }
 
-  void fail_path(const std::string& why) {
-    last_path_error_ = fmt::format("{}: {}", path_.portal(), why);
-    ++path_failures_;
-    path_.drop();
+  /// At most 20 ms, and not beyond the time when the next operation is due.
+  void wait(std::vector<pollfd>& polled) const {
+    auto longest = Clock::duration(std::chrono::milliseconds(20));
+    if (options_.rate > 0 && active_ < operations_.size())
+      longest = std::clamp(Clock::duration(next_due_ - Clock::now()), Clock::duration::zero(), longest);
+    const timespec timeout{0, std::chrono::duration_cast<std::chrono::nanoseconds>(longest).count()};
+    ::ppoll(polled.data(), polled.size(), &timeout, nullptr);
+  }
+
+  void fail(Path& path) {
+    last_path_error_ = fmt::format("{}: {}", path.portal(), path.trouble);
+    if (path.is_up()) ++path_failures_;
+    path.drop();
     // libiscsi calls no task back once it has logged out, as it does by itself when a target asks it to.
-    for (auto& op : operations_) op.sent = false;
-    wants_new_path_ = nullptr;
+    for (auto& op : operations_)
+      if (op.path == &path) op.path = nullptr;
   }
 
   static void completed(iscsi_context*, int status, void* command, void* private_data) {
@@ -275,12 +330,15 @@ class Verifier {
   }
 
   void complete(Operation& op, int status, scsi_task* task) {
-    op.sent = false;
-    if (status == SCSI_STATUS_BUSY || status == SCSI_STATUS_TASK_SET_FULL) return;  // the same path, again
+    Path* path = std::exchange(op.path, nullptr);
+    if (status == SCSI_STATUS_BUSY || status == SCSI_STATUS_TASK_SET_FULL) {  // the same path, again
+      ++busy_;
+      return;
+    }
     if (status != SCSI_STATUS_GOOD) {
       if (status == SCSI_STATUS_CHECK_CONDITION && task->sense.key == SCSI_SENSE_UNIT_ATTENTION) return;
       if (status != SCSI_STATUS_CANCELLED) {
-        wants_new_path_ = "a command failed";
+        path->trouble = "a command failed";
         last_sense_ = status == SCSI_STATUS_CHECK_CONDITION
                           ? fmt::format("sense {}/{:04x}", int(task->sense.key), task->sense.ascq)
                           : fmt::format("status {:#x}", status);
@@ -290,6 +348,8 @@ class Verifier {
     const auto now = Clock::now();
     longest_gap_ = std::max(longest_gap_, now - last_ack_);
     last_ack_ = now;
+    took_us_.push_back(
+        std::uint32_t(std::chrono::duration_cast<std::chrono::microseconds>(now - op.chosen_at).count()));
     auto& state = blocks_[op.block];
     if (op.write) {
       state.acked = op.version;
@@ -301,7 +361,7 @@ class Verifier {
       if (task->datain.size != int(kBlock) || std::memcmp(task->datain.data, want.data(), kBlock) != 0) {
         ++wrong_;
         fmt::print(stderr, "verifier: block {} read through {} should be version {}, holds {}\n", op.block,
-                   path_.portal(), op.version,
+                   path->portal(), op.version,
                    task->datain.size == int(kBlock) ? describe(task->datain.data) : "too few bytes");
       }
     }
@@ -322,10 +382,18 @@ class Verifier {
     fmt::print(
         "{{\"ms\": {}, \"writes\": {}, \"reads\": {}, \"wrong\": {}, \"portal\": \"{}\", \"path_failures\": {}, "
         "\"gap_ms\": {}, "
-        "\"worst_gap_ms\": {}, \"last_sense\": \"{}\", \"last\": {}}}\n",
-        ms(now - began_), writes_, reads_, wrong_, path_.portal(), path_failures_, ms(gap), ms(worst_gap_), last_sense_,
-        last);
+        "\"worst_gap_ms\": {}, \"last_sense\": \"{}\", \"busy\": {}, \"last_path_error\": \"{}\", \"last\": {}{}}}\n",
+        ms(now - began_), writes_, reads_, wrong_, paths_.front().portal(), path_failures_, ms(gap), ms(worst_gap_),
+        last_sense_, busy_, last_path_error_, last, last ? latencies() : "");
     std::fflush(stdout);
+  }
+
+  /// From when an operation was due to be sent to its answer, in microseconds.
+  std::string latencies() {
+    if (took_us_.empty()) return {};
+    std::ranges::sort(took_us_);
+    const auto at = [this](std::size_t percent) { return took_us_[(took_us_.size() - 1) * percent / 100]; };
+    return fmt::format(", \"p50_us\": {}, \"p99_us\": {}, \"longest_us\": {}", at(50), at(99), at(100));
   }
 
   bool write_log() {
@@ -352,16 +420,16 @@ class Verifier {
   }
 
   const Options& options_;
-  Path path_;
   std::vector<BlockState> blocks_;
-  std::deque<Operation> operations_;
+  std::vector<Operation> operations_;
+  std::deque<Path> paths_;  // gone before what they call back
   std::mt19937_64 random_{std::random_device{}()};
-  Clock::time_point began_, last_ack_, last_status_;
+  Clock::time_point began_, last_ack_, last_status_, next_due_;
   Clock::duration longest_gap_{}, worst_gap_{};
-  std::uint64_t writes_ = 0, reads_ = 0, wrong_ = 0, path_failures_ = 0;
+  std::uint64_t writes_ = 0, reads_ = 0, wrong_ = 0, path_failures_ = 0, busy_ = 0;
+  std::vector<std::uint32_t> took_us_;
   std::size_t active_ = 0, next_to_verify_ = 0;
-  bool verifying_ = false;
-  const char* wants_new_path_ = nullptr;
+  bool verifying_ = false, started_ = false;
   std::string last_sense_, last_path_error_;
 };
 
@@ -376,6 +444,8 @@ int main(int argc, char** argv) {
   app.add_option("--initiator", o.initiator);
   app.add_option("--chap", o.chap, "user%secret");
   app.add_option("--span-mib", o.span_mib);
+  app.add_flag("--all-paths", o.all_paths, "use every portal at once, not the next one when one fails");
+  app.add_option("--rate", o.rate, "operations a second at the most");
   app.add_option("--depth", o.depth)->check(CLI::Range(1, 256));
   app.add_option("--read-percent", o.read_percent)->check(CLI::Range(0, 100));
   app.add_option("--seconds", o.seconds, "0: until SIGTERM or SIGINT");

@@ -10,7 +10,7 @@ import uuid
 
 import scratch
 from nodes import wait_for
-from scratch import HOST1, Scratch
+from scratch import HOST1, Scratch, attack
 
 
 class FirstStart(Scratch):
@@ -76,6 +76,7 @@ class FirstStart(Scratch):
 
 
 class Access(Scratch):
+    @attack
     def test_every_operation_wants_a_token_and_writing_ones_the_role_admin(self):
         a, b = self.pair()
         viewer = a.post("/api/v1/tokens", {"name": "looker", "role": "viewer"}).json["token"]
@@ -94,6 +95,7 @@ class Access(Scratch):
             elif path != "/api/v1/events/stream":
                 self.assertIn(a.request(method, target, body, token=viewer).status, (200, 404), path)
 
+    @attack
     def test_a_token_in_another_scheme_is_none(self):
         a = self.node("node-a")
         self.problem(a.get("/api/v1/pair", headers={"Authorization": f"Basic {a.token}"}), 401, "unauthorized")
@@ -122,6 +124,7 @@ class Access(Scratch):
         only = a.get("/api/v1/tokens").json["items"][0]
         self.problem(a.delete(f"/api/v1/tokens/{only['id']}"), 409, "conflict")
 
+    @attack
     def test_the_peer_api_is_closed_to_people_and_strangers(self):
         a, b = self.pair()
         stranger = self.node("stranger")

@@ -7,7 +7,7 @@ import time
 import uuid
 
 from nodes import PREFERRED, join, wait_for
-from scratch import GIB, HOST1, HOST2, Scratch
+from scratch import GIB, HOST1, HOST2, Scratch, attack
 
 
 def certificate_and_key(folder):
@@ -21,6 +21,7 @@ def certificate_and_key(folder):
 
 
 class Discovery(Scratch):
+    @attack
     def test_discovery_asks_for_a_secret_on_both_nodes_once_it_is_told_to(self):
         a, b = self.pair()
         finder = {"user": "finder", "secret": "f" * 12}
@@ -37,12 +38,17 @@ class Discovery(Scratch):
         a.stop_mgmtd()
         a.start_mgmtd()
         self.assertEqual(a.get("/api/v1/pair").json["discovery_chap_user"], "finder")
+        self.assertIsNone(a.patch("/api/v1/pair", {"discovery_chap": None}).json["discovery_chap_user"])
+        both_ask_for(None)
+
+    def test_what_is_wrong_with_its_secret_is_named_field_by_field(self):
+        a = self.node("node-a")
+        self.assertEqual(a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED}).status, 201)
         self.problem(a.patch("/api/v1/pair", {"discovery_chap": {"user": "", "secret": "short"}}), 422, "invalid",
                      "/discovery_chap/user", "/discovery_chap/secret")
         self.problem(a.patch("/api/v1/pair", {}), 422, "invalid", "")
         self.problem(a.patch("/api/v1/pair", raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
-        self.assertIsNone(a.patch("/api/v1/pair", {"discovery_chap": None}).json["discovery_chap_user"])
-        both_ask_for(None)
+        self.assertEqual(a.patch("/api/v1/pair", {"discovery_chap": None}).status, 200)
 
     def test_a_node_in_no_pair_has_no_discovery_to_change(self):
         self.problem(self.node("node-a").patch("/api/v1/pair", {"discovery_chap": None}), 409, "no-pair")
@@ -84,6 +90,7 @@ class PairSetUp(Scratch):
         self.problem(a.post("/api/v1/pair", raw=b"{", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.assertEqual(a.get("/api/v1/pair").json["state"], "none")
 
+    @attack
     def test_a_witness_is_tried_before_anything_is_recorded_and_its_secrets_are_never_given_out(self):
         a, b = self.node("node-a"), self.node("node-b")
         ca, certificate, key = certificate_and_key(self.folder)
@@ -141,6 +148,7 @@ class PairSetUp(Scratch):
         self.assertIn("used already", self.failed_join(c, third)["detail"])
         self.assertEqual(len(a.get("/api/v1/nodes").json["items"]), 2)
 
+    @attack
     def test_an_invitation_for_another_certificate_gets_nothing_sent(self):
         a, b, c = self.node("node-a"), self.node("node-b"), self.node("node-c")
         a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from nodes import wait_for
-from scratch import Scratch
+from scratch import Scratch, attack
 import scratch
 
 F_SETPIPE_SZ = 1031
@@ -36,6 +36,7 @@ def answers(connection):
     return re.findall(r"HTTP/1\.1 ([0-9]{3}) ", received.decode("latin-1"))
 
 
+@attack
 class Log(Scratch):
     def test_an_event_that_happened_often_is_one_that_says_how_often(self):
         a = self.node("node-a", start=False)
@@ -68,6 +69,7 @@ class Log(Scratch):
         os.close(writer)
 
 
+@attack
 class Framing(Scratch):
     """RFC 9112 section 6: where a request ends is beyond doubt, or it is refused and the connection closed."""
 
@@ -140,6 +142,7 @@ def resident(process, field="VmRSS"):
     return int(re.search(rf"{field}:\s+(\d+) kB", text)[1]) * 1024
 
 
+@attack
 class Crowds(Scratch):
     """Connections that only stand there keep nobody out, and bodies of strangers take no memory."""
 
@@ -237,6 +240,27 @@ class Crowds(Scratch):
         self.assertLess(resident(a.mgmtd, "VmHWM") - before, 16 * MIB)
 
 
+@attack
+class Secrets(Scratch):
+    def test_no_answer_shows_a_secret_that_was_given(self):
+        a, b = self.pair()
+        own, targets, finders = "own-secret-of-1", "targets-secret-1", "finders-secret-1"
+        given = [a.post("/api/v1/initiators", {"iqn": scratch.HOST1, "chap": {"user": "u", "secret": own},
+                                               "mutual_chap": {"user": "m", "secret": targets}}),
+                 a.patch("/api/v1/pair", {"discovery_chap": {"user": "finder", "secret": finders}})]
+        self.assertEqual([reply.status for reply in given], [201, 200])
+        token = a.post("/api/v1/tokens", {"name": "looker", "role": "viewer"}).json["token"]
+        self.volume(a, access=[scratch.HOST1])
+        read = [node.get(path, token=who) for node in (a, b) for who in (True, token)
+                for path in ("/api/v1/pair", "/api/v1/initiators", f"/api/v1/initiators/{scratch.HOST1}", "/api/v1/volumes",
+                             "/api/v1/events", "/api/v1/tokens", "/api/v1/jobs", "/api/v1/nodes", "/metrics")]
+        for reply in given + read:
+            for secret in (own, targets, finders, token, a.token):
+                self.assertNotIn(secret, reply.raw.decode(), reply)
+        self.assertLessEqual({reply.status for reply in read}, {200, 403})  # the viewer sees no tokens
+
+
+@attack
 class Streams(Scratch):
     """A stream of events goes on for as long as the token that opened it holds."""
 

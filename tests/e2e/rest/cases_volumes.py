@@ -5,7 +5,7 @@ import socket
 import uuid
 
 from nodes import wait_for
-from scratch import GIB, HOST1, HOST2, Scratch
+from scratch import GIB, HOST1, HOST2, Scratch, attack
 
 
 class Volumes(Scratch):
@@ -210,6 +210,7 @@ class Volumes(Scratch):
         b.stop_lockstepd()
         wait_for("lockstepd's end to be seen", lambda: a.patch(path, {"size_bytes": 4 * GIB}).status == 503)
 
+    @attack
     def test_a_new_volume_is_closed_until_somebody_is_let_in(self):
         a, b = self.pair()
         a.post("/api/v1/initiators", {"iqn": HOST1})
@@ -240,6 +241,7 @@ class Volumes(Scratch):
         self.problem(a.post("/api/v1/volumes", {"name": "vm4", "size_bytes": GIB, "access": [HOST1], "any_initiator": True}),
                      422, "invalid", "/any_initiator")
 
+    @attack
     def test_a_secret_has_one_use(self):
         a, b = self.pair()
         own, targets = "s" * 12, "t" * 12

@@ -13,6 +13,16 @@ HOST1, HOST2 = "iqn.1993-08.org.debian:01:host1", "iqn.1993-08.org.debian:01:hos
 GIB = 1 << 30
 
 
+def attack(test):
+    """Marks a case, or all of a class: they are run by ./check security, the others by ./check e2e."""
+    test.attack = True
+    return test
+
+
+def is_attack(case):
+    return hasattr(case, "attack") or hasattr(getattr(case, case._testMethodName), "attack")
+
+
 class Scratch(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-rest-"))
