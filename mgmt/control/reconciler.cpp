@@ -56,7 +56,8 @@ void Reconciler::turn() {
   if (status) {
     const bool restarted = status->process != applied_process_;
     now.status = std::move(*status);
-    const auto wanted = wanted_();
+    auto wanted = wanted_();
+    if (wanted && wanted->may_wait && now.status->revision != 0) wanted.reset();
     const bool differs =
         wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
     const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;
