@@ -49,6 +49,14 @@ std::unexpected<Refusal> in_a_pair_already(const Configuration& c) {
                 fmt::format("This node is in the pair {} already. A node can be in one pair only.", c.pair->name));
 }
 
+Outcome<void> check_reads(const JoinRequest& joining, const Configuration& configuration) {
+  if (joining.reads >= document_version(configuration)) return {};
+  return refuse(RefusalKind::conflict,
+                "The joining node's version of Lockstep is older and does not know of something that the pair has, "
+                "such as an encrypted volume or a witness over TLS. Install the inviting node's version there, then "
+                "try again.");
+}
+
 }  // namespace
 
 PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect)
@@ -204,6 +212,7 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
   if (!configuration->pair || !side) return refuse(RefusalKind::no_pair, "The inviting node is in no pair any more.");
   const auto replaces = check_secret(request.secret);
   if (!replaces) return std::unexpected(replaces.error());
+  if (auto good = check_reads(request, *configuration); !good) return std::unexpected(good.error());
   Node node = request.node;
   node.side = replaces->value_or(engine::other(*side));
   node.fingerprint = fingerprint;
@@ -213,13 +222,8 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
   auto place = *replaces ? place_of(**replaces, node, request.token) : place_for_second(node, request.token);
   if (!place) return std::unexpected(place.error());
-  const auto next = from_document(place->offer.document);
-  if (!next) return std::unexpected(next.error());
-  if (request.reads < document_version(*next))
-    return refuse(RefusalKind::conflict,
-                  "The joining node's version of Lockstep is older and does not know of something that the pair has, "
-                  "such as an encrypted volume or a witness over TLS. Install the inviting node's version there, then "
-                  "try again.");
+  if (auto good = check_reads(request, *from_document(place->offer.document)); !good)
+    return std::unexpected(good.error());
   if (auto good = check_reachable(node); !good) return std::unexpected(good.error());
   place->digest = sha256_hex(request.secret);
   place->until_ms = wall_clock_ms() + kOfferLife;

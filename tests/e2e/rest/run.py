@@ -13,6 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import cases_lost  # noqa: E402
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
 import cases_strangers  # noqa: E402
@@ -54,7 +55,8 @@ def main():
     loader = unittest.TestLoader()
     if options.pattern:
         loader.testNamePatterns = [f"*{options.pattern}*"]
-    suite = unittest.TestSuite(map(loader.loadTestsFromModule, (cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)))
+    modules = (cases_lost, cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)
+    suite = unittest.TestSuite(map(loader.loadTestsFromModule, modules))
     result = unittest.TextTestRunner(verbosity=2 if options.v else 1, stream=sys.stdout).run(suite)
     failed = len(result.failures) + len(result.errors)
     passed = result.testsRun - failed
