@@ -50,6 +50,8 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
 engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
   if (auto made = make_private_folder(local.data_folder); !made) return std::unexpected(made.error());
   if (auto made = make_private_folder(local.volume_folder); !made) return std::unexpected(made.error());
+  if (!local.copy_folder.empty())
+    if (auto made = make_private_folder(local.copy_folder); !made) return std::unexpected(made.error());
   auto identity = load_or_make_identity(local.data_folder, certificate_hosts(local));
   if (!identity) return std::unexpected(identity.error());
   auto database = Database::open(local.data_folder / "mgmt.db");
@@ -66,7 +68,7 @@ NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
       database_(std::move(d)),
       settings(*database_),
       replaced(settings),
-      saved_file(local.volume_folder),
+      saved_file(local.copy_folder.empty() ? local.volume_folder : local.copy_folder),
       revision_tables(*database_),
       events(*database_),
       jobs(*database_),

@@ -27,6 +27,7 @@ namespace lockstep::mgmt {
 struct LocalSettings {
   std::filesystem::path data_folder;
   std::filesystem::path volume_folder;
+  std::filesystem::path copy_folder;  ///< of the configuration's copy; empty: volume_folder
   std::string rpc_socket;
   std::string node_name;
   std::vector<std::string> portals;
