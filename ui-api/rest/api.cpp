@@ -153,10 +153,11 @@ Response Api::pass_on(const Request& request) {
                     "both nodes run and can reach each other. Volumes are served meanwhile.",
                     reply.error().detail));
   if (!reply && reply.error().kind == RefusalKind::forbidden)
-    return problem(RefusalKind::not_current,
-                   fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. `lockstep "
-                               "health` tells what to do. Volumes are served meanwhile.",
-                               mgmt::trouble_with_partner(reply.error())));
+    return problem(
+        RefusalKind::not_current,
+        fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. `lockstep "
+                    "health` tells what to do. Volumes are served meanwhile.",
+                    mgmt::trouble_with_partner(reply.error())));
   if (!reply) return problem(reply.error());
   Response response;
   response.status = reply->status;
