@@ -57,7 +57,8 @@ void Reconciler::turn() {
     const bool restarted = status->process != applied_process_;
     now.status = std::move(*status);
     auto wanted = wanted_();
-    if (wanted && wanted->may_wait && now.status->revision != 0) wanted.reset();
+    const bool told_by_another = restarted && now.status->revision != 0;  // or by the process before this one
+    if (wanted && wanted->may_wait && told_by_another) wanted.reset();
     const bool differs =
         wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
     const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;
