@@ -40,6 +40,13 @@ struct Arbiter {
   bool operator==(const Arbiter&) const = default;
 };
 
+/// What the witness's records are sealed with, where it is not the link's secrets.
+struct SealSecrets {
+  std::string one;
+  std::string other;
+  bool operator==(const SealSecrets&) const = default;
+};
+
 struct Pair {
   Uuid id;
   std::string name;
@@ -52,6 +59,8 @@ struct Pair {
   std::int64_t next_lun = 0;  ///< where the search for a new volume's LUN begins: behind the last one given
   /// What whoever asks for the target's name and portals proves itself with; nothing: everybody is told.
   std::optional<Chap> discovery{};
+  /// The link's secrets of before a node was replaced: with others the witness's records would be a stranger's.
+  std::optional<SealSecrets> seal{};
   bool operator==(const Pair&) const = default;
 };
 
@@ -131,7 +140,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 4;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 5;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

@@ -15,8 +15,10 @@ constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks 
 // Discovery may ask for a secret, a volume may have nobody on its list: whoever overlooks that lets everybody in. The
 // witness may want TLS and a user: whoever overlooks that can't ask it.
 constexpr int kAccess = 4;
+// The witness's records may be sealed with other secrets than the link's: whoever overlooks that trusts no record.
+constexpr int kSeal = 5;
 constexpr int kOldestVersion = 1;
-static_assert(kAccess == kNewestDocument);
+static_assert(kSeal == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -58,6 +60,15 @@ replication::WitnessAccess access_from(const json& arbiter) {
   return {at->at("ca"), at->at("certificate"), at->at("key"), at->at("user"), at->at("password")};
 }
 
+json seal_json(const std::optional<SealSecrets>& seal) {
+  return seal ? json{{"one", seal->one}, {"other", seal->other}} : json();
+}
+
+std::optional<SealSecrets> seal_from(const json& j) {
+  if (j.is_null()) return std::nullopt;
+  return SealSecrets{j.at("one").get<std::string>(), j.at("other").get<std::string>()};
+}
+
 json pair_json(const Pair& p) {
   return {{"id", p.id.to_string()},
           {"name", p.name},
@@ -74,6 +85,7 @@ json pair_json(const Pair& p) {
           {"link", chap_json(p.link)},
           {"link_mutual", chap_json(p.link_mutual)},
           {"discovery", chap_json(p.discovery)},
+          {"seal", seal_json(p.seal)},
           {"created_ms", p.created_ms},
           {"next_lun", p.next_lun}};
 }
@@ -92,6 +104,7 @@ Pair pair_from(const json& j) {
   p.created_ms = j.at("created_ms");
   p.next_lun = j.value("next_lun", p.next_lun);
   if (j.contains("discovery")) p.discovery = optional_chap(j.at("discovery"));
+  if (j.contains("seal")) p.seal = seal_from(j.at("seal"));
   return p;
 }
 
@@ -186,6 +199,7 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  if (configuration.pair && configuration.pair->seal) return kSeal;
   const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
   if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
   if (configuration.pair && !configuration.pair->arbiter.access.empty()) return kAccess;

@@ -49,7 +49,7 @@ void load_pair(SQLite::Database& db, Configuration& c) {
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
               "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
               "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
-              "witness_password FROM pair");
+              "witness_password, seal_one, seal_other FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -66,6 +66,7 @@ void load_pair(SQLite::Database& db, Configuration& c) {
   p.created_ms = q.getColumn(13).getInt64();
   p.next_lun = q.getColumn(14).getInt64();
   p.discovery = chap_of(q.getColumn(15), q.getColumn(16));
+  if (!q.getColumn(22).isNull()) p.seal = SealSecrets{q.getColumn(22).getString(), q.getColumn(23).getString()};
   c.pair = p;
 }
 
@@ -127,7 +128,8 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db,
+              "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -149,6 +151,10 @@ void save_pair(SQLite::Database& db, const Pair& p) {
   q.bind(20, p.arbiter.access.key);
   q.bind(21, p.arbiter.access.user);
   q.bind(22, p.arbiter.access.password);
+  if (p.seal) {  // stay NULL otherwise
+    q.bind(23, p.seal->one);
+    q.bind(24, p.seal->other);
+  }
   q.exec();
 }
 

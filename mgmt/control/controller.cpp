@@ -21,6 +21,10 @@ Severity severity_of(const std::string& kind, const std::string& to) {
   return Severity::info;
 }
 
+constexpr auto kTellAgain = std::chrono::hours(1);
+/// A lockstepd that has its orders gets others only when the partner had this long to say that they are of the past.
+constexpr auto kPatienceWithPartner = std::chrono::seconds(10);
+
 }  // namespace
 
 engine::Result<std::unique_ptr<Controller>> Controller::open(LocalSettings settings) {
@@ -51,6 +55,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       import_jobs_(*core_, volume_jobs_),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
+      recovery_(*core_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
@@ -86,10 +91,62 @@ void Controller::poke() {
 
 std::optional<WantedState> Controller::wanted() const {
   const auto side = core_->side();
-  if (!side) return std::nullopt;
+  // Nothing is taken away from a lockstepd by a node that is in no pair, or by a machine that was replaced.
+  if (!side || core_->replaced.replaced_here_ms() != 0) return std::nullopt;
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
-  return WantedState{head.n, apply_parameters(*configuration, head.n, *side, core_->local.volume_folder)};
+  const bool asked = !core_->partner(*configuration) || partner_.view().asked;
+  return WantedState{.revision = head.n,
+                     .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder),
+                     .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+}
+
+NodeReport Controller::report() const {
+  NodeReport report = reconciler_.report();
+  report.missing = core_->missing_replicas();
+  return report;
+}
+
+bool Controller::is_partner(const std::string& nodes, const std::string& fingerprint) const {
+  const auto configuration = core_->configuration();
+  const Node* partner = core_->partner(*configuration);
+  if (!partner || partner->fingerprint != fingerprint) return false;
+  return nodes.empty() || nodes == fmt::format("{} {}", partner->id.to_string(), core_->node_id.to_string());
+}
+
+NodeStanding Controller::standing_of(const std::string& nodes, const std::string& fingerprint, const Uuid& pair) const {
+  NodeStanding standing;
+  if (is_partner(nodes, fingerprint))
+    standing.asker = NodeStanding::Asker::partner;
+  else if (core_->replaced.find(nodes.substr(0, nodes.find(' ')), fingerprint))
+    standing.asker = NodeStanding::Asker::replaced;
+  const auto [head, configuration] = core_->revisions.in_force();
+  if (configuration->pair && configuration->pair->id == pair && core_->replaced.replaced_here_ms() == 0)
+    standing.head = head.n;
+  const auto saved = core_->saved_file.read();
+  if (saved && saved->configuration.pair->id == pair) standing.saved = saved->revision.n;
+  return standing;
+}
+
+std::string Controller::tell_of_stranger(const std::string& nodes, const std::string& fingerprint) {
+  if (!core_->configuration()->pair) return "This node is in no pair.";
+  const auto machine = core_->replaced.find(nodes.substr(0, nodes.find(' ')), fingerprint);
+  if (!machine) return "This is for the partner node only.";
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(told_mutex_);
+  const auto told = told_.find(machine->id);
+  if (told == told_.end() || now - told->second > kTellAgain) {
+    told_[machine->id] = now;
+    core_->events.append(
+        {.kind = "node.refused",
+         .severity = Severity::warning,
+         .side = machine->side,
+         .volume = {},
+         .message = fmt::format("The machine that was {}, side {}, until another one took its place is back, and was "
+                                "refused. Stop lockstepd and lockstep-mgmtd on it.",
+                                machine->name, side_name(machine->side))});
+  }
+  return fmt::format("Another machine took the place of {}, side {}.", machine->name, side_name(machine->side));
 }
 
 Outcome<void> Controller::ready_for_a_volume() const {
@@ -124,18 +181,36 @@ Outcome<void> Controller::whole(const Volume& volume) const {
   return {};
 }
 
+Unpaired Controller::unpaired() const {
+  Unpaired found;
+  const NodeReport report = reconciler_.report();
+  if (report.running && report.status) found.served = report.status->volumes.size();
+  found.replicas = recovery_.replicas_found().size();
+  found.saved = core_->saved_file.exists();
+  if (!found.saved) return found;
+  const auto saved = core_->saved_file.read();
+  if (saved)
+    found.saved_of = saved->configuration.pair->name;
+  else
+    found.saved_problem = saved.error().detail;
+  return found;
+}
+
 PairView Controller::view() const {
   PairView view;
   view.configuration = core_->configuration();
   view.revision = core_->revisions.state();
   view.conflict = core_->revisions.conflict();
+  view.replaced_ms = core_->replaced.replaced_here_ms();
+  view.save_problem = core_->save_problem();
+  if (!view.configuration->pair) view.unpaired = unpaired();
   for (const auto& node : view.configuration->nodes) {
     NodeView& n = view.nodes[static_cast<std::size_t>(node.side)];
     n.node = &node;
     n.local = node.id == core_->node_id;
     if (n.local) {
       view.local_side = node.side;
-      n.report = reconciler_.report();
+      n.report = report();
       n.asked = n.report.at_ms != 0;
       continue;
     }
@@ -143,6 +218,7 @@ PairView Controller::view() const {
     n.asked = partner.asked;
     n.reachable = partner.reachable;
     n.reason = partner.reason;
+    n.trouble = partner.trouble;
     n.since_ms = partner.since_ms;
     n.report = partner.report;
   }

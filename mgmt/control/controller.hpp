@@ -1,9 +1,13 @@
 #pragma once
 // Management of one node, wired together: what the REST resources call.
 #include <array>
+#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 
 #include "mgmt/control/data_plane.hpp"
 #include "mgmt/control/import_jobs.hpp"
@@ -11,6 +15,7 @@
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
+#include "mgmt/control/pair_recovery.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/partner_watch.hpp"
@@ -39,7 +44,15 @@ class Controller {
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
   [[nodiscard]] ReplicaAgent& replicas() { return agent_; }
-  [[nodiscard]] NodeReport report() const { return reconciler_.report(); }
+  [[nodiscard]] PairRecovery& recovery() { return recovery_; }
+  [[nodiscard]] NodeReport report() const;
+  /// What the node that asks is to this one. `fingerprint` is of its certificate, `nodes` as in kNodesHeader.
+  [[nodiscard]] NodeStanding standing_of(const std::string& nodes, const std::string& fingerprint,
+                                         const Uuid& pair) const;
+  [[nodiscard]] bool is_partner(const std::string& nodes, const std::string& fingerprint) const;
+  /// A request that only the partner may send was refused: told in an event where it comes from a replaced machine.
+  /// Gives the sentence for it.
+  std::string tell_of_stranger(const std::string& nodes, const std::string& fingerprint);
   /// Everything there is to say of the pair at this moment.
   [[nodiscard]] PairView view() const;
   /// Hastens both loops: something changed that they would find out by themselves a little later.
@@ -49,8 +62,13 @@ class Controller {
   explicit Controller(std::unique_ptr<NodeCore> core);
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
+  [[nodiscard]] Unpaired unpaired() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
+
+  std::mutex told_mutex_;
+  std::map<Uuid, std::chrono::steady_clock::time_point> told_;  ///< of which replaced machines, and when
+  const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
 
   std::unique_ptr<NodeCore> core_;
   DataPlaneSocket data_plane_;
@@ -62,6 +80,7 @@ class Controller {
   ImportJobs import_jobs_;
   TokenService tokens_;
   PairService pair_;
+  PairRecovery recovery_;
   VolumeService volumes_;
   InitiatorService initiators_;
 };

@@ -52,10 +52,13 @@ void migrate(SQLite::Database& db) {
 
 std::string corrupt_message(const std::string& path, const char* reason) {
   return fmt::format(
-      "{} is damaged ({}). The volumes themselves are not touched by this. Restore the file from a backup; without "
-      "one, "
-      "move {} and its -wal and -shm files away: this node then starts without a pair, and can join again from an "
-      "invitation made on its partner.",
+      "{} is damaged ({}). The volumes themselves are not touched by this, and lockstepd goes on with them: do not "
+      "restart "
+      "it. Move {} and its -wal and -shm files away and start lockstep-mgmtd: this node is then in no pair. If its "
+      "partner "
+      "has its database, run `lockstep node replace SIDE` there, with this node's side, and `lockstep pair join "
+      "INVITATION` "
+      "here. If no node has its database any more, run `lockstep pair recover` here.",
       path, reason, path);
 }
 

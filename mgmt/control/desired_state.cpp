@@ -27,9 +27,11 @@ json arbiter_json(const Arbiter& arbiter) {
 }
 
 // Only what is there is said: a lockstepd that is older than this program refuses what it does not know.
-json arbiter_with_access_json(const Arbiter& arbiter) {
-  json wanted = arbiter_json(arbiter);
-  if (arbiter.witness) wanted.update(access_fields(arbiter.access));
+json arbiter_with_secrets_json(const Pair& pair) {
+  json wanted = arbiter_json(pair.arbiter);
+  if (!pair.arbiter.witness) return wanted;
+  wanted.update(access_fields(pair.arbiter.access));
+  if (pair.seal) wanted["seal"] = {{"one", pair.seal->one}, {"other", pair.seal->other}};
   return wanted;
 }
 
@@ -126,7 +128,7 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
       {"target",
        {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", discovery_json(pair.discovery)}}},
       {"partner", partner ? partner_json(pair, mine, *partner) : json()},
-      {"arbiter", arbiter_with_access_json(pair.arbiter)},
+      {"arbiter", arbiter_with_secrets_json(pair)},
       {"settings",
        {{"lease_ms", pair.settings.lease_ms},
         {"resync_floor", pair.settings.resync_floor},

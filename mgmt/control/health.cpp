@@ -16,11 +16,63 @@ std::string clock_time(std::int64_t at_ms) {
   return fmt::format("{:02}:{:02}:{:02} UTC", utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
-void judge_node(const NodeView& n, std::vector<HealthProblem>& problems) {
+// Its management is there, or somebody's, but it is the pair's no more.
+bool judge_lost(const NodeView& n, std::vector<HealthProblem>& problems) {
+  std::string what;
+  if (n.trouble == PartnerTrouble::has_no_pair)
+    what = fmt::format("The management of {} answers, but is in no pair: it has lost its database", n.node->name);
+  if (n.trouble == PartnerTrouble::other_certificate)
+    what = fmt::format("The management of {} answers with a certificate that is not the pair's", n.node->name);
+  if (what.empty()) return false;
+  problems.push_back(
+      {Severity::warning,
+       "node",
+       n.node->side,
+       {},
+       fmt::format("{}, since {}. Volumes are not touched by this; the configuration can't be changed.", what,
+                   clock_time(n.since_ms)),
+       fmt::format("If it was set up anew, run `lockstep node replace {}` here, then `lockstep pair join` there.",
+                   side_name(n.node->side))});
+  return true;
+}
+
+void judge_unpaired(const Unpaired& u, std::vector<HealthProblem>& problems) {
+  const bool lost = u.served > 0 || u.replicas > 0 || u.saved;
+  if (!lost) {
+    problems.push_back({Severity::warning,
+                        "pair",
+                        {},
+                        {},
+                        "This node is not in a pair yet.",
+                        "Make a pair, or join one with an invitation made on the other node."});
+    return;
+  }
+  std::string what = "This node is not in a pair";
+  if (u.served > 0)
+    what += fmt::format(", but its lockstepd serves {} that the management does not know",
+                        u.served == 1 ? "a volume" : fmt::format("{} volumes", u.served));
+  else if (u.replicas > 0)
+    what +=
+        fmt::format(", but has the files of {}", u.replicas == 1 ? "a volume" : fmt::format("{} volumes", u.replicas));
+  what += u.saved_of.empty() ? "." : fmt::format(". A copy of the configuration of {} is beside them.", u.saved_of);
+  if (!u.saved_problem.empty()) what += " " + u.saved_problem;
+  problems.push_back(
+      {Severity::critical,
+       "pair",
+       {},
+       {},
+       what,
+       "If it was in a pair and its database is lost: run `lockstep node replace` on the other node, then "
+       "`lockstep pair join` here. If no node has its database any more: `lockstep pair recover` here. "
+       "lockstepd is left as it is until then; do not restart it."});
+}
+
+void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthProblem>& problems) {
   const NodeSide side = n.node->side;
   const std::string& name = n.node->name;
   if (!n.asked) return;
   if (!n.reachable) {
+    if (judge_lost(n, problems)) return;
     problems.push_back(
         {Severity::warning,
          "node",
@@ -41,13 +93,21 @@ void judge_node(const NodeView& n, std::vector<HealthProblem>& problems) {
                         "Look at the log of lockstepd there."});
     return;
   }
-  for (const auto& p : n.report.problems)
+  const auto told_with_its_volume = [&](const ApplyProblem& p) {
+    return std::ranges::any_of(n.report.missing, [&](const Uuid& id) {
+      const Volume* volume = c.volume(id);
+      return volume && p.object == "volume " + volume->name;
+    });
+  };
+  for (const auto& p : n.report.problems) {
+    if (told_with_its_volume(p)) continue;
     problems.push_back({Severity::warning,
                         "node",
                         side,
                         {},
                         fmt::format("{} could not carry out the configuration: {}: {}", name, p.object, p.message),
                         "It is tried again every few seconds."});
+  }
   if (n.report.status) {
     for (const auto& finding : n.report.status->findings)
       problems.push_back({Severity::warning, "node", side, {}, fmt::format("On {}: {}", name, finding), ""});
@@ -111,12 +171,7 @@ Health judge_pair(const PairView& view) {
   std::vector<HealthProblem> problems;
   const Configuration& c = *view.configuration;
   if (!c.pair)
-    problems.push_back({Severity::warning,
-                        "pair",
-                        {},
-                        {},
-                        "This node is not in a pair yet.",
-                        "Make a pair, or join one with an invitation made on the other node."});
+    judge_unpaired(view.unpaired.value_or(Unpaired{}), problems);
   else if (c.nodes.size() < 2)
     problems.push_back({Severity::warning,
                         "pair",
@@ -130,9 +185,29 @@ Health judge_pair(const PairView& view) {
                         {},
                         {},
                         "The two nodes hold configurations that do not follow from one another.",
-                        "Has a database been restored from an old backup? Restore the newer one on that node."});
+                        "Decide which node's is right. On the other one stop lockstep-mgmtd, move mgmt.db away and "
+                        "start it again; then run `lockstep node replace` on the first, for the other's side."});
+  if (view.replaced_ms != 0)
+    problems.push_back(
+        {Severity::critical,
+         "pair",
+         view.local_side,
+         {},
+         fmt::format("Another machine took the place of this one in the pair, as its partner said at {}. "
+                     "What is shown here is of the past.",
+                     clock_time(view.replaced_ms)),
+         "Stop lockstepd and lockstep-mgmtd here. To use this machine again, move mgmt.db away and let it "
+         "take the place of a node with `lockstep node replace`."});
+  if (!view.save_problem.empty())
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         view.local_side,
+         {},
+         fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
+         "It is written again with the next change, or when lockstep-mgmtd is restarted."});
   for (const auto& n : view.nodes)
-    if (n.node) judge_node(n, problems);
+    if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);
   judge_witness(view, problems);
   for (const auto& volume : c.volumes) {

@@ -23,7 +23,7 @@ using https::Stream;
 
 constexpr std::uint64_t kMaxReply = std::uint64_t{16} << 20;
 
-struct Unreachable : std::runtime_error {
+struct OtherCertificate : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -50,7 +50,7 @@ asio::awaitable<HttpsReply> exchange(Stream& stream, const HttpsTarget& target,
   SSL_set_tlsext_host_name(stream.tls(), kPeerServerName);
   or_throw(co_await stream.handshake(asio::ssl::stream_base::client));
   if (fingerprint_of_peer(stream.tls()) != target.fingerprint)
-    throw Unreachable(fmt::format("{} shows another certificate than the one that was pinned", target.address));
+    throw OtherCertificate(fmt::format("{} shows another certificate than the one that was pinned", target.address));
   sending = true;
   or_throw(co_await stream.write(https::to_text(request)));
   beast::flat_buffer buffer;
@@ -82,6 +82,7 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
     http::request<http::string_body> request(http::string_to_verb(method), path, 11, body);
     request.set(http::field::host, target.address);
     request.set(http::field::content_type, "application/json");
+    if (!target.nodes.empty()) request.set(kNodesHeader, target.nodes);
     request.prepare_payload();
     const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(parsed->host), parsed->port);
     const auto addresses = asio::ip::tcp::resolver::results_type::create(endpoint, parsed->host, "");
@@ -95,8 +96,9 @@ Outcome<HttpsReply> https_request(const TlsIdentity& identity, const HttpsTarget
     io.run();
     if (failed) std::rethrow_exception(failed);
     return reply;
-  } catch (const Unreachable& e) {
-    return refuse(RefusalKind::not_current, e.what());
+  } catch (const OtherCertificate& e) {
+    return std::unexpected(
+        Refusal{.kind = RefusalKind::not_current, .detail = e.what(), .fields = {}, .other_certificate = true});
   } catch (const boost::system::system_error& e) {
     const bool late = e.code() == beast::error::timeout;
     return std::unexpected(

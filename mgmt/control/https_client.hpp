@@ -16,9 +16,14 @@ struct HttpsReply {
   std::string body;
 };
 
+/// Names the two nodes that a request is between, "FROM TO", by their ids: a machine that was replaced may have the
+/// same certificate as the one that took its place.
+inline constexpr const char* kNodesHeader = "Lockstep-Nodes";
+
 struct HttpsTarget {
   std::string address;      ///< "10.0.0.12:8443", "[fd00::12]:8443"
   std::string fingerprint;  ///< the certificate that it must show; nothing is sent to any other
+  std::string nodes{};      ///< what kNodesHeader says; empty while the other one's id is not known
 };
 
 /// Why the partner did not do something, to be put behind "the partner" or its name: "cannot be reached at …" or

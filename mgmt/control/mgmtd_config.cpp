@@ -21,6 +21,7 @@ struct BadFile {
 constexpr std::array kKnown = {"listen",
                                "data_folder",
                                "volume_folder",
+                               "configuration_copy_folder",
                                "rpc_socket",
                                "node_name",
                                "portals",
@@ -92,6 +93,7 @@ MgmtdConfig read(const toml::table& table) {
   LocalSettings& local = config.local;
   local.data_folder = text(table, "data_folder", "/var/lib/lockstep/mgmt");
   local.volume_folder = text(table, "volume_folder", "/var/lib/lockstep/volumes");
+  local.copy_folder = text(table, "configuration_copy_folder", local.volume_folder.string());
   local.rpc_socket = text(table, "rpc_socket", "/run/lockstep/lockstepd.sock");
   local.node_name = text(table, "node_name", host_name());
   local.portals = addresses(table, "portals");

@@ -180,8 +180,16 @@ ALTER TABLE events ADD COLUMN family TEXT GENERATED ALWAYS AS (substr(kind, 1, i
 CREATE INDEX events_by_family ON events (family, id);
 )sql";
 
-constexpr std::array<std::string_view, 8> kMigrations{kInitial,   kVolumeShapes,  kEncryption,    kNextLun,
-                                                      kDiscovery, kClosedVolumes, kWitnessAccess, kEventShares};
+// A node may be replaced: an invitation names the side, and the witness's records keep the seal that they have.
+constexpr std::string_view kReplacement = R"sql(
+ALTER TABLE invitations ADD COLUMN replaces TEXT NOT NULL DEFAULT '' CHECK (replaces IN ('', 'a', 'b'));
+ALTER TABLE pair ADD COLUMN seal_one TEXT;
+ALTER TABLE pair ADD COLUMN seal_other TEXT;
+)sql";
+
+constexpr std::array<std::string_view, 9> kMigrations{kInitial,       kVolumeShapes, kEncryption,
+                                                      kNextLun,       kDiscovery,    kClosedVolumes,
+                                                      kWitnessAccess, kEventShares,  kReplacement};
 
 }  // namespace
 

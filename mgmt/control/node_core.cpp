@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "mgmt/control/address.hpp"
+#include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -48,12 +50,15 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
 engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
   if (auto made = make_private_folder(local.data_folder); !made) return std::unexpected(made.error());
   if (auto made = make_private_folder(local.volume_folder); !made) return std::unexpected(made.error());
+  if (!local.copy_folder.empty())
+    if (auto made = make_private_folder(local.copy_folder); !made) return std::unexpected(made.error());
   auto identity = load_or_make_identity(local.data_folder, certificate_hosts(local));
   if (!identity) return std::unexpected(identity.error());
   auto database = Database::open(local.data_folder / "mgmt.db");
   if (!database) return std::unexpected(database.error());
   std::unique_ptr<NodeCore> core(new NodeCore(std::move(local), std::move(*identity), std::move(*database)));
   if (auto good = check_volume_folder(*core); !good) return std::unexpected(good.error());
+  core->save_copy();
   return core;
 }
 
@@ -62,6 +67,8 @@ NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
       identity(std::move(i)),
       database_(std::move(d)),
       settings(*database_),
+      replaced(settings),
+      saved_file(local.copy_folder.empty() ? local.volume_folder : local.copy_folder),
       revision_tables(*database_),
       events(*database_),
       jobs(*database_),
@@ -83,18 +90,25 @@ std::unique_ptr<Peer> NodeCore::peer() const {
   const auto c = configuration();
   const Node* n = partner(*c);
   if (!n) return nullptr;
-  return std::make_unique<Peer>(identity, HttpsTarget{n->management_address, n->fingerprint});
+  return std::make_unique<Peer>(identity, HttpsTarget{n->management_address, n->fingerprint,
+                                                      fmt::format("{} {}", node_id.to_string(), n->id.to_string())});
 }
 
 bool NodeCore::orders_changes() const { return side().value_or(NodeSide::a) == NodeSide::a; }
 
 Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit) {
+  if (replaced.replaced_here_ms() != 0)
+    return refuse(
+        RefusalKind::not_current,
+        "Another machine took the place of this one in the pair, so that nothing can be changed here. Send the "
+        "request to one of the pair's nodes.");
   if (!orders_changes())
     return refuse(RefusalKind::not_current, "Changes are made through the node of side A. Send the request there.");
   if (revisions.conflict())
     return refuse(RefusalKind::not_current,
                   "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
-                  "Has one of the databases been restored from an old backup? Restore the newer one on that node.");
+                  "Decide which node's is right; on the other one stop lockstep-mgmtd, move mgmt.db away and start it "
+                  "again; then run `lockstep node replace` on the first, for the other's side.");
   const auto partner_link = peer();
   return revisions.change(summary, edit, partner_link.get());
 }
@@ -104,7 +118,45 @@ void NodeCore::on_change(std::function<void()> listener) {
   listeners_.push_back(std::move(listener));
 }
 
+std::vector<Uuid> NodeCore::missing_replicas() const {
+  std::vector<Uuid> missing;
+  if (!side()) return missing;
+  const auto in_force = configuration();
+  for (const auto& volume : in_force->volumes) {
+    const auto files = replica_files(local.volume_folder, volume.id);
+    std::error_code error;
+    const bool there = std::filesystem::exists(files.data, error) && std::filesystem::exists(files.metadata, error);
+    if (volume.lifecycle == Lifecycle::ready && !there && !error) missing.push_back(volume.id);
+  }
+  return missing;
+}
+
+void NodeCore::save_copy() {
+  const std::lock_guard one_at_a_time(save_mutex_);
+  const auto [head, in_force] = revisions.in_force();
+  if (!in_force->pair || replaced.replaced_here_ms() != 0) return;
+  const auto there = saved_file.read();
+  const bool same = there && there->revision == head && there->node == node_id;
+  const bool newer = there && there->configuration.pair->id == in_force->pair->id && there->revision.n > head.n;
+  std::string problem;
+  if (newer)
+    problem = fmt::format("{} holds revision {}, this node's database only {}.", saved_file.path().string(),
+                          there->revision.n, head.n);
+  else if (!same)
+    if (auto written = saved_file.write({head, wall_clock_ms(), node_id, *in_force}); !written)
+      problem = written.error().message;
+  if (!problem.empty()) spdlog::error("The copy of the configuration is not of now: {}", problem);
+  const std::lock_guard lock(save_problem_mutex_);
+  save_problem_ = problem;
+}
+
+std::string NodeCore::save_problem() const {
+  const std::lock_guard lock(save_problem_mutex_);
+  return save_problem_;
+}
+
 void NodeCore::tell_listeners() {
+  save_copy();
   std::vector<std::function<void()>> all;
   {
     const std::lock_guard lock(listeners_mutex_);

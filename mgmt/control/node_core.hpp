@@ -16,8 +16,10 @@
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/peer.hpp"
+#include "mgmt/control/replaced_nodes.hpp"
 #include "mgmt/control/revision_tables.hpp"
 #include "mgmt/control/revisions.hpp"
+#include "mgmt/control/saved_configuration.hpp"
 
 namespace lockstep::mgmt {
 
@@ -25,6 +27,7 @@ namespace lockstep::mgmt {
 struct LocalSettings {
   std::filesystem::path data_folder;
   std::filesystem::path volume_folder;
+  std::filesystem::path copy_folder;  ///< of the configuration's copy; empty: volume_folder
   std::string rpc_socket;
   std::string node_name;
   std::vector<std::string> portals;
@@ -49,9 +52,14 @@ class NodeCore {
   std::mutex listeners_mutex_;
   std::vector<std::function<void()>> listeners_;
   void tell_listeners();
+  std::mutex save_mutex_;
+  mutable std::mutex save_problem_mutex_;
+  std::string save_problem_;
 
  public:
   NodeSettings settings;
+  ReplacedNodes replaced;
+  const SavedConfigurationFile saved_file;
   RevisionTables revision_tables;
   EventLog events;
   JobTable jobs;
@@ -71,6 +79,14 @@ class NodeCore {
   Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit);
   /// `listener` is called after every change of the configuration in force. For start-up only.
   void on_change(std::function<void()> listener);
+
+  /// Ready volumes whose files are not in this node's folder.
+  [[nodiscard]] std::vector<Uuid> missing_replicas() const;
+
+  /// Brings the copy beside the volumes up to date with what is in force; nothing while this node is in no pair. A copy
+  /// that can't be written is logged and shown in the health, and changes nothing else.
+  void save_copy();
+  [[nodiscard]] std::string save_problem() const;  ///< a sentence; empty when the copy is of now
 };
 
 }  // namespace lockstep::mgmt

@@ -132,6 +132,11 @@ const ReplicaStatus* DataPlaneStatus::volume(const engine::Uuid& id) const {
   return found == volumes.end() ? nullptr : &*found;
 }
 
+bool NodeReport::misses(const engine::Uuid& volume) const {
+  const bool attached = status && status->volume(volume);
+  return !attached && std::ranges::find(missing, volume) != missing.end();
+}
+
 Outcome<DataPlaneStatus> status_from(std::string_view text_) {
   try {
     return status_of(json::parse(text_));
@@ -142,8 +147,10 @@ Outcome<DataPlaneStatus> status_from(std::string_view text_) {
 
 std::string to_json_text(const NodeReport& report) {
   json j = {{"running", report.running}, {"message", report.message}, {"status", nullptr},
-            {"applied", report.applied}, {"problems", json::array()}, {"at_ms", report.at_ms}};
+            {"applied", report.applied}, {"problems", json::array()}, {"missing", json::array()},
+            {"at_ms", report.at_ms}};
   if (report.status) j["status"] = status_json(*report.status);
+  for (const auto& id : report.missing) j["missing"].push_back(id.to_string());
   for (const auto& p : report.problems) j["problems"].push_back({{"object", p.object}, {"message", p.message}});
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -157,6 +164,8 @@ Outcome<NodeReport> report_from(std::string_view text_) {
     if (const json& s = member(j, "status"); !s.empty()) report.status = status_of(s);
     report.applied = number(j, "applied");
     for (const auto& p : list(j, "problems")) report.problems.push_back({text(p, "object"), text(p, "message")});
+    for (const auto& id : list(j, "missing"))
+      if (const auto volume = engine::Uuid::parse(id.get<std::string>())) report.missing.push_back(*volume);
     report.at_ms = number(j, "at_ms");
     return report;
   } catch (const std::exception& e) {

@@ -75,7 +75,10 @@ struct NodeReport {
   std::optional<DataPlaneStatus> status;  ///< the last one there was
   std::int64_t applied = 0;               ///< the revision that node.apply was last called with
   std::vector<ApplyProblem> problems;     ///< of that call
+  std::vector<engine::Uuid> missing;      ///< ready volumes whose files are not in the node's folder
   std::int64_t at_ms = 0;
+
+  [[nodiscard]] bool misses(const engine::Uuid& volume) const;
 };
 
 /// Of node.status's result. Fields that are missing stay as they are above: an older lockstepd says less.

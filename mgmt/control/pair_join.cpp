@@ -34,8 +34,7 @@ StepResult PairService::ask(Job& job) {
   const auto request = wire::join_request_from(json::parse(job.parameters).at("request").get<std::string>());
   if (!request) return fail(core_, job, request.error());
   const HttpsTarget target = target_of(job);
-  Peer inviter(core_.identity, target);
-  const auto offer = inviter.ask_to_join(*request);
+  const auto offer = connect_(target)->ask_to_join(*request);
   if (!offer) {
     Refusal reason = offer.error();
     if (unknown_outcome(reason)) {  // nothing was decided there: an offer lapses by itself
@@ -47,7 +46,12 @@ StepResult PairService::ask(Job& job) {
   }
   if (core_.configuration()->pair)
     return fail(core_, job, {RefusalKind::conflict, "This node got into a pair meanwhile.", {}});
+  if (!offer->replaces)
+    if (auto good = check_nothing_served(); !good) return fail(core_, job, good.error());
   core_.revision_tables.put_tentative({offer->id, "Joined", offer->document});
+  auto parameters = json::parse(job.parameters);
+  parameters["replaces"] = offer->replaces;
+  job.parameters = parameters.dump();
   job.step = "confirm";
   job.progress = 0.4;
   job.message = "Was offered a place in the pair, and takes it.";
@@ -56,9 +60,9 @@ StepResult PairService::ask(Job& job) {
 
 StepResult PairService::confirm(Job& job) {
   const auto tentative = core_.revision_tables.tentative();
+  if (core_.side()) return joined(job);  // it ended between its commit and the job's next step
   if (!tentative) return fail(core_, job, {RefusalKind::conflict, "The join was taken back. Try again.", {}});
-  Peer inviter(core_.identity, target_of(job));
-  const auto confirmed = inviter.confirm_join(tentative->id);
+  const auto confirmed = connect_(target_of(job))->confirm_join(tentative->id);
   if (!confirmed && unknown_outcome(confirmed.error())) {
     job.step = "settle";
     job.message =
@@ -76,8 +80,8 @@ StepResult PairService::confirm(Job& job) {
 }
 
 StepResult PairService::settle(Job& job) {
-  Peer inviter(core_.identity, target_of(job));
-  const auto theirs = inviter.ask();
+  if (core_.side()) return joined(job);
+  const auto theirs = connect_(target_of(job))->ask();
   if (!theirs && unknown_outcome(theirs.error())) {
     // A newer attempt takes this one's place: the operator has decided.
     const auto others = core_.jobs.unfinished();
@@ -88,14 +92,15 @@ StepResult PairService::settle(Job& job) {
       return fail(core_, job, {RefusalKind::conflict, "A newer attempt to join took the place of this one.", {}});
     return StepResult::again_later;
   }
-  if (!theirs) {
+  const auto configuration = theirs ? from_document(theirs->document) : std::unexpected(theirs.error());
+  if (theirs && !configuration) return fail(core_, job, configuration.error());
+  const auto is_this = [this](const Node& n) { return n.id == core_.node_id; };
+  if (!theirs || std::ranges::none_of(configuration->nodes, is_this)) {
     forget_join();
     return fail(
         core_, job,
         {RefusalKind::conflict, "The connection broke before the inviting node let this one in. Try again.", {}});
   }
-  const auto configuration = from_document(theirs->document);
-  if (!configuration) return fail(core_, job, configuration.error());
   take_over(theirs->state.head, *configuration);
   return joined(job);
 }
@@ -113,11 +118,23 @@ StepResult PairService::joined(Job& job) {
   job.step = "replicas";
   job.progress = 0.7;
   job.message = "Is in the pair.";
+  begin_deleting_cut_off_volumes();
   return StepResult::again_now;
+}
+
+std::string PairService::place_taken() const {
+  const auto configuration = core_.configuration();
+  std::string message =
+      fmt::format("This node is in the pair {}, as side {}.", configuration->pair->name, side_name(*core_.side()));
+  for (const auto& id : core_.missing_replicas())
+    message += fmt::format(" Its replica of {} is missing.", configuration->volume(id)->name);
+  return message;
 }
 
 StepResult PairService::replicas(Job& job) {
   const auto configuration = core_.configuration();
+  // What there is of the replaced node's replicas is attached as it is; the mirror knows what it is good for.
+  if (json::parse(job.parameters).value("replaces", false)) return finish(job, place_taken());
   for (const auto& volume : configuration->volumes) {
     if (volume.lifecycle != Lifecycle::ready) continue;
     const auto made = agent_.carry_out(

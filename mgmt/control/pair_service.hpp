@@ -1,9 +1,15 @@
 #pragma once
-// Making a pair, inviting the second node, joining.
+// Making a pair, inviting the second node or one in the place of a node that is lost, joining.
 //
-// The joining node (B) asks with the invitation's secret; the inviting one (A) makes the configuration of two and
-// offers it; B keeps it durably as tentative and confirms; A commits, which decides; B commits. Until A has committed,
-// both are as before once they have forgotten. If B can't learn whether A committed, it asks until it knows.
+// The joining node asks with the invitation's secret; the inviting one makes the configuration with it and offers it;
+// the joining one keeps it durably as tentative and confirms; the inviting one commits, which decides; the joining one
+// commits. Until the inviting node has committed, both are as before once they have forgotten. If the joining node
+// can't learn whether it committed, it asks until it knows.
+//
+// A replacement (pair_replace.cpp) is decided by the node that is left, whichever side it has: its partner, without it,
+// can't have changed the configuration, but for the one change that it had proposed. That one is taken over.
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,14 +40,21 @@ struct PairWish {
 struct NewInvitation {
   std::string text;
   std::int64_t expires_ms = 0;
+  std::string undecided{};  ///< of a replacement: what the lost node had proposed and has perhaps decided
 };
 
 class PairService {
  public:
-  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane);
+  using Connect = std::function<std::unique_ptr<MembershipPeer>(const HttpsTarget&)>;
+
+  /// `connect` is for tests; without one other nodes are asked over HTTPS.
+  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect = {});
 
   [[nodiscard]] Outcome<void> create(const PairWish& wish);
   [[nodiscard]] Outcome<NewInvitation> invite();
+  /// An invitation for whoever is to have that side in the place of the node that has it now. Refused while that one
+  /// answers and has a configuration of the pair. `confirm`: its name.
+  [[nodiscard]] Outcome<NewInvitation> invite_in_place_of(NodeSide side, const std::string& confirm);
   /// What discovery sessions prove themselves with; nothing: they need not.
   [[nodiscard]] Outcome<void> set_discovery(const std::optional<Chap>& chap);
   /// `token`: the one that this request was made with; it stays valid.
@@ -50,6 +63,9 @@ class PairService {
   // The inviting node's part; `fingerprint` is of the certificate that the asking node showed.
   [[nodiscard]] Outcome<JoinOffer> on_join(const JoinRequest& request, const std::string& fingerprint);
   [[nodiscard]] Outcome<void> on_confirm(const RevisionId& id, const std::string& fingerprint);
+
+  /// Side A's part, whenever volumes may have been marked by cut_off_volumes().
+  void begin_deleting_cut_off_volumes();
 
  private:
   StepResult join_step(Job& job);
@@ -60,16 +76,30 @@ class PairService {
   StepResult joined(Job& job);
   void take_over(const RevisionId& id, const Configuration& configuration);
   void forget_join();
-  [[nodiscard]] Outcome<void> check_secret(const std::string& secret);
+  [[nodiscard]] NewInvitation new_invitation(std::optional<NodeSide> replaces);
+  /// Gives the side that the invitation is for, where that side has a node already.
+  [[nodiscard]] Outcome<std::optional<NodeSide>> check_secret(const std::string& secret);
   [[nodiscard]] Outcome<void> check_reachable(const Node& node);
+  [[nodiscard]] Outcome<void> check_nothing_served();
+  // pair_replace.cpp
+  struct Offer;
+  [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);
+  [[nodiscard]] Outcome<Offer> place_of(NodeSide side, const Node& joining, const Token& token);
+  /// What can be said of a node that may be replaced; refused while it may not.
+  [[nodiscard]] Outcome<std::string> ask_of(const Node& lost);
+  [[nodiscard]] std::string place_taken() const;
 
   NodeCore& core_;
   JobRunner& jobs_;
   ReplicaAgent& agent_;
   DataPlane& data_plane_;
+  const Connect connect_;
 
   struct Offer {
     JoinOffer offer;
+    RevisionState over;            ///< nothing may have changed since
+    std::optional<Node> replaced;  ///< whose place it is
+    std::string undecided;
     std::string digest;  ///< of the invitation's secret
     std::string fingerprint;
     std::int64_t until_ms = 0;

@@ -14,12 +14,22 @@
 
 namespace lockstep::mgmt {
 
+/// What the partner is to this node, where it does not do its part.
+enum class PartnerTrouble : std::uint8_t {
+  none,
+  away,               ///< it can't be reached, or does not answer
+  other_certificate,  ///< somebody answers in its place
+  has_no_pair,        ///< it answers, and knows of no pair: it has lost its database
+  replaced_this,      ///< it says that another machine took the place of this one
+};
+
 struct NodeView {
   const Node* node = nullptr;  ///< null: there is no such node (yet)
   bool local = false;
   bool asked = true;      ///< false: it has not been asked yet since this process started
   bool reachable = true;  ///< its management answers
   std::string reason;     ///< why not
+  PartnerTrouble trouble = PartnerTrouble::none;
   std::int64_t since_ms = 0;
   NodeReport report;  ///< the last one, when it is not reachable
 
@@ -27,10 +37,23 @@ struct NodeView {
   [[nodiscard]] bool current() const { return reachable && report.running && report.status.has_value(); }
 };
 
+/// What a node without a pair has all the same.
+struct Unpaired {
+  std::size_t served = 0;     ///< volumes that its lockstepd has attached
+  std::size_t replicas = 0;   ///< in its folder
+  bool saved = false;         ///< there is a copy of a configuration, perhaps one that is of no use
+  std::string saved_of{};     ///< the pair's name
+  std::string saved_problem;  ///< why it is of no use
+};
+
 struct PairView {
   std::shared_ptr<const Configuration> configuration;
   RevisionState revision;
   bool conflict = false;
+  std::int64_t replaced_ms =
+      0;                     ///< since when this node is known to have been replaced by another machine; 0: it is not
+  std::string save_problem;  ///< why the copy of the configuration beside the volumes is not of now
+  std::optional<Unpaired> unpaired;  ///< set while this node is in no pair
   std::optional<NodeSide> local_side;
   std::array<NodeView, 2> nodes;  ///< by side
 

@@ -25,7 +25,34 @@ void PartnerWatch::turn() {
   if (!partner) return;
   const auto peer = core_.peer();
   if (!peer) return;
-  note(look(*peer), *partner);
+  const auto seen = look(*peer);
+  const PartnerTrouble trouble = seen ? PartnerTrouble::none : trouble_of(seen.error(), *peer);
+  note_standing(trouble, *partner);
+  note(seen, trouble, *partner);
+}
+
+PartnerTrouble PartnerWatch::trouble_of(const Refusal& refusal, Peer& peer) {
+  if (refusal.other_certificate) return PartnerTrouble::other_certificate;
+  if (refusal.kind == RefusalKind::not_current) return PartnerTrouble::away;
+  const auto standing = peer.standing(core_.configuration()->pair->id);
+  if (!standing) return PartnerTrouble::away;
+  if (standing->asker == NodeStanding::Asker::replaced) return PartnerTrouble::replaced_this;
+  return standing->head ? PartnerTrouble::away : PartnerTrouble::has_no_pair;
+}
+
+// Once the partner has said so it holds until the partner takes this node for its partner again.
+void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner) {
+  if (trouble != PartnerTrouble::none && trouble != PartnerTrouble::replaced_this) return;
+  const bool replaced = trouble == PartnerTrouble::replaced_this;
+  if (!core_.replaced.set_replaced_here(replaced) || !replaced) return;
+  core_.events.append(
+      {.kind = "pair.replaced",
+       .severity = Severity::critical,
+       .side = core_.side(),
+       .volume = {},
+       .message = fmt::format("{} says that another machine took the place of this one in the pair. lockstepd here is "
+                              "told nothing any more.",
+                              partner.name)});
 }
 
 Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
@@ -52,7 +79,7 @@ void PartnerWatch::fetch_events(Peer& peer) {
   if (!events->empty() && events->back().id > last) core_.events.append_from_partner(*events);
 }
 
-void PartnerWatch::note(const Outcome<NodeReport>& seen, const Node& partner) {
+void PartnerWatch::note(const Outcome<NodeReport>& seen, PartnerTrouble trouble, const Node& partner) {
   bool changed = false;
   {
     const std::lock_guard lock(mutex_);
@@ -62,6 +89,7 @@ void PartnerWatch::note(const Outcome<NodeReport>& seen, const Node& partner) {
     view_.asked = true;
     view_.reachable = seen.has_value();
     if (changed) view_.since_ms = wall_clock_ms();
+    view_.trouble = trouble;
     if (seen) view_.report = *seen;
     view_.reason = seen ? "" : trouble_with_partner(seen.error());
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mgmt/control/node_core.hpp"
+#include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/turn_loop.hpp"
 
 namespace lockstep::mgmt {
@@ -15,7 +16,8 @@ struct PartnerView {
   bool reachable = false;
   std::int64_t since_ms = 0;  ///< reachable, or not, since then; 0: not known
   std::string reason;         ///< why not
-  NodeReport report;          ///< the last one there was
+  PartnerTrouble trouble = PartnerTrouble::none;
+  NodeReport report;  ///< the last one there was
 };
 
 class PartnerWatch {
@@ -31,7 +33,9 @@ class PartnerWatch {
  private:
   Outcome<NodeReport> look(Peer& peer);
   void fetch_events(Peer& peer);
-  void note(const Outcome<NodeReport>& seen, const Node& partner);
+  [[nodiscard]] PartnerTrouble trouble_of(const Refusal& refusal, Peer& peer);
+  void note_standing(PartnerTrouble trouble, const Node& partner);
+  void note(const Outcome<NodeReport>& seen, PartnerTrouble trouble, const Node& partner);
 
   NodeCore& core_;
   mutable std::mutex mutex_;  ///< guards view_

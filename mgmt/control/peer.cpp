@@ -82,6 +82,10 @@ Outcome<void> Peer::confirm_join(const RevisionId& id) {
   return nothing(request("POST", "/peer/v1/join/confirm", wire::to_text(id), kShort));
 }
 
+Outcome<NodeStanding> Peer::standing(const Uuid& pair) {
+  return understood(request("POST", "/peer/v1/standing", wire::to_text(pair), kShort), wire::standing_from);
+}
+
 Outcome<Uuid> Peer::who() { return understood(request("GET", "/peer/v1/hello", "", kShort), wire::uuid_from); }
 
 }  // namespace lockstep::mgmt

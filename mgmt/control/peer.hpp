@@ -49,9 +49,31 @@ struct JoinRequest {
 struct JoinOffer {
   RevisionId id;
   std::string document;
+  bool replaces = false;  ///< the joining node takes the place of one that was in the pair before
 };
 
-class Peer final : public RevisionPeer {
+/// What a node that is perhaps not the partner any more, or not yet, may know of another one's management.
+struct NodeStanding {
+  enum class Asker : std::uint8_t { stranger, partner, replaced };  // numbers travel
+  Asker asker = Asker::stranger;     ///< what the node that asks is to the one that answers
+  std::optional<std::int64_t> head;  ///< its revision of the pair that was asked about; nothing: it is not in that pair
+  std::optional<std::int64_t> saved;  ///< the revision of its saved copy of that pair's configuration
+};
+
+/// Another node's management as the change of a pair's membership sees it.
+class MembershipPeer {
+ public:
+  virtual ~MembershipPeer() = default;
+  virtual Outcome<JoinOffer> ask_to_join(const JoinRequest& join) = 0;
+  virtual Outcome<void> confirm_join(const RevisionId& id) = 0;
+  virtual Outcome<CurrentRevision> ask() = 0;
+  /// The node's id; answered to anyone.
+  virtual Outcome<Uuid> who() = 0;
+  /// Answered to whoever knows the pair's id.
+  virtual Outcome<NodeStanding> standing(const Uuid& pair) = 0;
+};
+
+class Peer final : public RevisionPeer, public MembershipPeer {
  public:
   Peer(const TlsIdentity& identity, HttpsTarget target) : identity_(identity), target_(std::move(target)) {}
 
@@ -67,10 +89,10 @@ class Peer final : public RevisionPeer {
   Outcome<void> carry_out(const ReplicaOrder& order);
   Outcome<ForwardedReply> forward(const ForwardedRequest& request);
 
-  Outcome<JoinOffer> ask_to_join(const JoinRequest& join);
-  Outcome<void> confirm_join(const RevisionId& id);
-  /// The node's id; answered to anyone.
-  Outcome<Uuid> who();
+  Outcome<JoinOffer> ask_to_join(const JoinRequest& join) override;
+  Outcome<void> confirm_join(const RevisionId& id) override;
+  Outcome<Uuid> who() override;
+  Outcome<NodeStanding> standing(const Uuid& pair) override;
 
  private:
   Outcome<std::string> request(const std::string& method, const std::string& path, const std::string& body,
@@ -101,6 +123,8 @@ namespace wire {
 [[nodiscard]] Outcome<JoinRequest> join_request_from(std::string_view text);
 [[nodiscard]] std::string to_text(const JoinOffer& offer);
 [[nodiscard]] Outcome<JoinOffer> join_offer_from(std::string_view text);
+[[nodiscard]] std::string to_text(const NodeStanding& standing);
+[[nodiscard]] Outcome<NodeStanding> standing_from(std::string_view text);
 [[nodiscard]] std::string to_text(const Uuid& id);
 [[nodiscard]] Outcome<Uuid> uuid_from(std::string_view text);
 }  // namespace wire

@@ -181,11 +181,31 @@ Outcome<JoinRequest> join_request_from(std::string_view text) {
 }
 
 std::string to_text(const JoinOffer& offer) {
-  return text_of({{"id", json_of(offer.id)}, {"document", offer.document}});
+  return text_of({{"id", json_of(offer.id)}, {"document", offer.document}, {"replaces", offer.replaces}});
 }
 
 Outcome<JoinOffer> join_offer_from(std::string_view text) {
-  return parsed(text, [](const json& j) { return JoinOffer{revision_id(j.at("id")), j.at("document")}; });
+  return parsed(text, [](const json& j) {
+    return JoinOffer{revision_id(j.at("id")), j.at("document"), j.value("replaces", false)};
+  });
+}
+
+std::string to_text(const NodeStanding& s) {
+  return text_of({{"asker", static_cast<int>(s.asker)},
+                  {"head", s.head ? json(*s.head) : json()},
+                  {"saved", s.saved ? json(*s.saved) : json()}});
+}
+
+Outcome<NodeStanding> standing_from(std::string_view text) {
+  return parsed(text, [](const json& j) {
+    NodeStanding s;
+    const int asker = j.at("asker");
+    if (asker < 0 || asker > static_cast<int>(NodeStanding::Asker::replaced)) throw std::runtime_error("unknown asker");
+    s.asker = static_cast<NodeStanding::Asker>(asker);
+    if (!j.at("head").is_null()) s.head = j.at("head").get<std::int64_t>();
+    if (!j.at("saved").is_null()) s.saved = j.at("saved").get<std::int64_t>();
+    return s;
+  });
 }
 
 std::string to_text(const Uuid& id) { return text_of({{"id", id.to_string()}}); }

@@ -56,7 +56,9 @@ void Reconciler::turn() {
   if (status) {
     const bool restarted = status->process != applied_process_;
     now.status = std::move(*status);
-    const auto wanted = wanted_();
+    auto wanted = wanted_();
+    const bool told_by_another = restarted && now.status->revision != 0;  // or by the process before this one
+    if (wanted && wanted->may_wait && told_by_another) wanted.reset();
     const bool differs =
         wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
     const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;

@@ -18,6 +18,7 @@ namespace lockstep::mgmt {
 struct WantedState {
   std::int64_t revision = 0;
   std::string parameters;  ///< of node.apply
+  bool may_wait = false;   ///< it may be of the past: a lockstepd that was told something already is not told it yet
 };
 
 class Reconciler {

@@ -37,7 +37,8 @@ struct Refusal {
   RefusalKind kind = RefusalKind::internal;
   std::string detail;  ///< whole sentences for a person
   std::vector<FieldProblem> fields;
-  bool perhaps_done = false;  ///< not_current: the partner was asked, and did not answer
+  bool perhaps_done = false;       ///< not_current: the partner was asked, and did not answer
+  bool other_certificate = false;  ///< not_current: somebody answers there, but not with the partner's certificate
 };
 
 template <class T>

@@ -32,6 +32,11 @@ RevisionState Revisions::state() const {
   return state_;
 }
 
+std::pair<RevisionId, std::shared_ptr<const Configuration>> Revisions::in_force() const {
+  const std::lock_guard lock(mutex_);
+  return {state_.head, configuration_};
+}
+
 CurrentRevision Revisions::current() const {
   const std::lock_guard lock(mutex_);
   return {state_, to_document(*configuration_), process_, kNewestDocument};
@@ -119,6 +124,30 @@ void Revisions::commit_new_epoch(const RevisionId& id, const std::string& summar
     conflict_ = false;
   }
   changed_();
+}
+
+Outcome<Revisions::Newest> Revisions::newest() const {
+  const std::lock_guard lock(mutex_);
+  Newest newest{state_, *configuration_, {}};
+  const auto tentative = state_.tentative ? store_.tentative() : std::nullopt;
+  if (!tentative) return newest;
+  auto configuration = from_document(tentative->document);
+  if (!configuration) return std::unexpected(configuration.error());
+  newest.configuration = std::move(*configuration);
+  newest.tentative = tentative->summary;
+  return newest;
+}
+
+bool Revisions::begin_epoch(const RevisionState& over, const RevisionId& id, const std::string& summary,
+                            const Configuration& configuration) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.head != over.head || state_.tentative != over.tentative) return false;
+    commit_locked(id, summary, configuration);
+    conflict_ = false;
+  }
+  changed_();
+  return true;
 }
 
 PrepareAnswer Revisions::on_prepare(const Proposal& proposal) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "mgmt/control/configuration.hpp"
 #include "mgmt/control/revision.hpp"
@@ -71,6 +72,8 @@ class Revisions {
 
   [[nodiscard]] std::shared_ptr<const Configuration> configuration() const;
   [[nodiscard]] RevisionState state() const;
+  /// Both of one moment.
+  [[nodiscard]] std::pair<RevisionId, std::shared_ptr<const Configuration>> in_force() const;
   [[nodiscard]] CurrentRevision current() const;
   [[nodiscard]] bool conflict() const;  ///< the last comparison found that an operator must choose
 
@@ -79,8 +82,21 @@ class Revisions {
   /// alone in its pair. Changes come one after the other. Refusal not_current: nothing was
   /// changed; conflict: nothing either, as the partner is of a version that could not read the new configuration.
   [[nodiscard]] Outcome<RevisionId> change(const std::string& summary, const Edit& edit, RevisionPeer* peer);
-  /// Begins a new epoch with this configuration; for a change of the pair's membership.
+  /// The newest configuration that may have been decided: a tentative revision counts, since the orderer may have
+  /// committed it, and have told its user so, before it was lost.
+  struct Newest {
+    RevisionState state;
+    Configuration configuration;
+    std::string tentative;  ///< the summary of the tentative revision in it; empty: there is none
+    [[nodiscard]] std::int64_t n() const { return state.tentative ? state.tentative->n : state.head.n; }
+  };
+  [[nodiscard]] Outcome<Newest> newest() const;
+
+  /// Begins a new epoch with this configuration, whatever is in force; for a node that joins a pair.
   void commit_new_epoch(const RevisionId& id, const std::string& summary, const Configuration& configuration);
+  /// The same for the pair's node that decides it: only if nothing was committed or proposed since `over` was seen.
+  [[nodiscard]] bool begin_epoch(const RevisionState& over, const RevisionId& id, const std::string& summary,
+                                 const Configuration& configuration);
 
   // The follower's part: the partner's requests.
   [[nodiscard]] PrepareAnswer on_prepare(const Proposal& proposal);

@@ -13,6 +13,7 @@ constexpr const char* kOnlyOneNode = "Invite a second node.";
 struct Replica {
   const NodeView* node = nullptr;
   const ReplicaStatus* status = nullptr;  ///< null: not known now
+  bool missing = false;                   ///< its files are not there
 
   [[nodiscard]] bool is(std::string_view state) const { return status && status->state == state; }
   [[nodiscard]] bool serving() const { return status && status->serving; }
@@ -23,7 +24,8 @@ std::vector<Replica> replicas_of(const PairView& view, const Volume& volume) {
   std::vector<Replica> replicas;
   for (const auto& node : view.nodes) {
     if (!node.node) continue;
-    replicas.push_back({&node, node.current() ? node.report.status->volume(volume.id) : nullptr});
+    replicas.push_back({&node, node.current() ? node.report.status->volume(volume.id) : nullptr,
+                        node.current() && node.report.misses(volume.id)});
   }
   return replicas;
 }
@@ -44,6 +46,7 @@ std::string progress_of(const ReplicaStatus& r) {
 
 std::string why_absent(const Replica& r) {
   const NodeView& node = *r.node;
+  if (r.missing) return fmt::format("{} has no replica of it: the files are missing there", r.name());
   if (!node.asked) return fmt::format("{} has not been asked yet", r.name());
   if (!node.reachable) return fmt::format("the management of {} cannot be reached", r.name());
   if (!node.report.running) return fmt::format("lockstepd does not run on {}", r.name());
@@ -119,9 +122,7 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b) {
   return {Verdict::degraded, fmt::format("Served by {}, and changing state on the other node.", server.name()), ""};
 }
 
-}  // namespace
-
-VolumeVerdict judge_volume(const PairView& view, const Volume& volume) {
+VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
   if (volume.lifecycle == Lifecycle::creating) return {Verdict::ok, "Being made.", ""};
   if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
   const auto replicas = replicas_of(view, volume);
@@ -129,6 +130,20 @@ VolumeVerdict judge_volume(const PairView& view, const Volume& volume) {
   if (replicas.empty() || !replicas[0].serving()) return not_served(replicas);
   return {Verdict::degraded, fmt::format("Served by {}, the pair's only node so far.", replicas[0].name()),
           kOnlyOneNode};
+}
+
+}  // namespace
+
+VolumeVerdict judge_volume(const PairView& view, const Volume& volume) {
+  VolumeVerdict verdict = judge_states(view, volume);
+  for (const auto& r : replicas_of(view, volume))
+    if (r.missing)
+      verdict.advice = fmt::format(
+          "If a disk is not mounted on {}, mount it. If the files are lost, run `lockstep replica replace {} --node "
+          "{}`: "
+          "it makes a new replica, from the other node's.",
+          r.name(), volume.name, side_name(r.node->node->side));
+  return verdict;
 }
 
 }  // namespace lockstep::mgmt

@@ -98,8 +98,14 @@ replication::WitnessAccess read_witness_access(Fields& fields) {
   return access;
 }
 
-// `access` is null where only what an epoch record keeps is read.
-engine::ArbiterSettings read_arbiter(Fields fields, replication::WitnessAccess* access) {
+std::optional<SealSpec> read_seal(Fields fields) {
+  SealSpec seal{fields.text("one"), fields.text("other")};
+  fields.end();
+  return seal;
+}
+
+// `all` is null where only what an epoch record keeps is read.
+engine::ArbiterSettings read_arbiter(Fields fields, DesiredState* all) {
   engine::ArbiterSettings arbiter;
   arbiter.kind =
       fields.word<ArbiterKind>("kind", {{"witness", ArbiterKind::witness}, {"preferred", ArbiterKind::preferred}});
@@ -114,9 +120,11 @@ engine::ArbiterSettings read_arbiter(Fields fields, replication::WitnessAccess* 
       fields.problem().note(fields.path_of("endpoints"),
                             "takes more than the 255 bytes that an epoch record has for it");
     }
-    if (access) *access = read_witness_access(fields);
+    if (all) all->witness_access = read_witness_access(fields);
     fields.ignore("preferred");
   }
+  if (all)
+    if (auto seal = fields.optional_object("seal")) all->seal = read_seal(*seal);
   fields.end();
   return arbiter;
 }
@@ -236,8 +244,7 @@ std::expected<DesiredState, RpcError> read_desired_state(const json& params) {
   node.end();
   state.target = read_target(fields.object("target"));
   if (const auto partner = fields.optional_object("partner")) state.partner = read_partner(*partner);
-  if (const auto arbiter = fields.optional_object("arbiter"))
-    state.arbiter = read_arbiter(*arbiter, &state.witness_access);
+  if (const auto arbiter = fields.optional_object("arbiter")) state.arbiter = read_arbiter(*arbiter, &state);
   if (const auto settings = fields.optional_object("settings")) state.settings = read_settings(*settings);
   fields.objects("volumes", kMaxVolumes,
                  [&](Fields volume) { state.volumes.push_back(read_volume(std::move(volume))); });

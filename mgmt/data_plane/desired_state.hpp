@@ -97,6 +97,12 @@ struct SettingsSpec {
   bool operator==(const SettingsSpec&) const = default;
 };
 
+/// The secrets that the link had when the witness's records were first sealed: they outlive the link's.
+struct SealSpec {
+  std::string one;
+  std::string other;
+};
+
 struct DesiredState {
   std::uint64_t revision = 0;
   engine::Uuid pair;
@@ -108,6 +114,7 @@ struct DesiredState {
   std::optional<PartnerSpec> partner;
   engine::ArbiterSettings arbiter;
   replication::WitnessAccess witness_access;  ///< holds secrets
+  std::optional<SealSpec> seal;               ///< of the witness's records; nothing: the link's own
   SettingsSpec settings;
   std::vector<VolumeSpec> volumes;
 };

@@ -47,6 +47,7 @@ void Node::apply(DesiredState state, engine::Callback<Result<ApplyOutcome>> done
 namespace {
 /// Both nodes have the link's secrets: whose they are to show differs, so that the order says nothing.
 replication::WitnessSeal seal_of(const DesiredState& state) {
+  if (state.seal) return replication::witness_seal(state.pair, state.seal->one, state.seal->other);
   const Authentication proof = state.partner ? state.partner->link.authentication : Authentication{};
   const auto secret = [](const std::optional<Credentials>& c) { return c ? c->secret : std::string(); };
   return replication::witness_seal(state.pair, secret(proof.chap), secret(proof.mutual));

@@ -23,6 +23,10 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   return node;
 }
 
+bool only_secrets_differ(const std::optional<PartnerSpec>& a, const std::optional<PartnerSpec>& b) {
+  return a && b && a->link.listen == b->link.listen && a->link.connect == b->link.connect;
+}
+
 /// The host's part, in the one form that a socket's own address has.
 std::string as_callers_are_written(const SocketAddress& address) {
   const auto parsed = engine::parse_address(address.to_string());
@@ -100,7 +104,11 @@ void Pair::start() {
 engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner) {
   if (partner == partner_) return {};
   const bool link_same = partner && partner_ && partner->link == partner_->link;
-  if (!link_same) {
+  if (!link_same && only_secrets_differ(partner, partner_)) {
+    // The partner is told of them, too, a moment earlier or later: what stands between the two goes on.
+    link_.use_from_next_login(link_settings(partner));
+    let_in(*partner);
+  } else if (!link_same) {
     link_.change(link_settings(partner));
     if (!partner && !listening_.empty()) {
       server_.stop_listening(listening_);
@@ -114,7 +122,7 @@ engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner
   return {};
 }
 
-engine::Result<void> Pair::listen(const PartnerSpec& partner) {
+void Pair::let_in(const PartnerSpec& partner) {
   iscsi_target::Target target;
   target.name = replication::link_name(identity_.pair, identity_.side);
   target.asker = target.name;
@@ -123,6 +131,10 @@ engine::Result<void> Pair::listen(const PartnerSpec& partner) {
       {replication::link_name(identity_.pair, engine::other(identity_.side)), to_chap(partner.link.authentication)}});
   target.discoverable = false;
   registry_.put(std::move(target));
+}
+
+engine::Result<void> Pair::listen(const PartnerSpec& partner) {
+  let_in(partner);
   server_.recheck_sessions();
   server_.accept_only_from(as_callers_are_written(partner.link.connect));
   const std::string address = partner.link.listen.to_string();

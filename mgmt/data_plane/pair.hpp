@@ -40,7 +40,8 @@ class Pair final : private replication::LinkEvents {
   /// After the volumes that are there from the first moment were attached.
   void start();
   [[nodiscard]] bool started() const { return started_; }
-  /// Listens for the partner and connects to it; null ends both. An error names the address.
+  /// Listens for the partner and connects to it; null ends both. An error names the address. Where the secrets alone
+  /// differ, a session that stands goes on; whoever logs in from now on needs the new ones.
   [[nodiscard]] engine::Result<void> set_partner(const std::optional<PartnerSpec>& partner);
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
@@ -61,6 +62,8 @@ class Pair final : private replication::LinkEvents {
   void on_request(std::uint64_t session, replication::InboundRequest& request) override;
   [[nodiscard]] replication::Hello hello() const;
   [[nodiscard]] replication::IscsiLinkSettings link_settings(const std::optional<PartnerSpec>& partner) const;
+  /// Whom the link's target lets in from the next login on.
+  void let_in(const PartnerSpec& partner);
   [[nodiscard]] engine::Result<void> listen(const PartnerSpec& partner);
   void tell(const std::string& kind, const std::string& message);
   void on_session(const iscsi_target::SessionEvent& event);

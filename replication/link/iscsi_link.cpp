@@ -247,8 +247,10 @@ void IscsiLink::start(LinkEvents& events) {
   impl_->connect();
 }
 
+void IscsiLink::use_from_next_login(IscsiLinkSettings settings) { impl_->settings = std::move(settings); }
+
 void IscsiLink::change(IscsiLinkSettings settings) {
-  impl_->settings = std::move(settings);
+  use_from_next_login(std::move(settings));
   if (impl_->session) return impl_->fail("The partner's address or credentials were changed.");
   if (impl_->events && impl_->state == Impl::State::idle) impl_->connect();
 }

@@ -36,6 +36,8 @@ class IscsiLink final : public Link {
   void start(LinkEvents& events);
   /// Another address or other credentials: a session that stands is given up and made anew.
   void change(IscsiLinkSettings settings);
+  /// Other credentials: a session that stands goes on.
+  void use_from_next_login(IscsiLinkSettings settings);
   /// Ends the session for good without a further event; what is outstanding is forgotten.
   void stop();
 

@@ -90,7 +90,7 @@ Outcome<std::string> find_side(Context& context, const std::string& node) {
 Outcome<void> confirm(Context& context, const std::string& warning, const std::string& name, const std::string& given) {
   if (given == name) return {};
   if (!given.empty())
-    return fail(Exit::usage, fmt::format("--confirm {} is not the volume's name, {}. Nothing was done.", given, name));
+    return fail(Exit::usage, fmt::format("--confirm {} is not the name, {}. Nothing was done.", given, name));
   if (!context.terminal) {
     return fail(Exit::usage, fmt::format("{}\nTo confirm, repeat the command with --confirm {}.", warning, name));
   }

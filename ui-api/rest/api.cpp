@@ -74,9 +74,7 @@ Standing Api::standing_of(const Request& request) {
 }
 
 bool Api::is_from_partner(const Request& request) {
-  const auto configuration = controller_.core().configuration();
-  const mgmt::Node* partner = controller_.core().partner(*configuration);
-  return request.between_nodes && partner && partner->fingerprint == request.peer_fingerprint;
+  return request.between_nodes && controller_.is_partner(request.nodes, request.peer_fingerprint);
 }
 
 bool Api::is_partners(const std::string& address) {
@@ -121,7 +119,8 @@ mgmt::Outcome<mgmt::Token> Api::let_in(const Request& request, Access access) {
   if (access == Access::open) return mgmt::Token{};
   if (access == Access::partner || access == Access::joining) {
     if (is_from_partner(request) || (request.between_nodes && access == Access::joining)) return mgmt::Token{};
-    return mgmt::refuse(RefusalKind::forbidden, "This is for the partner node only.");
+    if (!request.between_nodes) return mgmt::refuse(RefusalKind::forbidden, "This is for the partner node only.");
+    return mgmt::refuse(RefusalKind::forbidden, controller_.tell_of_stranger(request.nodes, request.peer_fingerprint));
   }
   constexpr std::string_view kScheme = "Bearer ";
   if (!request.authorization.starts_with(kScheme))
@@ -153,6 +152,12 @@ Response Api::pass_on(const Request& request) {
         fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. Try again when "
                     "both nodes run and can reach each other. Volumes are served meanwhile.",
                     reply.error().detail));
+  if (!reply && reply.error().kind == RefusalKind::forbidden)
+    return problem(
+        RefusalKind::not_current,
+        fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. `lockstep "
+                    "health` tells what to do. Volumes are served meanwhile.",
+                    mgmt::trouble_with_partner(reply.error())));
   if (!reply) return problem(reply.error());
   Response response;
   response.status = reply->status;

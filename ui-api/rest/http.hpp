@@ -25,6 +25,7 @@ struct Request {
   std::string if_none_match;
   std::string peer_fingerprint;  ///< of the client's certificate; only on connections between nodes
   bool between_nodes = false;    ///< the client asked for the peer API when it connected
+  std::string nodes;             ///< mgmt::kNodesHeader's value; empty when it was not sent
 };
 
 /// A response without an end. Owned by its connection; poll() is called about four times a second, by one thread at a

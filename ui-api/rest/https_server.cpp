@@ -249,6 +249,7 @@ Request head_of(const Parser& parser, Stream& stream, bool& well_formed) {
   request.last_event_id = in["Last-Event-ID"];
   request.if_none_match = in[http::field::if_none_match];
   request.between_nodes = asked_for_peer_api(stream.tls());
+  request.nodes = in[mgmt::kNodesHeader];
   if (request.between_nodes) request.peer_fingerprint = mgmt::fingerprint_of_peer(stream.tls());
   return request;
 }

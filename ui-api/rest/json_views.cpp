@@ -136,6 +136,30 @@ json pair_json(const PairView& view) {
           {"created_at", rfc3339(c.pair->created_ms)}};
 }
 
+json recovery_json(const RecoveryView& view) {
+  constexpr const char* kWords[] = {"none", "away", "no_pair", "newer", "paired"};
+  json saved;
+  if (view.saved) {
+    const Configuration& c = view.saved->configuration;
+    saved = {{"pair", c.pair->name},
+             {"revision", view.saved->revision.n},
+             {"saved_at", rfc3339(view.saved->saved_ms)},
+             {"side", side_name(view.saved->here()->side)},
+             {"node", view.saved->here()->name},
+             {"volumes", json::array()}};
+    for (const auto& v : c.volumes)
+      saved["volumes"].push_back({{"id", v.id.to_string()}, {"name", v.name}, {"size_bytes", v.size}});
+  }
+  json replicas = json::array();
+  for (const auto& r : view.replicas) replicas.push_back({{"volume_id", r.volume.to_string()}, {"bytes", r.bytes}});
+  return {{"recoverable", view.problem.empty()},
+          {"problem", view.problem},
+          {"saved", saved},
+          {"partner", kWords[static_cast<std::size_t>(view.partner)]},
+          {"partner_says", view.partner_says},
+          {"replicas", replicas}};
+}
+
 json node_json(const PairView& view, const NodeView& n) {
   return {{"id", n.node->id.to_string()},
           {"side", side_name(n.node->side)},

@@ -6,6 +6,7 @@
 
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/job.hpp"
+#include "mgmt/control/pair_recovery.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/token_service.hpp"
 
@@ -14,6 +15,7 @@ namespace lockstep::ui_api {
 [[nodiscard]] std::string rfc3339(std::int64_t ms_since_1970);
 
 [[nodiscard]] nlohmann::json pair_json(const mgmt::PairView& view);
+[[nodiscard]] nlohmann::json recovery_json(const mgmt::RecoveryView& view);
 [[nodiscard]] nlohmann::json node_json(const mgmt::PairView& view, const mgmt::NodeView& node);
 [[nodiscard]] nlohmann::json nodes_json(const mgmt::PairView& view);
 [[nodiscard]] nlohmann::json sessions_json(const mgmt::PairView& view);

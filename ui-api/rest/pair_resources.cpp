@@ -90,6 +90,37 @@ Response invite(Controller& controller) {
   return ok({{"invitation", invitation->text}, {"expires_at", rfc3339(invitation->expires_ms)}}, 201);
 }
 
+Response replace_node(Controller& controller, const Call& call) {
+  const std::string& side = call.parameters.front();
+  if (side != "a" && side != "b") return problem(mgmt::RefusalKind::not_found, "There is no such side: name a or b.");
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto confirm = fields.text("confirm", Presence::optional).value_or("");
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  const auto invitation = controller.pair().invite_in_place_of(side_of(side), confirm);
+  if (!invitation) return problem(invitation.error());
+  return ok(
+      {{"invitation", invitation->text},
+       {"expires_at", rfc3339(invitation->expires_ms)},
+       {"undecided_change", invitation->undecided.empty() ? nlohmann::json() : nlohmann::json(invitation->undecided)}},
+      201);
+}
+
+Response recover_pair(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto confirm = fields.text("confirm", Presence::optional).value_or("");
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto done = controller.recovery().recover(confirm, call.token); !done) return problem(done.error());
+  return created(pair_json(controller.view()), "/api/v1/pair");
+}
+
 Response join(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
@@ -118,6 +149,12 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,
               [&controller](const Call& call) { return join(controller, call); }});
+  router.add({"GET", "/api/v1/pair/recovery", Access::admin, false,
+              [&controller](const Call&) { return ok(recovery_json(controller.recovery().look())); }});
+  router.add({"POST", "/api/v1/pair/recovery", Access::admin, false,
+              [&controller](const Call& call) { return recover_pair(controller, call); }});
+  router.add({"POST", "/api/v1/nodes/{side}/replacement", Access::admin, false,
+              [&controller](const Call& call) { return replace_node(controller, call); }});
   router.add({"GET", "/api/v1/nodes", Access::viewer, false,
               [&controller](const Call&) { return ok(nodes_json(controller.view())); }});
   router.add({"GET", "/api/v1/sessions", Access::viewer, false,

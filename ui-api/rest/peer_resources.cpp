@@ -76,6 +76,11 @@ void add_peer_resources(Router& router, Controller& controller) {
                 controller.poke();
                 return done(carried_out);
               })});
+  router.add({"POST", "/peer/v1/standing", Access::joining, false,
+              with_body(wire::uuid_from, [&controller](const Uuid& pair, const Call& call) {
+                return text(
+                    wire::to_text(controller.standing_of(call.request.nodes, call.request.peer_fingerprint, pair)));
+              })});
   router.add({"POST", "/peer/v1/join", Access::joining, false,
               with_body(wire::join_request_from, [&controller](const JoinRequest& join, const Call& call) {
                 const auto offer = controller.pair().on_join(join, call.request.peer_fingerprint);

@@ -72,7 +72,8 @@ class FirstStart(Scratch):
             (a.folder / "mgmt" / beside).unlink(missing_ok=True)
         result = self.run_with("--config", a.folder / "mgmtd.toml")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("backup", result.stderr)
+        for command in ("lockstep node replace", "lockstep pair join", "lockstep pair recover"):
+            self.assertIn(command, result.stderr)
 
 
 class Access(Scratch):

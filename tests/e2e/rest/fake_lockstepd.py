@@ -73,6 +73,8 @@ class Node:
         known = replicas.get(p["volume"])
         if known is not None and known != p:
             raise Refused(f"{p['data']} holds another replica.")
+        for file in (p["data"], p["metadata"]):
+            pathlib.Path(file).touch()
         replicas[p["volume"]] = p
         self.keep(replicas)
         return {}
@@ -87,6 +89,8 @@ class Node:
             raise Refused("The volume is attached.")
         replicas = self.replicas
         replicas.pop(p["volume"], None)
+        for file in (p["data"], p["metadata"]):
+            pathlib.Path(file).unlink(missing_ok=True)
         self.keep(replicas)
         return {}
 

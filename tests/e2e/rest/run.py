@@ -16,6 +16,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import cases_lost  # noqa: E402
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
 import cases_strangers  # noqa: E402
@@ -30,8 +31,7 @@ NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
 }
 
-
-MODULES = (cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)
+MODULES = (cases_lost, cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)
 REFUSED = {"401", "403"}
 
 

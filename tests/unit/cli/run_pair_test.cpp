@@ -113,6 +113,50 @@ TEST_F(Run, PairCreateWantsAllOfWhatGoesTogetherForTheWitness) {
   EXPECT_EQ(run({"pair", "create", "pair1", "--preferred", "a", "--witness-ca", "x"}), 2);
 }
 
+TEST_F(Run, NodeReplaceAsksForTheNodesNameAndPrintsOnlyTheInvitationToStandardOutput) {
+  const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}};
+  answer("GET /api/v1/nodes", 200, nodes);
+  answer("POST /api/v1/nodes/b/replacement", 201,
+         {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}, {"undecided_change", "Token ops made"}});
+  EXPECT_EQ(run({"node", "replace", "b"}, true, "node-b\n"), 0);
+  EXPECT_EQ(sent(1), (json{{"confirm", "node-b"}}));
+  EXPECT_EQ(out_.str(), "lsi1.x.y\n");
+  EXPECT_THAT(err_.str(), HasSubstr("shut out for good"));
+  EXPECT_THAT(err_.str(), HasSubstr("Token ops made"));
+}
+
+TEST_F(Run, NodeReplaceDoesNothingWithoutTheNodesName) {
+  const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}};
+  answer("GET /api/v1/nodes", 200, nodes);
+  EXPECT_EQ(run({"node", "replace", "b"}, true, "node-a\n"), 2);
+  answer("GET /api/v1/nodes", 200, nodes);
+  EXPECT_EQ(run({"node", "replace", "b", "--confirm", "pair1"}), 2);
+}
+
+TEST_F(Run, PairRecoverShowsWhatWasFoundAndPutsItInForceWhenItIsConfirmed) {
+  const json found = json::parse(
+      R"({"recoverable": true, "problem": "", "partner": "away", "partner_says": "node-b cannot be reached.", "replicas": [],
+          "saved": {"pair": "pair1", "revision": 17, "saved_at": "2026-11-21T08:14:05Z", "side": "a", "node": "node-a",
+                    "volumes": [{"id": "x", "name": "vm1", "size_bytes": 1073741824}]}})");
+  answer("GET /api/v1/pair/recovery", 200, found);
+  answer("POST /api/v1/pair/recovery", 201, {{"state", "complete"}, {"name", "pair1"}, {"local_side", "a"}});
+  EXPECT_EQ(run({"pair", "recover"}, true, "pair1\n"), 0);
+  EXPECT_EQ(sent(1), (json{{"confirm", "pair1"}}));
+  EXPECT_THAT(err_.str(), HasSubstr("vm1 (1 GiB)"));
+  EXPECT_THAT(err_.str(), HasSubstr("node-b cannot be reached."));
+  EXPECT_THAT(out_.str(), HasSubstr("lockstep node replace b"));
+}
+
+TEST_F(Run, PairRecoverThatCannotWorkSaysWhyAndEndsWithOne) {
+  const json found = json::parse(
+      R"({"recoverable": false, "problem": "There is no saved copy.", "partner": "none", "partner_says": "", "saved": null,
+          "replicas": [{"volume_id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "bytes": 1073741824}]})");
+  answer("GET /api/v1/pair/recovery", 200, found);
+  EXPECT_EQ(run({"pair", "recover", "--confirm", "pair1"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("There is no saved copy."));
+  EXPECT_THAT(err_.str(), HasSubstr("5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11 (1 GiB)"));
+}
+
 TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {
   answer("POST /api/v1/pair/invitations", 201, {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}});
   EXPECT_EQ(run({"pair", "invite"}), 0);

@@ -133,12 +133,21 @@ TEST(ConfigurationDocument, FromBeforeVolumesWereClosedMeansAnyByAnEmptyList) {
   for (const Volume& volume : read->volumes) EXPECT_EQ(volume.any_initiator, volume.access.empty()) << volume.name;
 }
 
+TEST(ConfigurationDocument, WithASealOfTheWitnesssOwnIsNotForWhoWouldOverlookIt) {
+  Configuration c = full();
+  c.pair->seal = SealSecrets{"one", "other"};
+  EXPECT_EQ(document_version(c), 5);
+  const auto read = from_document(to_document(c));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(read->pair->seal, c.pair->seal);
+}
+
 TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   nlohmann::json later = nlohmann::json::parse(to_document(full()));
   later["version"] = kNewestDocument + 1;
   const auto refused = from_document(later.dump());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("of version 5"), std::string::npos) << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find("of version 6"), std::string::npos) << refused.error().detail;
 }
 
 TEST(ConfigurationDocument, OfTheThirdVersionHasAWitnessThatIsAskedWithoutAUser) {

@@ -180,5 +180,51 @@ TEST(Health, ANodeWithoutAPairSaysWhatToDo) {
   EXPECT_FALSE(health.problems.at(0).advice.empty());
 }
 
+TEST(Health, ANodeWithoutAPairWhoseLockstepdServesVolumesSaysSoAndWhatToDo) {
+  PairView view;
+  view.configuration = std::make_shared<Configuration>();
+  EXPECT_EQ(judge_pair(view).summary, "This node is not in a pair yet.");
+  view.unpaired = Unpaired{.served = 2, .replicas = 2, .saved = true, .saved_of = "pair1", .saved_problem = ""};
+  const Health health = judge_pair(view);
+  EXPECT_EQ(health.verdict, Verdict::critical);
+  EXPECT_NE(health.summary.find("its lockstepd serves 2 volumes that the management does not know"), std::string::npos);
+  EXPECT_NE(health.summary.find("A copy of the configuration of pair1"), std::string::npos);
+  for (const char* command : {"lockstep node replace", "lockstep pair join", "lockstep pair recover"})
+    EXPECT_NE(health.problems.front().advice.find(command), std::string::npos) << command;
+}
+
+TEST(Health, APartnerThatHasLostItsDatabaseIsToldApartFromOneThatIsAway) {
+  for (const auto trouble : {PartnerTrouble::has_no_pair, PartnerTrouble::other_certificate, PartnerTrouble::away}) {
+    Pairs p;
+    p.view.nodes[1].reachable = false;
+    p.view.nodes[1].trouble = trouble;
+    const Health health = p.health();
+    ASSERT_FALSE(health.problems.empty());
+    const bool says_replace = health.problems.front().advice.find("lockstep node replace b") != std::string::npos;
+    EXPECT_EQ(says_replace, trouble != PartnerTrouble::away);
+  }
+}
+
+TEST(Health, AReplicaWhoseFilesAreMissingIsToldWithTheCommandThatMakesAnotherAndOnce) {
+  Pairs p;
+  const Uuid volume = p.configuration->volumes[0].id;
+  p.states("solo", true, "", false);
+  p.view.nodes[1].report.status->volumes.clear();
+  p.view.nodes[1].report.missing = {volume};
+  p.view.nodes[1].report.problems = {{"volume vm1", "The replica's data is missing."}};
+  const Health health = p.health();
+  ASSERT_EQ(health.problems.size(), 1U);
+  EXPECT_EQ(health.problems[0].message,
+            "vm1: Served by node-a alone; node-b has no replica of it: the files are missing there.");
+  EXPECT_NE(health.problems[0].advice.find("`lockstep replica replace vm1 --node b`"), std::string::npos);
+}
+
+TEST(Health, AMachineThatWasReplacedIsCritical) {
+  Pairs p;
+  p.view.replaced_ms = 1;
+  EXPECT_EQ(p.health().verdict, Verdict::critical);
+  EXPECT_NE(p.health().summary.find("took the place of this one"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt

@@ -1,4 +1,6 @@
 // lockstep node ..., lockstep health
+#include <memory>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -56,6 +58,53 @@ std::string health_text(const json& health) {
   return out;
 }
 
+void add_replace(CLI::App& node, Action& chosen) {
+  struct Options {
+    std::string node, confirmation;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = node.add_subcommand("replace", "Make an invitation for a machine that takes the other node's place");
+  c->footer(
+      "For when the other node, or its database, is lost. Run it on the node that is left.\n"
+      "Example:\n"
+      "  node-a# lockstep node replace b\n"
+      "  node-b# lockstep pair join INVITATION");
+  c->add_option("node", o->node, "The side that is lost, a or b, or its node's name")->required();
+  c->add_option("--confirm", o->confirmation, "The node's name, in place of the question")->type_name("NAME");
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      const auto side = find_side(context, o->node);
+      if (!side) return std::unexpected(side.error());
+      const auto nodes = context.api.list("/nodes");
+      if (!nodes) return std::unexpected(nodes.error());
+      std::string name;
+      for (const json& candidate : *nodes)
+        if (text(candidate, "side") == *side) name = text(candidate, "name");
+      // A side without a node is refused below, with what to do.
+      if (!name.empty())
+        if (auto sure =
+                confirm(context,
+                        fmt::format("Whoever uses the invitation has side {} from then on; the machine that has "
+                                    "it now is shut out for good.",
+                                    *side),
+                        name, o->confirmation);
+            !sure)
+          return sure;
+      const auto made = context.api.post("/nodes/" + *side + "/replacement", json{{"confirm", name}});
+      if (!made) return std::unexpected(made.error());
+      if (!context.json_output) {
+        if (const std::string change = text(*made, "undecided_change"); !change.empty())
+          context.err << "The lost node had proposed a change, which holds once its place is taken: "
+                      << printable(change) << ".\n";
+        context.err << "On the machine that takes the place, until " << short_time(part(*made, "expires_at"))
+                    << " UTC:\n  lockstep pair join INVITATION\nThe invitation is:\n";
+      }
+      context.show(*made, [](const json& i) { return text(i, "invitation") + "\n"; });
+      return {};
+    };
+  });
+}
+
 }  // namespace
 
 void add_node_commands(CLI::App& app, Action& chosen) {
@@ -69,6 +118,7 @@ void add_node_commands(CLI::App& app, Action& chosen) {
       return {};
     };
   });
+  add_replace(*node, chosen);
 }
 
 void add_health_command(CLI::App& app, Action& chosen) {

@@ -241,9 +241,12 @@ void add_join(CLI::App& pair, Action& chosen) {
     NodeOptions node;
   };
   auto o = std::make_shared<Options>();
-  auto* c = pair.add_subcommand("join", "Let the node asked join a pair as side B");
+  auto* c = pair.add_subcommand("join", "Let the node asked join a pair");
   c->footer("Example:\n  lockstep pair join lsi1.eyJ1...");
-  c->add_option("invitation", o->invitation, "What `lockstep pair invite` printed on the first node")->required();
+  c->add_option(
+       "invitation", o->invitation,
+       "What `lockstep pair invite` printed on the first node, or `lockstep node replace` on the one that is left")
+      ->required();
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   o->node.add_to(*c);
   c->callback([o, &chosen] {
@@ -253,6 +256,78 @@ void add_join(CLI::App& pair, Action& chosen) {
       auto job = context.api.post("/pair/join", body);
       if (!job) return std::unexpected(job.error());
       return finish_job(context, std::move(*job), !o->no_wait);
+    };
+  });
+}
+
+std::string saved_text(const json& recovery) {
+  const json& saved = part(recovery, "saved");
+  Facts facts;
+  facts.add("Pair", text(saved, "pair"));
+  facts.add("This node", fmt::format("{}, side {}", text(saved, "node"), text(saved, "side")));
+  facts.add("Revision",
+            fmt::format("{}, saved {} UTC", number(saved, "revision"), short_time(part(saved, "saved_at"))));
+  std::string names;
+  for (const json& v : part(saved, "volumes"))
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", text(v, "name"), format_size(number(v, "size_bytes")));
+  facts.add("Volumes", or_dash(names));
+  if (const std::string says = text(recovery, "partner_says"); !says.empty()) facts.add("Other node", printable(says));
+  return facts.text();
+}
+
+std::string recovery_text(const json& recovery) {
+  std::string out = part(recovery, "saved").is_object() ? saved_text(recovery) : "";
+  if (const json& replicas = part(recovery, "replicas"); !part(recovery, "saved").is_object() && !replicas.empty()) {
+    out += "There are files of these volumes, which only their pair's configuration tells the use of:\n";
+    for (const json& r : replicas)
+      out += fmt::format("  {} ({})\n", text(r, "volume_id"), format_size(number(r, "bytes")));
+  }
+  if (const std::string problem = text(recovery, "problem"); !problem.empty()) out += printable(problem) + "\n";
+  return out;
+}
+
+void add_recover(CLI::App& pair, Action& chosen) {
+  struct Options {
+    std::string confirmation;
+    bool show = false;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = pair.add_subcommand("recover", "Put the configuration saved beside the volumes in force again");
+  c->footer(
+      "For when no node has its database any more; while one has, use `lockstep node replace` on that one.\n"
+      "Examples:\n"
+      "  lockstep pair recover --show\n"
+      "  lockstep pair recover --confirm pair1");
+  auto* show = c->add_flag("--show", o->show, "Only show what was found");
+  c->add_option("--confirm", o->confirmation, "The pair's name, in place of the question")
+      ->type_name("NAME")
+      ->excludes(show);
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      const auto found = context.api.get("/pair/recovery");
+      if (!found) return std::unexpected(found.error());
+      if (o->show) {
+        context.show(*found, recovery_text);
+        return {};
+      }
+      if (!flag(*found, "recoverable")) return fail(Exit::refused, recovery_text(*found));
+      const std::string name = text(part(*found, "saved"), "pair");
+      if (auto sure =
+              confirm(context, saved_text(*found) + "This is put in force on this node.", name, o->confirmation);
+          !sure)
+        return sure;
+      const auto made = context.api.post("/pair/recovery", json{{"confirm", name}});
+      if (!made) return std::unexpected(made.error());
+      context.show(*made, [](const json& p) {
+        const bool two = text(p, "state") == "complete";
+        const std::string other = text(p, "local_side") == "a" ? "b" : "a";
+        return pair_text(p) +
+               (two ? fmt::format("\nNext: `lockstep node replace {}` here, then `lockstep pair join` on "
+                                  "the other node.\n",
+                                  other)
+                    : "");
+      });
+      return {};
     };
   });
 }
@@ -275,6 +350,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   add_discovery(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
+  add_recover(*pair, chosen);
 }
 
 }  // namespace lockstep::cli

@@ -14,6 +14,10 @@ import { href } from '../state/route';
 const AT_A_GLANCE = 8;
 
 function NoPair() {
+  const { health } = useView();
+  // A node that was in one says what it has left, and what to do.
+  const lost = health?.problems.find((p) => p.subject === 'pair' && p.severity === 'critical');
+  if (lost) return <Empty title={lost.message}>{lost.advice}</Empty>;
   return (
     <Empty title="This node is not in a pair yet">
       Make one here with <code>lockstep pair create</code>, or join one with <code>lockstep pair join</code> and an invitation from

@@ -1,0 +1,117 @@
+#include "mgmt/control/pair_members.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "mgmt/control/address.hpp"
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/validation.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+constexpr std::size_t kLinkSecretSize = 32;
+
+bool is_wildcard(const std::string& address) {
+  const auto parsed = parse_address(address);
+  return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");
+}
+
+void check_own_address(const std::string& address, const char* pointer, const char* key,
+                       std::vector<FieldProblem>& problems) {
+  if (address.empty())
+    problems.push_back({pointer, fmt::format("Is missing, here and as {} in the node's configuration file.", key)});
+  else if (const auto complaint = check_address(address))
+    problems.push_back({pointer, *complaint});
+  else if (is_wildcard(address))
+    problems.push_back({pointer, fmt::format("{} is no address that the partner could connect to.", address)});
+}
+
+}  // namespace
+
+std::vector<FieldProblem> problems_of(const Node& n) {
+  std::vector<FieldProblem> problems;
+  if (const auto complaint = check_node_name(n.name)) problems.push_back({"/node/name", *complaint});
+  if (n.portals.empty() || n.portals.size() > 8)
+    problems.push_back(
+        {"/node/portals", "Must be 1 to 8 addresses, here or as portals in the node's configuration file."});
+  for (std::size_t i = 0; i < n.portals.size(); ++i)
+    if (const auto complaint = check_address(n.portals[i]))
+      problems.push_back({fmt::format("/node/portals/{}", i), *complaint});
+  check_own_address(n.link_address, "/node/link_address", "link_address", problems);
+  check_own_address(n.management_address, "/node/management_address", "management_address", problems);
+  return problems;
+}
+
+std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting) {
+  std::vector<FieldProblem> problems = problems_of(joining);
+  if (joining.name == inviting.name)
+    problems.push_back(
+        {"/node/name", fmt::format("The inviting node is called {}, too. Choose another name.", inviting.name)});
+  if (joining.link_address == inviting.link_address)
+    problems.push_back({"/node/link_address", "The inviting node has the same address."});
+  for (std::size_t i = 0; i < joining.portals.size(); ++i)
+    if (std::ranges::find(inviting.portals, joining.portals[i]) != inviting.portals.end())
+      problems.push_back({fmt::format("/node/portals/{}", i), "The inviting node has the same address."});
+  return problems;
+}
+
+void adopt_token(Configuration& c, Token token, const std::string& node) {
+  const auto taken = [&](const std::string& name) {
+    return std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end();
+  };
+  if (taken(token.name)) token.name = fmt::format("{} {}", token.name.substr(0, 32), node).substr(0, 64);
+  if (taken(token.name)) token.name = token.id.to_string();
+  c.tokens.push_back(std::move(token));
+}
+
+void make_link_secrets(Pair& pair) {
+  pair.link = {"link", random_password(kLinkSecretSize)};
+  pair.link_mutual = {"link-answer", random_password(kLinkSecretSize)};
+}
+
+Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token) {
+  Configuration next = pair_of_one;
+  next.nodes.push_back(joining);
+  adopt_token(next, token, joining.name);
+  next.sort();
+  return next;
+}
+
+Configuration with_node_replaced(const Configuration& before, const Node& joining, const Token& token) {
+  Configuration next = before;
+  Pair& pair = *next.pair;
+  // What the witness holds stays the pair's own: with another seal it would grant nothing until both are in sync again.
+  if (pair.arbiter.witness && !pair.seal) pair.seal = SealSecrets{pair.link.secret, pair.link_mutual.secret};
+  make_link_secrets(pair);
+  std::erase_if(next.nodes, [&](const Node& n) { return n.side == joining.side; });
+  next.nodes.push_back(joining);
+  adopt_token(next, token, joining.name);
+  next.sort();
+  return next;
+}
+
+Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here, const Token& token) {
+  Configuration next = saved;
+  for (auto& n : next.nodes) {
+    if (n.id != saved_by) continue;
+    n.id = here.id;
+    n.fingerprint = here.fingerprint;
+  }
+  adopt_token(next, token, here.name);
+  next.sort();
+  return next;
+}
+
+std::vector<Uuid> cut_off_volumes(Configuration& configuration) {
+  std::vector<Uuid> found;
+  for (auto& v : configuration.volumes) {
+    if (v.lifecycle == Lifecycle::ready && v.import_secret.empty()) continue;
+    v.lifecycle = Lifecycle::deleting;
+    found.push_back(v.id);
+  }
+  return found;
+}
+
+}  // namespace lockstep::mgmt

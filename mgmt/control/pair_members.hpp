@@ -1,0 +1,31 @@
+#pragma once
+// Who is in a pair, and what a configuration becomes when that changes. Pure, but for fresh secrets.
+#include <string>
+#include <vector>
+
+#include "mgmt/control/configuration.hpp"
+
+namespace lockstep::mgmt {
+
+/// What a node's own description lacks, with pointers below /node.
+[[nodiscard]] std::vector<FieldProblem> problems_of(const Node& node);
+/// The same of a node that joins, and where it is in the inviting one's way.
+[[nodiscard]] std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting);
+
+void make_link_secrets(Pair& pair);
+/// The token stays valid, under another name if its own is taken.
+void adopt_token(Configuration& configuration, Token token, const std::string& node);
+
+[[nodiscard]] Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token);
+/// The joining node has the side of the one whose place it takes. The link's secrets are new, so that the old machine
+/// logs in nowhere.
+[[nodiscard]] Configuration with_node_replaced(const Configuration& before, const Node& joining, const Token& token);
+/// What was saved by the node of that id, now this node's: `here` gives its new id and certificate.
+[[nodiscard]] Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here,
+                                      const Token& token);
+
+/// Marks the volumes that were being made, filled or deleted by jobs which are lost with their node's database: nobody
+/// was told that they are ready, and nothing would end them. Gives which they are.
+std::vector<Uuid> cut_off_volumes(Configuration& configuration);
+
+}  // namespace lockstep::mgmt

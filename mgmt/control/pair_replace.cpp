@@ -1,0 +1,117 @@
+// Another machine, or the same with a new database, takes the place of a node: what the node that is left does.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/pair_members.hpp"
+#include "mgmt/control/pair_service.hpp"
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+HttpsTarget target_of(const NodeCore& core, const Node& node) {
+  return {node.management_address, node.fingerprint,
+          fmt::format("{} {}", core.node_id.to_string(), node.id.to_string())};
+}
+
+}  // namespace
+
+// A partner that has a configuration of the pair may change it, or hold a newer one: it is not shut out. One that can't
+// be reached can't change it either, since this node has to keep every change first.
+Outcome<std::string> PairService::ask_of(const Node& lost) {
+  const auto peer = connect_(target_of(core_, lost));
+  const auto has_it = [&](const char* but) {
+    return refuse(
+        RefusalKind::conflict,
+        fmt::format("{} answers and has a configuration of the pair{}, so that nobody takes its place. If "
+                    "another machine is to, or if its database is of no use, stop lockstep-mgmtd there first; "
+                    "on a machine that is to stay, then move mgmt.db away and start lockstep-mgmtd again.",
+                    lost.name, but));
+  };
+  const auto answer = peer->ask();
+  if (answer) return has_it("");
+  if (answer.error().kind == RefusalKind::not_current)
+    return answer.error().other_certificate
+               ? fmt::format("{} answers with a new certificate, so that its management was set up anew", lost.name)
+               : fmt::format("{} {}", lost.name, answer.error().detail);
+  const auto standing = peer->standing(core_.configuration()->pair->id);
+  if (standing && standing->asker == NodeStanding::Asker::replaced)
+    return refuse(
+        RefusalKind::conflict,
+        fmt::format("{} says that another machine took the place of this node: it is the one that is out.", lost.name));
+  if (standing && standing->head) return has_it(", in which this node is another one");
+  return fmt::format("{} answers, but is in no pair: it has lost its database", lost.name);
+}
+
+Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std::string& confirm) {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair)
+    return refuse(RefusalKind::no_pair,
+                  "This node is in no pair. Ask the node that still is, for the side of the one that is not.");
+  if (core_.replaced.replaced_here_ms() != 0)
+    return refuse(RefusalKind::conflict, "Another machine took the place of this node itself.");
+  if (core_.side() == side)
+    return refuse(
+        RefusalKind::conflict,
+        fmt::format("Side {} is this node itself. Ask the other node to have this one replaced.", side_name(side)));
+  const Node* lost = configuration->node(side);
+  if (!lost)
+    return refuse(RefusalKind::conflict, "The pair has one node only. Make an invitation with `lockstep pair invite`.");
+  const auto found = ask_of(*lost);
+  if (!found) return std::unexpected(found.error());
+  if (confirm != lost->name)
+    return refuse(
+        RefusalKind::confirmation_needed,
+        fmt::format("{}. Whoever uses the invitation has side {} from then on; the machine that has it now is "
+                    "shut out for good. Send the node's name, {}, as `confirm`.",
+                    *found, side_name(side), lost->name),
+        {{"/confirm", fmt::format("Must be {}.", lost->name)}});
+  const auto newest = core_.revisions.newest();
+  if (!newest) return std::unexpected(newest.error());
+  NewInvitation invitation = new_invitation(side);
+  invitation.undecided = newest->tentative;
+  core_.events.append({.kind = "pair.replacement_invited",
+                       .severity = Severity::warning,
+                       .side = side,
+                       .volume = {},
+                       .message = fmt::format("{}. An invitation was made for whoever takes its place.", *found)});
+  return invitation;
+}
+
+Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joining, const Token& token) {
+  const auto newest = core_.revisions.newest();
+  if (!newest) return std::unexpected(newest.error());
+  const Node* lost = newest->configuration.node(side);
+  if (!lost || lost->id == core_.node_id)
+    return refuse(RefusalKind::conflict, "The invitation is for a side that is not to be replaced any more.");
+  if (const auto still = ask_of(*lost); !still) return std::unexpected(still.error());
+  Configuration next = with_node_replaced(newest->configuration, joining, token);
+  if (side == NodeSide::a) cut_off_volumes(next);  // volumes' jobs are side A's, and are lost with it
+  return Offer{.offer = {{random_uuid(), newest->n() + 1, random_uuid()}, to_document(next), /*replaces=*/true},
+               .over = newest->state,
+               .replaced = *lost,
+               .undecided = newest->tentative,
+               .digest = {},
+               .fingerprint = joining.fingerprint};
+}
+
+void PairService::begin_deleting_cut_off_volumes() {
+  if (core_.side() != NodeSide::a) return;
+  const auto unfinished = core_.jobs.unfinished();
+  const auto configuration = core_.configuration();
+  for (const auto& volume : configuration->volumes) {
+    const bool at_work = std::ranges::any_of(
+        unfinished, [&](const Job& job) { return job.volume == volume.id && job.runner == core_.node_id; });
+    if (volume.lifecycle != Lifecycle::deleting || at_work) continue;
+    Job job = make_job(core_, "volume.delete", "detach",
+                       fmt::format("Deletes {}, whose making, filling or deleting was cut off.", volume.name));
+    job.volume = volume.id;
+    job.parameters = nlohmann::json{{"name", volume.name}}.dump();
+    jobs_.submit(job);
+  }
+}
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,217 @@
+"""Lost management databases under real daemons: hosts notice nothing, and the pair becomes whole again."""
+import contextlib
+import filecmp
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+
+import harness
+from etcd import Etcd
+from harness import Writer, check
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
+from cases_lost import replace  # noqa: E402
+from nodes import PREFERRED, Node, make_pair, wait_for  # noqa: E402
+
+MIB = 1 << 20
+
+
+class Lun:
+    """A volume as the writer names it."""
+
+    def __init__(self, volume):
+        self.id, self.name, self.lun = volume["id"], volume["name"], volume["lun"]
+
+
+class Scene:
+    """A pair of real daemons with one volume that any host may use, and what harness.Writer asks of a world."""
+
+    verifier = harness.World.verifier
+    run = harness.World.run
+
+    def __init__(self, folder, witness):
+        self.folder, self.build, self.children = folder, harness.settings.build, []
+        self.etcd = Etcd(folder) if witness else None
+        if self.etcd:
+            self.etcd.start()
+        self.a, self.b = (Node(self.build, folder / name, name, real=True).start() for name in ("node-a", "node-b"))
+        make_pair(self.a, self.b, arbiter=self.etcd.arbiter if self.etcd else PREFERRED)
+        self.target = self.a.get("/api/v1/pair").json["target_name"]
+        job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True}))
+        check(job["state"] == "done", f"the volume is made: {job}")
+        self.in_sync()
+        self.volume = Lun(self.a.volume("vm1"))
+
+    def stop(self):
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        self.a.stop()
+        self.b.stop()
+        if self.etcd:
+            self.etcd.kill()
+
+    def lose_management(self, node):
+        node.stop_mgmtd(signal.SIGKILL)
+        shutil.rmtree(node.folder / "mgmt")
+        node.start_mgmtd()
+
+    def states(self, node):
+        volume = node.volume("vm1")
+        return {r["side"]: (r["state"], r["serving"]) for r in volume["replicas"]} if volume else {}
+
+    def in_sync(self):
+        for node in (self.a, self.b):
+            wait_for("both replicas to be in sync", lambda n=node: set(self.states(n).values()) == {("in_sync", True)}, 60)
+            wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok", 60)
+
+    def epoch(self, node):
+        return node.volume("vm1")["replicas"][0]["epoch"]["id"]
+
+    def check_session_lasted(self, node):
+        log = (node.folder / "lockstepd.log").read_text()
+        check(log.count(" logged in at ") == 1 and " is gone: " not in log, f"the host's session on {node.name} lasted")
+
+    def check_whole(self):
+        self.in_sync()
+        for node in (self.a, self.b):
+            made = node.post("/api/v1/tokens", {"name": f"after-{node.name}"})
+            check(made.status == 201, f"the configuration can be changed on {node.name}: {made}")
+        for node in (self.a, self.b):
+            node.stop_lockstepd()
+        one, other = (node.folder / "volumes" / f"{self.volume.id}.data" for node in (self.a, self.b))
+        check(filecmp.cmp(one, other, shallow=False), "the two copies are the same, byte by byte")
+
+
+@contextlib.contextmanager
+def scene(witness=False):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-lost-"))
+    here = None
+    try:
+        here = Scene(folder, witness)
+        yield here
+    except BaseException:
+        for node in (here.a, here.b) if here else ():
+            print(f"\n--- {node.name}\n{node.log()[-3000:]}\n{(node.folder / 'lockstepd.log').read_text()[-3000:]}")
+        raise
+    finally:
+        if here:
+            here.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def whole_management_is_lost_while_hosts_write(side, witness):
+    with scene(witness) as s:
+        lost, left = (s.b, s.a) if side == "b" else (s.a, s.b)
+        writer = Writer(s, s.volume, [left], span_mib=8)
+        writer.wait_writes(200)
+        epoch = s.epoch(left)
+        s.lose_management(lost)
+        wait_for("the lost node to say what it serves", lambda: "serves a volume that the management does not know"
+                 in lost.get("/api/v1/health").json["summary"])
+        wait_for("the other node to say what to do", lambda: any(
+            f"lockstep node replace {side}" in p["advice"] for p in left.get("/api/v1/health").json["problems"]))
+        writer.wait_writes(200)
+        replace(left, lost, side)
+        writer.wait_writes(200)
+        s.in_sync()
+        check(s.epoch(left) == epoch, "the mirror never came apart")
+        s.check_session_lasted(left)
+        status = writer.stop()
+        s.check_whole()
+        return f"worst pause of the host {status['worst_gap_ms']} ms"
+
+
+def test_side_bs_management_is_lost_and_set_up_anew_while_a_host_writes_through_a():
+    return whole_management_is_lost_while_hosts_write("b", witness=False)
+
+
+def test_side_as_management_is_lost_and_set_up_anew_while_a_host_writes_through_b():
+    return whole_management_is_lost_while_hosts_write("a", witness=True)
+
+
+def test_a_link_that_breaks_after_the_place_was_taken_comes_back_with_the_new_secrets():
+    with scene() as s:
+        writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)
+        writer.wait_writes(100)
+        s.lose_management(s.b)
+        replace(s.a, s.b, "b")
+        s.in_sync()
+        s.b.stop_lockstepd(signal.SIGKILL)
+        writer.wait_writes(100)
+        s.b.start_lockstepd()
+        writer.wait_writes(100)
+        s.in_sync()
+        writer.stop()
+        s.check_whole()
+
+
+def test_the_witness_lets_a_node_go_on_alone_right_after_its_partner_was_replaced():
+    with scene(witness=True) as s:
+        wait_for("the witness to be told", lambda: not any(r["failover_limited"] for r in s.a.volume("vm1")["replicas"]))
+        s.lose_management(s.b)
+        replace(s.a, s.b, "b")
+        s.in_sync()
+        s.b.stop_lockstepd(signal.SIGKILL)
+        wait_for("node-a to go on alone", lambda: s.states(s.a).get("a") == ("solo", True), 15)
+        s.b.start_lockstepd()
+        s.check_whole()
+
+
+def test_both_databases_are_lost_and_recovered_from_the_copies_while_a_host_writes():
+    with scene() as s:
+        writer = Writer(s, s.volume, [s.a], span_mib=8)
+        writer.wait_writes(100)
+        s.lose_management(s.b)
+        s.lose_management(s.a)
+        found = s.a.get("/api/v1/pair/recovery").json
+        check(found["recoverable"] and [v["name"] for v in found["saved"]["volumes"]] == ["vm1"], f"found: {found}")
+        made = s.a.post("/api/v1/pair/recovery", {"confirm": "pair1"})
+        check(made.status == 201, f"recovered: {made}")
+        replace(s.a, s.b, "b")
+        writer.wait_writes(100)
+        s.in_sync()
+        s.check_session_lasted(s.a)
+        writer.stop()
+        s.check_whole()
+
+
+def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_nothing_else():
+    with scene() as s:
+        s.b.stop()
+        shutil.rmtree(s.b.folder / "mgmt")
+        for file in (s.b.folder / "volumes").glob(f"{s.volume.id}.*"):
+            file.unlink()
+        s.b.start()
+        replace(s.a, s.b, "b")
+        problem = wait_for("the missing replica to be told of", lambda: next(
+            (p for p in s.a.get("/api/v1/health").json["problems"]
+             if p["volume_id"] == s.volume.id and "lockstep replica replace vm1 --node b" in p["advice"]), None))
+        check("the files are missing there" in problem["message"], f"why: {problem}")
+        made = s.b.post("/api/v1/tokens", {"name": "ops"})
+        check(made.status == 201, f"the configuration can be changed: {made}")
+
+
+def test_the_old_management_that_comes_back_is_refused_and_the_mirror_stays_whole():
+    with scene() as s:
+        writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)
+        s.b.stop_mgmtd()
+        shutil.copytree(s.b.folder / "mgmt", s.b.folder / "kept")
+        s.lose_management(s.b)
+        replace(s.a, s.b, "b")
+        s.in_sync()
+        epoch = s.epoch(s.a)
+        s.b.stop_mgmtd()
+        shutil.rmtree(s.b.folder / "mgmt")
+        shutil.move(s.b.folder / "kept", s.b.folder / "mgmt")
+        s.b.start_mgmtd()
+        wait_for("it to be refused", lambda: any(
+            e["kind"] == "node.refused" and "node-b" in e["message"] for e in s.a.get("/api/v1/events?limit=500").json["items"]))
+        wait_for("it to know", lambda: any("took the place of this one" in p["message"]
+                                           for p in s.b.get("/api/v1/health").json["problems"]))
+        writer.wait_writes(200)
+        check(s.epoch(s.a) == epoch, "the mirror never came apart")
+        writer.stop()
