@@ -125,6 +125,8 @@ struct ReplicaCreate {
   bool thin = true;
   bool clean = true;
   bool encrypted = false;
+  /// Else it takes the place of a copy that is lost, and serves nothing before it was brought up to date.
+  [[nodiscard]] bool is_member() const { return epoch.members.contains(identity.owner); }
 };
 
 struct ReplicaGrow {

@@ -175,6 +175,18 @@ void Host::set_back() {
   world_.checkers->set_back(side_);
 }
 
+void Host::replace_copy(unsigned volume) {
+  world_.trace.add(name(), "operator.replace", {{"volume", volume}});
+  program_->replace_copy(volume, [this, volume]() -> std::optional<engine::EpochRecord> {
+    const auto survivor = world_.host(engine::other(side_)).status(volume);
+    const auto alone = engine::MemberSet::only(engine::other(side_));
+    if (!survivor || !survivor->serving || survivor->epoch.members != alone) return std::nullopt;
+    engine::EpochRecord record = survivor->epoch;
+    record.ancestors.clear();  // management is told the epoch's name only
+    return record;
+  });
+}
+
 void Host::thaw() {
   if (!frozen()) return;
   world_.trace.add(name(), "node.thaw");

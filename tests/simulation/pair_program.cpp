@@ -148,6 +148,14 @@ class PairProgram final : public Program, public replication::NodeObserver {
     node_->detach(machine_.scenario.volumes[volume].id, [this, volume] { open(volume); });
   }
 
+  void replace_copy(unsigned volume, Survivor survivor) override {
+    node_->detach(machine_.scenario.volumes[volume].id, [this, volume, survivor = std::move(survivor)] {
+      const auto record = survivor();
+      machine_.trace.add(letter(machine_.owner), "operator.replaces", {{"volume", volume}, {"new", record.has_value()}});
+      record ? make_blank(volume, *record) : open(volume);
+    });
+  }
+
   void set_write_cache(unsigned volume, bool on) override {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }
@@ -184,6 +192,20 @@ class PairProgram final : public Program, public replication::NodeObserver {
                        [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
                          opened(volume, std::move(area), machine_.stores[volume].metadata->failed() != before);
                        });
+  }
+
+  void make_blank(unsigned volume, const engine::EpochRecord& record) {
+    VolumeStores& stores = machine_.stores[volume];
+    for (SimStore* store : {stores.data.get(), stores.metadata.get()}) store->become_new();
+    engine::VolumeIdentity identity = identity_of(machine_, volume);
+    identity.size = std::max(record.size, wanted_of(volume));
+    MetadataArea::format(
+        *stores.metadata, identity, record, engine::InitialMap::all_dirty,
+        [this, volume](OpenResult area) {
+          if (!area) machine_.trace.note(letter(machine_.owner), area.error().message);
+          // In a later event: the area that calls is closed first. What could not be made is made again.
+          (void)machine_.clock.call_after({}, [this, volume] { open(volume); });
+        });
   }
 
   /// A replica that was away while its volume grew makes room before it is attached.
