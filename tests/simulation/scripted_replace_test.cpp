@@ -48,9 +48,8 @@ bool leaves(ScriptedPair& pair, NodeSide side) {
 /// Until its partner copies to the blank one.
 bool is_replaced(ScriptedPair& pair, NodeSide side) {
   pair.host(side).replace_copy(0);
-  return pair.wait_for([&] {
-    return pair.is(side, MirrorState::syncing_target) && pair.is(other(side), MirrorState::syncing_source);
-  });
+  return pair.wait_for(
+      [&] { return pair.is(side, MirrorState::syncing_target) && pair.is(other(side), MirrorState::syncing_source); });
 }
 
 TEST(Replace, ABlankCopyIsMadeEqualAsAWholeWhileTheOtherServes) {
