@@ -1,6 +1,7 @@
 #pragma once
 // What the operator wants of a pair: the whole desired state as one value. A change makes a new value, which becomes
 // the next revision on both nodes (revision.hpp); nothing in it belongs to one node's process or disk.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +67,15 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
+/// Which files on a node's disk are its copy of a volume. One that takes the place of a copy that is lost has the next
+/// number, so that the lost one, should it turn up, is not taken for it.
+struct Copy {
+  std::int64_t number = 1;
+  std::string folder;    ///< empty: the node's own, of its configuration file
+  bool retired = false;  ///< out of service, to be replaced
+  bool operator==(const Copy&) const = default;
+};
+
 enum class Lifecycle : std::uint8_t { creating, ready, deleting };
 
 struct Volume {
@@ -89,7 +99,10 @@ struct Volume {
   /// which proves itself with this, and read_only is not yet in force.
   std::string import_secret;
   std::int64_t created_ms = 0;
+  std::array<Copy, 2> copies{};  ///< by side
   bool operator==(const Volume&) const = default;
+  [[nodiscard]] const Copy& copy(NodeSide side) const { return copies[static_cast<std::size_t>(side)]; }
+  [[nodiscard]] Copy& copy(NodeSide side) { return copies[static_cast<std::size_t>(side)]; }
   [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
 
@@ -131,7 +144,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 4;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 5;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

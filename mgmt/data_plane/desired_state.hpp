@@ -140,7 +140,7 @@ struct ReplicaDelete {
   std::uint64_t size = 0;                ///< bytes of the volume; needed for block devices only
   std::string data;
   std::string metadata;
-  bool keep_witness = false;  ///< the volume lives on in the partner's replica
+  bool keep_witness = false;  ///< the volume lives on, in the partner's replica or in another copy here
 };
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);

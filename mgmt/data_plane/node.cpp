@@ -215,10 +215,10 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
                          next();
                          end_replica_work();
                          if (!outcome) return (*reply)(std::unexpected(outcome.error()));
-                         if (volumes_.contains(request.volume)) return (*reply)({});  // it lives on in another copy
+                         if (request.keep_witness) return (*reply)({});  // nor what another copy of it has left
                          left_records_.forget(request.volume);
                          const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
-                         if (!witness || request.keep_witness || !pair_ || stopping_) return (*reply)({});
+                         if (!witness || !pair_ || stopping_) return (*reply)({});
                          // A record that stays behind harms nobody: no volume ever gets the same UUID again.
                          pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
                            if (e)
