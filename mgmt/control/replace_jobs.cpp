@@ -103,6 +103,9 @@ PairHands hands_of(NodeCore& core, ReplicaAgent& agent, std::function<PairReport
     if (core.side() == side) return now.here;
     return now.partner_reachable ? std::optional(now.there) : std::nullopt;
   };
+  hands.change = [&core](const std::string& summary, const Revisions::Edit& edit) {
+    return core.change(summary, edit);
+  };
   return hands;
 }
 
@@ -255,7 +258,7 @@ StepResult ReplaceJobs::make(Task& task) {
 
 Outcome<RevisionId> ReplaceJobs::change_copy(const Task& task, const std::string& summary,
                                              const std::function<void(Copy&)>& edit) {
-  return core_.change(summary, [&](Configuration& c) -> Outcome<void> {
+  return hands_.change(summary, [&](Configuration& c) -> Outcome<void> {
     if (Volume* v = c.volume(task.volume.id)) edit(v->copy(task.side()));
     return {};
   });

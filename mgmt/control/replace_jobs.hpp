@@ -31,6 +31,7 @@ struct PairHands {
   std::function<Outcome<NodeReport>(NodeSide)> look;  ///< of this very moment
   std::function<Outcome<void>(NodeSide, const ReplicaOrder&)> carry_out;
   std::function<std::optional<NodeReport>(NodeSide)> last_seen;  ///< nothing: it can't be reached
+  std::function<Outcome<RevisionId>(const std::string& summary, const Revisions::Edit&)> change;
 };
 [[nodiscard]] PairHands hands_of(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports);
 
