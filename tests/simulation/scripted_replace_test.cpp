@@ -138,6 +138,23 @@ TEST(Replace, ACopyWhoseNodeDiesInTheMiddleGoesOnWhenItIsBack) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// By the same process, so fast that the source does not see it gone: it goes by the map of the one before.
+TEST(Replace, ACopyThatIsReplacedInTheMiddleOfItsResyncIsGivenEverything) {
+  ScriptedPair pair(pair_program(), slow_copy);
+  write_all(pair, kA, 1);
+  settle(pair);
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (const std::uint64_t block : {8, 24, 40, 56}) ASSERT_FALSE(pair.written(kA, block, 2));
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
+  pair.host(kB).replace_copy(0);
+  ASSERT_TRUE(in_sync(pair));
+  EXPECT_EQ(pair.value_at(kB, 152), 1);
+  EXPECT_TRUE(equal(pair));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// The disk that was thought lost is put back in the place of the new one.
 TEST(Replace, TheOldDiskThatComesBackIsBroughtUpToDateAsAWhole) {
   for (const NodeSide side : {kA, kB}) {
