@@ -1,6 +1,7 @@
 #pragma once
 // What the operator wants of a pair: the whole desired state as one value. A change makes a new value, which becomes
 // the next revision on both nodes (revision.hpp); nothing in it belongs to one node's process or disk.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -75,6 +76,15 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
+/// Which files on a node's disk are its copy of a volume. One that takes the place of a copy that is lost has the next
+/// number, so that the lost one, should it turn up, is not taken for it.
+struct Copy {
+  std::int64_t number = 1;
+  std::string folder;    ///< empty: the node's own, of its configuration file
+  bool retired = false;  ///< out of service, to be replaced
+  bool operator==(const Copy&) const = default;
+};
+
 enum class Lifecycle : std::uint8_t { creating, ready, deleting };
 
 struct Volume {
@@ -98,7 +108,10 @@ struct Volume {
   /// which proves itself with this, and read_only is not yet in force.
   std::string import_secret;
   std::int64_t created_ms = 0;
+  std::array<Copy, 2> copies{};  ///< by side
   bool operator==(const Volume&) const = default;
+  [[nodiscard]] const Copy& copy(NodeSide side) const { return copies[static_cast<std::size_t>(side)]; }
+  [[nodiscard]] Copy& copy(NodeSide side) { return copies[static_cast<std::size_t>(side)]; }
   [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
 

@@ -15,10 +15,11 @@ constexpr int kEncryption = 3;  // a volume may be encrypted: whoever overlooks 
 // Discovery may ask for a secret, a volume may have nobody on its list: whoever overlooks that lets everybody in. The
 // witness may want TLS and a user: whoever overlooks that can't ask it.
 constexpr int kAccess = 4;
-// The witness's records may be sealed with other secrets than the link's: whoever overlooks that trusts no record.
-constexpr int kSeal = 5;
+// The witness's records may be sealed with other secrets than the link's: whoever overlooks that trusts no record. A
+// copy may have been replaced: whoever overlooks that takes the lost one's files for it.
+constexpr int kReplacement = 5;
 constexpr int kOldestVersion = 1;
-static_assert(kSeal == kNewestDocument);
+static_assert(kReplacement == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -126,25 +127,37 @@ Node node_from(const json& j) {
   return n;
 }
 
+json copy_json(const Copy& c) { return {{"number", c.number}, {"folder", c.folder}, {"retired", c.retired}}; }
+
+Copy copy_from(const json& j) {
+  Copy c{j.at("number"), j.at("folder"), j.at("retired")};
+  if (c.number < 1) throw BadDocument("a copy has no number");
+  return c;
+}
+
+bool has_replaced_copies(const Volume& v) { return v.copies != Volume{}.copies; }
+
 json volume_json(const Volume& v) {
-  return {{"id", v.id.to_string()},
-          {"name", v.name},
-          {"serial", v.serial},
-          {"lun", v.lun},
-          {"size", v.size},
-          {"block_size", v.block_size},
-          {"physical_block", v.physical_block},
-          {"thin", v.thin},
-          {"read_only", v.read_only},
-          {"removable", v.removable},
-          {"encrypted", v.encrypted},
-          {"write_cache", v.write_cache},
-          {"import_secret", v.import_secret},
-          {"lifecycle", static_cast<int>(v.lifecycle)},
-          {"first_epoch", v.first_epoch.to_string()},
-          {"any_initiator", v.any_initiator},
-          {"access", v.access},
-          {"created_ms", v.created_ms}};
+  json volume = {{"id", v.id.to_string()},
+                 {"name", v.name},
+                 {"serial", v.serial},
+                 {"lun", v.lun},
+                 {"size", v.size},
+                 {"block_size", v.block_size},
+                 {"physical_block", v.physical_block},
+                 {"thin", v.thin},
+                 {"read_only", v.read_only},
+                 {"removable", v.removable},
+                 {"encrypted", v.encrypted},
+                 {"write_cache", v.write_cache},
+                 {"import_secret", v.import_secret},
+                 {"lifecycle", static_cast<int>(v.lifecycle)},
+                 {"first_epoch", v.first_epoch.to_string()},
+                 {"any_initiator", v.any_initiator},
+                 {"access", v.access},
+                 {"created_ms", v.created_ms}};
+  if (has_replaced_copies(v)) volume["copies"] = {copy_json(v.copies[0]), copy_json(v.copies[1])};
+  return volume;
 }
 
 Volume volume_from(const json& j) {
@@ -169,6 +182,7 @@ Volume volume_from(const json& j) {
   v.access = j.at("access").get<std::vector<std::string>>();
   v.any_initiator = j.value("any_initiator", v.access.empty());
   v.created_ms = j.at("created_ms");
+  if (j.contains("copies")) v.copies = {copy_from(j.at("copies").at(0)), copy_from(j.at("copies").at(1))};
   return v;
 }
 
@@ -199,7 +213,8 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
-  if (configuration.pair && configuration.pair->seal) return kSeal;
+  if (configuration.pair && configuration.pair->seal) return kReplacement;
+  if (std::ranges::any_of(configuration.volumes, has_replaced_copies)) return kReplacement;
   const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
   if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
   if (configuration.pair && !configuration.pair->arbiter.access.empty()) return kAccess;

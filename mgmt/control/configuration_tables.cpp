@@ -112,6 +112,16 @@ void load_volumes(SQLite::Database& db, Configuration& c) {
   }
 }
 
+void load_copies(SQLite::Database& db, Configuration& c) {
+  Statement q(db, "SELECT volume, side, number, folder, retired FROM copies");
+  while (q.executeStep()) {
+    Volume* volume = c.volume(uuid_of(q.getColumn(0)));
+    if (volume)
+      volume->copy(side_of(q.getColumn(1))) = {q.getColumn(2).getInt64(), q.getColumn(3).getString(),
+                                               q.getColumn(4).getInt() != 0};
+  }
+}
+
 void load_initiators(SQLite::Database& db, Configuration& c) {
   Statement q(db, "SELECT iqn, chap_user, chap_secret, mutual_user, mutual_secret, created_ms FROM initiators");
   while (q.executeStep())
@@ -201,6 +211,20 @@ void save_volume(SQLite::Database& db, const Volume& v) {
   }
 }
 
+void save_copies(SQLite::Database& db, const Volume& v) {
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    const Copy& copy = v.copy(side);
+    if (copy == Copy{}) continue;
+    Statement q(db, "INSERT INTO copies VALUES (?, ?, ?, ?, ?)");
+    q.bind(1, v.id.to_string());
+    q.bind(2, side_name(side));
+    q.bind(3, copy.number);
+    q.bind(4, copy.folder);
+    q.bind(5, copy.retired ? 1 : 0);
+    q.exec();
+  }
+}
+
 void save_initiator(SQLite::Database& db, const Initiator& i) {
   Statement q(db, "INSERT INTO initiators VALUES (?, ?, ?, ?, ?, ?)");
   q.bind(1, i.iqn);
@@ -228,6 +252,7 @@ Configuration load_configuration(SQLite::Database& db) {
   load_pair(db, c);
   load_nodes(db, c);
   load_volumes(db, c);
+  load_copies(db, c);
   load_initiators(db, c);
   load_tokens(db, c);
   c.sort();
@@ -236,12 +261,15 @@ Configuration load_configuration(SQLite::Database& db) {
 
 void save_configuration(SQLite::Database& db, const Configuration& c) {
   // Hundreds of rows at the most: writing them all is simpler than finding what differs, and as durable.
-  for (const char* table : {"access", "volumes", "initiators", "tokens", "nodes", "pair"})
+  for (const char* table : {"access", "copies", "volumes", "initiators", "tokens", "nodes", "pair"})
     db.exec(std::string("DELETE FROM ") + table);
   if (c.pair) save_pair(db, *c.pair);
   for (const auto& n : c.nodes) save_node(db, n);
   for (const auto& i : c.initiators) save_initiator(db, i);
-  for (const auto& v : c.volumes) save_volume(db, v);
+  for (const auto& v : c.volumes) {
+    save_volume(db, v);
+    save_copies(db, v);
+  }
   for (const auto& t : c.tokens) save_token(db, t);
 }
 

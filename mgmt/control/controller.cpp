@@ -46,13 +46,9 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       agent_(*core_, data_plane_),
       runner_(*core_),
       volume_jobs_(
-          *core_, agent_,
-          [this] {
-            const PartnerView partner = partner_.view();
-            return PairReports{reconciler_.report(), partner.report, partner.reachable};
-          },
-          [this] { poke(); }),
+          *core_, agent_, [this] { return reports(); }, [this] { poke(); }),
       import_jobs_(*core_, volume_jobs_),
+      replace_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       recovery_(*core_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
@@ -62,6 +58,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       initiators_(*core_) {
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
+  replace_jobs_.teach();
   core_->on_change([this] {
     poke();
     runner_.poke();
@@ -87,6 +84,11 @@ void Controller::stop() {
 void Controller::poke() {
   reconciler_.poke();
   partner_.poke();
+}
+
+PairReports Controller::reports() const {
+  const PartnerView partner = partner_.view();
+  return {reconciler_.report(), partner.report, partner.reachable};
 }
 
 std::optional<WantedState> Controller::wanted() const {

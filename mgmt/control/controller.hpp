@@ -20,6 +20,7 @@
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/partner_watch.hpp"
 #include "mgmt/control/reconciler.hpp"
+#include "mgmt/control/replace_jobs.hpp"
 #include "mgmt/control/replica_agent.hpp"
 #include "mgmt/control/token_service.hpp"
 #include "mgmt/control/volume_jobs.hpp"
@@ -40,7 +41,7 @@ class Controller {
   [[nodiscard]] NodeCore& core() { return *core_; }
   [[nodiscard]] TokenService& tokens() { return tokens_; }
   [[nodiscard]] PairService& pair() { return pair_; }
-  [[nodiscard]] ImportJobs& imports() { return import_jobs_; }
+  [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
   [[nodiscard]] ReplicaAgent& replicas() { return agent_; }
@@ -63,6 +64,7 @@ class Controller {
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
   [[nodiscard]] Unpaired unpaired() const;
+  [[nodiscard]] PairReports reports() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
 
@@ -78,6 +80,7 @@ class Controller {
   JobRunner runner_;
   VolumeJobs volume_jobs_;
   ImportJobs import_jobs_;
+  ReplaceJobs replace_jobs_;
   TokenService tokens_;
   PairService pair_;
   PairRecovery recovery_;

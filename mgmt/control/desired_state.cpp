@@ -1,5 +1,6 @@
 #include "mgmt/control/desired_state.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #include <nlohmann/json.hpp>
@@ -82,8 +83,7 @@ json access_json(const Configuration& configuration, const Volume& volume) {
 
 // `encrypted` is said only where it is true, `any_initiator` only where no list says that it is false: a lockstepd that
 // is older than this program refuses what it does not know, and is to go on with the volumes that it does.
-json volume_json(const Configuration& configuration, const Volume& volume, const std::filesystem::path& folder) {
-  const auto files = replica_files(folder, volume.id);
+json volume_json(const Configuration& configuration, const Volume& volume, const ReplicaFiles& files) {
   json wanted = {{"id", volume.id.to_string()},
                  {"name", volume.name},
                  {"serial", volume.serial},
@@ -110,8 +110,10 @@ Importer importer_of(const Volume& volume) {
   return {"iqn.2026-11.io.lockstep:import." + volume.id.to_string(), {"import", volume.import_secret}};
 }
 
-ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume) {
-  const std::string base = (folder / volume.to_string()).string();
+ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume, const Copy& copy) {
+  const std::filesystem::path in = copy.folder.empty() ? folder : std::filesystem::path(copy.folder);
+  const std::string number = copy.number == 1 ? "" : "." + std::to_string(copy.number);
+  const std::string base = (in / volume.to_string()).string() + number;
   return {base + ".data", base + ".meta"};
 }
 
@@ -134,29 +136,48 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
         {"resync_floor", pair.settings.resync_floor},
         {"resync_ceiling", pair.settings.resync_ceiling}}},
       {"volumes", json::array()}};
-  for (const auto& volume : configuration.volumes)
-    if (volume.lifecycle == Lifecycle::ready) wanted["volumes"].push_back(volume_json(configuration, volume, folder));
+  for (const auto& volume : configuration.volumes) {
+    const Copy& copy = volume.copy(side);
+    if (volume.lifecycle != Lifecycle::ready || copy.retired) continue;
+    wanted["volumes"].push_back(volume_json(configuration, volume, replica_files(folder, volume.id, copy)));
+  }
   return wanted.dump();
 }
+
+namespace {
+
+json epoch_json(const Volume& volume, const ReplicaBirth& birth) {
+  if (!birth.joins)
+    return {{"id", volume.first_epoch.to_string()}, {"members", birth.both ? "both" : "a"}, {"sequencer", "a"}};
+  const LoneEpoch& lone = *birth.joins;
+  return {{"id", lone.id},
+          {"number", lone.number},
+          {"size", lone.size},
+          {"members", side_name(lone.member)},
+          {"sequencer", side_name(lone.member)}};
+}
+
+}  // namespace
 
 std::string create_parameters(const Configuration& configuration, const Volume& volume, NodeSide side,
                               const ReplicaBirth& birth, const std::filesystem::path& folder) {
   assert(configuration.pair);
-  const auto files = replica_files(folder, volume.id);
-  json wanted = {
-      {"volume", volume.id.to_string()},
-      {"pair", configuration.pair->id.to_string()},
-      {"side", side_name(side)},
-      {"name", volume.name},
-      {"serial", volume.serial},
-      {"size", volume.size},
-      {"block_size", volume.block_size},
-      {"thin", volume.thin},
-      {"data", files.data},
-      {"metadata", files.metadata},
-      {"epoch", {{"id", volume.first_epoch.to_string()}, {"members", birth.both ? "both" : "a"}, {"sequencer", "a"}}},
-      {"arbiter", arbiter_json(configuration.pair->arbiter)},
-      {"clean", birth.clean}};
+  const auto files = replica_files(folder, volume.id, volume.copy(side));
+  // The volume may have grown before the configuration said so.
+  const std::int64_t size = birth.joins ? std::max(volume.size, birth.joins->size) : volume.size;
+  json wanted = {{"volume", volume.id.to_string()},
+                 {"pair", configuration.pair->id.to_string()},
+                 {"side", side_name(side)},
+                 {"name", volume.name},
+                 {"serial", volume.serial},
+                 {"size", size},
+                 {"block_size", volume.block_size},
+                 {"thin", volume.thin},
+                 {"data", files.data},
+                 {"metadata", files.metadata},
+                 {"epoch", epoch_json(volume, birth)},
+                 {"arbiter", arbiter_json(configuration.pair->arbiter)},
+                 {"clean", birth.clean}};
   if (volume.encrypted) wanted["encrypted"] = true;
   return wanted.dump();
 }

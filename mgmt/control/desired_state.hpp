@@ -20,17 +20,30 @@ struct ReplicaFiles {
   std::string data;
   std::string metadata;
 };
-[[nodiscard]] ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume);
+/// `folder`: the node's own.
+[[nodiscard]] ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volume,
+                                         const Copy& copy = {});
 
 /// Parameters of node.apply. `configuration` has a pair, and a node of this side. Volumes that are being made or
-/// deleted are left out: their replicas are not there yet, or not any more.
+/// deleted are left out: their replicas are not there yet, or not any more; so are those whose copy here is retired.
 [[nodiscard]] std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
                                            const std::filesystem::path& folder);
+
+/// The epoch in which a volume lives on in one copy alone.
+struct LoneEpoch {
+  std::int64_t number = 0;
+  std::string id;
+  NodeSide member = NodeSide::a;
+  std::int64_t size = 0;  ///< bytes of the volume in it
+  bool operator==(const LoneEpoch&) const = default;
+};
 
 /// How a replica begins.
 struct ReplicaBirth {
   bool both = true;   ///< members of the first epoch: both nodes; else side A alone
   bool clean = true;  ///< false: this replica has to be brought up to date
+  /// It takes the place of a lost one, as no member of this epoch of the other's; instead of `both`.
+  std::optional<LoneEpoch> joins{};
 };
 [[nodiscard]] std::string create_parameters(const Configuration& configuration, const Volume& volume, NodeSide side,
                                             const ReplicaBirth& birth, const std::filesystem::path& folder);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/control/volume_service.hpp"
@@ -19,8 +20,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFirstRetry = std::chrono::seconds(1);
 constexpr auto kLastRetry = std::chrono::seconds(30);
 constexpr double kMade = 0.02;  // of the whole progress, when copying begins
-
-std::string cancel_key(const Uuid& job) { return "cancel." + job.to_string(); }
 
 json parameters_of(const Job& job) { return json::parse(job.parameters); }
 
@@ -142,22 +141,11 @@ void ImportJobs::teach(JobRunner& runner) {
   runner.teach(kImportKind, [this](Job& job) { return step(job); });
 }
 
-bool ImportJobs::cancelled(const Job& job) { return core_.settings.get(cancel_key(job.id)).has_value(); }
-
-Outcome<Job> ImportJobs::cancel(const Uuid& id) {
-  auto job = core_.jobs.get(id);
-  if (!job) return refuse(RefusalKind::not_found, "There is no job with this id.");
-  if (job->kind != kImportKind) return refuse(RefusalKind::conflict, "Only an import can be cancelled.");
-  if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
-  core_.settings.set(cancel_key(id), "1");  // the runner sees it with its next step
-  return *job;
-}
-
 StepResult ImportJobs::step(Job& job) {
   const bool own =
       job.step == "probe" || job.step == "name" || job.step == "make" || job.step == "sync" || job.step == "copy";
   StepResult result = StepResult::again_now;
-  if (own && cancelled(job)) {
+  if (own && is_cancelled(core_, job)) {
     work_.erase(job.id);
     Refusal reason{RefusalKind::conflict, "The import was cancelled; nothing of it is left behind.", {}};
     const bool made = job.volume && core_.configuration()->volume(*job.volume);
@@ -180,7 +168,7 @@ StepResult ImportJobs::step(Job& job) {
   }
   if (!job.finished()) return result;
   work_.erase(job.id);
-  core_.settings.erase(cancel_key(job.id));
+  forget_cancel(core_, job);
   forget_secret(job);
   return result;
 }

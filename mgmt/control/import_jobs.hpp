@@ -27,8 +27,6 @@ class ImportJobs {
   ImportJobs(NodeCore& core, VolumeJobs& volumes);
   ~ImportJobs();
   void teach(JobRunner& runner);
-  /// The volume made so far is deleted again. Refusals: not_found, conflict (finished, or no import). Any thread.
-  [[nodiscard]] Outcome<Job> cancel(const Uuid& id);
 
  private:
   struct Probe;
@@ -40,7 +38,6 @@ class ImportJobs {
   StepResult copy(Job& job);
   StepResult open(Job& job);
   StepResult go_on_copying(Job& job, Work& work, const Volume& volume);
-  [[nodiscard]] bool cancelled(const Job& job);
 
   NodeCore& core_;
   VolumeJobs& volumes_;

@@ -24,4 +24,9 @@ inline StepResult wait(Job& job, std::string message) {
   return StepResult::again_later;
 }
 
+/// The runner sees it with the job's next step. Only of jobs that look.
+[[nodiscard]] Outcome<Job> cancel_job(NodeCore& core, const Uuid& id);
+[[nodiscard]] bool is_cancelled(NodeCore& core, const Job& job);
+void forget_cancel(NodeCore& core, const Job& job);
+
 }  // namespace lockstep::mgmt

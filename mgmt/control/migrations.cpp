@@ -187,9 +187,21 @@ ALTER TABLE pair ADD COLUMN seal_one TEXT;
 ALTER TABLE pair ADD COLUMN seal_other TEXT;
 )sql";
 
-constexpr std::array<std::string_view, 9> kMigrations{kInitial,       kVolumeShapes, kEncryption,
-                                                      kNextLun,       kDiscovery,    kClosedVolumes,
-                                                      kWitnessAccess, kEventShares,  kReplacement};
+// Of volumes of which a copy was replaced; the others' copies are the first ones, in the nodes' own folders.
+constexpr std::string_view kCopies = R"sql(
+CREATE TABLE copies (
+  volume TEXT NOT NULL REFERENCES volumes (id),
+  side TEXT NOT NULL CHECK (side IN ('a', 'b')),
+  number INTEGER NOT NULL CHECK (number >= 1),
+  folder TEXT NOT NULL,
+  retired INTEGER NOT NULL CHECK (retired IN (0, 1)),
+  PRIMARY KEY (volume, side)
+) STRICT;
+)sql";
+
+constexpr std::array<std::string_view, 10> kMigrations{kInitial,     kVolumeShapes,  kEncryption,    kNextLun,
+                                                       kDiscovery,   kClosedVolumes, kWitnessAccess, kEventShares,
+                                                       kReplacement, kCopies};
 
 }  // namespace
 

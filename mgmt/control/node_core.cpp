@@ -34,13 +34,15 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
   const auto before = core.settings.get(kKey);
   if (before == now.string()) return {};
   if (before)
-    for (const auto& volume : core.configuration()->volumes)
-      if (std::filesystem::exists(replica_files(*before, volume.id).metadata) &&
-          !std::filesystem::exists(replica_files(now, volume.id).metadata))
+    for (const auto& volume : core.configuration()->volumes) {
+      const Copy copy = volume.copy(core.side().value_or(NodeSide::a));
+      if (std::filesystem::exists(replica_files(*before, volume.id, copy).metadata) &&
+          !std::filesystem::exists(replica_files(now, volume.id, copy).metadata))
         return engine::fail(engine::Errc::refused,
                             fmt::format("volume_folder is {} now, but the files of the volume {} are in {}. Put the "
                                         "line back, or stop lockstepd, move the files of all volumes, and start both.",
                                         now.string(), volume.name, *before));
+    }
   core.settings.set(kKey, now.string());
   return {};
 }

@@ -57,6 +57,13 @@ Outcome<CurrentRevision> Peer::ask() {
 
 Outcome<NodeReport> Peer::report() { return understood(request("GET", "/peer/v1/report", "", kShort), report_from); }
 
+Outcome<NodeReport> Peer::look() {
+  auto seen = understood(request("GET", "/peer/v1/look", "", kShort), report_from);
+  if (!seen && seen.error().kind == RefusalKind::not_found)
+    return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
+  return seen;
+}
+
 Outcome<std::vector<Event>> Peer::events(std::int64_t after) {
   return understood(request("GET", fmt::format("/peer/v1/events?after={}", after), "", kShort), wire::events_from);
 }

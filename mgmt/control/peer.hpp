@@ -17,7 +17,8 @@ namespace lockstep::mgmt {
 
 /// What is done to one node's replica of a volume.
 struct ReplicaOrder {
-  enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up, grow };  // numbers travel
+  /// `discard` removes one copy of a volume that lives on. Numbers travel.
+  enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up, grow, discard };
   Kind kind = Kind::create;
   Volume volume;
   ReplicaBirth birth;                ///< create
@@ -84,6 +85,7 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<CurrentRevision> ask() override;
 
   Outcome<NodeReport> report();
+  Outcome<NodeReport> look();  ///< as report(), of this very moment
   Outcome<std::vector<Event>> events(std::int64_t after);
   Outcome<void> put_job(const Job& job);
   Outcome<void> carry_out(const ReplicaOrder& order);

@@ -119,6 +119,21 @@ Outcome<std::vector<Event>> events_from(std::string_view text) {
   });
 }
 
+namespace {
+
+json json_of(const std::optional<LoneEpoch>& lone) {
+  if (!lone) return {};
+  return {{"number", lone->number}, {"id", lone->id}, {"member", side_name(lone->member)}, {"size", lone->size}};
+}
+
+std::optional<LoneEpoch> lone_epoch(const json& order) {
+  const auto at = order.find("joins");
+  if (at == order.end() || at->is_null()) return std::nullopt;
+  return LoneEpoch{at->at("number"), at->at("id"), at->at("member") == "a" ? NodeSide::a : NodeSide::b, at->at("size")};
+}
+
+}  // namespace
+
 std::string to_text(const ReplicaOrder& o) {
   Configuration carrier;  // a volume's own form is the configuration's
   carrier.volumes.push_back(o.volume);
@@ -126,6 +141,7 @@ std::string to_text(const ReplicaOrder& o) {
                   {"volume", to_document(carrier)},
                   {"both", o.birth.both},
                   {"clean", o.birth.clean},
+                  {"joins", json_of(o.birth.joins)},
                   {"accept_inconsistent", o.accept_inconsistent}});
 }
 
@@ -133,12 +149,12 @@ Outcome<ReplicaOrder> replica_order_from(std::string_view text) {
   return parsed(text, [](const json& j) {
     ReplicaOrder o;
     const int kind = j.at("kind");
-    if (kind < 0 || kind > static_cast<int>(ReplicaOrder::Kind::grow)) throw std::runtime_error("unknown order");
+    if (kind < 0 || kind > static_cast<int>(ReplicaOrder::Kind::discard)) throw std::runtime_error("unknown order");
     o.kind = static_cast<ReplicaOrder::Kind>(kind);
     const auto carrier = from_document(j.at("volume").get<std::string>());
     if (!carrier || carrier->volumes.size() != 1) throw std::runtime_error("no volume");
     o.volume = carrier->volumes.front();
-    o.birth = {j.at("both").get<bool>(), j.at("clean").get<bool>()};
+    o.birth = {j.at("both").get<bool>(), j.at("clean").get<bool>(), lone_epoch(j)};
     o.accept_inconsistent = j.at("accept_inconsistent");
     return o;
   });

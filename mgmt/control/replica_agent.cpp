@@ -2,12 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/secrets.hpp"
+
 namespace lockstep::mgmt {
 namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
 constexpr auto kPatience = 25s;  // less than the partner's, so that it hears the reason
+constexpr auto kLookPatience = 3s;
 
 }  // namespace
 
@@ -16,7 +19,7 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
   if (!side) return refuse(RefusalKind::no_pair, "This node is not in a pair.");
   const auto configuration = core_.configuration();
   const std::string id = order.volume.id.to_string();
-  const auto files = replica_files(core_.local.volume_folder, order.volume.id);
+  const auto files = replica_files(core_.local.volume_folder, order.volume.id, order.volume.copy(*side));
   std::string method;
   std::string parameters = json{{"volume", id}}.dump();
   switch (order.kind) {
@@ -27,6 +30,11 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
     case ReplicaOrder::Kind::remove:
       method = "replica.delete";
       parameters = json{{"volume", id}, {"data", files.data}, {"metadata", files.metadata}}.dump();
+      break;
+    case ReplicaOrder::Kind::discard:
+      method = "replica.delete";
+      parameters =
+          json{{"volume", id}, {"data", files.data}, {"metadata", files.metadata}, {"keep_witness", true}}.dump();
       break;
     case ReplicaOrder::Kind::leave:
       method = "volume.leave";
@@ -46,6 +54,17 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
   auto answer = data_plane_.call(method, parameters, kPatience);
   if (!answer) return std::unexpected(answer.error());
   return {};
+}
+
+Outcome<NodeReport> ReplicaAgent::look() {
+  auto answer = data_plane_.call("node.status", "{}", kLookPatience);
+  auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
+  if (!status) return std::unexpected(status.error());
+  NodeReport report;
+  report.running = true;
+  report.status = std::move(*status);
+  report.at_ms = wall_clock_ms();
+  return report;
 }
 
 }  // namespace lockstep::mgmt

@@ -9,6 +9,8 @@ class ReplicaAgent {
  public:
   ReplicaAgent(NodeCore& core, DataPlane& data_plane) : core_(core), data_plane_(data_plane) {}
   Outcome<void> carry_out(const ReplicaOrder& order);
+  /// What this node's lockstepd says at this moment, rather than when it was asked last.
+  Outcome<NodeReport> look();
 
  private:
   NodeCore& core_;

@@ -234,10 +234,9 @@ StepResult VolumeJobs::act(Job& job) {
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
   if (!volume) return fail(core_, job, {RefusalKind::not_found, "The volume is gone.", {}});
   const NodeSide side = parameters.value("side", "a") == "a" ? NodeSide::a : NodeSide::b;
-  const ReplicaOrder order{.kind = static_cast<Kind>(parameters.value("action", 0)),
-                           .volume = *volume,
-                           .birth = {},
-                           .accept_inconsistent = parameters.value("accept_inconsistent", false)};
+  const auto kind = static_cast<Kind>(parameters.value("action", 0));
+  const bool accept_inconsistent = parameters.value("accept_inconsistent", false);
+  const ReplicaOrder order{.kind = kind, .volume = *volume, .birth = {}, .accept_inconsistent = accept_inconsistent};
   const bool here = core_.side() == side;
   const auto peer = core_.peer();
   const auto done = here   ? agent_.carry_out(order)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/pair_view.hpp"
+#include "mgmt/control/replace_verdict.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -53,6 +54,11 @@ std::string why_absent(const Replica& r) {
   return fmt::format("{} does not have it attached", r.name());
 }
 
+std::string how_to_replace(const Replica& r, const Volume& volume) {
+  return fmt::format("If that copy is lost for good, make a new one: lockstep replica replace {} --node {}.",
+                     volume.name, side_name(r.node->node->side));
+}
+
 std::string reason_of(const Replica& r) {
   if (!r.status) return why_absent(r);
   if (!r.status->reason.empty()) {
@@ -76,7 +82,7 @@ VolumeVerdict not_served(const std::vector<Replica>& replicas) {
 }
 
 // Served by one member alone: what about the other?
-VolumeVerdict served_alone(const Replica& server, const Replica& other) {
+VolumeVerdict served_alone(const Replica& server, const Replica& other, const Volume& volume) {
   const std::string served = fmt::format("Served by {}", server.name());
   if (other.is("syncing_target") || server.is("syncing_source")) {
     const ReplicaStatus& figures = server.status->resync_running ? *server.status
@@ -90,14 +96,19 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other) {
             "Restart lockstepd there when the maintenance is done: it is then brought up to date."};
   if (other.is("failed"))
     return {Verdict::degraded, fmt::format("{}; {}.", served, reason_of(other)),
-            "Look at that node's disk and its log."};
+            "Look at that node's disk and its log. " + how_to_replace(other, volume)};
+  if (volume.copy(other.node->node->side).retired)
+    return {Verdict::degraded, fmt::format("{}; the copy on {} is being replaced.", served, other.name()), ""};
+  if (is_lost({other.node->node, other.node->report}, volume))
+    return {Verdict::degraded, fmt::format("{} alone; {}.", served, reason_of(other)),
+            "Look at what lockstepd says there. " + how_to_replace(other, volume)};
   // Members in sync acknowledge nothing alone: the other node's management is silent, its replica is not.
   if (server.is("in_sync"))
     return {Verdict::degraded, fmt::format("In sync, as {} tells; {}.", server.name(), reason_of(other)), ""};
   return {Verdict::degraded, fmt::format("{} alone; {}.", served, reason_of(other)), ""};
 }
 
-VolumeVerdict judge_two(const Replica& a, const Replica& b) {
+VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume) {
   if (a.is("split_brain") || b.is("split_brain"))
     return {Verdict::critical, "Both copies went on alone, so that they differ; both are kept.",
             "Decide which node's own changes are to be dropped, and give them up there."};
@@ -116,8 +127,8 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b) {
             "Look at the witness."};
   }
   const auto member = [](const Replica& r) { return r.is("solo") || r.is("syncing_source") || r.is("in_sync"); };
-  if (member(a) && a.serving() && (!member(b) || b.is("syncing_target"))) return served_alone(a, b);
-  if (member(b) && b.serving() && (!member(a) || a.is("syncing_target"))) return served_alone(b, a);
+  if (member(a) && a.serving() && (!member(b) || b.is("syncing_target"))) return served_alone(a, b, volume);
+  if (member(b) && b.serving() && (!member(a) || a.is("syncing_target"))) return served_alone(b, a, volume);
   const Replica& server = a.serving() ? a : b;
   return {Verdict::degraded, fmt::format("Served by {}, and changing state on the other node.", server.name()), ""};
 }
@@ -126,7 +137,7 @@ VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
   if (volume.lifecycle == Lifecycle::creating) return {Verdict::ok, "Being made.", ""};
   if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
   const auto replicas = replicas_of(view, volume);
-  if (replicas.size() == 2) return judge_two(replicas[0], replicas[1]);
+  if (replicas.size() == 2) return judge_two(replicas[0], replicas[1], volume);
   if (replicas.empty() || !replicas[0].serving()) return not_served(replicas);
   return {Verdict::degraded, fmt::format("Served by {}, the pair's only node so far.", replicas[0].name()),
           kOnlyOneNode};

@@ -279,17 +279,20 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
   create.encrypted = fields.flag_or("encrypted", false);
   create.clean = fields.flag("clean");
   Fields epoch = fields.object("epoch");
-  create.epoch.number = 1;
+  create.epoch.number = epoch.number_or("number", 1, 1, kMaxNumber);
   create.epoch.id = epoch.uuid("id");
   create.epoch.members = epoch.word<engine::MemberSet>("members", {{"both", engine::MemberSet::both()},
                                                                    {"a", engine::MemberSet::only(NodeSide::a)},
                                                                    {"b", engine::MemberSet::only(NodeSide::b)}});
   create.epoch.sequencer = epoch.word<NodeSide>("sequencer", kSides);
-  create.epoch.size = create.identity.size;
+  create.epoch.size = epoch.number_or("size", create.identity.size, 4096, create.identity.size);
   epoch.end();
   create.epoch.arbiter = read_arbiter(fields.object("arbiter"), nullptr);
   if (!create.epoch.members.contains(create.epoch.sequencer)) {
     problem.note("params.epoch.sequencer", "must be one of the members");
+  }
+  if (create.clean && !create.is_member()) {
+    problem.note("params.clean", "must be false: a copy that is no member has to be brought up to date");
   }
   fields.end();
   return verdict(problem, std::move(create));

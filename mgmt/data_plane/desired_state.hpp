@@ -132,6 +132,8 @@ struct ReplicaCreate {
   bool thin = true;
   bool clean = true;
   bool encrypted = false;
+  /// Else it takes the place of a copy that is lost, and serves nothing before it was brought up to date.
+  [[nodiscard]] bool is_member() const { return epoch.members.contains(identity.owner); }
 };
 
 struct ReplicaGrow {
@@ -145,7 +147,7 @@ struct ReplicaDelete {
   std::uint64_t size = 0;                ///< bytes of the volume; needed for block devices only
   std::string data;
   std::string metadata;
-  bool keep_witness = false;  ///< the volume lives on in the partner's replica
+  bool keep_witness = false;  ///< the volume lives on, in the partner's replica or in another copy here
 };
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);

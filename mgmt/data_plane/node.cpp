@@ -120,6 +120,13 @@ std::shared_ptr<engine::Callback<T>> shared(engine::Callback<T> done) {
   return std::make_shared<engine::Callback<T>>(std::move(done));
 }
 
+/// Of a volume that is replaced, one copy is attached while another one is made or removed.
+template <class Volumes>
+bool holds(const Volumes& volumes, const Uuid& id, const std::string& data) {
+  const auto at = volumes.find(id);
+  return at != volumes.end() && at->second->spec.data == data;
+}
+
 std::unexpected<engine::Error> too_busy() {
   return engine::fail(Errc::resource_exhausted,
                       "The node is stopping, or too many requests wait for it; try again later.");
@@ -162,12 +169,12 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
   auto reply = shared(std::move(done));
   queue(
       [this, request = std::move(request), reply](engine::Callback<> next) mutable {
-        if (volumes_.contains(request.identity.volume)) {
+        if (holds(volumes_, request.identity.volume, request.data)) {
           (*reply)({});  // it is attached: it was made
           return next();
         }
-        if (const auto at = leaving_.find(request.identity.volume); at != leaving_.end()) {
-          (*reply)(engine::fail(Errc::refused, still_owed(*at->second)));
+        if (holds(leaving_, request.identity.volume, request.data)) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.identity.volume))));
           return next();
         }
         if (auto given = give_key(request); !given) {
@@ -193,12 +200,12 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
   if (!request.side && state_) request.side = state_->side;
   queue(
       [this, request = std::move(request), reply](engine::Callback<> next) {
-        if (volumes_.contains(request.volume)) {
+        if (holds(volumes_, request.volume, request.data)) {
           (*reply)(engine::fail(Errc::refused, "The volume is attached; take it out of the desired state first."));
           return next();
         }
-        if (const auto at = leaving_.find(request.volume); at != leaving_.end()) {
-          (*reply)(engine::fail(Errc::refused, still_owed(*at->second)));
+        if (holds(leaving_, request.volume, request.data)) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.volume))));
           return next();
         }
         replica_work_ = true;
@@ -208,9 +215,10 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
                          next();
                          end_replica_work();
                          if (!outcome) return (*reply)(std::unexpected(outcome.error()));
+                         if (request.keep_witness) return (*reply)({});  // nor what another copy of it has left
                          left_records_.forget(request.volume);
                          const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
-                         if (!witness || request.keep_witness || !pair_ || stopping_) return (*reply)({});
+                         if (!witness || !pair_ || stopping_) return (*reply)({});
                          // A record that stays behind harms nobody: no volume ever gets the same UUID again.
                          pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
                            if (e)

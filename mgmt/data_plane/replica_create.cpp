@@ -51,8 +51,15 @@ void give_up(const CreatingPtr& creating, Error error) { finish(creating, std::u
 
 Error refused(std::string message) { return {make_error_code(Errc::refused), std::move(message)}; }
 
-Result<void> check_same(const ReplicaCreate& request, const engine::VolumeIdentity& there) {
+/// An older copy that is found where the new one is to be knows of itself as a member: it is not taken for the new one.
+Result<void> check_same(const ReplicaCreate& request, const engine::MetadataArea& area) {
   const engine::VolumeIdentity& asked = request.identity;
+  const engine::VolumeIdentity& there = area.identity();
+  if (!request.is_member() && area.epoch().members.contains(asked.owner)) {
+    return engine::fail(Errc::refused, request.data +
+                                           " holds an older copy of this volume. Move it away, or make the new copy in "
+                                           "another folder; nothing was changed.");
+  }
   const bool alike = there.key.has_value() == asked.key.has_value();
   if (alike && there.pair == asked.pair && there.size == asked.size && there.block_size == asked.block_size) return {};
   return engine::fail(Errc::refused, request.data + " holds a replica of the same volume made differently (pair " +
@@ -185,7 +192,7 @@ void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate
   open_replica(ring, creating->place(), request.identity.volume, request.identity.owner,
                [creating, device](Result<OpenedReplica> there) {
                  if (there) {
-                   auto same = check_same(creating->request, there->area->identity());
+                   auto same = check_same(creating->request, *there->area);
                    there->area.reset();
                    there->stores = {};
                    return finish(creating, std::move(same));

@@ -33,6 +33,11 @@ bool Applier::accepts(const Message& m) const {
 
 void Applier::take(std::uint64_t session, InboundRequest& request, const Message& m) {
   if (m.type == MessageType::map) return map(request, m);
+  const bool of_resync = m.type == MessageType::copy || m.type == MessageType::clear || m.type == MessageType::flush;
+  if (of_resync && !may_be_resynced()) {
+    mark<"apply.source_has_another_map">();
+    return answer(request, m, Errc::stale);
+  }
   if (m.type == MessageType::fetch || m.type == MessageType::flush) {
     if (m.epoch != core_.epoch().id || closed_ || core_.store_failed) return answer(request, m, Errc::stale);
     if (m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side()) on_watermark(m.watermark);
@@ -349,6 +354,8 @@ void Applier::fetch(std::uint64_t session, InboundRequest& request, const Messag
 }
 
 /// Words of the dirty map, big-endian.
+bool Applier::may_be_resynced() const { return map_is_told_ || core_.epoch().members.contains(core_.side()); }
+
 void Applier::map(InboundRequest& request, const Message& m) {
   const auto& words = core_.meta->words();
   if (!m.extent.fits(words.size()) || m.extent.length * 8 > request.max_answer_payload() ||
@@ -359,6 +366,9 @@ void Applier::map(InboundRequest& request, const Message& m) {
   for (std::uint64_t i = 0; i < m.extent.length; ++i) {
     engine::store_be<std::uint64_t>(bytes->data() + i * 8, words[m.extent.offset + i]);
   }
+  if (m.extent.offset == 0) map_told_ = 0;
+  if (m.extent.offset <= map_told_) map_told_ = std::max(map_told_, m.extent.end());
+  map_is_told_ |= map_told_ >= (core_.region_count() + 63) / 64;
   Message header;
   header.type = m.type;
   header.volume = m.volume;

@@ -50,6 +50,11 @@ class Applier {
   [[nodiscard]] bool busy();
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
   [[nodiscard]] bool closed() const { return closed_; }
+  /// A target takes part in the resync only of somebody who was told all of its map. Another copy may have taken this
+  /// one's place while the source went on by the map of the one before.
+  [[nodiscard]] bool may_be_resynced() const;
+  /// What was told of the map does not hold any more.
+  void forget_map() { map_told_ = 0, map_is_told_ = false; }
   /// This node's cancelled forwards are over: orders that waited for that are answered.
   void release_answers();
 
@@ -81,6 +86,8 @@ class Applier {
   Core& core_;
   bool closed_ = true;
   std::uint64_t watermark_ = 0;
+  std::uint64_t map_told_ = 0;  ///< words from the map's first on, in this order
+  bool map_is_told_ = false;
   Pool<Apply> pool_;
   List<Apply> applies_;  // under way, and applied but uncommitted
   engine::Callback<> quiet_;

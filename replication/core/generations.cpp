@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "replication/core/applier.hpp"
 #include "replication/core/membership.hpp"
 #include "replication/core/regions.hpp"
 
@@ -102,6 +103,7 @@ void Generations::mend() {
   mending_ = true;
   core_.meta->set_dirty({0, core_.room()}, [this](std::error_code error) {
     if (error) return core_.membership->fail_metadata("The dirty map can't be written.");
+    core_.applier->forget_map();
     pass_expected();
     core_.keep_knowledge([this] {
       mending_ = false;

@@ -26,6 +26,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   }
   const bool state_unknown = core_.is_forwarding() && !core_.lu->may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
+  if (next.members.is_both() && !core_.applier->may_be_resynced()) return answer(request, m, Errc::refused);
   if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
   apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::following);

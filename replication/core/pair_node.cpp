@@ -206,6 +206,9 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
     return fail(static_cast<Errc>(state.error().code.value()),
                 "The metadata of " + volume.disk.name + ": " + state.error().message);
   }
+  // What was kept of a copy that left is over where the record itself names this replica no member: it is a target, of
+  // this epoch or a later one, and may be another copy than the one that left.
+  if (seams.left_records && !meta->epoch().members.contains(settings.side)) seams.left_records->forget(id);
   if (seams.left_records && !seams.left_records->kept(id)) {
     return fail(Errc::corrupt, "What this node keeps of " + volume.disk.name +
                                    " beside its metadata can't be read: the partner may have gone on alone. If it "

@@ -133,6 +133,7 @@ def test_side_as_management_is_lost_and_set_up_anew_while_a_host_writes_through_
     return whole_management_is_lost_while_hosts_write("a", witness=True)
 
 
+@harness.group("security")
 def test_a_link_that_breaks_after_the_place_was_taken_comes_back_with_the_new_secrets():
     with scene() as s:
         writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)
@@ -195,6 +196,7 @@ def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_
         check(made.status == 201, f"the configuration can be changed: {made}")
 
 
+@harness.group("security")
 def test_the_old_management_that_comes_back_is_refused_and_the_mirror_stays_whole():
     with scene() as s:
         writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)

@@ -6,6 +6,7 @@
 
 namespace lockstep::simulation {
 
+using engine::NodeSide;
 using replication::MirrorState;
 
 const char* state_name(MirrorState state) {
@@ -173,6 +174,22 @@ void Host::set_back() {
   }
   left_records_ = left_in_snapshot_;
   world_.checkers->set_back(side_);
+}
+
+bool Host::is_only_a_target(unsigned volume) const {
+  const NodeSide partner = engine::other(side_);
+  const auto survivor = world_.host(partner).status(volume);
+  return survivor && survivor->serving && survivor->epoch.members == engine::MemberSet::only(partner);
+}
+
+void Host::replace_copy(unsigned volume) {
+  world_.trace.add(name(), "operator.replace", {{"volume", volume}});
+  program_->replace_copy(volume, [this, volume]() -> std::optional<engine::EpochRecord> {
+    if (!is_only_a_target(volume)) return std::nullopt;
+    engine::EpochRecord record = world_.host(engine::other(side_)).status(volume)->epoch;
+    record.ancestors.clear();  // management is told the epoch's name only
+    return record;
+  });
 }
 
 void Host::thaw() {

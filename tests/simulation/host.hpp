@@ -28,6 +28,10 @@ class Host final : public ProgramOutlet {
   /// The machine's disks as they are now, and back to that: while nothing runs on it.
   void take_snapshot();
   void set_back();
+  /// A new copy in the place of this node's, if the partner's is by then the only member, and serves.
+  void replace_copy(unsigned volume);
+  /// The partner's copy is the only member, and serves.
+  [[nodiscard]] bool is_only_a_target(unsigned volume) const;
   [[nodiscard]] bool has_snapshot() const { return !snapshot_.empty(); }
   /// The generation that the replica had then.
   [[nodiscard]] std::uint64_t generation_in_snapshot(unsigned volume) const { return generations_then_[volume]; }

@@ -33,6 +33,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.pause, Fault::pause},
                                           {f.revert, Fault::revert},
                                           {f.detach, Fault::detach},
+                                          {f.replace, Fault::replace},
                                           {f.force, Fault::force},
                                           {f.give_up, Fault::give_up},
                                           {f.write_cache, Fault::write_cache},

@@ -51,6 +51,7 @@ class Nemesis {
     pause,
     revert,
     detach,
+    replace,
     force,
     give_up,
     write_cache,
@@ -96,6 +97,8 @@ class Nemesis {
   void stall_flow();
   void revert(Host& host);
   void detach(Host& host);
+  [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);
+  void replace(Host& host);
   void force(Host& host);
   void give_up(Host& host);
   void give_up_a_split(Host& host, unsigned volume);

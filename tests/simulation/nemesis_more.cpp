@@ -34,6 +34,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return revert(world_.host(world_.scenario.reverted));
     case Fault::detach:
       return detach(host);
+    case Fault::replace:
+      return replace(host);
     case Fault::force:
       return force(host);
     case Fault::give_up:
@@ -282,16 +284,30 @@ void Nemesis::overwrite_witness() {
 
 // --- Operators' orders -----------------------------------------------------------------------------------------------
 
-void Nemesis::detach(Host& host) {
+/// Once in each life of a process; nothing where one is out of service still.
+std::optional<unsigned> Nemesis::volume_to_detach(Host& host) {
   const std::uint64_t side = number(host.side());
-  if (!usable(host) || detached_in_[side] == host.life()) return;
+  if (!usable(host) || detached_in_[side] == host.life()) return std::nullopt;
   for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
-    if (!host.status(v)) return;
+    if (!host.status(v)) return std::nullopt;
   }
-  detached_in_[side] = host.life();
-  const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
-  world_.trace.add(host.name(), "operator.detach", {{"volume", volume}});
-  host.program()->attach_again(volume);
+  return static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
+}
+
+void Nemesis::detach(Host& host) {
+  const auto volume = volume_to_detach(host);
+  if (!volume) return;
+  detached_in_[number(host.side())] = host.life();
+  world_.trace.add(host.name(), "operator.detach", {{"volume", *volume}});
+  host.program()->attach_again(*volume);
+}
+
+/// As management does it: not while the other is not seen to go on alone.
+void Nemesis::replace(Host& host) {
+  const auto volume = volume_to_detach(host);
+  if (!volume || !host.is_only_a_target(*volume)) return;
+  detached_in_[number(host.side())] = host.life();
+  host.replace_copy(*volume);
 }
 
 /// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.

@@ -148,6 +148,15 @@ class PairProgram final : public Program, public replication::NodeObserver {
     node_->detach(machine_.scenario.volumes[volume].id, [this, volume] { open(volume); });
   }
 
+  void replace_copy(unsigned volume, Survivor survivor) override {
+    node_->detach(machine_.scenario.volumes[volume].id, [this, volume, survivor = std::move(survivor)] {
+      const auto record = survivor();
+      machine_.trace.add(letter(machine_.owner), "operator.replaces",
+                         {{"volume", volume}, {"new", record.has_value()}});
+      record ? make_blank(volume, *record) : open(volume);
+    });
+  }
+
   void set_write_cache(unsigned volume, bool on) override {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }
@@ -184,6 +193,22 @@ class PairProgram final : public Program, public replication::NodeObserver {
                        [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
                          opened(volume, std::move(area), machine_.stores[volume].metadata->failed() != before);
                        });
+  }
+
+  /// All at once, as files get their names: a cut leaves the old copy or the new one.
+  void make_blank(unsigned volume, const engine::EpochRecord& record) {
+    VolumeStores& stores = machine_.stores[volume];
+    for (SimStore* store : {stores.data.get(), stores.metadata.get()}) store->become_new();
+    engine::VolumeIdentity identity = identity_of(machine_, volume);
+    identity.size = std::max(record.size, wanted_of(volume));
+    ScratchStore metadata(stores.metadata->visible());
+    const auto made = [this](const OpenResult& area) {
+      if (!area) machine_.verdict.fail("a new copy's metadata can't be laid out: " + area.error().message);
+    };
+    MetadataArea::format(metadata, identity, record, engine::InitialMap::all_dirty, made);
+    metadata.drain();
+    stores.metadata->poke(0, metadata.bytes());
+    open(volume);
   }
 
   /// A replica that was away while its volume grew makes room before it is attached.

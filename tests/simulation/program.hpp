@@ -75,6 +75,10 @@ class Program {
   virtual void leave(unsigned volume) = 0;
   /// Taken out of service and into it again, by the same process; only of kinds that do.
   virtual void attach_again(unsigned volume) { (void)volume; }
+  /// Taken out of service, and into it again with blank stores in the place of its own, whose record `survivor` gives
+  /// when nothing of the old copy is in use any more; with the old ones where it gives none. Only of kinds that do.
+  using Survivor = std::function<std::optional<engine::EpochRecord>()>;
+  virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
   using Said = engine::Callback<engine::Result<void>>;

@@ -38,6 +38,7 @@ struct FaultKinds {
   bool revert = false;        ///< a machine is set back to a snapshot of its disks
   bool detach = false;        ///< an operator takes a volume out of service, and into it again
   bool force = false;         ///< an operator says that the partner is gone for good; it may not be
+  bool replace = false;       ///< an operator has a new copy made in the place of one whose partner goes on alone
   bool give_up = false;       ///< an operator has a replica give up its changes, also when there is nothing to give up
   bool write_cache = false;   ///< an operator puts it on and off
   bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power

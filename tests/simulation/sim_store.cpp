@@ -278,6 +278,11 @@ void SimStore::set_back(const StoreSnapshot& to) {
   dirty_.clear();
 }
 
+void SimStore::become_new() {
+  faults_.hang = faults_.read_error = faults_.write_error = faults_.flush_error = 0;
+  set_back({std::vector<std::byte>(cached_.size()), std::vector<bool>(allocated_.size())});
+}
+
 void SimStore::complete(std::uint32_t slot) {
   Op& op = ops_[slot];
   switch (op.kind) {

@@ -64,6 +64,8 @@ class SimStore final : public engine::Store {
   void go_on();
   [[nodiscard]] StoreSnapshot snapshot() const { return {cached_, allocated_}; }
   void set_back(const StoreSnapshot& to);
+  /// Another disk in its place: zeros, with nothing under way.
+  void become_new();
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();

@@ -64,6 +64,7 @@ const std::vector<Switch>& switches() {
       {"revert", [](Scenario& s) -> bool& { return s.faults.revert; }, 120'000, true},
       {"detach", [](Scenario& s) -> bool& { return s.faults.detach; }, 200'000, true},
       {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 120'000, true},
+      {"replace", [](Scenario& s) -> bool& { return s.faults.replace; }, 150'000, true},
       {"give_up", [](Scenario& s) -> bool& { return s.faults.give_up; }, 150'000, true},
       {"witness_slow", [](Scenario& s) -> bool& { return s.faults.witness_slow; }, 200'000, true},
       {"witness_set_back", [](Scenario& s) -> bool& { return s.faults.witness_set_back; }, 150'000, true},

@@ -87,7 +87,7 @@ export class Model {
   replica(side, allocated) {
     return {
       side, node: `node-${side}`, state: 'in_sync', serving: true, access: 'active_optimized', failover_limited: false, dirty_bytes: 0,
-      allocated_bytes: allocated, reason: '', epoch: { number: 1, id: randomUUID(), members: 'both', sequencer: 'a' },
+      allocated_bytes: allocated, reason: '', lost: false, store: null, epoch: { number: 1, id: randomUUID(), members: 'both', sequencer: 'a' },
       resync: { running: false, bytes_total: 0, bytes_done: 0, bytes_per_second: 0, seconds_left: null },
       io: { reads: 0, writes: 0, read_bytes: 0, write_bytes: 0 },
     };

@@ -15,6 +15,7 @@ void add_volume_create_command(CLI::App& volume, Action& chosen);
 void add_volume_change_commands(CLI::App& volume, Action& chosen);
 void add_volume_import_command(CLI::App& volume, Action& chosen);
 void add_volume_action_commands(CLI::App& volume, Action& chosen);
+void add_replica_commands(CLI::App& app, Action& chosen);
 void add_initiator_commands(CLI::App& app, Action& chosen);
 void add_job_commands(CLI::App& app, Action& chosen);
 void add_event_commands(CLI::App& app, Action& chosen);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/controller.hpp"
+#include "mgmt/control/job_steps.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/event_stream.hpp"
 #include "ui-api/rest/fields.hpp"
@@ -35,7 +36,7 @@ Response show_job(Controller& controller, const Call& call) {
 Response cancel_job(Controller& controller, const Call& call) {
   const auto id = path_id(call.parameters[0], "job");
   if (!id) return problem(id.error());
-  return accepted(controller.imports().cancel(*id));
+  return accepted(mgmt::cancel_job(controller.core(), *id));
 }
 
 Response list_events(Controller& controller, const Call& call) {

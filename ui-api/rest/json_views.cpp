@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/refusal_json.hpp"
+#include "mgmt/control/replace_verdict.hpp"
 
 namespace lockstep::ui_api {
 namespace {
@@ -84,9 +85,15 @@ json replica_json(const NodeView& n, const Volume& volume) {
              {"id", r.epoch->id},
              {"members", r.epoch->members},
              {"sequencer", r.epoch->sequencer}};
+  const Copy& copy = volume.copy(n.node->side);
+  const std::string problem = CopyView{n.node, n.report}.problem(volume);
   std::string reason = r.reason;
-  if (!now)
-    reason = n.current() ? "lockstepd on this node does not have the volume attached." : "The node cannot be asked.";
+  if (!now) {
+    reason = !n.current()       ? "The node cannot be asked."
+             : copy.retired     ? "It is being replaced by a new copy."
+             : !problem.empty() ? problem
+                                : "lockstepd on this node does not have the volume attached.";
+  }
   return {
       {"side", side_name(n.node->side)},
       {"node", n.node->name},
@@ -97,6 +104,8 @@ json replica_json(const NodeView& n, const Volume& volume) {
       {"dirty_bytes", r.dirty_bytes},
       {"allocated_bytes", r.allocated_bytes},
       {"reason", reason},
+      {"lost", n.reachable && is_lost({n.node, n.report}, volume)},
+      {"store", copy.folder.empty() ? json() : json(copy.folder)},
       {"epoch", epoch},
       {"resync", resync_json(r)},
       {"io", {{"reads", r.reads}, {"writes", r.writes}, {"read_bytes", r.read_bytes}, {"write_bytes", r.write_bytes}}}};

@@ -59,6 +59,10 @@ void add_peer_resources(Router& router, Controller& controller) {
               [&core](const Call&) { return text(wire::to_text(core.node_id)); }});
   router.add({"GET", "/peer/v1/report", Access::partner, false,
               [&controller](const Call&) { return text(to_json_text(controller.report())); }});
+  router.add({"GET", "/peer/v1/look", Access::partner, false, [&controller](const Call&) {
+                const auto seen = controller.replicas().look();
+                return seen ? text(to_json_text(*seen)) : problem(seen.error());
+              }});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {
                 const auto after = query_integer(call.request, "after", 0, INT64_MAX);
                 if (!after) return problem(after.error());

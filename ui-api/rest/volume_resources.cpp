@@ -166,6 +166,24 @@ Response act(Controller& controller, const Call& call) {
   return accepted(controller.volumes().act(*id, wish));
 }
 
+Response replace(Controller& controller, const Call& call) {
+  const auto id = path_id(call.parameters[0], "volume");
+  if (!id) return problem(id.error());
+  const std::string& side = call.parameters[1];
+  if (side != "a" && side != "b") return problem(mgmt::RefusalKind::not_found, "A pair's sides are a and b.");
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::ReplaceWish wish;
+  wish.side = side == "b" ? mgmt::NodeSide::b : mgmt::NodeSide::a;
+  wish.store = fields.text("store", Presence::optional).value_or("");
+  wish.confirm = fields.text("confirm", Presence::optional).value_or("");
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.replacing().replace(*id, wish));
+}
+
 }  // namespace
 
 void add_volume_resources(Router& router, Controller& controller) {
@@ -183,6 +201,8 @@ void add_volume_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return change(controller, call); }});
   router.add({"DELETE", "/api/v1/volumes/{id}", Access::admin, true,
               [&controller](const Call& call) { return remove(controller, call); }});
+  router.add({"POST", "/api/v1/volumes/{id}/replicas/{side}/replace", Access::admin, true,
+              [&controller](const Call& call) { return replace(controller, call); }});
   // Not ordered: it must work when the partner burned down.
   router.add({"POST", "/api/v1/volumes/{id}/actions", Access::admin, false,
               [&controller](const Call& call) { return act(controller, call); }});

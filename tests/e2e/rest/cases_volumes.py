@@ -317,6 +317,43 @@ class Volumes(Scratch):
         self.assertEqual(job["state"], "failed")
         self.assertIn("inconsistent", job["error"]["detail"])
 
+    def test_a_lost_copy_is_replaced_through_either_node(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        path = f"/api/v1/volumes/{volume_id}/replicas/b/replace"
+
+        def replica_b():
+            return a.get(f"/api/v1/volumes/{volume_id}").json["replicas"][1]
+        self.problem(a.post(path, {}), 409, "conflict")
+        self.problem(a.post(path, {"store": "/srv/new"}), 409, "confirmation-needed", "/confirm")
+        self.problem(a.post(path, {"store": "srv", "x": 1}), 422, "invalid", "/x")
+        self.problem(a.post(path, {"store": "srv"}), 422, "invalid", "/store")
+        self.problem(a.post(path, raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
+        self.problem(a.post(path.replace("/b/", "/c/"), {}), 404, "not-found")
+        self.problem(a.post(path.replace(volume_id, str(uuid.uuid4())), {}), 404, "not-found")
+        self.assertEqual((replica_b()["lost"], replica_b()["store"]), (False, None))
+        a.script(state="solo", epoch={"members": "a"})
+        b.script(lost=[volume_id])
+        b.stop_lockstepd()
+        b.start_lockstepd()
+        wait_for("the loss to be told", lambda: replica_b()["lost"])
+        self.assertIn("missing", replica_b()["reason"])
+        self.assertIn("lockstep replica replace vm1 --node b", json.dumps(a.get("/api/v1/health").json))
+        reply = b.post(path, {"store": "/srv/new/"})
+        wait_for("the new copy to be told of", lambda: any(
+            v["data"] == f"/srv/new/{volume_id}.2.data" for v in b.applied()["volumes"]))
+        a.script(state="in_sync")
+        b.script(lost=[volume_id], state="in_sync")
+        job = b.job(reply)
+        self.assertEqual((job["kind"], job["state"]), ("replica.replace", "done"), job)
+        made = b.replica(volume_id)
+        self.assertEqual((made["epoch"]["members"], made["clean"], made["data"]),
+                         ("a", False, f"/srv/new/{volume_id}.2.data"))
+        self.assertTrue(a.wanted_volume(volume_id)["data"].endswith(f"/{volume_id}.data"))
+        self.assertEqual((replica_b()["lost"], replica_b()["store"]), (False, "/srv/new"))
+        b.stop_mgmtd()
+        self.problem(a.post(path, {}), 503, "not-current")
+
     def test_an_action_works_where_the_other_node_burned_down(self):
         a, b = self.pair()
         volume_id = self.volume(a)

@@ -2,7 +2,7 @@
 """A lockstepd that keeps nothing: it speaks docs/developer/rpc.md, believes what it is told and says that all is well.
 For tests of the management alone. A file beside the socket, <socket>.script, changes its mind:
 
-    {"fail": {"replica.create": "a sentence"}, "state": "solo", "serving": true, "resync": {...}, "silent": ["node.apply"]}
+    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "resync": {...}, "silent": ["node.apply"]}
 """
 import json
 import pathlib
@@ -56,6 +56,8 @@ class Node:
             assert volume["data"].endswith(".data") and volume["metadata"].endswith(".meta")
             if volume["id"] not in self.replicas:
                 problems.append({"object": f"volume {volume['id']}", "message": "There is no replica of it here."})
+            elif self.lost(volume, script):
+                problems.append({"object": f"volume {volume['name']}", "message": "The replica's data is missing."})
         before = {v["id"] for v in (self.applied or {"volumes": []})["volumes"]}
         beside = self.applied_file.with_suffix(".new")
         beside.write_text(json.dumps(wanted))
@@ -67,11 +69,18 @@ class Node:
                            "message": f"{volume['name']} is in sync."})
         return {"revision": wanted["revision"], "problems": problems}
 
+    @staticmethod
+    def lost(volume, script):
+        """The volume's first copy, where the script says that it is gone."""
+        return volume["id"] in script.get("lost", []) and volume["data"].endswith(f"{volume['id']}.data")
+
     def replica_create(self, p, script):
         assert p["side"] in "ab" and p["epoch"]["sequencer"] == "a" and p["epoch"]["members"] in ("a", "both")
         replicas = self.replicas
         known = replicas.get(p["volume"])
-        if known is not None and known != p:
+        if "number" in p["epoch"]:  # in the place of a lost one
+            assert not p["clean"] and p["side"] != p["epoch"]["members"]
+        elif known is not None and known != p:
             raise Refused(f"{p['data']} holds another replica.")
         for file in (p["data"], p["metadata"]):
             pathlib.Path(file).touch()
@@ -114,14 +123,15 @@ class Node:
                 "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
                                                    "since_ms": int(time.time() * 1000)},
                 "witness": witness,
-                "volumes": [self.volume(v, script) for v in applied["volumes"] if v["id"] in self.replicas],
+                "volumes": [self.volume(v, script) for v in applied["volumes"]
+                            if v["id"] in self.replicas and not self.lost(v, script)],
                 "sessions": script.get("sessions", [])}
 
     def volume(self, v, script):
         epoch = self.replicas[v["id"]]["epoch"]
         state = script.get("state") or ("in_sync" if epoch["members"] == "both" else "solo")
         return {"id": v["id"], "state": state, "serving": script.get("serving", True), "access": "active_optimized",
-                "failover_limited": False, "epoch": {"number": 1, **epoch}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
+                "failover_limited": False, "epoch": {"number": 1, **epoch, **script.get("epoch", {})}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
                 "reason": script.get("reason", ""),
                 "resync": script.get("resync", {"running": False, "bytes_total": 0, "bytes_done": 0,
                                                 "bytes_per_second": 0}),

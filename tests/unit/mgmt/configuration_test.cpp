@@ -122,6 +122,24 @@ TEST(ConfigurationDocument, HasTheNewVersionOnlyWhereOlderProgramsWouldMissWhatM
   EXPECT_EQ(version({}), 2);
   c.volumes[1].any_initiator = false;
   EXPECT_EQ(version(c), 4) << "an older program would let everybody use it";
+  c.volumes[0].copy(NodeSide::b) = {.number = 2, .folder = "", .retired = false};
+  EXPECT_EQ(version(c), 5) << "an older program would take the lost copy's files";
+}
+
+TEST(ConfigurationDocument, TellsWhichCopyIsInUseAndAnOrderDoes) {
+  Configuration c = full();
+  c.volumes[0].copy(NodeSide::b) = {.number = 3, .folder = "/srv/new disk", .retired = true};
+  const auto back = from_document(to_document(c));
+  ASSERT_TRUE(back) << back.error().detail;
+  EXPECT_EQ(*back, c);
+  const LoneEpoch lone{.number = 7, .id = random_uuid().to_string(), .member = NodeSide::b, .size = 1 << 20};
+  const ReplicaOrder order{.kind = ReplicaOrder::Kind::create,
+                           .volume = c.volumes[0],
+                           .birth = {.both = false, .clean = false, .joins = lone}};
+  const auto read = wire::replica_order_from(wire::to_text(order));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(read->volume, order.volume);
+  EXPECT_EQ(read->birth.joins, order.birth.joins);
 }
 
 TEST(ConfigurationDocument, FromBeforeVolumesWereClosedMeansAnyByAnEmptyList) {

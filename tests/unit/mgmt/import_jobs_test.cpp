@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/job_steps.hpp"
 #include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
@@ -47,13 +48,13 @@ TEST_F(ImportJobsTest, AnImportThatWasCancelledTakesBackTheVolumeItMade) {
   node_->turns(2);
   ASSERT_EQ(node_->core->configuration()->volumes.size(), 1u);
   EXPECT_FALSE(node_->core->configuration()->volumes[0].import_secret.empty());
-  ASSERT_TRUE(node_->imports.cancel(job.id));
+  ASSERT_TRUE(cancel_job(*node_->core, job.id));
   node_->turns();
   EXPECT_EQ(node_->job(job.id).state, JobState::failed);
   EXPECT_NE(node_->job(job.id).error->detail.find("cancelled"), std::string::npos);
   EXPECT_TRUE(node_->core->configuration()->volumes.empty());
   EXPECT_TRUE(plane_.replicas.empty());
-  EXPECT_FALSE(node_->imports.cancel(job.id));
+  EXPECT_FALSE(cancel_job(*node_->core, job.id));
 }
 
 TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
@@ -62,7 +63,7 @@ TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
   node_->core->jobs.put(job);
   node_->turns();
   EXPECT_EQ(node_->job(job.id).step, "copy") << node_->job(job.id).message;
-  ASSERT_TRUE(node_->imports.cancel(job.id));
+  ASSERT_TRUE(cancel_job(*node_->core, job.id));
 }
 
 TEST_F(ImportJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {

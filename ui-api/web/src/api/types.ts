@@ -75,6 +75,8 @@ export interface Replica {
   dirty_bytes: number;
   allocated_bytes: number;
   reason: string;
+  lost: boolean;
+  store: string | null;
   epoch: { number: number; id: string; members: Side | 'both'; sequencer: Side } | null;
   resync: Resync;
   io: { reads: number; writes: number; read_bytes: number; write_bytes: number };

@@ -13,6 +13,7 @@ const KINDS: Record<string, string> = {
   'volume.import': 'Import volume',
   'volume.grow': 'Grow volume',
   'volume.delete': 'Delete volume',
+  'replica.replace': 'Replace copy',
   'volume.leave': 'Leave for maintenance',
   'volume.force_solo': 'Force to serve alone',
   'volume.give_up': 'Give up a copy',
