@@ -144,6 +144,13 @@ Outcome<bool> ReplaceJobs::is_detached(const Task& task) const {
   return seen->report.status->revision >= core_.revisions.state().head.n && !seen->status(task.volume);
 }
 
+/// A node that left and was restarted since is a member again.
+bool ReplaceJobs::has_come_back(const Task& task) const {
+  const auto seen = look(*task.configuration, task.survivor());
+  const ReplicaStatus* status = seen ? seen->status(task.volume) : nullptr;
+  return status && status->state == "in_sync";
+}
+
 bool ReplaceJobs::out_of_patience(const Task& task) const {
   return task.since_ms() > core_.local.create_patience.count() * 1000;
 }
@@ -243,6 +250,7 @@ StepResult ReplaceJobs::leave(Task& task) {
 
 StepResult ReplaceJobs::make(Task& task) {
   const auto lone = survivor_alone(task);
+  if (!lone && task.moves() && has_come_back(task)) return task.next("leave", 0, task.job.message);
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
   const ReplicaOrder order{.kind = Kind::create,

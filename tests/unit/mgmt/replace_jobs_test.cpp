@@ -25,6 +25,7 @@ struct Lockstepds {
   std::set<std::int64_t> on_b = {1};  ///< numbers of the copies on B's disk
   std::string fail_create;
   bool b_away = false;
+  bool b_comes_back = false;  ///< restarted as soon as it has left, once
   std::vector<std::string> orders;
 
   [[nodiscard]] const Volume& volume() const { return core.configuration()->volumes.at(0); }
@@ -54,6 +55,7 @@ struct Lockstepds {
     const std::int64_t number = order.volume.copy(side).number;
     if (order.kind == Kind::leave) {
       orders.push_back("leave");
+      if (std::exchange(b_comes_back, false)) return {};
       a_state = "solo";
       b_state = "left";
     } else if (order.kind == Kind::create) {
@@ -201,6 +203,18 @@ TEST_F(ReplaceJobsTest, ACopyInSyncIsMovedWhenThatIsConfirmed) {
   turns();
   EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
   EXPECT_EQ(plane_->orders, (std::vector<std::string>{"leave", "create 2", "discard 1"}));
+}
+
+TEST_F(ReplaceJobsTest, ACopyThatLeftAndCameBackWithItsLockstepdLeavesAgain) {
+  plane_->a_state = plane_->b_state = "in_sync";
+  plane_->b_comes_back = true;
+  const auto begun = replace("/srv/new", "vm1");
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  become_in_sync();
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_EQ(plane_->orders, (std::vector<std::string>{"leave", "leave", "create 2", "discard 1"}));
 }
 
 TEST_F(ReplaceJobsTest, TheJobGoesOnAfterARestartWhereverItStood) {
