@@ -118,7 +118,8 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 }
 
 void Membership::act(const ReplicaState& theirs) {
-  if (change_ || !has_begun() || theirs.changing) return;
+  if (change_ || !has_begun()) return;
+  if (theirs.changing) return let_partner_change();
   if (core_.generations->set_back()) stop_if_set_back();
   const ReplicaState mine = state();
   const Verdict before = verdict_;
@@ -172,6 +173,14 @@ void Membership::act(const ReplicaState& theirs) {
       break;
   }
   if (verdict_ != before || undecided != (core_.serves_nothing())) core_.changed();
+}
+
+/// Its step may wait for orders that this node takes only once it keeps no sessions any more. Whatever the step comes
+/// to, they are closed at its end.
+void Membership::let_partner_change() {
+  if (!core_.keeps_sessions()) return;
+  mark<"membership.lets_partner_change">();
+  apply(event::NotAlone{});
 }
 
 /// Orders that a step refused which was given up then, or that found the link's queue full, or a partner that still
@@ -366,9 +375,7 @@ void Membership::end_overdue_step(engine::TimePoint now) {
   if (now - change_->began <= 3 * core_.settings.lease) return;
   mark<"membership.step_timed_out">();
   const bool was_serving = !core_.serves_nothing();
-  const bool followed = is_changing(Step::following);
   give_step_up();
-  if (followed && (was_serving || core_.suspended())) core_.applier->open(false);  // closed so that it might drain
   if (was_serving) open_gate();
 }
 

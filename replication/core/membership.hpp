@@ -111,6 +111,7 @@ class Membership {
   void on_state(std::uint64_t run, const engine::IoResult<Message>& result, std::span<const std::byte> payload);
   [[nodiscard]] bool learn_state(const engine::IoResult<Message>& result, std::span<const std::byte> payload);
   void act(const ReplicaState& theirs);
+  void let_partner_change();
   void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
   void answer_states();
   void refuse_states();  ///< the volume is not served here any more

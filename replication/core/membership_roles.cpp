@@ -95,10 +95,13 @@ void Membership::end_unrecorded_step() {
   give_step_up();
 }
 
-/// A proposal may be on its way: whether the partner took it is not known.
+/// A proposal may be on its way: whether the partner took it is not known. Who followed took no order, so that it might
+/// drain.
 void Membership::give_step_up() {
+  const bool followed = is_changing(Step::following), was_serving = !core_.serves_nothing();
   end_step();
   if (std::holds_alternative<phase::Recording>(core_.phase)) apply(event::NotAgreed{core_.now()});
+  if (followed && (was_serving || core_.suspended())) core_.applier->open(false);
 }
 
 /// Both members recorded the epoch.

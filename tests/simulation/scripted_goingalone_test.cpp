@@ -68,6 +68,21 @@ TEST(KeptSessions, EndWhenTheTwoAgreeAgain) {
   }
 }
 
+/// B is back, and at a step that may wait for what A does not take meanwhile.
+TEST(KeptSessions, EndWhenThePartnerIsAtAStep) {
+  PlayedB world(b_orders);
+  world.pair.run_for(kSoon);
+  world.b.keeps = PlayedB::silent;
+  world.b.state.serving = false;
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
+  world.pair.write(kA, kBlockOfBoth, 2);
+  EXPECT_EQ(world.fences(), 0u);
+  world.b.state.changing = true;
+  world.b.keeps = [](const Message&) { return false; };
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.fences() == 1; }, kLease / 4));
+}
+
 TEST(KeptSessions, EndWhenThisNodeResumes) {
   PlayedB world;
   world.pair.host(kA).witness().set_reachable(false);

@@ -277,6 +277,25 @@ TEST(Leaver, ThatGaveItUpTakesOrdersAgain) {
   EXPECT_TRUE(world.b.ask(m, PlayedB::block_of(2)).ended_with(Errc::ok));
 }
 
+TEST(Leaver, ThatLostContactMeanwhileResumes) {
+  PlayedB world([](Scenario& s) {
+    b_orders(s);
+    s.store_deadline = 60 * kSecond;
+  });
+  world.pair.host(kA).witness().set_reachable(false);
+  world.hang_an_order();
+  world.b.propose(world.next(MemberSet::only(kB)));
+  world.b.state.serving = false;
+  world.b.keeps = PlayedB::silent;
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
+  world.pair.mend(kA);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.host(kA).fences() == 1; })) << "it holds nothing any more";
+  world.b.keeps = [](const Message&) { return false; };
+  world.b.let_go(Errc::ok);
+  const auto resumes = [&] { return world.b.ask(world.b.message(MessageType::resume)).ended_with(Errc::ok); };
+  EXPECT_TRUE(world.pair.wait_for(resumes, 4 * kLease));
+}
+
 /// A read that its store returns when this node has left is of no member's.
 TEST(Leaver, AnswersNothingThatAHungStoreReturnsLate) {
   PlayedB world;
