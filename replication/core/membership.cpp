@@ -128,7 +128,7 @@ void Membership::act(const ReplicaState& theirs) {
   const bool undecided = core_.serves_nothing();
   switch (verdict_) {
     case Verdict::settled:
-      send_refused_again();
+      send_refused_again(core_.settings.heartbeat_interval);
       if (core_.is_sequencer() && core_.witnessing->above() >= core_.epoch().number) {
         drive_both(theirs, core_.witnessing->above());
       } else if (may_grow_in_sync()) {
@@ -153,7 +153,7 @@ void Membership::act(const ReplicaState& theirs) {
       if (!theirs.able && core_.resync->active()) lose_target();
       if (theirs.set_back) break;  // it has not marked yet what is to be compared
       if (theirs.able && theirs.record.id == core_.epoch().id && !core_.resync->active()) start_source();
-      send_refused_again();
+      send_refused_again(core_.settings.heartbeat_interval);
       break;
     case Verdict::adopt:
       adopt(theirs.record, false);
@@ -185,8 +185,8 @@ void Membership::let_partner_change() {
 
 /// Orders that a step refused which was given up then, or that found the link's queue full, or a partner that still
 /// kept its sessions.
-void Membership::send_refused_again() {
-  if (!core_.partner_ready || core_.now() - sent_again_ < core_.settings.heartbeat_interval) return;
+void Membership::send_refused_again(engine::Duration every) {
+  if (!core_.partner_ready || core_.now() - sent_again_ < every) return;
   sent_again_ = core_.now();
   core_.sequencer->resend();
 }
@@ -290,7 +290,7 @@ void Membership::tick() {
   watch_old_work();
   take_buffers_back(now);
   end_overdue_step(now);
-  if (is_changing(Step::driving)) send_refused_again();  // the step may wait for just these
+  if (is_changing(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!change_ && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   if (!change_ && has_begun()) decide_without_partner();

@@ -116,7 +116,7 @@ class Membership {
   void answer_states();
   void refuse_states();  ///< the volume is not served here any more
   // steps (membership_drive.cpp, membership_follow.cpp)
-  void send_refused_again();
+  void send_refused_again(engine::Duration every);
   [[nodiscard]] std::optional<engine::EpochRecord> left_record() const;
   [[nodiscard]] bool has_left_without_metadata() const;
   void record_what_was_left();
