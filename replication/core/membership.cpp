@@ -118,6 +118,10 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
 }
 
 void Membership::act(const ReplicaState& theirs) {
+  if (change_ && change_->drains_for.value_or(theirs.record.id) != theirs.record.id) {
+    mark<"membership.partner_went_on_meanwhile">();
+    end_unrecorded_step();
+  }
   if (change_ || !has_begun()) return;
   if (theirs.changing) return let_partner_change();
   if (core_.generations->set_back()) stop_if_set_back();
@@ -220,7 +224,7 @@ void Membership::apply(const PhaseEvent& event) {
 }
 
 std::uint64_t Membership::begin_step(Step kind) {
-  change_ = Change{.step = kind, .began = core_.now(), .recording_since = {}};
+  change_ = Change{.step = kind, .began = core_.now(), .recording_since = {}, .drains_for = {}};
   return ++step_;
 }
 

@@ -86,6 +86,7 @@ class Membership {
     Step step;
     engine::TimePoint began;
     std::optional<engine::TimePoint> recording_since;  ///< a record is being written
+    std::optional<engine::Uuid> drains_for;  ///< what was ordered ends, to agree from this record of the partner's
   };
   enum class GivingUp : std::uint8_t { no, asking, doing };
   struct PendingSolo {

@@ -65,6 +65,7 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   mark<"membership.drive_both">();
   apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::driving);
+  change_->drains_for = theirs.record.id;
   close_gate();
   core_.witnessing->abandon();
   pending_solo_.reset();
@@ -73,6 +74,7 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   core_.sequencer->resend();
   core_.sequencer->drain([this, step, theirs, above, joining, equal] {
     if (!current(step)) return;
+    change_->drains_for.reset();
     // What ended meanwhile may have ended without the target.
     if (!joining || (core_.is_alone() && core_.resync->all_equal())) {
       return record_both(step, theirs, above, equal);
