@@ -273,7 +273,7 @@ void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
 /// that was put off leaves in them what was written before, and what was on its way then.
 void Sequencer::flush(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (!core_.was_cached) return finish(op, {});
+  if (!core_.was_cached) return answer_read(op);  // it says that this node may answer for the unit
   op.stage = Stage::issued;
   op.local_busy = true;
   op.since = core_.now();

@@ -334,7 +334,7 @@ void Initiator::close_attempts(Host& host, Nanos notice) {
     Lane& lane = lanes_[a->lane];
     if (lane.attempt != a.get()) continue;
     lane.attempt = nullptr;
-    lane.until_done = !host.running() && !holds_back_late_effects(*a);
+    lane.until_done |= !host.running() && !holds_back_late_effects(*a);
     if (lane.kind == Kind::compare_and_write) {
       finish(a->lane);  // asking again would compare with its own result
     } else {

@@ -202,6 +202,20 @@ TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
   }
 }
 
+TEST(Memory, AMachineThatWasPausedAnswersNoFlushByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    pair.run_for(kSecond / 10);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    for (const NodeSide each : {kA, kB}) pair.world().cut(each, false);
+    pair.host(side).thaw();
+    auto& flush = pair.submit(side, engine::DiskOpcode::flush, 0, 0, 0);
+    pair.run_for(kSecond / 10);
+    EXPECT_FALSE(flush.done && !flush.status()) << "a reservation may forbid it by now";
+  }
+}
+
 /// The partner serves alone, and its process is replaced, or its machine boots: the new one knows nothing of the time
 /// between, but its machine's clock does, or its boot.
 TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProcess) {
