@@ -33,8 +33,8 @@ WorldOptions with(std::initializer_list<const char*> names, std::uint64_t seed) 
   WorldOptions options;
   options.seed = seed;
   for (const char* name : names) EXPECT_TRUE(options.switches.settle(name, true)) << name;
-  // Slow, and never frozen: what a frozen machine holds is the mirror's to judge, this disk knows nothing of leases. Nor
-  // does it know what a failed write left.
+  // Slow, and never frozen: what a frozen machine holds is the mirror's to judge, this disk knows nothing of leases.
+  // Nor does it know what a failed write left.
   options.adjust = [](Scenario& s) { s.faults.freeze = s.faults.both_stores = false, s.faults.store_slow = true; };
   return options;
 }
