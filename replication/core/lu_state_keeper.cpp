@@ -184,7 +184,7 @@ void LuStateKeeper::on_target() {
   if (!std::exchange(target_there_, true) || !target_told_) pump();
 }
 
-void LuStateKeeper::on_disconnected() { target_told_ = target_there_ = false; }
+void LuStateKeeper::forget_target() { target_told_ = target_there_ = false; }
 
 void LuStateKeeper::on_leased() {
   if (open_ && !held_.empty()) set_open(true);

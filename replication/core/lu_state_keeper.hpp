@@ -54,7 +54,7 @@ class LuStateKeeper {
   void on_sync(bool fresh);
   void on_forward();
   void on_target();        ///< the other node forwards to this one, in this one's epoch
-  void on_disconnected();  ///< the way out broke
+  void forget_target();    ///< the way out broke, or the replica there is another instance
   void on_partner_lost();  ///< its process: so are its sessions
   void on_leased();
   void drop(const Selection& which);  ///< nothing of it that waits is started any more

@@ -81,7 +81,10 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
-  if (core_.is_alone() && theirs->record.id == core_.epoch().id) core_.lu->on_target();
+  if (core_.is_alone() && theirs->record.id == core_.epoch().id) {
+    if (!theirs->forwarding) core_.lu->forget_target();  // it may have been attached anew, and knows nothing
+    core_.lu->on_target();
+  }
   const bool news = !partner_ || encode_state(*partner_) != encode_state(*theirs);
   if (news || verdict_ == Verdict::follow) {
     if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();

@@ -265,7 +265,7 @@ void Membership::on_disconnected() {
   ++exchange_run_;
   exchanging_ = core_.partner_ready = partner_unknown_ = false;
   verdict_ = Verdict::wait;
-  core_.lu->on_disconnected();
+  core_.lu->forget_target();
   core_.space->forget_partner();
   end_unrecorded_step();
   if (!change_ && core_.gated && !core_.serves_nothing()) open_gate();

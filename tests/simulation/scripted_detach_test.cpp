@@ -138,5 +138,28 @@ TEST(Detach, TheMirrorIsFreedWhenNobodyOwesItAnAnswer) {
   }
 }
 
+TEST(Detach, AReplicaThatLeftAndIsAttachedAgainJoinsWithoutAPause) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program());
+    ASSERT_FALSE(pair.written(kA, 8, 1));
+    pair.host(side).program()->leave(0);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(side, MirrorState::left); }));
+    const NodeSide survivor = other(side);
+    for (int i = 0; i < 50; ++i) ASSERT_FALSE(pair.written(survivor, 8 + 8 * (i % 20), 2));
+    Detached detached;
+    detach(pair, side, detached);
+    while (!detached.done) ASSERT_FALSE(pair.written(survivor, 8, 3));
+    for (int i = 0; i < 50; ++i) ASSERT_FALSE(pair.written(survivor, 8 + 8 * (i % 20), 4));
+    pair.host(side).program()->attach_again(0);
+    for (int i = 0; !pair.in_sync(); ++i) {
+      ASSERT_LT(i, 100000);
+      pair.write(survivor, 8 + 8 * (i % 20), 5);
+      pair.run_for(kMillisecond / 5);
+      ASSERT_FALSE(pair.is(survivor, MirrorState::suspended)) << "after " << i << " writes";
+    }
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
