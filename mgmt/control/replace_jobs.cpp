@@ -275,6 +275,7 @@ Outcome<RevisionId> ReplaceJobs::change_copy(const Task& task, const std::string
 StepResult ReplaceJobs::retire(Task& task) {
   // A survivor that does not go on alone would stop when its partner is taken away.
   const auto lone = survivor_alone(task);
+  if (!lone && task.moves() && has_come_back(task)) return task.next("leave", 0, task.job.message);
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
   const auto changed = change_copy(task, fmt::format("A copy of {} out of service", task.volume.name),

@@ -339,18 +339,20 @@ class Volumes(Scratch):
         wait_for("the loss to be told", lambda: replica_b()["lost"])
         self.assertIn("missing", replica_b()["reason"])
         self.assertIn("lockstep replica replace vm1 --node b", json.dumps(a.get("/api/v1/health").json))
-        reply = b.post(path, {"store": "/srv/new/"})
+        store = b.folder / "new"
+        store.mkdir()
+        reply = b.post(path, {"store": f"{store}/"})
         wait_for("the new copy to be told of", lambda: any(
-            v["data"] == f"/srv/new/{volume_id}.2.data" for v in b.applied()["volumes"]))
+            v["data"] == f"{store}/{volume_id}.2.data" for v in b.applied()["volumes"]))
         a.script(state="in_sync")
         b.script(lost=[volume_id], state="in_sync")
         job = b.job(reply)
         self.assertEqual((job["kind"], job["state"]), ("replica.replace", "done"), job)
         made = b.replica(volume_id)
         self.assertEqual((made["epoch"]["members"], made["clean"], made["data"]),
-                         ("a", False, f"/srv/new/{volume_id}.2.data"))
+                         ("a", False, f"{store}/{volume_id}.2.data"))
         self.assertTrue(a.wanted_volume(volume_id)["data"].endswith(f"/{volume_id}.data"))
-        self.assertEqual((replica_b()["lost"], replica_b()["store"]), (False, "/srv/new"))
+        self.assertEqual((replica_b()["lost"], replica_b()["store"]), (False, str(store)))
         b.stop_mgmtd()
         self.problem(a.post(path, {}), 503, "not-current")
 

@@ -1,6 +1,7 @@
 // A copy that is lost is made anew: when that is refused, what the job does in which order, and what takes it back.
 #include "mgmt/control/replace_jobs.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ struct Lockstepds {
   std::set<std::int64_t> on_b = {1};  ///< numbers of the copies on B's disk
   std::string fail_create;
   bool b_away = false;
-  bool b_comes_back = false;  ///< restarted as soon as it has left, once
+  /// Restarted as soon as that was ordered, once: as a member that is in sync.
+  std::optional<Kind> b_comes_back_after;
   std::vector<std::string> orders;
 
   [[nodiscard]] const Volume& volume() const { return core.configuration()->volumes.at(0); }
@@ -55,7 +57,6 @@ struct Lockstepds {
     const std::int64_t number = order.volume.copy(side).number;
     if (order.kind == Kind::leave) {
       orders.push_back("leave");
-      if (std::exchange(b_comes_back, false)) return {};
       a_state = "solo";
       b_state = "left";
     } else if (order.kind == Kind::create) {
@@ -69,6 +70,10 @@ struct Lockstepds {
       orders.push_back("discard " + std::to_string(number));
       EXPECT_FALSE(volume().copy(kB).number == number && !volume().copy(kB).retired) << "it is in use";
       on_b.erase(number);
+    }
+    if (b_comes_back_after == order.kind) {
+      b_comes_back_after.reset();
+      a_state = b_state = "in_sync";
     }
     return {};
   }
@@ -206,15 +211,20 @@ TEST_F(ReplaceJobsTest, ACopyInSyncIsMovedWhenThatIsConfirmed) {
 }
 
 TEST_F(ReplaceJobsTest, ACopyThatLeftAndCameBackWithItsLockstepdLeavesAgain) {
-  plane_->a_state = plane_->b_state = "in_sync";
-  plane_->b_comes_back = true;
-  const auto begun = replace("/srv/new", "vm1");
-  ASSERT_TRUE(begun) << begun.error().detail;
-  turns();
-  become_in_sync();
-  turns();
-  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
-  EXPECT_EQ(plane_->orders, (std::vector<std::string>{"leave", "leave", "create 2", "discard 1"}));
+  std::int64_t number = 1;
+  for (const Kind after : {Kind::leave, Kind::create}) {
+    plane_->a_state = plane_->b_state = plane_->new_state = "in_sync";
+    plane_->orders.clear();
+    plane_->b_comes_back_after = after;
+    const auto begun = replace("/srv/new" + std::to_string(number), "vm1");
+    ASSERT_TRUE(begun) << begun.error().detail;
+    turns();
+    become_in_sync();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+    EXPECT_EQ(std::ranges::count(plane_->orders, "leave"), 2);
+    EXPECT_EQ(volume().copy(kB).number, ++number);
+  }
 }
 
 TEST_F(ReplaceJobsTest, TheJobGoesOnAfterARestartWhereverItStood) {
