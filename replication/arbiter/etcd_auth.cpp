@@ -96,7 +96,7 @@ const std::string& EtcdLogin::problem() const {
 
 void EtcdLogin::on_token(std::string token) {
   assert(std::holds_alternative<Asking>(state_));
-  state_ = Holding{std::move(token)};
+  state_ = Holding{.token = std::move(token)};
   pause_ = kFirstPause;
 }
 
@@ -117,13 +117,25 @@ void EtcdLogin::on_wrong_password(engine::TimePoint now, std::string problem) {
   pause_ = std::min(pause_ * 2, kLongestPause);
 }
 
+/// Null when that token was replaced since.
+EtcdLogin::Holding* EtcdLogin::holding(const std::string& token) {
+  auto* held = std::get_if<Holding>(&state_);
+  return held && held->token == token ? held : nullptr;
+}
+
 bool EtcdLogin::on_refused(const std::string& refused) {
   if (!has_user_) return false;
   const bool was_free = std::holds_alternative<Free>(state_) && refused.empty();
-  const auto* holding = std::get_if<Holding>(&state_);
-  // A token that was got since is not the one refused.
-  if (was_free || (holding && holding->token == refused)) state_ = Missing{};
+  if (was_free || holding(refused)) state_ = Missing{};
   return true;
+}
+
+void EtcdLogin::on_answered(const std::string& token) {
+  if (auto* held = holding(token)) held->unanswered = 0;
+}
+
+void EtcdLogin::on_unanswered(const std::string& token) {
+  if (auto* held = holding(token); held && ++held->unanswered == kUnanswered) state_ = Missing{};
 }
 
 }  // namespace lockstep::replication

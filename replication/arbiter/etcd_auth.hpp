@@ -37,6 +37,9 @@ class EtcdLogin {
  public:
   static constexpr engine::Duration kFirstPause = std::chrono::seconds(1);  ///< after a wrong password; then doubled
   static constexpr engine::Duration kLongestPause = std::chrono::seconds(32);
+  /// Requests with one token that an endpoint took and did not answer in time, one after the other: then another token
+  /// is tried. etcd that came back from a backup does not refuse a token of a later state: it waits for that state.
+  static constexpr unsigned kUnanswered = 3;
 
   explicit EtcdLogin(bool has_user) : has_user_(has_user) {
     if (has_user) state_ = Missing{};
@@ -58,6 +61,8 @@ class EtcdLogin {
   void on_wrong_password(engine::TimePoint now, std::string problem);
   /// A request with this token was refused for it. True: another one may be had, send the request again through next().
   [[nodiscard]] bool on_refused(const std::string& token);
+  void on_answered(const std::string& token);
+  void on_unanswered(const std::string& token);
 
  private:
   struct Free {};
@@ -65,11 +70,14 @@ class EtcdLogin {
   struct Asking {};
   struct Holding {
     std::string token;
+    unsigned unanswered = 0;
   };
   struct Barred {
     engine::TimePoint until;
     std::string problem;
   };
+  [[nodiscard]] Holding* holding(const std::string& token);
+
   bool has_user_;
   std::variant<Free, Missing, Asking, Holding, Barred> state_;
   engine::Duration pause_ = kFirstPause;

@@ -133,7 +133,9 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
   }
 
   void on_outcome(Request request, std::size_t index, Outcome outcome) {
+    if (!outcome && outcome.error().reached && outcome.error().timed_out) login.on_unanswered(request.token);
     if (outcome && outcome->status == 200) {
+      login.on_answered(request.token);
       preferred = index;
       return finish(request, Answer{std::move(outcome->body), {}});
     }

@@ -75,6 +75,21 @@ TEST(EtcdLogin, DropsTheTokenThatWasRefusedAndNotOneThatWasGotSince) {
   EXPECT_EQ(login.token(), "t2");
 }
 
+TEST(EtcdLogin, TriesAnotherTokenWhenSeveralRequestsInARowWereNotAnswered) {
+  EtcdLogin login(true);
+  ASSERT_EQ(login.next(TimePoint{}), Step::ask);
+  login.on_token("t1");
+  for (unsigned i = 1; i < EtcdLogin::kUnanswered; ++i) login.on_unanswered("t1");
+  login.on_answered("t1");
+  for (unsigned i = 1; i < EtcdLogin::kUnanswered; ++i) login.on_unanswered("t1");
+  EXPECT_EQ(login.next(TimePoint{}), Step::go);
+  login.on_unanswered("t1");
+  ASSERT_EQ(login.next(TimePoint{}), Step::ask);
+  login.on_token("t2");
+  for (unsigned i = 0; i < EtcdLogin::kUnanswered; ++i) login.on_unanswered("t1");
+  EXPECT_EQ(login.next(TimePoint{}), Step::go);
+}
+
 TEST(EtcdLogin, AsksAgainAtOnceWhenNobodyAnswered) {
   EtcdLogin login(true);
   ASSERT_EQ(login.next(TimePoint{}), Step::ask);

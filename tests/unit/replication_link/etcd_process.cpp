@@ -108,6 +108,15 @@ void EtcdProcess::kill() {
   pid_ = -1;
 }
 
+void EtcdProcess::back_up() {
+  std::filesystem::copy(folder_ + "/data", folder_ + "/backup", std::filesystem::copy_options::recursive);
+}
+
+void EtcdProcess::restore() {
+  std::filesystem::remove_all(folder_ + "/data");
+  std::filesystem::copy(folder_ + "/backup", folder_ + "/data", std::filesystem::copy_options::recursive);
+}
+
 void EtcdProcess::freeze() {
   ::kill(pid_, SIGSTOP);
   ::waitpid(pid_, nullptr, WUNTRACED);  // a busy machine takes its time to stop every thread

@@ -25,9 +25,11 @@ class EtcdProcess {
   [[nodiscard]] std::string url(const std::string& host = "127.0.0.1") const {
     return (options_.certificate.empty() ? "http://" : "https://") + host + ":" + std::to_string(port_);
   }
-  void start();   ///< again, with the data and port of before
-  void kill();    ///< SIGKILL, as a power cut
-  void freeze();  ///< SIGSTOP: takes connections, answers nothing
+  void start();    ///< again, with the data and port of before
+  void kill();     ///< SIGKILL, as a power cut
+  void back_up();  ///< its data as it is now; not while it runs
+  void restore();  ///< the data that was backed up; not while it runs
+  void freeze();   ///< SIGSTOP: takes connections, answers nothing
   void thaw();
   /// From now on nobody may do anything but root and `user`, who reaches the keys below `prefix`.
   void enable_authentication(const std::string& user, const std::string& password, const std::string& prefix);

@@ -258,5 +258,24 @@ TEST_F(EtcdWithUsers, IsSentASwapAgainWithANewTokenWhenTheOldOneHasExpired) {
   EXPECT_TRUE(second->won);
 }
 
+// It neither takes nor refuses a token that it gave at a later state than the one it came back with.
+TEST_F(EtcdWithUsers, IsUnderstoodAgainAfterItWasRestoredFromABackup) {
+  EtcdProcess etcd(server());
+  etcd.enable_authentication("lockstep", "right", "/lockstep/");
+  etcd.kill();
+  etcd.back_up();
+  etcd.start();
+  for (int i = 0; i < 30; ++i) etcd.put("/elsewhere", std::to_string(i));
+  EtcdClient client({etcd.url()}, as_user(ca, "right"));
+  ASSERT_TRUE(client.swap({}, record(1, kOnlyA))) << client.witness().last_problem();
+  etcd.kill();
+  etcd.restore();
+  etcd.start();
+  engine::IoResult<WitnessView> seen = client.read();
+  for (unsigned i = 0; i < EtcdLogin::kUnanswered && !seen; ++i) seen = client.read();
+  ASSERT_TRUE(seen) << client.witness().last_problem();
+  EXPECT_FALSE(seen->record);
+}
+
 }  // namespace
 }  // namespace lockstep::replication
