@@ -353,9 +353,9 @@ void Applier::fetch(std::uint64_t session, InboundRequest& request, const Messag
   });
 }
 
-/// Words of the dirty map, big-endian.
 bool Applier::may_be_resynced() const { return map_is_told_ || core_.epoch().members.contains(core_.side()); }
 
+/// Words of the dirty map, big-endian.
 void Applier::map(InboundRequest& request, const Message& m) {
   const auto& words = core_.meta->words();
   if (!m.extent.fits(words.size()) || m.extent.length * 8 > request.max_answer_payload() ||

@@ -21,7 +21,7 @@ class Skipped(Exception):
     """The machine lacks something that the test needs; says what."""
 
 
-class Failed(Exception):
+class Failed(AssertionError):
     """What a test expected and did not find."""
 
 
@@ -48,11 +48,11 @@ def wait_for(what, condition, seconds=20.0, interval=0.02):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise Failed(f"waited {seconds:g} s for {what}")
+            raise Failed(f"waited {seconds:g} s in vain for {what}; last seen: {value!r}")
         time.sleep(interval)
 
 
-def free_port(address):
+def free_port(address="127.0.0.1"):
     with socket.socket() as s:
         s.bind((address, 0))
         return s.getsockname()[1]

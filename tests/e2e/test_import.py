@@ -1,35 +1,31 @@
 """Import: a logical unit of a foreign array becomes a mirrored volume. Real daemons on both sides."""
-import contextlib
 import os
-import pathlib
 import random
-import shutil
 import signal
-import sys
-import tempfile
 
 import harness
 from foreign_array import ForeignArray
-from harness import check
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
-from nodes import Node, free_port, make_pair, wait_for  # noqa: E402
+from harness import check, free_port, wait_for
+from managed_pair import ManagedPair, scene
 
 MIB = 1 << 20
 SECRET = "not-for-any-log"
 
 
-class Scene:
+class Scene(ManagedPair):
     def __init__(self, folder):
-        self.folder = folder
-        self.a, self.b = (Node(harness.settings.build, folder / name, name, real=True).start() for name in ("node-a", "node-b"))
-        make_pair(self.a, self.b)
-        self.array = ForeignArray(folder, free_port()).start()
+        if ForeignArray.missing():
+            raise harness.Skipped(f"{ForeignArray.missing()} is not installed")
+        super().__init__(folder)
+        self.array = ForeignArray(folder, free_port())
+
+    def start(self):
+        super().start()
+        self.array.start()
 
     def stop(self):
         self.array.kill()
-        self.a.stop()
-        self.b.stop()
+        super().stop()
 
     def source(self, lun, size, filled, block=512):
         """A unit of `size` bytes that is zeros but for `filled` [(offset, length)] of noise."""
@@ -84,27 +80,8 @@ class Scene:
                 check(SECRET.encode() not in node.get(path).raw, f"no credentials in {path}")
 
 
-@contextlib.contextmanager
-def scene():
-    if ForeignArray.missing():
-        raise harness.Skipped(f"{ForeignArray.missing()} is not installed")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-import-"))
-    here = None
-    try:
-        here = Scene(folder)
-        yield here
-    except BaseException:
-        for node in (here.a, here.b) if here else ():
-            print(f"\n--- {node.name}\n{node.log()[-3000:]}")
-        raise
-    finally:
-        if here:
-            here.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def test_a_unit_becomes_a_mirrored_volume_byte_for_byte_and_its_zeros_take_no_space():
-    with scene() as s:
+    with scene(Scene) as s:
         s.array.credentials("mover", SECRET)
         odd = s.source(1, 96 * MIB + 3 * 512, [(0, 5000), (7 * MIB + 512, 3 * MIB), (96 * MIB, 3 * 512)])
         large_blocks = s.source(2, 32 * MIB, [(MIB, MIB)], block=4096)
@@ -129,7 +106,7 @@ def test_a_unit_becomes_a_mirrored_volume_byte_for_byte_and_its_zeros_take_no_sp
 
 
 def test_an_import_goes_on_after_the_manager_the_source_and_the_partner_were_killed():
-    with scene() as s:
+    with scene(Scene) as s:
         # The partner is needed for all that the source's units hold; noise only, so that there is something to do.
         source = s.source(1, 640 * MIB, [(i * 32 * MIB, 24 * MIB) for i in range(20)])
         reply = s.begin(s.array.url(1))
@@ -156,7 +133,7 @@ def test_an_import_goes_on_after_the_manager_the_source_and_the_partner_were_kil
 
 
 def test_what_can_not_be_imported_is_said_in_a_sentence_and_leaves_nothing_behind():
-    with scene() as s:
+    with scene(Scene) as s:
         s.array.credentials("mover", SECRET)
         s.source(1, 8 * MIB, [])
         nobody = free_port()
@@ -174,7 +151,7 @@ def test_what_can_not_be_imported_is_said_in_a_sentence_and_leaves_nothing_behin
 
 
 def test_a_cancelled_import_leaves_nothing_behind():
-    with scene() as s:
+    with scene(Scene) as s:
         s.source(1, 512 * MIB, [(0, 512 * MIB)])
         reply = s.begin(s.array.url(1))
         s.wait_for_progress(reply, 0.05)

@@ -1,19 +1,14 @@
 """Lost management databases under real daemons: hosts notice nothing, and the pair becomes whole again."""
-import contextlib
 import filecmp
-import pathlib
 import shutil
 import signal
-import sys
-import tempfile
 
 import harness
 from etcd import Etcd
-from harness import Writer, check
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
-from cases_lost import replace  # noqa: E402
-from nodes import PREFERRED, Node, make_pair, wait_for  # noqa: E402
+from harness import Writer, check, wait_for
+from managed_pair import ManagedPair, scene
+from nodes import PREFERRED
+from cases_lost import replace
 
 MIB = 1 << 20
 
@@ -25,19 +20,18 @@ class Lun:
         self.id, self.name, self.lun = volume["id"], volume["name"], volume["lun"]
 
 
-class Scene:
-    """A pair of real daemons with one volume that any host may use, and what harness.Writer asks of a world."""
+class Scene(ManagedPair):
+    """A pair with one volume that any host may use, and what harness.Writer asks of a world."""
 
     verifier = harness.World.verifier
     run = harness.World.run
+    etcd = None
 
-    def __init__(self, folder, witness):
-        self.folder, self.build, self.children = folder, harness.settings.build, []
-        self.etcd = Etcd(folder) if witness else None
-        if self.etcd:
+    def start(self, witness=False):
+        if witness:
+            self.etcd = Etcd(self.folder)
             self.etcd.start()
-        self.a, self.b = (Node(self.build, folder / name, name, real=True).start() for name in ("node-a", "node-b"))
-        make_pair(self.a, self.b, arbiter=self.etcd.arbiter if self.etcd else PREFERRED)
+        super().start(arbiter=self.etcd.arbiter if witness else PREFERRED)
         self.target = self.a.get("/api/v1/pair").json["target_name"]
         job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True}))
         check(job["state"] == "done", f"the volume is made: {job}")
@@ -45,12 +39,7 @@ class Scene:
         self.volume = Lun(self.a.volume("vm1"))
 
     def stop(self):
-        for child in self.children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-        self.a.stop()
-        self.b.stop()
+        super().stop()
         if self.etcd:
             self.etcd.kill()
 
@@ -75,36 +64,20 @@ class Scene:
         log = (node.folder / "lockstepd.log").read_text()
         check(log.count(" logged in at ") == 1 and " is gone: " not in log, f"the host's session on {node.name} lasted")
 
-    def check_whole(self):
+    def check_whole(self, copy_of_b=None):
         self.in_sync()
         for node in (self.a, self.b):
             made = node.post("/api/v1/tokens", {"name": f"after-{node.name}"})
             check(made.status == 201, f"the configuration can be changed on {node.name}: {made}")
         for node in (self.a, self.b):
             node.stop_lockstepd()
-        one, other = (node.folder / "volumes" / f"{self.volume.id}.data" for node in (self.a, self.b))
+        name = f"{self.volume.id}.data"
+        one, other = self.a.folder / "volumes" / name, self.b.folder / "volumes" / (copy_of_b or name)
         check(filecmp.cmp(one, other, shallow=False), "the two copies are the same, byte by byte")
 
 
-@contextlib.contextmanager
-def scene(witness=False):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-lost-"))
-    here = None
-    try:
-        here = Scene(folder, witness)
-        yield here
-    except BaseException:
-        for node in (here.a, here.b) if here else ():
-            print(f"\n--- {node.name}\n{node.log()[-3000:]}\n{(node.folder / 'lockstepd.log').read_text()[-3000:]}")
-        raise
-    finally:
-        if here:
-            here.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def whole_management_is_lost_while_hosts_write(side, witness):
-    with scene(witness) as s:
+    with scene(Scene, witness=witness) as s:
         lost, left = (s.b, s.a) if side == "b" else (s.a, s.b)
         writer = Writer(s, s.volume, [left], span_mib=8)
         writer.wait_writes(200)
@@ -135,7 +108,7 @@ def test_side_as_management_is_lost_and_set_up_anew_while_a_host_writes_through_
 
 @harness.group("security")
 def test_a_link_that_breaks_after_the_place_was_taken_comes_back_with_the_new_secrets():
-    with scene() as s:
+    with scene(Scene) as s:
         writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)
         writer.wait_writes(100)
         s.lose_management(s.b)
@@ -151,7 +124,7 @@ def test_a_link_that_breaks_after_the_place_was_taken_comes_back_with_the_new_se
 
 
 def test_the_witness_lets_a_node_go_on_alone_right_after_its_partner_was_replaced():
-    with scene(witness=True) as s:
+    with scene(Scene, witness=True) as s:
         wait_for("the witness to be told", lambda: not any(r["failover_limited"] for r in s.a.volume("vm1")["replicas"]))
         s.lose_management(s.b)
         replace(s.a, s.b, "b")
@@ -163,7 +136,7 @@ def test_the_witness_lets_a_node_go_on_alone_right_after_its_partner_was_replace
 
 
 def test_both_databases_are_lost_and_recovered_from_the_copies_while_a_host_writes():
-    with scene() as s:
+    with scene(Scene) as s:
         writer = Writer(s, s.volume, [s.a], span_mib=8)
         writer.wait_writes(100)
         s.lose_management(s.b)
@@ -181,7 +154,7 @@ def test_both_databases_are_lost_and_recovered_from_the_copies_while_a_host_writ
 
 
 def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_nothing_else():
-    with scene() as s:
+    with scene(Scene) as s:
         s.b.stop()
         shutil.rmtree(s.b.folder / "mgmt")
         for file in (s.b.folder / "volumes").glob(f"{s.volume.id}.*"):
@@ -194,11 +167,14 @@ def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_
         check("the files are missing there" in problem["message"], f"why: {problem}")
         made = s.b.post("/api/v1/tokens", {"name": "ops"})
         check(made.status == 201, f"the configuration can be changed: {made}")
+        job = s.a.job(s.a.post(f"/api/v1/volumes/{s.volume.id}/replicas/b/replace", {}), 90)
+        check(job["state"] == "done", f"and the copy is made anew: {job}")
+        s.check_whole(copy_of_b=f"{s.volume.id}.2.data")
 
 
 @harness.group("security")
 def test_the_old_management_that_comes_back_is_refused_and_the_mirror_stays_whole():
-    with scene() as s:
+    with scene(Scene) as s:
         writer = Writer(s, s.volume, [s.a, s.b], span_mib=8)
         s.b.stop_mgmtd()
         shutil.copytree(s.b.folder / "mgmt", s.b.folder / "kept")

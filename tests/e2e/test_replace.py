@@ -1,47 +1,28 @@
 """A copy that is lost is made anew while hosts write: real daemons, the command, and the verifying writer."""
+import functools
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 
 import harness
-from harness import check
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
-from nodes import Node, make_pair, wait_for  # noqa: E402
+from harness import check, wait_for
+from managed_pair import ManagedPair, scene
 
 MIB = 1 << 20
 SIZE = 512 * MIB
 SPAN_MIB = 64
 
 
-class Scene:
+class Scene(ManagedPair):
     """A pair, and a thin volume in sync on both."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.build = harness.settings.build
-        self.a, self.b = (Node(self.build, folder / name, name, real=True).start() for name in ("node-a", "node-b"))
-        make_pair(self.a, self.b)
-        self.children = []
 
     def make_volume(self, **more):
         job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": SIZE, "any_initiator": True, **more}))
         check(job["state"] == "done", f"the volume is made: {job}")
         self.id = job["volume_id"]
         self.target = self.volume()["target_name"]
-
-    def stop(self):
-        for child in self.children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-        self.a.stop()
-        self.b.stop()
 
     def volume(self, node=None):
         return (node or self.a).get(f"/api/v1/volumes/{self.id}").json
@@ -107,21 +88,11 @@ class Writer(harness.Writer):
 
 
 def in_scene(test):
+    @functools.wraps(test)
     def run():
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-replace-", dir=os.environ.get("LOCKSTEP_E2E_FOLDER")))
-        scene = Scene(folder)
-        try:
-            note = test(scene)
-        except BaseException:
-            for node in (scene.a, scene.b):
-                print(f"--- {node.name}\n{node.log()[-2500:]}\n{(node.folder / 'lockstepd.log').read_text()[-2500:]}")
-            raise
-        finally:
-            scene.stop()
-        if not harness.settings.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        return note
-    run.__name__ = test.__name__
+        with scene(Scene) as s:
+            return test(s)
+    del run.__wrapped__  # it takes nothing
     return run
 
 

@@ -1,44 +1,33 @@
 """Volumes of every shape, as initiators see them, made and changed through the API. Real daemons."""
 import contextlib
-import pathlib
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 
 import harness
-from harness import check
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
-from nodes import PREFERRED, Node, join, make_pair, wait_for  # noqa: E402
+from harness import check, wait_for
+from managed_pair import ManagedPair, scene
+from nodes import PREFERRED, join
 
 MIB = 1 << 20
 
 
+class Scene(ManagedPair):
+    def start(self, joined=True):
+        for tool in ("iscsi-readcapacity16", "iscsi-inq", "qemu-io"):
+            if shutil.which(tool) is None:
+                raise harness.Skipped(f"{tool} is not installed")
+        if joined:
+            return super().start()
+        self.a.start()
+        self.b.start()
+        self.a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+
+
 @contextlib.contextmanager
 def pair(joined=True):
-    for tool in ("iscsi-readcapacity16", "iscsi-inq", "qemu-io"):
-        if shutil.which(tool) is None:
-            raise harness.Skipped(f"{tool} is not installed")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-shapes-"))
-    nodes = []
-    try:
-        for name in ("node-a", "node-b"):
-            nodes.append(Node(harness.settings.build, folder / name, name, real=True).start())
-        if joined:
-            make_pair(*nodes)
-        else:
-            nodes[0].post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
-        yield nodes
-    except BaseException:
-        for node in nodes:
-            print(f"\n--- {node.name}\n{node.log()[-2000:]}")
-        raise
-    finally:
-        for node in nodes:
-            node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with scene(Scene, joined=joined) as s:
+        yield s.a, s.b
 
 
 def make(node, name, **shape):

@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import sys
 import tempfile
-import time
 
 from etcd import Etcd
 from harness import Rpc, World, Writer, check, settings, wait_for

@@ -117,6 +117,23 @@ struct PlayedB {
     b.keeps = [](const Message&) { return false; };
     b.let_go(Errc::ok);
   }
+  /// B, out of touch while A ordered a write, has tried for that epoch at the witness, and takes no orders yet.
+  void come_back_after_an_attempt(std::uint64_t number) {
+    pair.host(kA).witness().set_reachable(false);
+    b.keeps = [](const Message& m) { return is(m, MessageType::replicate) || silent(m); };
+    pair.write(kA, kBlockOfBoth, 1);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::suspended); }));
+    b.state.attempted = number;
+    b.state.serving = false;
+    auto refused = std::make_shared<bool>(false);
+    b.says = [refused](const Message& m) {
+      if (!is(m, MessageType::replicate)) return Errc::ok;
+      *refused = true;
+      return Errc::stale;
+    };
+    back_in_touch();
+    ASSERT_TRUE(pair.wait_for([&] { return *refused; }));
+  }
   /// B can't be a member, and leaves: A is alone. Then B is a target that has everything.
   void go_on_alone() {
     b.state.able = false;
@@ -134,7 +151,6 @@ struct PlayedB {
   void hang_metadata() {
     spoil_metadata([](StoreFaults& f) { f.hang = kAlways; });
   }
-  /// Somebody else's record at the witness.
   /// Times that A closed its initiators' sessions.
   [[nodiscard]] unsigned fences() { return pair.host(kA).fences(); }
   /// An order of B's hangs in A's store, as does all that comes after it.
@@ -143,6 +159,7 @@ struct PlayedB {
     b.send(order(1), block_of(1));
     pair.run_for(kSoon);
   }
+  /// Somebody else's record at the witness.
   void at_the_witness(const replication::WitnessRecord& record) {
     const auto id = pair.world().scenario.volumes[0].id;
     auto& witness = pair.world().witness;

@@ -97,20 +97,7 @@ TEST(Proposal, IsAboveEveryNumberThatThePartnerAskedTheWitnessFor) {
 /// B still keeps its sessions when A begins to agree with it, and takes no order meanwhile.
 TEST(Driver, SendsAgainWhatItsPartnerCouldNotTakeYet) {
   PlayedB world;
-  world.pair.host(kA).witness().set_reachable(false);
-  world.b.keeps = [](const Message& m) { return is(m, MessageType::replicate) || PlayedB::silent(m); };
-  world.pair.write(kA, kBlockOfBoth, 1);
-  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
-  world.b.state.attempted = world.b.state.record.number + 1;
-  world.b.state.serving = false;
-  unsigned refused = 0;
-  world.b.says = [&](const Message& m) {
-    if (!is(m, MessageType::replicate)) return Errc::ok;
-    ++refused;
-    return Errc::stale;
-  };
-  world.back_in_touch();
-  ASSERT_TRUE(world.pair.wait_for([&] { return refused > 0; }));
+  world.come_back_after_an_attempt(world.b.state.record.number + 1);
   world.b.says = [](const Message&) { return Errc::ok; };
   EXPECT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }, kLease / 4)) << "it waits for the write";
 }
@@ -118,21 +105,8 @@ TEST(Driver, SendsAgainWhatItsPartnerCouldNotTakeYet) {
 /// A waits for orders that B, which won at the witness, takes no more.
 TEST(Driver, TakesOverWhatItsPartnerRecordedMeanwhile) {
   PlayedB world;
-  world.pair.host(kA).witness().set_reachable(false);
-  world.b.keeps = [](const Message& m) { return is(m, MessageType::replicate) || PlayedB::silent(m); };
-  world.pair.write(kA, kBlockOfBoth, 1);
-  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
   const engine::EpochRecord won = world.next(MemberSet::only(kB));
-  world.b.state.attempted = won.number;
-  world.b.state.serving = false;
-  unsigned refused = 0;
-  world.b.says = [&](const Message& m) {
-    if (!is(m, MessageType::replicate)) return Errc::ok;
-    ++refused;
-    return Errc::stale;
-  };
-  world.back_in_touch();
-  ASSERT_TRUE(world.pair.wait_for([&] { return refused > 0; }));
+  world.come_back_after_an_attempt(won.number);
   world.b.state.record = won;
   world.b.state.attempted = 0;
   world.b.state.serving = true;

@@ -5,7 +5,6 @@ import socket
 import ssl
 import stat
 import subprocess
-import time
 import uuid
 
 import scratch

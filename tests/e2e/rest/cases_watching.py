@@ -4,7 +4,7 @@ import time
 import uuid
 
 import scratch
-from nodes import Node, make_pair, wait_for
+from nodes import make_pair, wait_for
 from scratch import HOST1, Scratch
 
 

@@ -6,7 +6,6 @@ For tests of the management alone. A file beside the socket, <socket>.script, ch
 """
 import json
 import pathlib
-import socket
 import socketserver
 import sys
 import threading

@@ -4,30 +4,13 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import ssl
 import subprocess
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(what, condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s in vain for {what}; last seen: {value!r}")
-        time.sleep(0.05)
+sys.path.insert(0, str(HERE.parent))
+from basics import free_port, wait_for  # noqa: E402
 
 
 class Reply:
