@@ -413,6 +413,20 @@ test('when the node stops answering the page says so, keeps what it knew, and co
   await until('the connection to be back', async () => /Live|Every/.test(await page.getByTestId('connection').innerText()));
 });
 
+test('a node that stands still is not taken for one to which nothing happens', async (env) => {
+  const { page } = env;
+  await enter(env);
+  const word = async () => (await page.getByTestId('health-status').innerText()).trim();
+  assert.notEqual(await word(), 'Not known');
+  await page.route('**/api/**', () => {}); // the open stream stays open, and nothing is answered
+  await page.getByTestId('api-down').waitFor({ timeout: 8_000 });
+  assert.equal((await page.getByTestId('connection').innerText()).trim(), 'Disconnected');
+  assert.equal(await word(), 'Not known');
+  await page.unroute('**/api/**');
+  await page.getByTestId('api-down').waitFor({ state: 'detached' });
+  await until('the health to be told', async () => (await word()) !== 'Not known');
+});
+
 test('a token that is revoked leads back to the sign-in page, with the reason', async (env) => {
   await enter(env);
   await env.page.route('**/api/**', (route) =>

@@ -33,7 +33,7 @@ async function problemOf(response: Response): Promise<Problem> {
 export class Api {
   constructor(private readonly token: string) {}
 
-  async request<T>(method: string, path: string, body?: unknown): Promise<T> {
+  async request<T>(method: string, path: string, body?: unknown, timeoutMs = REQUEST_TIMEOUT_MS): Promise<T> {
     let response: Response;
     try {
       response = await fetch(`/api/v1${path}`, {
@@ -44,7 +44,7 @@ export class Api {
         },
         body: body === undefined ? undefined : JSON.stringify(body),
         cache: 'no-store',
-        signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+        signal: AbortSignal.timeout(timeoutMs),
       });
     } catch {
       throw new Unreachable('This node does not answer.');
@@ -53,8 +53,8 @@ export class Api {
     return (response.status === 204 ? undefined : await response.json()) as T;
   }
 
-  get<T>(path: string) {
-    return this.request<T>('GET', path);
+  get<T>(path: string, timeoutMs?: number) {
+    return this.request<T>('GET', path, undefined, timeoutMs);
   }
 
   async list<T>(path: string) {

@@ -3,6 +3,7 @@ import { Icon } from '@patternfly/react-core';
 import CheckCircleIcon from '@patternfly/react-icons/dist/esm/icons/check-circle-icon';
 import ExclamationCircleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon';
 import ExclamationTriangleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon';
+import QuestionCircleIcon from '@patternfly/react-icons/dist/esm/icons/question-circle-icon';
 import type { Health, HealthProblem, HealthStatus } from '../api/types';
 import { href } from '../state/route';
 import { healthTone } from './StateLabel';
@@ -25,6 +26,19 @@ function Problem({ problem }: { problem: HealthProblem }) {
 
 // With hundreds of volumes one lost node has hundreds of consequences; the first few tell the story.
 const MAX_PROBLEMS = 6;
+
+/** The node does not answer: what it told last may be wrong by now. */
+export function UnknownHealth({ last }: { last: Health }) {
+  return (
+    <section className="ls-health ls-health-unknown" aria-label="Health" aria-live="polite" data-testid="health">
+      <Icon size="xl"><QuestionCircleIcon /></Icon>
+      <div className="ls-health-words">
+        <div className="ls-health-word" data-testid="health-status">Not known</div>
+        <div>This node does not answer. It told last: {last.summary}</div>
+      </div>
+    </section>
+  );
+}
 
 export function HealthBanner({ health }: { health: Health }) {
   const Shown = ICON[health.status];

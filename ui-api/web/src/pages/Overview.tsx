@@ -3,7 +3,7 @@ import { Button, PageSection } from '@patternfly/react-core';
 import { useState } from 'react';
 import { CreateVolume } from '../components/CreateVolume';
 import { EventList } from '../components/EventList';
-import { HealthBanner } from '../components/HealthBanner';
+import { HealthBanner, UnknownHealth } from '../components/HealthBanner';
 import { PairPicture } from '../components/PairPicture';
 import { Section } from '../components/Section';
 import { Empty } from '../components/States';
@@ -27,7 +27,7 @@ function NoPair() {
 }
 
 export function OverviewPage() {
-  const { pair, health, nodes, volumes, events } = useView();
+  const { connection, pair, health, nodes, volumes, events } = useView();
   const [creating, setCreating] = useState(false);
   if (!pair || pair.state === 'none') return <PageSection isFilled><NoPair /></PageSection>;
   // With many volumes, those that are not well come first and the rest is a page of its own.
@@ -38,7 +38,7 @@ export function OverviewPage() {
   return (
     <PageSection isFilled className="ls-page">
       <h1 className="pf-v6-screen-reader">Overview</h1>
-      {health && <HealthBanner health={health} />}
+      {health && (connection === 'down' ? <UnknownHealth last={health} /> : <HealthBanner health={health} />)}
       <PairPicture pair={pair} nodes={nodes} />
       <Section
         title={many && troubled.length > 0 ? 'Volumes that need a look' : 'Volumes'}

@@ -1,5 +1,5 @@
 // Everything the page shows, kept current: by the event stream while it lasts, by asking every two seconds when not.
-import { Api, ApiError } from '../api/client';
+import { Api, ApiError, Unreachable } from '../api/client';
 import { readEvents, type ServerEvent } from '../api/sse';
 import type { Event, Health, Job, Node, Pair, Volume } from '../api/types';
 
@@ -19,7 +19,8 @@ export interface View {
 }
 
 const POLL_MS = 2_000;
-const HEALTH_MS = 5_000; // how old the health may be while the stream tells the rest
+const HEALTH_MS = 3_000; // how old the health may be while the stream tells the rest
+const STILL_MS = 3_000; // a node that takes longer to tell its health stands still: nothing shown is of now
 const SILENCE_MS = 40_000; // the server sends something every 15 s; after this the stream counts as dead
 const STREAM_RETRY_MS = 5_000;
 const MAX_EVENTS = 500;
@@ -48,6 +49,7 @@ export class LiveStore {
   private readonly listeners = new Set<() => void>();
   private readonly stop = new AbortController();
   private healthDue: ReturnType<typeof setTimeout> | undefined;
+  private endStream = () => {};
 
   constructor(
     readonly api: Api,
@@ -118,6 +120,7 @@ export class LiveStore {
   private async follow() {
     const abort = new AbortController();
     const end = () => abort.abort();
+    this.endStream = end;
     this.stop.signal.addEventListener('abort', end);
     let silence = setTimeout(end, SILENCE_MS);
     try {
@@ -176,10 +179,15 @@ export class LiveStore {
 
   private async askHealth() {
     try {
-      const [health, pair] = await Promise.all([this.api.get<Health>('/health'), this.api.get<Pair>('/pair')]);
+      const [health, pair] = await Promise.all([
+        this.api.get<Health>('/health', STILL_MS),
+        this.api.get<Pair>('/pair', STILL_MS),
+      ]);
       this.set({ health, pair, asOf: Date.now() });
-    } catch {
-      // The stream's end will tell.
+    } catch (e) {
+      // An open stream that says nothing looks as one of a node to which nothing happens.
+      if (e instanceof Unreachable) this.set({ connection: 'down' });
+      this.endStream();
     }
     if (this.view.connection === 'live') this.scheduleHealth(HEALTH_MS);
   }
