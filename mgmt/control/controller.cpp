@@ -32,7 +32,7 @@ engine::Result<std::unique_ptr<Controller>> Controller::open(LocalSettings setti
   if (!core) return std::unexpected(core.error());
   const auto token_file = (*core)->local.data_folder / "admin.token";
   auto controller = std::unique_ptr<Controller>(new Controller(std::move(*core)));
-  if (auto first = controller->tokens_.ensure_first_token(token_file); !first) return std::unexpected(first.error());
+  if (auto there = controller->tokens_.ensure_token_file(token_file); !there) return std::unexpected(there.error());
   return controller;
 }
 

@@ -4,6 +4,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
@@ -12,6 +13,7 @@ namespace lockstep::mgmt {
 namespace {
 
 constexpr std::int64_t kMinute = 60'000;
+constexpr const char* kOwnToken = "node_token";  ///< its name, and that of the setting that keeps it
 
 bool valid(const Token& token, std::int64_t now_ms) { return token.expires_ms == 0 || now_ms < token.expires_ms; }
 
@@ -25,8 +27,18 @@ NewToken make(const std::string& name, Role role, std::int64_t expires_in_second
 
 }  // namespace
 
-engine::Result<void> TokenService::ensure_first_token(const std::filesystem::path& file) {
-  if (!core_.configuration()->tokens.empty()) return {};
+engine::Result<void> TokenService::ensure_token_file(const std::filesystem::path& file) {
+  own_ = own_token();
+  if (core_.configuration()->tokens.empty()) return make_first_token(file);
+  std::error_code ignored;
+  const auto there = std::filesystem::symlink_status(file, ignored).type();
+  if (there != std::filesystem::file_type::not_found) return {};
+  // A disk without space keeps nobody from starting.
+  if (auto made = make_own_token(file); !made) spdlog::error("{}", made.error().message);
+  return {};
+}
+
+engine::Result<void> TokenService::make_first_token(const std::filesystem::path& file) {
   const NewToken first = make("admin", Role::admin, 0);
   // The file first: a token that nobody was told of would lock everyone out.
   if (auto written = write_private_file(file, first.secret + "\n"); !written) return written;
@@ -39,11 +51,44 @@ engine::Result<void> TokenService::ensure_first_token(const std::filesystem::pat
   return {};
 }
 
+/// No configuration has to be changed for it, so that the partner need not be there.
+engine::Result<void> TokenService::make_own_token(const std::filesystem::path& file) {
+  const NewToken own = make(kOwnToken, Role::admin, 0);
+  const nlohmann::json kept = {
+      {"id", own.token.id.to_string()}, {"digest", own.token.digest}, {"created_ms", own.token.created_ms}};
+  try {
+    core_.settings.set(kOwnToken, kept.dump());
+  } catch (const std::exception& e) {
+    return engine::fail(engine::Errc::io_error,
+                        fmt::format("No token can be made for {}: {}", file.string(), e.what()));
+  }
+  own_ = own.token;
+  if (auto written = write_private_file(file, own.secret + "\n"); !written) return written;
+  spdlog::warn("{} was gone: it has a new token now, of the role admin, for this node.", file.string());
+  core_.events.append(
+      {.kind = "token.created",
+       .severity = Severity::warning,
+       .side = core_.side(),
+       .volume = {},
+       .message = fmt::format("{} was gone: a new token of the role admin was made for this node.", file.string())});
+  return {};
+}
+
+std::optional<Token> TokenService::own_token() const {
+  const auto text = core_.settings.get(kOwnToken);
+  const auto kept = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  if (!kept.is_object()) return std::nullopt;
+  const auto id = Uuid::parse(kept.value("id", ""));
+  if (!id) return std::nullopt;
+  return Token{*id, kOwnToken, kept.value("digest", ""), Role::admin, kept.value("created_ms", std::int64_t{0}), 0};
+}
+
 std::optional<Token> TokenService::authenticate(std::string_view secret) {
   const std::string digest = sha256_hex(secret);
   const auto configuration = core_.configuration();
   const std::int64_t now = wall_clock_ms();
   // Digests of 256 random bits: how long a comparison takes tells nothing that would help to find another secret.
+  if (own_ && own_->digest == digest) return own_;
   const auto found = std::ranges::find(configuration->tokens, digest, &Token::digest);
   if (found == configuration->tokens.end() || !valid(*found, now)) return std::nullopt;
   note_use(*found, now);
@@ -51,6 +96,7 @@ std::optional<Token> TokenService::authenticate(std::string_view secret) {
 }
 
 bool TokenService::still_holds(const Token& shown) const {
+  if (own_ && own_->digest == shown.digest) return true;
   const auto configuration = core_.configuration();
   const auto found = std::ranges::find(configuration->tokens, shown.id, &Token::id);
   return found != configuration->tokens.end() && found->digest == shown.digest && found->role == shown.role &&

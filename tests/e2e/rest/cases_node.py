@@ -124,6 +124,33 @@ class Access(Scratch):
         only = a.get("/api/v1/tokens").json["items"][0]
         self.problem(a.delete(f"/api/v1/tokens/{only['id']}"), 409, "conflict")
 
+    def test_root_is_never_shut_out_of_a_node(self):
+        a, b = self.pair()
+        file, old = a.folder / "mgmt/admin.token", a.token
+        b.stop_mgmtd()
+        a.stop_mgmtd()
+        file.unlink()
+        a.start_mgmtd()
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        own = a.token
+        self.assertNotEqual(own, old)
+        self.assertEqual(a.get("/api/v1/pair", token=own).status, 200)
+        self.assertEqual(a.get("/api/v1/pair", token=old).status, 200, "the others go on")
+        b.start_mgmtd()
+        self.assertEqual(b.get("/api/v1/pair", token=own).status, 401, "it is this node's alone")
+        made = wait_for("a token of the pair", lambda: self.made(a, own))
+        self.assertEqual(b.get("/api/v1/pair", token=made).status, 200)
+        a.stop_mgmtd()
+        file.write_text("")
+        a.start_mgmtd()
+        self.assertEqual(file.read_text(), "", "who wants none there leaves it empty")
+        self.assertEqual(a.get("/api/v1/pair", token=own).status, 200)
+
+    @staticmethod
+    def made(node, token):
+        reply = node.post("/api/v1/tokens", {"name": "ops"}, token=token, quiet=True)
+        return reply.status == 201 and reply.json["token"]
+
     @attack
     def test_the_peer_api_is_closed_to_people_and_strangers(self):
         a, b = self.pair()

@@ -83,7 +83,7 @@ class Node:
         if self.mgmtd.poll() is not None:
             raise AssertionError(f"{self.name} ended: {self.log()[-2000:]}")
         try:
-            return self.get("/api/v1/pair", quiet=True).status == 200
+            return self.get("/api/v1/pair", token=False, quiet=True).status == 401
         except (OSError, http.client.HTTPException):
             return False
 

@@ -97,7 +97,7 @@ TEST_F(FullDiskTest, AChangeThatFindsNoSpaceIsRefusedWithWhatToDoAndNothingIsCha
 
 TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
   const fs::path file = folder_.path() / "mgmt/admin.token";
-  ASSERT_TRUE(TokenService(*node_->core).ensure_first_token(file));
+  ASSERT_TRUE(TokenService(*node_->core).ensure_token_file(file));
   const std::string secret = read_file(file).value().substr(0, 47);  // "lst_", 256 bits in base64url
   fill();
   EXPECT_TRUE(TokenService(*node_->core).authenticate(secret));

@@ -342,7 +342,7 @@ TEST_F(VolumeJobsTest, LockstepdThatStopsIsAnEvent) {
 
 TEST_F(VolumeJobsTest, TokensWorkUntilRevokedAndTheLastAdminStays) {
   TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_first_token(folder_.path() / "token"));
+  ASSERT_TRUE(tokens.ensure_token_file(folder_.path() / "token"));
   const auto secret = read_file(folder_.path() / "token")->substr(0, 47);
   const auto first = tokens.authenticate(secret);
   ASSERT_TRUE(first);
