@@ -152,7 +152,7 @@ bool ReplaceJobs::has_come_back(const Task& task) const {
 }
 
 bool ReplaceJobs::out_of_patience(const Task& task) const {
-  return task.since_ms() > core_.local.create_patience.count() * 1000;
+  return task.since_ms() >= core_.local.create_patience.count() * 1000;
 }
 
 // ---- the request ----

@@ -49,7 +49,7 @@ void VolumeJobs::teach(JobRunner& runner) {
 bool VolumeJobs::out_of_patience(std::int64_t since_ms, const Volume& volume) const {
   constexpr std::int64_t kReservedASecond = std::int64_t{64} << 20;  // bytes
   const std::int64_t reserving = volume.thin ? 0 : volume.size / kReservedASecond;
-  return wall_clock_ms() - since_ms > (core_.local.create_patience.count() + reserving) * 1000;
+  return wall_clock_ms() - since_ms >= (core_.local.create_patience.count() + reserving) * 1000;
 }
 
 StepResult VolumeJobs::step(Job& job) {
