@@ -380,11 +380,11 @@ class Verifier {
     longest_gap_ = {};
     const auto ms = [](auto d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); };
     fmt::print(
-        "{{\"ms\": {}, \"writes\": {}, \"reads\": {}, \"wrong\": {}, \"portal\": \"{}\", \"path_failures\": {}, "
-        "\"gap_ms\": {}, "
-        "\"worst_gap_ms\": {}, \"last_sense\": \"{}\", \"busy\": {}, \"last_path_error\": \"{}\", \"last\": {}{}}}\n",
-        ms(now - began_), writes_, reads_, wrong_, paths_.front().portal(), path_failures_, ms(gap), ms(worst_gap_),
-        last_sense_, busy_, last_path_error_, last, last ? latencies() : "");
+        "{{\"ms\": {}, \"writes\": {}, \"reads\": {}, \"wrong\": {}, \"portal\": \"{}\", \"paths\": {}, "
+        "\"path_failures\": {}, \"gap_ms\": {}, \"worst_gap_ms\": {}, "
+        "\"last_sense\": \"{}\", \"busy\": {}, \"last_path_error\": \"{}\", \"last\": {}{}}}\n",
+        ms(now - began_), writes_, reads_, wrong_, paths_.front().portal(), std::ranges::count_if(paths_, &Path::is_up),
+        path_failures_, ms(gap), ms(worst_gap_), last_sense_, busy_, last_path_error_, last, last ? latencies() : "");
     std::fflush(stdout);
   }
 
