@@ -308,10 +308,10 @@ void Node::on_volume_changed(const Uuid&) {
 }
 
 /// Nothing else tells of it.
-void Node::look_for_partner() {
-  if (std::exchange(looks_for_partner_, true)) return;
-  home().call_after(kLookForPartner, [this] {
-    looks_for_partner_ = false;
+void Node::look_again() {
+  if (std::exchange(looks_again_, true)) return;
+  home().call_after(kLookAgain, [this] {
+    looks_again_ = false;
     look_for_changes();
   });
 }
@@ -337,23 +337,43 @@ void Node::look_for_changes() {
     tell_volume(volume, status);
   }
   if (!undecided) server_.release_logins();
-  if (partner_awaited) look_for_partner();
+  if (partner_awaited) look_again();
+}
+
+namespace {
+Event state_change(const VolumeSpec& spec, replication::MirrorState from, const replication::VolumeStatus& status) {
+  Event event{"volume.state", status.volume, to_string(from), to_string(status.state), {}};
+  event.message = "Volume " + spec.name + " went from " + event.from + " to " + event.to +
+                  (status.reason.empty() ? "." : ": ") + status.reason;
+  return event;
+}
+}  // namespace
+
+void Node::tell_state(Volume& volume, const replication::VolumeStatus& status) {
+  using replication::MirrorState;
+  if (status.state == volume.told_state) return;
+  const bool may_pass = status.state == MirrorState::suspended || status.state == MirrorState::waiting;
+  if (may_pass && home().now() - volume.state_since < kPassing) return look_again();
+  events_.publish(state_change(volume.spec, volume.told_state, status));
+  if (status.state == MirrorState::failed) {
+    events_.publish({"store.failed",
+                     status.volume,
+                     {},
+                     {},
+                     "Volume " + volume.spec.name + ": this node's replica failed. " + status.reason});
+  }
+  volume.told_state = status.state;
 }
 
 void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) {
   const std::string name = "Volume " + volume.spec.name;
   if (status.state != volume.state) {
-    Event event{"volume.state", status.volume, to_string(volume.state), to_string(status.state), {}};
-    event.message =
-        name + " went from " + event.from + " to " + event.to + (status.reason.empty() ? "." : ": ") + status.reason;
     const bool bad = !status.serving || status.state == replication::MirrorState::failed;
-    log(bad ? LogLevel::warning : LogLevel::info, event.message);
-    events_.publish(event);
-    if (status.state == replication::MirrorState::failed) {
-      events_.publish({"store.failed", status.volume, {}, {}, name + ": this node's replica failed. " + status.reason});
-    }
+    log(bad ? LogLevel::warning : LogLevel::info, state_change(volume.spec, volume.state, status).message);
     volume.state = status.state;
+    volume.state_since = home().now();
   }
+  tell_state(volume, status);
   if (status.full != volume.full) {
     volume.full = status.full;
     const std::string message =
@@ -421,6 +441,7 @@ NodeReport Node::report() {
     const auto at = volumes_.find(entry.id);
     if (at == volumes_.end()) continue;
     const Volume& volume = *at->second;
+    report.findings.insert(report.findings.end(), volume.findings.begin(), volume.findings.end());
     entry.size = volume.spec.mirrored ? entry.mirror.epoch.size : volume.spec.size;
     entry.allocated_bytes = volume.stores.allocated_bytes();
     if (volume.disk) {

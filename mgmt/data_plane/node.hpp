@@ -56,8 +56,10 @@ class Node final : public replication::NodeObserver {
   /// or when this is over: some give up for good over what they are told in between.
   static constexpr std::chrono::milliseconds kDecisionPatience{4000};        ///< ESXi waits 5 s for a login
   static constexpr engine::Duration kLookAtSpace = std::chrono::seconds(5);  ///< how often, under thin volumes
-  /// How often, while the partner has yet to say that it follows a volume that is alone here.
-  static constexpr engine::Duration kLookForPartner = std::chrono::milliseconds(100);
+  /// How often, while the partner has yet to say that it follows a volume that is alone here, or a state is passing.
+  static constexpr engine::Duration kLookAgain = std::chrono::milliseconds(100);
+  /// A volume that is not served for a shorter time is no event: hosts take it for a slow disk.
+  static constexpr engine::Duration kPassing = std::chrono::seconds(1);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
@@ -124,9 +126,9 @@ class Node final : public replication::NodeObserver {
   void plan_counted_sessions();
 
   // node_space.cpp
-  struct SpaceLeft;
+  struct SpaceSeen;
   void look_at_space();
-  void take_space(const SpaceLeft& left);
+  void take_space(const SpaceSeen& seen);
   void tell_low_space(Volume& volume);
 
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
@@ -135,8 +137,9 @@ class Node final : public replication::NodeObserver {
   void end_replica_work();
   void leave_pair(engine::Callback<> then);
   void look_for_changes();
-  void look_for_partner();
+  void look_again();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
+  void tell_state(Volume& volume, const replication::VolumeStatus& status);
   void queue(std::function<void(engine::Callback<>)> work, engine::Callback<> refused);
   void next_in_queue();
   [[nodiscard]] engine::Result<Volume*> mirrored_volume(const engine::Uuid& volume);
@@ -171,7 +174,7 @@ class Node final : public replication::NodeObserver {
   std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
   std::thread looker_;               ///< asks file systems what is left
   bool look_planned_ = false;
-  bool looks_for_partner_ = false;
+  bool looks_again_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;
   /// A replica is being made or removed, or attached where it is not mirrored: some of its stores may be open.

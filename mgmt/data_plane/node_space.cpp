@@ -6,43 +6,60 @@
 
 namespace lockstep::mgmt {
 
-struct Node::SpaceLeft {
+struct Node::SpaceSeen {
   engine::Uuid volume;
   std::string path;
-  std::optional<std::uint64_t> bytes{};
+  std::optional<Space> space{};
 };
+
+namespace {
+std::string is_low(const std::string& path, std::uint64_t left) {
+  return "only " + std::to_string(left >> 20) + " MiB are left for " + path +
+         " on this node, less than a tenth of the volume. When nothing is left, writes that need new space are refused "
+         "on "
+         "both nodes. Free or add space there.";
+}
+
+std::string is_too_small(const std::string& path, const Space& space, std::uint64_t size) {
+  return "it has " + std::to_string(size >> 20) + " MiB, but the file system of " + path + " on this node has " +
+         std::to_string(space.in_all >> 20) +
+         " MiB in all: it can never be written as a whole. Enlarge that file system, or move this copy to a larger "
+         "one.";
+}
+}  // namespace
 
 /// A file system may take its time to answer: it is asked on a thread of its own, and the next time when it has.
 void Node::look_at_space() {
-  std::vector<SpaceLeft> all;
+  std::vector<SpaceSeen> all;
   for (const auto& [id, volume] : volumes_) {
     if (volume->spec.thin && volume->disk && volume->stores.in_files()) all.push_back({id, volume->spec.data});
   }
   if (looker_.joinable()) looker_.join();  // it posted what led here: it has ended, or is about to
   looker_ = std::thread([this, all = std::move(all)]() mutable {
-    for (SpaceLeft& each : all) each.bytes = space_left(each.path);
+    for (SpaceSeen& each : all) each.space = space_of(each.path);
     home().post([this, all = std::move(all)] {
-      for (const SpaceLeft& each : all) take_space(each);
+      for (const SpaceSeen& each : all) take_space(each);
       home().call_after(kLookAtSpace, [this] { look_at_space(); });
     });
   });
 }
 
-void Node::take_space(const SpaceLeft& left) {
-  const auto at = volumes_.find(left.volume);
-  if (at == volumes_.end() || !at->second->unit || !left.bytes) return;
+void Node::take_space(const SpaceSeen& seen) {
+  const auto at = volumes_.find(seen.volume);
+  if (at == volumes_.end() || !at->second->unit || !seen.space) return;
   Volume& volume = *at->second;
+  const std::string name = "Volume " + volume.spec.name + ": ";
   const std::uint64_t size = volume.unit->blocks() << volume.unit->block_shift();
-  const bool low = iscsi_target::is_low_space(*left.bytes, volume.stores.allocated_bytes(), size, volume.low_space);
+  const std::uint64_t left = seen.space->left;
+  const bool low = iscsi_target::is_low_space(left, volume.stores.allocated_bytes(), size, volume.low_space);
+  volume.findings.clear();
+  if (low) volume.findings.push_back(name + is_low(seen.path, left));
+  if (seen.space->in_all < size) volume.findings.push_back(name + is_too_small(seen.path, *seen.space, size));
   if (std::exchange(volume.low_space, low) != low) {
     const std::string message =
-        "Volume " + volume.spec.name +
-        (low ? ": only " + std::to_string(*left.bytes >> 20) + " MiB are left for " + left.path +
-                   " on this node, less than a tenth of the volume. When nothing is left, writes that need new space "
-                   "are refused on both nodes. Free or add space there."
-             : ": enough space is left again for " + left.path + " on this node.");
+        low ? volume.findings.front() : name + "enough space is left again for " + seen.path + " on this node.";
     log(low ? LogLevel::warning : LogLevel::info, message);
-    events_.publish({low ? "store.low_space" : "store.enough_space", left.volume, {}, {}, message});
+    events_.publish({low ? "store.low_space" : "store.enough_space", seen.volume, {}, {}, message});
   }
   tell_low_space(volume);
 }

@@ -156,10 +156,11 @@ void ReplicaStores::take_length() {
 
 bool ReplicaStores::in_files() const { return dynamic_cast<const FileStore*>(data.get()) != nullptr; }
 
-std::optional<std::uint64_t> space_left(const std::string& path) {
+std::optional<Space> space_of(const std::string& path) {
   struct statvfs space {};
   if (::statvfs(path.c_str(), &space) != 0) return std::nullopt;
-  return std::uint64_t{space.f_bavail} * space.f_frsize;
+  const std::uint64_t unit = space.f_frsize;
+  return Space{std::uint64_t{space.f_bavail} * unit, std::uint64_t{space.f_blocks} * unit};
 }
 
 Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin) {

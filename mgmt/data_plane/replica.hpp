@@ -34,8 +34,13 @@ struct ReplicaStores {
   [[nodiscard]] std::uint64_t allocated_bytes() const;
 };
 
-/// Bytes that the file system of `path` has for files to grow; nothing when it does not say. Any thread; may block.
-[[nodiscard]] std::optional<std::uint64_t> space_left(const std::string& path);
+/// Of a file system, in bytes.
+struct Space {
+  std::uint64_t left = 0;  ///< for files to grow
+  std::uint64_t in_all = 0;
+};
+/// Of the file system of `path`; nothing when it does not say. Any thread; may block.
+[[nodiscard]] std::optional<Space> space_of(const std::string& path);
 
 struct OpenedReplica {
   ReplicaStores stores;

@@ -1,6 +1,8 @@
 #pragma once
 // A volume that this node serves: its stores, its disk, its logical unit.
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "engine/disk.hpp"
 #include "iscsi_target/scsi/logical_unit.hpp"
@@ -18,12 +20,15 @@ struct Volume {
   std::unique_ptr<engine::Disk> own_disk;  ///< of a volume that is not mirrored
   std::unique_ptr<HopDisk> disk;           ///< null while it can't be served
   std::shared_ptr<iscsi_target::LogicalUnit> unit;
+  replication::MirrorState state = replication::MirrorState::starting;  ///< as last logged
+  engine::TimePoint state_since{};
   // As last told in events.
-  replication::MirrorState state = replication::MirrorState::starting;
+  replication::MirrorState told_state = replication::MirrorState::starting;
   bool resyncing = false;
   bool full = false;
   bool low_space = false;
-  bool tells_space = false;  ///< the unit's state is being told
+  std::vector<std::string> findings{};  ///< on its disk's space, as last looked at: sentences for health
+  bool tells_space = false;             ///< the unit's state is being told
 };
 
 /// True when `to` needs the volume to be detached and attached again; else only what may change in use differs.

@@ -91,6 +91,8 @@ def test_on_one_node_is_told_to_every_initiator_once_and_again_when_there_was_sp
         check(b.page()[16] == 0, "and disabled")
         a.fill(folder)
         event(listener, "store.low_space")
+        found = w.a.status()["findings"]
+        check(any("less than a tenth" in finding for finding in found), f"health is told of it: {found}")
         state = w.a.volume_status(volume)
         check(state["state"] == "in_sync" and state["reason"] == "", f"nothing is wrong: {state}")
         b.enable(True)
@@ -131,3 +133,12 @@ def test_is_told_again_by_a_node_that_came_back_and_by_the_only_one():
         wait_for("node B to see the space", lambda: "enough space is left again" in w.b.log_text())
         b.fill(folder)
         b.must_be_told(1)
+
+
+def test_a_volume_that_its_disk_can_never_hold_is_told_by_that_node():
+    with World() as w:
+        w.a.volume_folder = w.small_file_system(SMALL)
+        w.mirror(size=SIZE)
+        found = wait_for("node a to tell", lambda: [f for f in w.a.status()["findings"] if "can never be written" in f])
+        check("vm1: it has 128 MiB" in found[0], f"which, and how large: {found}")
+        check(not any("vm1" in finding for finding in w.b.status()["findings"]), "node b's disk is large enough")

@@ -279,6 +279,12 @@ def test_events_tell_what_happens_to_a_volume():
                 check(event["volume"] == volume.id and event["message"], event)
                 states.append(event["to"])
         check("partner.lost" in kinds, kinds)
+        w.b.restart()
+        while "in_sync" not in states:
+            event = listener.next()["params"]
+            if event["kind"] == "volume.state":
+                states.append(event["to"])
+        check(states == ["solo", "syncing_source", "in_sync"], f"no alarm for what passes within a second: {states}")
 
 
 def test_a_detached_volume_can_be_deleted_with_its_record_at_the_witness():
