@@ -45,7 +45,7 @@ ReplicaState Membership::state() const {
 }
 
 void Membership::begin() {
-  attached_ = flush_began_ = core_.now();
+  attached_ = flush_began_ = last_tick_ = core_.now();
   ++flushing_;
   core_.data.flush([this](std::error_code error) {
     --flushing_;
@@ -287,6 +287,7 @@ void Membership::tick() {
   if (closed()) return finish_closing();
   assert(change_ || !std::holds_alternative<phase::Recording>(core_.phase));
   const engine::TimePoint now = core_.now();
+  watch_own_ticks(now);
   watch_lease(now);
   core_.space->tick();
   watch_stores(now);

@@ -161,6 +161,7 @@ class Membership {
   [[nodiscard]] bool store_is_proven();
   [[nodiscard]] bool suspects_store() const;
   void watch_record();
+  void watch_own_ticks(engine::TimePoint now);
   void watch_stores(engine::TimePoint now);
   void settle_store(std::uint64_t step, engine::Callback<> done);
   [[nodiscard]] bool store_owes() const;
@@ -211,7 +212,7 @@ class Membership {
   engine::TimePoint proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint flush_began_;
-  engine::TimePoint last_exchange_, attached_, last_clean_, sent_again_, confirm_again_;
+  engine::TimePoint last_tick_, unread_until_, last_exchange_, attached_, last_clean_, sent_again_, confirm_again_;
   engine::TimePoint gated_since_;
   bool was_undecided_ = false;
   std::optional<ReplicaState> partner_;

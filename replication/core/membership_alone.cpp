@@ -30,9 +30,22 @@ engine::TimePoint Membership::ago(engine::Duration time) const {
 bool Membership::store_hangs() const {
   const bool alone = core_.is_alone();
   const auto deadline = core_.settings.store_deadline * (alone ? kPatienceAlone : 1);
+  if (core_.now() < unread_until_) return false;
   if (store_owes_since(ago(deadline))) return true;
   const engine::TimePoint silent = ago(core_.settings.store_silence);
   return !alone && core_.store_returned_at < silent && store_owes_since(silent);
+}
+
+namespace {
+/// Within which a process that goes on has read what its store completed while it stood still.
+constexpr engine::Duration kReadsWithin = std::chrono::milliseconds(200);
+}  // namespace
+
+/// A process that stood still finds its store's operations as old as that, and some of them done already.
+void Membership::watch_own_ticks(engine::TimePoint now) {
+  if (now - std::exchange(last_tick_, now) < core_.settings.store_silence / 2) return;
+  mark<"store.unread">();
+  unread_until_ = now + kReadsWithin;
 }
 
 /// A record waits for the partner's or the witness's agreement, and so do hosts: on a disk that is known to hang it is
@@ -41,6 +54,7 @@ void Membership::watch_record() {
   const auto patience =
       core_.store_failed ? std::min(core_.settings.lease, core_.settings.store_silence) : core_.settings.store_silence;
   if (!change_ || !change_->recording_since || *change_->recording_since >= ago(patience)) return;
+  if (core_.now() < unread_until_) return;
   mark<"membership.record_hung">();
   const bool only_late = !metadata_failed() && (!core_.store_failed || core_.store_may_return);
   late_record_ = record_run_;
@@ -125,7 +139,8 @@ bool Membership::store_is_proven() {
 /// serves nothing.
 bool Membership::suspects_store() const {
   const engine::TimePoint silent = ago(core_.settings.lease);
-  return core_.suspended() && core_.store_returned_at < silent && store_owes_since(silent);
+  const bool unread = core_.now() < unread_until_;
+  return core_.suspended() && !unread && core_.store_returned_at < silent && store_owes_since(silent);
 }
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.

@@ -75,6 +75,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "store.full",
     "store.hung",
     "store.returned_everything",
+    "store.unread",
     "witness.knows_a_newer_generation",
     "witness.lost",
     "witness.not_trusted",

@@ -73,6 +73,26 @@ TEST_P(Stall, OfAnyLengthIsAShortPause) {
   }
 }
 
+/// What the store completed meanwhile is read a moment after the clock shows how long it took.
+TEST_P(Stall, IsNotTakenForOneOfTheStore) {
+  for (Nanos length = 2 * kSecond; length <= 12 * kSecond; length += kSecond) {
+    ScriptedPair pair(pair_program(), as_shipped);
+    pair.run_for(2 * kSecond);
+    pair.spoil(GetParam(), [](StoreFaults& f) { f.slowest = kSecond; });
+    for (std::uint64_t block = 0; block < 8; ++block) pair.write(kA, block, 1);
+    pair.run_for(30 * kMillisecond);
+    pair.host(GetParam()).freeze();
+    pair.run_for(length);
+    pair.host(GetParam()).thaw();
+    bool failed = false;
+    EXPECT_TRUE(pair.wait_for([&] {
+      failed |= pair.is(GetParam(), replication::MirrorState::failed);
+      return pair.in_sync();
+    }));
+    EXPECT_FALSE(failed) << "after a stall of " << length / kSecond << " s";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EitherNode, Stall, testing::Values(kA, kB),
                          [](const auto& it) { return it.param == kA ? "TheOneThatOrders" : "TheOther"; });
 
