@@ -72,24 +72,30 @@ Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uui
   return v;
 }
 
+/// For the volume of that id, or for a new one.
+Outcome<void> check_name_is_free(const std::string& name, const std::optional<Uuid>& id, const Configuration& c) {
+  const auto found = std::ranges::find(c.volumes, name, &Volume::name);
+  if (found == c.volumes.end() || found->id == id) return {};
+  const std::string taken = fmt::format("There is a volume named {} already.", name);
+  return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
+}
+
 Outcome<void> check_new(const VolumeWish& wish, const Configuration& c) {
   if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
   if (auto problems = problems_of(wish, c); !problems.empty())
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-  if (std::ranges::find(c.volumes, wish.name, &Volume::name) != c.volumes.end()) {
-    const std::string taken = fmt::format("There is a volume named {} already.", wish.name);
-    return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
-  }
+  if (auto free = check_name_is_free(wish.name, {}, c); !free) return free;
   if (c.volumes.size() >= kMaxVolumes)
     return refuse(RefusalKind::conflict,
                   fmt::format("There are {} volumes already, which is the most there can be.", kMaxVolumes));
   return {};
 }
 
-std::string sentence_of(const Volume& volume, const VolumeChange& change) {
+std::string sentence_of(const Volume& before, const Volume& volume, const VolumeChange& change) {
   std::string what;
   const auto add = [&what](const std::string& words) { what += (what.empty() ? "" : ", ") + words; };
   const std::size_t listed = volume.access.size();
+  if (change.name && before.name != volume.name) add(fmt::format("was called {} before", before.name));
   if (change.access || change.any_initiator)
     add(volume.any_initiator ? "may be used by any initiator"
         : listed == 0        ? "may be used by no initiator"
@@ -172,26 +178,34 @@ Outcome<Job> VolumeService::import(const ImportWish& wish) {
 }
 
 Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) {
-  Volume after;
+  Volume before, after;
   const auto changed = core_.change("A volume changed", [&](Configuration& c) -> Outcome<void> {
     Volume* volume = c.volume(id);
     if (!volume) return no_such_volume();
+    before = *volume;
     std::vector<FieldProblem> problems;
+    if (change.name)
+      if (const auto complaint = check_volume_name(*change.name)) problems.push_back({"/name", *complaint});
     if (change.access) {
       check_access(*change.access, c, problems);
       check_any(change.any_initiator.value_or(false), *change.access, problems);
     }
     if (!problems.empty())
       return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+    if (change.name)
+      if (auto free = check_name_is_free(*change.name, id, c); !free) return free;
+    volume->name = change.name.value_or(volume->name);
     volume->any_initiator = change.any_initiator.value_or(volume->any_initiator && !change.access);
     volume->access = volume->any_initiator ? std::vector<std::string>{} : change.access.value_or(volume->access);
     volume->read_only = change.read_only.value_or(volume->read_only);
     volume->write_cache = change.write_cache.value_or(volume->write_cache);
     after = *volume;
+    c.sort();
     return check_access_in_all(c);
   });
   if (!changed) return std::unexpected(changed.error());
-  core_.events.append({.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(after, change)});
+  core_.events.append(
+      {.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(before, after, change)});
   return {};
 }
 

@@ -31,6 +31,7 @@ struct VolumeWish {
 
 /// What may change of a volume that is there; what is not set stays.
 struct VolumeChange {
+  std::optional<std::string> name;                 ///< hosts go by id and serial, and see nothing of it
   std::optional<bool> any_initiator;               ///< true empties the list
   std::optional<std::vector<std::string>> access;  ///< ends any_initiator
   std::optional<bool> read_only;

@@ -75,6 +75,7 @@ void make_room(Worker& worker, const FileWorker& files, const VolumeSpec& spec,
 
 bool needs_reattach(const VolumeSpec& from, const VolumeSpec& to) {
   VolumeSpec same = to;
+  same.name = from.name;  // for people alone
   same.lun = from.lun;
   same.access = from.access;
   same.any_initiator = from.any_initiator;

@@ -74,12 +74,12 @@ def test_initiators_see_the_blocks_the_medium_and_the_space_that_were_asked_for(
             check(len(replicas) == 10, f"no file is left: {replicas}")
 
 
-def test_read_only_and_write_cache_change_in_use_on_both_nodes():
+def test_read_only_write_cache_and_name_change_in_use_on_both_nodes():
     with pair() as (a, b):
         volume = make(a, "vm1", read_only=True)
         path = f"/api/v1/volumes/{volume['id']}"
         check(not writes(a, volume) and not writes(b, volume), "a read-only volume takes no writes")
-        for wish in ({"read_only": False, "write_cache": True}, {"write_cache": False}):
+        for wish in ({"read_only": False, "write_cache": True}, {"write_cache": False}, {"name": "mail"}):
             reply = b.patch(path, wish)
             check(reply.status == 200, f"changed: {reply}")
             for node in (a, b):
@@ -89,6 +89,9 @@ def test_read_only_and_write_cache_change_in_use_on_both_nodes():
             wait_for(f"{node.name} to refuse writes", lambda n=node: not writes(n, volume), 20)
         states = [r["state"] for r in a.get(path).json["replicas"]]
         check(states == ["in_sync", "in_sync"], f"nothing of this disturbed the mirror: {states}")
+        for node in (a, b):
+            log = (node.folder / "lockstepd.log").read_text()
+            check(log.count(": attached (") == 1 and "Volume mail" not in log, f"nor was it attached anew: {log[-2000:]}")
 
 
 def test_an_encrypted_volume_is_unreadable_on_the_disk_of_each_node_also_of_one_that_joins_later():

@@ -106,7 +106,7 @@ Response import(Controller& controller, const Call& call) {
 // What a volume was made with and keeps is named as such, rather than as a field that nobody knows.
 void refuse_what_stays(const nlohmann::json& body, Fields& fields, Problems& problems) {
   if (!body.is_object()) return;
-  for (const char* name : {"name", "block_format", "block_size_bytes", "thin", "removable", "encrypted"})
+  for (const char* name : {"block_format", "block_size_bytes", "thin", "removable", "encrypted"})
     if (fields.is_there(name))
       problems.push_back({std::string("/") + name, "Stays as it was when the volume was made; it can't be changed."});
 }
@@ -119,6 +119,7 @@ Response change(Controller& controller, const Call& call) {
   Problems problems;
   Fields fields(*body, "", problems);
   mgmt::VolumeChange change;
+  change.name = fields.text("name", Presence::optional);
   change.any_initiator = fields.flag("any_initiator", Presence::optional);
   change.access = fields.texts("access", Presence::optional);
   change.read_only = fields.flag("read_only", Presence::optional);
@@ -126,10 +127,10 @@ Response change(Controller& controller, const Call& call) {
   const auto size = fields.integer("size_bytes", Presence::optional, INT64_MIN, INT64_MAX);
   refuse_what_stays(*body, fields, problems);
   fields.nothing_else();
-  const bool use = change.any_initiator || change.access || change.read_only || change.write_cache;
+  const bool use = change.name || change.any_initiator || change.access || change.read_only || change.write_cache;
   if (problems.empty() && !use && !size)
     problems.push_back(
-        {"", "Nothing is to be changed: give access, any_initiator, read_only, write_cache or size_bytes."});
+        {"", "Nothing is to be changed: give name, access, any_initiator, read_only, write_cache or size_bytes."});
   if (problems.empty() && use && size)
     problems.push_back({"/size_bytes", "Takes a job of its own: change it by itself."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());

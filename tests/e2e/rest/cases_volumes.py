@@ -173,6 +173,21 @@ class Volumes(Scratch):
             self.assertIn("can't be changed", reply.json["errors"][0]["detail"])
         self.problem(a.patch(path, {"read_only": "yes"}), 422, "invalid", "/read_only")
 
+    def test_a_volume_is_renamed(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        self.volume(a, "vm2")
+        path = f"/api/v1/volumes/{volume_id}"
+        changed = b.patch(path, {"name": "mail"})
+        self.assertEqual((changed.status, changed.json["name"]), (200, "mail"))
+        for node in (a, b):
+            wait_for("lockstepd to be told", lambda n=node: n.wanted_volume(volume_id)["name"] == "mail")
+            wait_for("the other node to show it", lambda n=node: n.volume("mail")["id"] == volume_id)
+        self.assertIn("mail was called vm1 before.", [e["message"] for e in b.get("/api/v1/events").json["items"]])
+        self.problem(a.patch(path, {"name": "vm2"}), 409, "conflict", "/name")
+        self.problem(a.patch(path, {"name": "a b"}), 422, "invalid", "/name")
+        self.assertEqual(a.patch(path, {"name": "mail"}).status, 200, "as it is called already")
+
     def test_a_volume_grows_by_a_job_and_never_shrinks(self):
         a, b = self.pair()
         volume_id = self.volume(a)

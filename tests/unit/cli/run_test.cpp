@@ -101,6 +101,10 @@ TEST_F(Run, VolumeSetSendsOnlyWhatWasSaid) {
   answer("PATCH /api/v1/volumes/" + std::string(kVolumeId), 200, volume());
   EXPECT_EQ(run({"volume", "set", "vm1", "--write-cache", "off"}), 0);
   EXPECT_EQ(sent(1), json::parse(R"({"write_cache": false})"));
+  answer_volumes();
+  answer("PATCH /api/v1/volumes/" + std::string(kVolumeId), 200, volume());
+  EXPECT_EQ(run({"volume", "set", "vm1", "--name", "mail"}), 0);
+  EXPECT_EQ(sent(3), json::parse(R"({"name": "mail"})"));
   EXPECT_EQ(run({"volume", "set", "vm1"}), 2);
   EXPECT_EQ(run({"volume", "set", "vm1", "--read-only", "yes"}), 2);
 }

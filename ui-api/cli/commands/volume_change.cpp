@@ -11,14 +11,16 @@ namespace lockstep::cli {
 namespace {
 
 struct Use {
-  std::string name, read_only, write_cache;
+  std::string name, new_name, read_only, write_cache;
 };
 
 Outcome<void> set(Context& context, const Use& o) {
   json body = json::object();
   if (!o.read_only.empty()) body["read_only"] = o.read_only == "on";
   if (!o.write_cache.empty()) body["write_cache"] = o.write_cache == "on";
-  if (body.empty()) return fail(Exit::usage, "Say what to change: --read-only on|off, --write-cache on|off.");
+  if (!o.new_name.empty()) body["name"] = o.new_name;
+  if (body.empty())
+    return fail(Exit::usage, "Say what to change: --name NEW, --read-only on|off, --write-cache on|off.");
   const auto found = find_volume(context, o.name);
   if (!found) return std::unexpected(found.error());
   const auto changed = context.api.patch("/volumes/" + text(*found, "id"), body);
@@ -37,8 +39,10 @@ void add_set(CLI::App& volume, Action& chosen) {
   c->footer(
       "Examples:\n"
       "  lockstep volume set vm1 --read-only on\n"
-      "  lockstep volume set vm1 --write-cache off");
+      "  lockstep volume set vm1 --write-cache off\n"
+      "  lockstep volume set vm1 --name mail");
   c->add_option("name", o->name, "Name or id")->required();
+  c->add_option("--name", o->new_name, "Call it so from now on; hosts notice nothing")->type_name("NEW");
   for (auto [option, value, what] :
        {std::tuple("--read-only", &o->read_only, "Initiators may only read"),
         std::tuple("--write-cache", &o->write_cache, "Writes are answered before they are on stable storage")}) {
