@@ -189,6 +189,31 @@ TEST(GoingAlone, ByPreferenceEndsWhenThePartnerIsBack) {
   EXPECT_FALSE(world.pair.is(kA, MirrorState::solo));
 }
 
+/// It may be about to fail: B, if its store works, is to go on.
+TEST(GoingAlone, ASuspendedNodeWhoseStoreCompletesNothingSaysThatItIsNotAble) {
+  for (const bool hangs : {false, true}) {
+    PlayedB world(patient);
+    if (hangs) hang(world.pair, kA);
+    world.pair.host(kA).witness().set_reachable(false);
+    world.pair.read(kA, kBlockOfBoth);
+    world.suspend();
+    EXPECT_EQ(world.told().able, !hangs);
+  }
+}
+
+TEST(GoingAlone, ByForceIsRefusedWhenItCannotBeRecorded) {
+  PlayedB world;
+  world.pair.host(kA).witness().set_reachable(false);
+  world.suspend();
+  world.spoil_metadata([](StoreFaults& f) { f.write_error = kAlways; });
+  std::optional<bool> forced;
+  world.pair.host(kA).program()->force_solo(0, false, [&](engine::Result<void> r) { forced = r.has_value(); });
+  ASSERT_TRUE(world.pair.wait_for([&] { return forced.has_value(); }, 3 * kLease));
+  EXPECT_FALSE(*forced);
+  EXPECT_FALSE(world.pair.is(kA, MirrorState::solo));
+  EXPECT_FALSE(world.pair.status(kA).serving);
+}
+
 /// The only member starts anew; meanwhile B was forced, or A's disks are from before.
 TEST(GoingAlone, IsNotForAProcessOfWhichTheWitnessSaysThatThePartnerWon) {
   PlayedB world;

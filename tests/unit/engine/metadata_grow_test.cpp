@@ -225,6 +225,26 @@ TEST_F(Grow, AFailedWriteLeavesTheOldSizeInUseAndIsSettledByOpening) {
   }
 }
 
+TEST_F(Grow, EitherCopyOfWhatItWroteIsEnough) {
+  const auto spoil = [this](std::uint64_t byte) {
+    store.bytes()[byte + 100] ^= std::byte{1};
+    store.keep_spoiled();
+  };
+  for (const std::uint64_t slot : {0, 1}) {
+    for (const bool of_state : {false, true}) {
+      std::ranges::fill(store.bytes(), std::byte{});
+      store.keep_spoiled();
+      make();
+      ASSERT_FALSE(grow(40 * kGiB));
+      const auto state = load_be<std::uint64_t>(store.bytes().data() + 232);
+      spoil(of_state ? state + slot * layout::kStateSlot : slot * layout::kBlock);
+      open();
+      EXPECT_EQ(area->identity().size, 40 * kGiB) << slot;
+      expect_all_as_it_was();
+    }
+  }
+}
+
 TEST_F(Grow, ASuperblockOfVersionTwoSaysWhereTheStateStands) {
   make();
   ASSERT_FALSE(grow(40 * kGiB));

@@ -77,6 +77,7 @@ TEST_F(MetadataKey, AnErrorEndsItAndNoFurtherOneIsTaken) {
   write_key(2);
   store.run();
   EXPECT_EQ(written, make_error_code(Errc::io_error));
+  EXPECT_EQ(area->identity().key, sealed(1));
   store.fail = [](char, Extent) { return false; };
   write_key(3);
   EXPECT_EQ(written, make_error_code(Errc::io_error));
