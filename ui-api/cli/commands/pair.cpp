@@ -352,7 +352,7 @@ std::string next_step(const json& pair, bool rebuilt) {
 }
 
 Outcome<void> recover(Context& context, const RecoverOptions& o) {
-  const auto found = context.api.get("/pair/recovery" + (o.pair.empty() ? "" : "?pair=" + o.pair));
+  const auto found = context.api.get("/pair/recovery" + (o.pair.empty() ? "" : "?pair=" + percent_encode(o.pair)));
   if (!found) return std::unexpected(found.error());
   if (o.show) {
     context.show(*found, recovery_text);
