@@ -47,6 +47,13 @@ class PairRecoveryTest : public ::testing::Test {
     core_ = std::move(*core);
     recovery_ = std::make_unique<PairRecovery>(*core_, plane_, [this] { ++recovered_; });
   }
+  void lose_the_database() {
+    recovery_.reset();
+    core_.reset();
+    std::filesystem::remove_all(folder_.path() / "mgmt");
+    recovered_ = 0;
+    restart();
+  }
   std::filesystem::path volumes() const { return folder_.path() / "volumes"; }
   std::filesystem::path saved() const { return volumes() / "configuration.saved"; }
 
@@ -172,9 +179,7 @@ TEST_F(PairRecoveryTest, ACopyOfThePairsThatWasPutAsideIsUsedInstead) {
 
 TEST_F(PairRecoveryTest, ASavedCopyIsAllThatCounts) {
   ASSERT_TRUE(recover());
-  std::filesystem::remove_all(folder_.path() / "mgmt");
-  recovered_ = 0;
-  restart();
+  lose_the_database();
   const auto found = recovery_->look();
   EXPECT_TRUE(found.saved);
   EXPECT_FALSE(found.rebuild);
