@@ -7,7 +7,7 @@ import harness
 from etcd import Etcd
 from harness import Writer, check, wait_for
 from managed_pair import ManagedPair, scene
-from nodes import PREFERRED
+from nodes import PREFERRED, join
 from cases_lost import replace
 
 MIB = 1 << 20
@@ -150,6 +150,85 @@ def test_both_databases_are_lost_and_recovered_from_the_copies_while_a_host_writ
         s.in_sync()
         s.check_session_lasted(s.a)
         writer.stop()
+        s.check_whole()
+
+
+def lose_all_but_the_replicas(s):
+    """Both machines at once, as in a power cut, and what management kept on either."""
+    for node in (s.a, s.b):
+        node.stop_lockstepd(signal.SIGKILL)
+    for node in (s.a, s.b):
+        node.stop_mgmtd(signal.SIGKILL)
+        shutil.rmtree(node.folder / "mgmt")
+        (node.folder / "volumes/configuration.saved").unlink()
+        node.start()
+
+
+def check_data(s, log, *nodes):
+    for node in nodes:
+        read = s.run(*s.verifier("--portal", node.portal, "--lun", s.volume.lun, "--verify", log), seconds=120)
+        check(read.returncode == 0, f"all that was written is there, through {node.name}: {read.stdout}")
+
+
+def let_hosts_in(s, node):
+    opened = node.patch(f"/api/v1/volumes/{s.volume.id}", {"any_initiator": True})
+    check(opened.status == 200, f"hosts are let in: {opened}")
+    s.volume = Lun(node.volume("vm1"))
+
+
+MADE_ANEW = {"name": "pair1", "confirm": "pair1"}
+
+
+def test_both_databases_and_both_copies_are_lost_and_the_pair_is_made_anew_from_the_replicas():
+    with scene(Scene) as s:
+        pair, before = s.a.get("/api/v1/pair").json, s.a.volume("vm1")
+        writer = Writer(s, s.volume, [s.a], span_mib=8)
+        writer.wait_writes(300)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        early = s.a.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(early.status == 409 and "may still rely" in early.json["detail"], f"a lease may still be in force: {early}")
+        found = wait_for("every lease to be over", lambda: (f := s.a.get("/api/v1/pair/recovery").json)["recoverable"] and f, 90)
+        check([(v["id"], v["name"]) for v in found["rebuild"]["volumes"]] == [(s.volume.id, "vm1")], f"found: {found}")
+        check(s.a.get("/api/v1/pair").json["state"] == "none", "nothing is changed by looking")
+        made = s.a.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201 and made.json["id"] == pair["id"] and made.json["target_name"] == s.target, f"made: {made}")
+        state = wait_for("the replica to be in use again", lambda: (found := s.states(s.a).get("a")) and found[0] != "starting" and found)
+        check(state == ("waiting", False), f"it serves nothing alone, as the other copy may have gone on: {state}")
+        join(s.a, s.b)
+        s.in_sync()
+        after = s.b.volume("vm1")
+        for field in ("id", "serial", "size_bytes", "block_format"):
+            check(after[field] == before[field], f"{field} is as it was: {before}, {after}")
+        check(after["access"] == [] and not after["any_initiator"], f"nobody is let in: {after}")
+        read = s.run(*s.verifier("--portal", s.a.portal, "--lun", after["lun"], "--verify", writer.log), seconds=120)
+        check(read.returncode != 0, "a host that is not named gets nothing")
+        let_hosts_in(s, s.a)
+        check_data(s, writer.log, s.a, s.b)
+        more = Writer(s, s.volume, [s.b], span_mib=8, resume=writer.log)
+        more.wait_writes(200)
+        more.stop()
+        s.check_whole()
+
+
+def test_a_node_that_served_alone_does_so_at_once_when_the_pair_is_made_anew_and_brings_the_other_up_to_date():
+    with scene(Scene) as s:
+        s.a.stop_lockstepd()
+        writer = Writer(s, s.volume, [s.b], span_mib=8)
+        writer.wait_writes(300)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        older = s.a.get("/api/v1/pair/recovery").json["rebuild"]["volumes"][0]["epoch"]
+        newer = s.b.get("/api/v1/pair/recovery").json["rebuild"]["volumes"][0]["epoch"]
+        check(newer["members"] == "b" and newer["number"] >= older["number"], f"which is newer can be seen: {older}, {newer}")
+        made = s.b.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201 and made.json["local_side"] == "b", f"made: {made}")
+        let_hosts_in(s, s.b)
+        wait_for("side b to serve alone", lambda: s.states(s.b).get("b") == ("solo", True))
+        check_data(s, writer.log, s.b)
+        join(s.b, s.a)
+        s.in_sync()
+        check_data(s, writer.log, s.a, s.b)
         s.check_whole()
 
 

@@ -184,7 +184,8 @@ TEST_F(PairRecoveryTest, ASavedCopyIsAllThatCounts) {
   EXPECT_TRUE(found.saved);
   EXPECT_FALSE(found.rebuild);
   expect_refused(wish("other", "other"), RefusalKind::invalid, "There is a saved copy");
-  EXPECT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, token_));
+  const Token another{random_uuid(), "second", "another digest", Role::admin, 1, 0};
+  EXPECT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, another));
 }
 
 TEST_F(PairRecoveryTest, AWitnessThatSaysNoIsRefused) {
