@@ -28,14 +28,14 @@ class Scene(ManagedPair):
     run = harness.World.run
     etcd = None
 
-    def start(self, witness=False):
+    def start(self, witness=False, **shape):
         if witness:
             self.etcd = Etcd(self.folder)
             self.etcd.start()
         self.a.side, self.b.side = "a", "b"
         super().start(arbiter=self.etcd.arbiter if witness else PREFERRED)
         self.target = self.a.get("/api/v1/pair").json["target_name"]
-        job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True}))
+        job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True, **shape}))
         check(job["state"] == "done", f"the volume is made: {job}")
         self.in_sync()
         self.volume = Lun(self.a.volume("vm1"))
@@ -248,6 +248,28 @@ def test_a_node_that_served_alone_does_so_at_once_when_the_pair_is_made_anew_and
         s.in_sync()
         check_data(s, writer.log, s.a, s.b)
         s.check_whole()
+
+
+def test_an_encrypted_replica_whose_nodes_key_is_lost_too_is_taken_in_told_of_and_made_anew():
+    with scene(Scene, encrypted=True) as s:
+        s.a.stop_lockstepd()
+        writer = Writer(s, s.volume, [s.b], span_mib=8)
+        writer.wait_writes(200)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        s.a.stop_lockstepd()
+        (s.a.folder / "node.key").unlink()
+        s.a.start_lockstepd()
+        made = s.b.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201, f"made: {made}")
+        let_hosts_in(s, s.b)
+        join(s.b, s.a)
+        wait_for("the missing key to be told of", lambda: any(
+            "node.key" in p["message"] for p in s.a.get("/api/v1/health").json["problems"]))
+        job = s.b.job(s.b.post(f"/api/v1/volumes/{s.volume.id}/replicas/a/replace", {}), 90)
+        check(job["state"] == "done", f"the copy is made anew, with a key of the node's new one: {job}")
+        s.in_sync()
+        check_data(s, writer.log, s.a, s.b)
 
 
 def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_nothing_else():
