@@ -51,7 +51,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       replace_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
-      recovery_(*core_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
+      recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
@@ -153,6 +153,10 @@ std::string Controller::tell_of_stranger(const std::string& nodes, const std::st
 
 Outcome<void> Controller::ready_for_a_volume() const {
   const PairView now = view();
+  if (!now.at(NodeSide::a).node)
+    return refuse(RefusalKind::conflict,
+                  "Volumes are made through the node of side A, whose place is not taken yet. Make an invitation with "
+                  "`lockstep pair invite`, and try again when a machine has joined with it.");
   for (const auto& n : now.nodes) {
     if (!n.node || !n.asked || !n.reachable || n.report.running) continue;
     return refuse(
@@ -187,7 +191,7 @@ Unpaired Controller::unpaired() const {
   Unpaired found;
   const NodeReport report = reconciler_.report();
   if (report.running && report.status) found.served = report.status->volumes.size();
-  found.replicas = recovery_.replicas_found().size();
+  found.replicas = replicas_named(core_->local.volume_folder).size();
   found.saved = core_->saved_file.exists();
   if (!found.saved) return found;
   const auto saved = core_->saved_file.read();

@@ -96,7 +96,9 @@ std::unique_ptr<Peer> NodeCore::peer() const {
                                                       fmt::format("{} {}", node_id.to_string(), n->id.to_string())});
 }
 
-bool NodeCore::orders_changes() const { return side().value_or(NodeSide::a) == NodeSide::a; }
+bool NodeCore::orders_changes() const {
+  return side().value_or(NodeSide::a) == NodeSide::a || configuration()->nodes.size() == 1;
+}
 
 Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit) {
   if (replaced.replaced_here_ms() != 0)
@@ -125,7 +127,7 @@ std::vector<Uuid> NodeCore::missing_replicas() const {
   if (!side()) return missing;
   const auto in_force = configuration();
   for (const auto& volume : in_force->volumes) {
-    const auto files = replica_files(local.volume_folder, volume.id);
+    const auto files = replica_files(local.volume_folder, volume.id, volume.copy(*side()));
     std::error_code error;
     const bool there = std::filesystem::exists(files.data, error) && std::filesystem::exists(files.metadata, error);
     if (volume.lifecycle == Lifecycle::ready && !there && !error) missing.push_back(volume.id);

@@ -4,31 +4,31 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/node_report.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/witness_check.hpp"
 
 namespace lockstep::mgmt {
+namespace {
 
-PairRecovery::PairRecovery(NodeCore& core, std::function<void()> recovered, Connect connect)
+/// The longest lease that a pair can have, with what is added for clocks that drift, and then some: which one the nodes
+/// had is lost with the configuration.
+constexpr auto kLeasesAreOver = std::chrono::seconds(75);
+
+/// Beyond every number that the pair can have had, so that what is left of the old line nowhere counts as newer.
+std::int64_t number_after(const RevisionId& head) { return std::max(head.n + 1, wall_clock_ms() / 1000); }
+
+std::string count_of_volumes(std::size_t count) { return count == 1 ? "a volume" : fmt::format("{} volumes", count); }
+
+}  // namespace
+
+PairRecovery::PairRecovery(NodeCore& core, DataPlane& data_plane, std::function<void()> recovered, Connect connect)
     : core_(core),
+      data_plane_(data_plane),
       recovered_(std::move(recovered)),
       connect_(connect ? std::move(connect)
                        : [&core](const HttpsTarget& target) { return std::make_unique<Peer>(core.identity, target); }) {
-}
-
-std::vector<FoundReplica> PairRecovery::replicas_found() const {
-  std::vector<FoundReplica> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(core_.local.volume_folder, error)) {
-    if (entry.path().extension() != ".meta") continue;
-    const auto volume = Uuid::parse(entry.path().stem().string());
-    if (!volume) continue;
-    std::error_code no_data;
-    const auto bytes = std::filesystem::file_size(replica_files(core_.local.volume_folder, *volume).data, no_data);
-    found.push_back({*volume, no_data ? 0 : static_cast<std::int64_t>(bytes)});
-  }
-  std::ranges::sort(found, {}, &FoundReplica::volume);
-  return found;
 }
 
 void PairRecovery::ask_partner(RecoveryView& view) const {
@@ -69,9 +69,50 @@ void PairRecovery::ask_partner(RecoveryView& view) const {
   }
 }
 
-RecoveryView PairRecovery::look() const {
+// A lease that this node granted its partner before lockstepd was started is over by the time that nobody can still
+// have been granted one, whatever its length was. Who knows of none has granted none since.
+std::string PairRecovery::why_not_now(const Rebuild& rebuild) const {
+  const auto answer = data_plane_.call("node.status", "{}", std::chrono::seconds(3));
+  const auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
+  if (!status) return "lockstepd on this node does not answer. Start it, and try again.";
+  if (!status->volumes.empty())
+    return fmt::format(
+        "lockstepd on this node still serves {} as it was told before, and what it was told can't be "
+        "made again from the replicas: hosts lose the volumes until they are let in anew. When they may, "
+        "restart lockstepd here, and try again.",
+        count_of_volumes(status->volumes.size()));
+  const bool had_partner =
+      std::ranges::any_of(rebuild.volumes, [](const auto& v) { return v.epoch.members.is_both(); });
+  const auto up = std::chrono::milliseconds(status->uptime_ms);
+  if (!had_partner || up >= kLeasesAreOver) return {};
+  return fmt::format(
+      "lockstepd on this node was started just now, and the other node may still rely on what it was "
+      "told before. Try again in {} seconds.",
+      std::chrono::ceil<std::chrono::seconds>(kLeasesAreOver - up).count());
+}
+
+void PairRecovery::look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const {
+  const std::string no_copy = view.problem;
+  auto rebuild = rebuild_from(view.replicas, pair);
+  if (!rebuild) {
+    view.problem = fmt::format("{} {}", no_copy, rebuild.error().detail);
+    return;
+  }
+  view.rebuild = std::move(*rebuild);
+  // Whoever made another pair on a node that had lost its database has the first one's copy there.
+  const std::string aside = core_.saved_file.path().string() + "." + view.rebuild->pair.to_string();
+  std::error_code error;
+  view.problem = std::filesystem::exists(std::filesystem::symlink_status(aside, error))
+                     ? fmt::format(
+                           "A copy of this pair's configuration was put aside as {}. Rename it to {}, and try "
+                           "again.",
+                           aside, core_.saved_file.path().string())
+                     : why_not_now(*view.rebuild);
+}
+
+RecoveryView PairRecovery::look(const std::optional<Uuid>& pair) const {
   RecoveryView view;
-  view.replicas = replicas_found();
+  view.replicas = replicas_read(core_.local.volume_folder);
   if (const auto configuration = core_.configuration(); configuration->pair) {
     view.problem = fmt::format("This node is in the pair {}: there is nothing to recover.", configuration->pair->name);
     return view;
@@ -79,6 +120,13 @@ RecoveryView PairRecovery::look() const {
   auto saved = core_.saved_file.read();
   if (!saved) {
     view.problem = saved.error().detail;
+    if (saved.error().kind == RefusalKind::not_found)
+      look_at_replicas(view, pair);
+    else
+      view.problem += fmt::format(
+          " If it can't be had from a backup, move {} away: the configuration can then be made anew from the replicas, "
+          "but for much that only the copy has.",
+          core_.saved_file.path().string());
     return view;
   }
   view.saved = std::move(*saved);
@@ -86,12 +134,33 @@ RecoveryView PairRecovery::look() const {
   return view;
 }
 
-Outcome<void> PairRecovery::recover(const std::string& confirm, const Token& token) {
-  const RecoveryView view = look();
+Outcome<void> PairRecovery::recover(const RecoveryWish& wish, const Token& token) {
+  const RecoveryView view = look(wish.rebuild ? wish.rebuild->pair : std::nullopt);
   if (!view.problem.empty()) return refuse(RefusalKind::conflict, view.problem);
+  return view.saved ? recover_saved(view, wish, token) : rebuild(view, wish, token);
+}
+
+Outcome<void> PairRecovery::put_in_force(const RevisionId& id, const std::string& summary, const Configuration& next,
+                                         const std::string& message) {
+  const RevisionState now = core_.revisions.state();
+  if (core_.configuration()->pair || !core_.revisions.begin_epoch(now, id, summary, next))
+    return refuse(RefusalKind::conflict, "This node got into a pair meanwhile.");
+  core_.events.append({.kind = "pair.recovered",
+                       .severity = Severity::warning,
+                       .side = core_.side(),
+                       .volume = {},
+                       .message = message});
+  recovered_();
+  return {};
+}
+
+Outcome<void> PairRecovery::recover_saved(const RecoveryView& view, const RecoveryWish& wish, const Token& token) {
   const SavedConfiguration& saved = *view.saved;
   const std::string& name = saved.configuration.pair->name;
-  if (confirm != name)
+  if (wish.rebuild)
+    return refuse(RefusalKind::invalid, "There is a saved copy of the configuration, which says all of it.",
+                  {{"", "Send nothing but confirm."}});
+  if (wish.confirm != name)
     return refuse(RefusalKind::confirmation_needed,
                   fmt::format("The pair {} as it was at revision {} is put in force here. {} Send the pair's name, {}, "
                               "as `confirm`.",
@@ -102,19 +171,30 @@ Outcome<void> PairRecovery::recover(const std::string& confirm, const Token& tok
   here.fingerprint = core_.identity.fingerprint;
   Configuration next = recovered(saved.configuration, saved.node, here, token);
   cut_off_volumes(next);
-  const RevisionState now = core_.revisions.state();
-  const RevisionId id{random_uuid(), saved.revision.n + 1, random_uuid()};
-  const std::string summary = fmt::format("Recovered from the copy of revision {}", saved.revision.n);
-  if (core_.configuration()->pair || !core_.revisions.begin_epoch(now, id, summary, next))
-    return refuse(RefusalKind::conflict, "This node got into a pair meanwhile.");
-  core_.events.append({.kind = "pair.recovered",
-                       .severity = Severity::warning,
-                       .side = here.side,
-                       .volume = {},
-                       .message = fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}", name,
-                                              here.name, saved.revision.n, view.partner_says)});
-  recovered_();
-  return {};
+  return put_in_force({random_uuid(), saved.revision.n + 1, random_uuid()},
+                      fmt::format("Recovered from the copy of revision {}", saved.revision.n), next,
+                      fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}", name, here.name,
+                                  saved.revision.n, view.partner_says));
+}
+
+Outcome<void> PairRecovery::rebuild(const RecoveryView& view, const RecoveryWish& wish, const Token& token) {
+  const RebuildWish wanted = wish.rebuild.value_or(RebuildWish{});
+  const Rebuild& found = *view.rebuild;
+  auto next = configuration_of(found, wanted, describe_node(core_, wish.node, found.side), token);
+  if (!next) return std::unexpected(next.error());
+  if (wish.confirm != wanted.name)
+    return refuse(RefusalKind::confirmation_needed,
+                  fmt::format("The pair {} is made anew on this node, as its side {}, from the replicas of {}. Hosts, "
+                              "secrets and settings are lost; no host may use a volume until it is let in again. Use "
+                              "the other node if it has its database or a saved copy. Send the pair's name, {}, as "
+                              "`confirm`.",
+                              wanted.name, side_name(found.side), count_of_volumes(found.volumes.size()), wanted.name),
+                  {{"/confirm", fmt::format("Must be {}.", wanted.name)}});
+  if (auto usable = try_witness(data_plane_, next->pair->arbiter); !usable) return std::unexpected(usable.error());
+  return put_in_force(
+      {random_uuid(), number_after(core_.revisions.state().head), random_uuid()}, "Made anew from the replicas", *next,
+      fmt::format("The pair {} was made anew on {} from the replicas of {}. No host may use them until it is let in.",
+                  wanted.name, next->nodes.front().name, count_of_volumes(found.volumes.size())));
 }
 
 }  // namespace lockstep::mgmt

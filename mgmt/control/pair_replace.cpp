@@ -7,6 +7,7 @@
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/pair_service.hpp"
+#include "mgmt/control/rebuilt_configuration.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -85,14 +86,18 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());
   const Node* lost = newest->configuration.node(side);
-  if (!lost || lost->id == core_.node_id)
+  const bool unknown = !lost && lacks_a_known_side(newest->configuration);
+  if ((!lost && !unknown) || (lost && lost->id == core_.node_id))
     return refuse(RefusalKind::conflict, "The invitation is for a side that is not to be replaced any more.");
-  if (const auto still = ask_of(*lost); !still) return std::unexpected(still.error());
+  if (lost)
+    if (const auto still = ask_of(*lost); !still) return std::unexpected(still.error());
+  if (unknown)
+    if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());
   Configuration next = with_node_replaced(newest->configuration, joining, token);
   if (side == NodeSide::a) cut_off_volumes(next);  // volumes' jobs are side A's, and are lost with it
   return Offer{.offer = {{random_uuid(), newest->n() + 1, random_uuid()}, to_document(next), /*replaces=*/true},
                .over = newest->state,
-               .replaced = *lost,
+               .replaced = lost ? std::optional(*lost) : std::nullopt,
                .undecided = newest->tentative,
                .digest = {},
                .fingerprint = joining.fingerprint};

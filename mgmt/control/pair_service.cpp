@@ -10,6 +10,7 @@
 #include "mgmt/control/chap_secrets.hpp"
 #include "mgmt/control/invitation.hpp"
 #include "mgmt/control/pair_members.hpp"
+#include "mgmt/control/rebuilt_configuration.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/control/witness_check.hpp"
@@ -18,19 +19,6 @@ namespace lockstep::mgmt {
 namespace {
 
 constexpr std::int64_t kOfferLife = 30'000;  // ms; a joining node confirms at once
-
-Node describe_node(const NodeCore& core, const NodeWish& wish, NodeSide side) {
-  const LocalSettings& local = core.local;
-  Node n;
-  n.id = core.node_id;
-  n.side = side;
-  n.name = wish.name.value_or(local.node_name);
-  n.portals = wish.portals.value_or(local.portals);
-  n.link_address = wish.link_address.value_or(local.link_address);
-  n.management_address = wish.management_address.value_or(local.management_address);
-  n.fingerprint = core.identity.fingerprint;
-  return n;
-}
 
 std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
   std::vector<FieldProblem> problems = problems_of(node);
@@ -58,6 +46,19 @@ Outcome<void> check_reads(const JoinRequest& joining, const Configuration& confi
 }
 
 }  // namespace
+
+Node describe_node(const NodeCore& core, const NodeWish& wish, NodeSide side) {
+  const LocalSettings& local = core.local;
+  Node n;
+  n.id = core.node_id;
+  n.side = side;
+  n.name = wish.name.value_or(local.node_name);
+  n.portals = wish.portals.value_or(local.portals);
+  n.link_address = wish.link_address.value_or(local.link_address);
+  n.management_address = wish.management_address.value_or(local.management_address);
+  n.fingerprint = core.identity.fingerprint;
+  return n;
+}
 
 PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect)
     : core_(core),
@@ -137,6 +138,7 @@ Outcome<NewInvitation> PairService::invite() {
         RefusalKind::conflict,
         "The pair has two nodes already. If one of them is lost, or has lost its database, run `lockstep node "
         "replace` on the other.");
+  if (lacks_a_known_side(*configuration)) return new_invitation(engine::other(*core_.side()));
   return new_invitation(std::nullopt);
 }
 
@@ -189,14 +191,19 @@ Outcome<void> PairService::check_reachable(const Node& node) {
                 {{"/node/management_address", "Cannot be reached from the inviting node."}});
 }
 
-Outcome<PairService::Offer> PairService::place_for_second(const Node& joining, const Token& token) {
-  const auto newest = core_.revisions.newest();
-  if (!newest) return std::unexpected(newest.error());
-  if (newest->configuration.nodes.size() > 1) return refuse(RefusalKind::conflict, "The pair has two nodes already.");
+Outcome<void> PairService::check_no_volume_jobs() {
   for (const auto& job : core_.jobs.unfinished())
     if (job.kind.starts_with("volume."))
       return refuse(RefusalKind::conflict,
                     "A job on a volume is under way on the inviting node. Try again when it has ended.");
+  return {};
+}
+
+Outcome<PairService::Offer> PairService::place_for_second(const Node& joining, const Token& token) {
+  const auto newest = core_.revisions.newest();
+  if (!newest) return std::unexpected(newest.error());
+  if (newest->configuration.nodes.size() > 1) return refuse(RefusalKind::conflict, "The pair has two nodes already.");
+  if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());
   const Configuration next = with_second_node(newest->configuration, joining, token);
   return Offer{.offer = {{random_uuid(), newest->n() + 1, random_uuid()}, to_document(next)},  // a new epoch
                .over = newest->state,

@@ -29,6 +29,9 @@ struct NodeWish {
   std::optional<std::string> management_address;
 };
 
+/// This node as it is to stand in the configuration.
+[[nodiscard]] Node describe_node(const NodeCore& core, const NodeWish& wish, NodeSide side);
+
 struct PairWish {
   std::string name;
   std::string target_name;  ///< empty: made from the name
@@ -51,6 +54,8 @@ class PairService {
   PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect = {});
 
   [[nodiscard]] Outcome<void> create(const PairWish& wish);
+  /// For the second node. Where the configuration was made anew from one node's replicas it has the place of the other,
+  /// and uses the replicas that it has.
   [[nodiscard]] Outcome<NewInvitation> invite();
   /// An invitation for whoever is to have that side in the place of the node that has it now. Refused while that one
   /// answers and has a configuration of the pair. `confirm`: its name.
@@ -81,6 +86,7 @@ class PairService {
   [[nodiscard]] Outcome<std::optional<NodeSide>> check_secret(const std::string& secret);
   [[nodiscard]] Outcome<void> check_reachable(const Node& node);
   [[nodiscard]] Outcome<void> check_nothing_served();
+  [[nodiscard]] Outcome<void> check_no_volume_jobs();
   // pair_replace.cpp
   struct Offer;
   [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);

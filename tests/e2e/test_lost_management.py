@@ -5,10 +5,11 @@ import signal
 
 import harness
 from etcd import Etcd
-from harness import Writer, check, wait_for
+from harness import Failed, Writer, check, wait_for
 from managed_pair import ManagedPair, scene
-from nodes import PREFERRED
+from nodes import PREFERRED, join
 from cases_lost import replace
+from scsi_client import Initiator
 
 MIB = 1 << 20
 
@@ -27,13 +28,14 @@ class Scene(ManagedPair):
     run = harness.World.run
     etcd = None
 
-    def start(self, witness=False):
+    def start(self, witness=False, **shape):
         if witness:
             self.etcd = Etcd(self.folder)
             self.etcd.start()
+        self.a.side, self.b.side = "a", "b"
         super().start(arbiter=self.etcd.arbiter if witness else PREFERRED)
         self.target = self.a.get("/api/v1/pair").json["target_name"]
-        job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True}))
+        job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True, **shape}))
         check(job["state"] == "done", f"the volume is made: {job}")
         self.in_sync()
         self.volume = Lun(self.a.volume("vm1"))
@@ -151,6 +153,123 @@ def test_both_databases_are_lost_and_recovered_from_the_copies_while_a_host_writ
         s.check_session_lasted(s.a)
         writer.stop()
         s.check_whole()
+
+
+def lose_all_but_the_replicas(s):
+    """Both machines at once, as in a power cut, and what management kept on either."""
+    for node in (s.a, s.b):
+        node.stop_lockstepd(signal.SIGKILL)
+    for node in (s.a, s.b):
+        node.stop_mgmtd(signal.SIGKILL)
+        shutil.rmtree(node.folder / "mgmt")
+        (node.folder / "volumes/configuration.saved").unlink()
+        node.start()
+        wait_for(f"the lockstepd of {node.name}", lambda n=node: "lockstepd on this node does not answer"
+                 not in n.get("/api/v1/pair/recovery").json["problem"])
+
+
+def check_data(s, log, *nodes):
+    for node in nodes:
+        read = s.run(*s.verifier("--portal", node.portal, "--lun", s.volume.lun, "--verify", log), seconds=120)
+        check(read.returncode == 0, f"all that was written is there, through {node.name}: {read.stdout}")
+
+
+def let_hosts_in(s, node):
+    opened = node.patch(f"/api/v1/volumes/{s.volume.id}", {"any_initiator": True})
+    check(opened.status == 200, f"hosts are let in: {opened}")
+    s.volume = Lun(node.volume("vm1"))
+
+
+MADE_ANEW = {"name": "pair1", "confirm": "pair1"}
+
+
+@harness.group("security")
+def test_both_databases_and_both_copies_are_lost_and_the_pair_is_made_anew_from_the_replicas():
+    with scene(Scene, witness=True) as s:
+        pair, before = s.a.get("/api/v1/pair").json, s.a.volume("vm1")
+        wait_for("the witness to be told", lambda: not any(r["failover_limited"] for r in s.a.volume("vm1")["replicas"]))
+        writer = Writer(s, s.volume, [s.a], span_mib=8)
+        writer.wait_writes(300)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        early = s.a.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(early.status == 409 and "may still rely" in early.json["detail"], f"a lease may still be in force: {early}")
+        found = wait_for("every lease to be over", lambda: (f := s.a.get("/api/v1/pair/recovery").json)["recoverable"] and f, 90)
+        check([(v["id"], v["name"]) for v in found["rebuild"]["volumes"]] == [(s.volume.id, "vm1")], f"found: {found}")
+        check(s.a.get("/api/v1/pair").json["state"] == "none", "nothing is changed by looking")
+        made = s.a.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201 and made.json["id"] == pair["id"] and made.json["target_name"] == s.target, f"made: {made}")
+        wait_for("the replica to wait for its partner, which may have gone on", lambda: s.states(s.a).get("a") == ("waiting", False))
+        check(made.json["arbiter"]["endpoints"] == pair["arbiter"]["endpoints"], f"the witness is the one that it was: {made}")
+        check(" to solo" not in (s.a.folder / "lockstepd.log").read_text(), "it served nothing alone")
+        join(s.a, s.b)
+        s.in_sync()
+        wait_for("the witness's record to be made good", lambda: not any(
+            r["failover_limited"] for r in s.a.volume("vm1")["replicas"]), 60)
+        after = s.b.volume("vm1")
+        for field in ("id", "serial", "size_bytes", "block_format"):
+            check(after[field] == before[field], f"{field} is as it was: {before}, {after}")
+        check(after["access"] == [] and not after["any_initiator"], f"nobody is let in: {after}")
+        try:
+            Initiator(s, s.a, s.volume, "host")
+        except Failed:
+            pass
+        else:
+            raise Failed("a host that is not named is let in")
+        let_hosts_in(s, s.a)
+        check_data(s, writer.log, s.a, s.b)
+        more = Writer(s, s.volume, [s.b, s.a], span_mib=8, resume=writer.log)
+        more.wait_writes(200)
+        s.b.stop_lockstepd(signal.SIGKILL)
+        wait_for("node-a to go on alone", lambda: s.states(s.a).get("a") == ("solo", True), 15)
+        more.wait_writes(200)
+        s.b.start_lockstepd()
+        s.in_sync()
+        more.stop()
+        s.check_whole()
+
+
+def test_a_node_that_served_alone_does_so_at_once_when_the_pair_is_made_anew_and_brings_the_other_up_to_date():
+    with scene(Scene) as s:
+        s.a.stop_lockstepd()
+        writer = Writer(s, s.volume, [s.b], span_mib=8)
+        writer.wait_writes(300)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        older = s.a.get("/api/v1/pair/recovery").json["rebuild"]["volumes"][0]["epoch"]
+        newer = s.b.get("/api/v1/pair/recovery").json["rebuild"]["volumes"][0]["epoch"]
+        check(newer["members"] == "b" and newer["number"] >= older["number"], f"which is newer can be seen: {older}, {newer}")
+        made = s.b.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201 and made.json["local_side"] == "b", f"made: {made}")
+        let_hosts_in(s, s.b)
+        wait_for("side b to serve alone", lambda: s.states(s.b).get("b") == ("solo", True))
+        check_data(s, writer.log, s.b)
+        join(s.b, s.a)
+        s.in_sync()
+        check_data(s, writer.log, s.a, s.b)
+        s.check_whole()
+
+
+def test_an_encrypted_replica_whose_nodes_key_is_lost_too_is_taken_in_told_of_and_made_anew():
+    with scene(Scene, encrypted=True) as s:
+        s.a.stop_lockstepd()
+        writer = Writer(s, s.volume, [s.b], span_mib=8)
+        writer.wait_writes(200)
+        writer.stop()
+        lose_all_but_the_replicas(s)
+        s.a.stop_lockstepd()
+        (s.a.folder / "node.key").unlink()
+        s.a.start_lockstepd()
+        made = s.b.post("/api/v1/pair/recovery", MADE_ANEW)
+        check(made.status == 201, f"made: {made}")
+        let_hosts_in(s, s.b)
+        join(s.b, s.a)
+        wait_for("the missing key to be told of", lambda: any(
+            "node.key" in p["message"] for p in s.a.get("/api/v1/health").json["problems"]))
+        job = s.b.job(s.b.post(f"/api/v1/volumes/{s.volume.id}/replicas/a/replace", {}), 90)
+        check(job["state"] == "done", f"the copy is made anew, with a key of the node's new one: {job}")
+        s.in_sync()
+        check_data(s, writer.log, s.a, s.b)
 
 
 def test_replica_files_that_are_missing_on_the_new_machine_are_told_and_hold_up_nothing_else():

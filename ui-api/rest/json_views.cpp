@@ -145,25 +145,61 @@ json pair_json(const PairView& view) {
           {"created_at", rfc3339(c.pair->created_ms)}};
 }
 
+namespace {
+
+json saved_json(const SavedConfiguration& copy) {
+  const Configuration& c = copy.configuration;
+  json saved = {{"pair", c.pair->name},
+                {"revision", copy.revision.n},
+                {"saved_at", rfc3339(copy.saved_ms)},
+                {"side", side_name(copy.here()->side)},
+                {"node", copy.here()->name},
+                {"volumes", json::array()}};
+  for (const auto& v : c.volumes)
+    saved["volumes"].push_back({{"id", v.id.to_string()}, {"name", v.name}, {"size_bytes", v.size}});
+  return saved;
+}
+
+json epoch_json(const engine::EpochRecord& epoch) {
+  const char* members = epoch.members.is_both() ? "both" : epoch.members.contains(engine::NodeSide::a) ? "a" : "b";
+  return {{"number", epoch.number}, {"members", members}};
+}
+
+json rebuild_json(const Rebuild& rebuild) {
+  json volumes = json::array();
+  for (const auto& [v, epoch, named] : rebuild.volumes)
+    volumes.push_back({{"id", v.id.to_string()},
+                       {"name", v.name},
+                       {"recorded_name", text_or_null(named)},
+                       {"lun", v.lun},
+                       {"size_bytes", v.size},
+                       {"serial", v.serial},
+                       {"encrypted", v.encrypted},
+                       {"copy", v.copy(rebuild.side).number},
+                       {"epoch", epoch_json(epoch)}});
+  return {{"pair_id", rebuild.pair.to_string()},
+          {"side", side_name(rebuild.side)},
+          {"arbiter", rebuild.arbiter ? arbiter_json(*rebuild.arbiter) : json()},
+          {"volumes", volumes}};
+}
+
+json found_json(const FoundReplica& found) {
+  return {{"volume_id", found.volume.to_string()},
+          {"copy", found.copy},
+          {"bytes", found.bytes},
+          {"left_alone", text_or_null(found.left_alone)}};
+}
+
+}  // namespace
+
 json recovery_json(const RecoveryView& view) {
   constexpr const char* kWords[] = {"none", "away", "no_pair", "newer", "paired"};
-  json saved;
-  if (view.saved) {
-    const Configuration& c = view.saved->configuration;
-    saved = {{"pair", c.pair->name},
-             {"revision", view.saved->revision.n},
-             {"saved_at", rfc3339(view.saved->saved_ms)},
-             {"side", side_name(view.saved->here()->side)},
-             {"node", view.saved->here()->name},
-             {"volumes", json::array()}};
-    for (const auto& v : c.volumes)
-      saved["volumes"].push_back({{"id", v.id.to_string()}, {"name", v.name}, {"size_bytes", v.size}});
-  }
   json replicas = json::array();
-  for (const auto& r : view.replicas) replicas.push_back({{"volume_id", r.volume.to_string()}, {"bytes", r.bytes}});
+  for (const auto& r : view.replicas) replicas.push_back(found_json(r));
   return {{"recoverable", view.problem.empty()},
           {"problem", view.problem},
-          {"saved", saved},
+          {"saved", view.saved ? saved_json(*view.saved) : json()},
+          {"rebuild", view.rebuild ? rebuild_json(*view.rebuild) : json()},
           {"partner", kWords[static_cast<std::size_t>(view.partner)]},
           {"partner_says", view.partner_says},
           {"replicas", replicas}};

@@ -116,11 +116,42 @@ Response replace_node(Controller& controller, const Call& call) {
       201);
 }
 
+mgmt::RecoveryWish read_recovery(const nlohmann::json& body, Problems& problems) {
+  Fields fields(body, "", problems);
+  mgmt::RecoveryWish wish;
+  wish.confirm = fields.text("confirm", Presence::optional).value_or("");
+  mgmt::RebuildWish rebuild;
+  if (const auto pair = fields.text("pair", Presence::optional)) {
+    rebuild.pair = mgmt::Uuid::parse(*pair);
+    if (!rebuild.pair) problems.push_back({"/pair", "Must be a UUID."});
+  }
+  rebuild.name = fields.text("name", Presence::optional).value_or("");
+  rebuild.target_name = fields.text("target_name", Presence::optional).value_or("");
+  if (auto node = fields.object("node", Presence::optional)) wish.node = read_node(std::move(*node));
+  if (auto arbiter = fields.object("arbiter", Presence::optional))
+    rebuild.arbiter = read_arbiter(std::move(*arbiter), problems);
+  fields.nothing_else();
+  const bool only_confirmed = body.is_object() && body.size() == (body.contains("confirm") ? 1 : 0);
+  if (!only_confirmed) wish.rebuild = std::move(rebuild);
+  return wish;
+}
+
 Response recover_pair(Controller& controller, const Call& call) {
-  auto confirm = confirm_of(call);
-  if (!confirm) return std::move(confirm.error());
-  if (auto done = controller.recovery().recover(*confirm, call.token); !done) return problem(done.error());
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  const mgmt::RecoveryWish wish = read_recovery(*body, problems);
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto done = controller.recovery().recover(wish, call.token); !done) return problem(done.error());
   return created(pair_json(controller.view()), "/api/v1/pair");
+}
+
+Response show_recovery(Controller& controller, const Call& call) {
+  const auto named = call.request.query.find("pair");
+  if (named == call.request.query.end()) return ok(recovery_json(controller.recovery().look()));
+  const auto pair = mgmt::Uuid::parse(named->second);
+  if (!pair) return problem(mgmt::Refusal{mgmt::RefusalKind::malformed, "The query's pair must be a UUID.", {}});
+  return ok(recovery_json(controller.recovery().look(pair)));
 }
 
 Response join(Controller& controller, const Call& call) {
@@ -152,7 +183,7 @@ void add_pair_resources(Router& router, Controller& controller) {
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,
               [&controller](const Call& call) { return join(controller, call); }});
   router.add({"GET", "/api/v1/pair/recovery", Access::admin, false,
-              [&controller](const Call&) { return ok(recovery_json(controller.recovery().look())); }});
+              [&controller](const Call& call) { return show_recovery(controller, call); }});
   router.add({"POST", "/api/v1/pair/recovery", Access::admin, false,
               [&controller](const Call& call) { return recover_pair(controller, call); }});
   router.add({"POST", "/api/v1/nodes/{side}/replacement", Access::admin, false,

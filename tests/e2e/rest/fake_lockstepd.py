@@ -2,7 +2,7 @@
 """A lockstepd that keeps nothing: it speaks docs/developer/rpc.md, believes what it is told and says that all is well.
 For tests of the management alone. A file beside the socket, <socket>.script, changes its mind:
 
-    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "resync": {...}, "silent": ["node.apply"]}
+    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "uptime_ms": 9, "resync": {...}, "silent": ["node.apply"]}
 """
 import json
 import pathlib
@@ -118,7 +118,7 @@ class Node:
         if witness["kind"] == "witness":
             witness["reachable"] = script.get("witness", True)
         return {"version": "0.1.0", "process": self.process, "revision": applied["revision"],
-                "side": applied["node"]["side"], "uptime_ms": int((time.monotonic() - self.start) * 1000),
+                "side": applied["node"]["side"], "uptime_ms": script.get("uptime_ms", int((time.monotonic() - self.start) * 1000)),
                 "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
                                                    "since_ms": int(time.time() * 1000)},
                 "witness": witness,

@@ -150,11 +150,57 @@ TEST_F(Run, PairRecoverShowsWhatWasFoundAndPutsItInForceWhenItIsConfirmed) {
 TEST_F(Run, PairRecoverThatCannotWorkSaysWhyAndEndsWithOne) {
   const json found = json::parse(
       R"({"recoverable": false, "problem": "There is no saved copy.", "partner": "none", "partner_says": "", "saved": null,
-          "replicas": [{"volume_id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "bytes": 1073741824}]})");
+          "rebuild": null, "replicas": [{"volume_id": "5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11", "copy": 1, "bytes": 1073741824,
+                                         "left_alone": "It is cut \u001b[2J short."}]})");
   answer("GET /api/v1/pair/recovery", 200, found);
   EXPECT_EQ(run({"pair", "recover", "--confirm", "pair1"}), 1);
   EXPECT_THAT(err_.str(), HasSubstr("There is no saved copy."));
-  EXPECT_THAT(err_.str(), HasSubstr("5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11 (1 GiB)"));
+  EXPECT_THAT(err_.str(), HasSubstr("5b0e9a52-6f8e-4a55-9d6e-0d5b7f0f8a11 copy 1 (1 GiB): It is cut ?[2J short."));
+}
+
+json replicas_found() {
+  return json::parse(
+      R"({"recoverable": true, "problem": "", "partner": "none", "partner_says": "", "saved": null,
+          "rebuild": {"pair_id": "0b7fd3a3-61f0-4a53-9d4d-6f5a1c0e4a02", "side": "b",
+                      "arbiter": {"kind": "preferred", "preferred_side": "a"},
+                      "volumes": [{"id": "x", "name": "vm1", "recorded_name": null, "lun": 0, "size_bytes": 1073741824,
+                                   "serial": "5b0e9a526f8e", "encrypted": true, "copy": 2,
+                                   "epoch": {"number": 12, "members": "both"}}]},
+          "replicas": [{"volume_id": "x", "copy": 2, "bytes": 1073741824, "left_alone": null},
+                       {"volume_id": "y", "copy": 1, "bytes": 0, "left_alone": "Its data is missing."}]})");
+}
+
+TEST_F(Run, PairRecoverFromReplicasWantsThePairsNameAndShowsWhatItHas) {
+  answer("GET /api/v1/pair/recovery", 200, replicas_found());
+  EXPECT_EQ(run({"pair", "recover", "--confirm", "pair1"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("Say the pair's name with --name"));
+  EXPECT_THAT(err_.str(), HasSubstr("vm1"));
+  answer("GET /api/v1/pair/recovery", 200, replicas_found());
+  EXPECT_EQ(run({"pair", "recover", "--show"}), 0);
+  for (const char* shown :
+       {"side b", "side a is preferred", "both nodes", "encrypted, copy 2", "y copy 1 (0 B): Its data is missing."})
+    EXPECT_THAT(out_.str(), HasSubstr(shown));
+}
+
+TEST_F(Run, PairRecoverFromReplicasSendsWhatTheOperatorAddsAndSaysHowToGoOn) {
+  answer("GET /api/v1/pair/recovery?pair=0b7fd3a3-61f0-4a53-9d4d-6f5a1c0e4a02", 200, replicas_found());
+  answer("POST /api/v1/pair/recovery", 201, {{"state", "alone"}, {"name", "pair1"}, {"local_side", "b"}});
+  EXPECT_EQ(run({"pair", "recover", "--name", "pair1", "--pair", "0b7fd3a3-61f0-4a53-9d4d-6f5a1c0e4a02", "--witness",
+                 "http://10.0.0.10:2379", "--portal", "10.0.0.12:3260"},
+                true, "pair1\n"),
+            0);
+  EXPECT_EQ(sent(1), (json{{"confirm", "pair1"},
+                           {"name", "pair1"},
+                           {"pair", "0b7fd3a3-61f0-4a53-9d4d-6f5a1c0e4a02"},
+                           {"arbiter", {{"kind", "witness"}, {"endpoints", {"http://10.0.0.10:2379"}}}},
+                           {"node", {{"portals", {"10.0.0.12:3260"}}}}}));
+  EXPECT_THAT(err_.str(), HasSubstr("no host may use a volume until it is let in again"));
+  EXPECT_THAT(out_.str(), HasSubstr("lockstep pair invite"));
+}
+
+TEST_F(Run, PairRecoverFromReplicasDoesNothingWithoutTheNameTypedAgain) {
+  answer("GET /api/v1/pair/recovery", 200, replicas_found());
+  EXPECT_EQ(run({"pair", "recover", "--name", "pair1"}, true, "pair2\n"), 2);
 }
 
 TEST_F(Run, PairInvitePrintsOnlyTheInvitationToStandardOutput) {

@@ -20,6 +20,7 @@ class FakeDataPlane final : public mgmt::DataPlane {
   std::string problem;                      ///< of every volume in node.apply
   std::string state = "solo";
   std::string process = "p1";
+  std::int64_t uptime_ms = 5;
   std::set<std::string> replicas;
   std::map<std::string, std::string> tried;  ///< endpoint -> what witness.try says is wrong with it; "": it is away
   nlohmann::json last_try;
@@ -90,7 +91,7 @@ class FakeDataPlane final : public mgmt::DataPlane {
     return nlohmann::json{{"version", "0.1.0"},
                           {"process", process},
                           {"revision", applied.is_object() ? applied["revision"] : nlohmann::json(0)},
-                          {"uptime_ms", 5},
+                          {"uptime_ms", uptime_ms},
                           {"volumes", volumes}}
         .dump();
   }

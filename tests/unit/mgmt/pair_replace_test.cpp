@@ -403,6 +403,51 @@ TEST_F(PairReplace, VolumesWhoseJobsAreLostWithSideAAreDeleted) {
             1);
 }
 
+/// Of one node, made of its replicas: the machine that is left knows of no other.
+Configuration made_anew(const Machine& machine, NodeSide side) {
+  Configuration c = machine.configuration();
+  std::erase_if(c.nodes, [&](const Node& n) { return n.side != side; });
+  Volume v;
+  v.id = random_uuid();
+  v.name = v.serial = "vm1";
+  v.size = 1 << 20;
+  v.lifecycle = Lifecycle::ready;
+  c.volumes = {v};
+  return c;
+}
+
+TEST_F(PairReplace, AConfigurationThatWasMadeAnewLetsTheOtherNodeInWithTheReplicasThatItHas) {
+  for (const NodeSide lost : {NodeSide::b, NodeSide::a}) {
+    begin(lost);
+    const auto before = left_->core().revisions.state();
+    const Configuration alone = made_anew(*left_, engine::other(lost));
+    ASSERT_TRUE(
+        left_->core().revisions.begin_epoch(before, {random_uuid(), before.head.n + 1, random_uuid()}, "anew", alone));
+    EXPECT_EQ(left_->part->pair.invite_in_place_of(lost, lost_name()).error().kind, RefusalKind::conflict);
+    const auto invitation = left_->part->pair.invite();
+    ASSERT_TRUE(invitation) << invitation.error().detail;
+    EXPECT_EQ(join(invitation->text).state, JobState::done);
+    EXPECT_EQ(fresh_->plane.count("replica.create"), 0) << "the mirror knows what its own replicas are good for";
+    EXPECT_EQ(fresh_->configuration(), left_->configuration());
+    EXPECT_EQ(fresh_->core().side(), lost);
+    EXPECT_NE(left_->configuration().pair->link, alone.pair->link);
+    EXPECT_FALSE(left_->part->pair.invite()) << "the place is taken";
+  }
+}
+
+TEST_F(PairReplace, AJobOnAVolumeHoldsUpWhoeverWouldTakeAnOpenPlace) {
+  begin(NodeSide::b);
+  const auto before = left_->core().revisions.state();
+  ASSERT_TRUE(left_->core().revisions.begin_epoch(before, {random_uuid(), before.head.n + 1, random_uuid()}, "anew",
+                                                  made_anew(*left_, NodeSide::a)));
+  const auto invitation = left_->part->pair.invite();
+  ASSERT_TRUE(invitation);
+  left_->core().jobs.put(make_job(left_->core(), "volume.grow", "room_here", "Grows."));
+  const Job job = join(invitation->text);
+  EXPECT_EQ(job.state, JobState::failed);
+  EXPECT_NE(job.message.find("A job on a volume is under way"), std::string::npos) << job.message;
+}
+
 TEST_F(PairReplace, WhatADatabaseThatWasSetBackHoldsDoesNotOverwriteTheNewerCopy) {
   begin(NodeSide::b);
   ASSERT_EQ(join(invite()).state, JobState::done);

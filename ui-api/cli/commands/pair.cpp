@@ -275,61 +275,146 @@ std::string saved_text(const json& recovery) {
   return facts.text();
 }
 
+std::string members_text(const json& epoch) {
+  const std::string members = text(epoch, "members");
+  return members == "both" ? "both nodes" : "side " + members + " alone";
+}
+
+std::string rebuild_text(const json& rebuild) {
+  Facts facts;
+  facts.add("Pair", text(rebuild, "pair_id"));
+  facts.add("This node", "side " + text(rebuild, "side"));
+  facts.add("Arbiter", arbiter_text(part(rebuild, "arbiter")));
+  Table volumes{"VOLUME", ">LUN", ">SIZE", "SERIAL", "IN FORCE FOR", ">EPOCH", "NOTE"};
+  for (const json& v : part(rebuild, "volumes")) {
+    std::string note = flag(v, "encrypted") ? "encrypted" : "";
+    if (const std::string named = text(v, "recorded_name"); !named.empty())
+      note += fmt::format("{}recorded as {}", note.empty() ? "" : ", ", named);
+    if (const auto copy = number(v, "copy"); copy > 1) note += fmt::format("{}copy {}", note.empty() ? "" : ", ", copy);
+    volumes.add({text(v, "name"), std::to_string(number(v, "lun")), format_size(number(v, "size_bytes")),
+                 text(v, "serial"), members_text(part(v, "epoch")), std::to_string(number(part(v, "epoch"), "number")),
+                 or_dash(note)});
+  }
+  return facts.text() + "\n" + volumes.text();
+}
+
+std::string left_alone_text(const json& recovery) {
+  std::string lines;
+  for (const json& r : part(recovery, "replicas")) {
+    const std::string why = text(r, "left_alone");
+    if (why.empty() && part(recovery, "rebuild").is_object()) continue;
+    lines += fmt::format("  {} copy {} ({}){}\n", text(r, "volume_id"), number(r, "copy"),
+                         format_size(number(r, "bytes")), why.empty() ? "" : ": " + printable(why));
+  }
+  if (lines.empty()) return {};
+  return (part(recovery, "rebuild").is_object() ? "\nReplicas that are not used:\n" : "Replicas that are here:\n") +
+         lines;
+}
+
 std::string recovery_text(const json& recovery) {
   std::string out = part(recovery, "saved").is_object() ? saved_text(recovery) : "";
-  if (const json& replicas = part(recovery, "replicas"); !part(recovery, "saved").is_object() && !replicas.empty()) {
-    out += "There are files of these volumes, which only their pair's configuration tells the use of:\n";
-    for (const json& r : replicas)
-      out += fmt::format("  {} ({})\n", text(r, "volume_id"), format_size(number(r, "bytes")));
-  }
+  if (part(recovery, "rebuild").is_object()) out += rebuild_text(part(recovery, "rebuild"));
+  if (!part(recovery, "saved").is_object()) out += left_alone_text(recovery);
   if (const std::string problem = text(recovery, "problem"); !problem.empty()) out += printable(problem) + "\n";
   return out;
 }
 
+struct RecoverOptions {
+  std::string confirmation, pair, name, target, preferred;
+  bool show = false;
+  WitnessOptions witness;
+  NodeOptions node;
+
+  /// What only a rebuild takes; empty: nothing was said.
+  [[nodiscard]] Outcome<json> rebuild(Context& context) const {
+    json body = json::object();
+    if (!pair.empty()) body["pair"] = pair;
+    if (!name.empty()) body["name"] = name;
+    if (!target.empty()) body["target_name"] = target;
+    if (!preferred.empty()) body["arbiter"] = {{"kind", "preferred"}, {"preferred_side", preferred}};
+    if (!witness.endpoints.empty()) {
+      auto arbiter = witness.body(context);
+      if (!arbiter) return std::unexpected(arbiter.error());
+      body["arbiter"] = std::move(*arbiter);
+    }
+    if (const json described = node.body(); !described.empty()) body["node"] = described;
+    return body;
+  }
+};
+
+std::string next_step(const json& pair, bool rebuilt) {
+  const std::string other = text(pair, "local_side") == "a" ? "b" : "a";
+  if (rebuilt)
+    return "\nNext: name the hosts again (`lockstep initiator add`, `lockstep volume access`), and let the other node "
+           "join: `lockstep pair invite` here, then `lockstep pair join` there.\n";
+  if (text(pair, "state") != "complete") return "";
+  return fmt::format("\nNext: `lockstep node replace {}` here, then `lockstep pair join` on the other node.\n", other);
+}
+
+Outcome<void> recover(Context& context, const RecoverOptions& o) {
+  const auto found = context.api.get("/pair/recovery" + (o.pair.empty() ? "" : "?pair=" + percent_encode(o.pair)));
+  if (!found) return std::unexpected(found.error());
+  if (o.show) {
+    context.show(*found, recovery_text);
+    return {};
+  }
+  if (!flag(*found, "recoverable")) return fail(Exit::refused, recovery_text(*found));
+  auto body = o.rebuild(context);
+  if (!body) return std::unexpected(body.error());
+  const bool rebuilt = part(*found, "rebuild").is_object();
+  if (rebuilt && o.name.empty())
+    return fail(Exit::usage, recovery_text(*found) +
+                                 "There is no saved copy of the configuration; it can be made anew from these "
+                                 "replicas. Say the pair's name with --name: no replica has it, and hosts find "
+                                 "the target by it.");
+  const std::string name = rebuilt ? o.name : text(part(*found, "saved"), "pair");
+  const std::string what =
+      rebuilt
+          ? recovery_text(*found) +
+                "\nThe configuration is made anew on this node. Hosts, their secrets, tokens and settings are lost; no "
+                "host may use a volume until it is let in again, and other LUNs may be another volume's than before. "
+                "Replicas that are not used can't be taken in later. Use the other node if it has its database or "
+                "a saved copy (`lockstep pair recover --show` there), or newer epochs."
+          : saved_text(*found) + "This is put in force on this node.";
+  if (auto sure = confirm(context, what, name, o.confirmation); !sure) return sure;
+  (*body)["confirm"] = name;
+  const auto made = context.api.post("/pair/recovery", *body);
+  if (!made) return std::unexpected(made.error());
+  context.show(*made, [rebuilt](const json& p) { return pair_text(p) + next_step(p, rebuilt); });
+  return {};
+}
+
 void add_recover(CLI::App& pair, Action& chosen) {
-  struct Options {
-    std::string confirmation;
-    bool show = false;
-  };
-  auto o = std::make_shared<Options>();
-  auto* c = pair.add_subcommand("recover", "Put the configuration saved beside the volumes in force again");
+  auto o = std::make_shared<RecoverOptions>();
+  auto* c = pair.add_subcommand("recover",
+                                "Put the configuration saved beside the volumes in force again, or make it "
+                                "anew from the replicas");
   c->footer(
       "For when no node has its database any more; while one has, use `lockstep node replace` on that one.\n"
       "Examples:\n"
       "  lockstep pair recover --show\n"
-      "  lockstep pair recover --confirm pair1");
+      "  lockstep pair recover --confirm pair1\n"
+      "  lockstep pair recover --name pair1        no saved copy is left: from the replicas");
   auto* show = c->add_flag("--show", o->show, "Only show what was found");
   c->add_option("--confirm", o->confirmation, "The pair's name, in place of the question")
       ->type_name("NAME")
       ->excludes(show);
-  c->callback([o, &chosen] {
-    chosen = [o](Context& context) -> Outcome<void> {
-      const auto found = context.api.get("/pair/recovery");
-      if (!found) return std::unexpected(found.error());
-      if (o->show) {
-        context.show(*found, recovery_text);
-        return {};
-      }
-      if (!flag(*found, "recoverable")) return fail(Exit::refused, recovery_text(*found));
-      const std::string name = text(part(*found, "saved"), "pair");
-      if (auto sure =
-              confirm(context, saved_text(*found) + "This is put in force on this node.", name, o->confirmation);
-          !sure)
-        return sure;
-      const auto made = context.api.post("/pair/recovery", json{{"confirm", name}});
-      if (!made) return std::unexpected(made.error());
-      context.show(*made, [](const json& p) {
-        const bool two = text(p, "state") == "complete";
-        const std::string other = text(p, "local_side") == "a" ? "b" : "a";
-        return pair_text(p) +
-               (two ? fmt::format("\nNext: `lockstep node replace {}` here, then `lockstep pair join` on "
-                                  "the other node.\n",
-                                  other)
-                    : "");
-      });
-      return {};
-    };
-  });
+  const auto anew = "No saved copy is left: made anew from the replicas";
+  c->add_option("--name", o->name, "The pair's name, as it was")->type_name("NAME")->group(anew);
+  c->add_option("--pair", o->pair, "Of whose replicas, where those of several pairs are here")
+      ->type_name("ID")
+      ->group(anew);
+  c->add_option("--target-name", o->target, "The target's iSCSI name, if it was not made from the pair's")
+      ->type_name("IQN")
+      ->group(anew);
+  auto* witness = o->witness.add_to(*c);
+  c->add_option("--preferred", o->preferred, "Where the replicas do not name one arbiter: the side that goes on")
+      ->check(CLI::IsMember({"a", "b"}))
+      ->excludes(witness)
+      ->type_name("a|b")
+      ->group(anew);
+  o->node.add_to(*c);
+  c->callback([o, &chosen] { chosen = [o](Context& context) { return recover(context, *o); }; });
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+// A node without a database and without a saved copy finds its way back by its replicas, or stays as it is.
+#include "mgmt/control/pair_recovery.hpp"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/mgmt/fake_data_plane.hpp"
+#include "tests/unit/mgmt/replica_files.hpp"
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using engine::MemberSet;
+using test::ReplicaOnDisk;
+using ::testing::HasSubstr;
+
+class PairRecoveryTest : public ::testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  test::FakeDataPlane plane_;
+  std::unique_ptr<NodeCore> core_;
+  std::unique_ptr<PairRecovery> recovery_;
+  int recovered_ = 0;
+  const Token token_{random_uuid(), "first", "digest", Role::admin, 1, 0};
+  ReplicaOnDisk vm1_ = ReplicaOnDisk::of(random_uuid(), "vm1");
+
+  void SetUp() override {
+    plane_.uptime_ms = 3'600'000;
+    vm1_.write(volumes());
+    restart();
+  }
+  void restart() {
+    recovery_.reset();
+    core_.reset();
+    LocalSettings local;
+    local.data_folder = folder_.path() / "mgmt";
+    local.volume_folder = volumes();
+    local.node_name = "node-a";
+    local.portals = {"127.0.0.1:3260"};
+    local.link_address = "127.0.0.1:3261";
+    local.management_address = "127.0.0.1:8443";
+    auto core = NodeCore::open(local);
+    ASSERT_TRUE(core) << core.error().message;
+    core_ = std::move(*core);
+    recovery_ = std::make_unique<PairRecovery>(*core_, plane_, [this] { ++recovered_; });
+  }
+  void lose_the_database() {
+    recovery_.reset();
+    core_.reset();
+    std::filesystem::remove_all(folder_.path() / "mgmt");
+    recovered_ = 0;
+    restart();
+  }
+  std::filesystem::path volumes() const { return folder_.path() / "volumes"; }
+  std::filesystem::path saved() const { return volumes() / "configuration.saved"; }
+
+  static RecoveryWish wish(const std::string& name, const std::string& confirm) {
+    return {.confirm = confirm,
+            .rebuild = RebuildWish{.pair = {}, .name = name, .target_name = "", .arbiter = {}},
+            .node = {}};
+  }
+  Outcome<void> recover() { return recovery_->recover(wish("pair1", "pair1"), token_); }
+
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(volumes()))
+      all[entry.path().filename()] = entry.is_regular_file() ? *read_file(entry.path()) : "";
+    return all;
+  }
+  /// Refused with such a sentence, and nothing is other than before.
+  void expect_refused(const RecoveryWish& asked, RefusalKind kind, const std::string& why) {
+    const auto before = files();
+    const auto done = recovery_->recover(asked, token_);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().kind, kind) << done.error().detail;
+    EXPECT_THAT(done.error().detail, HasSubstr(why));
+    EXPECT_FALSE(core_->configuration()->pair);
+    EXPECT_EQ(core_->revisions.state().head.n, 0);
+    EXPECT_EQ(files(), before);
+    EXPECT_EQ(recovered_, 0);
+  }
+  void expect_refused(const std::string& why) {
+    EXPECT_THAT(recovery_->look().problem, HasSubstr(why));
+    expect_refused(wish("pair1", "pair1"), RefusalKind::conflict, why);
+  }
+};
+
+TEST_F(PairRecoveryTest, WithoutADatabaseAndASavedCopyTheReplicasAreTakenIn) {
+  const RecoveryView found = recovery_->look();
+  EXPECT_EQ(found.problem, "");
+  EXPECT_FALSE(found.saved);
+  ASSERT_TRUE(found.rebuild);
+  EXPECT_EQ(found.rebuild->pair, vm1_.identity.pair);
+  const auto done = recover();
+  ASSERT_TRUE(done) << done.error().detail;
+  EXPECT_EQ(recovered_, 1);
+  restart();
+  const auto configuration = core_->configuration();
+  EXPECT_EQ(configuration->pair->id, vm1_.identity.pair);
+  EXPECT_EQ(core_->side(), NodeSide::a);
+  EXPECT_EQ(configuration->volumes.front().id, vm1_.identity.volume);
+  EXPECT_TRUE(core_->missing_replicas().empty());
+  EXPECT_TRUE(core_->saved_file.read()) << "there is a copy beside the volumes again";
+  EXPECT_EQ(core_->events.list(0, 10).front().kind, "pair.recovered");
+  EXPECT_THAT(recovery_->look().problem, HasSubstr("there is nothing to recover"));
+}
+
+TEST_F(PairRecoveryTest, TheFirstRevisionIsBeyondAllThatThePairCanHaveHad) {
+  ASSERT_TRUE(recover());
+  EXPECT_GT(core_->revisions.state().head.n, 1'000'000'000);
+}
+
+TEST_F(PairRecoveryTest, WhatLockstepdIsToldNamesTheReplicaThatIsThereAndNoHostAndNoPartner) {
+  std::filesystem::remove_all(volumes());
+  vm1_.copy_number(3).write(volumes());
+  ASSERT_TRUE(recover());
+  const auto told = nlohmann::json::parse(apply_parameters(*core_->configuration(), 1, NodeSide::a, volumes()));
+  const auto& volume = told["volumes"].front();
+  EXPECT_EQ(volume["data"], vm1_.files(volumes()).data);
+  EXPECT_EQ(volume["serial"], vm1_.identity.serial);
+  EXPECT_EQ(volume["any_initiator"], false);
+  EXPECT_TRUE(volume["access"].empty());
+  EXPECT_TRUE(told["partner"].is_null());
+  EXPECT_TRUE(core_->missing_replicas().empty());
+}
+
+TEST_F(PairRecoveryTest, ItTakesAPairsNameAndItsConfirmation) {
+  expect_refused(wish("", ""), RefusalKind::invalid, "Correct the fields");
+  expect_refused({}, RefusalKind::invalid, "Correct the fields");
+  expect_refused(wish("Not A Name", "Not A Name"), RefusalKind::invalid, "Correct the fields");
+  expect_refused(wish("pair1", ""), RefusalKind::confirmation_needed, "no host may use a volume until it is let in");
+  expect_refused(wish("pair1", "pair2"), RefusalKind::confirmation_needed, "pair1");
+  RecoveryWish nowhere = wish("pair1", "pair1");
+  nowhere.node.link_address = "0.0.0.0:3261";
+  expect_refused(nowhere, RefusalKind::invalid, "Correct the fields");
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, ALockstepdThatIsAwayOrServesIsRefused) {
+  plane_.away = true;
+  expect_refused("lockstepd on this node does not answer");
+  plane_.away = false;
+  plane_.applied = {{"revision", 7}, {"volumes", {{{"id", random_uuid().to_string()}, {"size", 1 << 20}}}}};
+  expect_refused("lockstepd on this node still serves a volume");
+  plane_.restart("p2");
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, APartnerThatMayStillHoldALeaseIsWaitedFor) {
+  plane_.uptime_ms = 74'000;
+  expect_refused("Try again in 1 seconds.");
+  plane_.uptime_ms = 75'000;
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, ANodeThatWasAloneHasGrantedNoLease) {
+  vm1_.in_force_for(MemberSet::only(NodeSide::a)).write(volumes());
+  plane_.uptime_ms = 5;
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, ASavedCopyThatIsOfNoUseIsNotPassedOver) {
+  std::ofstream(saved()) << "lockstep-configuration 2 ";
+  expect_refused("a newer version of Lockstep made it");
+  std::filesystem::remove(saved());
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, ACopyOfThePairsThatWasPutAsideIsUsedInstead) {
+  const std::string aside = saved().string() + "." + vm1_.identity.pair.to_string();
+  std::ofstream(aside) << "x";
+  expect_refused("was put aside as " + aside);
+  std::filesystem::rename(aside, saved().string() + "." + random_uuid().to_string());
+  EXPECT_TRUE(recover());
+}
+
+TEST_F(PairRecoveryTest, ASavedCopyIsAllThatCounts) {
+  ASSERT_TRUE(recover());
+  lose_the_database();
+  const auto found = recovery_->look();
+  EXPECT_TRUE(found.saved);
+  EXPECT_FALSE(found.rebuild);
+  expect_refused(wish("other", "other"), RefusalKind::invalid, "There is a saved copy");
+  const Token another{random_uuid(), "second", "another digest", Role::admin, 1, 0};
+  EXPECT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, another));
+}
+
+TEST_F(PairRecoveryTest, AWitnessThatSaysNoIsRefused) {
+  vm1_.epoch.arbiter = {engine::ArbiterKind::witness, NodeSide::a, "http://10.0.0.10:2379"};
+  vm1_.write(volumes());
+  plane_.tried["http://10.0.0.10:2379"] = "it is no etcd";
+  expect_refused(wish("pair1", "pair1"), RefusalKind::invalid, "the witness cannot be used like this");
+  plane_.tried["http://10.0.0.10:2379"] = "";  // it does not answer now
+  ASSERT_TRUE(recover());
+  EXPECT_TRUE(core_->configuration()->pair->arbiter.witness);
+}
+
+TEST_F(PairRecoveryTest, ReplicasThatLeaveAChoiceAreRefusedUntilItIsMade) {
+  const ReplicaOnDisk other = ReplicaOnDisk::of(random_uuid(), "vm1");
+  other.write(volumes());
+  expect_refused("Replicas of several pairs are here");
+  RecoveryWish chosen = wish("pair1", "pair1");
+  chosen.rebuild->pair = other.identity.pair;
+  EXPECT_TRUE(recovery_->look(other.identity.pair).rebuild);
+  ASSERT_TRUE(recovery_->recover(chosen, token_));
+  EXPECT_EQ(core_->configuration()->pair->id, other.identity.pair);
+  EXPECT_EQ(core_->configuration()->volumes.size(), 1U);
+}
+
+TEST_F(PairRecoveryTest, OnSideBAloneTheConfigurationCanBeChanged) {
+  vm1_.owned_by(NodeSide::b).write(volumes());
+  ASSERT_TRUE(recover());
+  EXPECT_EQ(core_->side(), NodeSide::b);
+  EXPECT_TRUE(core_->orders_changes());
+  EXPECT_TRUE(core_->change("Any host", [](Configuration& c) -> Outcome<void> {
+    c.volumes.front().any_initiator = true;
+    return {};
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
