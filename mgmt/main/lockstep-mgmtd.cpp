@@ -1,7 +1,6 @@
 // lockstep-mgmtd: reads its configuration file, opens the node's management, serves the API until it is told to stop.
 #include <csignal>
 #include <filesystem>
-#include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -20,7 +19,7 @@ namespace {
 using namespace lockstep;
 
 int refuse_to_start(const std::string& reason) {
-  std::cerr << "lockstep-mgmtd: " << reason << std::endl;
+  mgmt::say_refusal("lockstep-mgmtd", reason);
   return 1;
 }
 
