@@ -10,6 +10,7 @@
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/mgmtd_config.hpp"
 #include "mgmt/log/log.hpp"
+#include "mgmt/process/readiness.hpp"
 #include "mgmt/process/secrecy.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/https_server.hpp"
@@ -46,6 +47,7 @@ int run(const mgmt::MgmtdConfig& config) {
   spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
                identity.fingerprint);
   (*controller)->start();
+  mgmt::tell_ready();
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("Stops, on signal {}.", signal);
