@@ -27,6 +27,16 @@ std::vector<std::string> certificate_hosts(const LocalSettings& local) {
   return hosts;
 }
 
+// A folder whose disk is away, for good or for minutes, keeps nobody from managing the node: the volumes that miss
+// their files say so in its health.
+void make_folder_if_possible(const std::filesystem::path& folder) {
+  if (auto made = make_private_folder(folder); !made)
+    spdlog::warn(
+        "{} Is its disk mounted? A folder that is new in mgmtd.toml needs /usr/lib/lockstep/prepare-state and a "
+        "restart of both daemons.",
+        made.error().message);
+}
+
 // lockstepd would take every volume out of service before it finds that there is nothing in the new folder.
 engine::Result<void> check_volume_folder(NodeCore& core) {
   constexpr const char* kKey = "volume_folder";
@@ -51,9 +61,9 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
 
 engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
   if (auto made = make_private_folder(local.data_folder); !made) return std::unexpected(made.error());
-  if (auto made = make_private_folder(local.volume_folder); !made) return std::unexpected(made.error());
-  if (!local.copy_folder.empty())
-    if (auto made = make_private_folder(local.copy_folder); !made) return std::unexpected(made.error());
+  make_folder_if_possible(local.volume_folder);
+  if (!local.copy_folder.empty() && local.copy_folder != local.volume_folder)
+    make_folder_if_possible(local.copy_folder);
   auto identity = load_or_make_identity(local.data_folder, certificate_hosts(local));
   if (!identity) return std::unexpected(identity.error());
   auto database = Database::open(local.data_folder / "mgmt.db");

@@ -20,6 +20,7 @@
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
 #include "mgmt/log/log.hpp"
+#include "mgmt/process/readiness.hpp"
 
 namespace lockstep::mgmt {
 
@@ -164,6 +165,7 @@ int Daemon::run() {
   log_machine(d.workers);
   d.wait_for_signal();
   for (const auto& worker : d.workers) worker->reactor.start();
+  tell_ready();
   d.control.run();
   for (const auto& worker : d.workers) worker->reactor.stop();
   for (const auto& worker : d.workers) worker->reactor.join();

@@ -2,11 +2,15 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 
+#include <fmt/format.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mgmt/log/log_writer.hpp"
@@ -36,6 +40,38 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+// sd-daemon(3): the journal takes the number of a level in angle brackets off a line and files the line under it.
+const char* journal_level(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::critical:
+    case spdlog::level::err:
+      return "<3>";
+    case spdlog::level::warn:
+      return "<4>";
+    case spdlog::level::info:
+      return "<6>";
+    default:
+      return "<7>";
+  }
+}
+
+class JournalLevel final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    const std::string_view level = journal_level(message.level);
+    line.append(level.data(), level.data() + level.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<JournalLevel>();
+  }
+};
+
+std::unique_ptr<spdlog::formatter> line_format(bool journal) {
+  auto format = std::make_unique<spdlog::pattern_formatter>();
+  format->add_flag<JournalLevel>('*').set_pattern(journal ? "%*%l: %v" : "%Y-%m-%d %H:%M:%S.%e %l: %v");
+  return format;
+}
+
 void on_crash(int signal) {
   if (const QueueSink* sink = sink_in_use) sink->writer.drain_in_signal_handler();
   (void)std::raise(signal);  // the default action: the handler was removed when it was called
@@ -54,10 +90,22 @@ void write_the_rest_at_a_crash() {
 
 }  // namespace
 
+bool error_is_journal() {
+  // systemd.exec(5): device and inode of the stream; a child whose standard error goes elsewhere has the variable, too.
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat error {};
+  return stream != nullptr && ::fstat(STDERR_FILENO, &error) == 0 &&
+         fmt::format("{}:{}", error.st_dev, error.st_ino) == stream;
+}
+
+void say_refusal(const std::string& program, const std::string& reason) {
+  const char* level = error_is_journal() ? journal_level(spdlog::level::err) : "";
+  std::fprintf(stderr, "%s%s: %s\n", level, program.c_str(), reason.c_str());
+}
+
 void start_log(const std::string& program, std::string_view level) {
   auto logger = std::make_shared<spdlog::logger>(program, std::make_shared<QueueSink>());
-  const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
-  logger->set_pattern(journal ? "%l: %v" : "%Y-%m-%d %H:%M:%S.%e %l: %v");
+  logger->set_formatter(line_format(error_is_journal()));
   logger->set_level(spdlog::level::from_str(std::string(level)));
   spdlog::set_default_logger(std::move(logger));
   write_the_rest_at_a_crash();

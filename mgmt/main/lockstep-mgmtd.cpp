@@ -1,7 +1,6 @@
 // lockstep-mgmtd: reads its configuration file, opens the node's management, serves the API until it is told to stop.
 #include <csignal>
 #include <filesystem>
-#include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/mgmtd_config.hpp"
 #include "mgmt/log/log.hpp"
+#include "mgmt/process/readiness.hpp"
 #include "mgmt/process/secrecy.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/https_server.hpp"
@@ -20,7 +20,7 @@ namespace {
 using namespace lockstep;
 
 int refuse_to_start(const std::string& reason) {
-  std::cerr << "lockstep-mgmtd: " << reason << std::endl;
+  mgmt::say_refusal("lockstep-mgmtd", reason);
   return 1;
 }
 
@@ -47,6 +47,7 @@ int run(const mgmt::MgmtdConfig& config) {
   spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
                identity.fingerprint);
   (*controller)->start();
+  mgmt::tell_ready();
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("Stops, on signal {}.", signal);

@@ -1,5 +1,4 @@
 // lockstepd: the data plane. Reads its options, makes the daemon, runs it.
-#include <cstdio>
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
@@ -21,7 +20,7 @@ lockstep::engine::Result<lockstep::mgmt::Configuration> configuration_of(const s
 }
 
 int fail(const std::string& message) {
-  std::fprintf(stderr, "lockstepd: %s\n", message.c_str());
+  lockstep::mgmt::say_refusal("lockstepd", message);
   return 1;
 }
 

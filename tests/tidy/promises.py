@@ -2,8 +2,8 @@
 """Refuses a promise of docs/developer/security.md without a test: each line of a table whose last column is called "test" names at
 least one, and each that is named exists.
 
-A name stands in backquotes behind what it is a test of: unit, simulation, e2e, REST, load (a flood), packages, or seeds (a
-fault that the simulation draws). "…" and "*" stand for any text. Several names share the word before them.
+A name stands in backquotes behind what it is a test of: unit, simulation, e2e, REST, load (a flood), packages, vm (a step
+of a scenario), or seeds (a fault that the simulation draws). "…" and "*" stand for any text. Several names share the word before them.
 """
 import pathlib
 import re
@@ -49,6 +49,7 @@ def known():
     return {"unit": cpp_tests("tests/unit"), "simulation": cpp_tests("tests/simulation"), "e2e": e2e_tests("security"),
             "REST": rest, "load": floods(),
             "packages": set(re.findall(r"^(\w+)\(\)", (root / "packaging/test-packages").read_text(), re.M)),
+            "vm": set(re.findall(r"^def (\w+)", "\n".join(sources("tests/vm/scenarios", "*.py")), re.M)),
             "seeds": set(re.findall(r"\w+", " ".join(sources("tests/simulation"))))}
 
 

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,6 +131,44 @@ TEST(Log, WhatWasLoggedBeforeACrashIsWritten) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   ASSERT_FALSE(lines.empty());
   EXPECT_NE(lines.back().find("line 29"), std::string::npos) << lines.back();
+}
+
+// What a daemon says into the pipe when systemd says that the journal's stream is `stream`.
+std::vector<std::string> said_to(const Pipe& pipe, int stream) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(pipe.writer(), STDERR_FILENO);
+    struct stat info {};
+    ::fstat(stream, &info);
+    ::setenv("JOURNAL_STREAM", (std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino)).c_str(), 1);
+    say_refusal("program", "There is no file.");
+    start_log("program", "debug");
+    log_debug("one");
+    log_info("two");
+    log_warning("three");
+    log_error("four");
+    flush_log();
+    std::_Exit(0);
+  }
+  auto lines = pipe.lines_until("error: four");
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  return lines;
+}
+
+TEST(Log, TheJournalIsToldTheLevelOfEachLine) {
+  const Pipe pipe;
+  EXPECT_EQ(said_to(pipe, pipe.writer()),
+            (std::vector<std::string>{"<3>program: There is no file.", "<7>debug: one", "<6>info: two",
+                                      "<4>warning: three", "<3>error: four"}));
+}
+
+TEST(Log, WhoeverElseReadsIsToldTheTime) {
+  const Pipe pipe;
+  const Pipe of_the_journal;
+  const auto lines = said_to(pipe, of_the_journal.writer());
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[0], "program: There is no file.");
+  EXPECT_TRUE(lines[3].starts_with("20") && lines[3].ends_with(" warning: three")) << lines[3];
 }
 
 TEST(Log, ACrashIsOneThoughNobodyReads) {

@@ -164,6 +164,14 @@ TEST_F(VolumeJobsTest, AnotherFolderIsNotTakenForTheOneThatTheVolumesAreIn) {
   EXPECT_TRUE(NodeCore::open(local)) << "they were moved";
 }
 
+TEST_F(VolumeJobsTest, AFolderWhoseDiskIsAwayLeavesTheNodeManaged) {
+  LocalSettings local = node_->core->local;
+  node_.reset();
+  std::ofstream(folder_.path() / "away") << "in the place of a mount point";
+  local.volume_folder = local.copy_folder = folder_.path() / "away" / "volumes";
+  EXPECT_TRUE(NodeCore::open(local));
+}
+
 TEST_F(VolumeJobsTest, ALunIsNotGivenAgainBeforeAllOthersWere) {
   for (std::int64_t lun = 0; lun < static_cast<std::int64_t>(kMaxVolumes) + 2; ++lun) {
     const Job made = make_volume();

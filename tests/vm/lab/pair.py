@@ -20,6 +20,7 @@ import agent
 import harness
 from harness import Failed, check, wait_for
 from lab import image, machine
+from lab.remote import Remote
 
 REPO = image.REPO
 DISK_MIB, VOLUME_MIB, MEMORY_MIB = 64, 4, 320
@@ -94,11 +95,11 @@ class RemoteRpc(harness.Rpc):
         check(json.loads(self.reader.readline()) == {}, "the control socket is there")
 
 
-class MachineNode(harness.Node):
+class MachineNode(harness.Node, Remote):
     """One machine with one lockstepd; both go when the power does."""
 
     def __init__(self, world, side, seed):
-        self.world, self.side = world, side
+        self.world, self.side, self.name = world, side, f"node {side}"
         self.address = world.network.addresses[side]
         self.id = str(harness.uuid.uuid4())
         self.host_folder = world.folder / side  # here
@@ -164,22 +165,6 @@ class MachineNode(harness.Node):
                 answer = b""
                 while not answer.endswith(b"(qemu) "):
                     answer += reader.read(1)
-
-    def ask(self, request, keep=False, seconds=120.0):
-        connection = socket.create_connection((self.address, agent.PORT), 2)
-        connection.settimeout(seconds)
-        connection.sendall((json.dumps(request, default=str) + "\n").encode())
-        if keep:
-            return connection
-        with connection:
-            answer = json.loads(connection.makefile("r").readline() or '{"error": "no answer"}')
-        check("error" not in answer, f"node {self.side}: {request}: {answer.get('error')}")
-        return answer
-
-    def run(self, *command):
-        answer = self.ask({"run": [str(part) for part in command]})
-        check(answer["code"] == 0, f"node {self.side}: {' '.join(map(str, command))}: {answer['output']}")
-        return answer["output"]
 
     def answers(self):
         if not self.machine.running():
