@@ -84,7 +84,7 @@ TEST(Log, WhoeverLogsNeverWaitsForAReaderAndHearsHowManyLinesWereLost) {
 }
 
 TEST(Log, EndsThoughNobodyReads) {
-  Pipe pipe;
+  static Pipe pipe;  // its thread writes there for as long as the process lasts: no other test may have that descriptor
   auto ending = std::async(std::launch::async, [&] {
     LogWriter writer(pipe.writer());
     for (int i = 0; i < 1000; ++i) writer.put("a line that is long enough to fill the pipe soon\n");
