@@ -123,6 +123,16 @@ TEST(ForwardToThis, IsCarriedOutInItsEpochOnly) {
   EXPECT_EQ(world.stored(), 1);
 }
 
+TEST(ForwardToThis, IsRefusedWhileATransitionIsUnderWay) {
+  PlayedB world;
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::propose); };
+  world.b.state.attempted = 50;
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }));
+  EXPECT_TRUE(world.b.ask(world.forward(1), PlayedB::block_of(1)).ended_with(Errc::stale));
+  EXPECT_EQ(world.stored(), 0);
+}
+
 TEST(ForwardToThis, ThatItsSenderMayHaveDroppedSinceIsRefused) {
   PlayedB world;
   Message m = world.forward(1);

@@ -119,6 +119,35 @@ TEST(Verdict, NobodyServesOrDrivesFromARecordThatNamesOnlyTheOther) {
   });
 }
 
+TEST(Verdict, NobodyWhoIsNotAbleServesAlone) {
+  for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
+    const Verdict v = decide(a, b);
+    ASSERT_TRUE(a.able || (v != Verdict::source && v != Verdict::start_solo));
+  });
+}
+
+namespace {
+ReplicaState holding(NodeSide side, const EpochRecord& record) {
+  ReplicaState s;
+  s.side = side;
+  s.record = record;
+  s.running = s.able = true;
+  return s;
+}
+}  // namespace
+
+/// Whatever came between may have been served by one of the two alone.
+TEST(Verdict, OnlyTheDirectHeirOfARecordOfBothLeavesBothWithTheWholeTruth) {
+  const MemberSet both = MemberSet::both(), only_a = MemberSet::only(NodeSide::a);
+  const EpochRecord first = record(1, 1, both, {}), alone = record(2, 2, only_a, {id(1)});
+  const auto decided = [](const EpochRecord& of_a, const EpochRecord& of_b) {
+    return decide(holding(NodeSide::a, of_a), holding(NodeSide::b, of_b));
+  };
+  EXPECT_EQ(decided(record(2, 3, both, {id(1)}), first), Verdict::drive_both);
+  EXPECT_EQ(decided(record(3, 3, both, {id(2), id(1)}), first), Verdict::drive_solo) << "b lacks what a wrote alone";
+  EXPECT_EQ(decided(alone, record(3, 3, both, {id(2), id(1)})), Verdict::wait) << "a records a join first";
+}
+
 TEST(Verdict, ARestartedProcessNeverReentersTheEpochThatItsPartnerStillRuns) {
   for_every_pair([](const ReplicaState& a, const ReplicaState& b) {
     if (a.record.id != b.record.id || a.running == b.running) return;
@@ -145,6 +174,26 @@ TEST(Verdict, TheNextEpochDescendsFromBothAndIsAboveEverythingAttempted) {
   });
 }
 
+/// What it is to descend from, and what its other fields are taken from, may have been served; the older one is over.
+TEST(Verdict, TheNextEpochHasTheNewerRecordForItsParentWhoeverMakesIt) {
+  EpochRecord newer = record(2, 2, MemberSet::only(NodeSide::a), {id(1)});
+  newer.arbiter.kind = engine::ArbiterKind::preferred;
+  const ReplicaState a = holding(NodeSide::a, newer);
+  const ReplicaState b = holding(NodeSide::b, record(1, 1, MemberSet::both(), {}));
+  for (const EpochRecord& next : {next_epoch(a, b, MemberSet::both(), NodeSide::a, id(9), 0),
+                                  next_epoch(b, a, MemberSet::both(), NodeSide::a, id(9), 0)}) {
+    EXPECT_EQ(next.ancestors.front(), id(2));
+    EXPECT_EQ(next.arbiter, newer.arbiter);
+  }
+}
+
+TEST(Verdict, OnlyAMemberTakesOver) {
+  const EpochRecord only_b = record(1, 1, MemberSet::only(NodeSide::b), {});
+  const ReplicaState b = holding(NodeSide::b, record(2, 2, MemberSet::only(NodeSide::a), {id(1)}));
+  EXPECT_EQ(decide(holding(NodeSide::a, only_b), b), Verdict::wait);
+  EXPECT_EQ(decide(holding(NodeSide::a, record(1, 1, MemberSet::both(), {})), b), Verdict::take_over);
+}
+
 /// B recorded an epoch {A,B} that A never did, and then another one over it, or one that leaves all to A: A, which
 /// knows neither, may have gone on alone from the last one that both had. That is no split: nobody served what B
 /// recorded.
@@ -169,6 +218,15 @@ TEST(Verdict, WhatNobodyServedIsVoidHoweverManyEpochsItIs) {
       EXPECT_EQ(decide(again, a_alone), Verdict::follow);
     }
   }
+}
+
+/// What that line won at the witness is known to be over.
+TEST(GivingUp, KnowsTheWholeLineThatEnds) {
+  const EpochRecord kept = record(4, 4, MemberSet::only(NodeSide::a), {id(1)});
+  const EpochRecord given_up = record(5, 5, MemberSet::only(NodeSide::b), {id(3), id(2), id(1)});
+  const EpochRecord next = epoch_after_giving_up(kept, given_up, NodeSide::a, id(9), 0);
+  for (const EpochRecord& before : {record(1, 1, {}, {}), record(2, 2, {}, {}), record(3, 3, {}, {}), kept, given_up})
+    EXPECT_TRUE(next.descends_from(before)) << int(before.id.bytes[15]);
 }
 
 TEST(GivingUp, LeavesEverythingToTheOtherInAnEpochAboveBothLines) {
