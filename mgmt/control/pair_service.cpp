@@ -142,14 +142,29 @@ Outcome<NewInvitation> PairService::invite() {
   return new_invitation(std::nullopt);
 }
 
-Outcome<void> PairService::set_discovery(const std::optional<Chap>& chap) {
-  const std::string what = chap ? "Discovery asks for a secret" : "Discovery is open to everybody";
-  const auto changed = core_.change(what, [&](Configuration& c) -> Outcome<void> {
+namespace {
+std::string sentence_of(const PairChange& change, const std::string& name_before) {
+  std::string what;
+  if (change.name) what = fmt::format("The pair {} is called {} now", name_before, *change.name);
+  if (change.name && change.discovery) what += ". ";
+  if (change.discovery) what += *change.discovery ? "Discovery asks for a secret" : "Discovery is open to everybody";
+  return what;
+}
+}  // namespace
+
+Outcome<void> PairService::change(const PairChange& change) {
+  std::string what;
+  const auto changed = core_.change("The pair changed", [&](Configuration& c) -> Outcome<void> {
     if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
-    auto problems = chap ? discovery_problems(*chap, c) : std::vector<FieldProblem>{};
+    std::vector<FieldProblem> problems;
+    if (change.discovery && *change.discovery) problems = discovery_problems(**change.discovery, c);
+    if (change.name)
+      if (const auto complaint = check_pair_name(*change.name)) problems.push_back({"/name", *complaint});
     if (!problems.empty())
       return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-    c.pair->discovery = chap;
+    what = sentence_of(change, c.pair->name);
+    c.pair->name = change.name.value_or(c.pair->name);
+    if (change.discovery) c.pair->discovery = *change.discovery;
     return {};
   });
   if (!changed) return std::unexpected(changed.error());

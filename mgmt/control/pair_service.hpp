@@ -40,6 +40,13 @@ struct PairWish {
   PairSettings settings;
 };
 
+/// What may change of a pair that is there; what is not set stays.
+struct PairChange {
+  std::optional<std::string> name;  ///< for people; the target's name stays
+  /// What discovery sessions prove themselves with; nothing within: they need not.
+  std::optional<std::optional<Chap>> discovery;
+};
+
 struct NewInvitation {
   std::string text;
   std::int64_t expires_ms = 0;
@@ -60,8 +67,7 @@ class PairService {
   /// An invitation for whoever is to have that side in the place of the node that has it now. Refused while that one
   /// answers and has a configuration of the pair. `confirm`: its name.
   [[nodiscard]] Outcome<NewInvitation> invite_in_place_of(NodeSide side, const std::string& confirm);
-  /// What discovery sessions prove themselves with; nothing: they need not.
-  [[nodiscard]] Outcome<void> set_discovery(const std::optional<Chap>& chap);
+  [[nodiscard]] Outcome<void> change(const PairChange& change);
   /// `token`: the one that this request was made with; it stays valid.
   [[nodiscard]] Outcome<Job> join(const std::string& invitation, const NodeWish& node, const Token& token);
 

@@ -75,12 +75,15 @@ Response change_pair(Controller& controller, const Call& call) {
   if (!body) return problem(body.error());
   Problems problems;
   Fields fields(*body, "", problems);
+  mgmt::PairChange change{.name = fields.text("name", Presence::optional), .discovery = {}};
   const bool open = fields.is_null("discovery_chap");
   const auto chap = open ? std::nullopt : read_chap(fields, "discovery_chap");
+  if (open || chap) change.discovery = chap;
   fields.nothing_else();
-  if (problems.empty() && !open && !chap) problems.push_back({"", "Nothing is to be changed: give discovery_chap."});
+  if (problems.empty() && !change.name && !change.discovery)
+    problems.push_back({"", "Nothing is to be changed: give name or discovery_chap."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
-  if (auto done = controller.pair().set_discovery(chap); !done) return problem(done.error());
+  if (auto done = controller.pair().change(change); !done) return problem(done.error());
   return ok(pair_json(controller.view()));
 }
 

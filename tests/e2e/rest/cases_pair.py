@@ -41,6 +41,15 @@ class Discovery(Scratch):
         self.assertIsNone(a.patch("/api/v1/pair", {"discovery_chap": None}).json["discovery_chap_user"])
         both_ask_for(None)
 
+    def test_the_pair_is_renamed_and_its_target_is_not(self):
+        a, b = self.pair()
+        target = a.get("/api/v1/pair").json["target_name"]
+        changed = b.patch("/api/v1/pair", {"name": "rack7"})
+        self.assertEqual((changed.status, changed.json["name"], changed.json["target_name"]), (200, "rack7", target), changed)
+        wait_for("the other node to know", lambda: a.get("/api/v1/pair").json["name"] == "rack7")
+        self.assertIn("The pair pair1 is called rack7 now.", [e["message"] for e in b.get("/api/v1/events").json["items"]])
+        self.problem(a.patch("/api/v1/pair", {"name": "Rack 7"}), 422, "invalid", "/name")
+
     def test_what_is_wrong_with_its_secret_is_named_field_by_field(self):
         a = self.node("node-a")
         self.assertEqual(a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED}).status, 201)

@@ -304,7 +304,7 @@ class Volumes(Scratch):
         self.problem(b.delete(f"/api/v1/initiators/{HOST1}"), 409, "conflict")
         self.problem(b.patch(path, {"access": [HOST2]}), 422, "invalid", "/access/0")
         self.problem(b.patch(path, {"access": [HOST1, HOST1]}), 422, "invalid", "/access/1")
-        self.problem(b.patch(path, {"name": "x"}), 422, "invalid", "/name")
+        self.problem(b.patch(path, {"thin": False}), 422, "invalid", "/thin")
         self.problem(b.patch(path, {}), 422, "invalid", "")
         self.problem(b.patch(path, raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.problem(b.patch(f"/api/v1/volumes/{uuid.uuid4()}", {"access": []}), 404, "not-found")

@@ -34,6 +34,13 @@ TEST_F(Run, AVolumeIsOpenToAnyOnlyWhenThatIsSaidAloud) {
   EXPECT_EQ(out_.str(), "Any initiator may use vm1.\n");
 }
 
+TEST_F(Run, PairSetRenames) {
+  answer("PATCH /api/v1/pair", 200, json{{"state", "complete"}, {"name", "rack7"}});
+  EXPECT_EQ(run({"pair", "set", "--name", "rack7"}), 0);
+  EXPECT_EQ(sent(0), (json{{"name", "rack7"}}));
+  EXPECT_EQ(run({"pair", "set"}), 2);
+}
+
 TEST_F(Run, PairDiscoveryAsksForASecretOrIsOpen) {
   const json pair{{"state", "complete"}, {"name", "p"}, {"discovery_chap_user", "finder"}};
   answer("PATCH /api/v1/pair", 200, pair);

@@ -217,6 +217,21 @@ void add_discovery(CLI::App& pair, Action& chosen) {
   });
 }
 
+void add_set(CLI::App& pair, Action& chosen) {
+  auto name = std::make_shared<std::string>();
+  auto* c = pair.add_subcommand("set", "Rename the pair; its target's name stays");
+  c->footer("Example:\n  lockstep pair set --name rack7");
+  c->add_option("--name", *name, "Lower-case letters, digits and hyphens")->required()->type_name("NEW");
+  c->callback([name, &chosen] {
+    chosen = [name](Context& context) -> Outcome<void> {
+      const auto changed = context.api.patch("/pair", json{{"name", *name}});
+      if (!changed) return std::unexpected(changed.error());
+      context.show(*changed, pair_text);
+      return {};
+    };
+  });
+}
+
 void add_invite(CLI::App& pair, Action& chosen) {
   auto* c = pair.add_subcommand("invite", "Make an invitation for the second node; it works once");
   c->footer("Example:\n  lockstep pair invite");
@@ -433,6 +448,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   });
   add_create(*pair, chosen);
   add_discovery(*pair, chosen);
+  add_set(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
   add_recover(*pair, chosen);
