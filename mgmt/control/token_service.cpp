@@ -76,11 +76,15 @@ engine::Result<void> TokenService::make_own_token(const std::filesystem::path& f
 
 std::optional<Token> TokenService::own_token() const {
   const auto text = core_.settings.get(kOwnToken);
-  const auto kept = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-  if (!kept.is_object()) return std::nullopt;
-  const auto id = Uuid::parse(kept.value("id", ""));
-  if (!id) return std::nullopt;
-  return Token{*id, kOwnToken, kept.value("digest", ""), Role::admin, kept.value("created_ms", std::int64_t{0}), 0};
+  if (!text) return std::nullopt;
+  try {
+    const auto kept = nlohmann::json::parse(*text);
+    const auto id = Uuid::parse(kept.at("id").get<std::string>());
+    if (id) return Token{*id, kOwnToken, kept.at("digest"), Role::admin, kept.at("created_ms"), 0};
+  } catch (const nlohmann::json::exception&) {
+    spdlog::warn("This node's own token is not readable in mgmt.db, and not good any more.");
+  }
+  return std::nullopt;
 }
 
 std::optional<Token> TokenService::authenticate(std::string_view secret) {

@@ -15,9 +15,8 @@ struct Node::SpaceSeen {
 namespace {
 std::string is_low(const std::string& path, std::uint64_t left) {
   return "only " + std::to_string(left >> 20) + " MiB are left for " + path +
-         " on this node, less than a tenth of the volume. When nothing is left, writes that need new space are refused "
-         "on "
-         "both nodes. Free or add space there.";
+         " on this node, less than a tenth of the volume. When nothing is left, writes that need new space are "
+         "refused on both nodes. Free or add space there.";
 }
 
 std::string is_too_small(const std::string& path, const Space& space, std::uint64_t size) {

@@ -117,6 +117,13 @@ struct PlayedB {
     b.keeps = [](const Message&) { return false; };
     b.let_go(Errc::ok);
   }
+  /// A proposes an epoch of both, and B does not answer: a transition is under way.
+  void keep_a_proposal() {
+    b.keeps = [](const Message& m) { return is(m, MessageType::propose); };
+    b.state.attempted = 50;
+    b.tell_state();
+    ASSERT_TRUE(pair.wait_for([&] { return !b.proposals.empty(); }));
+  }
   /// B, out of touch while A ordered a write, has tried for that epoch at the witness, and takes no orders yet.
   void come_back_after_an_attempt(std::uint64_t number) {
     pair.host(kA).witness().set_reachable(false);

@@ -125,10 +125,7 @@ TEST(ForwardToThis, IsCarriedOutInItsEpochOnly) {
 
 TEST(ForwardToThis, IsRefusedWhileATransitionIsUnderWay) {
   PlayedB world;
-  world.b.keeps = [](const Message& m) { return is(m, MessageType::propose); };
-  world.b.state.attempted = 50;
-  world.b.tell_state();
-  ASSERT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }));
+  world.keep_a_proposal();
   EXPECT_TRUE(world.b.ask(world.forward(1), PlayedB::block_of(1)).ended_with(Errc::stale));
   EXPECT_EQ(world.stored(), 0);
 }

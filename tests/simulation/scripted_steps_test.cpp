@@ -116,10 +116,7 @@ TEST(Driver, TakesOverWhatItsPartnerRecordedMeanwhile) {
 
 TEST(Proposal, ThatNobodyKnowsToBeTakenLetsNobodyServe) {
   PlayedB world;
-  world.b.keeps = [](const Message& m) { return is(m, MessageType::propose); };
-  world.b.state.attempted = 50;
-  world.b.tell_state();
-  ASSERT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }));
+  world.keep_a_proposal();
   world.pair.world().way_from(kA).reset();
   EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 10 * kSoon))
       << "B may have won what is below, and serve";

@@ -145,6 +145,11 @@ class Access(Scratch):
         a.start_mgmtd()
         self.assertEqual(file.read_text(), "", "who wants none there leaves it empty")
         self.assertEqual(a.get("/api/v1/pair", token=own).status, 200)
+        a.stop_mgmtd()
+        file.unlink()
+        a.start_mgmtd()
+        self.assertEqual(a.get("/api/v1/pair", token=own).status, 401, "another one takes its place")
+        self.assertEqual(a.get("/api/v1/pair").status, 200)
 
     @staticmethod
     def made(node, token):
