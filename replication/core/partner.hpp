@@ -16,6 +16,7 @@
 #include "replication/core/messages.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/core/pool.hpp"
+#include "replication/core/receipt.hpp"
 
 namespace lockstep::replication {
 
@@ -51,9 +52,8 @@ class Partner {
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
-  /// Since when a command may wait in this machine that the program gets to see now: it may have stood still, and its
-  /// host may have given up meanwhile.
-  [[nodiscard]] engine::TimePoint receipt();
+  /// Of a command that the program gets to see now.
+  [[nodiscard]] Receipt receipt();
   /// To be called all the time: that it was not is how the program knows that it stood still.
   void watch_own_clock();
   [[nodiscard]] const engine::Uuid& process() const { return process_; }

@@ -145,7 +145,11 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void attach_again(unsigned volume) override {
-    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] { open(volume); });
+    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] {
+      machine_.stores[volume].data->opened_anew();
+      machine_.stores[volume].metadata->opened_anew();
+      open(volume);
+    });
   }
 
   void replace_copy(unsigned volume, Survivor survivor) override {

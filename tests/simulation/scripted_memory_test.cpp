@@ -226,6 +226,7 @@ TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProces
       s.link_forwards = {64 * 1024, 1};
     });
     ASSERT_TRUE(comes_back_slowly(pair, kB));
+    pair.run_for(kSecond / 4);
     pair.world().way_from(kB).hold_answers([](auto header) {
       const auto message = replication::decode(header);
       return message && message->type == replication::MessageType::forward;
@@ -247,6 +248,54 @@ TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProces
     EXPECT_EQ(pair.value_at(kA, 8), 2) << "what was given up came over what was acknowledged since";
     EXPECT_EQ(pair.violation(), "");
   }
+}
+
+/// A stall that its clock tells of makes what comes just after it count as old. That a read is old does not make the
+/// lease newer.
+TEST(Memory, AMachineThatStoodStillAndWasPausedThenAnswersNoReadByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.host(side).freeze();
+    pair.run_for(pair.world().scenario.lease / 4);
+    pair.host(side).thaw();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    EXPECT_EQ(pair.value_at(side, 8), 1);
+    pair.run_for(50 * kMillisecond);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    ASSERT_EQ(pair.written(other(side), 8, 2), std::error_code{});
+    pair.host(side).thaw();
+    auto& read = pair.read(side, 8);
+    ASSERT_TRUE(pair.wait_for([&] { return read.done; }, 10 * kSecond));
+    EXPECT_TRUE(read.status() || read.first() == 2) << "a read of before the pause";
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// It never heard its partner's clock, so that nothing tells it that it was paused.
+TEST(Memory, AMachineThatWasPausedBeforeItsFirstContactForwardsNothingOfBefore) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    s.virtual_machines = true;
+    s.regions = 128;
+  });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  cut(pair, false);
+  pair.host(kB).end(Host::End::killed);
+  pair.host(kB).boot();
+  pair.run_for(kSecond);
+  pair.host(kB).pause();
+  pair.run_for(4 * kSecond);
+  ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  cut(pair, true);
+  pair.host(kB).thaw();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kB).serving; }));
+  // What is read from a socket now may have come there before the pause.
+  EXPECT_EQ(pair.written(kB, 8, 1), make_error_code(engine::Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kA, 8), 2);
+  pair.run_for(kSecond / 4);
+  EXPECT_EQ(pair.written(kB, 8, 3), std::error_code{}) << "by now all of that was read";
+  EXPECT_EQ(pair.violation(), "");
 }
 
 }  // namespace

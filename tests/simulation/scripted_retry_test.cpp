@@ -273,6 +273,23 @@ TEST(Forward, AWriteThatCameBeforeContactIsSentWhenThereIsContact) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// Its hosts may have given them up, and have sent them again through the other node, which forwards.
+TEST(Stall, OfTheOnlyMemberLetsNoCommandOfBeforeBegin) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 128; });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  pair.host(kA).freeze();
+  pair.run_for(2 * pair.world().scenario.lease);
+  pair.host(kA).thaw();
+  auto& given_up = pair.write(kA, 8, 1);
+  EXPECT_TRUE(given_up.done);
+  EXPECT_EQ(given_up.status(), make_error_code(Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kA, 8), 0) << "reads are answered";
+  pair.run_for(kSecond / 4);
+  EXPECT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// B's store holds one write, and the way from A is begun anew.
 TEST(Link, AResetDoesNotMakeOtherWritesWaitForASlowOne) {
   ScriptedPair pair(pair_program(), patient_stores);
