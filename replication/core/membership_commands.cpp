@@ -74,7 +74,8 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 
 void Membership::close(engine::Callback<> done) {
   apply(event::Detached{});
-  end_unrecorded_step();
+  // Also one of which the partner has recorded its part: without this node's record it is one that was interrupted.
+  if (change_ && !change_->recording_since) give_step_up();
   core_.witnessing->abandon();
   pending_solo_.reset();
   core_.gated = false;
