@@ -113,6 +113,7 @@ void Forwarder::send(Op& op) {
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.sent_before |= !asks_only;
+  op.ordered = false;
   op.sent_outside |= core_.is_forwarding() && !asks_only;
   op.sent_to = core_.partner.process();
   op.stage = Stage::forwarded;
@@ -243,7 +244,7 @@ void Forwarder::end_dropped() {
     ended = true;
   }
   if (!ended) return;
-  if (!has_dropped()) core_.applier->release_answers();
+  if (!has_given_up()) core_.applier->release_answers();
   core_.lu->pump();  // a reset waits for them
 }
 
@@ -267,7 +268,7 @@ bool Forwarder::has_dropped_tasks() const {
 
 bool Forwarder::has_given_up() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->dropped && op->on_link && !changes_nothing(op->opcode)) return true;
+    if (op->dropped && !op->ordered && !changes_nothing(op->opcode)) return true;
   }
   return false;
 }
@@ -333,6 +334,15 @@ void Forwarder::take_over() {
       core_.front->route(*op);
     }
   }
+}
+
+/// What its host sends again is ordered after it, since the sequencer keeps its range until it is over. Were orders not
+/// answered until then, it might wait for them: behind a read here, which waits for the watermark.
+void Forwarder::note_ordered(std::uint64_t tag) {
+  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
+    if (op->tag == tag) op->ordered = true;
+  }
+  if (!has_given_up()) core_.applier->release_answers();
 }
 
 /// What a member holds is the truth; what is no member holds a copy of it, that may yet be written over by another.

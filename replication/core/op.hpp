@@ -119,7 +119,8 @@ struct Op {
   std::uint64_t link_bytes = 0;    ///< … with so much
   bool sent_before = false;        ///< the sequencer may have carried it out
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
-  bool applied_here = false;       ///< its order came back and is in this member's store
+  bool ordered = false;            ///< its order came back: the sequencer has begun it, and keeps its range
+  bool applied_here = false;       ///< … and is in this member's store
 
   /// On the logical unit's state, not on its blocks.
   [[nodiscard]] bool on_state() const {

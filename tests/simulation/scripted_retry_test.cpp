@@ -119,6 +119,31 @@ TEST(Forward, OneSlowWriteDoesNotStopTheOthers) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// B's disk is slow with A's write; a later one waits there for the watermark to cover that, a read waits for the later
+/// one, and what B forwarded, and its host gives up, comes back as an order and waits for the read.
+TEST(Forward, ThatIsGivenUpDoesNotWaitForWhatWaitsForIt) {
+  ScriptedPair pair(pair_program(), patient_stores);
+  ASSERT_EQ(pair.written(kA, 0, 1, 64), std::error_code{});
+  hang(pair, kB);
+  auto& slow = pair.write(kA, 40, 2);
+  pair.run_for(kSoon);
+  pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
+  ASSERT_EQ(pair.written(kA, 8, 3), std::error_code{});
+  auto& read = pair.read(kB, 8, 2);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(read.done) << "the test shows nothing";
+  auto& given_up = pair.write(kB, 9, 4);
+  pair.run_for(kSoon);
+  cancel(pair, kB, given_up);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(given_up.done) << "the test shows nothing";
+  pair.mend(kB);
+  EXPECT_TRUE(pair.wait_for([&] { return slow.done && read.done && given_up.done; }, 5 * kSecond));
+  EXPECT_EQ(slow.status(), std::error_code{});
+  EXPECT_EQ(read.first(), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// W1's answer is stuck; it was seen, and overwritten; then B's disk fails and A starts anew, knowing nothing of W1.
 TEST(Forward, WhatWasCarriedOutIsNotCarriedOutAgainByTheNextProcess) {
   ScriptedPair pair(pair_program());
