@@ -32,7 +32,7 @@ void Forwarder::start(Op& op) {
 
 /// Its host may have given it up by now, and sent it again through the other node.
 bool Forwarder::is_too_old(const Op& op) const {
-  return !changes_nothing(op.opcode) && core_.now() - op.receipt.since > core_.settings.lease;
+  return !changes_nothing(op.opcode) && core_.partner.age(op.receipt) > core_.settings.lease;
 }
 
 /// Those that no partner has seen: the host, if it still waits, sends them again.
@@ -109,7 +109,7 @@ void Forwarder::send(Op& op) {
   m.watermark = op.acknowledges;
   m.extent = op.extent;
   m.stamp = core_.partner.contact_stamp();
-  m.number = static_cast<std::uint64_t>((core_.now() - op.receipt.since).count());
+  m.number = static_cast<std::uint64_t>(core_.partner.age(op.receipt).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.sent_before |= !asks_only;

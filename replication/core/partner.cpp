@@ -104,6 +104,11 @@ Receipt Partner::receipt() {
   return {awake_at_ < old_until_ ? old_since_ : awake_at_, awake_at_};
 }
 
+engine::Duration Partner::age(const Receipt& receipt) const {
+  const engine::Duration shown = now() - receipt.since;
+  return receipt.since < vouched_from_ ? std::max(shown, 2 * settings_.lease) : shown;
+}
+
 void Partner::on_link_up() { say_hello(); }
 
 void Partner::say_hello() {
@@ -159,6 +164,7 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   heard_stamp_ = its_stamp;
   heard_at_ = now();
   if (!stood_still && !perhaps) return;
+  vouched_from_ = now();
   // By this clock nothing is old; it is older than a lease.
   old_since_ = {now().since_origin - std::min(now().since_origin, 2 * settings_.lease)};
   old_until_ = now() + kCatchesUpWithin;

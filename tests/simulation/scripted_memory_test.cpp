@@ -298,5 +298,27 @@ TEST(Memory, AMachineThatWasPausedBeforeItsFirstContactForwardsNothingOfBefore) 
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// Read from its socket before it heard the partner's clock for the first time, and then waiting to be forwarded.
+TEST(Memory, AMachineThatWasPausedForwardsNothingThatItReadBeforeItHeardThePartnersClock) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.host(kB).end(Host::End::power_cut);
+  pair.world().way_from(kB).hold(SimLink::Flow::requests, true);
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); })) << "A had it leave";
+  pair.host(kB).pause();
+  pair.run_for(4 * kSecond);
+  ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  pair.host(kB).thaw();
+  auto& given_up = pair.write(kB, 8, 3);
+  EXPECT_FALSE(given_up.done);
+  pair.world().way_from(kB).hold(SimLink::Flow::requests, false);
+  ASSERT_TRUE(pair.wait_for([&] { return given_up.done; }));
+  EXPECT_EQ(given_up.status(), make_error_code(engine::Errc::resource_exhausted));
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.value_at(kA, 8), 2) << "what was given up came over what was acknowledged since";
+  EXPECT_EQ(pair.violation(), "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
