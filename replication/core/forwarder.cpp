@@ -174,7 +174,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
       return pump();
     }
     if (core_.serves_nothing() && !core_.gated) return;  // whoever decides routes or drops it
-    if (core_.orders()) return take_over();
+    if (core_.orders()) return take_over(Taking::what_is_young);
     return retry_soon();
   }
   op.miscompare_offset = result->tag;
@@ -311,7 +311,7 @@ void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
   end_dropped();
 }
 
-void Forwarder::take_over() {
+void Forwarder::take_over(Taking which) {
   end_dropped();
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
@@ -325,6 +325,9 @@ void Forwarder::take_over() {
     } else if (op->sent_outside) {
       mark<"forward.outcome_unknown">();
       end(*op, Errc::unknown_outcome);
+    } else if (which == Taking::what_is_young && is_too_old(*op)) {
+      mark<"forward.too_old_to_take_over">();
+      end(*op, Errc::resource_exhausted);
     } else {
       mark<"forward.taken_over">();
       ops_.remove(*op);

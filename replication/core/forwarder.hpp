@@ -39,7 +39,11 @@ class Forwarder {
   void on_connected();
   /// This node orders now: what the partner cannot have carried out unseen is carried out here, what came back as an
   /// order is done.
-  void take_over();
+  enum class Taking : std::uint8_t {
+    what_is_young,  ///< the partner served until now, or hosts have had time to send again what is older
+    all             ///< nobody has served since it was decided what is not too old
+  };
+  void take_over(Taking which);
   /// The order of this forward has come.
   void note_ordered(std::uint64_t tag);
   /// … and is in this node's store.

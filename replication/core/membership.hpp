@@ -177,7 +177,7 @@ class Membership {
   void make_equal();
   void serve_in_sync(bool fresh);
   void resume_in_sync();
-  void serve_alone(bool fresh);
+  void serve_alone(const ReplicaPhase& was);
   void drop_possibly_retried(const ReplicaPhase& was);
   void forward_all();
   void start_source();

@@ -144,6 +144,24 @@ TEST(Forward, ThatIsGivenUpDoesNotWaitForWhatWaitsForIt) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// A, which orders, leaves as its disk hangs; what B forwarded to it stays on the way until that is broken. Its host
+/// has long turned to A meanwhile, which forwards to B.
+TEST(Forward, ThatIsOlderThanALeaseIsNotCarriedOutByWhoTakesOver) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.world().way_from(kB).hold_answers([](auto header) { return is(header, MessageType::forward); });
+  hang(pair, kA);
+  pair.write(kA, 8, 1);  // what B forwards waits behind it, and is never begun
+  auto& given_up = pair.write(kB, 8, 2);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
+  ASSERT_FALSE(given_up.done) << "the test shows nothing";
+  ASSERT_EQ(pair.written(kA, 8, 3), std::error_code{});
+  ASSERT_TRUE(pair.wait_for([&] { return given_up.done; }));
+  EXPECT_EQ(given_up.status(), make_error_code(Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kB, 8), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// W1's answer is stuck; it was seen, and overwritten; then B's disk fails and A starts anew, knowing nothing of W1.
 TEST(Forward, WhatWasCarriedOutIsNotCarriedOutAgainByTheNextProcess) {
   ScriptedPair pair(pair_program());
