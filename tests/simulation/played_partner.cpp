@@ -157,6 +157,12 @@ PlayedPartner::Exchange& PlayedPartner::propose(const engine::EpochRecord& next,
 }
 
 PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& unit) {
+  Exchange& exchange = send_unit_state(unit);
+  pair_.wait_for([&] { return exchange.done; });
+  return exchange;
+}
+
+PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& unit) {
   std::vector<std::byte> bytes = unit.encode();
   const auto events = scsi::encode_events({});
   Message m = message(MessageType::lu_state);
@@ -164,7 +170,7 @@ PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& uni
   m.extent = {bytes.size(), events.size()};
   m.flags = replication::kFlagAgree;
   bytes.insert(bytes.end(), events.begin(), events.end());
-  return ask(m, std::move(bytes), scsi::kMaxLuState);
+  return send(m, std::move(bytes), scsi::kMaxLuState);
 }
 
 bool PlayedPartner::is_granted(const engine::Uuid& epoch) {

@@ -51,6 +51,7 @@ class PlayedPartner final : public replication::LinkEvents {
   Exchange& propose(const engine::EpochRecord& next, const engine::Uuid& base);
   /// The unit's state, from the node that orders.
   Exchange& tell_unit_state(const scsi::LuState& unit);
+  Exchange& send_unit_state(const scsi::LuState& unit);
   /// The other's answer to a heartbeat: whether it grants a lease in that epoch.
   bool is_granted(const engine::Uuid& epoch);
   /// The other's clock, of just now.
