@@ -10,10 +10,6 @@ using engine::NodeSide;
 using replication::Message;
 using replication::MessageType;
 
-namespace {
-constexpr std::uint64_t kGeneration = 1'000'000;  ///< of its replica: above all that the other can know
-}
-
 PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
     : pair_(pair), side_(side), began_(pair.world().scheduler.now()) {
   way_out().refuse([this](auto header) {
@@ -83,6 +79,12 @@ void PlayedPartner::let_go(Errc status) {
   for (const Kept& kept : std::exchange(kept_, {})) answer(*kept.request, kept.message, status);
 }
 
+void PlayedPartner::let_go_first(Errc status) {
+  const Kept kept = kept_.front();
+  kept_.erase(kept_.begin());
+  answer(*kept.request, kept.message, status);
+}
+
 void PlayedPartner::answer(replication::InboundRequest& request, const Message& question, Errc status) {
   Message header;
   header.type = question.type;
@@ -96,8 +98,9 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   if (question.type == MessageType::state) {
     payload = replication::encode_state(state);
     header.extent.length = pair_.world().scenario.volume_size();
-    header.tag = kGeneration;
+    header.tag = generation;
   }
+  if (question.type == MessageType::generation) header.tag = generation;
   if (question.type == MessageType::reserve) header.extent = question.extent;
   if (question.type == MessageType::map) payload.resize(question.extent.length * 8);
   answer_with(request, header, std::move(payload));
@@ -143,7 +146,8 @@ PlayedPartner::Exchange& PlayedPartner::ask(const Message& message, std::vector<
 PlayedPartner::Exchange& PlayedPartner::tell_state() {
   Message m = message(MessageType::state);
   m.extent.length = pair_.world().scenario.volume_size();
-  m.tag = kGeneration;
+  m.tag = generation;
+  m.sequence = knows_generation;
   return ask(m, replication::encode_state(state), replication::kMaxStateBytes);
 }
 

@@ -26,6 +26,9 @@ class PlayedPartner final : public replication::LinkEvents {
 
   /// What it says of its replica. Told when the other asks, or at once.
   replication::ReplicaState state;
+  static constexpr std::uint64_t kGeneration = 1'000'000;  ///< above all that the other can know
+  std::uint64_t generation = kGeneration;                  ///< of its replica
+  std::uint64_t knows_generation = 0;                      ///< of the other's, when it tells its state
   bool grants_leases = true;
   Nanos clock_ahead = 0;  ///< its clock shows so much more than the world's
   /// Requests that it does not answer; looked at as they come.
@@ -66,8 +69,9 @@ class PlayedPartner final : public replication::LinkEvents {
   std::vector<engine::EpochRecord> proposals;
   /// Requests of that type that came, the last one last.
   [[nodiscard]] std::vector<replication::Message> received(replication::MessageType type) const;
-  /// Answers those that were kept.
+  /// Answers those that were kept; or the one that has been for longest.
   void let_go(engine::Errc status);
+  void let_go_first(engine::Errc status);
 
   void on_link_up() override;
   void on_link_down() override { greeted_ = false; }

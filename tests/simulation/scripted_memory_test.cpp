@@ -216,6 +216,23 @@ TEST(Memory, AMachineThatWasPausedAnswersNoFlushByALeaseOfBefore) {
   }
 }
 
+/// It says that the unit's bytes are those that the host has, and they may be otherwise by now.
+TEST(Memory, AMachineThatWasPausedAnswersNoVerifyByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    ASSERT_FALSE(pair.written(kA, 8, 1));
+    pair.run_for(kSecond / 10);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    ASSERT_FALSE(pair.written(other(side), 8, 2));
+    for (const NodeSide each : {kA, kB}) pair.world().cut(each, false);
+    pair.host(side).thaw();
+    auto& verify = pair.submit(side, engine::DiskOpcode::verify, 8, 1, 1);
+    pair.run_for(kSecond / 10);
+    EXPECT_FALSE(verify.done && !verify.status());
+  }
+}
+
 /// The partner serves alone, and its process is replaced, or its machine boots: the new one knows nothing of the time
 /// between, but its machine's clock does, or its boot.
 TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProcess) {
