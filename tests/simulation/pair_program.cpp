@@ -136,12 +136,14 @@ class PairProgram final : public Program, public replication::NodeObserver {
     return area ? std::optional(area->knowledge()) : std::nullopt;
   }
 
-  void leave(unsigned volume) override {
+  void leave(unsigned volume, Said said) override {
     if (disk(volume) == nullptr) return;
-    node_->leave(machine_.scenario.volumes[volume].id, [this, volume](Result<void> done) {
+    auto left = [this, volume, said = std::move(said)](Result<void> done) mutable {
       machine_.trace.add(letter(machine_.owner), "operator.left", {{"volume", volume}, {"agreed", done.has_value()}});
       if (!done) machine_.trace.note(letter(machine_.owner), done.error().message);
-    });
+      said(std::move(done));
+    };
+    node_->leave(machine_.scenario.volumes[volume].id, std::move(left));
   }
 
   void attach_again(unsigned volume) override {

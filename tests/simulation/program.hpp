@@ -72,7 +72,11 @@ class Program {
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
-  virtual void leave(unsigned volume) = 0;
+  using Said = engine::Callback<engine::Result<void>>;
+  virtual void leave(unsigned volume, Said done) = 0;
+  void leave(unsigned volume) {
+    leave(volume, [](engine::Result<void>) {});
+  }
   /// Taken out of service and into it again, by the same process; only of kinds that do.
   virtual void attach_again(unsigned volume) { (void)volume; }
   /// Taken out of service, and into it again with blank stores in the place of its own, whose record `survivor` gives
@@ -81,7 +85,6 @@ class Program {
   virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
-  using Said = engine::Callback<engine::Result<void>>;
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
     (void)volume, (void)accept_inconsistent;
     done(engine::fail(engine::Errc::refused, "Nothing is mirrored here."));
