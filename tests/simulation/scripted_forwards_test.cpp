@@ -105,6 +105,66 @@ TEST(ForwardToThis, IsNotKeptWithTheSessionsOfASuspendedNode) {
   EXPECT_FALSE(read.ended_with(Errc::ok));
 }
 
+/// B may be what goes on: what waits here is its own again.
+TEST(ForwardToThis, ThatWaitsWhenTheNodeIsSuspendedIsSentBack) {
+  PlayedB world(patient);
+  hang(world.pair, kA);
+  world.pair.write(kA, kBlockOfBoth, 1);
+  world.b.grants_leases = false;
+  world.pair.run_for(kLease / 2);
+  auto& waits = world.b.send(world.forward(1), PlayedB::block_of(2));
+  world.pair.run_for(kSoon);
+  ASSERT_FALSE(waits.done);
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::state); };
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::suspended); }));
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.fences(), 0u);
+  EXPECT_TRUE(waits.ended_with(Errc::stale));
+}
+
+/// A orders, and writes a change of the unit's state for as long as the test likes; meanwhile it leaves.
+struct LeavesInTheMiddleOfAChange : PlayedB {
+  LeavesInTheMiddleOfAChange() : PlayedB(reserves) { hang_metadata(); }
+  static void reserves(Scenario& s) {
+    patient(s);
+    s.reservations = true;
+  }
+  void leave_and_write() {
+    pair.run_for(kSoon);
+    spoil_metadata([](StoreFaults& f) { f.hang = 0; });
+    auto& left = b.propose(next(MemberSet::only(kB)));
+    ASSERT_TRUE(pair.wait_for([&] { return left.done; }));
+    ASSERT_TRUE(left.ended_with(Errc::ok));
+    b.state.record = pair.status(kA).epoch;
+    b.tell_state();
+    pair.mend(kA);
+    pair.run_for(kSoon);
+  }
+  [[nodiscard]] bool has_forwarded() const { return !b.received(MessageType::forward).empty(); }
+};
+
+TEST(ForwardToThis, OfAChangeDoesNotGoBackToWhereItCameFrom) {
+  LeavesInTheMiddleOfAChange world;
+  Message m = world.forward(1);
+  m.opcode = DiskOpcode::change_state;
+  m.extent = {};
+  auto& change = world.b.send(m, registration().encode(), scsi::kLuAnswerSize);
+  world.leave_and_write();
+  EXPECT_TRUE(change.ended_with(Errc::stale));
+  EXPECT_FALSE(world.has_forwarded());
+}
+
+TEST(Cancelled, AChangeThatIsBeingWrittenIsNotBegunAgainElsewhere) {
+  LeavesInTheMiddleOfAChange world;
+  auto& change = world.pair.change_state(kA, registration());
+  world.pair.run_for(kSoon);
+  world.pair.host(kA).program()->disk(0)->cancel(change.request);
+  ASSERT_FALSE(change.done) << "nobody knows yet whether it is in force";
+  world.leave_and_write();
+  EXPECT_TRUE(change.done && change.status());
+  EXPECT_FALSE(world.has_forwarded());
+}
+
 TEST(ForwardToThis, IsCancelledAlone) {
   PlayedB world(patient);
   hang(world.pair, kA);
