@@ -63,6 +63,7 @@ void PlayedPartner::on_link_up() {
   hello.type = MessageType::hello;
   hello.epoch = pair_.world().scenario.pair;
   if (side_ == NodeSide::b) hello.flags = replication::kFlagSideB;
+  hello.number = static_cast<std::uint64_t>(lease);
   send(hello);
   greeted_ = true;
 }
@@ -93,6 +94,7 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   header.status = status;
   header.process = process_;
   header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
+  if (question.type == MessageType::hello) header.number = static_cast<std::uint64_t>(lease);
   std::vector<std::byte> payload;
   if (question.type == MessageType::heartbeat) payload.assign(request.payload().size() / 32, std::byte{grants_leases});
   if (question.type == MessageType::state) {
@@ -103,6 +105,7 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   if (question.type == MessageType::generation) header.tag = generation;
   if (question.type == MessageType::reserve) header.extent = question.extent;
   if (question.type == MessageType::map) payload.resize(question.extent.length * 8);
+  amends(question, header, payload);
   answer_with(request, header, std::move(payload));
 }
 
@@ -160,21 +163,22 @@ PlayedPartner::Exchange& PlayedPartner::propose(const engine::EpochRecord& next,
   return send(m, replication::encode_state(carried));
 }
 
+PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& unit,
+                                                        std::span<const scsi::LuEvent> events) {
+  std::vector<std::byte> bytes = unit.encode();
+  const auto encoded = scsi::encode_events(events);
+  Message m = message(MessageType::lu_state);
+  m.sequence = unit.version;
+  m.extent = {bytes.size(), encoded.size()};
+  m.flags = replication::kFlagAgree;
+  bytes.insert(bytes.end(), encoded.begin(), encoded.end());
+  return send(m, std::move(bytes), scsi::kMaxLuState);
+}
+
 PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& unit) {
   Exchange& exchange = send_unit_state(unit);
   pair_.wait_for([&] { return exchange.done; });
   return exchange;
-}
-
-PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& unit) {
-  std::vector<std::byte> bytes = unit.encode();
-  const auto events = scsi::encode_events({});
-  Message m = message(MessageType::lu_state);
-  m.sequence = unit.version;
-  m.extent = {bytes.size(), events.size()};
-  m.flags = replication::kFlagAgree;
-  bytes.insert(bytes.end(), events.begin(), events.end());
-  return send(m, std::move(bytes), scsi::kMaxLuState);
 }
 
 bool PlayedPartner::is_granted(const engine::Uuid& epoch) {

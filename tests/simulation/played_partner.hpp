@@ -30,6 +30,7 @@ class PlayedPartner final : public replication::LinkEvents {
   std::uint64_t generation = kGeneration;                  ///< of its replica
   std::uint64_t knows_generation = 0;                      ///< of the other's, when it tells its state
   bool grants_leases = true;
+  Nanos lease = 0;        ///< that it says it has configured; 0: it says nothing
   Nanos clock_ahead = 0;  ///< its clock shows so much more than the world's
   /// Requests that it does not answer; looked at as they come.
   std::function<bool(const replication::Message&)> keeps = [](const replication::Message&) { return false; };
@@ -37,6 +38,10 @@ class PlayedPartner final : public replication::LinkEvents {
   std::function<engine::Errc(const replication::Message&)> says = [](const replication::Message&) {
     return engine::Errc::ok;
   };
+  /// The last word on an answer: its header and what comes with it.
+  std::function<void(const replication::Message& question, replication::Message& header,
+                     std::vector<std::byte>& payload)>
+      amends = [](const auto&, auto&, auto&) {};
 
   struct Exchange {
     std::vector<std::byte> out, in;
@@ -54,7 +59,8 @@ class PlayedPartner final : public replication::LinkEvents {
   Exchange& propose(const engine::EpochRecord& next, const engine::Uuid& base);
   /// The unit's state, from the node that orders.
   Exchange& tell_unit_state(const scsi::LuState& unit);
-  Exchange& send_unit_state(const scsi::LuState& unit);
+  /// The same, without waiting for the answer.
+  Exchange& send_unit_state(const scsi::LuState& unit, std::span<const scsi::LuEvent> events = {});
   /// The other's answer to a heartbeat: whether it grants a lease in that epoch.
   bool is_granted(const engine::Uuid& epoch);
   /// The other's clock, of just now.
@@ -69,8 +75,9 @@ class PlayedPartner final : public replication::LinkEvents {
   std::vector<engine::EpochRecord> proposals;
   /// Requests of that type that came, the last one last.
   [[nodiscard]] std::vector<replication::Message> received(replication::MessageType type) const;
-  /// Answers those that were kept; or the one that has been for longest.
+  /// Answers those that were kept.
   void let_go(engine::Errc status);
+  /// … and the first of them only.
   void let_go_first(engine::Errc status);
 
   void on_link_up() override;
