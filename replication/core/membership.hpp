@@ -238,7 +238,8 @@ class Membership {
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
-  engine::Uuid agreed_;  ///< the last epoch that the partner is known to have recorded
+  engine::Uuid agreed_;       ///< the last epoch that the partner is known to have recorded
+  engine::Uuid begun_epoch_;  ///< the last one of both that was in force in this process
 };
 
 }  // namespace lockstep::replication

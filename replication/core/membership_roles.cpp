@@ -111,7 +111,7 @@ void Membership::begin_in_sync() {
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   partner_stopped_ = false;
-  agreed_ = core_.epoch().id;
+  agreed_ = begun_epoch_ = core_.epoch().id;
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.regions->remember(true);
@@ -136,8 +136,14 @@ void Membership::serve_in_sync(bool fresh) {
   exchange();
 }
 
+/// An epoch that was recorded and not begun is begun now: the answer to its proposal was lost, or its record was late.
 void Membership::resume_in_sync() {
   mark<"membership.resumed">();
+  if (begun_epoch_ != core_.epoch().id) {
+    mark<"membership.resumed_what_was_not_begun">();
+    begin_in_sync();
+    return serve_in_sync(false);
+  }
   core_.applier->open(false);
   core_.partner.heartbeat_now();
   core_.sequencer->resend();
