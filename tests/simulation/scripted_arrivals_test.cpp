@@ -158,6 +158,25 @@ TEST(Joining, ServesNothingFromBeforeItRecords) {
   EXPECT_FALSE(world.pair.violation().size());
 }
 
+/// After a split brain: B went on alone, too, and its copy is kept.
+TEST(GivingUp, ServesNothingFromBeforeItRecords) {
+  PlayedB world(patient);
+  world.go_on_alone();
+  world.b.state.record = world.next(MemberSet::only(kB), 100);
+  world.b.state.record.ancestors.clear();
+  world.b.state.serving = true;
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::split_brain); }));
+  ASSERT_TRUE(world.pair.status(kA).serving);
+  world.hang_metadata();
+  world.pair.host(kA).program()->give_up(0, [](const engine::Result<void>&) {});
+  world.pair.run_for(10 * kSoon);
+  EXPECT_GT(world.pair.host(kA).metadata(0).in_flight(), 0u);
+  EXPECT_FALSE(world.pair.status(kA).serving);
+  world.pair.mend(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).epoch.members == MemberSet::only(kB); }, kLease));
+}
+
 /// A proposed an epoch of both, and B did not take it: nobody knows who goes on. Another volume's metadata fails then.
 TEST(HeldOperations, OfSessionsThatAreClosedForAnotherVolumeAreNotStarted) {
   PlayedB world([](Scenario& s) {

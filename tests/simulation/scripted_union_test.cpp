@@ -12,14 +12,15 @@ constexpr std::uint64_t kBlocks = kRegion / kBlock;  ///< of a region
 
 bool is_copy(const Message& m) { return is(m, MessageType::copy); }
 
+void keeps_bits(Scenario& s) {
+  patient(s);
+  s.clean_after = 600 * kSecond;
+  s.regions = 256;
+  s.dirty_bound = s.volume_size();
+}
+
 struct Union : PlayedB {
-  Union()
-      : PlayedB([](Scenario& s) {
-          patient(s);
-          s.clean_after = 600 * kSecond;
-          s.regions = 256;
-          s.dirty_bound = s.volume_size();
-        }) {}
+  explicit Union(const ScriptedPair::Adjust& adjust = keeps_bits) : PlayedB(adjust) {}
   void write_region(std::uint64_t region, int fill = 1) {
     ASSERT_EQ(pair.written(kA, region * kBlocks, fill), std::error_code{});
   }
