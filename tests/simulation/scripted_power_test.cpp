@@ -78,5 +78,29 @@ TEST(LostPort, ReleasesWhatWasReservedThroughItAndNothingElse) {
   }
 }
 
+/// A write that was checked before holds up the change until the store is given up, and has returned it.
+TEST(LostPort, IsNotForgottenWhenTheOnlyStoreHangsMeanwhile) {
+  Registered world;
+  ScriptedPair& pair = world.pair;
+  scsi::LuRequest reserve;
+  reserve.kind = scsi::LuRequestKind::reserve;
+  reserve.nexus = registration().nexus;
+  reserve.nexus.port = 2;
+  scsi::LuRequest clear = registration();
+  clear.parameters[15] = std::byte{0};
+  world.change(clear);
+  world.change(reserve);
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  hang(pair, kA);
+  pair.write(kA, 8, 2);
+  pair.run_for(20 * kMillisecond);
+  pair.spoil(kA, [](StoreFaults& f) { f.hang = 0; });
+  world.lose_b();
+  ASSERT_TRUE(pair.wait_for([&] { return !pair.status(kA).serving; }));
+  pair.host(kA).data(0).release_first_hung();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kA).serving; }));
+  EXPECT_FALSE(world.state(kA).reserved_by);
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
