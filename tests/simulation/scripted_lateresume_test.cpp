@@ -26,6 +26,28 @@ TEST(LateResume, AgreesOnTheUnitsState) {
   EXPECT_TRUE(world.pair.wait_for(told, kLease));
 }
 
+/// A gave its record up, which was durable after all: it has served, and not in this epoch.
+TEST(LateResume, AfterALateRecordLetsNothingPassBeforeTheUnitsStateIsAgreed) {
+  PlayedB world(b_orders);
+  world.hang_metadata();
+  const engine::EpochRecord next = world.next(MemberSet::both());
+  auto& both = world.b.propose(next);
+  ASSERT_TRUE(world.pair.wait_for([&] { return both.done; }));
+  ASSERT_FALSE(both.ended_with(Errc::ok));
+  world.b.state.record = next;
+  world.pair.mend(kA);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).epoch.id == next.id; }));
+  const auto resumes = [&] { return world.b.ask(world.b.message(MessageType::resume)).ended_with(Errc::ok); };
+  ASSERT_TRUE(world.pair.wait_for(resumes, 4 * kLease));
+  world.pair.write(kA, kBlockOfBoth, 1);
+  world.pair.run_for(5 * kSoon);
+  EXPECT_TRUE(world.b.received(MessageType::forward).empty());
+  scsi::LuState unit;
+  unit.version = world.version;
+  EXPECT_TRUE(world.b.tell_unit_state(unit).ended_with(Errc::ok));
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.b.received(MessageType::forward).empty(); }, kLease));
+}
+
 TEST(LateResume, OfAnEpochInWhichTheVolumeGrewLosesNothing) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.grown_regions = 96; });
   const std::uint64_t grown = pair.world().scenario.grown_size();
