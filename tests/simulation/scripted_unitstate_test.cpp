@@ -114,6 +114,21 @@ TEST(UnitReset, EndsWhatWaitsHere) {
 
 // ---- given up, or overtaken by events ------------------------------------------------------------------------------
 
+TEST(ChangeOfState, ThatIsNotBeingWrittenYetIsNotMadeWhenItsHostGivesItUp) {
+  Ordering world;
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::replicate); };
+  world.pair.write(kA, kBlockOfBoth, 1);
+  world.pair.run_for(kSoon);
+  auto& change = world.pair.change_state(kA, registration());
+  world.pair.run_for(kSoon);
+  world.pair.host(kA).program()->disk(0)->cancel(change.request);
+  EXPECT_TRUE(world.soon(change));
+  EXPECT_EQ(change.status(), make_error_code(Errc::aborted));
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(5 * kSoon);
+  EXPECT_EQ(unit_state(world).version, world.version);
+}
+
 TEST(ChangeOfState, ThatIsBeingWrittenIsMadeThoughItsHostGivesItUp) {
   Ordering world;
   world.hang_metadata();
