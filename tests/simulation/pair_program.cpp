@@ -177,8 +177,15 @@ class PairProgram final : public Program, public replication::NodeObserver {
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
     node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
   }
+  /// With room for it, if this node's copy has none yet: it was set back since it was made, or another took its place.
+  /// As lockstepd does with each volume that it is told of (mgmt/data_plane/node_apply.cpp), and again where it fails.
   void want_size(unsigned volume, std::uint64_t size) override {
     node_->want_size(machine_.scenario.volumes[volume].id, size);
+    make_room(volume, size, [this, volume, size](Result<void> made) {
+      if (made || disk(volume) == nullptr) return;
+      (void)machine_.clock.call_after(std::chrono::milliseconds(200),
+                                      [this, volume, size] { want_size(volume, size); });
+    });
   }
 
   void detach(unsigned volume, Callback<> done) override {

@@ -119,5 +119,20 @@ TEST(Growth, ANodeThatForwardsLetsItsPartnerSayWhatIsInRange) {
   EXPECT_EQ(pair.written(kB, kNewBlock - 1, 1), std::error_code{});
 }
 
+/// One that was made before took another's place before the size was published: the node makes room in it, as lockstepd
+/// does with each volume that it is told of.
+TEST(Growth, ACopyThatHasNoRoomYetMakesItWhenTheSizeIsWanted) {
+  ScriptedPair pair(pair_program(), grows);
+  has_room(pair);
+  pair.host(kB).program()->leave(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo) && pair.is(kB, MirrorState::left); }));
+  pair.host(kB).replace_copy(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  wants_more(pair);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync() && pair.world().grower->satisfied(); }));
+  EXPECT_EQ(pair.written(kB, kNewBlock, 1), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
