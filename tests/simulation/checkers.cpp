@@ -62,14 +62,14 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
 bool Checkers::has_left(Host& host, unsigned volume, const EpochRecord& epoch) {
   if (!host.running()) return false;
   const auto status = host.status(volume);
-  const auto recorded = status ? std::optional(status->epoch) : host.program()->recorded(volume);
+  const auto recorded = status ? std::optional(status->epoch) : host.recorded(volume);
   return recorded && recorded->descends_from(epoch) && !recorded->members.contains(host.side());
 }
 
 /// Out of service, it acknowledges what was under way, in the epoch that it has recorded; or in the partner's, as
 /// above.
 void Checkers::check_detached(Host& host, unsigned volume, Value value) {
-  const auto recorded = host.program()->recorded(volume);
+  const auto recorded = host.recorded(volume);
   if (!recorded) return;
   const auto others = world_.host(engine::other(host.side())).status(volume);
   const bool overtaken = others && acts_by_itself(others->state) && others->epoch.descends_from(*recorded);

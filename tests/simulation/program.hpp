@@ -65,10 +65,6 @@ class Program {
   [[nodiscard]] virtual engine::Disk* disk(unsigned volume) = 0;
   /// Nothing while the volume is not attached.
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
-  /// What a replica's metadata holds, in service or not; only of kinds that keep such a record.
-  [[nodiscard]] virtual std::optional<engine::EpochRecord> recorded(unsigned volume) {
-    return (void)volume, std::nullopt;
-  }
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
@@ -115,6 +111,10 @@ struct ProgramKind {
   bool keeps_state = true;  ///< its disks know reservations
   bool grows = true;
   MessageFilter is_heartbeat;  ///< by a request's header; may be empty
+  /// What that side's metadata holds, in service or not; empty where a kind keeps no such record.
+  std::function<std::optional<engine::EpochRecord>(const Scenario&, engine::NodeSide, unsigned volume,
+                                                   std::span<const std::byte> metadata)>
+      recorded;
 };
 
 }  // namespace lockstep::simulation

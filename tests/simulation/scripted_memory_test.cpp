@@ -185,6 +185,23 @@ TEST(Memory, TheOnlyMemberThatWasSetBackDoesNotStartByWordOfTheWitness) {
   EXPECT_NE(pair.status(kB).reason.find("set back"), std::string::npos) << pair.status(kB).reason;
 }
 
+/// B left it as the only member, and it was set back to before that: by its own record both are. What it lacks may have
+/// been acknowledged, and what B lacks, too.
+TEST(Memory, TheOnlyMemberThatWasSetBackWaitsWithItsPartnerForAnOperator) {
+  ScriptedPair pair(pair_program());
+  write_for(pair, kA, 2 * kSecond, 1);
+  pair.host(kA).take_snapshot();
+  write_for(pair, kA, 30 * kSecond, 2);
+  pair.host(kB).program()->leave(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (const NodeSide each : {kA, kB}) pair.host(each).end(Host::End::power_cut);
+  pair.host(kA).set_back();
+  for (const NodeSide each : {kA, kB}) pair.host(each).boot();
+  pair.run_for(20 * kSecond);
+  EXPECT_FALSE(pair.status(kA).serving);
+  EXPECT_FALSE(pair.status(kB).serving);
+}
+
 /// Its clock says that no time has passed, so that its lease holds; the partner has gone on without it.
 TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
   for (const NodeSide side : {kA, kB}) {
