@@ -55,7 +55,7 @@ void Grower::decide() {
 void Grower::on_apply(void* self, std::uint64_t side) {
   World& world = static_cast<Grower*>(self)->world_;
   Host& host = world.host(static_cast<NodeSide>(side));
-  if (host.running()) host.program()->want_size(kVolume, world.wanted_size);
+  if (host.running()) host.program()->take_size(kVolume, world.wanted_size);
 }
 
 bool Grower::satisfied() const {

@@ -172,14 +172,17 @@ class PairProgram final : public Program, public replication::NodeObserver {
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
     node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
   }
-  /// With room for it, if this node's copy has none yet: it was set back since it was made, or another took its place.
-  /// As lockstepd does with each volume that it is told of (mgmt/data_plane/node_apply.cpp), and again where it fails.
   void want_size(unsigned volume, std::uint64_t size) override {
     node_->want_size(machine_.scenario.volumes[volume].id, size);
+  }
+  /// This node's copy may have been set back since room was made, or another has taken its place. As lockstepd does
+  /// with each volume that it is told of (mgmt/data_plane/node_apply.cpp), and again where it fails.
+  void take_size(unsigned volume, std::uint64_t size) override {
+    want_size(volume, size);
     make_room(volume, size, [this, volume, size](Result<void> made) {
       if (made || disk(volume) == nullptr) return;
       (void)machine_.clock.call_after(std::chrono::milliseconds(200),
-                                      [this, volume, size] { want_size(volume, size); });
+                                      [this, volume, size] { take_size(volume, size); });
     });
   }
 
@@ -257,7 +260,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
     disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
-    if (wanted_of(volume) != 0) want_size(volume, wanted_of(volume));
+    if (wanted_of(volume) != 0) take_size(volume, wanted_of(volume));
     machine_.outlet.volume_changed(volume);
     if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
   }

@@ -92,6 +92,8 @@ class Program {
   /// Growing (docs/developer/grow.md); only of kinds that do.
   virtual void make_room(unsigned volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) = 0;
   virtual void want_size(unsigned volume, std::uint64_t size) = 0;
+  /// The same, and room is made for it where there is none yet.
+  virtual void take_size(unsigned volume, std::uint64_t size) = 0;
   /// The stores are the caller's again when `done` runs; only of kinds that replicate.
   virtual void detach(unsigned volume, engine::Callback<> done) { (void)volume, (void)done; }
   virtual void shutdown(engine::Callback<> done) = 0;

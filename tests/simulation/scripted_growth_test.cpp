@@ -22,6 +22,7 @@ void has_room(ScriptedPair& pair) {
   ASSERT_TRUE(pair.wait_for([&] { return made == 2; }));
 }
 
+/// Room is made by has_room() alone.
 void wants_more(ScriptedPair& pair) {
   pair.world().wanted_size = pair.world().scenario.grown_size();
   for (const NodeSide side : {kA, kB}) {
@@ -129,6 +130,9 @@ TEST(Growth, ACopyThatHasNoRoomYetMakesItWhenTheSizeIsWanted) {
   pair.host(kB).replace_copy(0);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
   wants_more(pair);
+  pair.run_for(kSecond);
+  ASSERT_FALSE(pair.world().grower->satisfied()) << "the test shows nothing";
+  for (const NodeSide side : {kA, kB}) pair.host(side).program()->take_size(0, pair.world().wanted_size);
   EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync() && pair.world().grower->satisfied(); }));
   EXPECT_EQ(pair.written(kB, kNewBlock, 1), std::error_code{});
   EXPECT_EQ(pair.violation(), "");
