@@ -156,6 +156,11 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     // The process that says so has no entry of it: nothing that it was sent before was carried out either.
     op.sent_before = op.sent_outside = false;
   }
+  if (result && result->status == Errc::unknown_outcome && !op.on_state()) {
+    // It was begun, and whoever says so orders no more and remembers nothing: as good as a process that is gone.
+    mark<"forward.begun_and_forgotten">();
+    op.sent_to = {};
+  }
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
   // that phase it is decided later: what was carried out came here as an order, too.

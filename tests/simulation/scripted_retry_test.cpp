@@ -144,6 +144,25 @@ TEST(Forward, ThatIsGivenUpDoesNotWaitForWhatWaitsForIt) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// The only member's disk fails the write of a COMPARE AND WRITE, and has done a part of it; the answer is lost. Sent
+/// again it would find its own data, and say that it changed nothing.
+TEST(Forward, ThatTheStoreFailedIsNotCarriedOutAgain) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 128; });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.world().way_from(kB).hold_answers([](auto header) { return is(header, MessageType::forward); });
+  pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  auto& compare = pair.submit(kB, engine::DiskOpcode::compare_and_write, 8, 1, 1);
+  pair.run_for(kSecond);
+  ASSERT_FALSE(compare.done) << "the test shows nothing";
+  pair.mend(kA);
+  pair.world().way_from(kB).hold_answers(nullptr);
+  pair.world().way_from(kB).break_session();
+  ASSERT_TRUE(pair.wait_for([&] { return compare.done; }));
+  EXPECT_EQ(compare.status(), make_error_code(Errc::io_error));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// A, which orders, leaves as its disk hangs; what B forwarded to it stays on the way until that is broken. Its host
 /// has long turned to A meanwhile, which forwards to B.
 TEST(Forward, ThatIsOlderThanALeaseIsNotCarriedOutByWhoTakesOver) {
