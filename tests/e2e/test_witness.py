@@ -109,7 +109,9 @@ def test_is_tried_as_it_would_be_asked_and_what_is_wrong_is_said():
             given = {key: w.etcd.arbiter[key] for key in ("ca", "user", "password")}
             return w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{**given, **changes})
         right = tried()
+        cluster = right.pop("cluster")
         check(right == {"answers": True, "refused": False, "problem": ""}, f"the right way: {right}")
+        check(len(cluster) > 8 and int(cluster, 16) > 0, f"it is told which etcd it is: {cluster}")
         for wrong in (tried(password="wrong"), tried(user="nobody")):
             check(wrong["refused"] and "or its password" in wrong["problem"], f"a wrong password or user: {wrong}")
         for what, make, words in WRONG_CERTIFICATES:

@@ -158,6 +158,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     });
   }
 
+  void look_at_witness_again() override { node_->look_at_witness_again(); }
   void set_write_cache(unsigned volume, bool on) override {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }

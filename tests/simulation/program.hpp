@@ -79,6 +79,7 @@ class Program {
   /// when nothing of the old copy is in use any more; with the old ones where it gives none. Only of kinds that do.
   using Survivor = std::function<std::optional<engine::EpochRecord>()>;
   virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
+  virtual void look_at_witness_again() {}
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
