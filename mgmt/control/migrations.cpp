@@ -199,9 +199,13 @@ CREATE TABLE copies (
 ) STRICT;
 )sql";
 
-constexpr std::array<std::string_view, 10> kMigrations{kInitial,     kVolumeShapes,  kEncryption,    kNextLun,
-                                                       kDiscovery,   kClosedVolumes, kWitnessAccess, kEventShares,
-                                                       kReplacement, kCopies};
+constexpr std::string_view kChangingWitness = R"sql(
+ALTER TABLE pair ADD COLUMN witness_changing INTEGER NOT NULL DEFAULT 0 CHECK (witness_changing IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 11> kMigrations{kInitial,     kVolumeShapes,  kEncryption,     kNextLun,
+                                                       kDiscovery,   kClosedVolumes, kWitnessAccess,  kEventShares,
+                                                       kReplacement, kCopies,        kChangingWitness};
 
 }  // namespace
 
