@@ -36,6 +36,11 @@ engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
                                       const replication::WitnessSeal& seal, const std::string& addresses,
                                       const replication::WitnessAccess& access) {
   if (addresses == addresses_ && seal == seal_ && access == access_) return false;
+  if (etcd_ && !addresses.empty() && addresses != addresses_)
+    return engine::fail(Errc::refused,
+                        "Another one is named (" + addresses + ") while this node still asks " + addresses_ +
+                            ": the partner may ask either. `lockstep pair witness set` has both nodes let go of it "
+                            "first.");
   std::vector<std::string> endpoints;
   for (std::size_t at = 0; at < addresses.size();) {
     const std::size_t comma = std::min(addresses.find(',', at), addresses.size());

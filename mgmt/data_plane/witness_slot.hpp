@@ -14,7 +14,8 @@ class WitnessSlot final : public replication::Witness {
   ~WitnessSlot() override;
 
   /// `addresses` are etcd's endpoints, comma separated; empty: no witness, each request ends with an error. What was
-  /// outstanding with the old one ends with unknown_outcome. Gives whether anything differs from before.
+  /// outstanding with the old one ends with unknown_outcome. Gives whether anything differs from before. Errc::refused:
+  /// other addresses, in the place of some that were not let go of before, which is a management's that was set back.
   [[nodiscard]] engine::Result<bool> use(const engine::Uuid& pair, engine::NodeSide side,
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);

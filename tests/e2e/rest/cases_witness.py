@@ -64,7 +64,7 @@ class AnotherWitness(Scratch):
         a.script(tries={NEWER: {"cluster": "2479"}})
         self.assertEqual(a.job(self.change(a, NEW, NEWER))["state"], "done", "one of them answers each node")
 
-    def test_is_not_changed_without_both_nodes_in_sync_or_without_a_witness(self):
+    def test_is_not_changed_where_there_is_none(self):
         alone = self.node("alone")
         self.problem(alone.get("/api/v1/pair/witness"), 409, "no-pair")
         self.problem(self.change(alone, NEW), 409, "no-pair")
@@ -72,7 +72,7 @@ class AnotherWitness(Scratch):
         self.assertEqual(preferred.get("/api/v1/pair/witness").json["kind"], "preferred")
         self.problem(self.change(preferred, NEW), 409, "conflict")
 
-    def test_waits_for_a_partner_that_is_away_and_is_refused_from_the_beginning(self):
+    def test_is_not_changed_while_a_node_is_away_or_not_in_sync(self):
         a, b = self.pair_with_witness()
         b.script(state="syncing_target")
         self.problem(self.change(a, NEW), 409, "conflict")
@@ -107,7 +107,7 @@ class AnotherWitness(Scratch):
 
     def test_while_it_is_being_changed_the_health_says_so(self):
         a, b = self.pair_with_witness()
-        b.script(silent=["node.apply"])
+        b.script(fail={"node.apply": "Not yet."})
         reply = self.change(a, NEW)
         self.assertEqual(reply.status, 202, reply)
         self.asks(a)  # nobody
@@ -118,6 +118,18 @@ class AnotherWitness(Scratch):
             self.assertTrue(node.get("/api/v1/pair/witness").json["changing"])
         b.script()
         self.assertEqual(a.job(reply)["state"], "done")
+
+    def test_that_a_lockstepd_does_not_let_go_of_is_the_one_that_stays(self):
+        a, b = self.pair_with_witness()
+        b.script(silent=["node.apply"])
+        reply = self.change(a, NEW)
+        self.asks(a)  # nobody
+        self.asks(a, OLD)
+        b.script()
+        job = a.job(reply)
+        self.assertEqual(job["state"], "failed")
+        self.assertIn("lockstepd on node-b has yet to be told", job["error"]["detail"])
+        self.assertIn(f"The witness is {OLD}, as before", job["error"]["detail"])
 
     @attack
     def test_is_changed_by_administrators_alone_and_its_secrets_are_never_given_out(self):
