@@ -280,29 +280,30 @@ StepResult WitnessJobs::learn(Task& task) {
 
 // ---- the end ----
 
-/// A sentence about what became of the old one's records.
+/// A sentence about what became of the old one's records. What may be the cluster in use is left alone.
 std::string WitnessJobs::forget(const Task& task) const {
+  constexpr const char* kSame = "It is the same etcd cluster as before, or has the same id: nothing is removed there.";
   const auto here = core_.side().value_or(NodeSide::a);
   const Arbiter next = task.arbiter("new"), old = task.arbiter("old");
+  const auto is_still_asked = [&next](const std::string& e) {
+    return std::ranges::find(next.endpoints, e) != next.endpoints.end();
+  };
+  if (std::ranges::any_of(old.endpoints, is_still_asked)) return kSame;
   const auto in_use = hands_.try_endpoints(here, next);
   const std::string keep = in_use ? cluster_of(*in_use) : "";
   const auto there = keep.empty() ? Outcome<WitnessTrial>(WitnessTrial{}) : hands_.try_endpoints(here, old);
   std::string why = "it does not answer";
   for (const auto& t : there ? *there : WitnessTrial{}) {
-    if (t.cluster.empty()) {
-      if (!t.problem.empty()) why = t.problem;
-      continue;
-    }
-    if (t.cluster == keep)
-      return "It is the same etcd cluster as before, or has the same id: nothing is removed there.";
-    const auto gone = hands_.forget(t.endpoint, old.access, keep);
+    if (t.cluster == keep) return kSame;
+    const Outcome<void> gone = t.cluster.empty() ? refuse(RefusalKind::conflict, t.problem.empty() ? why : t.problem)
+                                                 : hands_.forget(t.endpoint, old.access, keep);
     if (gone) return "Its records were removed from the old one.";
     why = gone.error().detail;
   }
   if (why.ends_with('.')) why.pop_back();
   return fmt::format(
-      "The records at {} could not be removed ({}); they are of no use any more: `etcdctl del --prefix "
-      "/lockstep/{}/` there.",
+      "The records at {} could not be removed ({}). If that is another etcd than the one in use, they are "
+      "of no use any more: `etcdctl del --prefix /lockstep/{}/` there.",
       said(old.endpoints), why, task.configuration->pair->id.to_string());
 }
 

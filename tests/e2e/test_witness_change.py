@@ -5,7 +5,7 @@ import signal
 import tempfile
 
 from etcd import Etcd
-from harness import check, wait_for
+from harness import Rpc, check, wait_for
 from managed_pair import scene
 from test_replace import Scene
 
@@ -89,7 +89,10 @@ def test_is_asked_from_then_on_and_the_old_one_is_not_needed_when_a_node_dies(s)
     for node in (s.a, s.b):
         shown = s.witness(node)
         check(shown["endpoints"] == [new.url] and not shown["changing"], f"it is shown: {shown}")
-    check(all(n["reachable"] and n["volumes_not_known"] == 0 for n in s.witness()["nodes"]), "both know it at once")
+    for node in (s.a, s.b):
+        volume = Rpc(node.socket).call("node.status")["volumes"][0]
+        check(volume["state"] == "in_sync" and not volume["failover_limited"], f"each node's replica knows it: {volume}")
+    s.wait_until_known()
     check(s.holds(new) and not s.holds(old), "the records are at the new one, and gone from the old one")
     status, said = s.command("pair", "witness", "show")
     check(status == 0 and new.url in said and "reaches it" in said, f"the command shows it: {said}")

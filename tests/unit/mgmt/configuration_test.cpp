@@ -179,7 +179,7 @@ TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   later["version"] = kNewestDocument + 1;
   const auto refused = from_document(later.dump());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("of version 6"), std::string::npos) << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find("of version 7"), std::string::npos) << refused.error().detail;
 }
 
 TEST(ConfigurationDocument, OfTheThirdVersionHasAWitnessThatIsAskedWithoutAUser) {

@@ -407,6 +407,21 @@ TEST_F(WitnessJobsTest, RecordsStayWhereTheClusterIsTheSameOrCannotBeTold) {
   }
 }
 
+/// The old way to it answers no more: a password that was changed, for one.
+TEST_F(WitnessJobsTest, RecordsStayWhereAnEndpointIsAskedStill) {
+  const auto begun = jobs_->change({.endpoints = {kNew, kOld}});
+  ASSERT_FALSE(begun) << "they are of two clusters";
+  plane_.clusters[kNew] = plane_.clusters[kOld];
+  const auto added = jobs_->change({.endpoints = {kNew, kOld}});
+  ASSERT_TRUE(added) << added.error().detail;
+  turn();
+  plane_.dead = {kOld};
+  turns();
+  EXPECT_EQ(job(added->id).state, JobState::done) << job(added->id).message;
+  EXPECT_NE(job(added->id).message.find("nothing is removed there"), std::string::npos) << job(added->id).message;
+  EXPECT_EQ(job(added->id).message.find("etcdctl"), std::string::npos) << "they are in use";
+}
+
 TEST_F(WitnessJobsTest, AChangeWhoseJobIsLostIsGoneOnWithByAnother) {
   const auto lost = change();
   ASSERT_TRUE(lost);
