@@ -44,6 +44,14 @@ class AnotherWitness(Scratch):
         self.assertIn(job["message"], [e["message"] for e in a.get("/api/v1/events").json["items"]])
         self.problem(self.change(a, NEW), 409, "conflict")
 
+    def test_of_two_clusters_makes_no_pair(self):
+        a = self.node("node-a")
+        wait_for("the management to speak to the lockstepd that tries the witness",
+                 pathlib.Path(str(a.socket) + ".subscribed").exists)
+        refused = a.post("/api/v1/pair", {"name": "pair1", "arbiter": {"kind": "witness", "endpoints": [OLD, NEW]}})
+        self.problem(refused, 422, "invalid", "/arbiter/endpoints/1")
+        self.assertIn("another etcd cluster", refused.json["errors"][0]["detail"])
+
     def test_what_is_wrong_with_it_is_named_field_by_field(self):
         a, b = self.pair_with_witness()
         self.problem(a.patch("/api/v1/pair/witness", {}), 422, "invalid", "")
