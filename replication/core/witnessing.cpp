@@ -207,7 +207,9 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 
 // ---- raising -----------------------------------------------------------------------------------------------------
 
-bool Witnessing::raised() const { return raised_ && holds_the_same(core_.known, core_.meta->knowledge()); }
+bool Witnessing::raised() const {
+  return raised_ && core_.known.witness_repairs == core_.meta->knowledge().witness_repairs;
+}
 
 void Witnessing::tick() {
   const bool serves = core_.in_sync() || core_.is_alone();

@@ -38,7 +38,7 @@ class Witnessing {
   [[nodiscard]] bool lost() const { return asking_ && lost_; }
   /// It was asked, and did not answer the last time.
   [[nodiscard]] bool unreachable() const { return asking_ && unreachable_; }
-  /// It was seen to hold the present epoch, and that this is the witness is durable here.
+  /// It was seen to hold the present epoch; of one that was taken as it stands, that is durable here.
   [[nodiscard]] bool raised() const;
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
