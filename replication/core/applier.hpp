@@ -9,10 +9,12 @@
 
 namespace lockstep::replication {
 
+class Applier;
+
 /// One order under way, or applied and not yet covered by the watermark.
 struct Apply {
-  explicit Apply(Core& c) : core(c) {}
-  Core& core;
+  explicit Apply(Applier& owner) : applier(owner) {}
+  Applier& applier;
   Hook<Apply> hook;
   InboundRequest* request = nullptr;  ///< null once answered
   InboundRequest* again = nullptr;    ///< the same order, come a second time by a new session
@@ -27,9 +29,9 @@ struct Apply {
   bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
 };
 
-class Applier {
+class Applier : Shared {
  public:
-  explicit Applier(Core& core) : core_(core) {}
+  explicit Applier(Core& core) : Shared(core), core_(core) {}
   ~Applier();
 
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
@@ -60,6 +62,7 @@ class Applier {
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;
+  [[nodiscard]] bool is_well_formed(const Message& message, std::size_t payload) const;
   template <class Pred>
   Apply* find_if(Pred pred);
   Apply* find(std::uint64_t sequence);

@@ -11,11 +11,11 @@
 
 namespace lockstep::replication {
 
-class Cleaner {
+class Cleaner : Shared {
  public:
   static constexpr std::size_t kBatch = 2048;  ///< regions
 
-  explicit Cleaner(Core& core) : core_(core) {}
+  explicit Cleaner(Core& core) : Shared(core), core_(core) {}
 
   /// The two are no longer kept equal: a batch under way clears nothing.
   void cancel();

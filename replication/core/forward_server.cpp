@@ -31,8 +31,8 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
   if (m.opcode == DiskOpcode::change_state) {
     return sent > 0 && sent <= scsi::kMaxLuRequest && room >= scsi::kLuAnswerSize;
   }
-  const std::uint64_t block = core_.info.block_size;
-  if (m.extent.empty() || !m.extent.fits(core_.volume_size())) return false;
+  const std::uint64_t block = store_.info.block_size;
+  if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return false;
   if (m.extent.offset % block || m.extent.length % block) return false;
   const std::size_t payload = request.payload().size();
   switch (m.opcode) {
@@ -48,7 +48,7 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
     case DiskOpcode::write_same:
       return payload == block;
     case DiskOpcode::renew_key:
-      return payload == 0 && core_.info.encrypted;
+      return payload == 0 && store_.info.encrypted;
     default:
       return payload == 0;
   }
@@ -57,7 +57,7 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
 void ForwardServer::take(InboundRequest& request, const Message& m) {
   if (!is_well_formed(request, m)) {
     // One that was set back, or has not heard yet that the volume grew, knows of no extent that it is out of range.
-    const bool knows = m.epoch == core_.epoch().id && core_.orders();
+    const bool knows = m.epoch == standing_.epoch().id && standing_.orders();
     return answer(request, m, knows ? Errc::out_of_range : Errc::stale);
   }
   forget_below(m.lowest_tag);
@@ -80,9 +80,9 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
 }
 
 void ForwardServer::begin(InboundRequest& request, const Message& m) {
-  if (m.epoch != core_.epoch().id || core_.gated || !core_.orders()) return answer(request, m, Errc::stale);
-  const std::uint64_t stamp = changes_nothing(m.opcode) ? m.stamp : core_.partner.stamp_less(m.stamp, m.number);
-  if (!core_.partner.is_fresh(stamp)) {
+  if (m.epoch != standing_.epoch().id || standing_.gated || !standing_.orders()) return answer(request, m, Errc::stale);
+  const std::uint64_t stamp = changes_nothing(m.opcode) ? m.stamp : partner_.stamp_less(m.stamp, m.number);
+  if (!partner_.is_fresh(stamp)) {
     mark<"forward.too_old">();
     return answer(request, m, Errc::stale);
   }
@@ -94,11 +94,11 @@ void ForwardServer::begin(InboundRequest& request, const Message& m) {
   entry.stamp = stamp;
   entry.message = m;
   entry.carrier = &request;
-  Op& op = core_.ops.make(core_);
+  Op& op = operations_.pool.make();
   if (fetches(m.opcode)) {
-    entry.buffer = core_.seams.buffers.allocate(bytes_fetched(m));
+    entry.buffer = buffers_.allocate(bytes_fetched(m));
     if (!entry.buffer) {
-      core_.ops.destroy(op);
+      operations_.pool.destroy(op);
       return answer(request, m, Errc::stale);
     }
   }
@@ -131,7 +131,7 @@ void ForwardServer::finished(Op& op) {
   entry.bytes = op.opcode == DiskOpcode::read ? entry.buffer.span().size() : op.transferred;
   entry.lu_answer = op.lu_answer;
   entry.op = nullptr;
-  core_.ops.destroy(op);
+  operations_.pool.destroy(op);
   InboundRequest* carrier = std::exchange(entry.carrier, nullptr);
   InboundRequest* again = std::exchange(entry.again, nullptr);
   const Message question = entry.message;

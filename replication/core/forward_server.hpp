@@ -24,12 +24,12 @@ struct ForwardEntry {
   std::array<std::byte, scsi::kLuAnswerSize> lu_answer{};
 };
 
-class ForwardServer {
+class ForwardServer : Shared {
  public:
   /// More open tags than this are refused: the partner never has so many.
   static constexpr std::size_t kMaxEntries = 2048;
 
-  explicit ForwardServer(Core& core) : core_(core) {}
+  explicit ForwardServer(Core& core) : Shared(core), core_(core) {}
   ~ForwardServer();
 
   void take(InboundRequest& request, const Message& message);

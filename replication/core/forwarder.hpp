@@ -12,13 +12,16 @@
 
 namespace lockstep::replication {
 
-class Forwarder {
+class Forwarder : Shared {
  public:
   /// Forwards with the partner at once, and results that it keeps and does not know to be acknowledged; more wait.
   static constexpr std::size_t kWindow = 1024;
 
   explicit Forwarder(Core& core)
-      : core_(core), share_(core.partner.forwards(), [this] { pump(); }), last_tag_(numbers_begin_at(core.now())) {
+      : Shared(core),
+        core_(core),
+        share_(partner_.forwards(), [this] { pump(); }),
+        last_tag_(numbers_begin_at(clock_.now())) {
     answered_.reserve(kWindow);
   }
   ~Forwarder();

@@ -24,26 +24,26 @@ bool concerns_blocks(DiskOpcode opcode) {
 }  // namespace
 
 Front::~Front() {
-  held_.for_each([](Op& op) { op.core.ops.destroy(op); });
+  held_.for_each([this](Op& op) { operations_.pool.destroy(op); });
 }
 
 /// The partner may have grown the volume since: only a member that still is one can say what is beyond its end.
 bool Front::says_the_size() const {
-  return core_.is_alone() || (core_.in_sync() && core_.lease_valid() && !core_.gated);
+  return standing_.is_alone() || (standing_.in_sync() && standing_.lease_valid() && !standing_.gated);
 }
 
 std::error_code Front::check(const DiskRequest& r) const {
   if (!concerns_blocks(r.opcode)) return {};
-  if (!r.extent.fits(core_.room()) && !says_the_size()) return Errc::resource_exhausted;
-  if (!r.extent.fits(core_.room())) return Errc::out_of_range;
-  if (r.extent.offset % core_.info.block_size || r.extent.length % core_.info.block_size) return Errc::misaligned;
+  if (!r.extent.fits(store_.room()) && !says_the_size()) return Errc::resource_exhausted;
+  if (!r.extent.fits(store_.room())) return Errc::out_of_range;
+  if (r.extent.offset % store_.info.block_size || r.extent.length % store_.info.block_size) return Errc::misaligned;
   const std::uint64_t wanted = carries_data(r.opcode)                      ? r.extent.length
-                               : r.opcode == DiskOpcode::write_same        ? core_.info.block_size
+                               : r.opcode == DiskOpcode::write_same        ? store_.info.block_size
                                : r.opcode == DiskOpcode::compare_and_write ? 2 * r.extent.length
                                : r.opcode == DiskOpcode::find_run          ? engine::kRunSize
                                                                            : 0;
   if (r.data.size() < wanted) return Errc::misaligned;
-  if (r.opcode == DiskOpcode::renew_key && !core_.info.encrypted) return Errc::refused;
+  if (r.opcode == DiskOpcode::renew_key && !store_.info.encrypted) return Errc::refused;
   if (r.opcode == DiskOpcode::compare_and_write && r.extent.length > kMaxCompareAndWrite) {
     return Errc::resource_exhausted;
   }
@@ -51,13 +51,13 @@ std::error_code Front::check(const DiskRequest& r) const {
 }
 
 void Front::submit(DiskRequest& request) {
-  const std::uint64_t closings = core_.partner.closings();
-  core_.partner.check();
+  const std::uint64_t closings = partner_.closings();
+  partner_.check();
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
   request.status = {};
   request.holder = nullptr;
-  if (core_.serves_nothing() && !core_.gated) request.status = Errc::not_serving;
-  if (core_.partner.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
+  if (standing_.serves_nothing() && !standing_.gated) request.status = Errc::not_serving;
+  if (partner_.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
@@ -98,7 +98,7 @@ void Front::give_back(Parent& parent) {
 /// While the sessions are about to be closed no error goes out: an initiator could take it for the last word, and sends
 /// what was not answered again.
 void Front::conclude(DiskRequest& request) {
-  if (!request.status || !core_.partner.fencing()) return request.done(request);
+  if (!request.status || !partner_.fencing()) return request.done(request);
   request.next = std::exchange(withheld_, &request);
 }
 
@@ -112,17 +112,17 @@ void Front::answer_withheld() {
 
 Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   const DiskRequest& request = *parent.request;
-  Op& op = core_.ops.make(core_);
+  Op& op = operations_.pool.make();
   op.parent = &parent;
   op.opcode = request.opcode;
   op.fua = request.fua;
   op.may_unmap = request.may_unmap;
   op.extent = {request.extent.offset + offset, length};
   op.data = carries_data(request.opcode) ? request.data.subspan(offset, length) : request.data;
-  if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
+  if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(store_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
-  op.received = core_.partner.receipt();
+  op.received = partner_.receipt();
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;
@@ -140,15 +140,15 @@ void Front::hold(Op& op) {
 
 void Front::route(Op& op) {
   if (op.cancelled()) return finish(op, Errc::aborted);
-  if (core_.gated) {
+  if (standing_.gated) {
     // The partner's are not held: it sends them again under the epoch that follows.
     if (op.entry) return finish(op, Errc::stale);
     return hold(op);
   }
-  if (core_.serves_nothing()) return finish(op, op.entry ? Errc::stale : Errc::not_serving);
+  if (standing_.serves_nothing()) return finish(op, op.entry ? Errc::stale : Errc::not_serving);
   if (!core_.lu->passes(op)) return;
   if (op.on_state() && core_.lu->answers_here(op)) return core_.lu->run(op);
-  if (core_.orders() || (op.reads() && core_.reads_here())) return start_here(op);
+  if (standing_.orders() || (op.reads() && standing_.reads_here())) return start_here(op);
   // A forward never goes back to where it came from.
   if (op.entry) return finish(op, Errc::stale);
   core_.forwarder->start(op);
@@ -157,8 +157,8 @@ void Front::route(Op& op) {
 // Here the record in force says how large the volume is. A node that forwards may have an older one: whoever carries
 // the operation out looks.
 void Front::start_here(Op& op) {
-  if (op.opcode == DiskOpcode::renew_key) op.extent = {0, core_.volume_size()};
-  if (concerns_blocks(op.opcode) && !op.extent.fits(core_.volume_size())) {
+  if (op.opcode == DiskOpcode::renew_key) op.extent = {0, store_.volume_size()};
+  if (concerns_blocks(op.opcode) && !op.extent.fits(store_.volume_size())) {
     const Errc unsure = op.entry ? Errc::stale : Errc::resource_exhausted;
     return finish(op, says_the_size() ? Errc::out_of_range : unsure);
   }
@@ -179,7 +179,7 @@ void Front::drop_held(const Selection& which) {
 
 /// It was not started, or has an id by which it is known when it comes again.
 bool Front::waits_for_this_node(const Op& op, std::error_code status) const {
-  if (!core_.keeps_sessions() || op.entry || op.cancelled()) return false;
+  if (!standing_.keeps_sessions() || op.entry || op.cancelled()) return false;
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 
@@ -199,7 +199,7 @@ void Front::finish(Op& op, std::error_code status) {
     request.transferred = std::min(op.lu_answer.size(), request.data.size());
     std::copy_n(op.lu_answer.begin(), request.transferred, request.data.begin());
   }
-  core_.ops.destroy(op);
+  operations_.pool.destroy(op);
   give_back(parent);
 }
 

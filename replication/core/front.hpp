@@ -4,12 +4,12 @@
 
 namespace lockstep::replication {
 
-class Front {
+class Front : Shared {
  public:
   /// A COMPARE AND WRITE is one message each way, so that it stays one operation: 512 KiB compared, 512 KiB written.
   static constexpr std::uint64_t kMaxCompareAndWrite = kMaxPiece / 2;
 
-  explicit Front(Core& core) : core_(core) {}
+  explicit Front(Core& core) : Shared(core), core_(core) {}
   ~Front();
 
   void submit(engine::DiskRequest& request);

@@ -15,12 +15,12 @@
 
 namespace lockstep::replication {
 
-class Generations {
+class Generations : Shared {
  public:
   /// At most this long a replica is written to in one generation.
   static constexpr engine::Duration kLongest = std::chrono::seconds(5);
 
-  explicit Generations(Core& core) : core_(core) {}
+  explicit Generations(Core& core) : Shared(core), core_(core) {}
 
   /// A new one on both, by the node that orders. `done`: whether both have it; perhaps from inside the call.
   void raise(engine::Callback<bool> done);

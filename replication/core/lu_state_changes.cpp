@@ -39,15 +39,15 @@ void LuStateKeeper::pump() {
 bool LuStateKeeper::step() {
   if (writing_ || telling_) return false;
   if (incoming_) return step_incoming();
-  if (core_.serves_nothing()) {
+  if (standing_.serves_nothing()) {
     open_ = false;
     return false;
   }
-  return core_.orders() ? step_ordering() : step_following();
+  return standing_.orders() ? step_ordering() : step_following();
 }
 
 bool LuStateKeeper::step_ordering() {
-  if (core_.in_sync() && !agreed_) {
+  if (standing_.in_sync() && !agreed_) {
     open_ = false;
     const bool newest = change_ && change_->written;
     if (may_tell()) tell(newest ? change_->state : state_, newest ? change_->events : std::vector<LuEvent>{}, true);
@@ -56,19 +56,19 @@ bool LuStateKeeper::step_ordering() {
   if (change_) return step_change();
   if (begin_next()) return true;
   if (!open_) set_open(true);
-  if (core_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
+  if (standing_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
   return false;
 }
 
 /// Its own requests first: what a crash ended is ended before anything else is judged.
 bool LuStateKeeper::begin_next() {
   if (std::exchange(power_on_, false)) return begin(own_request(scsi::LuRequestKind::power_on), nullptr), true;
-  if (core_.is_alone() && std::exchange(port_lost_, false)) {
+  if (standing_.is_alone() && std::exchange(port_lost_, false)) {
     return begin(own_request(scsi::LuRequestKind::port_lost), nullptr), true;
   }
   Op* op = changes_.pop_front();
   if (!op) return false;
-  core_.partner.check();
+  partner_.check();
   const auto request = scsi::LuRequest::decode(op->data);
   if (!request) {
     core_.front->finish(*op, Errc::corrupt);
@@ -82,8 +82,8 @@ scsi::LuRequest LuStateKeeper::own_request(scsi::LuRequestKind kind) const {
   const auto port_of = [](engine::NodeSide side) { return static_cast<std::uint16_t>(unsigned(side) + 1); };
   scsi::LuRequest request;
   request.kind = kind;
-  request.port = port_of(engine::other(core_.side()));
-  request.survivor = port_of(core_.side());
+  request.port = port_of(engine::other(standing_.side()));
+  request.survivor = port_of(standing_.side());
   return request;
 }
 
@@ -108,9 +108,9 @@ bool LuStateKeeper::step_change() {
     });
     return false;
   }
-  if (!change_->told && (core_.in_sync() || (target_there_ && core_.partner.in_contact()))) {
+  if (!change_->told && (standing_.in_sync() || (target_there_ && partner_.in_contact()))) {
     if (may_tell()) tell(change_->state, change_->events, false);
-    if (core_.partner_ready || core_.in_sync()) return false;
+    if (outbound_.ready || standing_.in_sync()) return false;
   }
   Change done = std::move(*change_);
   change_.reset();
@@ -122,23 +122,23 @@ bool LuStateKeeper::step_change() {
 /// Both slots, each flushed. An area without room keeps nothing: it was made before there was such a state.
 void LuStateKeeper::write(const LuState& state, engine::Callback<> then) {
   writing_ = true;
-  writing_since_ = core_.now();
+  writing_since_ = clock_.now();
   auto over = [this, then = std::move(then)](std::error_code error) mutable {
     if (error) return fail_write(error);
     writing_ = false;
     then();
     pump();
   };
-  if (!core_.meta->keeps_state()) {
-    timer_ = core_.seams.clock.call_after(engine::Duration(0), [over = std::move(over)]() mutable { over({}); });
+  if (!store_.meta->keeps_state()) {
+    timer_ = clock_.call_after(engine::Duration(0), [over = std::move(over)]() mutable { over({}); });
     return;
   }
-  core_.meta->write_state(state.encode(), std::move(over));
+  store_.meta->write_state(state.encode(), std::move(over));
 }
 
 /// Nobody knows what is on the store: this replica stops, and what was to be written is an unknown outcome.
 void LuStateKeeper::fail_write(std::error_code error) {
-  core_.membership->fail_metadata("The unit's state can't be written: " + error.message() + ".");
+  store_.fail_metadata("The unit's state can't be written: " + error.message() + ".");
   writing_ = false;
   change_.reset();
   if (!incoming_) return;
@@ -158,20 +158,20 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   const auto encoded_events = scsi::encode_events(events);
   bytes->out = encoded_state;
   bytes->out.insert(bytes->out.end(), encoded_events.begin(), encoded_events.end());
-  Message m = core_.message(MessageType::lu_state);
+  Message m = outbound_.message(MessageType::lu_state);
   m.sequence = state.version;
   m.extent = {encoded_state.size(), encoded_events.size()};
   if (agree) m.flags |= kFlagAgree;
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, version = state.version, agree, run = telling_run_, epoch = core_.epoch().id,
+  auto answered = [this, version = state.version, agree, run = telling_run_, epoch = standing_.epoch().id,
                    keep = std::move(bytes)](const IoResult<Message>& result) {
     if (run != telling_run_) return;
     const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
     on_told(version, agree, epoch, result, std::span(keep->in).first(got));
   };
-  core_.partner.send(m, out, in, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(m, out, in, counted(outbound_.owed, std::move(answered)));
 }
 
 /// In another role nobody waits for an answer to what was told in the last one; a partner whose disk hangs never
@@ -185,10 +185,10 @@ void LuStateKeeper::forget_telling() {
 void LuStateKeeper::on_told(std::uint64_t version, bool agree, const engine::Uuid& epoch,
                             const IoResult<Message>& result, std::span<const std::byte> payload) {
   telling_ = false;
-  if (epoch != core_.epoch().id || !core_.orders()) return pump();
+  if (epoch != standing_.epoch().id || !standing_.orders()) return pump();
   const bool done = result && result->status == Errc::ok;
-  if (!done) next_tell_ = core_.now() + std::chrono::milliseconds(20);
-  if (core_.is_alone()) {
+  if (!done) next_tell_ = clock_.now() + std::chrono::milliseconds(20);
+  if (standing_.is_alone()) {
     target_told_ = done;
     if (change_ && change_->state.version == version) change_->told = true;
     return pump();
@@ -215,8 +215,9 @@ void LuStateKeeper::take_theirs(LuState theirs) {
 }
 
 void LuStateKeeper::take(InboundRequest& request, const Message& m) {
-  const bool follows = core_.is_forwarding() || core_.in_sync();
-  if (m.epoch != core_.epoch().id || core_.epoch().sequencer == core_.side() || !follows || incoming_ || writing_) {
+  const bool follows = standing_.is_forwarding() || standing_.in_sync();
+  if (m.epoch != standing_.epoch().id || standing_.epoch().sequencer == standing_.side() || !follows || incoming_ ||
+      writing_) {
     return answer(request, m, Errc::stale);
   }
   const auto payload = request.payload();
@@ -229,8 +230,8 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     mark<"lu_state.makes_no_sense">();
     return answer(request, m, Errc::corrupt);
   }
-  const bool current = core_.in_sync() || known_;
-  if (core_.in_sync() && (m.flags & kFlagAgree) && state_.version > state->version) {
+  const bool current = standing_.in_sync() || known_;
+  if (standing_.in_sync() && (m.flags & kFlagAgree) && state_.version > state->version) {
     auto bytes = std::make_unique<std::vector<std::byte>>(state_.encode());
     if (bytes->size() > request.max_answer_payload()) return answer(request, m, Errc::corrupt);
     Message header;
@@ -252,7 +253,7 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
 }
 
 bool LuStateKeeper::step_incoming() {
-  if (passed_ > 0 && core_.in_sync()) return false;  // reads that were checked under the old state
+  if (passed_ > 0 && standing_.in_sync()) return false;  // reads that were checked under the old state
   // Until none can be begun there.
   if (aborts_tasks(incoming_->events) && core_.forwarder->has_dropped_tasks()) return false;
   if (!incoming_->written) {
@@ -266,8 +267,8 @@ bool LuStateKeeper::step_incoming() {
   mark<"lu_state.taken">();
   install(std::move(done.state), std::move(done.events));
   if (!done.request) return true;
-  const bool same = done.message.epoch == core_.epoch().id;
-  if (same && core_.is_forwarding()) known_ = true;
+  const bool same = done.message.epoch == standing_.epoch().id;
+  if (same && standing_.is_forwarding()) known_ = true;
   if (same && (done.message.flags & kFlagAgree)) agreed_ = true;
   answer(*done.request, done.message, same ? Errc::ok : Errc::stale);
   return true;
@@ -275,7 +276,7 @@ bool LuStateKeeper::step_incoming() {
 
 /// Not the node that orders: what waits here goes there; what was made durable here may be in force there.
 bool LuStateKeeper::step_following() {
-  if (change_ && change_->written && core_.in_sync()) {
+  if (change_ && change_->written && standing_.in_sync()) {
     Change done = std::move(*change_);
     change_.reset();
     if (done.op) changes_.push_back(*done.op);
@@ -287,7 +288,7 @@ bool LuStateKeeper::step_following() {
   List<Op> waiting;
   changes_.splice_to(waiting);
   while (Op* op = waiting.pop_front()) core_.front->route(*op);
-  const bool may_open = core_.in_sync() ? agreed_ : known_;
+  const bool may_open = standing_.in_sync() ? agreed_ : known_;
   if (may_open == open_) return false;
   set_open(may_open);
   return may_open;

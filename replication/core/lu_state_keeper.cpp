@@ -17,11 +17,11 @@ engine::Result<scsi::LuState> LuStateKeeper::load(const engine::MetadataArea& me
 }
 
 LuStateKeeper::~LuStateKeeper() {
-  core_.seams.clock.cancel(timer_);
+  clock_.cancel(timer_);
   for (List<Op>* list : {&held_, &changes_}) {
-    list->for_each([](Op& op) { op.core.ops.destroy(op); });
+    list->for_each([this](Op& op) { operations_.pool.destroy(op); });
   }
-  if (change_ && change_->op) core_.ops.destroy(*change_->op);
+  if (change_ && change_->op) operations_.pool.destroy(*change_->op);
 }
 
 void LuStateKeeper::note_installed() { restricted_ = state_.restricted(); }
@@ -45,7 +45,7 @@ bool LuStateKeeper::passes(Op& op) {
   op.refusal = Errc::ok;
   if (restricted_ && !op.entry) {
     op.refusal = state_.check(op.port, op.access);
-    if (op.refusal != Errc::ok && !core_.is_forwarding()) return answer_op(op, op.refusal), false;
+    if (op.refusal != Errc::ok && !standing_.is_forwarding()) return answer_op(op, op.refusal), false;
   }
   op.state_version = state_.version;
   op.passed = true;
@@ -75,7 +75,7 @@ void LuStateKeeper::set_open(bool open) {
 }
 
 bool LuStateKeeper::answers_here(const Op& op) const {
-  return core_.orders() || (core_.in_sync() && op.opcode != DiskOpcode::change_state);
+  return standing_.orders() || (standing_.in_sync() && op.opcode != DiskOpcode::change_state);
 }
 
 bool LuStateKeeper::recheck(Op& op) {
@@ -89,7 +89,7 @@ bool LuStateKeeper::recheck(Op& op) {
 bool LuStateKeeper::takes(const Message& m) {
   if (m.opcode == DiskOpcode::change_state) return true;
   if (open_ && m.sequence == state_.version) return true;
-  if (open_ && core_.is_alone()) {  // it seems to know an older one
+  if (open_ && standing_.is_alone()) {  // it seems to know an older one
     target_there_ = true;
     target_told_ = false;
   }
@@ -99,17 +99,17 @@ bool LuStateKeeper::takes(const Message& m) {
 
 /// Whether an answer that reveals state may leave. False: `op` was answered otherwise, or waits for the lease.
 bool LuStateKeeper::lease_holds(Op& op, bool changed) {
-  core_.partner.check();
-  if (core_.in_sync() && !core_.lease_valid()) {
+  partner_.check();
+  if (standing_.in_sync() && !standing_.lease_valid()) {
     // The epoch is new. Asked again, a change is known by its id.
-    if (!core_.has_lease() && !op.entry) return hold(op), false;
-    if (core_.has_lease()) core_.membership->lose_lease();
+    if (!standing_.has_lease() && !op.entry) return hold(op), false;
+    if (standing_.has_lease()) core_.membership->lose_lease();
   }
-  if (core_.in_sync() && core_.lease_valid() && !core_.is_confirmed(op) && !changed) {
-    core_.partner.confirm();
+  if (standing_.in_sync() && standing_.lease_valid() && !standing_.is_confirmed(op) && !changed) {
+    partner_.confirm();
     return hold(op), false;
   }
-  if (!core_.serves_nothing() && (!core_.in_sync() || core_.lease_valid())) return true;
+  if (!standing_.serves_nothing() && (!standing_.in_sync() || standing_.lease_valid())) return true;
   mark<"lu_state.no_lease">();
   const Errc status = op.entry ? Errc::stale : changed ? Errc::unknown_outcome : Errc::not_serving;
   core_.front->finish(op, status);
@@ -169,7 +169,7 @@ void LuStateKeeper::on_solo(bool fresh) {
 void LuStateKeeper::on_sync(bool fresh) {
   forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
-  power_on_ = fresh && core_.is_sequencer();
+  power_on_ = fresh && standing_.is_sequencer();
   if (change_) change_->told = false;
   pump();
 }
@@ -202,8 +202,8 @@ void LuStateKeeper::refuse_incoming() {
 }
 
 void LuStateKeeper::tick() {
-  if (writing_ && core_.now() - writing_since_ > core_.settings.store_silence) {
-    core_.membership->fail_metadata("The metadata's store did not complete a write in time.");
+  if (writing_ && clock_.now() - writing_since_ > settings_.store_silence) {
+    store_.fail_metadata("The metadata's store did not complete a write in time.");
     refuse_incoming();
   }
   pump();

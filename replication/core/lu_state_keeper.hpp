@@ -23,12 +23,14 @@
 
 namespace lockstep::replication {
 
-class LuStateKeeper {
+class LuStateKeeper : Shared {
  public:
   /// Requests that wait for their turn; more: resource_exhausted.
   static constexpr std::size_t kMaxWaiting = 256;
 
-  LuStateKeeper(Core& core, scsi::LuState state) : core_(core), state_(std::move(state)) { note_installed(); }
+  LuStateKeeper(Core& core, scsi::LuState state) : Shared(core), core_(core), state_(std::move(state)) {
+    note_installed();
+  }
   ~LuStateKeeper();
 
   /// What an earlier process left in `meta`: empty at first. Errors name what is wrong with it.
@@ -63,7 +65,7 @@ class LuStateKeeper {
   void pump();
   void tick();
   /// As a target: it has what the node that orders has. As the latter: the target has.
-  [[nodiscard]] bool may_join() const { return core_.is_forwarding() ? known_ && !incoming_ : target_told_; }
+  [[nodiscard]] bool may_join() const { return standing_.is_forwarding() ? known_ && !incoming_ : target_told_; }
   [[nodiscard]] bool idle() const { return !writing_; }
 
   void set_listener(std::shared_ptr<scsi::LuStateListener> listener);
@@ -98,7 +100,7 @@ class LuStateKeeper {
   [[nodiscard]] bool step_incoming();
   [[nodiscard]] bool step_ordering();
   [[nodiscard]] bool step_change();
-  [[nodiscard]] bool may_tell() const { return core_.partner_ready && core_.now() >= next_tell_; }
+  [[nodiscard]] bool may_tell() const { return outbound_.ready && clock_.now() >= next_tell_; }
   [[nodiscard]] bool step_following();
   [[nodiscard]] bool begin_next();
   void begin(const scsi::LuRequest& request, Op* op);

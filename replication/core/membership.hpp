@@ -12,11 +12,11 @@
 
 namespace lockstep::replication {
 
-class Membership {
+class Membership : Shared {
  public:
   using Done = engine::Callback<engine::Result<void>>;
 
-  explicit Membership(Core& core) : core_(core) {}
+  explicit Membership(Core& core) : Shared(core), core_(core) {}
   ~Membership();
 
   /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
@@ -35,7 +35,7 @@ class Membership {
   /// True when the volume is its own requests' (state, propose, resume).
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
 
-  [[nodiscard]] bool wants_lease() const { return core_.in_sync(); }
+  [[nodiscard]] bool wants_lease() const { return standing_.in_sync(); }
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
@@ -58,17 +58,17 @@ class Membership {
   void give_up(Done done);
   /// Serves nothing any more; calls back, with a tick, when neither of the stores has anything under way.
   void close(engine::Callback<> done);
-  [[nodiscard]] bool closed() const { return std::holds_alternative<phase::Closed>(core_.phase); }
+  [[nodiscard]] bool closed() const { return std::holds_alternative<phase::Closed>(standing_.phase); }
   /// Closed, and nobody owes it a callback.
   [[nodiscard]] bool is_over() const;
 
   [[nodiscard]] ReplicaState state() const;
   /// The partner has recorded this node's epoch, and sends here what its initiators ask.
   [[nodiscard]] bool partner_follows() const {
-    return core_.partner_ready && agreed() && partner_ && partner_->forwarding;
+    return outbound_.ready && agreed() && partner_state_ && partner_state_->forwarding;
   }
   /// The partner is known to have recorded this node's epoch.
-  [[nodiscard]] bool agreed() const { return agreed_ == core_.epoch().id; }
+  [[nodiscard]] bool agreed() const { return agreed_ == standing_.epoch().id; }
   [[nodiscard]] MirrorState mirror_state() const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] bool serving() const;
@@ -98,7 +98,7 @@ class Membership {
   void apply(const PhaseEvent& event);
   void perform(Effect effect, const ReplicaPhase& was);
   [[nodiscard]] bool has_begun() const { return begun_ == Begun::wholly; }
-  [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(core_.phase); }
+  [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(standing_.phase); }
   [[nodiscard]] bool is_changing(Step step) const { return change_ && change_->step == step; }
   // the clock
   [[nodiscard]] bool is_idle() const;
@@ -215,7 +215,7 @@ class Membership {
   engine::TimePoint last_tick_, unread_until_, last_exchange_, attached_, last_clean_, sent_again_, confirm_again_;
   engine::TimePoint gated_since_;
   bool was_undecided_ = false;
-  std::optional<ReplicaState> partner_;
+  std::optional<ReplicaState> partner_state_;
   Verdict verdict_ = Verdict::wait;
   std::uint64_t wanted_size_ = 0;   ///< 0: as it is
   std::uint64_t partner_room_ = 0;  ///< as it said last; 0: not known
@@ -238,7 +238,8 @@ class Membership {
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
-  engine::Uuid agreed_;  ///< the last epoch that the partner is known to have recorded
+  engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
+  engine::Uuid agreed_;           ///< the last epoch that the partner is known to have recorded
 };
 
 }  // namespace lockstep::replication

@@ -22,18 +22,18 @@ constexpr engine::Duration kAges = std::chrono::hours(24 * 365);
 }  // namespace
 
 engine::TimePoint Membership::ago(engine::Duration time) const {
-  const auto now = core_.now().since_origin;
+  const auto now = clock_.now().since_origin;
   return {now - std::min(now, time)};
 }
 
 /// It holds something for too long, whatever else it completes, or has completed nothing while it held something.
 bool Membership::store_hangs() const {
-  const bool alone = core_.is_alone();
-  const auto deadline = core_.settings.store_deadline * (alone ? kPatienceAlone : 1);
-  if (core_.now() < unread_until_) return false;
+  const bool alone = standing_.is_alone();
+  const auto deadline = settings_.store_deadline * (alone ? kPatienceAlone : 1);
+  if (clock_.now() < unread_until_) return false;
   if (store_owes_since(ago(deadline))) return true;
-  const engine::TimePoint silent = ago(core_.settings.store_silence);
-  return !alone && core_.store_returned_at < silent && store_owes_since(silent);
+  const engine::TimePoint silent = ago(settings_.store_silence);
+  return !alone && store_.returned_at < silent && store_owes_since(silent);
 }
 
 namespace {
@@ -43,7 +43,7 @@ constexpr engine::Duration kReadsWithin = std::chrono::milliseconds(200);
 
 /// A process that stood still finds its store's operations as old as that, and some of them done already.
 void Membership::watch_own_ticks(engine::TimePoint now) {
-  if (now - std::exchange(last_tick_, now) < core_.settings.store_silence / 2) return;
+  if (now - std::exchange(last_tick_, now) < settings_.store_silence / 2) return;
   mark<"store.unread">();
   unread_until_ = now + kReadsWithin;
 }
@@ -51,16 +51,15 @@ void Membership::watch_own_ticks(engine::TimePoint now) {
 /// A record waits for the partner's or the witness's agreement, and so do hosts: on a disk that is known to hang it is
 /// not waited for as long again.
 void Membership::watch_record() {
-  const auto patience =
-      core_.store_failed ? std::min(core_.settings.lease, core_.settings.store_silence) : core_.settings.store_silence;
+  const auto patience = store_.failed ? std::min(settings_.lease, settings_.store_silence) : settings_.store_silence;
   if (!change_ || !change_->recording_since || *change_->recording_since >= ago(patience)) return;
-  if (core_.now() < unread_until_) return;
+  if (clock_.now() < unread_until_) return;
   mark<"membership.record_hung">();
-  const bool only_late = !metadata_failed() && (!core_.store_failed || core_.store_may_return);
+  const bool only_late = !metadata_failed() && (!store_.failed || store_.may_return);
   late_record_ = record_run_;
   change_->recording_since.reset();
   fail_metadata("The metadata's store did not complete a write in time.");
-  core_.store_may_return = only_late;
+  store_.may_return = only_late;
   end_step();
 }
 
@@ -68,25 +67,25 @@ void Membership::watch_record() {
 void Membership::watch_stores(engine::TimePoint now) {
   watch_record();
   if (store_settled_ && !store_owes()) return std::exchange(store_settled_, nullptr)();
-  if (core_.store_failed) return trust_store_again();
+  if (store_.failed) return trust_store_again();
   if (!store_hangs()) return;
   mark<"store.hung">();
   const std::string why = "The store did not complete an operation within its deadline.";
-  if (!core_.is_alone()) {
-    core_.fail_store(why);
-    core_.store_may_return = true;
+  if (!standing_.is_alone()) {
+    store_.fail(why);
+    store_.may_return = true;
     return;
   }
-  core_.store_failed = core_.store_may_return = true;
-  core_.store_failed_at = now;
-  core_.reason = why + " This is the only member: it goes on when the store has returned everything.";
+  store_.failed = store_.may_return = true;
+  store_.failed_at = now;
+  store_.reason = why + " This is the only member: it goes on when the store has returned everything.";
   apply(event::Unfit{});
 }
 
 /// Of what this replica carried out itself.
-bool Membership::owes_own_work() const { return core_.sequencer->has_older_than({core_.now().since_origin + kAges}); }
+bool Membership::owes_own_work() const { return core_.sequencer->has_older_than({clock_.now().since_origin + kAges}); }
 
-bool Membership::store_owes() const { return store_owes_since({core_.now().since_origin + kAges}); }
+bool Membership::store_owes() const { return store_owes_since({clock_.now().since_origin + kAges}); }
 
 bool Membership::store_owes_since(engine::TimePoint limit) const {
   return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
@@ -97,20 +96,22 @@ bool Membership::store_owes_since(engine::TimePoint limit) const {
 /// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
 /// not come and go all the time.
 void Membership::trust_store_again() {
-  if (!core_.store_may_return || metadata_failed() || change_) return;
-  if (core_.is_forwarding() && core_.now() - core_.store_failed_at < kTrustAgainAfter) return;
+  if (!store_.may_return || metadata_failed() || change_) return;
+  if (standing_.is_forwarding() && clock_.now() - store_.failed_at < kTrustAgainAfter) return;
   if (store_owes() || core_.space->lacking()) return;
   mark<"store.returned_everything">();
-  core_.store_failed = core_.store_may_return = false;
-  core_.reason.clear();
-  if (core_.in_sync()) open_gate();  // the partner's store stood still, too: neither could leave
-  core_.changed();
+  store_.failed = store_.may_return = false;
+  store_.reason.clear();
+  if (standing_.in_sync()) open_gate();  // the partner's store stood still, too: neither could leave
+  changed_();
   exchange();
 }
 
 /// A target takes no data before its store has returned what it was given when this replica was a member: that would
 /// land on what the partner sends. It serves meanwhile, through the partner.
-bool Membership::owes_old_work() const { return !core_.epoch().members.contains(core_.side()) && owes_own_work(); }
+bool Membership::owes_old_work() const {
+  return !standing_.epoch().members.contains(standing_.side()) && owes_own_work();
+}
 
 void Membership::watch_old_work() {
   if (std::exchange(owed_old_work_, owes_old_work()) && !owed_old_work_) exchange();
@@ -119,16 +120,16 @@ void Membership::watch_old_work() {
 /// A node whose store stands still would win as often as one that can serve, and then serve nothing. So it asks only
 /// after its store has completed a flush that began after the partner was lost.
 bool Membership::store_is_proven() {
-  if (!core_.suspended() || proven_at_ >= core_.suspended()->since) return true;
+  if (!standing_.suspended() || proven_at_ >= standing_.suspended()->since) return true;
   if (proving_) return false;
   proving_ = true;
-  if (flushing_++ == 0) flush_began_ = core_.now();
-  core_.data.flush([this, began = core_.now()](std::error_code error) {
+  if (flushing_++ == 0) flush_began_ = clock_.now();
+  store_.data.flush([this, began = clock_.now()](std::error_code error) {
     --flushing_;
     proving_ = false;
-    core_.note_returned();
+    store_.note_returned();
     if (closed()) return;
-    if (error) return core_.fail_flush(error);
+    if (error) return store_.fail_flush(error);
     proven_at_ = began;
     decide_without_partner();
   });
@@ -138,36 +139,37 @@ bool Membership::store_is_proven() {
 /// It has completed nothing for a lease, and holds something: it may be about to fail. Only of interest while this node
 /// serves nothing.
 bool Membership::suspects_store() const {
-  const engine::TimePoint silent = ago(core_.settings.lease);
-  const bool unread = core_.now() < unread_until_;
-  return core_.suspended() && !unread && core_.store_returned_at < silent && store_owes_since(silent);
+  const engine::TimePoint silent = ago(settings_.lease);
+  const bool unread = clock_.now() < unread_until_;
+  return standing_.suspended() && !unread && store_.returned_at < silent && store_owes_since(silent);
 }
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
 void Membership::decide_without_partner() {
-  const bool deaf = !core_.partner.in_contact() || partner_stopped_ || (partner_unknown_ && core_.partner.connected());
-  if (!core_.serves_nothing() || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
-  if (verdict_ == Verdict::split_brain && core_.partner.connected()) return;
-  const AloneRule rule = decide_alone(state(), core_.seams.witness != nullptr);
-  const engine::EpochRecord& mine = core_.epoch();
+  const bool deaf = !partner_.in_contact() || partner_stopped_ || (partner_unknown_ && partner_.connected());
+  if (!standing_.serves_nothing() || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
+  if (verdict_ == Verdict::split_brain && partner_.connected()) return;
+  const AloneRule rule = decide_alone(state(), witness_ != nullptr);
+  const engine::EpochRecord& mine = standing_.epoch();
   switch (rule) {
     case AloneRule::start:
-      if (core_.now() < confirm_again_) break;
+      if (clock_.now() < confirm_again_) break;
       confirming_ = true;
-      confirm_again_ = core_.now() + kAskAgainAfter;
+      confirm_again_ = clock_.now() + kAskAgainAfter;
       core_.witnessing->confirm([this](bool may_start) {
         confirming_ = false;
-        if (!may_start || !core_.serves_nothing() || change_ || closed()) return;
-        if (core_.epoch().members == MemberSet::only(core_.side())) apply(event::AloneRecorded{});
+        if (!may_start || !standing_.serves_nothing() || change_ || closed()) return;
+        if (standing_.epoch().members == MemberSet::only(standing_.side())) apply(event::AloneRecorded{});
       });
       break;
     case AloneRule::ask_witness: {
       if (!store_is_proven()) break;
       // A process that has just started lets its partner call first.
-      if (!ran(core_.phase) && core_.now() - attached_ < core_.settings.lease) break;
+      if (!ran(standing_.phase) && clock_.now() - attached_ < settings_.lease) break;
       core_.witnessing->ask([this, before = mine](WitnessRecord won) {
-        if (core_.epoch().id != before.id || !core_.serves_nothing() || change_) return;
-        engine::EpochRecord next = next_epoch(before, MemberSet::only(core_.side()), core_.side(), won.epoch, 0);
+        if (standing_.epoch().id != before.id || !standing_.serves_nothing() || change_) return;
+        engine::EpochRecord next =
+            next_epoch(before, MemberSet::only(standing_.side()), standing_.side(), won.epoch, 0);
         next.number = won.number;
         want_solo(next, false);
       });
@@ -175,7 +177,7 @@ void Membership::decide_without_partner() {
     }
     case AloneRule::preferred_goes_on:
       if (!store_is_proven()) break;
-      want_solo(next_epoch(mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), 0), false);
+      want_solo(next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), 0), false);
       break;
     case AloneRule::stay:
       break;
@@ -190,15 +192,15 @@ void Membership::want_solo(engine::EpochRecord next, bool forced) {
 /// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
 void Membership::go_solo_when_leases_are_over() {
   if (!pending_solo_ || change_) return;
-  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness && core_.seams.witness;
-  if (!pending_solo_->forced && !witnessed && core_.partner.in_contact() && !partner_stopped_ && !partner_unknown_) {
+  const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness && witness_;
+  if (!pending_solo_->forced && !witnessed && partner_.in_contact() && !partner_stopped_ && !partner_unknown_) {
     return pending_solo_.reset();  // the partner is back: no arbiter was asked, nothing is decided
   }
   // Alone with a store that does not return is nothing: a partner that comes back may take over meanwhile.
-  if (core_.store_failed) return;
-  const auto wait = core_.settings.lease * (100 + core_.settings.drift_percent) / 100;
-  const engine::TimePoint since = std::max(core_.last_grant, attached_);
-  if (!partner_stopped_ && core_.now() < since + wait) return;
+  if (store_.failed) return;
+  const auto wait = settings_.lease * (100 + settings_.drift_percent) / 100;
+  const engine::TimePoint since = std::max(last_grant_, attached_);
+  if (!partner_stopped_ && clock_.now() < since + wait) return;
   mark<"membership.goes_solo">();
   core_.lu->on_partner_lost();
   const engine::EpochRecord next = pending_solo_->next;

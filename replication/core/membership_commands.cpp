@@ -22,38 +22,38 @@ void Membership::finish_waiter(engine::Result<void> result) {
 /// The other node proposes {itself} when it sees that this one does not want to be a member.
 void Membership::leave(Done done) {
   if (waiter_) return done(fail(Errc::refused, "Another command on this volume has not ended yet. Try again later."));
-  if (!core_.epoch().members.contains(core_.side())) return done({});
-  if (!core_.epoch().members.is_both()) {
+  if (!standing_.epoch().members.contains(standing_.side())) return done({});
+  if (!standing_.epoch().members.is_both()) {
     return done(
         fail(Errc::refused, "This replica is the only member: nobody would be left. Resync the partner first."));
   }
-  if (!core_.in_sync() || !core_.partner_ready) {
+  if (!standing_.in_sync() || !outbound_.ready) {
     return done(fail(Errc::not_serving, "Not in sync with the partner: it can't agree to go on alone."));
   }
   leaving_ = true;
   waiter_ = std::move(done);
   waiter_is_leave_ = true;
-  waiter_until_ = core_.now() + std::chrono::seconds(10);
+  waiter_until_ = clock_.now() + std::chrono::seconds(10);
   exchange();
 }
 
 void Membership::force_solo(bool accept_inconsistent, Done done) {
-  if (core_.in_sync() || core_.is_alone()) {
+  if (standing_.in_sync() || standing_.is_alone()) {
     return done(fail(Errc::refused, "This replica serves already: there is nothing to force."));
   }
-  if (core_.partner_ready && partner_ && partner_->serving) {
+  if (outbound_.ready && partner_state_ && partner_state_->serving) {
     return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
   }
   if (waiter_ || change_) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
-  if (core_.store_failed || metadata_failed()) return done(fail(Errc::io_error, "This replica's store has failed."));
+  if (store_.failed || metadata_failed()) return done(fail(Errc::io_error, "This replica's store has failed."));
   if (begun_ == Begun::no) {
     return done(
         fail(Errc::refused, "This replica's store has not answered since it was attached. Try again in a moment."));
   }
-  const engine::EpochRecord& mine = core_.epoch();
-  const bool member = mine.members.contains(core_.side());
+  const engine::EpochRecord& mine = standing_.epoch();
+  const bool member = mine.members.contains(standing_.side());
   if (!member && !accept_inconsistent) {
     return done(fail(Errc::refused,
                      "This replica is no member of its epoch: it may be stale or in the middle of a resync. Force it "
@@ -61,14 +61,14 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   }
   mark<"membership.forced">();
   core_.generations->accept_as_it_is();
-  engine::EpochRecord next = next_epoch(mine, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(),
+  engine::EpochRecord next = next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(),
                                         core_.witnessing->attempted());
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
   if (!member) next.ancestors.clear();
   core_.witnessing->abandon();
   waiter_ = std::move(done);
   waiter_is_leave_ = false;
-  waiter_until_ = core_.now() + 4 * core_.settings.lease;
+  waiter_until_ = clock_.now() + 4 * settings_.lease;
   want_solo(std::move(next), true);
 }
 
@@ -77,7 +77,7 @@ void Membership::close(engine::Callback<> done) {
   end_unrecorded_step();
   core_.witnessing->abandon();
   pending_solo_.reset();
-  core_.gated = false;
+  standing_.gated = false;
   core_.end_unstarted(Selection::all());
   core_.resync->stop();
   core_.sequencer->settle_after_leaving();
@@ -90,43 +90,43 @@ void Membership::close(engine::Callback<> done) {
 
 MirrorState Membership::mirror_state() const {
   if (split_) return MirrorState::split_brain;
-  if (core_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
-  const bool nobody_goes_on = core_.store_failed && verdict_ == Verdict::wait;
-  if (core_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
-  if (core_.store_failed || metadata_failed()) return MirrorState::failed;
+  if (standing_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
+  const bool nobody_goes_on = store_.failed && verdict_ == Verdict::wait;
+  if (standing_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
+  if (store_.failed || metadata_failed()) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
-  if (core_.is_forwarding()) return MirrorState::syncing_target;
-  if (core_.suspended()) return MirrorState::suspended;
-  const bool early = !has_begun() || core_.now() - attached_ < core_.settings.lease;
+  if (standing_.is_forwarding()) return MirrorState::syncing_target;
+  if (standing_.suspended()) return MirrorState::suspended;
+  const bool early = !has_begun() || clock_.now() - attached_ < settings_.lease;
   return early ? MirrorState::starting : MirrorState::waiting;
 }
 
 bool Membership::serving() const {
   if (closed()) return false;
-  if (core_.is_forwarding()) return core_.partner_ready && partner_ && partner_->serving;
-  return !core_.serves_nothing();
+  if (standing_.is_forwarding()) return outbound_.ready && partner_state_ && partner_state_->serving;
+  return !standing_.serves_nothing();
 }
 
 bool Membership::undecided() const {
-  if (closed() || split_ || (serving() && !core_.gated)) return false;
-  if (core_.gated || core_.suspended()) {
-    const bool lost = core_.serves_nothing() && !core_.gated && core_.witnessing->lost();
-    const engine::TimePoint since = core_.suspended() ? core_.suspended()->since : gated_since_;
-    return !lost && core_.now() - since < kDecidesWithin * core_.settings.lease;
+  if (closed() || split_ || (serving() && !standing_.gated)) return false;
+  if (standing_.gated || standing_.suspended()) {
+    const bool lost = standing_.serves_nothing() && !standing_.gated && core_.witnessing->lost();
+    const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : gated_since_;
+    return !lost && clock_.now() - since < kDecidesWithin * settings_.lease;
   }
-  if (core_.is_forwarding()) return !core_.partner_ready || !partner_ || partner_->able;
+  if (standing_.is_forwarding()) return !outbound_.ready || !partner_state_ || partner_state_->able;
   return mirror_state() == MirrorState::starting;
 }
 
 /// Time alone may end it.
 void Membership::tell_when_decided() {
   const bool before = std::exchange(was_undecided_, undecided());
-  if (before && !was_undecided_ && !serving()) core_.changed();
+  if (before && !was_undecided_ && !serving()) changed_();
 }
 
 bool Membership::failover_limited() const {
-  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  return core_.in_sync() && witnessed && !core_.witnessing->raised();
+  const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  return standing_.in_sync() && witnessed && !core_.witnessing->raised();
 }
 
 std::string Membership::reason() const {
@@ -134,22 +134,22 @@ std::string Membership::reason() const {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;
-  if (partner_is_larger_ && core_.serves_nothing()) {
-    return "The volume grew to more than this replica has room for (" + std::to_string(core_.room()) +
+  if (partner_is_larger_ && standing_.serves_nothing()) {
+    return "The volume grew to more than this replica has room for (" + std::to_string(store_.room()) +
            " bytes). It goes on when there is space for the rest.";
   }
-  if (core_.store_failed) return core_.reason;
+  if (store_.failed) return store_.reason;
   if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
-  if (core_.serves_nothing() && !core_.partner.refusal().empty()) return core_.partner.refusal();
-  if (core_.serves_nothing() || failover_limited()) {
+  if (standing_.serves_nothing() && !partner_.refusal().empty()) return partner_.refusal();
+  if (standing_.serves_nothing() || failover_limited()) {
     if (!core_.witnessing->reason().empty()) return core_.witnessing->reason();
   }
   if (failover_limited()) return "The witness has not been told of this epoch yet.";
-  if (core_.serves_nothing() && core_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
+  if (standing_.serves_nothing() && standing_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
     return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
   }
-  if (core_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
-  if (core_.space->lacking()) return core_.space->sentence();
+  if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
+  if (core_.space->lacking()) return store_.lack_of_space();
   return {};
 }
 

@@ -22,15 +22,15 @@ void Membership::drive_resume() {
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!current(step)) return;
     end_step();
-    if (result && result->status == Errc::ok) apply(event::Resumed{core_.now(), core_.is_sequencer()});
+    if (result && result->status == Errc::ok) apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
   };
-  core_.partner.send(core_.message(MessageType::resume), {}, {}, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(outbound_.message(MessageType::resume), {}, {}, counted(outbound_.owed, std::move(answered)));
 }
 
 void Membership::take_resume(InboundRequest& request, const Message& m) {
-  const bool fits =
-      m.epoch == core_.epoch().id && core_.epoch().members.is_both() && ran(core_.phase) && !core_.is_sequencer();
-  const bool decided = core_.witnessing->attempted() > core_.epoch().number || pending_solo_;
+  const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
+                    !standing_.is_sequencer();
+  const bool decided = core_.witnessing->attempted() > standing_.epoch().number || pending_solo_;
   const ReplicaState mine = state();
   if (!fits || decided || !mine.able || change_ || core_.applier->closed()) {
     mark<"membership.resume_refused">();
@@ -39,7 +39,7 @@ void Membership::take_resume(InboundRequest& request, const Message& m) {
   core_.witnessing->abandon();
   core_.applier->on_watermark(m.watermark);
   apply(event::NotAlone{});
-  if (core_.serves_nothing()) apply(event::Resumed{core_.now(), core_.is_sequencer()});
+  if (standing_.serves_nothing()) apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
   answer(request, m, Errc::ok);
 }
 
@@ -47,16 +47,16 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
                          engine::Callback<Errc> done) {
   ReplicaState carried;
   carried.record = next;
-  carried.side = core_.side();
+  carried.side = standing_.side();
   auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(carried));
-  Message m = core_.message(MessageType::propose);
+  Message m = outbound_.message(MessageType::propose);
   m.epoch = base;
   if (equal) m.flags |= kFlagEqual;
   const std::span<const std::byte> out = *bytes;
   auto answered = [this, step, keep = std::move(bytes), done = std::move(done)](const IoResult<Message>& r) mutable {
     if (current(step)) done(r ? r->status : Errc::unknown_outcome);
   };
-  core_.partner.send(m, out, {}, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(m, out, {}, counted(outbound_.owed, std::move(answered)));
 }
 
 /// {A,B}, this node its sequencer. What was ordered in the old epoch ends first; then this node's record, then the
@@ -69,14 +69,14 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   close_gate();
   core_.witnessing->abandon();
   pending_solo_.reset();
-  const bool joining = core_.is_alone();
-  const bool equal = ran(core_.phase) && theirs.running && (joining || !core_.resync->active());
+  const bool joining = standing_.is_alone();
+  const bool equal = ran(standing_.phase) && theirs.running && (joining || !core_.resync->active());
   core_.sequencer->resend();
   core_.sequencer->drain([this, step, theirs, above, joining, equal] {
     if (!current(step)) return;
     change_->drains_for.reset();
     // What ended meanwhile may have ended without the target.
-    if (!joining || (core_.is_alone() && core_.resync->all_equal())) {
+    if (!joining || (standing_.is_alone() && core_.resync->all_equal())) {
       return record_both(step, theirs, above, equal);
     }
     mark<"membership.target_fell_behind">();
@@ -87,8 +87,7 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
 
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
   const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
-  engine::EpochRecord next =
-      next_epoch(state(), theirs, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
+  engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
   next.size = std::max(next.size, size_to_take());
   const engine::Uuid base = theirs.record.id;
   apply(event::RecordBegins{});
@@ -98,13 +97,13 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
     const auto arrive = [this, equal](Errc status) {
       if (status == Errc::ok) {
         end_step();
-        return apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
+        return apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
       }
       mark<"membership.proposal_not_taken">();
       give_step_up();
     };
     // A partner that was lost meanwhile may have lost, with its power, what its store had not flushed.
-    if (run != exchange_run_ || !core_.partner_ready) return arrive(Errc::unknown_outcome);
+    if (run != exchange_run_ || !outbound_.ready) return arrive(Errc::unknown_outcome);
     propose(step, next, base, equal, arrive);
   });
 }
@@ -112,13 +111,13 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
 /// {me}: the partner stops and records first, then this node.
 void Membership::drive_solo(const ReplicaState& theirs) {
   mark<"membership.drive_solo">();
-  if (core_.store_failed) mark<"membership.goes_on_with_a_failed_store">();
+  if (store_.failed) mark<"membership.goes_on_with_a_failed_store">();
   const std::uint64_t step = begin_step(Step::driving);
   core_.witnessing->abandon();
   pending_solo_.reset();
   const std::uint64_t over = std::max(theirs.attempted, core_.witnessing->attempted());
   const engine::EpochRecord next =
-      next_epoch(state(), theirs, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), over);
+      next_epoch(state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
     if (status == Errc::io_error) {
       // It stopped and could not record: this node must win at the witness first.
@@ -142,7 +141,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   if (metadata_failed()) return;
-  if (next.size < core_.epoch().size || next.number <= core_.epoch().number) {
+  if (next.size < standing_.epoch().size || next.number <= standing_.epoch().number) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's epoch does not follow the one that is recorded here.";
     return;
@@ -152,7 +151,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   core_.witnessing->abandon();
   pending_solo_.reset();
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
-  const bool served = core_.in_sync() || core_.is_alone() || core_.suspended();
+  const bool served = standing_.in_sync() || standing_.is_alone() || standing_.suspended();
   close_gate();
   if (!serve && served) {
     apply(event::NotAlone{});
@@ -165,11 +164,11 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
       end_step();
       if (error) return;
       if (serve) return apply(event::AloneRecorded{});
-      apply(event::PartnerRecorded{core_.now()});
+      apply(event::PartnerRecorded{clock_.now()});
       settle_left();  // its record is what was adopted: the partner is alone already
     });
   };
-  if (serve && core_.is_alone()) {  // it serves, and the partner gave up its own line
+  if (serve && standing_.is_alone()) {  // it serves, and the partner gave up its own line
     return core_.sequencer->drain([this, step, arrive = std::move(arrive)]() mutable {
       if (current(step)) settle_store(step, std::move(arrive));
     });
@@ -183,7 +182,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
 void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
   core_.applier->quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
     if (!current(step)) return;
-    if (!core_.store_failed || !store_owes()) return done();
+    if (!store_.failed || !store_owes()) return done();
     mark<"membership.waits_for_its_store">();
     store_settled_ = std::move(done);  // asked with each tick
   });

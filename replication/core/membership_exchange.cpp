@@ -14,9 +14,9 @@ using engine::Errc;
 using engine::IoResult;
 
 void Membership::exchange() {
-  if (!core_.partner.connected() || exchanging_ || closed()) return;
+  if (!partner_.connected() || exchanging_ || closed()) return;
   exchanging_ = true;
-  last_exchange_ = core_.now();
+  last_exchange_ = clock_.now();
   struct Bytes {
     std::vector<std::byte> out, in = std::vector<std::byte>(kMaxStateBytes);
   };
@@ -24,7 +24,7 @@ void Membership::exchange() {
   bytes->out = encode_state(state());
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, run = exchange_run_, asked_with = core_.meta->knowledge(),
+  auto answered = [this, run = exchange_run_, asked_with = store_.meta->knowledge(),
                    keep = std::move(bytes)](const IoResult<Message>& result) {
     if (result && run == exchange_run_) {
       note_partner_room(*result);
@@ -33,7 +33,7 @@ void Membership::exchange() {
     const std::size_t got = result ? result->payload : 0;
     on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
   };
-  core_.partner.send(state_message(), out, in, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(state_message(), out, in, counted(outbound_.owed, std::move(answered)));
 }
 
 void Membership::on_state(std::uint64_t run, const IoResult<Message>& result, std::span<const std::byte> payload) {
@@ -49,24 +49,24 @@ bool Membership::learn_state(const IoResult<Message>& result, std::span<const st
   partner_unknown_ = result && result->status == Errc::foreign;
   if (!result || result->status != Errc::ok) return false;
   auto theirs = decode_state(payload);
-  if (!theirs || theirs->side == core_.side()) {
+  if (!theirs || theirs->side == standing_.side()) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's replica of this volume does not fit: same side, or a record that can't be read.";
     return false;
   }
   // The volume grew without this replica, which makes room before it goes on.
-  partner_is_larger_ = theirs->record.size > core_.room();
+  partner_is_larger_ = theirs->record.size > store_.room();
   if (partner_is_larger_) {
-    core_.changed();
+    changed_();
     return false;
   }
-  const bool first = !core_.partner_ready;
-  core_.partner_ready = true;
+  const bool first = !outbound_.ready;
+  outbound_.ready = true;
   theirs->set_back = core_.generations->partner_set_back();
-  partner_ = *theirs;
+  partner_state_ = *theirs;
   agreed_ = theirs->record.id;
   act(*theirs);
-  if (!first || !core_.partner_ready) return true;
+  if (!first || !outbound_.ready) return true;
   core_.sequencer->resend();
   core_.forwarder->resend();
   core_.resync->go_on();
@@ -81,13 +81,13 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   core_.applier->drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
-  if (core_.is_alone() && theirs->record.id == core_.epoch().id) {
+  if (standing_.is_alone() && theirs->record.id == standing_.epoch().id) {
     if (!theirs->forwarding) core_.lu->forget_target();  // it may have been attached anew, and knows nothing
     core_.lu->on_target();
   }
-  const bool news = !partner_ || encode_state(*partner_) != encode_state(*theirs);
+  const bool news = !partner_state_ || encode_state(*partner_state_) != encode_state(*theirs);
   if (news || verdict_ == Verdict::follow) {
-    if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
+    if (clock_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
   }
 }
 
@@ -102,7 +102,7 @@ void Membership::answer_states() {
     Message header;
     header.type = MessageType::state;
     header.volume = w.message.volume;
-    header.extent.length = core_.room();
+    header.extent.length = store_.room();
     core_.generations->tell(header);
     auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(state()));
     const std::span<const std::byte> payload = *bytes;

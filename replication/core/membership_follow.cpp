@@ -15,16 +15,16 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const auto carried = decode_state(request.payload());
   if (!carried) return answer(request, m, Errc::corrupt);
   const engine::EpochRecord& next = carried->record;
-  const bool from_my_record = m.epoch == core_.epoch().id && next.descends_from(core_.epoch());
-  const bool higher = next.number > core_.epoch().number && next.number > core_.witnessing->attempted();
-  const bool members = next.members.contains(engine::other(core_.side()));
-  const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
-  const bool begun = has_begun() || core_.store_failed;  // one that can't even begin may still leave
+  const bool from_my_record = m.epoch == standing_.epoch().id && next.descends_from(standing_.epoch());
+  const bool higher = next.number > standing_.epoch().number && next.number > core_.witnessing->attempted();
+  const bool members = next.members.contains(engine::other(standing_.side()));
+  const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
+  const bool begun = has_begun() || store_.failed;  // one that can't even begin may still leave
   if (!from_my_record || !higher || !members || !fits || !begun || change_) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
-  const bool state_unknown = core_.is_forwarding() && !core_.lu->may_join();
+  const bool state_unknown = standing_.is_forwarding() && !core_.lu->may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
   if (next.members.is_both() && !core_.applier->may_be_resynced()) return answer(request, m, Errc::refused);
   if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
@@ -34,7 +34,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   proposal_message_ = m;
   core_.witnessing->abandon();
   pending_solo_.reset();
-  if (core_.epoch().sequencer != core_.side()) core_.applier->on_watermark(m.watermark);
+  if (standing_.epoch().sequencer != standing_.side()) core_.applier->on_watermark(m.watermark);
   close_gate();
   core_.sequencer->resend();
   next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
@@ -56,7 +56,7 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
         if (error && current(step)) return leave_without_metadata(step, next);
         answer_proposal(error ? Errc::io_error : Errc::ok);
         if (current(step)) end_step();
-        if (!error) apply(event::PartnerRecorded{core_.now()});
+        if (!error) apply(event::PartnerRecorded{clock_.now()});
       });
     });
   });
@@ -65,40 +65,39 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.
 /// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
 void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
-  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (witnessed || own_record_unknown_ || !core_.seams.left_records || !metadata_failed()) {
+  const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  if (witnessed || own_record_unknown_ || !left_records_ || !metadata_failed()) {
     answer_proposal(Errc::io_error);
     return end_step();
   }
   mark<"membership.left_without_metadata">();
-  change_->recording_since = core_.now();
-  core_.seams.left_records->keep(core_.info.id, next,
-                                 counted(core_.owed_by_others, [this, step](std::error_code error) {
-                                   if (!current(step)) return;
-                                   change_->recording_since.reset();
-                                   answer_proposal(error ? Errc::io_error : Errc::ok);
-                                   end_step();
-                                 }));
+  change_->recording_since = clock_.now();
+  left_records_->keep(store_.info.id, next, counted(outbound_.owed, [this, step](std::error_code error) {
+                        if (!current(step)) return;
+                        change_->recording_since.reset();
+                        answer_proposal(error ? Errc::io_error : Errc::ok);
+                        end_step();
+                      }));
 }
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
-  if (core_.is_forwarding()) settle_left();  // only a member that was alone lets another join
+  if (standing_.is_forwarding()) settle_left();  // only a member that was alone lets another join
   core_.sequencer->drain([this, step, equal, next = std::move(next)] {
     core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
-      if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
-      core_.data.flush([this, step, equal, next](std::error_code failed) {
+      if (flushing_++ == 0) flush_began_ = clock_.now();  // a hung one is not excused by a later one
+      store_.data.flush([this, step, equal, next](std::error_code failed) {
         --flushing_;
-        if (failed) core_.fail_flush(failed);
+        if (failed) store_.fail_flush(failed);
         if (!current(step)) return;
         if (failed) return end_step();
         apply(event::RecordBegins{});
         record(next, [this, step, equal](std::error_code error) {
           answer_proposal(error ? Errc::io_error : Errc::ok);
           if (current(step)) end_step();
-          if (!error) apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
+          if (!error) apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
         });
       });
     });
@@ -106,10 +105,10 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 }
 
 void Membership::join() {
-  if (change_ || !core_.is_alone() || !partner_ || !core_.partner_ready) return;
+  if (change_ || !standing_.is_alone() || !partner_state_ || !outbound_.ready) return;
   if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
-  ReplicaState theirs = *partner_;
+  ReplicaState theirs = *partner_state_;
   theirs.running = true;
   drive_both(theirs, 0);
 }

@@ -30,7 +30,7 @@ void Membership::give_up(Done done) {
   if (const std::string why = why_not_give_up(); !why.empty()) return done(fail(Errc::refused, why));
   waiter_ = std::move(done);
   waiter_is_leave_ = false;
-  waiter_until_ = core_.now() + 4 * core_.settings.lease + 2 * core_.settings.store_deadline;
+  waiter_until_ = clock_.now() + 4 * settings_.lease + 2 * settings_.store_deadline;
   giving_up_ = GivingUp::asking;
   begin_step(Step::driving);
   ++exchange_run_;  // an answer that is on its way was given before this step began
@@ -41,21 +41,23 @@ void Membership::give_up(Done done) {
 /// Empty: it may.
 std::string Membership::why_not_give_up() const {
   if (metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
-  if (!core_.partner.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
+  if (!partner_.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
   if (partner_is_larger_)
     return "The volume has grown there to more than this replica has room for. Make room here first.";
-  if (!core_.partner_ready || !partner_) return "The partner has not told yet where it stands. Try again in a moment.";
-  if (decide(state(), *partner_) != Verdict::split_brain) {
+  if (!outbound_.ready || !partner_state_)
+    return "The partner has not told yet where it stands. Try again in a moment.";
+  if (decide(state(), *partner_state_) != Verdict::split_brain) {
     return "No split brain is seen with the partner: there is nothing to give up.";
   }
-  if (!partner_->record.members.contains(engine::other(core_.side()))) {
+  if (!partner_state_->record.members.contains(engine::other(standing_.side()))) {
     return "The partner's copy may not serve alone. Force it first (force_solo), or keep this one.";
   }
-  if (!partner_->able) return "The partner's copy can't be used: its store failed, or it is being detached.";
-  if (partner_->changing) return "The partner is in the middle of a change. Try again in a moment.";
-  if (core_.epoch().size > partner_->record.size && core_.epoch().size > partner_room_) {
-    return "This copy has grown to " + std::to_string(core_.epoch().size) + " bytes, and the partner has room for " +
-           std::to_string(partner_room_) + ". Make room there first: no volume shrinks.";
+  if (!partner_state_->able) return "The partner's copy can't be used: its store failed, or it is being detached.";
+  if (partner_state_->changing) return "The partner is in the middle of a change. Try again in a moment.";
+  if (standing_.epoch().size > partner_state_->record.size && standing_.epoch().size > partner_room_) {
+    return "This copy has grown to " + std::to_string(standing_.epoch().size) +
+           " bytes, and the partner has room for " + std::to_string(partner_room_) +
+           ". Make room there first: no volume shrinks.";
   }
   return {};
 }
@@ -71,16 +73,16 @@ void Membership::on_partner_asked(bool answered) {
   giving_up_ = GivingUp::doing;
   core_.witnessing->abandon();
   pending_solo_.reset();
-  const std::uint64_t over = std::max(partner_->attempted, core_.witnessing->attempted());
-  stop_for_good(step_, epoch_after_giving_up(partner_->record, core_.epoch(), engine::other(core_.side()),
-                                             core_.seams.random.uuid(), over));
+  const std::uint64_t over = std::max(partner_state_->attempted, core_.witnessing->attempted());
+  stop_for_good(step_, epoch_after_giving_up(partner_state_->record, standing_.epoch(), engine::other(standing_.side()),
+                                             random_.uuid(), over));
 }
 
 /// Answers of this line are of a truth that ends here: the sessions are closed, and what was started ends first.
 void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
   close_gate();
-  if (core_.is_alone() || core_.suspended()) fence();
-  if (!core_.is_alone()) return record_giving_up(step, std::move(next));
+  if (standing_.is_alone() || standing_.suspended()) fence();
+  if (!standing_.is_alone()) return record_giving_up(step, std::move(next));
   core_.sequencer->drain([this, step, next = std::move(next)]() mutable {
     if (current(step)) record_giving_up(step, std::move(next));
   });
@@ -100,7 +102,7 @@ void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) 
       }
       if (closed()) return;
       mark<"membership.gave_up">();
-      apply(event::PartnerRecorded{core_.now()});
+      apply(event::PartnerRecorded{clock_.now()});
       finish_waiter({});
     });
   });
@@ -110,7 +112,7 @@ void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) 
 /// by metadata that did not return.
 void Membership::end_giving_up(const std::string& why) {
   const bool begun = std::exchange(giving_up_, GivingUp::no) == GivingUp::doing;
-  if (begun && core_.serves_nothing()) refuse_held();
+  if (begun && standing_.serves_nothing()) refuse_held();
   if (metadata_failed()) {
     return finish_waiter(fail(Errc::io_error, "Whether it was recorded is not known: the metadata failed."));
   }

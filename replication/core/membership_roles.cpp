@@ -25,10 +25,10 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
     case Effect::hold_new:
       return close_gate();
     case Effect::lift_hold:
-      core_.gated = false;
+      standing_.gated = false;
       return;
     case Effect::lift_hold_if_idle:
-      if (!change_) core_.gated = false;
+      if (!change_) standing_.gated = false;
       return;
     case Effect::close_sessions:
       return fence();
@@ -65,18 +65,18 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
       static_cast<void>(store_is_proven());
       return;
     case Effect::tell_state:
-      core_.changed();
+      changed_();
       return answer_states();
   }
 }
 
 void Membership::close_gate() {
-  if (!core_.gated) gated_since_ = core_.now();
-  core_.gated = true;
+  if (!standing_.gated) gated_since_ = clock_.now();
+  standing_.gated = true;
 }
 
 void Membership::open_gate() {
-  core_.gated = false;
+  standing_.gated = false;
   core_.front->release_held();
 }
 
@@ -85,9 +85,9 @@ void Membership::on_fenced() { apply(event::SessionsClosed{}); }
 /// Nothing of what is dropped is answered before the sessions are closed: an initiator could take the answer for the
 /// last word, and sends what was not answered again.
 void Membership::fence() {
-  core_.partner.set_fencing(true);
+  partner_.set_fencing(true);
   core_.end_unstarted(Selection::all());
-  core_.fence();
+  close_sessions_();
 }
 
 void Membership::end_unrecorded_step() {
@@ -98,20 +98,20 @@ void Membership::end_unrecorded_step() {
 /// A proposal may be on its way: whether the partner took it is not known. Who followed took no order, so that it might
 /// drain.
 void Membership::give_step_up() {
-  const bool followed = is_changing(Step::following), was_serving = !core_.serves_nothing();
+  const bool followed = is_changing(Step::following), was_serving = !standing_.serves_nothing();
   end_step();
-  if (std::holds_alternative<phase::Recording>(core_.phase)) apply(event::NotAgreed{core_.now()});
-  if (followed && (was_serving || core_.suspended())) core_.applier->open(false);
+  if (std::holds_alternative<phase::Recording>(standing_.phase)) apply(event::NotAgreed{clock_.now()});
+  if (followed && (was_serving || standing_.suspended())) core_.applier->open(false);
 }
 
 /// Both members recorded the epoch.
 void Membership::begin_in_sync() {
   mark<"membership.in_sync">();
   forget_what_is_recorded();
-  core_.info.size = core_.volume_size();
+  store_.info.size = store_.volume_size();
   core_.space->begin_epoch();
   partner_stopped_ = false;
-  agreed_ = core_.epoch().id;
+  agreed_ = standing_.epoch().id;
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.regions->remember(true);
@@ -125,35 +125,35 @@ void Membership::make_equal() {
 }
 
 void Membership::serve_in_sync(bool fresh) {
-  core_.partner.heartbeat_now();
+  partner_.heartbeat_now();
   core_.lu->on_sync(fresh);
-  if (core_.orders()) core_.forwarder->take_over();
+  if (standing_.orders()) core_.forwarder->take_over();
   open_gate();
   core_.forwarder->resend();
   core_.resync->go_on();
-  if (core_.is_sequencer()) core_.generations->raise([](bool) {});
-  core_.changed();
+  if (standing_.is_sequencer()) core_.generations->raise([](bool) {});
+  changed_();
   exchange();
 }
 
 void Membership::resume_in_sync() {
   mark<"membership.resumed">();
   core_.applier->open(false);
-  core_.partner.heartbeat_now();
+  partner_.heartbeat_now();
   core_.sequencer->resend();
   open_gate();
   core_.forwarder->resend();
   core_.resync->go_on();
-  core_.changed();
+  changed_();
 }
 
 void Membership::serve_alone(bool fresh) {
   mark<"membership.solo">();
-  core_.info.size = core_.volume_size();
+  store_.info.size = store_.volume_size();
   core_.space->begin_epoch();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
-  if (core_.store_failed) core_.reason.clear();
-  core_.store_failed = core_.store_may_return = false;
+  if (store_.failed) store_.reason.clear();
+  store_.failed = store_.may_return = false;
   partner_stopped_ = false;
   core_.applier->open(true);
   core_.resync->stop();
@@ -164,7 +164,7 @@ void Membership::serve_alone(bool fresh) {
   core_.sequencer->on_leased();
   core_.forwarder->take_over();
   open_gate();
-  core_.changed();
+  changed_();
   exchange();
 }
 
@@ -176,13 +176,13 @@ void Membership::drop_possibly_retried(const ReplicaPhase& was) {
   const auto& suspended = std::get<phase::Suspended>(was);
   if (suspended.was_primary) return;
   const auto since = suspended.since.since_origin;
-  core_.end_unstarted(Selection::received_before({since - std::min(since, core_.settings.lease)}));
+  core_.end_unstarted(Selection::received_before({since - std::min(since, settings_.lease)}));
 }
 
 void Membership::forward_all() {
   mark<"membership.forwarding">();
   forget_what_is_recorded();
-  core_.info.size = core_.volume_size();
+  store_.info.size = store_.volume_size();
   core_.space->begin_epoch();
   if (owes_old_work()) mark<"membership.old_work_first">();
   core_.resync->stop();
@@ -194,14 +194,14 @@ void Membership::forward_all() {
   core_.lu->on_forward();
   open_gate();
   core_.forwarder->resend();
-  core_.changed();
+  changed_();
   exchange();
 }
 
 void Membership::start_source() {
   mark<"membership.source">();
   core_.resync->start(true);
-  core_.changed();
+  changed_();
 }
 
 /// The target can't take more: writes go on without it. What it holds and does not answer keeps our buffers and locks,
@@ -210,8 +210,8 @@ void Membership::lose_target() {
   mark<"resync.target_failed">();
   core_.resync->stop();
   core_.sequencer->drop_remote();
-  core_.changed();
-  if (core_.sequencer->on_link() || !core_.resync->idle()) core_.partner.reset();
+  changed_();
+  if (core_.sequencer->on_link() || !core_.resync->idle()) partner_.reset();
 }
 
 /// What this replica had issued before it left ends now: acknowledged if the partner had it.
@@ -221,18 +221,18 @@ void Membership::settle_left() {
 }
 
 bool Membership::goes_on_soon() const {
-  const engine::Duration since = core_.now() - core_.suspended()->since;
-  if (since > kDecidesWithin * core_.settings.lease) return false;
+  const engine::Duration since = clock_.now() - standing_.suspended()->since;
+  if (since > kDecidesWithin * settings_.lease) return false;
   if (pending_solo_ || change_) return true;
   ReplicaState mine = state();
   mine.able |= suspects_store();  // it may be only slow
-  if (decide_alone(mine, core_.seams.witness != nullptr) == AloneRule::stay) return false;
-  return !core_.witnessing->lost() && !core_.witnessing->unreachable() && since <= core_.settings.lease;
+  if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
+  return !core_.witnessing->lost() && !core_.witnessing->unreachable() && since <= settings_.lease;
 }
 
 /// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
 void Membership::watch_kept_sessions() {
-  if (!core_.keeps_sessions() || goes_on_soon()) return;
+  if (!standing_.keeps_sessions() || goes_on_soon()) return;
   mark<"membership.sessions_given_up">();
   apply(event::NotAlone{});
 }
@@ -244,14 +244,14 @@ void Membership::on_contact_made() {
 }
 
 bool Membership::grant(const engine::Uuid& epoch) {
-  if (!core_.in_sync() || core_.gated || closed() || epoch != core_.epoch().id) return false;
-  core_.last_grant = core_.now();
+  if (!standing_.in_sync() || standing_.gated || closed() || epoch != standing_.epoch().id) return false;
+  last_grant_ = clock_.now();
   return true;
 }
 
 void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {
-  if (!granted || epoch != core_.epoch().id) return;
-  apply(event::LeaseGranted{{.from = {until.since_origin - core_.settings.lease}, .until = until}});
+  if (!granted || epoch != standing_.epoch().id) return;
+  apply(event::LeaseGranted{{.from = {until.since_origin - settings_.lease}, .until = until}});
 }
 
 void Membership::on_connected() {
@@ -263,42 +263,42 @@ void Membership::on_connected() {
 
 void Membership::on_disconnected() {
   ++exchange_run_;
-  exchanging_ = core_.partner_ready = partner_unknown_ = false;
+  exchanging_ = outbound_.ready = partner_unknown_ = false;
   verdict_ = Verdict::wait;
   core_.lu->forget_target();
   core_.space->forget_partner();
   end_unrecorded_step();
-  if (!change_ && core_.gated && !core_.serves_nothing()) open_gate();
+  if (!change_ && standing_.gated && !standing_.serves_nothing()) open_gate();
   if (core_.resync->mirroring()) {
     mark<"resync.target_lost">();
     core_.resync->stop();
     core_.sequencer->drop_remote();
-    core_.changed();
+    changed_();
   }
 }
 
 void Membership::on_inbound_down() {
   if (is_changing(Step::following)) end_unrecorded_step();
-  if (!change_ && core_.gated && !core_.serves_nothing()) open_gate();
+  if (!change_ && standing_.gated && !standing_.serves_nothing()) open_gate();
   core_.applier->drop_old(0);
   core_.end_unstarted(Selection::partners());
 }
 
 void Membership::lose_lease() {
-  if (core_.in_sync()) mark<"membership.lease_lost">();
-  apply(event::LeaseLost{core_.now(), core_.is_sequencer()});
+  if (standing_.in_sync()) mark<"membership.lease_lost">();
+  apply(event::LeaseLost{clock_.now(), standing_.is_sequencer()});
 }
 
 void Membership::on_contact_lost() {
   core_.end_unstarted(Selection::partners());
-  if (core_.in_sync()) mark<"membership.lease_lost">();
-  apply(event::ContactLost{core_.now(), core_.is_sequencer()});
+  if (standing_.in_sync()) mark<"membership.lease_lost">();
+  apply(event::ContactLost{clock_.now(), standing_.is_sequencer()});
 }
 
 void Membership::on_partner_restarted() {
-  partner_.reset();
+  partner_state_.reset();
   core_.generations->forget_partner();
-  core_.partner_ready = false;
+  outbound_.ready = false;
   core_.applier->forget_sequences();
   core_.space->forget_partner();
   core_.end_unstarted(Selection::partners());
@@ -322,28 +322,28 @@ void Membership::on_partner_refused() {
     core_.resync->stop();
     core_.sequencer->drop_remote();
   }
-  if (core_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
+  if (clock_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
 }
 
 void Membership::on_store_failed() {
-  if (core_.in_sync() && !change_) close_gate();
-  core_.changed();
+  if (standing_.in_sync() && !change_) close_gate();
+  changed_();
   answer_states();
   exchange();
 }
 
 void Membership::fail_metadata(const std::string& why) {
-  core_.store_may_return = false;
+  store_.may_return = false;
   if (metadata_failed()) return;
   failure_ = why;
-  core_.store_failed = true;
+  store_.failed = true;
   apply(event::MetadataLost{});
   exchange();
 }
 
 /// This replica takes part in no epoch any more: nothing may wait here for the next one.
 void Membership::refuse_held() {
-  core_.gated = false;
+  standing_.gated = false;
   core_.front->drop_held(Selection::all());
 }
 

@@ -10,7 +10,7 @@ class Mirror final : public engine::Disk {
          std::unique_ptr<engine::MetadataArea> meta);
   ~Mirror() override;
 
-  [[nodiscard]] const engine::DiskInfo& info() const override { return core_.info; }
+  [[nodiscard]] const engine::DiskInfo& info() const override { return core_.store.info; }
   [[nodiscard]] engine::AccessState access_state() const override;
   void submit(engine::DiskRequest& request) override;
   void cancel(engine::DiskRequest& request) override;

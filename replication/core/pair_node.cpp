@@ -161,8 +161,8 @@ struct PairNode::Impl final : PartnerUser {
   void list_leases(std::vector<std::byte>& ids) override {
     for_each([&](Core& c) {
       if (!c.membership->wants_lease() || ids.size() + 32 > kMaxLinkPayload) return;
-      const auto volume = std::as_bytes(std::span(c.info.id.bytes));
-      const auto epoch = std::as_bytes(std::span(c.epoch().id.bytes));
+      const auto volume = std::as_bytes(std::span(c.store.info.id.bytes));
+      const auto epoch = std::as_bytes(std::span(c.standing.epoch().id.bytes));
       ids.insert(ids.end(), volume.begin(), volume.end());
       ids.insert(ids.end(), epoch.begin(), epoch.end());
     });
@@ -271,7 +271,7 @@ std::unexpected<engine::Error> not_attached() {
 engine::Result<PairNode::Room> PairNode::room_for(const Uuid& volume, std::uint64_t size) const {
   Mirror* mirror = impl_->find(volume);
   if (!mirror) return not_attached();
-  return Room{mirror->core().room(), mirror->core().meta->size_to_grow(size)};
+  return Room{mirror->core().store.room(), mirror->core().store.meta->size_to_grow(size)};
 }
 
 void PairNode::make_room(const Uuid& volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) {

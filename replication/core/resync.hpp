@@ -12,14 +12,14 @@
 
 namespace lockstep::replication {
 
-class Resync {
+class Resync : Shared {
  public:
   static constexpr std::size_t kMaxCopies = 16;      ///< regions under way when nothing else is
   static constexpr std::size_t kBusyCopies = 2;      ///< … while initiators are busy: the floor
   static constexpr std::size_t kBusyOperations = 8;  ///< this many operations at once are busy
   static constexpr std::uint64_t kMapWords = 8192;   ///< words of a map asked for at once
 
-  explicit Resync(Core& core) : core_(core), share_(core.partner.copies(), [this] { go_on(); }) {}
+  explicit Resync(Core& core) : Shared(core), core_(core), share_(partner_.copies(), [this] { go_on(); }) {}
   ~Resync();
 
   /// Begins as the source of the partner as it is connected now. `solo`: it is a target, and joins at the end.

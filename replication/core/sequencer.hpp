@@ -10,12 +10,9 @@
 
 namespace lockstep::replication {
 
-class Sequencer {
+class Sequencer : Shared {
  public:
-  explicit Sequencer(Core& core)
-      : core_(core),
-        share_(core.partner.orders(), [this] { send_waiting(); }),
-        sequences_(numbers_begin_at(core.now())) {}
+  explicit Sequencer(Core& core) : Shared(core), core_(core), share_(partner_.orders(), [this] { send_waiting(); }) {}
   ~Sequencer();
 
   void start(Op& op);
@@ -40,8 +37,8 @@ class Sequencer {
   /// This replica left, or is detached: what the members have is acknowledged, what nobody knows of is not.
   void settle_after_leaving();
 
-  [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
-  [[nodiscard]] std::uint64_t last_sequence() const { return sequences_.last(); }
+  [[nodiscard]] std::uint64_t watermark() const { return outbound_.sequences.watermark(); }
+  [[nodiscard]] std::uint64_t last_sequence() const { return outbound_.sequences.last(); }
   [[nodiscard]] std::size_t active() const { return active_.size(); }
   /// The link has a buffer of some operation.
   [[nodiscard]] bool on_link();
@@ -110,18 +107,13 @@ class Sequencer {
   [[nodiscard]] bool mirrored() const;
 
   Core& core_;
-  List<Op> active_;
+  List<Op>& active_ = operations_.at_work;
   /// Issued, and not sent yet, in the order of their issue. What it holds besides, of a way that broke, is passed over.
   List<Op, &Op::link_hook> for_link_;
   LinkShare share_;
-  Sequences sequences_;
   engine::Callback<> drained_;
   bool watermark_owed_ = false;
   engine::TimerId watermark_timer_{};
 };
-
-/// Repeats one block over an extent of the volume's own store.
-void write_same(Core& core, engine::Extent extent, std::span<const std::byte> block, engine::Durability durability,
-                engine::IoCallback done);
 
 }  // namespace lockstep::replication

@@ -30,12 +30,12 @@ class RegionBits {
   std::vector<std::uint64_t> words_;
 };
 
-class Space {
+class Space : Shared {
  public:
   /// While there is none, it is asked for again this often.
-  static constexpr engine::Duration kAskAgain = std::chrono::seconds(10);
+  static constexpr engine::Duration kAskAgain = LocalStore::kAskForSpaceAgain;
 
-  explicit Space(Core& core) : core_(core) {}
+  explicit Space(Core& core) : Shared(core), core_(core) {}
 
   /// Such an operation may take space that was not taken before. None does on a volume that has all its space.
   [[nodiscard]] bool takes(engine::DiskOpcode opcode, bool may_unmap) const;
@@ -78,8 +78,6 @@ class Space {
   [[nodiscard]] bool idle() const { return !asking_again_; }
   /// This node's store had no space when it was last asked.
   [[nodiscard]] bool lacking() const { return lacking_.has_value(); }
-  /// For a person; what to do.
-  [[nodiscard]] std::string sentence() const;
 
  private:
   struct Question;

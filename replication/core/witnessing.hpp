@@ -15,9 +15,9 @@
 
 namespace lockstep::replication {
 
-class Witnessing {
+class Witnessing : Shared {
  public:
-  explicit Witnessing(Core& core) : core_(core) {}
+  explicit Witnessing(Core& core) : Shared(core), core_(core) {}
   ~Witnessing();
 
   /// Asks for {me} until it is won, lost or abandoned. `won` gets the record that the witness holds then.
@@ -29,6 +29,8 @@ class Witnessing {
   /// A new epoch is entered: what was asked before is void.
   void settled();
   void tick();
+  /// The witness owes it no answer.
+  [[nodiscard]] bool idle() const { return owed_ == 0; }
 
   [[nodiscard]] bool asking() const { return asking_; }
   [[nodiscard]] std::uint64_t attempted() const { return attempted_; }
@@ -62,12 +64,13 @@ class Witnessing {
   [[nodiscard]] bool may_refresh(const WitnessRecord& there) const;
   void refresh(const WitnessView& view, const WitnessRecord& record);
   [[nodiscard]] bool mine_was_there() const;
-  [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
+  [[nodiscard]] const engine::Uuid& volume() const { return store_.info.id; }
 
   Core& core_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
+  unsigned owed_ = 0;        ///< answers of the witness's
   unsigned unanswered_ = 0;  ///< looks, one after the other
   WitnessRecord mine_;
   /// What was known when the question was sent: answers may overtake one another.
