@@ -3,9 +3,7 @@
 #include <bit>
 
 #include "engine/base/byte_order.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/write_same.hpp"
 
 namespace lockstep::replication {
@@ -58,7 +56,7 @@ void Applier::take(std::uint64_t session, InboundRequest& request, const Message
     case MessageType::reserve:
       return reserve(session, request, m);
     case MessageType::equal:
-      core_.membership->on_equal();
+      user_.on_stores_equal();
       [[fallthrough]];
     default:
       return answer(request, m, Errc::ok);
@@ -154,8 +152,8 @@ void Applier::run(Apply& a) {
   a.started = true;
   a.since = clock_.now();
   const bool asks = m.type == MessageType::copy || !standing_.epoch().members.contains(standing_.side());
-  if (!asks || !core_.space->takes(m.opcode, may_unmap(m))) return mark_dirty(a);
-  core_.space->ensure(m.extent, [this, &a](std::error_code error) { error ? on_stored(a, error) : mark_dirty(a); });
+  if (!asks || !space_.takes(m.opcode, may_unmap(m))) return mark_dirty(a);
+  space_.ensure(m.extent, [this, &a](std::error_code error) { error ? on_stored(a, error) : mark_dirty(a); });
 }
 
 void Applier::mark_dirty(Apply& a) {
@@ -176,7 +174,7 @@ void Applier::store(Apply& a) {
                           : copied ? engine::Durability::durable
                                    : store_.durability(m.flags & kFlagFua);
   auto done = [this, &a](std::error_code error) { on_stored(a, error); };
-  if (core_.space->frees(m.opcode, may_unmap(m))) core_.space->begin_freeing(m.extent);
+  if (space_.frees(m.opcode, may_unmap(m))) space_.begin_freeing(m.extent);
   switch (m.opcode) {
     case DiskOpcode::write_zeroes:
       if (!may_unmap(m) || !store_.info.thin) return store_.data.write_zeroes(m.extent, durability, std::move(done));
@@ -194,7 +192,7 @@ void Applier::store(Apply& a) {
 
 void Applier::on_stored(Apply& a, std::error_code error) {
   store_.note_returned();
-  if (core_.space->frees(a.message.opcode, may_unmap(a.message))) core_.space->end_freeing();
+  if (space_.frees(a.message.opcode, may_unmap(a.message))) space_.end_freeing();
   error ? store_.indeterminate.add(a.message.extent) : store_.indeterminate.settle(a.message.extent);
   if (error) store_.fail("The store failed a write of the partner's: " + error.message() + ".", error);
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
@@ -205,7 +203,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
     if (ends) return end(a, Errc::io_error);
   } else {
     if (a.message.type == MessageType::replicate && a.message.tag && !over_already) {
-      core_.forwarder->note_applied(a.message.tag);
+      forwarder_.note_applied(a.message.tag);
     }
     if (ends) return end(a, over_already ? Errc::stale : Errc::ok);
   }
@@ -213,7 +211,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   a.failed = bool(error);
   // A host whose session ended here may have sent its write again through the sequencer, and this be it (it is none of
   // this node's forwards): what it sent first may still be on its way there.
-  a.held = a.message.tag == 0 && core_.forwarder->has_given_up();
+  a.held = a.message.tag == 0 && forwarder_.has_given_up();
   if (a.held) {
     mark<"apply.answer_held_back">();
     return over();
@@ -268,14 +266,14 @@ void Applier::reserve(std::uint64_t session, InboundRequest& request, const Mess
   Apply& a = make(session, request, m);
   a.started = true;
   a.since = clock_.now();
-  core_.space->ensure(m.extent, [this, &a](std::error_code error) {
+  space_.ensure(m.extent, [this, &a](std::error_code error) {
     if (error == Errc::no_space) mark<"space.none_for_the_partner">();
     if (error && error != Errc::no_space) store_.fail("The store can't set space aside: " + error.message() + ".");
     if (error) return end(a, to_errc(error));
     Message header;
     header.type = MessageType::reserve;
     header.volume = store_.info.id;
-    header.extent = core_.space->known_from(a.message.extent);
+    header.extent = space_.known_from(a.message.extent);
     InboundRequest& inbound = *std::exchange(a.request, nullptr);
     let_go(a);
     answer(inbound, header);

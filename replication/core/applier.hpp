@@ -4,8 +4,11 @@
 // An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
 // that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
 // again and not carried out twice.
-#include "replication/core/core_state.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
@@ -29,9 +32,24 @@ struct Apply {
   bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
 };
 
-class Applier : Shared {
+/// What the partner's orders tell upwards.
+class ApplierUser {
  public:
-  explicit Applier(Core& core) : Shared(core), core_(core) {}
+  virtual ~ApplierUser() = default;
+  virtual void on_stores_equal() = 0;  ///< the sequencer says that nothing differs any more
+};
+
+class Applier {
+ public:
+  Applier(engine::Clock& clock, engine::BufferPool& buffers, const Standing& standing, LocalStore& store, Space& space,
+          Forwarder& forwarder, ApplierUser& user)
+      : buffers_(buffers),
+        clock_(clock),
+        standing_(standing),
+        store_(store),
+        space_(space),
+        forwarder_(forwarder),
+        user_(user) {}
   ~Applier();
 
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
@@ -86,7 +104,13 @@ class Applier : Shared {
   void over();
   Apply& make(std::uint64_t session, InboundRequest& request, const Message& message);
 
-  Core& core_;
+  engine::BufferPool& buffers_;
+  engine::Clock& clock_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Space& space_;
+  Forwarder& forwarder_;
+  ApplierUser& user_;
   bool closed_ = true;
   std::uint64_t watermark_ = 0;
   std::uint64_t map_told_ = 0;  ///< words from the map's first on, in this order

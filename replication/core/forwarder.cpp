@@ -3,10 +3,7 @@
 #include <cassert>
 #include <utility>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -21,7 +18,7 @@ Forwarder::~Forwarder() {
 }
 
 void Forwarder::start(Op& op) {
-  core_.lu->left(op);
+  in_force_.left(op);
   op.tag = ++last_tag_;
   op.stage = Stage::forward_wait;
   op.scratch.reset();
@@ -54,7 +51,7 @@ bool Forwarder::may_send(Op& op) {
   if (to_another && !changes_nothing(op.opcode)) return false;
   if (!op.in_window && in_window_ >= kWindow) return false;
   // What was sent and may have been carried out goes out as it was: the answer is there, or it was not.
-  return op.sent_before || op.state_version == core_.lu->version() || core_.lu->recheck(op);
+  return op.sent_before || op.state_version == in_force_.version() || in_force_.recheck(op);
 }
 
 /// Sends what may be sent: contact holds, states were exchanged, and the window has room.
@@ -207,7 +204,7 @@ void Forwarder::end(Op& op, std::error_code status) {
   ops_.remove(op);
   leave_window(op);
   if (status == Errc::ok) status = {};
-  core_.front->finish(op, status);
+  completions_.finish(op, status);
 }
 
 void Forwarder::resend() { pump(); }
@@ -243,8 +240,8 @@ void Forwarder::end_dropped() {
     ended = true;
   }
   if (!ended) return;
-  if (!has_dropped()) core_.applier->release_answers();
-  core_.lu->pump();  // a reset waits for them
+  if (!has_dropped()) user_.on_none_dropped();
+  user_.on_dropped_ended();  // a reset waits for them
 }
 
 bool Forwarder::may_end(const Op& op) const {
@@ -330,7 +327,7 @@ void Forwarder::take_over() {
       leave_window(*op);
       op->tag = 0;
       op->sent_before = false;
-      core_.front->route(*op);
+      user_.route(*op);
     }
   }
 }

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -16,7 +14,7 @@ void Generations::raise(engine::Callback<bool> done) {
   if (raising_ || set_back() || !outbound_.ready) return done(false);
   raising_ = true;
   raised_at_ = clock_.now();
-  written_then_ = core_.regions->begun();
+  written_then_ = regions_.begun();
   done_ = std::move(done);
   ++store_.known.generation;
   store_.keep_knowledge([this] {
@@ -81,16 +79,16 @@ bool Generations::set_back() const { return expected_ > store_.meta->knowledge()
 
 void Generations::tick() {
   if (set_back()) return mend();
-  const bool written = core_.regions->begun() != written_then_;
+  const bool written = regions_.begun() != written_then_;
   if (!standing_.orders() || !written || clock_.now() - raised_at_ < kLongest) return;
   standing_.is_alone() ? raise_alone() : raise([](bool) {});
 }
 
 /// For the witness, which is all that knows of it.
 void Generations::raise_alone() {
-  if (standing_.epoch().arbiter.kind != engine::ArbiterKind::witness || !witness_) return;
+  if (standing_.epoch().arbiter.kind != engine::ArbiterKind::witness || !has_witness_) return;
   raised_at_ = clock_.now();
-  written_then_ = core_.regions->begun();
+  written_then_ = regions_.begun();
   ++store_.known.generation;
   store_.keep_knowledge();
 }
@@ -102,11 +100,11 @@ void Generations::mend() {
   mending_ = true;
   store_.meta->set_dirty({0, store_.room()}, [this](std::error_code error) {
     if (error) return store_.fail_metadata("The dirty map can't be written.");
-    core_.applier->forget_map();
+    applier_.forget_map();
     pass_expected();
     store_.keep_knowledge([this] {
       mending_ = false;
-      core_.membership->look_again();
+      user_.on_mended();
     });
   });
 }

@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -40,7 +38,7 @@ bool LuStateKeeper::step() {
   if (writing_ || telling_) return false;
   if (incoming_) return step_incoming();
   if (standing_.serves_nothing()) {
-    open_ = false;
+    in_force_.open = false;
     return false;
   }
   return standing_.orders() ? step_ordering() : step_following();
@@ -48,15 +46,17 @@ bool LuStateKeeper::step() {
 
 bool LuStateKeeper::step_ordering() {
   if (standing_.in_sync() && !agreed_) {
-    open_ = false;
+    in_force_.open = false;
     const bool newest = change_ && change_->written;
-    if (may_tell()) tell(newest ? change_->state : state_, newest ? change_->events : std::vector<LuEvent>{}, true);
+    if (may_tell())
+      tell(newest ? change_->state : in_force_.state(), newest ? change_->events : std::vector<LuEvent>{}, true);
     return false;
   }
   if (change_) return step_change();
   if (begin_next()) return true;
-  if (!open_) set_open(true);
-  if (standing_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
+  if (!in_force_.open) set_open(true);
+  if (standing_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_)
+    tell(in_force_.state(), {}, false);
   return false;
 }
 
@@ -71,7 +71,7 @@ bool LuStateKeeper::begin_next() {
   partner_.check();
   const auto request = scsi::LuRequest::decode(op->data);
   if (!request) {
-    core_.front->finish(*op, Errc::corrupt);
+    completions_.finish(*op, Errc::corrupt);
   } else {
     begin(*request, op);
   }
@@ -88,20 +88,20 @@ scsi::LuRequest LuStateKeeper::own_request(scsi::LuRequestKind kind) const {
 }
 
 void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
-  scsi::LuOutcome outcome = scsi::apply(state_, request);
+  scsi::LuOutcome outcome = scsi::apply(in_force_.state(), request);
   if (op) op->lu_answer = outcome.answer.encode();
   if (!outcome.changed) {
     if (op) answer_op(*op, {});
     return;
   }
   mark<"lu_state.changed">();
-  open_ = false;
+  in_force_.open = false;
   change_.emplace(Change{std::move(outcome.next), std::move(outcome.events), outcome.answer, op, false, false});
-  if (aborts_tasks(change_->events)) core_.end_unstarted(Selection::own_tasks());
+  if (aborts_tasks(change_->events)) user_.end_unstarted(Selection::own_tasks());
 }
 
 bool LuStateKeeper::step_change() {
-  if (passed_ > 0 && !change_->written) return false;  // the last of them pumps
+  if (in_force_.passed() > 0 && !change_->written) return false;  // the last of them pumps
   if (!change_->written) {
     write(change_->state, [this] {
       if (change_) change_->written = true;
@@ -231,8 +231,8 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     return answer(request, m, Errc::corrupt);
   }
   const bool current = standing_.in_sync() || known_;
-  if (standing_.in_sync() && (m.flags & kFlagAgree) && state_.version > state->version) {
-    auto bytes = std::make_unique<std::vector<std::byte>>(state_.encode());
+  if (standing_.in_sync() && (m.flags & kFlagAgree) && in_force_.state().version > state->version) {
+    auto bytes = std::make_unique<std::vector<std::byte>>(in_force_.state().encode());
     if (bytes->size() > request.max_answer_payload()) return answer(request, m, Errc::corrupt);
     Message header;
     header.type = m.type;
@@ -241,21 +241,21 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     const std::span<const std::byte> mine = *bytes;
     return answer(request, header, mine, [keep = std::move(bytes)] {});
   }
-  if (current && state->version == state_.version) {
+  if (current && state->version == in_force_.state().version) {
     if (m.flags & kFlagAgree) agreed_ = true;
     answer(request, m, Errc::ok);
     return pump();
   }
-  open_ = false;
+  in_force_.open = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
-  if (aborts_tasks(incoming_->events)) core_.end_unstarted(Selection::own_tasks());
+  if (aborts_tasks(incoming_->events)) user_.end_unstarted(Selection::own_tasks());
   pump();
 }
 
 bool LuStateKeeper::step_incoming() {
-  if (passed_ > 0 && standing_.in_sync()) return false;  // reads that were checked under the old state
+  if (in_force_.passed() > 0 && standing_.in_sync()) return false;  // reads that were checked under the old state
   // Until none can be begun there.
-  if (aborts_tasks(incoming_->events) && core_.forwarder->has_dropped_tasks()) return false;
+  if (aborts_tasks(incoming_->events) && forwarder_.has_dropped_tasks()) return false;
   if (!incoming_->written) {
     write(incoming_->state, [this] {
       if (incoming_) incoming_->written = true;
@@ -287,9 +287,9 @@ bool LuStateKeeper::step_following() {
   }
   List<Op> waiting;
   changes_.splice_to(waiting);
-  while (Op* op = waiting.pop_front()) core_.front->route(*op);
+  while (Op* op = waiting.pop_front()) user_.route(*op);
   const bool may_open = standing_.in_sync() ? agreed_ : known_;
-  if (may_open == open_) return false;
+  if (may_open == in_force_.open) return false;
   set_open(may_open);
   return may_open;
 }

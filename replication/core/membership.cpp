@@ -4,16 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/cleaner.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/generations.hpp"
-#include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
-#include "replication/core/witnessing.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -26,6 +17,32 @@ constexpr engine::Duration kExchangeSettled = std::chrono::seconds(2);
 constexpr engine::Duration kCleanEvery = std::chrono::milliseconds(200);
 }  // namespace
 
+Membership::Membership(const MembershipParts& parts)
+    : settings_(parts.settings),
+      clock_(parts.clock),
+      random_(parts.random),
+      witness_(parts.witness),
+      left_records_(parts.left_records),
+      partner_(parts.partner),
+      standing_(parts.standing),
+      store_(parts.store),
+      outbound_(parts.outbound),
+      forward_entries_(parts.forward_entries),
+      completions_(parts.completions),
+      regions_(parts.regions),
+      space_(parts.space),
+      forwarder_(parts.forwarder),
+      resync_(parts.resync),
+      sequencer_(parts.sequencer),
+      applier_(parts.applier),
+      generations_(parts.generations),
+      cleaner_(parts.cleaner),
+      witnessing_(parts.witnessing),
+      lu_(parts.lu),
+      front_(parts.front),
+      changed_(parts.changed),
+      close_sessions_(parts.close_sessions) {}
+
 Membership::~Membership() = default;
 
 ReplicaState Membership::state() const {
@@ -33,14 +50,14 @@ ReplicaState Membership::state() const {
   s.record = standing_.epoch();
   s.side = standing_.side();
   s.running = ran(standing_.phase);
-  s.set_back = core_.generations->set_back();
+  s.set_back = generations_.set_back();
   const bool sound = has_begun() && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() && !s.set_back;
   s.able = sound && !store_.failed && !suspects_store();
   s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_owes();
   s.serving = standing_.in_sync() || standing_.is_alone();
   s.forwarding = standing_.is_forwarding();
   s.changing = change_.has_value();
-  s.attempted = core_.witnessing->attempted();
+  s.attempted = witnessing_.attempted();
   return s;
 }
 
@@ -124,7 +141,7 @@ void Membership::act(const ReplicaState& theirs) {
   }
   if (change_ || !has_begun()) return;
   if (theirs.changing) return let_partner_change();
-  if (core_.generations->set_back()) stop_if_set_back();
+  if (generations_.set_back()) stop_if_set_back();
   const ReplicaState mine = state();
   const Verdict before = verdict_;
   verdict_ = decide(mine, theirs);
@@ -133,8 +150,8 @@ void Membership::act(const ReplicaState& theirs) {
   switch (verdict_) {
     case Verdict::settled:
       send_refused_again(settings_.heartbeat_interval);
-      if (standing_.is_sequencer() && core_.witnessing->above() >= standing_.epoch().number) {
-        drive_both(theirs, core_.witnessing->above());
+      if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {
+        drive_both(theirs, witnessing_.above());
       } else if (may_grow_in_sync()) {
         mark<"membership.grows">();
         drive_both(theirs, 0);
@@ -153,10 +170,10 @@ void Membership::act(const ReplicaState& theirs) {
       apply(event::AloneRecorded{});
       break;
     case Verdict::source:
-      if (theirs.record.id == standing_.epoch().id) core_.lu->on_target();
-      if (!theirs.able && core_.resync->active()) lose_target();
+      if (theirs.record.id == standing_.epoch().id) lu_.on_target();
+      if (!theirs.able && resync_.active()) lose_target();
       if (theirs.set_back) break;  // it has not marked yet what is to be compared
-      if (theirs.able && theirs.record.id == standing_.epoch().id && !core_.resync->active()) start_source();
+      if (theirs.able && theirs.record.id == standing_.epoch().id && !resync_.active()) start_source();
       send_refused_again(settings_.heartbeat_interval);
       break;
     case Verdict::adopt:
@@ -192,7 +209,7 @@ void Membership::let_partner_change() {
 void Membership::send_refused_again(engine::Duration every) {
   if (!outbound_.ready || clock_.now() - sent_again_ < every) return;
   sent_again_ = clock_.now();
-  core_.sequencer->resend();
+  sequencer_.resend();
 }
 
 /// It may have been serving: a machine's memory is set back with its disks.
@@ -232,7 +249,7 @@ void Membership::end_step() {
   change_.reset();
   store_settled_ = nullptr;
   ++step_;
-  core_.sequencer->cancel_drain();
+  sequencer_.cancel_drain();
   answer_proposal(Errc::refused);
   answer_states();
   if (metadata_failed()) refuse_held();
@@ -289,7 +306,7 @@ void Membership::tick() {
   const engine::TimePoint now = clock_.now();
   watch_own_ticks(now);
   watch_lease(now);
-  core_.space->tick();
+  space_.tick();
   watch_stores(now);
   if (late_record_is_there_ && !change_) on_late_record({});
   watch_old_work();
@@ -303,13 +320,13 @@ void Membership::tick() {
   go_solo_when_leases_are_over();
   watch_kept_sessions();
   tell_when_decided();
-  core_.witnessing->tick();
-  core_.resync->tick();
-  core_.generations->tick();
-  core_.lu->tick();
+  witnessing_.tick();
+  resync_.tick();
+  generations_.tick();
+  lu_.tick();
   if (now - last_clean_ > kCleanEvery) {
     last_clean_ = now;
-    core_.cleaner->tick();
+    cleaner_.tick();
   }
   if (waiter_ && now >= waiter_until_) {
     if (waiter_is_leave_) leaving_ = false;
@@ -318,19 +335,19 @@ void Membership::tick() {
 }
 
 bool Membership::is_idle() const {
-  return core_.front->idle() && core_.sequencer->active() == 0 && core_.forwarder->waiting() == 0 &&
-         core_.resync->idle() && flushing_ == 0 && !change_ && !making_room_ && core_.lu->idle() &&
-         core_.space->idle() && !core_.applier->busy() && store_.owed == 0 && store_.meta->idle();
+  return completions_.idle() && sequencer_.active() == 0 && forwarder_.waiting() == 0 && resync_.idle() &&
+         flushing_ == 0 && !change_ && !making_room_ && lu_.idle() && space_.idle() && !applier_.busy() &&
+         store_.owed == 0 && store_.meta->idle();
 }
 
 /// With each tick. When nothing is under way any more, the store is flushed; what comes after that is looked at anew.
 void Membership::finish_closing() {
   if (!closed_done_) return;
-  core_.sequencer->settle_after_leaving();  // what was on its way to the partner when that was lost
+  sequencer_.settle_after_leaving();  // what was on its way to the partner when that was lost
   take_link_back();
   if (!is_idle()) return;
   if (last_flush_begun_) return std::exchange(closed_done_, nullptr)();
-  core_.applier->quiesce(Applier::Wait::unless_failed, [this] {
+  applier_.quiesce(Applier::Wait::unless_failed, [this] {
     last_flush_begun_ = true;
     store_.data.flush(counted(store_.owed, [](std::error_code) {}));
   });
@@ -342,13 +359,13 @@ void Membership::take_link_back() {
   if (!partner_.connected() || clock_.now() < link_back_at_) return;
   link_back_at_ = clock_.now() + 3 * settings_.lease;
   const engine::TimePoint long_ago = ago(3 * settings_.lease);
-  if (!core_.forwarder->stuck_on_link(long_ago) && !core_.sequencer->holds_link_since(long_ago)) return;
+  if (!forwarder_.stuck_on_link(long_ago) && !sequencer_.holds_link_since(long_ago)) return;
   mark<"membership.detached_from_a_silent_partner">();
   partner_.reset();
 }
 
 bool Membership::is_over() const {
-  return closed() && !closed_done_ && is_idle() && outbound_.owed == 0 && core_.witnessing->idle() &&
+  return closed() && !closed_done_ && is_idle() && outbound_.owed == 0 && owed_ == 0 && witnessing_.idle() &&
          states_to_answer_.empty() && !proposal_;
 }
 
@@ -370,7 +387,7 @@ void Membership::watch_lease(engine::TimePoint now) {
 void Membership::take_buffers_back(engine::TimePoint now) {
   const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, settings_.lease)};
   if (!standing_.is_alone() || !outbound_.ready) return;
-  if (!core_.sequencer->stuck_on_link(long_ago) && !core_.forwarder->stuck_on_link(long_ago)) return;
+  if (!sequencer_.stuck_on_link(long_ago) && !forwarder_.stuck_on_link(long_ago)) return;
   mark<"membership.buffers_taken_back">();
   partner_.reset();
 }

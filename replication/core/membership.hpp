@@ -4,19 +4,64 @@
 //
 // Who acts is decided by verdict.hpp from states that the nodes exchange; a follower refuses what does not follow from
 // its own durable record, so that a decision from an old state does no harm.
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/applier.hpp"
+#include "replication/core/cleaner.hpp"
+#include "replication/core/completions.hpp"
+#include "replication/core/forward_entries.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/generations.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/partner.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/sequencer.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/standing.hpp"
 #include "replication/core/verdict.hpp"
+#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
-class Membership : Shared {
+/// What membership moves: every part of the mirror.
+struct MembershipParts {
+  const NodeSettings& settings;
+  engine::Clock& clock;
+  engine::Random& random;
+  Witness* witness;
+  LeftRecords* left_records;
+  Partner& partner;
+  Standing& standing;
+  LocalStore& store;
+  Outbound& outbound;
+  ForwardEntries& forward_entries;
+  Completions& completions;
+  Regions& regions;
+  Space& space;
+  Forwarder& forwarder;
+  Resync& resync;
+  Sequencer& sequencer;
+  Applier& applier;
+  Generations& generations;
+  Cleaner& cleaner;
+  Witnessing& witnessing;
+  LuStateKeeper& lu;
+  Front& front;
+  const std::function<void()>& changed;
+  const std::function<void()>& close_sessions;
+};
+
+class Membership {
  public:
   using Done = engine::Callback<engine::Result<void>>;
 
-  explicit Membership(Core& core) : Shared(core), core_(core) {}
+  explicit Membership(const MembershipParts& parts);
   ~Membership();
 
   /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
@@ -194,7 +239,30 @@ class Membership : Shared {
   void give_step_up();
   void finish_waiter(engine::Result<void> result);
 
-  Core& core_;
+  const NodeSettings& settings_;
+  engine::Clock& clock_;
+  engine::Random& random_;
+  Witness* witness_;
+  LeftRecords* left_records_;
+  Partner& partner_;
+  Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  ForwardEntries& forward_entries_;
+  Completions& completions_;
+  Regions& regions_;
+  Space& space_;
+  Forwarder& forwarder_;
+  Resync& resync_;
+  Sequencer& sequencer_;
+  Applier& applier_;
+  Generations& generations_;
+  Cleaner& cleaner_;
+  Witnessing& witnessing_;
+  LuStateKeeper& lu_;
+  Front& front_;
+  const std::function<void()>& changed_;
+  const std::function<void()>& close_sessions_;
   enum class Begun : std::uint8_t {
     no,
     flushed,  ///< the first flush went well
@@ -224,6 +292,7 @@ class Membership : Shared {
   Done waiter_;
   bool waiter_is_leave_ = false;
   GivingUp giving_up_ = GivingUp::no;
+  unsigned owed_ = 0;           ///< what the node keeps beside the metadata
   bool owed_old_work_ = false;  ///< when it was last looked
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;

@@ -1,11 +1,6 @@
 // Without the partner: what the arbiter lets this node do, and what its store owes before.
-#include "replication/core/applier.hpp"
-#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -83,13 +78,13 @@ void Membership::watch_stores(engine::TimePoint now) {
 }
 
 /// Of what this replica carried out itself.
-bool Membership::owes_own_work() const { return core_.sequencer->has_older_than({clock_.now().since_origin + kAges}); }
+bool Membership::owes_own_work() const { return sequencer_.has_older_than({clock_.now().since_origin + kAges}); }
 
 bool Membership::store_owes() const { return store_owes_since({clock_.now().since_origin + kAges}); }
 
 bool Membership::store_owes_since(engine::TimePoint limit) const {
-  return (flushing_ > 0 && flush_began_ < limit) || core_.sequencer->has_older_than(limit) ||
-         core_.applier->has_older_than(limit) || core_.resync->has_older_than(limit);
+  return (flushing_ > 0 && flush_began_ < limit) || sequencer_.has_older_than(limit) ||
+         applier_.has_older_than(limit) || resync_.has_older_than(limit);
 }
 
 /// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
@@ -98,7 +93,7 @@ bool Membership::store_owes_since(engine::TimePoint limit) const {
 void Membership::trust_store_again() {
   if (!store_.may_return || metadata_failed() || change_) return;
   if (standing_.is_forwarding() && clock_.now() - store_.failed_at < kTrustAgainAfter) return;
-  if (store_owes() || core_.space->lacking()) return;
+  if (store_owes() || space_.lacking()) return;
   mark<"store.returned_everything">();
   store_.failed = store_.may_return = false;
   store_.reason.clear();
@@ -147,7 +142,7 @@ bool Membership::suspects_store() const {
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
 void Membership::decide_without_partner() {
   const bool deaf = !partner_.in_contact() || partner_stopped_ || (partner_unknown_ && partner_.connected());
-  if (!standing_.serves_nothing() || !deaf || pending_solo_ || core_.witnessing->asking() || confirming_) return;
+  if (!standing_.serves_nothing() || !deaf || pending_solo_ || witnessing_.asking() || confirming_) return;
   if (verdict_ == Verdict::split_brain && partner_.connected()) return;
   const AloneRule rule = decide_alone(state(), witness_ != nullptr);
   const engine::EpochRecord& mine = standing_.epoch();
@@ -156,7 +151,7 @@ void Membership::decide_without_partner() {
       if (clock_.now() < confirm_again_) break;
       confirming_ = true;
       confirm_again_ = clock_.now() + kAskAgainAfter;
-      core_.witnessing->confirm([this](bool may_start) {
+      witnessing_.confirm([this](bool may_start) {
         confirming_ = false;
         if (!may_start || !standing_.serves_nothing() || change_ || closed()) return;
         if (standing_.epoch().members == MemberSet::only(standing_.side())) apply(event::AloneRecorded{});
@@ -166,7 +161,7 @@ void Membership::decide_without_partner() {
       if (!store_is_proven()) break;
       // A process that has just started lets its partner call first.
       if (!ran(standing_.phase) && clock_.now() - attached_ < settings_.lease) break;
-      core_.witnessing->ask([this, before = mine](WitnessRecord won) {
+      witnessing_.ask([this, before = mine](WitnessRecord won) {
         if (standing_.epoch().id != before.id || !standing_.serves_nothing() || change_) return;
         engine::EpochRecord next =
             next_epoch(before, MemberSet::only(standing_.side()), standing_.side(), won.epoch, 0);
@@ -202,7 +197,7 @@ void Membership::go_solo_when_leases_are_over() {
   const engine::TimePoint since = std::max(last_grant_, attached_);
   if (!partner_stopped_ && clock_.now() < since + wait) return;
   mark<"membership.goes_solo">();
-  core_.lu->on_partner_lost();
+  lu_.on_partner_lost();
   const engine::EpochRecord next = pending_solo_->next;
   const std::uint64_t step = begin_step(Step::recording);
   pending_solo_.reset();

@@ -1,13 +1,6 @@
 // What an operator or the daemon asks of a volume's membership, and what it is told.
-#include "replication/core/applier.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/generations.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -60,12 +53,12 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
                      "with accept_inconsistent only if the partner's data is lost."));
   }
   mark<"membership.forced">();
-  core_.generations->accept_as_it_is();
-  engine::EpochRecord next = next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(),
-                                        core_.witnessing->attempted());
+  generations_.accept_as_it_is();
+  engine::EpochRecord next =
+      next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), witnessing_.attempted());
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
   if (!member) next.ancestors.clear();
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   waiter_ = std::move(done);
   waiter_is_leave_ = false;
   waiter_until_ = clock_.now() + 4 * settings_.lease;
@@ -75,12 +68,12 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 void Membership::close(engine::Callback<> done) {
   apply(event::Detached{});
   end_unrecorded_step();
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
   standing_.gated = false;
-  core_.end_unstarted(Selection::all());
-  core_.resync->stop();
-  core_.sequencer->settle_after_leaving();
+  front_.end_unstarted(Selection::all());
+  resync_.stop();
+  sequencer_.settle_after_leaving();
   finish_waiter(fail(Errc::aborted, "The volume was detached."));
   closed_done_ = std::move(done);
   refuse_states();
@@ -90,7 +83,7 @@ void Membership::close(engine::Callback<> done) {
 
 MirrorState Membership::mirror_state() const {
   if (split_) return MirrorState::split_brain;
-  if (standing_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
+  if (standing_.is_alone()) return resync_.active() ? MirrorState::syncing_source : MirrorState::solo;
   const bool nobody_goes_on = store_.failed && verdict_ == Verdict::wait;
   if (standing_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
   if (store_.failed || metadata_failed()) return MirrorState::failed;
@@ -110,7 +103,7 @@ bool Membership::serving() const {
 bool Membership::undecided() const {
   if (closed() || split_ || (serving() && !standing_.gated)) return false;
   if (standing_.gated || standing_.suspended()) {
-    const bool lost = standing_.serves_nothing() && !standing_.gated && core_.witnessing->lost();
+    const bool lost = standing_.serves_nothing() && !standing_.gated && witnessing_.lost();
     const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : gated_since_;
     return !lost && clock_.now() - since < kDecidesWithin * settings_.lease;
   }
@@ -126,7 +119,7 @@ void Membership::tell_when_decided() {
 
 bool Membership::failover_limited() const {
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  return standing_.in_sync() && witnessed && !core_.witnessing->raised();
+  return standing_.in_sync() && witnessed && !witnessing_.raised();
 }
 
 std::string Membership::reason() const {
@@ -142,14 +135,14 @@ std::string Membership::reason() const {
   if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
   if (standing_.serves_nothing() && !partner_.refusal().empty()) return partner_.refusal();
   if (standing_.serves_nothing() || failover_limited()) {
-    if (!core_.witnessing->reason().empty()) return core_.witnessing->reason();
+    if (!witnessing_.reason().empty()) return witnessing_.reason();
   }
   if (failover_limited()) return "The witness has not been told of this epoch yet.";
   if (standing_.serves_nothing() && standing_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
     return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
   }
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
-  if (core_.space->lacking()) return store_.lack_of_space();
+  if (space_.lacking()) return store_.lack_of_space();
   return {};
 }
 

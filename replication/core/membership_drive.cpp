@@ -1,10 +1,6 @@
 // Steps that this node drives: agreed with the partner, or taken from its record.
-#include "replication/core/applier.hpp"
-#include "replication/core/front.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -17,7 +13,7 @@ void Membership::drive_resume() {
   apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!current(step)) return;
@@ -30,14 +26,14 @@ void Membership::drive_resume() {
 void Membership::take_resume(InboundRequest& request, const Message& m) {
   const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
                     !standing_.is_sequencer();
-  const bool decided = core_.witnessing->attempted() > standing_.epoch().number || pending_solo_;
+  const bool decided = witnessing_.attempted() > standing_.epoch().number || pending_solo_;
   const ReplicaState mine = state();
-  if (!fits || decided || !mine.able || change_ || core_.applier->closed()) {
+  if (!fits || decided || !mine.able || change_ || applier_.closed()) {
     mark<"membership.resume_refused">();
     return answer(request, m, Errc::refused);
   }
-  core_.witnessing->abandon();
-  core_.applier->on_watermark(m.watermark);
+  witnessing_.abandon();
+  applier_.on_watermark(m.watermark);
   apply(event::NotAlone{});
   if (standing_.serves_nothing()) apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
   answer(request, m, Errc::ok);
@@ -67,16 +63,16 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   const std::uint64_t step = begin_step(Step::driving);
   change_->drains_for = theirs.record.id;
   close_gate();
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
   const bool joining = standing_.is_alone();
-  const bool equal = ran(standing_.phase) && theirs.running && (joining || !core_.resync->active());
-  core_.sequencer->resend();
-  core_.sequencer->drain([this, step, theirs, above, joining, equal] {
+  const bool equal = ran(standing_.phase) && theirs.running && (joining || !resync_.active());
+  sequencer_.resend();
+  sequencer_.drain([this, step, theirs, above, joining, equal] {
     if (!current(step)) return;
     change_->drains_for.reset();
     // What ended meanwhile may have ended without the target.
-    if (!joining || (standing_.is_alone() && core_.resync->all_equal())) {
+    if (!joining || (standing_.is_alone() && resync_.all_equal())) {
       return record_both(step, theirs, above, equal);
     }
     mark<"membership.target_fell_behind">();
@@ -86,7 +82,7 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
 }
 
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
-  const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
+  const std::uint64_t over = std::max({above, theirs.attempted, witnessing_.attempted()});
   engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
   next.size = std::max(next.size, size_to_take());
   const engine::Uuid base = theirs.record.id;
@@ -113,9 +109,9 @@ void Membership::drive_solo(const ReplicaState& theirs) {
   mark<"membership.drive_solo">();
   if (store_.failed) mark<"membership.goes_on_with_a_failed_store">();
   const std::uint64_t step = begin_step(Step::driving);
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
-  const std::uint64_t over = std::max(theirs.attempted, core_.witnessing->attempted());
+  const std::uint64_t over = std::max(theirs.attempted, witnessing_.attempted());
   const engine::EpochRecord next =
       next_epoch(state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
@@ -148,7 +144,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   }
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
   const std::uint64_t step = begin_step(Step::recording);
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
   const bool served = standing_.in_sync() || standing_.is_alone() || standing_.suspended();
@@ -169,18 +165,18 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
     });
   };
   if (serve && standing_.is_alone()) {  // it serves, and the partner gave up its own line
-    return core_.sequencer->drain([this, step, arrive = std::move(arrive)]() mutable {
+    return sequencer_.drain([this, step, arrive = std::move(arrive)]() mutable {
       if (current(step)) settle_store(step, std::move(arrive));
     });
   }
   if (serve) return settle_store(step, std::move(arrive));
-  core_.applier->quiesce(Applier::Wait::unless_failed, std::move(arrive));
+  applier_.quiesce(Applier::Wait::unless_failed, std::move(arrive));
 }
 
 /// Before this node goes on alone: everything that its store was given is over. What it still held could land on what
 /// is written from now on.
 void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
-  core_.applier->quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
+  applier_.quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
     if (!current(step)) return;
     if (!store_.failed || !store_owes()) return done();
     mark<"membership.waits_for_its_store">();

@@ -1,12 +1,6 @@
 // The states of the two replicas, told to one another.
-#include "replication/core/applier.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/generations.hpp"
-#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -28,7 +22,7 @@ void Membership::exchange() {
                    keep = std::move(bytes)](const IoResult<Message>& result) {
     if (result && run == exchange_run_) {
       note_partner_room(*result);
-      if (result->status == Errc::ok) core_.generations->learn(*result, asked_with);
+      if (result->status == Errc::ok) generations_.learn(*result, asked_with);
     }
     const std::size_t got = result ? result->payload : 0;
     on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
@@ -62,14 +56,14 @@ bool Membership::learn_state(const IoResult<Message>& result, std::span<const st
   }
   const bool first = !outbound_.ready;
   outbound_.ready = true;
-  theirs->set_back = core_.generations->partner_set_back();
+  theirs->set_back = generations_.partner_set_back();
   partner_state_ = *theirs;
   agreed_ = theirs->record.id;
   act(*theirs);
   if (!first || !outbound_.ready) return true;
-  core_.sequencer->resend();
-  core_.forwarder->resend();
-  core_.resync->go_on();
+  sequencer_.resend();
+  forwarder_.resend();
+  resync_.go_on();
   return true;
 }
 
@@ -77,13 +71,13 @@ void Membership::take_state(std::uint64_t session, InboundRequest& request, cons
   const auto theirs = decode_state(request.payload());
   if (!theirs) return answer(request, m, Errc::corrupt);
   note_partner_room(m);
-  core_.generations->learn_of_this(m);
-  core_.applier->drop_old(session);
+  generations_.learn_of_this(m);
+  applier_.drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
   if (standing_.is_alone() && theirs->record.id == standing_.epoch().id) {
-    if (!theirs->forwarding) core_.lu->forget_target();  // it may have been attached anew, and knows nothing
-    core_.lu->on_target();
+    if (!theirs->forwarding) lu_.forget_target();  // it may have been attached anew, and knows nothing
+    lu_.on_target();
   }
   const bool news = !partner_state_ || encode_state(*partner_state_) != encode_state(*theirs);
   if (news || verdict_ == Verdict::follow) {
@@ -103,7 +97,7 @@ void Membership::answer_states() {
     header.type = MessageType::state;
     header.volume = w.message.volume;
     header.extent.length = store_.room();
-    core_.generations->tell(header);
+    generations_.tell(header);
     auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(state()));
     const std::span<const std::byte> payload = *bytes;
     answer(*w.request, header, payload, [keep = std::move(bytes)] {});

@@ -1,11 +1,6 @@
 // Steps that the partner drives.
-#include "replication/core/applier.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -16,7 +11,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   if (!carried) return answer(request, m, Errc::corrupt);
   const engine::EpochRecord& next = carried->record;
   const bool from_my_record = m.epoch == standing_.epoch().id && next.descends_from(standing_.epoch());
-  const bool higher = next.number > standing_.epoch().number && next.number > core_.witnessing->attempted();
+  const bool higher = next.number > standing_.epoch().number && next.number > witnessing_.attempted();
   const bool members = next.members.contains(engine::other(standing_.side()));
   const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
   const bool begun = has_begun() || store_.failed;  // one that can't even begin may still leave
@@ -24,19 +19,19 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
-  const bool state_unknown = standing_.is_forwarding() && !core_.lu->may_join();
+  const bool state_unknown = standing_.is_forwarding() && !lu_.may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
-  if (next.members.is_both() && !core_.applier->may_be_resynced()) return answer(request, m, Errc::refused);
+  if (next.members.is_both() && !applier_.may_be_resynced()) return answer(request, m, Errc::refused);
   if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
   apply(event::NotAlone{});
   const std::uint64_t step = begin_step(Step::following);
   proposal_ = &request;
   proposal_message_ = m;
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
-  if (standing_.epoch().sequencer != standing_.side()) core_.applier->on_watermark(m.watermark);
+  if (standing_.epoch().sequencer != standing_.side()) applier_.on_watermark(m.watermark);
   close_gate();
-  core_.sequencer->resend();
+  sequencer_.resend();
   next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
 }
 
@@ -47,8 +42,8 @@ void Membership::answer_proposal(Errc status) {
 /// Stops serving, ends what was ordered, records, then answers.
 void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
-  core_.sequencer->drain([this, step, next = std::move(next)] {
-    core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
+  sequencer_.drain([this, step, next = std::move(next)] {
+    applier_.quiesce(Applier::Wait::unless_failed, [this, step, next] {
       if (!current(step)) return;
       apply(event::RecordBegins{});
       if (metadata_failed()) return leave_without_metadata(step, next);
@@ -72,7 +67,7 @@ void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochR
   }
   mark<"membership.left_without_metadata">();
   change_->recording_since = clock_.now();
-  left_records_->keep(store_.info.id, next, counted(outbound_.owed, [this, step](std::error_code error) {
+  left_records_->keep(store_.info.id, next, counted(owed_, [this, step](std::error_code error) {
                         if (!current(step)) return;
                         change_->recording_since.reset();
                         answer_proposal(error ? Errc::io_error : Errc::ok);
@@ -83,8 +78,8 @@ void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochR
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
   if (standing_.is_forwarding()) settle_left();  // only a member that was alone lets another join
-  core_.sequencer->drain([this, step, equal, next = std::move(next)] {
-    core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
+  sequencer_.drain([this, step, equal, next = std::move(next)] {
+    applier_.quiesce(Applier::Wait::for_all, [this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
       if (flushing_++ == 0) flush_began_ = clock_.now();  // a hung one is not excused by a later one
@@ -106,7 +101,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 
 void Membership::join() {
   if (change_ || !standing_.is_alone() || !partner_state_ || !outbound_.ready) return;
-  if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
+  if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
   ReplicaState theirs = *partner_state_;
   theirs.running = true;

@@ -12,11 +12,8 @@
 // survivor has had there all along.
 #include <algorithm>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/front.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -71,9 +68,9 @@ void Membership::on_partner_asked(bool answered) {
   }
   mark<"membership.gives_up">();
   giving_up_ = GivingUp::doing;
-  core_.witnessing->abandon();
+  witnessing_.abandon();
   pending_solo_.reset();
-  const std::uint64_t over = std::max(partner_state_->attempted, core_.witnessing->attempted());
+  const std::uint64_t over = std::max(partner_state_->attempted, witnessing_.attempted());
   stop_for_good(step_, epoch_after_giving_up(partner_state_->record, standing_.epoch(), engine::other(standing_.side()),
                                              random_.uuid(), over));
 }
@@ -83,13 +80,13 @@ void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
   close_gate();
   if (standing_.is_alone() || standing_.suspended()) fence();
   if (!standing_.is_alone()) return record_giving_up(step, std::move(next));
-  core_.sequencer->drain([this, step, next = std::move(next)]() mutable {
+  sequencer_.drain([this, step, next = std::move(next)]() mutable {
     if (current(step)) record_giving_up(step, std::move(next));
   });
 }
 
 void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) {
-  core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next = std::move(next)] {
+  applier_.quiesce(Applier::Wait::unless_failed, [this, step, next = std::move(next)] {
     if (!current(step)) return;
     apply(event::RecordBegins{});
     record(next, [this, step](std::error_code error) {

@@ -1,10 +1,7 @@
 // Growing a volume in use: room on each replica first, then the size in an epoch that both record
 // (docs/developer/grow.md).
-#include "replication/core/generations.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -46,7 +43,7 @@ void Membership::want_size(std::uint64_t size) {
 Message Membership::state_message() const {
   Message m = outbound_.message(MessageType::state);
   m.extent.length = store_.room();
-  core_.generations->tell(m);
+  generations_.tell(m);
   return m;
 }
 
@@ -62,7 +59,7 @@ std::uint64_t Membership::size_to_take() const {
 }
 
 bool Membership::may_grow_in_sync() const {
-  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !core_.resync->active() &&
+  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !resync_.active() &&
          size_to_take() > store_.volume_size();
 }
 
@@ -70,15 +67,15 @@ bool Membership::may_grow_in_sync() const {
 /// back makes room and adopts.
 void Membership::grow_alone() {
   if (!standing_.is_alone() || standing_.gated || change_ || closed() || store_.failed) return;
-  if (partner_.connected() || partner_.in_contact() || core_.resync->active()) return;
+  if (partner_.connected() || partner_.in_contact() || resync_.active()) return;
   if (wanted_size_ <= store_.volume_size() || wanted_size_ > store_.room()) return;
   mark<"membership.grows_alone">();
   engine::EpochRecord next = next_epoch(standing_.epoch(), engine::MemberSet::only(standing_.side()), standing_.side(),
-                                        random_.uuid(), core_.witnessing->attempted());
+                                        random_.uuid(), witnessing_.attempted());
   next.size = wanted_size_;
   const std::uint64_t step = begin_step(Step::driving);
   close_gate();
-  core_.sequencer->drain([this, step, next] {
+  sequencer_.drain([this, step, next] {
     if (!current(step)) return;
     record(next, [this, step](std::error_code error) {
       if (!current(step)) return;

@@ -2,19 +2,8 @@
 #include <algorithm>
 #include <cassert>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/cleaner.hpp"
-#include "replication/core/forward_server.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/generations.hpp"
-#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -33,19 +22,19 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
     case Effect::close_sessions:
       return fence();
     case Effect::drop_own:
-      return core_.end_unstarted(Selection::own());
+      return front_.end_unstarted(Selection::own());
     case Effect::take_back_waiting:
-      return core_.sequencer->take_back_waiting();
+      return sequencer_.take_back_waiting();
     case Effect::drop_possibly_retried:
       return drop_possibly_retried(was);
     case Effect::stop_resync:
-      return core_.resync->stop();
+      return resync_.stop();
     case Effect::stop_mirroring:
-      if (core_.resync->mirroring()) core_.resync->stop();
+      if (resync_.mirroring()) resync_.stop();
       return;
     case Effect::lose_target:
-      if (core_.resync->mirroring()) core_.resync->stop();
-      return core_.sequencer->drop_remote();
+      if (resync_.mirroring()) resync_.stop();
+      return sequencer_.drop_remote();
     case Effect::begin_in_sync:
       return begin_in_sync();
     case Effect::make_equal:
@@ -59,8 +48,8 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
     case Effect::forward_all:
       return forward_all();
     case Effect::ask_about_leases:
-      core_.lu->on_leased();
-      return core_.sequencer->on_leased();
+      lu_.on_leased();
+      return sequencer_.on_leased();
     case Effect::prove_store:
       static_cast<void>(store_is_proven());
       return;
@@ -77,7 +66,7 @@ void Membership::close_gate() {
 
 void Membership::open_gate() {
   standing_.gated = false;
-  core_.front->release_held();
+  front_.release_held();
 }
 
 void Membership::on_fenced() { apply(event::SessionsClosed{}); }
@@ -86,7 +75,7 @@ void Membership::on_fenced() { apply(event::SessionsClosed{}); }
 /// last word, and sends what was not answered again.
 void Membership::fence() {
   partner_.set_fencing(true);
-  core_.end_unstarted(Selection::all());
+  front_.end_unstarted(Selection::all());
   close_sessions_();
 }
 
@@ -101,7 +90,7 @@ void Membership::give_step_up() {
   const bool followed = is_changing(Step::following), was_serving = !standing_.serves_nothing();
   end_step();
   if (std::holds_alternative<phase::Recording>(standing_.phase)) apply(event::NotAgreed{clock_.now()});
-  if (followed && (was_serving || standing_.suspended())) core_.applier->open(false);
+  if (followed && (was_serving || standing_.suspended())) applier_.open(false);
 }
 
 /// Both members recorded the epoch.
@@ -109,60 +98,60 @@ void Membership::begin_in_sync() {
   mark<"membership.in_sync">();
   forget_what_is_recorded();
   store_.info.size = store_.volume_size();
-  core_.space->begin_epoch();
+  space_.begin_epoch();
   partner_stopped_ = false;
   agreed_ = standing_.epoch().id;
-  core_.applier->open(true);
-  core_.witnessing->settled();
-  core_.regions->remember(true);
-  core_.resync->cover_volume();
+  applier_.open(true);
+  witnessing_.settled();
+  regions_.remember(true);
+  resync_.cover_volume();
 }
 
 void Membership::make_equal() {
-  if (core_.resync->active()) return;
+  if (resync_.active()) return;
   mark<"membership.both_restarted">();
-  core_.resync->start(false);
+  resync_.start(false);
 }
 
 void Membership::serve_in_sync(bool fresh) {
   partner_.heartbeat_now();
-  core_.lu->on_sync(fresh);
-  if (standing_.orders()) core_.forwarder->take_over();
+  lu_.on_sync(fresh);
+  if (standing_.orders()) forwarder_.take_over();
   open_gate();
-  core_.forwarder->resend();
-  core_.resync->go_on();
-  if (standing_.is_sequencer()) core_.generations->raise([](bool) {});
+  forwarder_.resend();
+  resync_.go_on();
+  if (standing_.is_sequencer()) generations_.raise([](bool) {});
   changed_();
   exchange();
 }
 
 void Membership::resume_in_sync() {
   mark<"membership.resumed">();
-  core_.applier->open(false);
+  applier_.open(false);
   partner_.heartbeat_now();
-  core_.sequencer->resend();
+  sequencer_.resend();
   open_gate();
-  core_.forwarder->resend();
-  core_.resync->go_on();
+  forwarder_.resend();
+  resync_.go_on();
   changed_();
 }
 
 void Membership::serve_alone(bool fresh) {
   mark<"membership.solo">();
   store_.info.size = store_.volume_size();
-  core_.space->begin_epoch();
+  space_.begin_epoch();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (store_.failed) store_.reason.clear();
   store_.failed = store_.may_return = false;
   partner_stopped_ = false;
-  core_.applier->open(true);
-  core_.resync->stop();
-  core_.witnessing->settled();
-  core_.sequencer->drop_remote();
-  core_.sequencer->end_failed();
-  core_.lu->on_solo(fresh);
-  core_.sequencer->on_leased();
-  core_.forwarder->take_over();
+  applier_.open(true);
+  resync_.stop();
+  witnessing_.settled();
+  sequencer_.drop_remote();
+  sequencer_.end_failed();
+  lu_.on_solo(fresh);
+  sequencer_.on_leased();
+  forwarder_.take_over();
   open_gate();
   changed_();
   exchange();
@@ -172,35 +161,35 @@ void Membership::serve_alone(bool fresh) {
 /// before that, and waits here still, it may have given up and sent again there, and that may have been overwritten
 /// since. The node that ordered itself had all of it in its own queue.
 void Membership::drop_possibly_retried(const ReplicaPhase& was) {
-  if (core_.front->holds_something()) mark<"membership.solo_with_kept_work">();
+  if (completions_.holds_something()) mark<"membership.solo_with_kept_work">();
   const auto& suspended = std::get<phase::Suspended>(was);
   if (suspended.was_primary) return;
   const auto since = suspended.since.since_origin;
-  core_.end_unstarted(Selection::received_before({since - std::min(since, settings_.lease)}));
+  front_.end_unstarted(Selection::received_before({since - std::min(since, settings_.lease)}));
 }
 
 void Membership::forward_all() {
   mark<"membership.forwarding">();
   forget_what_is_recorded();
   store_.info.size = store_.volume_size();
-  core_.space->begin_epoch();
+  space_.begin_epoch();
   if (owes_old_work()) mark<"membership.old_work_first">();
-  core_.resync->stop();
+  resync_.stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
-  core_.sequencer->drop(Selection::all());
-  core_.forwarder->on_no_member();
-  core_.applier->open(true);
-  core_.witnessing->settled();
-  core_.lu->on_forward();
+  sequencer_.drop(Selection::all());
+  forwarder_.on_no_member();
+  applier_.open(true);
+  witnessing_.settled();
+  lu_.on_forward();
   open_gate();
-  core_.forwarder->resend();
+  forwarder_.resend();
   changed_();
   exchange();
 }
 
 void Membership::start_source() {
   mark<"membership.source">();
-  core_.resync->start(true);
+  resync_.start(true);
   changed_();
 }
 
@@ -208,16 +197,16 @@ void Membership::start_source() {
 /// so that the way out is broken to get them back.
 void Membership::lose_target() {
   mark<"resync.target_failed">();
-  core_.resync->stop();
-  core_.sequencer->drop_remote();
+  resync_.stop();
+  sequencer_.drop_remote();
   changed_();
-  if (core_.sequencer->on_link() || !core_.resync->idle()) partner_.reset();
+  if (sequencer_.on_link() || !resync_.idle()) partner_.reset();
 }
 
 /// What this replica had issued before it left ends now: acknowledged if the partner had it.
 void Membership::settle_left() {
   apply(event::PartnerWentOn{});
-  core_.sequencer->settle_after_leaving();
+  sequencer_.settle_after_leaving();
 }
 
 bool Membership::goes_on_soon() const {
@@ -227,7 +216,7 @@ bool Membership::goes_on_soon() const {
   ReplicaState mine = state();
   mine.able |= suspects_store();  // it may be only slow
   if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
-  return !core_.witnessing->lost() && !core_.witnessing->unreachable() && since <= settings_.lease;
+  return !witnessing_.lost() && !witnessing_.unreachable() && since <= settings_.lease;
 }
 
 /// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
@@ -239,8 +228,8 @@ void Membership::watch_kept_sessions() {
 
 /// What waited for it goes on.
 void Membership::on_contact_made() {
-  core_.forwarder->resend();
-  core_.lu->pump();
+  forwarder_.resend();
+  lu_.pump();
 }
 
 bool Membership::grant(const engine::Uuid& epoch) {
@@ -257,7 +246,7 @@ void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimeP
 void Membership::on_connected() {
   ++exchange_run_;
   exchanging_ = false;
-  core_.forwarder->on_connected();
+  forwarder_.on_connected();
   exchange();
 }
 
@@ -265,14 +254,14 @@ void Membership::on_disconnected() {
   ++exchange_run_;
   exchanging_ = outbound_.ready = partner_unknown_ = false;
   verdict_ = Verdict::wait;
-  core_.lu->forget_target();
-  core_.space->forget_partner();
+  lu_.forget_target();
+  space_.forget_partner();
   end_unrecorded_step();
   if (!change_ && standing_.gated && !standing_.serves_nothing()) open_gate();
-  if (core_.resync->mirroring()) {
+  if (resync_.mirroring()) {
     mark<"resync.target_lost">();
-    core_.resync->stop();
-    core_.sequencer->drop_remote();
+    resync_.stop();
+    sequencer_.drop_remote();
     changed_();
   }
 }
@@ -280,8 +269,8 @@ void Membership::on_disconnected() {
 void Membership::on_inbound_down() {
   if (is_changing(Step::following)) end_unrecorded_step();
   if (!change_ && standing_.gated && !standing_.serves_nothing()) open_gate();
-  core_.applier->drop_old(0);
-  core_.end_unstarted(Selection::partners());
+  applier_.drop_old(0);
+  front_.end_unstarted(Selection::partners());
 }
 
 void Membership::lose_lease() {
@@ -290,24 +279,24 @@ void Membership::lose_lease() {
 }
 
 void Membership::on_contact_lost() {
-  core_.end_unstarted(Selection::partners());
+  front_.end_unstarted(Selection::partners());
   if (standing_.in_sync()) mark<"membership.lease_lost">();
   apply(event::ContactLost{clock_.now(), standing_.is_sequencer()});
 }
 
 void Membership::on_partner_restarted() {
   partner_state_.reset();
-  core_.generations->forget_partner();
+  generations_.forget_partner();
   outbound_.ready = false;
-  core_.applier->forget_sequences();
-  core_.space->forget_partner();
-  core_.end_unstarted(Selection::partners());
-  core_.lu->on_partner_lost();
-  core_.forwards->on_partner_restarted();
-  core_.forwarder->on_partner_restarted();
-  if (core_.resync->mirroring()) {
-    core_.resync->stop();
-    core_.sequencer->drop_remote();
+  applier_.forget_sequences();
+  space_.forget_partner();
+  front_.end_unstarted(Selection::partners());
+  lu_.on_partner_lost();
+  forward_entries_.on_partner_restarted();
+  forwarder_.on_partner_restarted();
+  if (resync_.mirroring()) {
+    resync_.stop();
+    sequencer_.drop_remote();
   }
 }
 
@@ -318,9 +307,9 @@ void Membership::on_equal() {
 
 /// A target that refuses is no target; a member that refuses is in another epoch or leaving: its state will tell.
 void Membership::on_partner_refused() {
-  if (core_.resync->mirroring()) {
-    core_.resync->stop();
-    core_.sequencer->drop_remote();
+  if (resync_.mirroring()) {
+    resync_.stop();
+    sequencer_.drop_remote();
   }
   if (clock_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
 }
@@ -344,7 +333,7 @@ void Membership::fail_metadata(const std::string& why) {
 /// This replica takes part in no epoch any more: nothing may wait here for the next one.
 void Membership::refuse_held() {
   standing_.gated = false;
-  core_.front->drop_held(Selection::all());
+  front_.drop_held(Selection::all());
 }
 
 }  // namespace lockstep::replication

@@ -5,11 +5,7 @@
 #include <cstring>
 
 #include "engine/base/byte_order.hpp"
-#include "replication/core/cleaner.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -58,7 +54,7 @@ void Resync::start(bool solo) {
   solo_ = solo;
   words_.assign((store_.region_count() + 63) / 64, 0);
   began_ = clock_.now();
-  core_.regions->remember(true);
+  regions_.remember(true);
   ask_map();
 }
 
@@ -71,8 +67,7 @@ void Resync::stop() {
   active_ = known_ = told_ = map_asked_ = false;
   unequal_ = total_ = cursor_ = map_at_ = 0;
   words_.clear();
-  core_.regions->remember(standing_.in_sync());  // nobody else is kept equal
-  core_.cleaner->cancel();
+  regions_.remember(standing_.in_sync());  // nobody else is kept equal
   const std::vector<Copy*> copies = copies_;
   for (Copy* copy : copies) {
     if (std::ranges::find(copies_, copy) != copies_.end() && !copy->busy) end(*copy, false);
@@ -200,7 +195,7 @@ bool Resync::may_spend(std::uint64_t bytes) {
 void Resync::pump() {
   if (!active_ || !known_ || standing_.gated || !outbound_.ready) return;
   if (clock_.now() < pause_until_) return;
-  const bool busy = core_.sequencer->active() > kBusyOperations + waiting_.size();
+  const bool busy = operations_.at_work.size() > kBusyOperations + waiting_.size();
   const std::size_t limit = busy && waiting_.empty() ? kBusyCopies : kMaxCopies;
   while (unequal_ > 0 && copies_.size() < limit) {
     if (!share_.ready()) return;
@@ -264,7 +259,7 @@ void Resync::write_back(Copy& copy) {
     pause_until_ = clock_.now() + std::chrono::seconds(1);
     end(copy, false);
   };
-  core_.space->ensure(copy.lock.extent(), [this, &copy, written](std::error_code error) {
+  space_.ensure(copy.lock.extent(), [this, &copy, written](std::error_code error) {
     if (error) return written(error);
     store_.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
   });
@@ -289,19 +284,19 @@ void Resync::send(Copy& copy) {
     m.opcode = store_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
     bytes = {};
     copy.frees = store_.info.thin;
-    if (copy.frees) core_.space->begin_freeing(m.extent);
+    if (copy.frees) space_.begin_freeing(m.extent);
   }
   outbound_.send(m, bytes, {}, [this, &copy](const IoResult<Message>& result) { on_copied(copy, result); });
 }
 
 /// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
-  if (std::exchange(copy.frees, false)) core_.space->end_freeing();
+  if (std::exchange(copy.frees, false)) space_.end_freeing();
   if (copy.run != run_) return end(copy, false);
   const bool equal = result && result->status == Errc::ok;
   if (!equal) {
     pause_until_ = clock_.now() + std::chrono::milliseconds(50);
-    if (result) core_.membership->on_partner_refused();
+    if (result) user_.on_partner_refused();
     if (copy.run != run_) return end(copy, false);
   }
   end(copy, equal);
@@ -322,7 +317,7 @@ void Resync::end(Copy& copy, bool equal) {
 /// Nothing differs any more: a target joins; a member may read its own store.
 void Resync::finish_if_equal() {
   if (!all_equal()) return;
-  if (solo_) return core_.membership->join();
+  if (solo_) return user_.on_target_equal();
   if (told_ || !outbound_.ready) return;
   told_ = true;
   const std::uint64_t run = run_;
@@ -361,7 +356,7 @@ void Resync::wake() {
       continue;
     }
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-    core_.sequencer->lock(*op);
+    user_.on_equal(*op);
     i = 0;
   }
 }

@@ -4,14 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "replication/core/cleaner.hpp"
-#include "replication/core/forward_server.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/write_same.hpp"
 
 namespace lockstep::replication {
@@ -31,16 +24,16 @@ Sequencer::~Sequencer() {
   });
 }
 
-bool Sequencer::mirrored() const { return standing_.in_sync() || (standing_.is_alone() && core_.resync->mirroring()); }
+bool Sequencer::mirrored() const { return standing_.in_sync() || (standing_.is_alone() && resync_.mirroring()); }
 
 void Sequencer::start(Op& op) {
   op.room_here = op.room_there = false;  // of an earlier try: what it found may have been given back
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
   if (op.opcode == DiskOpcode::find_run) return run(op);
-  if (core_.resync->must_equalize(op.extent)) {
+  if (resync_.must_equalize(op.extent)) {
     op.stage = Stage::equal_wait;
-    return core_.resync->equalize(op);
+    return resync_.equalize(op);
   }
   lock(op);
 }
@@ -67,7 +60,7 @@ void Sequencer::check_contact(Op& op) {
 
 void Sequencer::lose_lease(Op& op) {
   op.local_busy = true;
-  core_.membership->lose_lease();
+  user_.lose_lease();
   op.local_busy = false;
 }
 
@@ -76,7 +69,7 @@ void Sequencer::lose_lease(Op& op) {
 bool Sequencer::may_start(Op& op) {
   check_contact(op);
   if (op.dropped) return false;
-  if (op.entry && !partner_.is_fresh(core_.forwards->stamp_of(*op.entry))) {
+  if (op.entry && !partner_.is_fresh(op.entry->stamp)) {
     mark<"forward.too_old_to_start">();
     op.status = Errc::stale;
     return false;
@@ -140,7 +133,7 @@ void Sequencer::on_read(Op& op, std::error_code error) {
       mark<"read.error_forwarded">();
       store_.locks.release(op.lock);
       active_.remove(op);
-      core_.forwarder->start(op);
+      user_.forward(op);
       return check_drained();
     }
     if (standing_.in_sync() && outbound_.ready) return fetch(op);
@@ -230,7 +223,7 @@ void Sequencer::repair(Op& op) {
       return finish(op, Errc::io_error);
     }
     const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-    core_.space->ensure(op.extent, [this, &op, bytes](std::error_code full) {
+    space_.ensure(op.extent, [this, &op, bytes](std::error_code full) {
       if (full) return on_repaired(op, full);
       store_.data.write(op.extent.offset, bytes, engine::Durability::durable,
                         [this, &op](std::error_code failed) { on_repaired(op, failed); });
@@ -304,8 +297,8 @@ void Sequencer::issue(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   // A lazy clearing may have begun while other bits of this write were being made durable.
   if (!store_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
-  core_.regions->begin_write(op.extent, clock_.now());
-  if (core_.space->frees(op.opcode, op.may_unmap)) core_.space->begin_freeing(op.extent);
+  regions_.begin_write(op.extent, clock_.now());
+  if (space_.frees(op.opcode, op.may_unmap)) space_.begin_freeing(op.extent);
   op.tracked = true;
   op.stage = Stage::issued;
   op.local_busy = true;
@@ -372,7 +365,7 @@ void Sequencer::put_on_link(Op& op) {
   m.flags = outbound_.flags_of(op);
   m.sequence = op.sequence;
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
-  if (op.entry) m.tag = core_.forwards->tag_of(*op.entry);
+  if (op.entry) m.tag = op.entry->tag;
   op.remote = Remote::sent;
   op.on_link = true;
   if (!op.entry) take_share(op, op.payload.size());
@@ -399,7 +392,7 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
     if (!done && result) {
       mark<"replicate.refused">();
       op.remote_error = make_error_code(result->status);
-      core_.membership->on_partner_refused();  // may settle every other operation; this one is still on the link
+      user_.on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
   came_off_link(op);
@@ -424,7 +417,7 @@ void Sequencer::settle(Op& op) {
 /// counts.
 void Sequencer::settle_failed(Op& op) {
   if (standing_.is_alone()) {
-    if (op.remote != Remote::none && op.tracked) core_.resync->note_unequal(op.extent);
+    if (op.remote != Remote::none && op.tracked) resync_.note_unequal(op.extent);
     return finish(op, op.local_error);
   }
   if (standing_.is_forwarding()) {
@@ -434,17 +427,17 @@ void Sequencer::settle_failed(Op& op) {
 }
 
 void Sequencer::finish(Op& op, std::error_code status) {
-  if (op.tracked) core_.regions->end_write(op.extent, clock_.now());
-  if (op.tracked && core_.space->frees(op.opcode, op.may_unmap)) core_.space->end_freeing();
+  if (op.tracked) regions_.end_write(op.extent, clock_.now());
+  if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
     outbound_.sequences.finish(std::exchange(op.sequence, 0));
     owe_watermark();
   }
   active_.remove(op);
   if (op.link_hook.linked) for_link_.remove(op);
-  if (op.stage == Stage::equal_wait) core_.resync->forget(op);
+  if (op.stage == Stage::equal_wait) resync_.forget(op);
   if (!op.lock.idle()) store_.locks.cancel(op.lock);
-  core_.front->finish(op, status);
+  completions_.finish(op, status);
   check_drained();
 }
 

@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "replication/core/front.hpp"
-#include "replication/core/resync.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/sequencer.hpp"
 
 namespace lockstep::replication {

@@ -1,11 +1,7 @@
 // Room for a write on thin stores, before any member has any of it: a member that has none refuses it for all, and
 // nothing of it is written anywhere. Its range stays locked meanwhile, so that nothing that overlaps overtakes it.
-#include "replication/core/forward_server.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
 
 namespace lockstep::replication {
 
@@ -14,7 +10,7 @@ using engine::IoResult;
 
 /// The target of a resync is no member: what it has no room for ends the resync, not the write.
 void Sequencer::make_room(Op& op) {
-  const Space& space = *core_.space;
+  const Space& space = space_;
   if (!space.takes(op.opcode, op.may_unmap)) return mark_dirty(op);
   const bool here = op.room_here || space.is_here(op.extent);
   const bool there = op.room_there || !standing_.in_sync() || space.is_there(op.extent);
@@ -26,7 +22,7 @@ void Sequencer::reserve_here(Op& op) {
   op.stage = Stage::reserving;
   op.local_busy = true;
   op.since = clock_.now();
-  core_.space->reserve(op.extent, [this, &op](std::error_code error) { on_room_here(op, error); });
+  space_.reserve(op.extent, [this, &op](std::error_code error) { on_room_here(op, error); });
 }
 
 void Sequencer::on_room_here(Op& op, std::error_code error) {
@@ -53,8 +49,8 @@ void Sequencer::reserve_there(Op& op) {
   if (!op.entry) take_share(op, 0);
   op.since = clock_.now();
   Message m = outbound_.message(MessageType::reserve);
-  m.extent = core_.space->around(op.extent);
-  outbound_.send(m, {}, {}, [this, &op, asked = core_.space->moment()](const IoResult<Message>& result) {
+  m.extent = space_.around(op.extent);
+  outbound_.send(m, {}, {}, [this, &op, asked = space_.moment()](const IoResult<Message>& result) {
     on_room_there(op, result, asked);
   });
 }
@@ -64,14 +60,14 @@ void Sequencer::on_room_there(Op& op, const IoResult<Message>& result, std::uint
   const bool never_says = !result && result.error() == Errc::corrupt;
   const bool said = never_says || (result && (result->status == Errc::ok || result->status == Errc::no_space));
   // Said of the epoch that it was asked in: of a target since then it says nothing.
-  if (!said && result && standing_.in_sync()) core_.membership->on_partner_refused();
+  if (!said && result && standing_.in_sync()) user_.on_partner_refused();
   came_off_link(op);
   if (op.dropped) return finish(op, not_started(op));
   if (said && result && result->status == Errc::no_space) {
-    core_.space->note_partner_full();
+    space_.note_partner_full();
     if (standing_.in_sync()) return refuse(op);
   } else if (said) {
-    core_.space->note_there(never_says ? engine::Extent{0, store_.volume_size()} : result->extent, asked);
+    space_.note_there(never_says ? engine::Extent{0, store_.volume_size()} : result->extent, asked);
     op.room_there = true;
   } else if (standing_.in_sync()) {
     return wait_for_partner(op);
@@ -112,12 +108,12 @@ std::error_code Sequencer::not_started(const Op& op) {
 
 /// Back to where operations are held while a transition is under way, or to the partner who sent it.
 void Sequencer::take_back(Op& op) {
-  if (op.stage == Stage::equal_wait) core_.resync->forget(op);
+  if (op.stage == Stage::equal_wait) resync_.forget(op);
   op.stage = Stage::held;
   active_.remove(op);
   op.scratch.reset();
   if (!op.lock.idle()) store_.locks.cancel(op.lock);
-  core_.front->route(op);
+  user_.route(op);
 }
 
 }  // namespace lockstep::replication

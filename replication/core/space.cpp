@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "replication/core/marks.hpp"
+
 namespace lockstep::replication {
 
 using engine::DiskOpcode;

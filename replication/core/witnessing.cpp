@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "replication/core/generations.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/verdict.hpp"
 #include "replication/core/witness_memory.hpp"
 
@@ -49,7 +48,7 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 void Witnessing::learn(const WitnessView& view) {
   if (standing_.closed() || (store_.known.witness_cluster == 0 && !standing_.in_sync())) return;
   const bool trusted = judge_witness(store_.known, view) == WitnessTrust::ok;
-  if (trusted && view.record) core_.generations->expect(view.record->generation_of(standing_.side()));
+  if (trusted && view.record) generations_.expect(view.record->generation_of(standing_.side()));
   store_.known = replication::learn(store_.known, view);
   if (!holds_the_same(store_.known, store_.meta->knowledge())) store_.keep_knowledge();
 }
@@ -141,7 +140,7 @@ void Witnessing::consider(const WitnessView& view) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
   }
-  const auto word = judge(core_.membership->state(), view.record ? &*view.record : nullptr, core_.membership->agreed());
+  const auto word = judge(user_.state(), view.record ? &*view.record : nullptr, user_.agreed());
   lost_ = word == WitnessWord::lost;
   switch (word) {
     case WitnessWord::may_try:
@@ -189,8 +188,8 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
     if (run != run_) return (*done)(false);
     // Without an answer the last one counts.
     const auto record = view ? view->record : last_seen(store_.known);
-    const ReplicaState mine = core_.membership->state();
-    const bool lost = judge(mine, record ? &*record : nullptr, core_.membership->agreed()) == WitnessWord::lost;
+    const ReplicaState mine = user_.state();
+    const bool lost = judge(mine, record ? &*record : nullptr, user_.agreed()) == WitnessWord::lost;
     if (is_set_back()) return (*done)(false);
     if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
     (*done)(!lost);
@@ -250,7 +249,7 @@ WitnessRecord Witnessing::record_for(std::uint64_t number, const engine::Uuid& e
 }
 
 bool Witnessing::is_set_back() {
-  if (!core_.generations->set_back()) return false;
+  if (!generations_.set_back()) return false;
   mark<"witness.knows_a_newer_generation">();
   reason_ =
       "This replica was set back in time: a later state of it is known. It goes on with its partner, or when an "

@@ -8,16 +8,40 @@
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/arbiter.hpp"
+#include "replication/core/generations.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/replica_state.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
-class Witnessing : Shared {
+/// What the witness's word is judged beside.
+class WitnessingUser {
  public:
-  explicit Witnessing(Core& core) : Shared(core), core_(core) {}
+  virtual ~WitnessingUser() = default;
+  [[nodiscard]] virtual ReplicaState state() const = 0;  ///< this replica's
+  [[nodiscard]] virtual bool agreed() const = 0;         ///< the partner is known to have recorded this node's epoch
+};
+
+class Witnessing {
+ public:
+  Witnessing(const NodeSettings& settings, engine::Clock& clock, engine::Random& random, Witness* witness,
+             const Standing& standing, LocalStore& store, Generations& generations, WitnessingUser& user,
+             const std::function<void()>& changed)
+      : settings_(settings),
+        clock_(clock),
+        random_(random),
+        witness_(witness),
+        standing_(standing),
+        store_(store),
+        generations_(generations),
+        user_(user),
+        changed_(changed) {}
   ~Witnessing();
 
   /// Asks for {me} until it is won, lost or abandoned. `won` gets the record that the witness holds then.
@@ -66,7 +90,15 @@ class Witnessing : Shared {
   [[nodiscard]] bool mine_was_there() const;
   [[nodiscard]] const engine::Uuid& volume() const { return store_.info.id; }
 
-  Core& core_;
+  const NodeSettings& settings_;
+  engine::Clock& clock_;
+  engine::Random& random_;
+  Witness* witness_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Generations& generations_;
+  WitnessingUser& user_;
+  const std::function<void()>& changed_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
