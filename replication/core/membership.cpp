@@ -22,7 +22,6 @@ Membership::Membership(const MembershipParts& parts)
       clock_(parts.clock),
       random_(parts.random),
       witness_(parts.witness),
-      left_records_(parts.left_records),
       partner_(parts.partner),
       standing_(parts.standing),
       store_(parts.store),
@@ -41,7 +40,12 @@ Membership::Membership(const MembershipParts& parts)
       lu_(parts.lu),
       front_(parts.front),
       changed_(parts.changed),
-      close_sessions_(parts.close_sessions) {}
+      close_sessions_(parts.close_sessions),
+      store_watch_(settings_, clock_, standing_, store_, sequencer_, applier_, resync_),
+      left_epoch_(parts.left_records, standing_, store_),
+      growth_(standing_, store_, [this] { exchange(); }),
+      exchange_(clock_, partner_, standing_, store_, outbound_, applier_, generations_, lu_, growth_, changed_, *this) {
+}
 
 Membership::~Membership() = default;
 
@@ -51,9 +55,10 @@ ReplicaState Membership::state() const {
   s.side = standing_.side();
   s.running = ran(standing_.phase);
   s.set_back = generations_.set_back();
-  const bool sound = has_begun() && !metadata_failed() && !leaving_ && !closed() && !owes_old_work() && !s.set_back;
-  s.able = sound && !store_.failed && !suspects_store();
-  s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_owes();
+  const bool sound =
+      has_begun() && !metadata_failed() && !leaving_ && !closed() && !store_watch_.owes_old_work() && !s.set_back;
+  s.able = sound && !store_.failed && !store_watch_.is_suspect();
+  s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_watch_.owes();
   s.serving = standing_.in_sync() || standing_.is_alone();
   s.forwarding = standing_.is_forwarding();
   s.changing = change_.has_value();
@@ -62,10 +67,9 @@ ReplicaState Membership::state() const {
 }
 
 void Membership::begin() {
-  attached_ = flush_began_ = last_tick_ = clock_.now();
-  ++flushing_;
-  store_.data.flush([this](std::error_code error) {
-    --flushing_;
+  attached_ = clock_.now();
+  store_watch_.begin();
+  store_watch_.flush([this](std::error_code error) {
     if (error) {
       store_.fail("The store failed its first flush: " + error.message() + ".");
       return exchange();
@@ -75,22 +79,12 @@ void Membership::begin() {
   });
 }
 
-std::optional<engine::EpochRecord> Membership::left_record() const {
-  if (!left_records_) return std::nullopt;
-  return left_records_->kept(store_.info.id).value_or(std::nullopt);  // what can't be read was not attached
-}
-
-bool Membership::has_left_without_metadata() const {
-  const auto left = left_record();
-  return left && left->id != standing_.epoch().id && left->descends_from(standing_.epoch());
-}
-
 /// This node left an epoch, and the metadata does not know. While it can't be relied on, a late record decides.
 void Membership::record_what_was_left() {
   if (closed() || metadata_failed()) return;
-  const auto left = left_record();
-  if (!has_left_without_metadata()) {
-    forget_what_is_recorded();
+  const auto left = left_epoch_.record();
+  if (!left_epoch_.is_ahead()) {
+    left_epoch_.forget_if_recorded();
     begun_ = Begun::wholly;
     return exchange();
   }
@@ -100,22 +94,15 @@ void Membership::record_what_was_left() {
     if (!current(step)) return;
     end_step();
     if (error) return;
-    forget_what_is_recorded();
+    left_epoch_.forget_if_recorded();
     begun_ = Begun::wholly;
     exchange();
   });
 }
 
-void Membership::forget_what_is_recorded() {
-  const auto left = left_record();
-  if (left && standing_.epoch().descends_from(*left)) left_records_->forget(store_.info.id);
-}
-
 void Membership::make_durable() {
   if (closed() || store_.failed) return;
-  if (flushing_++ == 0) flush_began_ = clock_.now();
-  store_.data.flush([this](std::error_code error) {
-    --flushing_;
+  store_watch_.flush([this](std::error_code error) {
     if (error) store_.fail_flush(error);
   });
 }
@@ -124,7 +111,7 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
   if (closed()) return answer(request, m, Errc::foreign);
   switch (m.type) {
     case MessageType::state:
-      return take_state(session, request, m);
+      return exchange_.take(session, request, m);
     case MessageType::propose:
       return take_propose(request, m);
     case MessageType::resume:
@@ -132,6 +119,18 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
     default:
       return answer(request, m, Errc::corrupt);
   }
+}
+
+void Membership::on_partner_state(const ReplicaState& theirs, bool first) {
+  act(theirs);
+  if (!first || !outbound_.ready) return;
+  sequencer_.resend();
+  forwarder_.resend();
+  resync_.go_on();
+}
+
+void Membership::on_asked(bool learnt) {
+  if (giving_up_ == GivingUp::asking) on_partner_asked(learnt);
 }
 
 void Membership::act(const ReplicaState& theirs) {
@@ -251,7 +250,7 @@ void Membership::end_step() {
   ++step_;
   sequencer_.cancel_drain();
   answer_proposal(Errc::refused);
-  answer_states();
+  exchange_.answer_states();
   if (metadata_failed()) refuse_held();
   if (giving_up_ != GivingUp::no) end_giving_up({});
 }
@@ -283,7 +282,7 @@ void Membership::on_late_record(std::error_code error) {
   if (late_record_is_there_) return;
   mark<"membership.late_record_returned">();
   failure_.clear();
-  const bool left = has_left_without_metadata();
+  const bool left = left_epoch_.is_ahead();
   apply(event::LateRecordReturned{!left && standing_.epoch().members.contains(standing_.side())});
   if (begun_ == Begun::no) return exchange();
   begun_ = Begun::flushed;
@@ -304,17 +303,17 @@ void Membership::tick() {
   if (closed()) return finish_closing();
   assert(change_ || !std::holds_alternative<phase::Recording>(standing_.phase));
   const engine::TimePoint now = clock_.now();
-  watch_own_ticks(now);
+  store_watch_.watch_own_ticks(now);
   watch_lease(now);
   space_.tick();
   watch_stores(now);
   if (late_record_is_there_ && !change_) on_late_record({});
-  watch_old_work();
+  if (store_watch_.old_work_ended()) exchange();
   take_buffers_back(now);
   end_overdue_step(now);
   if (is_changing(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
-  if (!change_ && now - last_exchange_ > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
+  if (!change_ && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   if (!change_ && has_begun()) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
@@ -336,7 +335,7 @@ void Membership::tick() {
 
 bool Membership::is_idle() const {
   return completions_.idle() && sequencer_.active() == 0 && forwarder_.waiting() == 0 && resync_.idle() &&
-         flushing_ == 0 && !change_ && !making_room_ && lu_.idle() && space_.idle() && !applier_.busy() &&
+         store_watch_.idle() && !change_ && growth_.idle() && lu_.idle() && space_.idle() && !applier_.busy() &&
          store_.owed == 0 && store_.meta->idle();
 }
 
@@ -358,15 +357,15 @@ void Membership::finish_closing() {
 void Membership::take_link_back() {
   if (!partner_.connected() || clock_.now() < link_back_at_) return;
   link_back_at_ = clock_.now() + 3 * settings_.lease;
-  const engine::TimePoint long_ago = ago(3 * settings_.lease);
+  const engine::TimePoint long_ago = store_watch_.ago(3 * settings_.lease);
   if (!forwarder_.stuck_on_link(long_ago) && !sequencer_.holds_link_since(long_ago)) return;
   mark<"membership.detached_from_a_silent_partner">();
   partner_.reset();
 }
 
 bool Membership::is_over() const {
-  return closed() && !closed_done_ && is_idle() && outbound_.owed == 0 && owed_ == 0 && witnessing_.idle() &&
-         states_to_answer_.empty() && !proposal_;
+  return closed() && !closed_done_ && is_idle() && outbound_.owed == 0 && left_epoch_.idle() && witnessing_.idle() &&
+         exchange_.idle() && !proposal_;
 }
 
 void Membership::watch_lease(engine::TimePoint now) {

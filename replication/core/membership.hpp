@@ -15,6 +15,8 @@
 #include "replication/core/forwarder.hpp"
 #include "replication/core/front.hpp"
 #include "replication/core/generations.hpp"
+#include "replication/core/growth.hpp"
+#include "replication/core/left_epoch.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/lu_state_keeper.hpp"
 #include "replication/core/outbound.hpp"
@@ -24,6 +26,8 @@
 #include "replication/core/sequencer.hpp"
 #include "replication/core/space.hpp"
 #include "replication/core/standing.hpp"
+#include "replication/core/state_exchange.hpp"
+#include "replication/core/store_watch.hpp"
 #include "replication/core/verdict.hpp"
 #include "replication/core/witnessing.hpp"
 
@@ -57,12 +61,12 @@ struct MembershipParts {
   const std::function<void()>& close_sessions;
 };
 
-class Membership {
+class Membership : ExchangeUser {
  public:
   using Done = engine::Callback<engine::Result<void>>;
 
   explicit Membership(const MembershipParts& parts);
-  ~Membership();
+  ~Membership() override;
 
   /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
   /// is seen.
@@ -95,8 +99,8 @@ class Membership {
   void on_store_failed();
   void fail_metadata(const std::string& why);
 
-  void make_room(std::uint64_t size, Done done);
-  void want_size(std::uint64_t size);
+  void make_room(std::uint64_t size, Done done) { growth_.make_room(size, std::move(done)); }
+  void want_size(std::uint64_t size) { growth_.want_size(size); }
 
   void leave(Done done);
   void force_solo(bool accept_inconsistent, Done done);
@@ -107,13 +111,13 @@ class Membership {
   /// Closed, and nobody owes it a callback.
   [[nodiscard]] bool is_over() const;
 
-  [[nodiscard]] ReplicaState state() const;
+  [[nodiscard]] ReplicaState state() const override;
   /// The partner has recorded this node's epoch, and sends here what its initiators ask.
   [[nodiscard]] bool partner_follows() const {
-    return outbound_.ready && agreed() && partner_state_ && partner_state_->forwarding;
+    return outbound_.ready && agreed() && exchange_.partner() && exchange_.partner()->forwarding;
   }
   /// The partner is known to have recorded this node's epoch.
-  [[nodiscard]] bool agreed() const { return agreed_ == standing_.epoch().id; }
+  [[nodiscard]] bool agreed() const { return exchange_.agreed(); }
   [[nodiscard]] MirrorState mirror_state() const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] bool serving() const;
@@ -152,21 +156,18 @@ class Membership {
   void watch_lease(engine::TimePoint now);
   void take_buffers_back(engine::TimePoint now);
   void end_overdue_step(engine::TimePoint now);
-  // exchange (membership_exchange.cpp) and decide
-  void exchange();
-  void on_state(std::uint64_t run, const engine::IoResult<Message>& result, std::span<const std::byte> payload);
-  [[nodiscard]] bool learn_state(const engine::IoResult<Message>& result, std::span<const std::byte> payload);
+  // what the partner says (state_exchange.hpp), and what follows
+  void exchange() { exchange_.ask(); }
+  [[nodiscard]] bool may_tell_state() const override { return !is_changing(Step::following); }
+  [[nodiscard]] bool waits_for_partner() const override { return verdict_ == Verdict::follow; }
+  void on_partner_state(const ReplicaState& theirs, bool first) override;
+  void on_partner_unfit(const std::string& why) override { failure_ = why; }
+  void on_asked(bool learnt) override;
   void act(const ReplicaState& theirs);
   void let_partner_change();
-  void take_state(std::uint64_t session, InboundRequest& request, const Message& message);
-  void answer_states();
-  void refuse_states();  ///< the volume is not served here any more
   // steps (membership_drive.cpp, membership_follow.cpp)
   void send_refused_again(engine::Duration every);
-  [[nodiscard]] std::optional<engine::EpochRecord> left_record() const;
-  [[nodiscard]] bool has_left_without_metadata() const;
   void record_what_was_left();
-  void forget_what_is_recorded();
   std::uint64_t begin_step(Step kind);
   void end_step();
   [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
@@ -194,27 +195,15 @@ class Membership {
   void record_giving_up(std::uint64_t step, engine::EpochRecord next);
   void end_giving_up(const std::string& why);
   // growing (membership_grow.cpp)
-  [[nodiscard]] Message state_message() const;
-  void note_partner_room(const Message& m);
-  [[nodiscard]] std::uint64_t size_to_take() const;
   [[nodiscard]] bool may_grow_in_sync() const;
   void grow_alone();
   // alone (membership_alone.cpp)
   void decide_without_partner();
-  [[nodiscard]] engine::TimePoint ago(engine::Duration time) const;
-  [[nodiscard]] bool store_hangs() const;
   [[nodiscard]] bool store_is_proven();
-  [[nodiscard]] bool suspects_store() const;
   void watch_record();
-  void watch_own_ticks(engine::TimePoint now);
   void watch_stores(engine::TimePoint now);
   void settle_store(std::uint64_t step, engine::Callback<> done);
-  [[nodiscard]] bool store_owes() const;
-  [[nodiscard]] bool owes_own_work() const;
-  [[nodiscard]] bool store_owes_since(engine::TimePoint limit) const;
   void trust_store_again();
-  [[nodiscard]] bool owes_old_work() const;
-  void watch_old_work();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
   // arriving (membership_roles.cpp)
@@ -243,7 +232,6 @@ class Membership {
   engine::Clock& clock_;
   engine::Random& random_;
   Witness* witness_;
-  LeftRecords* left_records_;
   Partner& partner_;
   Standing& standing_;
   LocalStore& store_;
@@ -263,6 +251,10 @@ class Membership {
   Front& front_;
   const std::function<void()>& changed_;
   const std::function<void()>& close_sessions_;
+  StoreWatch store_watch_;
+  LeftEpoch left_epoch_;
+  Growth growth_;
+  StateExchange exchange_;
   enum class Begun : std::uint8_t {
     no,
     flushed,  ///< the first flush went well
@@ -270,45 +262,29 @@ class Membership {
   };
   Begun begun_ = Begun::no;
   bool leaving_ = false;
-  bool exchanging_ = false, partner_stopped_ = false, partner_unknown_ = false, split_ = false, confirming_ = false;
+  bool partner_stopped_ = false, split_ = false, confirming_ = false;
   std::optional<Change> change_;
-  std::uint64_t step_ = 0, exchange_run_ = 0;
+  std::uint64_t step_ = 0;
   std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
   bool late_record_is_there_ = false;               ///< it returned while a change was under way
   bool own_record_unknown_ = false;  ///< a record of this node alone did not go well, or not yet: it may be there
-  bool proving_ = false;             ///< a flush is under way that shows whether the store stands still
-  engine::TimePoint proven_at_;
-  unsigned flushing_ = 0;
-  engine::TimePoint flush_began_;
-  engine::TimePoint last_tick_, unread_until_, last_exchange_, attached_, last_clean_, sent_again_, confirm_again_;
+  engine::TimePoint attached_, last_clean_, sent_again_, confirm_again_;
   engine::TimePoint gated_since_;
   bool was_undecided_ = false;
-  std::optional<ReplicaState> partner_state_;
   Verdict verdict_ = Verdict::wait;
-  std::uint64_t wanted_size_ = 0;   ///< 0: as it is
-  std::uint64_t partner_room_ = 0;  ///< as it said last; 0: not known
-  bool making_room_ = false, partner_is_larger_ = false;
   std::optional<PendingSolo> pending_solo_;
   Done waiter_;
   bool waiter_is_leave_ = false;
   GivingUp giving_up_ = GivingUp::no;
-  unsigned owed_ = 0;           ///< what the node keeps beside the metadata
-  bool owed_old_work_ = false;  ///< when it was last looked
   engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
   engine::TimePoint link_back_at_;
   bool last_flush_begun_ = false;
-  engine::Callback<> store_settled_;  ///< goes on when the store owes nothing
-  struct WaitingState {
-    InboundRequest* request;
-    Message message;
-  };
-  std::vector<WaitingState> states_to_answer_;
+  engine::Callback<> store_settled_;    ///< goes on when the store owes nothing
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
   engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
-  engine::Uuid agreed_;           ///< the last epoch that the partner is known to have recorded
 };
 
 }  // namespace lockstep::replication

@@ -34,7 +34,7 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   if (standing_.in_sync() || standing_.is_alone()) {
     return done(fail(Errc::refused, "This replica serves already: there is nothing to force."));
   }
-  if (outbound_.ready && partner_state_ && partner_state_->serving) {
+  if (outbound_.ready && exchange_.partner() && exchange_.partner()->serving) {
     return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
   }
   if (waiter_ || change_) {
@@ -76,7 +76,7 @@ void Membership::close(engine::Callback<> done) {
   sequencer_.settle_after_leaving();
   finish_waiter(fail(Errc::aborted, "The volume was detached."));
   closed_done_ = std::move(done);
-  refuse_states();
+  exchange_.refuse_states();
 }
 
 // ---- what is told ------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ MirrorState Membership::mirror_state() const {
 
 bool Membership::serving() const {
   if (closed()) return false;
-  if (standing_.is_forwarding()) return outbound_.ready && partner_state_ && partner_state_->serving;
+  if (standing_.is_forwarding()) return outbound_.ready && exchange_.partner() && exchange_.partner()->serving;
   return !standing_.serves_nothing();
 }
 
@@ -107,7 +107,7 @@ bool Membership::undecided() const {
     const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : gated_since_;
     return !lost && clock_.now() - since < kDecidesWithin * settings_.lease;
   }
-  if (standing_.is_forwarding()) return !outbound_.ready || !partner_state_ || partner_state_->able;
+  if (standing_.is_forwarding()) return !outbound_.ready || !exchange_.partner() || exchange_.partner()->able;
   return mirror_state() == MirrorState::starting;
 }
 
@@ -127,7 +127,7 @@ std::string Membership::reason() const {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;
-  if (partner_is_larger_ && standing_.serves_nothing()) {
+  if (exchange_.partner_is_larger() && standing_.serves_nothing()) {
     return "The volume grew to more than this replica has room for (" + std::to_string(store_.room()) +
            " bytes). It goes on when there is space for the rest.";
   }

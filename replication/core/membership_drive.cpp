@@ -84,10 +84,10 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
   const std::uint64_t over = std::max({above, theirs.attempted, witnessing_.attempted()});
   engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
-  next.size = std::max(next.size, size_to_take());
+  next.size = std::max(next.size, growth_.size_to_take());
   const engine::Uuid base = theirs.record.id;
   apply(event::RecordBegins{});
-  record(next, [this, step, next, base, equal, run = exchange_run_](std::error_code error) {
+  record(next, [this, step, next, base, equal, run = exchange_.run()](std::error_code error) {
     if (!current(step)) return;
     if (error) return end_step();
     const auto arrive = [this, equal](Errc status) {
@@ -99,7 +99,7 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
       give_step_up();
     };
     // A partner that was lost meanwhile may have lost, with its power, what its store had not flushed.
-    if (run != exchange_run_ || !outbound_.ready) return arrive(Errc::unknown_outcome);
+    if (run != exchange_.run() || !outbound_.ready) return arrive(Errc::unknown_outcome);
     propose(step, next, base, equal, arrive);
   });
 }
@@ -178,7 +178,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
 void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
   applier_.quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
     if (!current(step)) return;
-    if (!store_.failed || !store_owes()) return done();
+    if (!store_.failed || !store_watch_.owes()) return done();
     mark<"membership.waits_for_its_store">();
     store_settled_ = std::move(done);  // asked with each tick
   });

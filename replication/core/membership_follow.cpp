@@ -61,18 +61,18 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 /// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
 void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (witnessed || own_record_unknown_ || !left_records_ || !metadata_failed()) {
+  if (witnessed || own_record_unknown_ || !left_epoch_.can_keep() || !metadata_failed()) {
     answer_proposal(Errc::io_error);
     return end_step();
   }
   mark<"membership.left_without_metadata">();
   change_->recording_since = clock_.now();
-  left_records_->keep(store_.info.id, next, counted(owed_, [this, step](std::error_code error) {
-                        if (!current(step)) return;
-                        change_->recording_since.reset();
-                        answer_proposal(error ? Errc::io_error : Errc::ok);
-                        end_step();
-                      }));
+  left_epoch_.keep(next, [this, step](std::error_code error) {
+    if (!current(step)) return;
+    change_->recording_since.reset();
+    answer_proposal(error ? Errc::io_error : Errc::ok);
+    end_step();
+  });
 }
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
@@ -82,9 +82,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
     applier_.quiesce(Applier::Wait::for_all, [this, step, equal, next] {
       if (!current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
-      if (flushing_++ == 0) flush_began_ = clock_.now();  // a hung one is not excused by a later one
-      store_.data.flush([this, step, equal, next](std::error_code failed) {
-        --flushing_;
+      store_watch_.flush([this, step, equal, next](std::error_code failed) {
         if (failed) store_.fail_flush(failed);
         if (!current(step)) return;
         if (failed) return end_step();
@@ -100,10 +98,10 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 }
 
 void Membership::join() {
-  if (change_ || !standing_.is_alone() || !partner_state_ || !outbound_.ready) return;
+  if (change_ || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
   if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
-  ReplicaState theirs = *partner_state_;
+  ReplicaState theirs = *exchange_.partner();
   theirs.running = true;
   drive_both(theirs, 0);
 }

@@ -30,8 +30,7 @@ void Membership::give_up(Done done) {
   waiter_until_ = clock_.now() + 4 * settings_.lease + 2 * settings_.store_deadline;
   giving_up_ = GivingUp::asking;
   begin_step(Step::driving);
-  ++exchange_run_;  // an answer that is on its way was given before this step began
-  exchanging_ = false;
+  exchange_.restart();  // an answer that is on its way was given before this step began
   exchange();
 }
 
@@ -39,21 +38,21 @@ void Membership::give_up(Done done) {
 std::string Membership::why_not_give_up() const {
   if (metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
   if (!partner_.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
-  if (partner_is_larger_)
+  if (exchange_.partner_is_larger())
     return "The volume has grown there to more than this replica has room for. Make room here first.";
-  if (!outbound_.ready || !partner_state_)
+  if (!outbound_.ready || !exchange_.partner())
     return "The partner has not told yet where it stands. Try again in a moment.";
-  if (decide(state(), *partner_state_) != Verdict::split_brain) {
+  if (decide(state(), *exchange_.partner()) != Verdict::split_brain) {
     return "No split brain is seen with the partner: there is nothing to give up.";
   }
-  if (!partner_state_->record.members.contains(engine::other(standing_.side()))) {
+  if (!exchange_.partner()->record.members.contains(engine::other(standing_.side()))) {
     return "The partner's copy may not serve alone. Force it first (force_solo), or keep this one.";
   }
-  if (!partner_state_->able) return "The partner's copy can't be used: its store failed, or it is being detached.";
-  if (partner_state_->changing) return "The partner is in the middle of a change. Try again in a moment.";
-  if (standing_.epoch().size > partner_state_->record.size && standing_.epoch().size > partner_room_) {
+  if (!exchange_.partner()->able) return "The partner's copy can't be used: its store failed, or it is being detached.";
+  if (exchange_.partner()->changing) return "The partner is in the middle of a change. Try again in a moment.";
+  if (standing_.epoch().size > exchange_.partner()->record.size && standing_.epoch().size > growth_.partner_room()) {
     return "This copy has grown to " + std::to_string(standing_.epoch().size) +
-           " bytes, and the partner has room for " + std::to_string(partner_room_) +
+           " bytes, and the partner has room for " + std::to_string(growth_.partner_room()) +
            ". Make room there first: no volume shrinks.";
   }
   return {};
@@ -70,9 +69,9 @@ void Membership::on_partner_asked(bool answered) {
   giving_up_ = GivingUp::doing;
   witnessing_.abandon();
   pending_solo_.reset();
-  const std::uint64_t over = std::max(partner_state_->attempted, witnessing_.attempted());
-  stop_for_good(step_, epoch_after_giving_up(partner_state_->record, standing_.epoch(), engine::other(standing_.side()),
-                                             random_.uuid(), over));
+  const std::uint64_t over = std::max(exchange_.partner()->attempted, witnessing_.attempted());
+  stop_for_good(step_, epoch_after_giving_up(exchange_.partner()->record, standing_.epoch(),
+                                             engine::other(standing_.side()), random_.uuid(), over));
 }
 
 /// Answers of this line are of a truth that ends here: the sessions are closed, and what was started ends first.

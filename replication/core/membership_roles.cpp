@@ -55,7 +55,7 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
       return;
     case Effect::tell_state:
       changed_();
-      return answer_states();
+      return exchange_.answer_states();
   }
 }
 
@@ -96,11 +96,11 @@ void Membership::give_step_up() {
 /// Both members recorded the epoch.
 void Membership::begin_in_sync() {
   mark<"membership.in_sync">();
-  forget_what_is_recorded();
+  left_epoch_.forget_if_recorded();
   store_.info.size = store_.volume_size();
   space_.begin_epoch();
   partner_stopped_ = false;
-  agreed_ = standing_.epoch().id;
+  exchange_.note_agreed();
   applier_.open(true);
   witnessing_.settled();
   regions_.remember(true);
@@ -170,10 +170,10 @@ void Membership::drop_possibly_retried(const ReplicaPhase& was) {
 
 void Membership::forward_all() {
   mark<"membership.forwarding">();
-  forget_what_is_recorded();
+  left_epoch_.forget_if_recorded();
   store_.info.size = store_.volume_size();
   space_.begin_epoch();
-  if (owes_old_work()) mark<"membership.old_work_first">();
+  if (store_watch_.owes_old_work()) mark<"membership.old_work_first">();
   resync_.stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.
   sequencer_.drop(Selection::all());
@@ -214,7 +214,7 @@ bool Membership::goes_on_soon() const {
   if (since > kDecidesWithin * settings_.lease) return false;
   if (pending_solo_ || change_) return true;
   ReplicaState mine = state();
-  mine.able |= suspects_store();  // it may be only slow
+  mine.able |= store_watch_.is_suspect();  // it may be only slow
   if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
   return !witnessing_.lost() && !witnessing_.unreachable() && since <= settings_.lease;
 }
@@ -244,15 +244,13 @@ void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimeP
 }
 
 void Membership::on_connected() {
-  ++exchange_run_;
-  exchanging_ = false;
+  exchange_.restart();
   forwarder_.on_connected();
   exchange();
 }
 
 void Membership::on_disconnected() {
-  ++exchange_run_;
-  exchanging_ = outbound_.ready = partner_unknown_ = false;
+  exchange_.on_disconnected();
   verdict_ = Verdict::wait;
   lu_.forget_target();
   space_.forget_partner();
@@ -285,7 +283,7 @@ void Membership::on_contact_lost() {
 }
 
 void Membership::on_partner_restarted() {
-  partner_state_.reset();
+  exchange_.forget_partner();
   generations_.forget_partner();
   outbound_.ready = false;
   applier_.forget_sequences();
@@ -311,13 +309,13 @@ void Membership::on_partner_refused() {
     resync_.stop();
     sequencer_.drop_remote();
   }
-  if (clock_.now() - last_exchange_ > std::chrono::milliseconds(20)) exchange();
+  if (clock_.now() - exchange_.asked_at() > std::chrono::milliseconds(20)) exchange();
 }
 
 void Membership::on_store_failed() {
   if (standing_.in_sync() && !change_) close_gate();
   changed_();
-  answer_states();
+  exchange_.answer_states();
   exchange();
 }
 
