@@ -17,7 +17,7 @@ constexpr engine::Duration kExchangeSettled = std::chrono::seconds(2);
 constexpr engine::Duration kCleanEvery = std::chrono::milliseconds(200);
 }  // namespace
 
-Membership::Membership(const MembershipParts& parts)
+Membership::Membership(const MirrorParts& parts)
     : settings_(parts.settings),
       clock_(parts.clock),
       random_(parts.random),
@@ -44,8 +44,9 @@ Membership::Membership(const MembershipParts& parts)
       store_watch_(settings_, clock_, standing_, store_, sequencer_, applier_, resync_),
       left_epoch_(parts.left_records, standing_, store_),
       growth_(standing_, store_, [this] { exchange(); }),
-      exchange_(clock_, partner_, standing_, store_, outbound_, applier_, generations_, lu_, growth_, changed_, *this) {
-}
+      exchange_(clock_, partner_, standing_, store_, outbound_, applier_, generations_, lu_, growth_, changed_, *this),
+      steps_(settings_, clock_, standing_, store_, store_watch_, sequencer_, applier_, *this),
+      phases_(parts, store_watch_, left_epoch_, exchange_, steps_, *this) {}
 
 Membership::~Membership() = default;
 
@@ -55,13 +56,13 @@ ReplicaState Membership::state() const {
   s.side = standing_.side();
   s.running = ran(standing_.phase);
   s.set_back = generations_.set_back();
-  const bool sound =
-      has_begun() && !metadata_failed() && !leaving_ && !closed() && !store_watch_.owes_old_work() && !s.set_back;
+  const bool sound = has_begun() && !standing_.metadata_failed() && !leaving_ && !closed() &&
+                     !store_watch_.owes_old_work() && !s.set_back;
   s.able = sound && !store_.failed && !store_watch_.is_suspect();
   s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_watch_.owes();
   s.serving = standing_.in_sync() || standing_.is_alone();
   s.forwarding = standing_.is_forwarding();
-  s.changing = change_.has_value();
+  s.changing = steps_.busy();
   s.attempted = witnessing_.attempted();
   return s;
 }
@@ -81,7 +82,7 @@ void Membership::begin() {
 
 /// This node left an epoch, and the metadata does not know. While it can't be relied on, a late record decides.
 void Membership::record_what_was_left() {
-  if (closed() || metadata_failed()) return;
+  if (closed() || standing_.metadata_failed()) return;
   const auto left = left_epoch_.record();
   if (!left_epoch_.is_ahead()) {
     left_epoch_.forget_if_recorded();
@@ -89,10 +90,10 @@ void Membership::record_what_was_left() {
     return exchange();
   }
   mark<"membership.recorded_what_was_left">();
-  const std::uint64_t step = begin_step(Step::recording);
-  record(*left, [this, step](std::error_code error) {
-    if (!current(step)) return;
-    end_step();
+  const std::uint64_t step = steps_.begin(Step::recording);
+  steps_.record(*left, [this, step](std::error_code error) {
+    if (!steps_.current(step)) return;
+    steps_.end();
     if (error) return;
     left_epoch_.forget_if_recorded();
     begun_ = Begun::wholly;
@@ -134,11 +135,11 @@ void Membership::on_asked(bool learnt) {
 }
 
 void Membership::act(const ReplicaState& theirs) {
-  if (change_ && change_->drains_for.value_or(theirs.record.id) != theirs.record.id) {
+  if (steps_.drains_for_another(theirs.record.id)) {
     mark<"membership.partner_went_on_meanwhile">();
-    end_unrecorded_step();
+    steps_.end_unrecorded();
   }
-  if (change_ || !has_begun()) return;
+  if (steps_.busy() || !has_begun()) return;
   if (theirs.changing) return let_partner_change();
   if (generations_.set_back()) stop_if_set_back();
   const ReplicaState mine = state();
@@ -166,13 +167,13 @@ void Membership::act(const ReplicaState& theirs) {
       drive_solo(theirs);
       break;
     case Verdict::start_solo:
-      apply(event::AloneRecorded{});
+      phases_.apply(event::AloneRecorded{});
       break;
     case Verdict::source:
       if (theirs.record.id == standing_.epoch().id) lu_.on_target();
-      if (!theirs.able && resync_.active()) lose_target();
+      if (!theirs.able && resync_.active()) phases_.lose_target();
       if (theirs.set_back) break;  // it has not marked yet what is to be compared
-      if (theirs.able && theirs.record.id == standing_.epoch().id && !resync_.active()) start_source();
+      if (theirs.able && theirs.record.id == standing_.epoch().id && !resync_.active()) phases_.start_source();
       send_refused_again(settings_.heartbeat_interval);
       break;
     case Verdict::adopt:
@@ -182,9 +183,9 @@ void Membership::act(const ReplicaState& theirs) {
       adopt(theirs.record, true);
       break;
     case Verdict::target:
-      if (metadata_failed()) break;  // it can't keep the unit's state, and nothing passes without
-      if (!standing_.is_forwarding()) apply(event::PartnerRecorded{clock_.now()});
-      if (theirs.serving) settle_left();
+      if (standing_.metadata_failed()) break;  // it can't keep the unit's state, and nothing passes without
+      if (!standing_.is_forwarding()) phases_.apply(event::PartnerRecorded{clock_.now()});
+      if (theirs.serving) phases_.settle_left();
       if (theirs.serving && waiter_ && waiter_is_leave_) finish_waiter({});
       break;
     case Verdict::split_brain:
@@ -200,7 +201,7 @@ void Membership::act(const ReplicaState& theirs) {
 void Membership::let_partner_change() {
   if (!standing_.keeps_sessions()) return;
   mark<"membership.lets_partner_change">();
-  apply(event::NotAlone{});
+  phases_.apply(event::NotAlone{});
 }
 
 /// Orders that a step refused which was given up then, or that found the link's queue full, or a partner that still
@@ -215,75 +216,24 @@ void Membership::send_refused_again(engine::Duration every) {
 void Membership::stop_if_set_back() {
   if (!standing_.in_sync() && !standing_.is_alone()) return;
   mark<"membership.set_back_while_serving">();
-  apply(event::Unfit{});
+  phases_.apply(event::Unfit{});
 }
 
-namespace {
-[[noreturn]] void stop_the_process(const ReplicaPhase& phase, const PhaseEvent& event, const std::string& why) {
-  std::fprintf(stderr, "mirror: %s, then %s: %s\n", name_of(phase), name_of(event), why.c_str());
-  std::abort();
-}
-}  // namespace
-
-/// The one place where the phase changes. A phase that contradicts the durable record would serve what this replica may
-/// not: the process ends before it does.
-void Membership::apply(const PhaseEvent& event) {
-  const ReplicaPhase was = standing_.phase;
-  auto transition = step(was, event);
-  if (!transition) stop_the_process(was, event, "that can't be");
-  if (const std::string why = contradiction(transition->next, standing_.epoch(), standing_.side()); !why.empty()) {
-    stop_the_process(was, event, why);
-  }
-  standing_.phase = std::move(transition->next);
-  for (const Effect effect : transition->effects) perform(effect, was);
-  assert(!standing_.keeps_sessions() || standing_.gated);
-}
-
-std::uint64_t Membership::begin_step(Step kind) {
-  change_ = Change{.step = kind, .began = clock_.now(), .recording_since = {}, .drains_for = {}};
-  return ++step_;
-}
-
-void Membership::end_step() {
-  change_.reset();
-  store_settled_ = nullptr;
-  ++step_;
-  sequencer_.cancel_drain();
+void Membership::on_step_ended() {
   answer_proposal(Errc::refused);
   exchange_.answer_states();
-  if (metadata_failed()) refuse_held();
+  if (standing_.metadata_failed()) phases_.refuse_held();
   if (giving_up_ != GivingUp::no) end_giving_up({});
 }
 
-/// Both slots, each flushed. After an error nobody knows what is there: this replica stops.
-void Membership::record(const engine::EpochRecord& next, engine::IoCallback done) {
-  change_->recording_since = clock_.now();
-  if (next.members == engine::MemberSet::only(standing_.side())) own_record_unknown_ = true;
-  store_.meta->write_epoch(next, store_.known,
-                           [this, run = ++record_run_, done = std::move(done)](std::error_code error) mutable {
-                             if (!error) own_record_unknown_ = false;
-                             if (run == late_record_) return on_late_record(error);
-                             if (change_) change_->recording_since.reset();
-                             if (metadata_failed()) return done(Errc::io_error);
-                             if (!error) failure_.clear();
-                             if (error == Errc::refused) {
-                               refuse_record();
-                             } else if (error) {
-                               fail_metadata("The epoch record can't be written: " + error.message() + ".");
-                             }
-                             done(error);
-                           });
+void Membership::on_step_given_up() {
+  if (std::holds_alternative<phase::Recording>(standing_.phase)) phases_.apply(event::NotAgreed{clock_.now()});
 }
 
-/// It was given up, and its step is over. Without an error it is what counts now, like one that was read at a start.
-void Membership::on_late_record(std::error_code error) {
-  if (error || !metadata_failed() || !store_.may_return) return;
-  late_record_is_there_ = change_.has_value();
-  if (late_record_is_there_) return;
-  mark<"membership.late_record_returned">();
+void Membership::on_late_record() {
   failure_.clear();
   const bool left = left_epoch_.is_ahead();
-  apply(event::LateRecordReturned{!left && standing_.epoch().members.contains(standing_.side())});
+  phases_.apply(event::LateRecordReturned{!left && standing_.epoch().members.contains(standing_.side())});
   if (begun_ == Begun::no) return exchange();
   begun_ = Begun::flushed;
   record_what_was_left();
@@ -291,30 +241,30 @@ void Membership::on_late_record(std::error_code error) {
 
 /// A record that does not follow the one that is there: nothing was written, and nothing failed. This replica stops
 /// where it stands, and looks again.
-void Membership::refuse_record() {
+void Membership::on_record_refused() {
   mark<"membership.record_refused">();
   failure_ = "The partner's epoch does not follow the one that is recorded here.";
-  apply(event::Unfit{});
+  phases_.apply(event::Unfit{});
 }
 
 // ---- the clock ---------------------------------------------------------------------------------------------------
 
 void Membership::tick() {
   if (closed()) return finish_closing();
-  assert(change_ || !std::holds_alternative<phase::Recording>(standing_.phase));
+  assert(steps_.busy() || !std::holds_alternative<phase::Recording>(standing_.phase));
   const engine::TimePoint now = clock_.now();
   store_watch_.watch_own_ticks(now);
   watch_lease(now);
   space_.tick();
   watch_stores(now);
-  if (late_record_is_there_ && !change_) on_late_record({});
+  steps_.watch_late_record();
   if (store_watch_.old_work_ended()) exchange();
   take_buffers_back(now);
   end_overdue_step(now);
-  if (is_changing(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
+  if (steps_.is(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
-  if (!change_ && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
-  if (!change_ && has_begun()) decide_without_partner();
+  if (!steps_.busy() && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
+  if (!steps_.busy() && has_begun()) decide_without_partner();
   grow_alone();
   go_solo_when_leases_are_over();
   watch_kept_sessions();
@@ -335,7 +285,7 @@ void Membership::tick() {
 
 bool Membership::is_idle() const {
   return completions_.idle() && sequencer_.active() == 0 && forwarder_.waiting() == 0 && resync_.idle() &&
-         store_watch_.idle() && !change_ && growth_.idle() && lu_.idle() && space_.idle() && !applier_.busy() &&
+         store_watch_.idle() && !steps_.busy() && growth_.idle() && lu_.idle() && space_.idle() && !applier_.busy() &&
          store_.owed == 0 && store_.meta->idle();
 }
 
@@ -393,12 +343,11 @@ void Membership::take_buffers_back(engine::TimePoint now) {
 
 /// A step that waits for work to drain does not wait for ever.
 void Membership::end_overdue_step(engine::TimePoint now) {
-  if (!change_ || change_->step == Step::recording || change_->recording_since) return;
-  if (now - change_->began <= 3 * settings_.lease) return;
+  if (!steps_.is_overdue(now, 3 * settings_.lease)) return;
   mark<"membership.step_timed_out">();
   const bool was_serving = !standing_.serves_nothing();
-  give_step_up();
-  if (was_serving) open_gate();
+  steps_.give_up();
+  if (was_serving) phases_.open_gate();
 }
 
 }  // namespace lockstep::replication

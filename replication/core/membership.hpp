@@ -8,64 +8,22 @@
 #include <optional>
 #include <string>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/cleaner.hpp"
-#include "replication/core/completions.hpp"
-#include "replication/core/forward_entries.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/generations.hpp"
+#include "replication/core/epoch_steps.hpp"
 #include "replication/core/growth.hpp"
 #include "replication/core/left_epoch.hpp"
-#include "replication/core/local_store.hpp"
-#include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/outbound.hpp"
-#include "replication/core/partner.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
-#include "replication/core/standing.hpp"
+#include "replication/core/mirror_parts.hpp"
+#include "replication/core/phase_runner.hpp"
 #include "replication/core/state_exchange.hpp"
 #include "replication/core/store_watch.hpp"
 #include "replication/core/verdict.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
-/// What membership moves: every part of the mirror.
-struct MembershipParts {
-  const NodeSettings& settings;
-  engine::Clock& clock;
-  engine::Random& random;
-  Witness* witness;
-  LeftRecords* left_records;
-  Partner& partner;
-  Standing& standing;
-  LocalStore& store;
-  Outbound& outbound;
-  ForwardEntries& forward_entries;
-  Completions& completions;
-  Regions& regions;
-  Space& space;
-  Forwarder& forwarder;
-  Resync& resync;
-  Sequencer& sequencer;
-  Applier& applier;
-  Generations& generations;
-  Cleaner& cleaner;
-  Witnessing& witnessing;
-  LuStateKeeper& lu;
-  Front& front;
-  const std::function<void()>& changed;
-  const std::function<void()>& close_sessions;
-};
-
-class Membership : ExchangeUser {
+class Membership : ExchangeUser, StepsUser, PhasesUser {
  public:
   using Done = engine::Callback<engine::Result<void>>;
 
-  explicit Membership(const MembershipParts& parts);
+  explicit Membership(const MirrorParts& parts);
   ~Membership() override;
 
   /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
@@ -124,31 +82,18 @@ class Membership : ExchangeUser {
   /// Not serving, and it will soon be known whether it does: true for a bounded time only.
   [[nodiscard]] bool undecided() const;
   [[nodiscard]] bool failover_limited() const;
-  [[nodiscard]] bool busy() const { return change_.has_value(); }
+  [[nodiscard]] bool busy() const { return steps_.busy(); }
 
  private:
   /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
   static constexpr int kDecidesWithin = 4;
-  enum class Step : std::uint8_t { driving, following, recording };
-  /// From one epoch to the next, or an agreement to stay.
-  struct Change {
-    Step step;
-    engine::TimePoint began;
-    std::optional<engine::TimePoint> recording_since;  ///< a record is being written
-    std::optional<engine::Uuid> drains_for;  ///< what was ordered ends, to agree from this record of the partner's
-  };
   enum class GivingUp : std::uint8_t { no, asking, doing };
   struct PendingSolo {
     engine::EpochRecord next;
     bool forced = false;
   };
 
-  // the phase
-  void apply(const PhaseEvent& event);
-  void perform(Effect effect, const ReplicaPhase& was);
   [[nodiscard]] bool has_begun() const { return begun_ == Begun::wholly; }
-  [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(standing_.phase); }
-  [[nodiscard]] bool is_changing(Step step) const { return change_ && change_->step == step; }
   // the clock
   [[nodiscard]] bool is_idle() const;
   void finish_closing();
@@ -158,7 +103,7 @@ class Membership : ExchangeUser {
   void end_overdue_step(engine::TimePoint now);
   // what the partner says (state_exchange.hpp), and what follows
   void exchange() { exchange_.ask(); }
-  [[nodiscard]] bool may_tell_state() const override { return !is_changing(Step::following); }
+  [[nodiscard]] bool may_tell_state() const override { return !steps_.is(Step::following); }
   [[nodiscard]] bool waits_for_partner() const override { return verdict_ == Verdict::follow; }
   void on_partner_state(const ReplicaState& theirs, bool first) override;
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
@@ -168,13 +113,12 @@ class Membership : ExchangeUser {
   // steps (membership_drive.cpp, membership_follow.cpp)
   void send_refused_again(engine::Duration every);
   void record_what_was_left();
-  std::uint64_t begin_step(Step kind);
-  void end_step();
-  [[nodiscard]] bool current(std::uint64_t step) const { return step == step_; }
-  void record(const engine::EpochRecord& next, engine::IoCallback done);
   void stop_if_set_back();
-  void refuse_record();
-  void on_late_record(std::error_code error);
+  void on_step_ended() override;
+  void on_step_given_up() override;
+  void on_recorded() override { failure_.clear(); }
+  void on_record_refused() override;
+  void on_late_record() override;
   void drive_resume();
   void drive_both(const ReplicaState& theirs, std::uint64_t above);
   void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
@@ -200,32 +144,15 @@ class Membership : ExchangeUser {
   // alone (membership_alone.cpp)
   void decide_without_partner();
   [[nodiscard]] bool store_is_proven();
-  void watch_record();
+  void prove_store() override { static_cast<void>(store_is_proven()); }
   void watch_stores(engine::TimePoint now);
-  void settle_store(std::uint64_t step, engine::Callback<> done);
   void trust_store_again();
   void want_solo(engine::EpochRecord next, bool forced);
   void go_solo_when_leases_are_over();
-  // arriving (membership_roles.cpp)
-  void begin_in_sync();
-  void make_equal();
-  void serve_in_sync(bool fresh);
-  void resume_in_sync();
-  void serve_alone(bool fresh);
-  void drop_possibly_retried(const ReplicaPhase& was);
-  void forward_all();
-  void start_source();
-  void lose_target();
-  void settle_left();
-  void open_gate();
-  void close_gate();
-  void refuse_held();
-  void fence();
+  // touch (membership_roles.cpp)
   [[nodiscard]] bool goes_on_soon() const;
   void watch_kept_sessions();
   void tell_when_decided();
-  void end_unrecorded_step();
-  void give_step_up();
   void finish_waiter(engine::Result<void> result);
 
   const NodeSettings& settings_;
@@ -255,6 +182,8 @@ class Membership : ExchangeUser {
   LeftEpoch left_epoch_;
   Growth growth_;
   StateExchange exchange_;
+  EpochSteps steps_;
+  PhaseRunner phases_;
   enum class Begun : std::uint8_t {
     no,
     flushed,  ///< the first flush went well
@@ -262,14 +191,8 @@ class Membership : ExchangeUser {
   };
   Begun begun_ = Begun::no;
   bool leaving_ = false;
-  bool partner_stopped_ = false, split_ = false, confirming_ = false;
-  std::optional<Change> change_;
-  std::uint64_t step_ = 0;
-  std::uint64_t record_run_ = 0, late_record_ = 0;  ///< the last one; the one that was given up and is not returned
-  bool late_record_is_there_ = false;               ///< it returned while a change was under way
-  bool own_record_unknown_ = false;  ///< a record of this node alone did not go well, or not yet: it may be there
+  bool split_ = false, confirming_ = false;
   engine::TimePoint attached_, last_clean_, sent_again_, confirm_again_;
-  engine::TimePoint gated_since_;
   bool was_undecided_ = false;
   Verdict verdict_ = Verdict::wait;
   std::optional<PendingSolo> pending_solo_;

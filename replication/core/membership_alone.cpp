@@ -12,25 +12,10 @@ constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
 constexpr engine::Duration kAskAgainAfter = std::chrono::seconds(1);
 }  // namespace
 
-/// A record waits for the partner's or the witness's agreement, and so do hosts: on a disk that is known to hang it is
-/// not waited for as long again.
-void Membership::watch_record() {
-  const auto patience = store_.failed ? std::min(settings_.lease, settings_.store_silence) : settings_.store_silence;
-  if (!change_ || !change_->recording_since || *change_->recording_since >= store_watch_.ago(patience)) return;
-  if (store_watch_.unread()) return;
-  mark<"membership.record_hung">();
-  const bool only_late = !metadata_failed() && (!store_.failed || store_.may_return);
-  late_record_ = record_run_;
-  change_->recording_since.reset();
-  fail_metadata("The metadata's store did not complete a write in time.");
-  store_.may_return = only_late;
-  end_step();
-}
-
 /// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
 void Membership::watch_stores(engine::TimePoint now) {
-  watch_record();
-  if (store_settled_ && !store_watch_.owes()) return std::exchange(store_settled_, nullptr)();
+  steps_.watch_record();
+  if (steps_.store_settled()) return;
   if (store_.failed) return trust_store_again();
   if (!store_watch_.hangs()) return;
   mark<"store.hung">();
@@ -43,20 +28,20 @@ void Membership::watch_stores(engine::TimePoint now) {
   store_.failed = store_.may_return = true;
   store_.failed_at = now;
   store_.reason = why + " This is the only member: it goes on when the store has returned everything.";
-  apply(event::Unfit{});
+  phases_.apply(event::Unfit{});
 }
 
 /// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
 /// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
 /// not come and go all the time.
 void Membership::trust_store_again() {
-  if (!store_.may_return || metadata_failed() || change_) return;
+  if (!store_.may_return || standing_.metadata_failed() || steps_.busy()) return;
   if (standing_.is_forwarding() && clock_.now() - store_.failed_at < kTrustAgainAfter) return;
   if (store_watch_.owes() || space_.lacking()) return;
   mark<"store.returned_everything">();
   store_.failed = store_.may_return = false;
   store_.reason.clear();
-  if (standing_.in_sync()) open_gate();  // the partner's store stood still, too: neither could leave
+  if (standing_.in_sync()) phases_.open_gate();  // the partner's store stood still, too: neither could leave
   changed_();
   exchange();
 }
@@ -71,7 +56,8 @@ bool Membership::store_is_proven() {
 
 /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
 void Membership::decide_without_partner() {
-  const bool deaf = !partner_.in_contact() || partner_stopped_ || (exchange_.partner_unknown() && partner_.connected());
+  const bool deaf =
+      !partner_.in_contact() || phases_.partner_stopped || (exchange_.partner_unknown() && partner_.connected());
   if (!standing_.serves_nothing() || !deaf || pending_solo_ || witnessing_.asking() || confirming_) return;
   if (verdict_ == Verdict::split_brain && partner_.connected()) return;
   const AloneRule rule = decide_alone(state(), witness_ != nullptr);
@@ -83,8 +69,8 @@ void Membership::decide_without_partner() {
       confirm_again_ = clock_.now() + kAskAgainAfter;
       witnessing_.confirm([this](bool may_start) {
         confirming_ = false;
-        if (!may_start || !standing_.serves_nothing() || change_ || closed()) return;
-        if (standing_.epoch().members == MemberSet::only(standing_.side())) apply(event::AloneRecorded{});
+        if (!may_start || !standing_.serves_nothing() || steps_.busy() || closed()) return;
+        if (standing_.epoch().members == MemberSet::only(standing_.side())) phases_.apply(event::AloneRecorded{});
       });
       break;
     case AloneRule::ask_witness: {
@@ -92,7 +78,7 @@ void Membership::decide_without_partner() {
       // A process that has just started lets its partner call first.
       if (!ran(standing_.phase) && clock_.now() - attached_ < settings_.lease) break;
       witnessing_.ask([this, before = mine](WitnessRecord won) {
-        if (standing_.epoch().id != before.id || !standing_.serves_nothing() || change_) return;
+        if (standing_.epoch().id != before.id || !standing_.serves_nothing() || steps_.busy()) return;
         engine::EpochRecord next =
             next_epoch(before, MemberSet::only(standing_.side()), standing_.side(), won.epoch, 0);
         next.number = won.number;
@@ -116,9 +102,9 @@ void Membership::want_solo(engine::EpochRecord next, bool forced) {
 
 /// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
 void Membership::go_solo_when_leases_are_over() {
-  if (!pending_solo_ || change_) return;
+  if (!pending_solo_ || steps_.busy()) return;
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness && witness_;
-  if (!pending_solo_->forced && !witnessed && partner_.in_contact() && !partner_stopped_ &&
+  if (!pending_solo_->forced && !witnessed && partner_.in_contact() && !phases_.partner_stopped &&
       !exchange_.partner_unknown()) {
     return pending_solo_.reset();  // the partner is back: no arbiter was asked, nothing is decided
   }
@@ -126,19 +112,19 @@ void Membership::go_solo_when_leases_are_over() {
   if (store_.failed) return;
   const auto wait = settings_.lease * (100 + settings_.drift_percent) / 100;
   const engine::TimePoint since = std::max(last_grant_, attached_);
-  if (!partner_stopped_ && clock_.now() < since + wait) return;
+  if (!phases_.partner_stopped && clock_.now() < since + wait) return;
   mark<"membership.goes_solo">();
   lu_.on_partner_lost();
   const engine::EpochRecord next = pending_solo_->next;
-  const std::uint64_t step = begin_step(Step::recording);
+  const std::uint64_t step = steps_.begin(Step::recording);
   pending_solo_.reset();
-  close_gate();
-  settle_store(step, [this, step, next] {
-    record(next, [this, step](std::error_code error) {
-      if (!current(step)) return;
-      end_step();
+  phases_.close_gate();
+  steps_.settle_store(step, [this, step, next] {
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
       if (error) return;
-      apply(event::AloneRecorded{});
+      phases_.apply(event::AloneRecorded{});
       if (waiter_ && !waiter_is_leave_) finish_waiter({});
     });
   });

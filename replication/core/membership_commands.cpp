@@ -37,10 +37,11 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   if (outbound_.ready && exchange_.partner() && exchange_.partner()->serving) {
     return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
   }
-  if (waiter_ || change_) {
+  if (waiter_ || steps_.busy()) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
-  if (store_.failed || metadata_failed()) return done(fail(Errc::io_error, "This replica's store has failed."));
+  if (store_.failed || standing_.metadata_failed())
+    return done(fail(Errc::io_error, "This replica's store has failed."));
   if (begun_ == Begun::no) {
     return done(
         fail(Errc::refused, "This replica's store has not answered since it was attached. Try again in a moment."));
@@ -66,8 +67,8 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 }
 
 void Membership::close(engine::Callback<> done) {
-  apply(event::Detached{});
-  end_unrecorded_step();
+  phases_.apply(event::Detached{});
+  steps_.end_unrecorded();
   witnessing_.abandon();
   pending_solo_.reset();
   standing_.gated = false;
@@ -86,7 +87,7 @@ MirrorState Membership::mirror_state() const {
   if (standing_.is_alone()) return resync_.active() ? MirrorState::syncing_source : MirrorState::solo;
   const bool nobody_goes_on = store_.failed && verdict_ == Verdict::wait;
   if (standing_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
-  if (store_.failed || metadata_failed()) return MirrorState::failed;
+  if (store_.failed || standing_.metadata_failed()) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
   if (standing_.is_forwarding()) return MirrorState::syncing_target;
   if (standing_.suspended()) return MirrorState::suspended;
@@ -104,7 +105,7 @@ bool Membership::undecided() const {
   if (closed() || split_ || (serving() && !standing_.gated)) return false;
   if (standing_.gated || standing_.suspended()) {
     const bool lost = standing_.serves_nothing() && !standing_.gated && witnessing_.lost();
-    const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : gated_since_;
+    const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : phases_.gated_since();
     return !lost && clock_.now() - since < kDecidesWithin * settings_.lease;
   }
   if (standing_.is_forwarding()) return !outbound_.ready || !exchange_.partner() || exchange_.partner()->able;

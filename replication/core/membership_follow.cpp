@@ -15,22 +15,22 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const bool members = next.members.contains(engine::other(standing_.side()));
   const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
   const bool begun = has_begun() || store_.failed;  // one that can't even begin may still leave
-  if (!from_my_record || !higher || !members || !fits || !begun || change_) {
+  if (!from_my_record || !higher || !members || !fits || !begun || steps_.busy()) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
   const bool state_unknown = standing_.is_forwarding() && !lu_.may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
   if (next.members.is_both() && !applier_.may_be_resynced()) return answer(request, m, Errc::refused);
-  if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
-  apply(event::NotAlone{});
-  const std::uint64_t step = begin_step(Step::following);
+  if (standing_.metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
+  phases_.apply(event::NotAlone{});
+  const std::uint64_t step = steps_.begin(Step::following);
   proposal_ = &request;
   proposal_message_ = m;
   witnessing_.abandon();
   pending_solo_.reset();
   if (standing_.epoch().sequencer != standing_.side()) applier_.on_watermark(m.watermark);
-  close_gate();
+  phases_.close_gate();
   sequencer_.resend();
   next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
 }
@@ -44,14 +44,14 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
   sequencer_.drain([this, step, next = std::move(next)] {
     applier_.quiesce(Applier::Wait::unless_failed, [this, step, next] {
-      if (!current(step)) return;
-      apply(event::RecordBegins{});
-      if (metadata_failed()) return leave_without_metadata(step, next);
-      record(next, [this, step, next](std::error_code error) {
-        if (error && current(step)) return leave_without_metadata(step, next);
+      if (!steps_.current(step)) return;
+      phases_.apply(event::RecordBegins{});
+      if (standing_.metadata_failed()) return leave_without_metadata(step, next);
+      steps_.record(next, [this, step, next](std::error_code error) {
+        if (error && steps_.current(step)) return leave_without_metadata(step, next);
         answer_proposal(error ? Errc::io_error : Errc::ok);
-        if (current(step)) end_step();
-        if (!error) apply(event::PartnerRecorded{clock_.now()});
+        if (steps_.current(step)) steps_.end();
+        if (!error) phases_.apply(event::PartnerRecorded{clock_.now()});
       });
     });
   });
@@ -61,36 +61,36 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 /// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
 void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (witnessed || own_record_unknown_ || !left_epoch_.can_keep() || !metadata_failed()) {
+  if (witnessed || steps_.own_record_unknown() || !left_epoch_.can_keep() || !standing_.metadata_failed()) {
     answer_proposal(Errc::io_error);
-    return end_step();
+    return steps_.end();
   }
   mark<"membership.left_without_metadata">();
-  change_->recording_since = clock_.now();
+  steps_.recording_begins();
   left_epoch_.keep(next, [this, step](std::error_code error) {
-    if (!current(step)) return;
-    change_->recording_since.reset();
+    if (!steps_.current(step)) return;
+    steps_.recording_ends();
     answer_proposal(error ? Errc::io_error : Errc::ok);
-    end_step();
+    steps_.end();
   });
 }
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
-  if (standing_.is_forwarding()) settle_left();  // only a member that was alone lets another join
+  if (standing_.is_forwarding()) phases_.settle_left();  // only a member that was alone lets another join
   sequencer_.drain([this, step, equal, next = std::move(next)] {
     applier_.quiesce(Applier::Wait::for_all, [this, step, equal, next] {
-      if (!current(step)) return;
+      if (!steps_.current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
       store_watch_.flush([this, step, equal, next](std::error_code failed) {
         if (failed) store_.fail_flush(failed);
-        if (!current(step)) return;
-        if (failed) return end_step();
-        apply(event::RecordBegins{});
-        record(next, [this, step, equal](std::error_code error) {
+        if (!steps_.current(step)) return;
+        if (failed) return steps_.end();
+        phases_.apply(event::RecordBegins{});
+        steps_.record(next, [this, step, equal](std::error_code error) {
           answer_proposal(error ? Errc::io_error : Errc::ok);
-          if (current(step)) end_step();
-          if (!error) apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
+          if (steps_.current(step)) steps_.end();
+          if (!error) phases_.apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
         });
       });
     });
@@ -98,7 +98,7 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 }
 
 void Membership::join() {
-  if (change_ || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
+  if (steps_.busy() || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
   if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
   ReplicaState theirs = *exchange_.partner();

@@ -21,7 +21,7 @@ using engine::Errc;
 using engine::fail;
 
 void Membership::give_up(Done done) {
-  if (waiter_ || change_) {
+  if (waiter_ || steps_.busy()) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
   if (const std::string why = why_not_give_up(); !why.empty()) return done(fail(Errc::refused, why));
@@ -29,14 +29,14 @@ void Membership::give_up(Done done) {
   waiter_is_leave_ = false;
   waiter_until_ = clock_.now() + 4 * settings_.lease + 2 * settings_.store_deadline;
   giving_up_ = GivingUp::asking;
-  begin_step(Step::driving);
+  steps_.begin(Step::driving);
   exchange_.restart();  // an answer that is on its way was given before this step began
   exchange();
 }
 
 /// Empty: it may.
 std::string Membership::why_not_give_up() const {
-  if (metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
+  if (standing_.metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
   if (!partner_.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
   if (exchange_.partner_is_larger())
     return "The volume has grown there to more than this replica has room for. Make room here first.";
@@ -63,42 +63,42 @@ void Membership::on_partner_asked(bool answered) {
   if (why.empty() && !answered) why = "The partner did not answer.";
   if (!why.empty()) {
     end_giving_up(why);
-    return end_step();
+    return steps_.end();
   }
   mark<"membership.gives_up">();
   giving_up_ = GivingUp::doing;
   witnessing_.abandon();
   pending_solo_.reset();
   const std::uint64_t over = std::max(exchange_.partner()->attempted, witnessing_.attempted());
-  stop_for_good(step_, epoch_after_giving_up(exchange_.partner()->record, standing_.epoch(),
-                                             engine::other(standing_.side()), random_.uuid(), over));
+  stop_for_good(steps_.token(), epoch_after_giving_up(exchange_.partner()->record, standing_.epoch(),
+                                                      engine::other(standing_.side()), random_.uuid(), over));
 }
 
 /// Answers of this line are of a truth that ends here: the sessions are closed, and what was started ends first.
 void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
-  close_gate();
-  if (standing_.is_alone() || standing_.suspended()) fence();
+  phases_.close_gate();
+  if (standing_.is_alone() || standing_.suspended()) phases_.fence();
   if (!standing_.is_alone()) return record_giving_up(step, std::move(next));
   sequencer_.drain([this, step, next = std::move(next)]() mutable {
-    if (current(step)) record_giving_up(step, std::move(next));
+    if (steps_.current(step)) record_giving_up(step, std::move(next));
   });
 }
 
 void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) {
   applier_.quiesce(Applier::Wait::unless_failed, [this, step, next = std::move(next)] {
-    if (!current(step)) return;
-    apply(event::RecordBegins{});
-    record(next, [this, step](std::error_code error) {
-      if (!current(step)) return;
+    if (!steps_.current(step)) return;
+    phases_.apply(event::RecordBegins{});
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
       giving_up_ = GivingUp::no;
-      end_step();
+      steps_.end();
       if (error) {
         return finish_waiter(fail(Errc::io_error, "It could not be recorded: " + error.message() +
                                                       ". Look at this replica's state before you try again."));
       }
       if (closed()) return;
       mark<"membership.gave_up">();
-      apply(event::PartnerRecorded{clock_.now()});
+      phases_.apply(event::PartnerRecorded{clock_.now()});
       finish_waiter({});
     });
   });
@@ -108,8 +108,8 @@ void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) 
 /// by metadata that did not return.
 void Membership::end_giving_up(const std::string& why) {
   const bool begun = std::exchange(giving_up_, GivingUp::no) == GivingUp::doing;
-  if (begun && standing_.serves_nothing()) refuse_held();
-  if (metadata_failed()) {
+  if (begun && standing_.serves_nothing()) phases_.refuse_held();
+  if (standing_.metadata_failed()) {
     return finish_waiter(fail(Errc::io_error, "Whether it was recorded is not known: the metadata failed."));
   }
   const std::string what = why.empty() ? "The partner went away, or this replica's store was too slow." : why;

@@ -11,7 +11,7 @@ bool Membership::may_grow_in_sync() const {
 /// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes
 /// back makes room and adopts.
 void Membership::grow_alone() {
-  if (!standing_.is_alone() || standing_.gated || change_ || closed() || store_.failed) return;
+  if (!standing_.is_alone() || standing_.gated || steps_.busy() || closed() || store_.failed) return;
   if (partner_.connected() || partner_.in_contact() || resync_.active()) return;
   const std::uint64_t size = growth_.size_to_take_alone();
   if (size == 0) return;
@@ -19,14 +19,14 @@ void Membership::grow_alone() {
   engine::EpochRecord next = next_epoch(standing_.epoch(), engine::MemberSet::only(standing_.side()), standing_.side(),
                                         random_.uuid(), witnessing_.attempted());
   next.size = size;
-  const std::uint64_t step = begin_step(Step::driving);
-  close_gate();
+  const std::uint64_t step = steps_.begin(Step::driving);
+  phases_.close_gate();
   sequencer_.drain([this, step, next] {
-    if (!current(step)) return;
-    record(next, [this, step](std::error_code error) {
-      if (!current(step)) return;
-      end_step();
-      if (!error) apply(event::AloneRecorded{});
+    if (!steps_.current(step)) return;
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
+      if (!error) phases_.apply(event::AloneRecorded{});
     });
   });
 }

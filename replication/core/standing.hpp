@@ -31,6 +31,8 @@ struct Standing {
   [[nodiscard]] bool serves_nothing() const { return !in_sync() && !is_alone() && !is_forwarding(); }
   /// The volume is detached here.
   [[nodiscard]] bool closed() const { return std::holds_alternative<phase::Closed>(phase); }
+  /// The metadata can't be relied on.
+  [[nodiscard]] bool metadata_failed() const { return std::holds_alternative<phase::Failed>(phase); }
   [[nodiscard]] const Lease* lease() const {
     const auto* p = std::get_if<phase::InSync>(&phase);
     return p && p->lease ? &*p->lease : nullptr;

@@ -43,6 +43,8 @@ PARTS = (
     "applier lu_state_keeper sequencer",
     "front generations store_watch",
     "cleaner forward_server state_exchange witnessing",
+    "epoch_steps mirror_parts",
+    "phase_runner",
     "membership",
     "mirror",
     "pair_node",
