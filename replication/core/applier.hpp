@@ -4,6 +4,9 @@
 // An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
 // that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
 // again and not carried out twice.
+//
+// Requires: requests in the order in which their session brought them. Guarantees: each is answered once. Callers: the
+// mirror, for orders; what makes a step to another epoch quiesces it and opens it again.
 #include "replication/core/forwarder.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"

@@ -5,6 +5,8 @@
 // a new generation of both, and only if nothing wrote there since and no flush of this store's ever failed. The order
 // to clear goes out before anything that is written later, and orders arrive in order; the clearing here begins in the
 // same turn.
+//
+// Callers: membership, a few times a second.
 #include <optional>
 #include <vector>
 

@@ -6,6 +6,9 @@
 // A host may give a command up and send it again through the other node. So a forward is begun by the sequencer within
 // a lease of the receipt of its command, or never: each sending tells its age. And it is sent to one process of the
 // partner's only: another one does not know whether it was carried out.
+//
+// Guarantees: each operation ends by Completions, or goes on by its user, once. Callers: front, for operations; the
+// applier, for orders of what was forwarded; membership and PhaseRunner, when the way or the epoch is another one.
 #include "replication/core/completions.hpp"
 #include "replication/core/link_budget.hpp"
 #include "replication/core/lu_state_in_force.hpp"

@@ -8,6 +8,8 @@
 // is compared: as a target it marks every region before it takes the generation that the partner knows.
 //
 // Invariant: a generation is durable at its owner before it is told, so that the partner never knows of a higher one.
+//
+// Callers: the exchange of states, the cleaner, what deals with the witness, and membership with each tick.
 #include <algorithm>
 
 #include "replication/core/applier.hpp"

@@ -12,6 +12,9 @@
 //     has it installed or never saw it in force.
 //  2. A version that was installed anywhere is never given to another state.
 //  3. A replica that is no member uses only what the node that orders told it in this epoch.
+//
+// Callers: front and the forward server, for operations; the mirror, for the partner's messages; PhaseRunner and
+// membership, for what happens around.
 #include <deque>
 #include <memory>
 #include <optional>

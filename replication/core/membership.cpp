@@ -14,6 +14,7 @@ using engine::IoResult;
 namespace {
 constexpr engine::Duration kExchangeUnsettled = std::chrono::milliseconds(100);
 constexpr engine::Duration kExchangeSettled = std::chrono::seconds(2);
+constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
 constexpr engine::Duration kCleanEvery = std::chrono::milliseconds(200);
 }  // namespace
 
@@ -28,7 +29,6 @@ Membership::Membership(const MirrorParts& parts)
       outbound_(parts.outbound),
       forward_entries_(parts.forward_entries),
       completions_(parts.completions),
-      regions_(parts.regions),
       space_(parts.space),
       forwarder_(parts.forwarder),
       resync_(parts.resync),
@@ -40,13 +40,13 @@ Membership::Membership(const MirrorParts& parts)
       lu_(parts.lu),
       front_(parts.front),
       changed_(parts.changed),
-      close_sessions_(parts.close_sessions),
       store_watch_(settings_, clock_, standing_, store_, sequencer_, applier_, resync_),
       left_epoch_(parts.left_records, standing_, store_),
       growth_(standing_, store_, [this] { exchange(); }),
       exchange_(clock_, partner_, standing_, store_, outbound_, applier_, generations_, lu_, growth_, changed_, *this),
       steps_(settings_, clock_, standing_, store_, store_watch_, sequencer_, applier_, *this),
-      phases_(parts, store_watch_, left_epoch_, exchange_, steps_, *this) {}
+      phases_(parts, store_watch_, left_epoch_, exchange_, steps_, *this),
+      alone_(parts, store_watch_, exchange_, steps_, phases_, *this) {}
 
 Membership::~Membership() = default;
 
@@ -68,7 +68,7 @@ ReplicaState Membership::state() const {
 }
 
 void Membership::begin() {
-  attached_ = clock_.now();
+  alone_.begin();
   store_watch_.begin();
   store_watch_.flush([this](std::error_code error) {
     if (error) {
@@ -264,10 +264,10 @@ void Membership::tick() {
   if (steps_.is(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!steps_.busy() && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
-  if (!steps_.busy() && has_begun()) decide_without_partner();
+  if (!steps_.busy() && has_begun()) alone_.decide_without_partner();
   grow_alone();
-  go_solo_when_leases_are_over();
-  watch_kept_sessions();
+  alone_.go_when_leases_are_over();
+  alone_.watch_kept_sessions();
   tell_when_decided();
   witnessing_.tick();
   resync_.tick();
@@ -281,6 +281,40 @@ void Membership::tick() {
     if (waiter_is_leave_) leaving_ = false;
     finish_waiter(engine::fail(Errc::timed_out, "The partner did not agree in time. Look at its state and try again."));
   }
+}
+
+/// An operation that a store has not completed in its deadline is a failure, also of the only member's store.
+void Membership::watch_stores(engine::TimePoint now) {
+  steps_.watch_record();
+  if (steps_.store_settled()) return;
+  if (store_.failed) return trust_store_again();
+  if (!store_watch_.hangs()) return;
+  mark<"store.hung">();
+  const std::string why = "The store did not complete an operation within its deadline.";
+  if (!standing_.is_alone()) {
+    store_.fail(why);
+    store_.may_return = true;
+    return;
+  }
+  store_.failed = store_.may_return = true;
+  store_.failed_at = now;
+  store_.reason = why + " This is the only member: it goes on when the store has returned everything.";
+  phases_.apply(event::Unfit{});
+}
+
+/// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
+/// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
+/// not come and go all the time.
+void Membership::trust_store_again() {
+  if (!store_.may_return || standing_.metadata_failed() || steps_.busy()) return;
+  if (standing_.is_forwarding() && clock_.now() - store_.failed_at < kTrustAgainAfter) return;
+  if (store_watch_.owes() || space_.lacking()) return;
+  mark<"store.returned_everything">();
+  store_.failed = store_.may_return = false;
+  store_.reason.clear();
+  if (standing_.in_sync()) phases_.open_gate();  // the partner's store stood still, too: neither could leave
+  changed_();
+  exchange();
 }
 
 bool Membership::is_idle() const {

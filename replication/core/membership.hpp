@@ -1,6 +1,7 @@
 #pragma once
-// Where this replica stands in its volume's epochs, and every step from one to the next. Steps are few and slow: each
-// is a chain of callbacks under one token (step_), void as soon as another step begins or the way out breaks.
+// The steps of this replica from one epoch of its volume to the next: those that it drives, those that its partner
+// does, and what an operator asks for. Steps are few and slow: each is a chain of callbacks under one token
+// (epoch_steps.hpp).
 //
 // Who acts is decided by verdict.hpp from states that the nodes exchange; a follower refuses what does not follow from
 // its own durable record, so that a decision from an old state does no harm.
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "replication/core/epoch_steps.hpp"
+#include "replication/core/going_alone.hpp"
 #include "replication/core/growth.hpp"
 #include "replication/core/left_epoch.hpp"
 #include "replication/core/mirror_parts.hpp"
@@ -19,7 +21,7 @@
 
 namespace lockstep::replication {
 
-class Membership : ExchangeUser, StepsUser, PhasesUser {
+class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
  public:
   using Done = engine::Callback<engine::Result<void>>;
 
@@ -43,7 +45,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
 
   [[nodiscard]] bool wants_lease() const { return standing_.in_sync(); }
-  [[nodiscard]] bool grant(const engine::Uuid& epoch);
+  [[nodiscard]] bool grant(const engine::Uuid& epoch) { return alone_.grant(epoch); }
   void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
   void lose_lease();
@@ -85,14 +87,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   [[nodiscard]] bool busy() const { return steps_.busy(); }
 
  private:
-  /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
-  static constexpr int kDecidesWithin = 4;
   enum class GivingUp : std::uint8_t { no, asking, doing };
-  struct PendingSolo {
-    engine::EpochRecord next;
-    bool forced = false;
-  };
-
   [[nodiscard]] bool has_begun() const { return begun_ == Begun::wholly; }
   // the clock
   [[nodiscard]] bool is_idle() const;
@@ -105,6 +100,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   void exchange() { exchange_.ask(); }
   [[nodiscard]] bool may_tell_state() const override { return !steps_.is(Step::following); }
   [[nodiscard]] bool waits_for_partner() const override { return verdict_ == Verdict::follow; }
+  [[nodiscard]] bool sees_split_brain() const override { return verdict_ == Verdict::split_brain; }
+  void on_gone_alone() override;
   void on_partner_state(const ReplicaState& theirs, bool first) override;
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
   void on_asked(bool learnt) override;
@@ -141,17 +138,10 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   // growing (membership_grow.cpp)
   [[nodiscard]] bool may_grow_in_sync() const;
   void grow_alone();
-  // alone (membership_alone.cpp)
-  void decide_without_partner();
-  [[nodiscard]] bool store_is_proven();
-  void prove_store() override { static_cast<void>(store_is_proven()); }
+  void prove_store() override { alone_.prove_store(); }
   void watch_stores(engine::TimePoint now);
   void trust_store_again();
-  void want_solo(engine::EpochRecord next, bool forced);
-  void go_solo_when_leases_are_over();
   // touch (membership_roles.cpp)
-  [[nodiscard]] bool goes_on_soon() const;
-  void watch_kept_sessions();
   void tell_when_decided();
   void finish_waiter(engine::Result<void> result);
 
@@ -160,12 +150,11 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   engine::Random& random_;
   Witness* witness_;
   Partner& partner_;
-  Standing& standing_;
+  const Standing& standing_;
   LocalStore& store_;
   Outbound& outbound_;
   ForwardEntries& forward_entries_;
   Completions& completions_;
-  Regions& regions_;
   Space& space_;
   Forwarder& forwarder_;
   Resync& resync_;
@@ -177,13 +166,13 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   LuStateKeeper& lu_;
   Front& front_;
   const std::function<void()>& changed_;
-  const std::function<void()>& close_sessions_;
   StoreWatch store_watch_;
   LeftEpoch left_epoch_;
   Growth growth_;
   StateExchange exchange_;
   EpochSteps steps_;
   PhaseRunner phases_;
+  GoingAlone alone_;
   enum class Begun : std::uint8_t {
     no,
     flushed,  ///< the first flush went well
@@ -191,11 +180,10 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   };
   Begun begun_ = Begun::no;
   bool leaving_ = false;
-  bool split_ = false, confirming_ = false;
-  engine::TimePoint attached_, last_clean_, sent_again_, confirm_again_;
+  bool split_ = false;
+  engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;
   Verdict verdict_ = Verdict::wait;
-  std::optional<PendingSolo> pending_solo_;
   Done waiter_;
   bool waiter_is_leave_ = false;
   GivingUp giving_up_ = GivingUp::no;
@@ -207,7 +195,6 @@ class Membership : ExchangeUser, StepsUser, PhasesUser {
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
-  engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
 };
 
 }  // namespace lockstep::replication

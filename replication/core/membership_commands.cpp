@@ -63,15 +63,19 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   waiter_ = std::move(done);
   waiter_is_leave_ = false;
   waiter_until_ = clock_.now() + 4 * settings_.lease;
-  want_solo(std::move(next), true);
+  alone_.want(std::move(next), true);
+}
+
+void Membership::on_gone_alone() {
+  if (waiter_ && !waiter_is_leave_) finish_waiter({});
 }
 
 void Membership::close(engine::Callback<> done) {
   phases_.apply(event::Detached{});
   steps_.end_unrecorded();
   witnessing_.abandon();
-  pending_solo_.reset();
-  standing_.gated = false;
+  alone_.forget();
+  phases_.lift_gate();
   front_.end_unstarted(Selection::all());
   resync_.stop();
   sequencer_.settle_after_leaving();
@@ -91,7 +95,7 @@ MirrorState Membership::mirror_state() const {
   if (leaving_) return MirrorState::left;
   if (standing_.is_forwarding()) return MirrorState::syncing_target;
   if (standing_.suspended()) return MirrorState::suspended;
-  const bool early = !has_begun() || clock_.now() - attached_ < settings_.lease;
+  const bool early = !has_begun() || clock_.now() - alone_.attached() < settings_.lease;
   return early ? MirrorState::starting : MirrorState::waiting;
 }
 
@@ -106,7 +110,7 @@ bool Membership::undecided() const {
   if (standing_.gated || standing_.suspended()) {
     const bool lost = standing_.serves_nothing() && !standing_.gated && witnessing_.lost();
     const engine::TimePoint since = standing_.suspended() ? standing_.suspended()->since : phases_.gated_since();
-    return !lost && clock_.now() - since < kDecidesWithin * settings_.lease;
+    return !lost && clock_.now() - since < GoingAlone::kDecidesWithin * settings_.lease;
   }
   if (standing_.is_forwarding()) return !outbound_.ready || !exchange_.partner() || exchange_.partner()->able;
   return mirror_state() == MirrorState::starting;

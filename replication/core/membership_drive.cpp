@@ -14,7 +14,7 @@ void Membership::drive_resume() {
   const std::uint64_t step = steps_.begin(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!steps_.current(step)) return;
     steps_.end();
@@ -26,7 +26,7 @@ void Membership::drive_resume() {
 void Membership::take_resume(InboundRequest& request, const Message& m) {
   const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
                     !standing_.is_sequencer();
-  const bool decided = witnessing_.attempted() > standing_.epoch().number || pending_solo_;
+  const bool decided = witnessing_.attempted() > standing_.epoch().number || alone_.is_wanted();
   const ReplicaState mine = state();
   if (!fits || decided || !mine.able || steps_.busy() || applier_.closed()) {
     mark<"membership.resume_refused">();
@@ -64,7 +64,7 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   steps_.drain_for(theirs.record.id);
   phases_.close_gate();
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   const bool joining = standing_.is_alone();
   const bool equal = ran(standing_.phase) && theirs.running && (joining || !resync_.active());
   sequencer_.resend();
@@ -110,7 +110,7 @@ void Membership::drive_solo(const ReplicaState& theirs) {
   if (store_.failed) mark<"membership.goes_on_with_a_failed_store">();
   const std::uint64_t step = steps_.begin(Step::driving);
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   const std::uint64_t over = std::max(theirs.attempted, witnessing_.attempted());
   const engine::EpochRecord next =
       next_epoch(state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
@@ -145,7 +145,7 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
   const std::uint64_t step = steps_.begin(Step::recording);
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
   const bool served = standing_.in_sync() || standing_.is_alone() || standing_.suspended();
   phases_.close_gate();

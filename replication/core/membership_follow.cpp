@@ -28,7 +28,7 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   proposal_ = &request;
   proposal_message_ = m;
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   if (standing_.epoch().sequencer != standing_.side()) applier_.on_watermark(m.watermark);
   phases_.close_gate();
   sequencer_.resend();

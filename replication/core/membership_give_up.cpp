@@ -68,7 +68,7 @@ void Membership::on_partner_asked(bool answered) {
   mark<"membership.gives_up">();
   giving_up_ = GivingUp::doing;
   witnessing_.abandon();
-  pending_solo_.reset();
+  alone_.forget();
   const std::uint64_t over = std::max(exchange_.partner()->attempted, witnessing_.attempted());
   stop_for_good(steps_.token(), epoch_after_giving_up(exchange_.partner()->record, standing_.epoch(),
                                                       engine::other(standing_.side()), random_.uuid(), over));

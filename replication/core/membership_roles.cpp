@@ -8,33 +8,10 @@ namespace lockstep::replication {
 
 void Membership::on_fenced() { phases_.apply(event::SessionsClosed{}); }
 
-bool Membership::goes_on_soon() const {
-  const engine::Duration since = clock_.now() - standing_.suspended()->since;
-  if (since > kDecidesWithin * settings_.lease) return false;
-  if (pending_solo_ || steps_.busy()) return true;
-  ReplicaState mine = state();
-  mine.able |= store_watch_.is_suspect();  // it may be only slow
-  if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
-  return !witnessing_.lost() && !witnessing_.unreachable() && since <= settings_.lease;
-}
-
-/// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
-void Membership::watch_kept_sessions() {
-  if (!standing_.keeps_sessions() || goes_on_soon()) return;
-  mark<"membership.sessions_given_up">();
-  phases_.apply(event::NotAlone{});
-}
-
 /// What waited for it goes on.
 void Membership::on_contact_made() {
   forwarder_.resend();
   lu_.pump();
-}
-
-bool Membership::grant(const engine::Uuid& epoch) {
-  if (!standing_.in_sync() || standing_.gated || closed() || epoch != standing_.epoch().id) return false;
-  last_grant_ = clock_.now();
-  return true;
 }
 
 void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {

@@ -28,6 +28,8 @@ class PhaseRunner {
 
   void close_gate();
   void open_gate();
+  /// What waits at it stays there: it is dropped by what follows.
+  void lift_gate() { standing_.gated = false; }
   /// When it was closed last.
   [[nodiscard]] engine::TimePoint gated_since() const { return gated_since_; }
   /// The initiators' sessions are closed, and nothing that came over them is started.

@@ -4,6 +4,9 @@
 // Two uses. Solo: the partner is a target, kept up to date with every write from the start, and joins when nothing is
 // unequal any more. In sync, after both restarted: both serve, and a dirty region is made equal before its first use.
 // What is unequal is known in memory only; on disk the bits of both maps stay until the regions are equal and flushed.
+//
+// Requires: start() on the node that orders. Callers: the sequencer, for regions before their first use; PhaseRunner
+// and membership, which begin and stop it.
 #include <functional>
 #include <optional>
 #include <vector>

@@ -4,6 +4,10 @@
 // A write: range locked exclusively -> space on both (thin stores) -> dirty bits durable -> written here and sent to
 // the partner at once -> both durable -> watermark, unlock, acknowledge. Once issued it is never taken back: it ends in
 // the epoch that decides.
+//
+// Requires: an operation whose extent lies in the volume, on a node that orders, or that may read here; it is in no
+// list. Guarantees: each one ends by Completions, or goes on by its user, once. Callers: front, for operations;
+// PhaseRunner and the steps between epochs, for what becomes of them.
 #include "replication/core/completions.hpp"
 #include "replication/core/link_budget.hpp"
 #include "replication/core/local_store.hpp"

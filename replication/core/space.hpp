@@ -5,6 +5,8 @@
 // all. What is known of that is one bit a region, for this node's store and, at the node that orders, for the
 // partner's: in memory, since this process began. A bit is set when the region was found taken or was set aside, and
 // forgotten where something is given back. A bit that is missing costs a question; none is set that must not be.
+//
+// Callers: the parts that write to a store or have it written; membership, with each tick.
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 // Where this replica stands: its phase, the epoch that is durable here, the gate and the lease.
 //
-// Membership changes it, and checks each phase against the durable record (phase.hpp). Every other part has it const,
+// PhaseRunner changes it, and checks each phase against the durable record (phase.hpp). Every other part has it const,
 // and keeps two rules:
 //  1. Nothing is started while gated, and nothing at all in a phase that serves nothing.
 //  2. A local read is answered only alone, or in sync with a valid lease and reads_here().

@@ -8,6 +8,9 @@
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
+//
+// Callers: GoingAlone asks; membership abandons what was asked when both nodes agree, PhaseRunner when an epoch is
+// entered.
 #include <functional>
 #include <optional>
 #include <string>

@@ -45,6 +45,7 @@ PARTS = (
     "cleaner forward_server state_exchange witnessing",
     "epoch_steps mirror_parts",
     "phase_runner",
+    "going_alone",
     "membership",
     "mirror",
     "pair_node",
