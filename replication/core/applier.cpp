@@ -106,6 +106,8 @@ bool Applier::is_well_formed(const Message& m, std::size_t payload) const {
 
 void Applier::replicate(std::uint64_t session, InboundRequest& request, const Message& m) {
   if (!is_well_formed(m, request.payload().size())) return answer(request, m, Errc::corrupt);
+  if (m.tag) forwarder_.note_ordered(m.tag);
+  if (m.tag && !forwarder_.has_given_up()) release_answers();
   if (m.sequence <= watermark_) {
     mark<"apply.duplicate_of_finished">();
     return answer(request, m, Errc::ok);

@@ -27,6 +27,10 @@ void EpochSteps::end_unrecorded() {
   give_up();
 }
 
+void EpochSteps::end_unless_recording() {
+  if (change_ && !change_->recording_since) give_up();
+}
+
 void EpochSteps::give_up() {
   const bool followed = is(Step::following), was_serving = !standing_.serves_nothing();
   end();

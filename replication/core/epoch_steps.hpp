@@ -52,6 +52,8 @@ class EpochSteps {
   void end();
   /// Ends one of which nothing was recorded yet, here or at the partner.
   void end_unrecorded();
+  /// The same, also where the partner recorded its part: without this node's record it is one that was interrupted.
+  void end_unless_recording();
   /// A proposal may be on its way: whether the partner took it is not known. Who followed took no order, so that it
   /// might drain.
   void give_up();

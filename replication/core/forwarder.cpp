@@ -29,7 +29,7 @@ void Forwarder::start(Op& op) {
 
 /// Its host may have given it up by now, and sent it again through the other node.
 bool Forwarder::is_too_old(const Op& op) const {
-  return !changes_nothing(op.opcode) && clock_.now() - op.received > settings_.lease;
+  return !changes_nothing(op.opcode) && partner_.age(op.receipt) > settings_.lease;
 }
 
 /// Those that no partner has seen: the host, if it still waits, sends them again.
@@ -106,10 +106,11 @@ void Forwarder::send(Op& op) {
   m.watermark = op.acknowledges;
   m.extent = op.extent;
   m.stamp = partner_.contact_stamp();
-  m.number = static_cast<std::uint64_t>((clock_.now() - op.received).count());
+  m.number = static_cast<std::uint64_t>(partner_.age(op.receipt).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.sent_before |= !asks_only;
+  op.ordered = false;
   op.sent_outside |= standing_.is_forwarding() && !asks_only;
   op.sent_to = partner_.process();
   op.stage = Stage::forwarded;
@@ -170,7 +171,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
       return pump();
     }
     if (standing_.serves_nothing() && !standing_.gated) return;  // whoever decides routes or drops it
-    if (standing_.orders()) return take_over();
+    if (standing_.orders()) return take_over(Taking::what_is_young);
     return retry_soon();
   }
   op.miscompare_offset = result->tag;
@@ -240,7 +241,7 @@ void Forwarder::end_dropped() {
     ended = true;
   }
   if (!ended) return;
-  if (!has_dropped()) user_.on_none_dropped();
+  if (!has_given_up()) user_.on_none_given_up();
   user_.on_dropped_ended();  // a reset waits for them
 }
 
@@ -264,7 +265,7 @@ bool Forwarder::has_dropped_tasks() const {
 
 bool Forwarder::has_given_up() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->dropped && op->on_link && !changes_nothing(op->opcode)) return true;
+    if (op->dropped && !op->ordered && !changes_nothing(op->opcode)) return true;
   }
   return false;
 }
@@ -307,7 +308,7 @@ void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
   end_dropped();
 }
 
-void Forwarder::take_over() {
+void Forwarder::take_over(Taking which) {
   end_dropped();
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
@@ -321,6 +322,9 @@ void Forwarder::take_over() {
     } else if (op->sent_outside) {
       mark<"forward.outcome_unknown">();
       end(*op, Errc::unknown_outcome);
+    } else if (which == Taking::what_is_young && is_too_old(*op)) {
+      mark<"forward.too_old_to_take_over">();
+      end(*op, Errc::resource_exhausted);
     } else {
       mark<"forward.taken_over">();
       ops_.remove(*op);
@@ -329,6 +333,14 @@ void Forwarder::take_over() {
       op->sent_before = false;
       user_.route(*op);
     }
+  }
+}
+
+/// What its host sends again is ordered after it, since the sequencer keeps its range until it is over. Were orders not
+/// answered until then, it might wait for them: behind a read here, which waits for the watermark.
+void Forwarder::note_ordered(std::uint64_t tag) {
+  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
+    if (op->tag == tag) op->ordered = true;
   }
 }
 

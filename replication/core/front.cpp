@@ -43,6 +43,14 @@ std::error_code Front::check(const DiskRequest& r) const {
   return {};
 }
 
+/// Its host may have given it up while this program stood still, and sent it again through the other node: that one's
+/// forward may be carried out first, whichever node orders.
+bool Front::is_too_old(const DiskRequest& request, const Receipt& receipt) const {
+  if (changes_nothing(request.opcode) || receipt.taken - receipt.since <= settings_.lease) return false;
+  mark<"front.too_old">();
+  return true;
+}
+
 void Front::submit(DiskRequest& request) {
   const std::uint64_t closings = partner_.closings();
   partner_.check();
@@ -51,12 +59,15 @@ void Front::submit(DiskRequest& request) {
   request.holder = nullptr;
   if (standing_.serves_nothing() && !standing_.gated) request.status = Errc::not_serving;
   if (partner_.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
+  const Receipt receipt = partner_.receipt();
+  if (!request.status && is_too_old(request, receipt)) request.status = Errc::resource_exhausted;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty()))
     return completions_.conclude(request);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
   (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
   Parent& parent = completions_.begin(request);
+  parent.receipt = receipt;
   const std::uint64_t length = request.extent.length;
   const std::uint64_t step = carries_data(request.opcode) ? kMaxPiece : std::max<std::uint64_t>(length, 1);
   parent.pieces = 1;  // held until all are made: the first may finish at once
@@ -90,7 +101,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(store_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
-  op.received = partner_.receipt();
+  op.receipt = parent.receipt;
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;

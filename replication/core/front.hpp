@@ -17,9 +17,10 @@ class Front {
   /// A COMPARE AND WRITE is one message each way, so that it stays one operation: 512 KiB compared, 512 KiB written.
   static constexpr std::uint64_t kMaxCompareAndWrite = kMaxPiece / 2;
 
-  Front(Partner& partner, const Standing& standing, const LocalStore& store, Operations& operations,
-        Completions& completions, LuStateKeeper& lu, Sequencer& sequencer, Forwarder& forwarder)
-      : partner_(partner),
+  Front(const NodeSettings& settings, Partner& partner, const Standing& standing, const LocalStore& store,
+        Operations& operations, Completions& completions, LuStateKeeper& lu, Sequencer& sequencer, Forwarder& forwarder)
+      : settings_(settings),
+        partner_(partner),
         standing_(standing),
         store_(store),
         operations_(operations),
@@ -45,8 +46,10 @@ class Front {
   void start_here(Op& op);
   [[nodiscard]] bool says_the_size() const;
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
+  [[nodiscard]] bool is_too_old(const engine::DiskRequest& request, const Receipt& receipt) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
 
+  const NodeSettings& settings_;
   Partner& partner_;
   const Standing& standing_;
   const LocalStore& store_;

@@ -234,6 +234,7 @@ void Membership::on_late_record() {
   failure_.clear();
   const bool left = left_epoch_.is_ahead();
   phases_.apply(event::LateRecordReturned{!left && standing_.epoch().members.contains(standing_.side())});
+  applier_.open(false);  // its step closed it: one of both is resumed only by a node that takes orders
   if (begun_ == Begun::no) return exchange();
   begun_ = Begun::flushed;
   record_what_was_left();

@@ -72,7 +72,7 @@ void Membership::on_gone_alone() {
 
 void Membership::close(engine::Callback<> done) {
   phases_.apply(event::Detached{});
-  steps_.end_unrecorded();
+  steps_.end_unless_recording();
   witnessing_.abandon();
   alone_.forget();
   phases_.lift_gate();
@@ -87,11 +87,12 @@ void Membership::close(engine::Callback<> done) {
 // ---- what is told ------------------------------------------------------------------------------------------------
 
 MirrorState Membership::mirror_state() const {
+  if (standing_.metadata_failed()) return MirrorState::failed;  // also in a split: it could not even give up
   if (split_) return MirrorState::split_brain;
   if (standing_.is_alone()) return resync_.active() ? MirrorState::syncing_source : MirrorState::solo;
   const bool nobody_goes_on = store_.failed && verdict_ == Verdict::wait;
   if (standing_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
-  if (store_.failed || standing_.metadata_failed()) return MirrorState::failed;
+  if (store_.failed) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
   if (standing_.is_forwarding()) return MirrorState::syncing_target;
   if (standing_.suspended()) return MirrorState::suspended;
@@ -128,7 +129,7 @@ bool Membership::failover_limited() const {
 }
 
 std::string Membership::reason() const {
-  if (split_) {
+  if (split_ && !standing_.metadata_failed()) {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;

@@ -68,7 +68,7 @@ class Mirror final : public engine::Disk,
   void on_metadata_failed(const std::string& why) override { membership_.fail_metadata(why); }
   void route(Op& op) override { front_.route(op); }
   void forward(Op& op) override { forwarder_.start(op); }
-  void on_none_dropped() override { applier_.release_answers(); }
+  void on_none_given_up() override { applier_.release_answers(); }
   void on_dropped_ended() override { lu_.pump(); }
   void on_equal(Op& op) override { sequencer_.lock(op); }
   void on_target_equal() override { membership_.join(); }

@@ -91,7 +91,7 @@ void PhaseRunner::perform(Effect effect, const ReplicaPhase& was) {
     case Effect::resume_in_sync:
       return resume_in_sync();
     case Effect::serve_alone:
-      return serve_alone(!ran(was));
+      return serve_alone(was);
     case Effect::forward_all:
       return forward_all();
     case Effect::ask_about_leases:
@@ -131,6 +131,7 @@ void PhaseRunner::begin_in_sync() {
   space_.begin_epoch();
   partner_stopped = false;
   exchange_.note_agreed();
+  begun_epoch_ = standing_.epoch().id;
   applier_.open(true);
   witnessing_.settled();
   regions_.remember(true);
@@ -146,7 +147,7 @@ void PhaseRunner::make_equal() {
 void PhaseRunner::serve_in_sync(bool fresh) {
   partner_.heartbeat_now();
   lu_.on_sync(fresh);
-  if (standing_.orders()) forwarder_.take_over();
+  if (standing_.orders()) forwarder_.take_over(Forwarder::Taking::what_is_young);
   open_gate();
   forwarder_.resend();
   resync_.go_on();
@@ -155,8 +156,14 @@ void PhaseRunner::serve_in_sync(bool fresh) {
   exchange_.ask();
 }
 
+/// An epoch that was recorded and not begun is begun now: the answer to its proposal was lost, or its record was late.
 void PhaseRunner::resume_in_sync() {
   mark<"membership.resumed">();
+  if (begun_epoch_ != standing_.epoch().id) {
+    mark<"membership.resumed_what_was_not_begun">();
+    begin_in_sync();
+    return serve_in_sync(false);
+  }
   applier_.open(false);
   partner_.heartbeat_now();
   sequencer_.resend();
@@ -166,7 +173,8 @@ void PhaseRunner::resume_in_sync() {
   changed_();
 }
 
-void PhaseRunner::serve_alone(bool fresh) {
+/// From a suspension nobody else has served since it began; what is too old for that was dropped.
+void PhaseRunner::serve_alone(const ReplicaPhase& was) {
   mark<"membership.solo">();
   store_.info.size = store_.volume_size();
   space_.begin_epoch();
@@ -179,9 +187,10 @@ void PhaseRunner::serve_alone(bool fresh) {
   witnessing_.settled();
   sequencer_.drop_remote();
   sequencer_.end_failed();
-  lu_.on_solo(fresh);
+  lu_.on_solo(!ran(was));
   sequencer_.on_leased();
-  forwarder_.take_over();
+  const bool suspended = std::holds_alternative<phase::Suspended>(was);
+  forwarder_.take_over(suspended ? Forwarder::Taking::all : Forwarder::Taking::what_is_young);
   open_gate();
   changed_();
   exchange_.ask();

@@ -51,7 +51,7 @@ class PhaseRunner {
   void make_equal();
   void serve_in_sync(bool fresh);
   void resume_in_sync();
-  void serve_alone(bool fresh);
+  void serve_alone(const ReplicaPhase& was);
   void drop_possibly_retried(const ReplicaPhase& was);
   void forward_all();
 
@@ -79,6 +79,7 @@ class PhaseRunner {
   EpochSteps& steps_;
   PhasesUser& user_;
   engine::TimePoint gated_since_;
+  engine::Uuid begun_epoch_;  ///< the last one of both that was in force in this process
 };
 
 }  // namespace lockstep::replication

@@ -182,7 +182,7 @@ class FakeProgram final : public Program, private replication::LinkEvents {
     return s;
   }
   replication::LinkEvents& link_events() override { return *this; }
-  void leave(unsigned) override {}
+  void leave(unsigned, Said) override {}
   void make_room(unsigned, std::uint64_t, engine::Callback<engine::Result<void>> done) override { done({}); }
   void want_size(unsigned, std::uint64_t) override {}
   void shutdown(engine::Callback<> done) override {

@@ -19,9 +19,9 @@ void Grower::start() {
 
 void Grower::on_try(void* self, std::uint64_t) { static_cast<Grower*>(self)->ask_for_room(); }
 
-/// Until it is decided; and where a disk may be set back to before it had the room, until it has grown.
+/// Until it is decided.
 void Grower::ask_for_room() {
-  if (world_.wanted_size != 0 && (!world_.scenario.faults.revert || satisfied())) return;
+  if (world_.wanted_size != 0) return;
   world_.scheduler.after(random_.between(kSecond, 4 * kSecond), Owner::world, &Grower::on_try, this);
   const std::uint64_t attempt = ++attempt_;
   made_ = {};

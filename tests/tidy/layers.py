@@ -32,7 +32,7 @@ EXEMPT = {
 # The parts of a mirror, from the lowest up; those of one row don't see one another. What a part has to tell upwards it
 # tells by an interface in its own header. A file belongs to the part whose name it begins with.
 PARTS = (
-    "arbiter indeterminate_extents left_records link marks phase pool regions replica_state sequences volume_status"
+    "arbiter indeterminate_extents left_records link marks phase pool receipt regions replica_state sequences volume_status"
     " write_same",
     "link_budget messages op verdict witness_memory",
     "lu_state_in_force node_settings operations",
