@@ -3,10 +3,8 @@
 #include <bit>
 
 #include "engine/base/byte_order.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
+#include "replication/core/write_same.hpp"
 
 namespace lockstep::replication {
 
@@ -17,7 +15,7 @@ using engine::LockMode;
 Applier::~Applier() {
   applies_.for_each([](Apply& a) { a.lock.granted = [](engine::RangeLock::Node&) {}; });
   applies_.for_each([this](Apply& a) {
-    core_.locks.cancel(a.lock);
+    store_.locks.cancel(a.lock);
     pool_.destroy(a);
   });
 }
@@ -26,9 +24,9 @@ Applier::~Applier() {
 /// sessions are kept, and from the end of the lease on, none is taken: what this node holds for its initiators must not
 /// come after what the partner acknowledges.
 bool Applier::accepts(const Message& m) const {
-  const bool lease_is_over = core_.has_lease() && !core_.lease_valid();
-  return !closed_ && !core_.keeps_sessions() && !lease_is_over && m.epoch == core_.epoch().id &&
-         core_.epoch().sequencer != core_.side() && !core_.store_failed;
+  const bool lease_is_over = standing_.has_lease() && !standing_.lease_valid();
+  return !closed_ && !standing_.keeps_sessions() && !lease_is_over && m.epoch == standing_.epoch().id &&
+         standing_.epoch().sequencer != standing_.side() && !store_.failed;
 }
 
 void Applier::take(std::uint64_t session, InboundRequest& request, const Message& m) {
@@ -39,8 +37,8 @@ void Applier::take(std::uint64_t session, InboundRequest& request, const Message
     return answer(request, m, Errc::stale);
   }
   if (m.type == MessageType::fetch || m.type == MessageType::flush) {
-    if (m.epoch != core_.epoch().id || closed_ || core_.store_failed) return answer(request, m, Errc::stale);
-    if (m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side()) on_watermark(m.watermark);
+    if (m.epoch != standing_.epoch().id || closed_ || store_.failed) return answer(request, m, Errc::stale);
+    if (m.epoch == standing_.epoch().id && standing_.epoch().sequencer != standing_.side()) on_watermark(m.watermark);
     return m.type == MessageType::fetch ? fetch(session, request, m) : flush(session, request, m);
   }
   if (!accepts(m)) {
@@ -58,7 +56,7 @@ void Applier::take(std::uint64_t session, InboundRequest& request, const Message
     case MessageType::reserve:
       return reserve(session, request, m);
     case MessageType::equal:
-      core_.membership->on_equal();
+      user_.on_stores_equal();
       [[fallthrough]];
     default:
       return answer(request, m, Errc::ok);
@@ -66,7 +64,7 @@ void Applier::take(std::uint64_t session, InboundRequest& request, const Message
 }
 
 Apply& Applier::make(std::uint64_t session, InboundRequest& request, const Message& m) {
-  Apply& a = pool_.make(core_);
+  Apply& a = pool_.make(*this);
   a.request = &request;
   a.session = session;
   a.message = m;
@@ -87,10 +85,9 @@ Apply* Applier::find(std::uint64_t sequence) {
       [&](const Apply& a) { return a.message.type == MessageType::replicate && a.message.sequence == sequence; });
 }
 
-namespace {
-bool is_well_formed(const Core& core, const Message& m, std::size_t payload) {
-  const std::uint64_t block = core.info.block_size;
-  if (m.extent.empty() || !m.extent.fits(core.volume_size())) return false;
+bool Applier::is_well_formed(const Message& m, std::size_t payload) const {
+  const std::uint64_t block = store_.info.block_size;
+  if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return false;
   if (m.extent.offset % block || m.extent.length % block) return false;
   switch (m.opcode) {
     case DiskOpcode::write:
@@ -101,16 +98,16 @@ bool is_well_formed(const Core& core, const Message& m, std::size_t payload) {
     case DiskOpcode::unmap:
       return payload == 0;
     case DiskOpcode::renew_key:
-      return payload == 0 && core.info.encrypted && m.extent == engine::Extent{0, core.volume_size()};
+      return payload == 0 && store_.info.encrypted && m.extent == engine::Extent{0, store_.volume_size()};
     default:
       return false;
   }
 }
-}  // namespace
 
 void Applier::replicate(std::uint64_t session, InboundRequest& request, const Message& m) {
-  if (!is_well_formed(core_, m, request.payload().size())) return answer(request, m, Errc::corrupt);
-  if (m.tag) core_.forwarder->note_ordered(m.tag);
+  if (!is_well_formed(m, request.payload().size())) return answer(request, m, Errc::corrupt);
+  if (m.tag) forwarder_.note_ordered(m.tag);
+  if (m.tag && !forwarder_.has_given_up()) release_answers();
   if (m.sequence <= watermark_) {
     mark<"apply.duplicate_of_finished">();
     return answer(request, m, Errc::ok);
@@ -131,7 +128,7 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
 void Applier::start(Apply& a) {
   a.lock.owner = &a;
   a.lock.granted = &Applier::on_granted;
-  if (core_.locks.acquire(a.lock, a.message.extent, LockMode::exclusive)) return run(a);
+  if (store_.locks.acquire(a.lock, a.message.extent, LockMode::exclusive)) return run(a);
   commit(a.message.extent);
 }
 
@@ -144,7 +141,7 @@ void Applier::commit(engine::Extent extent) {
 
 void Applier::on_granted(engine::RangeLock::Node& node) {
   Apply& a = *static_cast<Apply*>(node.owner);
-  a.core.applier->run(a);
+  a.applier.run(a);
 }
 
 namespace {
@@ -155,21 +152,18 @@ bool may_unmap(const Message& m) { return m.flags & kFlagMayUnmap; }
 void Applier::run(Apply& a) {
   const Message& m = a.message;
   a.started = true;
-  a.since = core_.now();
-  const bool asks = m.type == MessageType::copy || !core_.epoch().members.contains(core_.side());
-  if (!asks || !core_.space->takes(m.opcode, may_unmap(m))) return mark_dirty(a);
-  core_.space->ensure(m.extent, [&a](std::error_code error) {
-    Applier& self = *a.core.applier;
-    error ? self.on_stored(a, error) : self.mark_dirty(a);
-  });
+  a.since = clock_.now();
+  const bool asks = m.type == MessageType::copy || !standing_.epoch().members.contains(standing_.side());
+  if (!asks || !space_.takes(m.opcode, may_unmap(m))) return mark_dirty(a);
+  space_.ensure(m.extent, [this, &a](std::error_code error) { error ? on_stored(a, error) : mark_dirty(a); });
 }
 
 void Applier::mark_dirty(Apply& a) {
-  if (core_.meta->is_durably_dirty(a.message.extent)) return store(a);
-  core_.meta->set_dirty(a.message.extent, [&a](std::error_code error) {
-    if (!error) return a.core.applier->store(a);
-    a.core.membership->fail_metadata("The dirty map can't be written.");
-    a.core.applier->end(a, Errc::io_error);
+  if (store_.meta->is_durably_dirty(a.message.extent)) return store(a);
+  store_.meta->set_dirty(a.message.extent, [this, &a](std::error_code error) {
+    if (!error) return store(a);
+    store_.fail_metadata("The dirty map can't be written.");
+    end(a, Errc::io_error);
   });
 }
 
@@ -177,41 +171,41 @@ void Applier::store(Apply& a) {
   const Message& m = a.message;
   const bool copied = m.type == MessageType::copy;
   // A target's copies are flushed before it joins; a member's are used as soon as they are answered.
-  const bool lazily = copied && core_.is_forwarding();
+  const bool lazily = copied && standing_.is_forwarding();
   const auto durability = lazily   ? engine::Durability::cached
                           : copied ? engine::Durability::durable
-                                   : core_.durability(m.flags & kFlagFua);
-  auto done = [&a](std::error_code error) { a.core.applier->on_stored(a, error); };
-  if (core_.space->frees(m.opcode, may_unmap(m))) core_.space->begin_freeing(m.extent);
+                                   : store_.durability(m.flags & kFlagFua);
+  auto done = [this, &a](std::error_code error) { on_stored(a, error); };
+  if (space_.frees(m.opcode, may_unmap(m))) space_.begin_freeing(m.extent);
   switch (m.opcode) {
     case DiskOpcode::write_zeroes:
-      if (!may_unmap(m) || !core_.info.thin) return core_.data.write_zeroes(m.extent, durability, std::move(done));
+      if (!may_unmap(m) || !store_.info.thin) return store_.data.write_zeroes(m.extent, durability, std::move(done));
       [[fallthrough]];
     case DiskOpcode::unmap:
-      return core_.data.discard(m.extent, durability, std::move(done));
+      return store_.data.discard(m.extent, durability, std::move(done));
     case DiskOpcode::renew_key:
-      return core_.data.renew_key(std::move(done));
+      return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(core_, m.extent, a.request->payload(), durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, m.extent, a.request->payload(), durability, std::move(done));
     default:
-      return core_.data.write(m.extent.offset, a.request->payload(), durability, std::move(done));
+      return store_.data.write(m.extent.offset, a.request->payload(), durability, std::move(done));
   }
 }
 
 void Applier::on_stored(Apply& a, std::error_code error) {
-  core_.note_returned();
-  if (core_.space->frees(a.message.opcode, may_unmap(a.message))) core_.space->end_freeing();
-  error ? core_.indeterminate.add(a.message.extent) : core_.indeterminate.settle(a.message.extent);
-  if (error) core_.fail_store("The store failed a write of the partner's: " + error.message() + ".", error);
+  store_.note_returned();
+  if (space_.frees(a.message.opcode, may_unmap(a.message))) space_.end_freeing();
+  error ? store_.indeterminate.add(a.message.extent) : store_.indeterminate.settle(a.message.extent);
+  if (error) store_.fail("The store failed a write of the partner's: " + error.message() + ".", error);
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
-  const bool over_already = a.message.epoch != core_.epoch().id;
+  const bool over_already = a.message.epoch != standing_.epoch().id;
   if (over_already) mark<"apply.outlived_its_epoch">();
-  const bool ends = a.message.type != MessageType::replicate || core_.is_forwarding() || over_already;
+  const bool ends = a.message.type != MessageType::replicate || standing_.is_forwarding() || over_already;
   if (error) {
     if (ends) return end(a, Errc::io_error);
   } else {
     if (a.message.type == MessageType::replicate && a.message.tag && !over_already) {
-      core_.forwarder->note_applied(a.message.tag);
+      forwarder_.note_applied(a.message.tag);
     }
     if (ends) return end(a, over_already ? Errc::stale : Errc::ok);
   }
@@ -219,7 +213,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   a.failed = bool(error);
   // A host whose session ended here may have sent its write again through the sequencer, and this be it (it is none of
   // this node's forwards): what it sent first may still be on its way there.
-  a.held = a.message.tag == 0 && core_.forwarder->has_given_up();
+  a.held = a.message.tag == 0 && forwarder_.has_given_up();
   if (a.held) {
     mark<"apply.answer_held_back">();
     return over();
@@ -254,7 +248,7 @@ void Applier::let_go(Apply& a) {
   applies_.remove(a);
   if (!a.lock.idle()) {
     a.lock.granted = nullptr;
-    core_.locks.cancel(a.lock);
+    store_.locks.cancel(a.lock);
   }
   pool_.destroy(a);
 }
@@ -270,23 +264,22 @@ void Applier::on_watermark(std::uint64_t watermark) {
 
 /// The sequencer holds the range of what it is going to order. The answer tells all that is known from there on.
 void Applier::reserve(std::uint64_t session, InboundRequest& request, const Message& m) {
-  if (m.extent.empty() || !m.extent.fits(core_.volume_size())) return answer(request, m, Errc::stale);
+  if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return answer(request, m, Errc::stale);
   Apply& a = make(session, request, m);
   a.started = true;
-  a.since = core_.now();
-  core_.space->ensure(m.extent, [&a](std::error_code error) {
-    Core& core = a.core;
+  a.since = clock_.now();
+  space_.ensure(m.extent, [this, &a](std::error_code error) {
     if (error == Errc::no_space) mark<"space.none_for_the_partner">();
-    if (error && error != Errc::no_space) core.fail_store("The store can't set space aside: " + error.message() + ".");
-    if (error) return core.applier->end(a, to_errc(error));
+    if (error && error != Errc::no_space) store_.fail("The store can't set space aside: " + error.message() + ".");
+    if (error) return end(a, to_errc(error));
     Message header;
     header.type = MessageType::reserve;
-    header.volume = core.info.id;
-    header.extent = core.space->known_from(a.message.extent);
+    header.volume = store_.info.id;
+    header.extent = space_.known_from(a.message.extent);
     InboundRequest& inbound = *std::exchange(a.request, nullptr);
-    core.applier->let_go(a);
+    let_go(a);
     answer(inbound, header);
-    core.applier->over();
+    over();
   });
 }
 
@@ -296,17 +289,17 @@ void Applier::copy(std::uint64_t session, InboundRequest& request, const Message
   Message order = m;
   const bool zeroes = m.opcode == DiskOpcode::unmap || m.opcode == DiskOpcode::write_zeroes;
   order.opcode = zeroes ? m.opcode : DiskOpcode::write;
-  if (!is_well_formed(core_, order, request.payload().size())) return answer(request, m, Errc::corrupt);
+  if (!is_well_formed(order, request.payload().size())) return answer(request, m, Errc::corrupt);
   start(make(session, request, order));
 }
 
 void Applier::flush(std::uint64_t session, InboundRequest& request, const Message& m) {
   Apply& a = make(session, request, m);
   a.started = true;
-  a.since = core_.now();
-  core_.data.flush([&a](std::error_code error) {
-    if (error) a.core.fail_flush(error);
-    a.core.applier->end(a, error ? Errc::io_error : Errc::ok);
+  a.since = clock_.now();
+  store_.data.flush([this, &a](std::error_code error) {
+    if (error) store_.fail_flush(error);
+    end(a, error ? Errc::io_error : Errc::ok);
   });
 }
 
@@ -317,48 +310,47 @@ void Applier::clear(InboundRequest& request, const Message& m) {
   std::vector<std::uint64_t> regions;
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
     const auto region = engine::load_be<std::uint64_t>(bytes.data() + at);
-    if (region >= core_.meta->region_count()) return answer(request, m, Errc::corrupt);
+    if (region >= store_.meta->region_count()) return answer(request, m, Errc::corrupt);
     bool in_use = false;
     applies_.for_each(
-        [&](Apply& a) { in_use |= !a.applied && a.message.extent.overlaps(core_.region_extent(region)); });
+        [&](Apply& a) { in_use |= !a.applied && a.message.extent.overlaps(store_.region_extent(region)); });
     if (!in_use) regions.push_back(region);
   }
-  core_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
+  store_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
   answer(request, m, Errc::ok);
 }
 
 /// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
 void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
-  const bool member = core_.in_sync() && core_.reads_here();
-  if (!member || m.extent.empty() || !m.extent.fits(core_.volume_size()) || m.extent.length > kMaxPiece ||
+  const bool member = standing_.in_sync() && standing_.reads_here();
+  if (!member || m.extent.empty() || !m.extent.fits(store_.volume_size()) || m.extent.length > kMaxPiece ||
       m.extent.length > request.max_answer_payload()) {
     return answer(request, m, Errc::stale);
   }
   Apply& a = make(session, request, m);
-  a.buffer = core_.seams.buffers.allocate(m.extent.length);
+  a.buffer = buffers_.allocate(m.extent.length);
   if (!a.buffer) return end(a, Errc::resource_exhausted);
   a.started = true;
-  a.since = core_.now();
-  core_.data.read(m.extent.offset, a.buffer.span(), [&a](std::error_code error) {
-    Applier& self = *a.core.applier;
-    if (error) return self.end(a, Errc::io_error);
+  a.since = clock_.now();
+  store_.data.read(m.extent.offset, a.buffer.span(), [this, &a](std::error_code error) {
+    if (error) return end(a, Errc::io_error);
     InboundRequest& inbound = *std::exchange(a.request, nullptr);
     Message header;
     header.type = MessageType::fetch;
     header.volume = a.message.volume;
     auto bytes = a.buffer.span();
     auto keep = std::make_unique<engine::Buffer>(std::move(a.buffer));
-    self.let_go(a);
+    let_go(a);
     answer(inbound, header, bytes, [keep = std::move(keep)] {});
-    self.over();
+    over();
   });
 }
 
-bool Applier::may_be_resynced() const { return map_is_told_ || core_.epoch().members.contains(core_.side()); }
+bool Applier::may_be_resynced() const { return map_is_told_ || standing_.epoch().members.contains(standing_.side()); }
 
 /// Words of the dirty map, big-endian.
 void Applier::map(InboundRequest& request, const Message& m) {
-  const auto& words = core_.meta->words();
+  const auto& words = store_.meta->words();
   if (!m.extent.fits(words.size()) || m.extent.length * 8 > request.max_answer_payload() ||
       m.extent.length * 8 > kMaxLinkPayload) {
     return answer(request, m, Errc::out_of_range);
@@ -369,7 +361,7 @@ void Applier::map(InboundRequest& request, const Message& m) {
   }
   if (m.extent.offset == 0) map_told_ = 0;
   if (m.extent.offset <= map_told_) map_told_ = std::max(map_told_, m.extent.end());
-  map_is_told_ |= map_told_ >= (core_.region_count() + 63) / 64;
+  map_is_told_ |= map_told_ >= (store_.region_count() + 63) / 64;
   Message header;
   header.type = m.type;
   header.volume = m.volume;
@@ -383,7 +375,7 @@ void Applier::over() {
   if (!quiet_) return;
   // A store that failed may never return what it has.
   bool busy = false;
-  const bool waits = quiet_waits_ == Wait::for_all || !core_.store_failed;
+  const bool waits = quiet_waits_ == Wait::for_all || !store_.failed;
   if (waits) applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
   if (busy) return;
   auto done = std::exchange(quiet_, nullptr);

@@ -4,15 +4,23 @@
 // An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
 // that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
 // again and not carried out twice.
-#include "replication/core/core_state.hpp"
+//
+// Requires: requests in the order in which their session brought them. Guarantees: each is answered once. Callers: the
+// mirror, for orders; what makes a step to another epoch quiesces it and opens it again.
+#include "replication/core/forwarder.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
+class Applier;
+
 /// One order under way, or applied and not yet covered by the watermark.
 struct Apply {
-  explicit Apply(Core& c) : core(c) {}
-  Core& core;
+  explicit Apply(Applier& owner) : applier(owner) {}
+  Applier& applier;
   Hook<Apply> hook;
   InboundRequest* request = nullptr;  ///< null once answered
   InboundRequest* again = nullptr;    ///< the same order, come a second time by a new session
@@ -27,9 +35,24 @@ struct Apply {
   bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
 };
 
+/// What the partner's orders tell upwards.
+class ApplierUser {
+ public:
+  virtual ~ApplierUser() = default;
+  virtual void on_stores_equal() = 0;  ///< the sequencer says that nothing differs any more
+};
+
 class Applier {
  public:
-  explicit Applier(Core& core) : core_(core) {}
+  Applier(engine::Clock& clock, engine::BufferPool& buffers, const Standing& standing, LocalStore& store, Space& space,
+          Forwarder& forwarder, ApplierUser& user)
+      : buffers_(buffers),
+        clock_(clock),
+        standing_(standing),
+        store_(store),
+        space_(space),
+        forwarder_(forwarder),
+        user_(user) {}
   ~Applier();
 
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
@@ -60,6 +83,7 @@ class Applier {
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;
+  [[nodiscard]] bool is_well_formed(const Message& message, std::size_t payload) const;
   template <class Pred>
   Apply* find_if(Pred pred);
   Apply* find(std::uint64_t sequence);
@@ -83,7 +107,13 @@ class Applier {
   void over();
   Apply& make(std::uint64_t session, InboundRequest& request, const Message& message);
 
-  Core& core_;
+  engine::BufferPool& buffers_;
+  engine::Clock& clock_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Space& space_;
+  Forwarder& forwarder_;
+  ApplierUser& user_;
   bool closed_ = true;
   std::uint64_t watermark_ = 0;
   std::uint64_t map_told_ = 0;  ///< words from the map's first on, in this order

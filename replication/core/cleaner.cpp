@@ -4,89 +4,82 @@
 #include <memory>
 
 #include "engine/base/byte_order.hpp"
-#include "replication/core/generations.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/resync.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
 using engine::Errc;
 using engine::IoResult;
 
-void Cleaner::cancel() {
-  ++run_;
-  busy_ = false;
-  batch_.clear();
-}
-
 /// A store tells of what it lost once: another flush may go well behind one that failed.
-bool Cleaner::may_clear() const { return core_.partner_ready && !core_.store_failed && !core_.flush_failed; }
+bool Cleaner::may_clear() const { return outbound_.ready && !store_.failed && !store_.flush_failed; }
 
 void Cleaner::tick() {
-  const bool kept_equal = (core_.in_sync() && core_.is_sequencer()) || (core_.is_alone() && core_.resync->mirroring());
-  if (busy_ || !kept_equal || !may_clear() || core_.gated || !core_.resync->knows_unequal()) return;
+  const bool kept_equal =
+      (standing_.in_sync() && standing_.is_sequencer()) || (standing_.is_alone() && resync_.mirroring());
+  if (busy() || !kept_equal || !may_clear() || standing_.gated || !resync_.knows_unequal()) return;
   gather();
   if (batch_.empty()) return;
-  busy_ = true;
   flushes_ = 3;
   flushed_well_ = true;
-  began_ = core_.now();
-  const std::uint64_t run = run_;
-  core_.data.flush(counted(core_.owed_by_store, [this, run](std::error_code error) {
-    if (error) core_.fail_flush(error);
+  began_ = clock_.now();
+  const std::uint64_t run = resync_.run();
+  busy_in_ = run;
+  store_.data.flush(counted(store_.owed, [this, run](std::error_code error) {
+    if (error) store_.fail_flush(error);
     on_flushed(run, !error);
   }));
-  core_.partner.send(core_.message(MessageType::flush), {}, {},
-                     counted(core_.owed_by_others, [this, run](const IoResult<Message>& result) {
-                       on_flushed(run, result && result->status == Errc::ok);
-                     }));
+  outbound_.send(outbound_.message(MessageType::flush), {}, {},
+                 counted(outbound_.owed, [this, run](const IoResult<Message>& result) {
+                   on_flushed(run, result && result->status == Errc::ok);
+                 }));
   // Where a bit was cleared, only this tells a copy of before that it lacks what was written.
-  core_.generations->raise([this, run](bool raised) { on_flushed(run, raised); });
+  generations_.raise([this, run](bool raised) { on_flushed(run, raised); });
 }
 
 /// Dirty regions that are cold, or any that rest when too many are dirty.
 void Cleaner::gather() {
   batch_.clear();
-  const bool too_many = core_.meta->dirty_count() * core_.region_size() > core_.settings.dirty_bound;
-  const auto cold = too_many ? engine::Duration{0} : core_.settings.clean_after;
-  const engine::TimePoint now = core_.now();
+  const bool too_many = store_.meta->dirty_count() * store_.region_size() > settings_.dirty_bound;
+  const auto cold = too_many ? engine::Duration{0} : settings_.clean_after;
+  const engine::TimePoint now = clock_.now();
   const engine::TimePoint limit{now.since_origin > cold ? now.since_origin - cold : engine::Duration{0}};
   for (std::size_t seen = 0; seen < 4 * kBatch && batch_.size() < kBatch; ++seen) {
-    const auto next = core_.meta->next_dirty(cursor_);
+    const auto next = store_.meta->next_dirty(cursor_);
     if (!next) {
       cursor_ = 0;
       break;
     }
     cursor_ = *next + 1;
-    const bool quiet = core_.regions->quiet_since(*next, limit);
-    if (quiet && !core_.resync->is_unequal(*next)) batch_.push_back(*next);
+    const bool quiet = regions_.quiet_since(*next, limit);
+    if (quiet && !resync_.is_unequal(*next)) batch_.push_back(*next);
   }
 }
 
 void Cleaner::on_flushed(std::uint64_t run, bool ok) {
-  if (run != run_) return;
+  if (run != resync_.run()) return;
   flushed_well_ &= ok;
   if (--flushes_) return;
-  busy_ = false;
+  busy_in_.reset();
   if (flushed_well_ && may_clear()) clear();
   batch_.clear();
 }
 
 void Cleaner::clear() {
   std::erase_if(batch_, [this](std::uint64_t region) {
-    return core_.resync->is_unequal(region) || !core_.regions->quiet_since(region, began_);
+    return resync_.is_unequal(region) || !regions_.quiet_since(region, began_);
   });
   if (batch_.empty()) return;
   mark<"cleaner.cleared">();
   auto bytes = std::make_unique<std::vector<std::byte>>(batch_.size() * 8);
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     engine::store_be<std::uint64_t>(bytes->data() + i * 8, batch_[i]);
-    core_.regions->forget(batch_[i]);
+    regions_.forget(batch_[i]);
   }
   const std::span<const std::byte> payload = *bytes;
-  core_.partner.send(core_.message(MessageType::clear), payload, {},
-                     [keep = std::move(bytes)](const IoResult<Message>&) {});
-  core_.meta->clear_dirty(batch_, [](std::error_code) {});
+  outbound_.send(outbound_.message(MessageType::clear), payload, {},
+                 [keep = std::move(bytes)](const IoResult<Message>&) {});
+  store_.meta->clear_dirty(batch_, [](std::error_code) {});
 }
 
 }  // namespace lockstep::replication

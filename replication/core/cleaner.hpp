@@ -5,9 +5,17 @@
 // a new generation of both, and only if nothing wrote there since and no flush of this store's ever failed. The order
 // to clear goes out before anything that is written later, and orders arrive in order; the clearing here begins in the
 // same turn.
+//
+// Callers: membership, a few times a second.
+#include <optional>
 #include <vector>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/generations.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
@@ -15,21 +23,36 @@ class Cleaner {
  public:
   static constexpr std::size_t kBatch = 2048;  ///< regions
 
-  explicit Cleaner(Core& core) : core_(core) {}
+  Cleaner(const NodeSettings& settings, const engine::Clock& clock, const Standing& standing, LocalStore& store,
+          Outbound& outbound, Regions& regions, const Resync& resync, Generations& generations)
+      : settings_(settings),
+        clock_(clock),
+        standing_(standing),
+        store_(store),
+        outbound_(outbound),
+        regions_(regions),
+        resync_(resync),
+        generations_(generations) {}
 
-  /// The two are no longer kept equal: a batch under way clears nothing.
-  void cancel();
   void tick();
 
  private:
   [[nodiscard]] bool may_clear() const;
+  [[nodiscard]] bool busy() const { return busy_in_ == resync_.run(); }
   void gather();
   void on_flushed(std::uint64_t run, bool ok);
   void clear();
 
-  Core& core_;
-  std::uint64_t run_ = 0;
-  bool busy_ = false;
+  const NodeSettings& settings_;
+  const engine::Clock& clock_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  Regions& regions_;
+  const Resync& resync_;
+  Generations& generations_;
+  /// The resync's run that a batch is under way in: where the two are no longer kept equal, it clears nothing.
+  std::optional<std::uint64_t> busy_in_;
   unsigned flushes_ = 0;
   bool flushed_well_ = true;
   engine::TimePoint began_;

@@ -3,10 +3,7 @@
 #include <cassert>
 #include <utility>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -15,13 +12,13 @@ using engine::Errc;
 using engine::IoResult;
 
 Forwarder::~Forwarder() {
-  core_.seams.clock.cancel(retry_);
-  core_.seams.clock.cancel(ask_again_);
-  ops_.for_each([](Op& op) { op.core.ops.destroy(op); });
+  clock_.cancel(retry_);
+  clock_.cancel(ask_again_);
+  ops_.for_each([this](Op& op) { operations_.pool.destroy(op); });
 }
 
 void Forwarder::start(Op& op) {
-  core_.lu->left(op);
+  in_force_.left(op);
   op.tag = ++last_tag_;
   op.stage = Stage::forward_wait;
   op.scratch.reset();
@@ -32,7 +29,7 @@ void Forwarder::start(Op& op) {
 
 /// Its host may have given it up by now, and sent it again through the other node.
 bool Forwarder::is_too_old(const Op& op) const {
-  return !changes_nothing(op.opcode) && core_.partner.age(op.receipt) > core_.settings.lease;
+  return !changes_nothing(op.opcode) && partner_.age(op.receipt) > settings_.lease;
 }
 
 /// Those that no partner has seen: the host, if it still waits, sends them again.
@@ -50,19 +47,19 @@ void Forwarder::end_too_old() {
 
 bool Forwarder::may_send(Op& op) {
   if (op.stage != Stage::forward_wait || op.on_link || op.dropped) return false;
-  const bool to_another = op.sent_before && op.sent_to != core_.partner.process();
+  const bool to_another = op.sent_before && op.sent_to != partner_.process();
   if (to_another && !changes_nothing(op.opcode)) return false;
   if (!op.in_window && in_window_ >= kWindow) return false;
   // What was sent and may have been carried out goes out as it was: the answer is there, or it was not.
-  return op.sent_before || op.state_version == core_.lu->version() || core_.lu->recheck(op);
+  return op.sent_before || op.state_version == in_force_.version() || in_force_.recheck(op);
 }
 
 /// Sends what may be sent: contact holds, states were exchanged, and the window has room.
 void Forwarder::pump() {
-  core_.partner.check();
-  if (pumping_ || core_.gated || core_.partner.fencing()) return;
-  if (!core_.is_forwarding() && !core_.in_sync()) return;
-  if (!core_.partner_ready || !core_.partner.in_contact()) return;
+  partner_.check();
+  if (pumping_ || standing_.gated || partner_.fencing()) return;
+  if (!standing_.is_forwarding() && !standing_.in_sync()) return;
+  if (!outbound_.ready || !partner_.in_contact()) return;
   pumping_ = true;
   end_too_old();
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
@@ -99,26 +96,26 @@ void Forwarder::leave_window(Op& op) {
 
 void Forwarder::send(Op& op) {
   enter_window(op);
-  Message m = core_.message(MessageType::forward);
+  Message m = outbound_.message(MessageType::forward);
   const bool asks_only = op.refusal != Errc::ok;  // whether the state is still the one that refuses it
   m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
   m.sequence = op.state_version;
-  m.flags = core_.flags_of(op);
+  m.flags = outbound_.flags_of(op);
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
   m.watermark = op.acknowledges;
   m.extent = op.extent;
-  m.stamp = core_.partner.contact_stamp();
-  m.number = static_cast<std::uint64_t>(core_.partner.age(op.receipt).count());
+  m.stamp = partner_.contact_stamp();
+  m.number = static_cast<std::uint64_t>(partner_.age(op.receipt).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.sent_before |= !asks_only;
   op.ordered = false;
-  op.sent_outside |= core_.is_forwarding() && !asks_only;
-  op.sent_to = core_.partner.process();
+  op.sent_outside |= standing_.is_forwarding() && !asks_only;
+  op.sent_to = partner_.process();
   op.stage = Stage::forwarded;
   op.on_link = true;
-  op.since = core_.now();
+  op.since = clock_.now();
   std::span<std::byte> out = op.data, in;
   if (asks_only) out = {};
   if (!asks_only && op.opcode == DiskOpcode::read) out = {}, in = op.data.first(op.extent.length);
@@ -127,7 +124,7 @@ void Forwarder::send(Op& op) {
   op.link_bytes = out.size() + in.size();
   op.on_share = true;
   share_.take(op.link_bytes);
-  core_.partner.send(m, out, in, [&op](const IoResult<Message>& result) { op.core.forwarder->on_answer(op, result); });
+  outbound_.send(m, out, in, [this, &op](const IoResult<Message>& result) { on_answer(op, result); });
 }
 
 namespace {
@@ -138,7 +135,7 @@ bool makes_no_sense(const IoResult<Message>& result) {
 }  // namespace
 
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
-  core_.partner.check();
+  partner_.check();
   op.on_link = false;
   op.on_share = false;
   share_.give_back(op.link_bytes);
@@ -147,7 +144,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     op.unsettled = !result;
     return end_dropped();
   }
-  if (makes_no_sense(result) && !core_.keeps_sessions()) {
+  if (makes_no_sense(result) && !standing_.keeps_sessions()) {
     end_unread(op);
     return pump();
   }
@@ -164,7 +161,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
   // that phase it is decided later: what was carried out came here as an order, too.
-  const bool again = !result || core_.keeps_sessions() || result->status == Errc::stale ||
+  const bool again = !result || standing_.keeps_sessions() || result->status == Errc::stale ||
                      result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
                      result->status == Errc::aborted ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
@@ -178,8 +175,8 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
       end(op, Errc::resource_exhausted);
       return pump();
     }
-    if (core_.serves_nothing() && !core_.gated) return;  // whoever decides routes or drops it
-    if (core_.orders()) return take_over(Taking::what_is_young);
+    if (standing_.serves_nothing() && !standing_.gated) return;  // whoever decides routes or drops it
+    if (standing_.orders()) return take_over(Taking::what_is_young);
     return retry_soon();
   }
   op.miscompare_offset = result->tag;
@@ -203,7 +200,7 @@ void Forwarder::end_unread(Op& op) {
 void Forwarder::retry_soon() {
   if (retrying_) return;
   retrying_ = true;
-  retry_ = core_.seams.clock.call_after(std::chrono::milliseconds(5), [this] {
+  retry_ = clock_.call_after(std::chrono::milliseconds(5), [this] {
     retrying_ = false;
     pump();
   });
@@ -213,7 +210,7 @@ void Forwarder::end(Op& op, std::error_code status) {
   ops_.remove(op);
   leave_window(op);
   if (status == Errc::ok) status = {};
-  core_.front->finish(op, status);
+  completions_.finish(op, status);
 }
 
 void Forwarder::resend() { pump(); }
@@ -230,11 +227,11 @@ void Forwarder::drop(const Selection& which) {
 
 /// The sequencer is asked not to begin it.
 void Forwarder::cancel(const Op& op) {
-  if (!op.on_link || changes_nothing(op.opcode) || !core_.partner.in_contact()) return;
+  if (!op.on_link || changes_nothing(op.opcode) || !partner_.in_contact()) return;
   mark<"forward.cancelled">();
-  Message m = core_.message(MessageType::cancel);
+  Message m = outbound_.message(MessageType::cancel);
   m.tag = op.tag;
-  core_.partner.send(m, {}, {}, [](const IoResult<Message>&) {});
+  outbound_.send(m, {}, {}, [](const IoResult<Message>&) {});
 }
 
 void Forwarder::end_dropped() {
@@ -249,12 +246,12 @@ void Forwarder::end_dropped() {
     ended = true;
   }
   if (!ended) return;
-  if (!has_given_up()) core_.applier->release_answers();
-  core_.lu->pump();  // a reset waits for them
+  if (!has_given_up()) user_.on_none_given_up();
+  user_.on_dropped_ended();  // a reset waits for them
 }
 
 bool Forwarder::may_end(const Op& op) const {
-  return !op.on_link && !(op.unsettled && core_.partner.in_contact() && !core_.orders());
+  return !op.on_link && !(op.unsettled && partner_.in_contact() && !standing_.orders());
 }
 
 bool Forwarder::has_dropped() const {
@@ -290,17 +287,17 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
 void Forwarder::on_connected() { ask_what_is_over(); }
 
 void Forwarder::ask_what_is_over() {
-  if (!core_.partner.connected()) return;
-  const bool waits = !core_.partner.hurried() && !core_.membership->closed();
+  if (!partner_.connected()) return;
+  const bool waits = !partner_.hurried() && !standing_.closed();
   ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
   end_dropped();
   ops_.for_each([this](Op& op) {
     if (!op.unsettled) return;
     mark<"forward.asked_whether_it_is_over">();
-    Message m = core_.message(MessageType::cancel);
+    Message m = outbound_.message(MessageType::cancel);
     m.tag = op.tag;
     auto answered = [this, tag = op.tag](const IoResult<Message>& result) { on_over(tag, result); };
-    core_.partner.send(m, {}, {}, counted(core_.owed_by_others, std::move(answered)));
+    outbound_.send(m, {}, {}, counted(outbound_.owed, std::move(answered)));
   });
 }
 
@@ -308,8 +305,8 @@ void Forwarder::ask_what_is_over() {
 void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
   if (!result) return;
   if (result->status == Errc::unknown_outcome) {
-    core_.seams.clock.cancel(ask_again_);
-    ask_again_ = core_.seams.clock.call_after(std::chrono::milliseconds(5), [this] { ask_what_is_over(); });
+    clock_.cancel(ask_again_);
+    ask_again_ = clock_.call_after(std::chrono::milliseconds(5), [this] { ask_what_is_over(); });
     return;
   }
   ops_.for_each([tag](Op& op) { op.unsettled &= op.tag != tag; });
@@ -339,7 +336,7 @@ void Forwarder::take_over(Taking which) {
       leave_window(*op);
       op->tag = 0;
       op->sent_before = false;
-      core_.front->route(*op);
+      user_.route(*op);
     }
   }
 }
@@ -350,12 +347,11 @@ void Forwarder::note_ordered(std::uint64_t tag) {
   for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
     if (op->tag == tag) op->ordered = true;
   }
-  if (!has_given_up()) core_.applier->release_answers();
 }
 
 /// What a member holds is the truth; what is no member holds a copy of it, that may yet be written over by another.
 void Forwarder::note_applied(std::uint64_t tag) {
-  if (!core_.epoch().members.is_both()) return;
+  if (!standing_.epoch().members.is_both()) return;
   for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
     if (op->tag == tag) op->applied_here = true;
   }
@@ -368,7 +364,7 @@ void Forwarder::on_partner_restarted() {
   answered_.clear();
   ops_.for_each([this](Op& op) {
     op.acknowledges = 0;
-    if (core_.is_forwarding()) op.dropped |= op.sent_before && !changes_nothing(op.opcode);
+    if (standing_.is_forwarding()) op.dropped |= op.sent_before && !changes_nothing(op.opcode);
   });
   end_dropped();
 }
@@ -378,7 +374,7 @@ void Forwarder::on_partner_restarted() {
 void Forwarder::on_no_member() {
   ops_.for_each([this](Op& op) {
     op.sent_outside |= std::exchange(op.applied_here, false);
-    op.dropped |= op.sent_before && op.sent_to != core_.partner.process() && !changes_nothing(op.opcode);
+    op.dropped |= op.sent_before && op.sent_to != partner_.process() && !changes_nothing(op.opcode);
   });
   end_dropped();
 }

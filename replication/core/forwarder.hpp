@@ -6,19 +6,48 @@
 // A host may give a command up and send it again through the other node. So a forward is begun by the sequencer within
 // a lease of the receipt of its command, or never: each sending tells its age. And it is sent to one process of the
 // partner's only: another one does not know whether it was carried out.
-#include "replication/core/core_state.hpp"
+//
+// Guarantees: each operation ends by Completions, or goes on by its user, once. Callers: front, for operations; the
+// applier, for orders of what was forwarded; membership and PhaseRunner, when the way or the epoch is another one.
+#include "replication/core/completions.hpp"
+#include "replication/core/link_budget.hpp"
+#include "replication/core/lu_state_in_force.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/operations.hpp"
+#include "replication/core/outbound.hpp"
 #include "replication/core/sequences.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
+
+/// What forwards tell upwards.
+class ForwarderUser {
+ public:
+  virtual ~ForwarderUser() = default;
+  virtual void route(Op& op) = 0;       ///< this node orders now: `op` is carried out here
+  virtual void on_none_given_up() = 0;  ///< the sequencer begins nothing any more of what was given up
+  virtual void on_dropped_ended() = 0;  ///< some of them are over, perhaps not all
+};
 
 class Forwarder {
  public:
   /// Forwards with the partner at once, and results that it keeps and does not know to be acknowledged; more wait.
   static constexpr std::size_t kWindow = 1024;
 
-  explicit Forwarder(Core& core)
-      : core_(core), share_(core.partner.forwards(), [this] { pump(); }), last_tag_(numbers_begin_at(core.now())) {
+  Forwarder(const NodeSettings& settings, engine::Clock& clock, Partner& partner, const Standing& standing,
+            Outbound& outbound, Operations& operations, LuStateInForce& in_force, Completions& completions,
+            ForwarderUser& user)
+      : settings_(settings),
+        clock_(clock),
+        partner_(partner),
+        standing_(standing),
+        outbound_(outbound),
+        operations_(operations),
+        in_force_(in_force),
+        completions_(completions),
+        user_(user),
+        share_(partner.forwards(), [this] { pump(); }),
+        last_tag_(numbers_begin_at(clock.now())) {
     answered_.reserve(kWindow);
   }
   ~Forwarder();
@@ -73,7 +102,15 @@ class Forwarder {
   [[nodiscard]] bool may_end(const Op& op) const;
   void end(Op& op, std::error_code status);
 
-  Core& core_;
+  const NodeSettings& settings_;
+  engine::Clock& clock_;
+  Partner& partner_;
+  const Standing& standing_;
+  Outbound& outbound_;
+  Operations& operations_;
+  LuStateInForce& in_force_;
+  Completions& completions_;
+  ForwarderUser& user_;
   List<Op> ops_;  // by rising tag
   LinkShare share_;
   std::uint64_t last_tag_;

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "replication/core/applier.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -13,17 +11,17 @@ using engine::Errc;
 using engine::IoResult;
 
 void Generations::raise(engine::Callback<bool> done) {
-  if (raising_ || set_back() || !core_.partner_ready) return done(false);
+  if (raising_ || set_back() || !outbound_.ready) return done(false);
   raising_ = true;
-  raised_at_ = core_.now();
-  written_then_ = core_.regions->begun();
+  raised_at_ = clock_.now();
+  written_then_ = regions_.begun();
   done_ = std::move(done);
-  ++core_.known.generation;
-  core_.keep_knowledge([this] {
-    if (!core_.partner_ready) return finish(false);
-    Message m = core_.message(MessageType::generation);
-    m.tag = core_.meta->knowledge().generation;
-    core_.partner.send(m, {}, {}, counted(core_.owed_by_others, [this](const IoResult<Message>& r) { told(r); }));
+  ++store_.known.generation;
+  store_.keep_knowledge([this] {
+    if (!outbound_.ready) return finish(false);
+    Message m = outbound_.message(MessageType::generation);
+    m.tag = store_.meta->knowledge().generation;
+    outbound_.send(m, {}, {}, counted(outbound_.owed, [this](const IoResult<Message>& r) { told(r); }));
   });
 }
 
@@ -31,8 +29,8 @@ void Generations::told(const IoResult<Message>& result) {
   const bool never_says = !result && result.error() == Errc::corrupt;  // of a version that has none
   if (never_says) return finish(true);
   if (!result || result->status != Errc::ok) return finish(false);
-  core_.known.partner_generation = std::max(core_.known.partner_generation, result->tag);
-  core_.keep_knowledge([this] { finish(true); });
+  store_.known.partner_generation = std::max(store_.known.partner_generation, result->tag);
+  store_.keep_knowledge([this] { finish(true); });
 }
 
 void Generations::finish(bool ok) {
@@ -41,25 +39,24 @@ void Generations::finish(bool ok) {
 }
 
 void Generations::take(InboundRequest& request, const Message& m) {
-  const bool orders = m.epoch == core_.epoch().id && core_.epoch().sequencer != core_.side();
-  if (!orders || set_back() || core_.store_failed) return answer(request, m, Errc::stale);
-  ++core_.known.generation;
-  core_.known.partner_generation = std::max(core_.known.partner_generation, m.tag);
-  core_.meta->write_knowledge(core_.known, [this, &request, m](std::error_code error) {
-    if (error)
-      core_.membership->fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");
+  const bool orders = m.epoch == standing_.epoch().id && standing_.epoch().sequencer != standing_.side();
+  if (!orders || set_back() || store_.failed) return answer(request, m, Errc::stale);
+  ++store_.known.generation;
+  store_.known.partner_generation = std::max(store_.known.partner_generation, m.tag);
+  store_.meta->write_knowledge(store_.known, [this, &request, m](std::error_code error) {
+    if (error) store_.fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");
     Message header;
     header.type = m.type;
     header.volume = m.volume;
     header.status = error ? Errc::io_error : Errc::ok;
-    header.tag = core_.meta->knowledge().generation;
+    header.tag = store_.meta->knowledge().generation;
     answer(request, header);
   });
 }
 
 void Generations::tell(Message& state) const {
-  state.tag = core_.meta->knowledge().generation;
-  state.sequence = core_.meta->knowledge().partner_generation;
+  state.tag = store_.meta->knowledge().generation;
+  state.sequence = store_.meta->knowledge().partner_generation;
 }
 
 void Generations::learn(const Message& answer, const engine::Knowledge& asked_with) {
@@ -75,39 +72,39 @@ void Generations::accept_as_it_is() {
 
 /// And whatever this replica had reached, but not told yet: that copy of it may come back, too.
 void Generations::pass_expected() {
-  core_.known.generation = std::max(core_.known.generation, expected_) + kMostUntold;
+  store_.known.generation = std::max(store_.known.generation, expected_) + kMostUntold;
 }
 
-bool Generations::set_back() const { return expected_ > core_.meta->knowledge().generation; }
+bool Generations::set_back() const { return expected_ > store_.meta->knowledge().generation; }
 
 void Generations::tick() {
   if (set_back()) return mend();
-  const bool written = core_.regions->begun() != written_then_;
-  if (!core_.orders() || !written || core_.now() - raised_at_ < kLongest) return;
-  core_.is_alone() ? raise_alone() : raise([](bool) {});
+  const bool written = regions_.begun() != written_then_;
+  if (!standing_.orders() || !written || clock_.now() - raised_at_ < kLongest) return;
+  standing_.is_alone() ? raise_alone() : raise([](bool) {});
 }
 
 /// For the witness, which is all that knows of it.
 void Generations::raise_alone() {
-  if (core_.epoch().arbiter.kind != engine::ArbiterKind::witness || !core_.seams.witness) return;
-  raised_at_ = core_.now();
-  written_then_ = core_.regions->begun();
-  ++core_.known.generation;
-  core_.keep_knowledge();
+  if (standing_.epoch().arbiter.kind != engine::ArbiterKind::witness || !has_witness_) return;
+  raised_at_ = clock_.now();
+  written_then_ = regions_.begun();
+  ++store_.known.generation;
+  store_.keep_knowledge();
 }
 
 /// Only as a target: until its record says that it is no member, a restart must find again that it was set back.
 void Generations::mend() {
-  if (mending_ || !core_.is_forwarding() || core_.epoch().members.contains(core_.side())) return;
+  if (mending_ || !standing_.is_forwarding() || standing_.epoch().members.contains(standing_.side())) return;
   mark<"generation.set_back">();
   mending_ = true;
-  core_.meta->set_dirty({0, core_.room()}, [this](std::error_code error) {
-    if (error) return core_.membership->fail_metadata("The dirty map can't be written.");
-    core_.applier->forget_map();
+  store_.meta->set_dirty({0, store_.room()}, [this](std::error_code error) {
+    if (error) return store_.fail_metadata("The dirty map can't be written.");
+    applier_.forget_map();
     pass_expected();
-    core_.keep_knowledge([this] {
+    store_.keep_knowledge([this] {
       mending_ = false;
-      core_.membership->look_again();
+      user_.on_mended();
     });
   });
 }

@@ -8,19 +8,42 @@
 // is compared: as a target it marks every region before it takes the generation that the partner knows.
 //
 // Invariant: a generation is durable at its owner before it is told, so that the partner never knows of a higher one.
+//
+// Callers: the exchange of states, the cleaner, what deals with the witness, and membership with each tick.
 #include <algorithm>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/applier.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
+
+/// What a replica's generations tell upwards.
+class GenerationsUser {
+ public:
+  virtual ~GenerationsUser() = default;
+  /// This replica was set back, and is marked to be compared as a whole now: the partner should know.
+  virtual void on_mended() = 0;
+};
 
 class Generations {
  public:
   /// At most this long a replica is written to in one generation.
   static constexpr engine::Duration kLongest = std::chrono::seconds(5);
 
-  explicit Generations(Core& core) : core_(core) {}
+  Generations(const engine::Clock& clock, const Standing& standing, LocalStore& store, Outbound& outbound,
+              const Regions& regions, Applier& applier, GenerationsUser& user, bool has_witness)
+      : clock_(clock),
+        standing_(standing),
+        store_(store),
+        outbound_(outbound),
+        regions_(regions),
+        applier_(applier),
+        user_(user),
+        has_witness_(has_witness) {}
 
   /// A new one on both, by the node that orders. `done`: whether both have it; perhaps from inside the call.
   void raise(engine::Callback<bool> done);
@@ -55,7 +78,14 @@ class Generations {
   void told(const engine::IoResult<Message>& result);
   void finish(bool ok);
 
-  Core& core_;
+  const engine::Clock& clock_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  const Regions& regions_;
+  Applier& applier_;
+  GenerationsUser& user_;
+  const bool has_witness_;
   std::uint64_t expected_ = 0;  ///< of this replica, as the partner knows
   bool partner_set_back_ = false;
   bool raising_ = false, mending_ = false;

@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
 #include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -39,39 +37,41 @@ void LuStateKeeper::pump() {
 bool LuStateKeeper::step() {
   if (writing_ || telling_) return false;
   if (incoming_) return step_incoming();
-  if (core_.serves_nothing()) {
-    open_ = false;
+  if (standing_.serves_nothing()) {
+    in_force_.open = false;
     return false;
   }
-  return core_.orders() ? step_ordering() : step_following();
+  return standing_.orders() ? step_ordering() : step_following();
 }
 
 bool LuStateKeeper::step_ordering() {
-  if (core_.in_sync() && !agreed_) {
-    open_ = false;
+  if (standing_.in_sync() && !agreed_) {
+    in_force_.open = false;
     const bool newest = change_ && change_->written;
-    if (may_tell()) tell(newest ? change_->state : state_, newest ? change_->events : std::vector<LuEvent>{}, true);
+    if (may_tell())
+      tell(newest ? change_->state : in_force_.state(), newest ? change_->events : std::vector<LuEvent>{}, true);
     return false;
   }
   if (change_) return step_change();
   if (begin_next()) return true;
-  if (!open_) set_open(true);
-  if (core_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_) tell(state_, {}, false);
+  if (!in_force_.open) set_open(true);
+  if (standing_.is_alone() && target_there_ && !target_told_ && may_tell() && !change_)
+    tell(in_force_.state(), {}, false);
   return false;
 }
 
 /// Its own requests first: what a crash ended is ended before anything else is judged.
 bool LuStateKeeper::begin_next() {
   if (std::exchange(power_on_, false)) return begin(own_request(scsi::LuRequestKind::power_on), nullptr), true;
-  if (core_.is_alone() && std::exchange(port_lost_, false)) {
+  if (standing_.is_alone() && std::exchange(port_lost_, false)) {
     return begin(own_request(scsi::LuRequestKind::port_lost), nullptr), true;
   }
   Op* op = changes_.pop_front();
   if (!op) return false;
-  core_.partner.check();
+  partner_.check();
   const auto request = scsi::LuRequest::decode(op->data);
   if (!request) {
-    core_.front->finish(*op, Errc::corrupt);
+    completions_.finish(*op, Errc::corrupt);
   } else {
     begin(*request, op);
   }
@@ -82,35 +82,35 @@ scsi::LuRequest LuStateKeeper::own_request(scsi::LuRequestKind kind) const {
   const auto port_of = [](engine::NodeSide side) { return static_cast<std::uint16_t>(unsigned(side) + 1); };
   scsi::LuRequest request;
   request.kind = kind;
-  request.port = port_of(engine::other(core_.side()));
-  request.survivor = port_of(core_.side());
+  request.port = port_of(engine::other(standing_.side()));
+  request.survivor = port_of(standing_.side());
   return request;
 }
 
 void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
-  scsi::LuOutcome outcome = scsi::apply(state_, request);
+  scsi::LuOutcome outcome = scsi::apply(in_force_.state(), request);
   if (op) op->lu_answer = outcome.answer.encode();
   if (!outcome.changed) {
     if (op) answer_op(*op, {});
     return;
   }
   mark<"lu_state.changed">();
-  open_ = false;
+  in_force_.open = false;
   change_.emplace(Change{std::move(outcome.next), std::move(outcome.events), outcome.answer, op, false, false});
-  if (aborts_tasks(change_->events)) core_.end_unstarted(Selection::own_tasks());
+  if (aborts_tasks(change_->events)) user_.end_unstarted(Selection::own_tasks());
 }
 
 bool LuStateKeeper::step_change() {
-  if (passed_ > 0 && !change_->written) return false;  // the last of them pumps
+  if (in_force_.passed() > 0 && !change_->written) return false;  // the last of them pumps
   if (!change_->written) {
     write(change_->state, [this] {
       if (change_) change_->written = true;
     });
     return false;
   }
-  if (!change_->told && (core_.in_sync() || (target_there_ && core_.partner.in_contact()))) {
+  if (!change_->told && (standing_.in_sync() || (target_there_ && partner_.in_contact()))) {
     if (may_tell()) tell(change_->state, change_->events, false);
-    if (core_.partner_ready || core_.in_sync()) return false;
+    if (outbound_.ready || standing_.in_sync()) return false;
   }
   Change done = std::move(*change_);
   change_.reset();
@@ -122,23 +122,23 @@ bool LuStateKeeper::step_change() {
 /// Both slots, each flushed. An area without room keeps nothing: it was made before there was such a state.
 void LuStateKeeper::write(const LuState& state, engine::Callback<> then) {
   writing_ = true;
-  writing_since_ = core_.now();
+  writing_since_ = clock_.now();
   auto over = [this, then = std::move(then)](std::error_code error) mutable {
     if (error) return fail_write(error);
     writing_ = false;
     then();
     pump();
   };
-  if (!core_.meta->keeps_state()) {
-    timer_ = core_.seams.clock.call_after(engine::Duration(0), [over = std::move(over)]() mutable { over({}); });
+  if (!store_.meta->keeps_state()) {
+    timer_ = clock_.call_after(engine::Duration(0), [over = std::move(over)]() mutable { over({}); });
     return;
   }
-  core_.meta->write_state(state.encode(), std::move(over));
+  store_.meta->write_state(state.encode(), std::move(over));
 }
 
 /// Nobody knows what is on the store: this replica stops, and what was to be written is an unknown outcome.
 void LuStateKeeper::fail_write(std::error_code error) {
-  core_.membership->fail_metadata("The unit's state can't be written: " + error.message() + ".");
+  store_.fail_metadata("The unit's state can't be written: " + error.message() + ".");
   writing_ = false;
   change_.reset();
   if (!incoming_) return;
@@ -158,20 +158,20 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   const auto encoded_events = scsi::encode_events(events);
   bytes->out = encoded_state;
   bytes->out.insert(bytes->out.end(), encoded_events.begin(), encoded_events.end());
-  Message m = core_.message(MessageType::lu_state);
+  Message m = outbound_.message(MessageType::lu_state);
   m.sequence = state.version;
   m.extent = {encoded_state.size(), encoded_events.size()};
   if (agree) m.flags |= kFlagAgree;
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, version = state.version, agree, run = telling_run_, epoch = core_.epoch().id,
+  auto answered = [this, version = state.version, agree, run = telling_run_, epoch = standing_.epoch().id,
                    keep = std::move(bytes)](const IoResult<Message>& result) {
     if (run != telling_run_) return;
     const std::size_t got = result ? std::min<std::size_t>(result->payload, keep->in.size()) : 0;
     on_told(version, agree, epoch, result, std::span(keep->in).first(got));
   };
-  core_.partner.send(m, out, in, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(m, out, in, counted(outbound_.owed, std::move(answered)));
 }
 
 /// In another role nobody waits for an answer to what was told in the last one; a partner whose disk hangs never
@@ -185,10 +185,10 @@ void LuStateKeeper::forget_telling() {
 void LuStateKeeper::on_told(std::uint64_t version, bool agree, const engine::Uuid& epoch,
                             const IoResult<Message>& result, std::span<const std::byte> payload) {
   telling_ = false;
-  if (epoch != core_.epoch().id || !core_.orders()) return pump();
+  if (epoch != standing_.epoch().id || !standing_.orders()) return pump();
   const bool done = result && result->status == Errc::ok;
-  if (!done) next_tell_ = core_.now() + std::chrono::milliseconds(20);
-  if (core_.is_alone()) {
+  if (!done) next_tell_ = clock_.now() + std::chrono::milliseconds(20);
+  if (standing_.is_alone()) {
     target_told_ = done;
     if (change_ && change_->state.version == version) change_->told = true;
     return pump();
@@ -215,8 +215,9 @@ void LuStateKeeper::take_theirs(LuState theirs) {
 }
 
 void LuStateKeeper::take(InboundRequest& request, const Message& m) {
-  const bool follows = core_.is_forwarding() || core_.in_sync();
-  if (m.epoch != core_.epoch().id || core_.epoch().sequencer == core_.side() || !follows || incoming_ || writing_) {
+  const bool follows = standing_.is_forwarding() || standing_.in_sync();
+  if (m.epoch != standing_.epoch().id || standing_.epoch().sequencer == standing_.side() || !follows || incoming_ ||
+      writing_) {
     return answer(request, m, Errc::stale);
   }
   const auto payload = request.payload();
@@ -229,9 +230,9 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     mark<"lu_state.makes_no_sense">();
     return answer(request, m, Errc::corrupt);
   }
-  const bool current = core_.in_sync() || known_;
-  if (core_.in_sync() && (m.flags & kFlagAgree) && state_.version > state->version) {
-    auto bytes = std::make_unique<std::vector<std::byte>>(state_.encode());
+  const bool current = standing_.in_sync() || known_;
+  if (standing_.in_sync() && (m.flags & kFlagAgree) && in_force_.state().version > state->version) {
+    auto bytes = std::make_unique<std::vector<std::byte>>(in_force_.state().encode());
     if (bytes->size() > request.max_answer_payload()) return answer(request, m, Errc::corrupt);
     Message header;
     header.type = m.type;
@@ -240,21 +241,21 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     const std::span<const std::byte> mine = *bytes;
     return answer(request, header, mine, [keep = std::move(bytes)] {});
   }
-  if (current && state->version == state_.version) {
+  if (current && state->version == in_force_.state().version) {
     if (m.flags & kFlagAgree) agreed_ = true;
     answer(request, m, Errc::ok);
     return pump();
   }
-  open_ = false;
+  in_force_.open = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
-  if (aborts_tasks(incoming_->events)) core_.end_unstarted(Selection::own_tasks());
+  if (aborts_tasks(incoming_->events)) user_.end_unstarted(Selection::own_tasks());
   pump();
 }
 
 bool LuStateKeeper::step_incoming() {
-  if (passed_ > 0 && core_.in_sync()) return false;  // reads that were checked under the old state
+  if (in_force_.passed() > 0 && standing_.in_sync()) return false;  // reads that were checked under the old state
   // Until none can be begun there.
-  if (aborts_tasks(incoming_->events) && core_.forwarder->has_dropped_tasks()) return false;
+  if (aborts_tasks(incoming_->events) && forwarder_.has_dropped_tasks()) return false;
   if (!incoming_->written) {
     write(incoming_->state, [this] {
       if (incoming_) incoming_->written = true;
@@ -266,8 +267,8 @@ bool LuStateKeeper::step_incoming() {
   mark<"lu_state.taken">();
   install(std::move(done.state), std::move(done.events));
   if (!done.request) return true;
-  const bool same = done.message.epoch == core_.epoch().id;
-  if (same && core_.is_forwarding()) known_ = true;
+  const bool same = done.message.epoch == standing_.epoch().id;
+  if (same && standing_.is_forwarding()) known_ = true;
   if (same && (done.message.flags & kFlagAgree)) agreed_ = true;
   answer(*done.request, done.message, same ? Errc::ok : Errc::stale);
   return true;
@@ -275,7 +276,7 @@ bool LuStateKeeper::step_incoming() {
 
 /// Not the node that orders: what waits here goes there; what was made durable here may be in force there.
 bool LuStateKeeper::step_following() {
-  if (change_ && change_->written && core_.in_sync()) {
+  if (change_ && change_->written && standing_.in_sync()) {
     Change done = std::move(*change_);
     change_.reset();
     if (done.op) changes_.push_back(*done.op);
@@ -286,9 +287,9 @@ bool LuStateKeeper::step_following() {
   }
   List<Op> waiting;
   changes_.splice_to(waiting);
-  while (Op* op = waiting.pop_front()) core_.front->route(*op);
-  const bool may_open = core_.in_sync() ? agreed_ : known_;
-  if (may_open == open_) return false;
+  while (Op* op = waiting.pop_front()) user_.route(*op);
+  const bool may_open = standing_.in_sync() ? agreed_ : known_;
+  if (may_open == in_force_.open) return false;
   set_open(may_open);
   return may_open;
 }

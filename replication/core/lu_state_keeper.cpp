@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "replication/core/front.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -17,79 +16,60 @@ engine::Result<scsi::LuState> LuStateKeeper::load(const engine::MetadataArea& me
 }
 
 LuStateKeeper::~LuStateKeeper() {
-  core_.seams.clock.cancel(timer_);
+  clock_.cancel(timer_);
   for (List<Op>* list : {&held_, &changes_}) {
-    list->for_each([](Op& op) { op.core.ops.destroy(op); });
+    list->for_each([this](Op& op) { operations_.pool.destroy(op); });
   }
-  if (change_ && change_->op) core_.ops.destroy(*change_->op);
+  if (change_ && change_->op) operations_.pool.destroy(*change_->op);
 }
-
-void LuStateKeeper::note_installed() { restricted_ = state_.restricted(); }
 
 void LuStateKeeper::set_listener(std::shared_ptr<scsi::LuStateListener> listener) {
   listener_ = std::move(listener);
-  if (listener_) listener_->on_state(state_, {});
+  if (listener_) listener_->on_state(in_force_.state(), {});
 }
 
 void LuStateKeeper::install(scsi::LuState state, std::vector<scsi::LuEvent> events) {
-  state_ = std::move(state);
-  note_installed();
-  if (listener_) listener_->on_state(state_, events);
+  in_force_.install(std::move(state));
+  if (listener_) listener_->on_state(in_force_.state(), events);
 }
 
 // ---- operations --------------------------------------------------------------------------------------------------
 
 bool LuStateKeeper::passes(Op& op) {
   if (op.opcode == DiskOpcode::change_state) return true;
-  if (!open_) return hold(op), false;
+  if (!in_force_.open) return hold(op), false;
   op.refusal = Errc::ok;
-  if (restricted_ && !op.entry) {
-    op.refusal = state_.check(op.port, op.access);
-    if (op.refusal != Errc::ok && !core_.is_forwarding()) return answer_op(op, op.refusal), false;
+  if (in_force_.restricted() && !op.entry) {
+    op.refusal = in_force_.state().check(op.port, op.access);
+    if (op.refusal != Errc::ok && !standing_.is_forwarding()) return answer_op(op, op.refusal), false;
   }
-  op.state_version = state_.version;
-  op.passed = true;
-  ++passed_;
+  in_force_.enter(op);
   return true;
-}
-
-void LuStateKeeper::left(Op& op) {
-  if (!op.passed) return;
-  op.passed = false;
-  if (--passed_ == 0 && !open_) pump();
 }
 
 void LuStateKeeper::hold(Op& op) {
-  if (op.entry) return core_.front->finish(op, Errc::aborted);
+  if (op.entry) return completions_.finish(op, Errc::aborted);
   op.stage = Stage::held;
   held_.push_back(op);
-  left(op);  // whoever goes on is checked again
+  in_force_.left(op);  // whoever goes on is checked again
 }
 
 void LuStateKeeper::set_open(bool open) {
-  open_ = open;
+  in_force_.open = open;
   if (!open) return;
   List<Op> waiting;
   held_.splice_to(waiting);
-  while (Op* op = waiting.pop_front()) core_.front->route(*op);
+  while (Op* op = waiting.pop_front()) user_.route(*op);
 }
 
 bool LuStateKeeper::answers_here(const Op& op) const {
-  return core_.orders() || (core_.in_sync() && op.opcode != DiskOpcode::change_state);
-}
-
-bool LuStateKeeper::recheck(Op& op) {
-  if (op.opcode == DiskOpcode::change_state) return true;
-  if (!open_) return false;
-  op.refusal = restricted_ ? state_.check(op.port, op.access) : Errc::ok;
-  op.state_version = state_.version;
-  return true;
+  return standing_.orders() || (standing_.in_sync() && op.opcode != DiskOpcode::change_state);
 }
 
 bool LuStateKeeper::takes(const Message& m) {
   if (m.opcode == DiskOpcode::change_state) return true;
-  if (open_ && m.sequence == state_.version) return true;
-  if (open_ && core_.is_alone()) {  // it seems to know an older one
+  if (in_force_.open && m.sequence == in_force_.state().version) return true;
+  if (in_force_.open && standing_.is_alone()) {  // it seems to know an older one
     target_there_ = true;
     target_told_ = false;
   }
@@ -99,37 +79,37 @@ bool LuStateKeeper::takes(const Message& m) {
 
 /// Whether an answer that reveals state may leave. False: `op` was answered otherwise, or waits for the lease.
 bool LuStateKeeper::lease_holds(Op& op, bool changed) {
-  core_.partner.check();
-  if (core_.in_sync() && !core_.lease_valid()) {
+  partner_.check();
+  if (standing_.in_sync() && !standing_.lease_valid()) {
     // The epoch is new. Asked again, a change is known by its id.
-    if (!core_.has_lease() && !op.entry) return hold(op), false;
-    if (core_.has_lease()) core_.membership->lose_lease();
+    if (!standing_.has_lease() && !op.entry) return hold(op), false;
+    if (standing_.has_lease()) user_.lose_lease();
   }
-  if (core_.in_sync() && core_.lease_valid() && !core_.is_confirmed(op) && !changed) {
-    core_.partner.confirm();
+  if (standing_.in_sync() && standing_.lease_valid() && !standing_.is_confirmed(op) && !changed) {
+    partner_.confirm();
     return hold(op), false;
   }
-  if (!core_.serves_nothing() && (!core_.in_sync() || core_.lease_valid())) return true;
+  if (!standing_.serves_nothing() && (!standing_.in_sync() || standing_.lease_valid())) return true;
   mark<"lu_state.no_lease">();
   const Errc status = op.entry ? Errc::stale : changed ? Errc::unknown_outcome : Errc::not_serving;
-  core_.front->finish(op, status);
+  completions_.finish(op, status);
   return false;
 }
 
 void LuStateKeeper::answer_op(Op& op, std::error_code status, bool changed) {
-  if (lease_holds(op, changed)) core_.front->finish(op, status);
+  if (lease_holds(op, changed)) completions_.finish(op, status);
 }
 
 void LuStateKeeper::run(Op& op) {
   switch (op.opcode) {
     case DiskOpcode::change_state:
-      if (changes_.size() >= kMaxWaiting) return core_.front->finish(op, Errc::resource_exhausted);
+      if (changes_.size() >= kMaxWaiting) return completions_.finish(op, Errc::resource_exhausted);
       op.stage = Stage::held;
       changes_.push_back(op);
       return pump();
     case DiskOpcode::read_state: {
-      const auto bytes = state_.encode();
-      if (bytes.size() > op.data.size()) return core_.front->finish(op, Errc::misaligned);
+      const auto bytes = in_force_.state().encode();
+      if (bytes.size() > op.data.size()) return completions_.finish(op, Errc::misaligned);
       std::ranges::copy(bytes, op.data.begin());
       op.transferred = bytes.size();
       return answer_op(op, {});
@@ -153,9 +133,9 @@ void LuStateKeeper::drop(const Selection& which) {
   const bool ends = change_ && change_->op && covered(*change_->op) && !(unknown && which.is_one());
   Op* waiting = ends ? std::exchange(change_->op, nullptr) : nullptr;
   if (!unknown && waiting) change_.reset();
-  while (Op* op = over.pop_front()) core_.front->finish(*op, op->entry ? Errc::stale : which.status());
+  while (Op* op = over.pop_front()) completions_.finish(*op, op->entry ? Errc::stale : which.status());
   if (waiting)
-    core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : which.status());
+    completions_.finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : which.status());
   if (waiting && !which.is_all()) pump();
 }
 
@@ -169,7 +149,7 @@ void LuStateKeeper::on_solo(bool fresh) {
 void LuStateKeeper::on_sync(bool fresh) {
   forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
-  power_on_ = fresh && core_.is_sequencer();
+  power_on_ = fresh && standing_.is_sequencer();
   if (change_) change_->told = false;
   pump();
 }
@@ -187,7 +167,7 @@ void LuStateKeeper::on_target() {
 void LuStateKeeper::forget_target() { target_told_ = target_there_ = false; }
 
 void LuStateKeeper::on_leased() {
-  if (open_ && !held_.empty()) set_open(true);
+  if (in_force_.open && !held_.empty()) set_open(true);
 }
 
 void LuStateKeeper::on_partner_lost() {
@@ -202,8 +182,8 @@ void LuStateKeeper::refuse_incoming() {
 }
 
 void LuStateKeeper::tick() {
-  if (writing_ && core_.now() - writing_since_ > core_.settings.store_silence) {
-    core_.membership->fail_metadata("The metadata's store did not complete a write in time.");
+  if (writing_ && clock_.now() - writing_since_ > settings_.store_silence) {
+    store_.fail_metadata("The metadata's store did not complete a write in time.");
     refuse_incoming();
   }
   pump();

@@ -12,42 +12,70 @@
 //     has it installed or never saw it in force.
 //  2. A version that was installed anywhere is never given to another state.
 //  3. A replica that is no member uses only what the node that orders told it in this epoch.
+//
+// Callers: front and the forward server, for operations; the mirror, for the partner's messages; PhaseRunner and
+// membership, for what happens around.
 #include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/scsi/lu_state.hpp"
-#include "replication/core/core_state.hpp"
+#include "replication/core/completions.hpp"
+#include "replication/core/forwarder.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/lu_state_in_force.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/operations.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
+
+/// What the keeper of the state tells upwards; all of it is rare.
+class LuStateUser {
+ public:
+  virtual ~LuStateUser() = default;
+  virtual void route(Op& op) = 0;                          ///< it waited for a state, and goes its way
+  virtual void lose_lease() = 0;                           ///< it ran out
+  virtual void end_unstarted(const Selection& which) = 0;  ///< a reset ends what was received before it
+};
 
 class LuStateKeeper {
  public:
   /// Requests that wait for their turn; more: resource_exhausted.
   static constexpr std::size_t kMaxWaiting = 256;
 
-  LuStateKeeper(Core& core, scsi::LuState state) : core_(core), state_(std::move(state)) { note_installed(); }
+  LuStateKeeper(const NodeSettings& settings, engine::Clock& clock, Partner& partner, const Standing& standing,
+                LocalStore& store, Outbound& outbound, Operations& operations, LuStateInForce& in_force,
+                Completions& completions, Forwarder& forwarder, LuStateUser& user)
+      : settings_(settings),
+        clock_(clock),
+        partner_(partner),
+        standing_(standing),
+        store_(store),
+        outbound_(outbound),
+        operations_(operations),
+        in_force_(in_force),
+        completions_(completions),
+        forwarder_(forwarder),
+        user_(user) {
+    in_force_.drained = [this] { pump(); };
+  }
   ~LuStateKeeper();
 
   /// What an earlier process left in `meta`: empty at first. Errors name what is wrong with it.
   [[nodiscard]] static engine::Result<scsi::LuState> load(const engine::MetadataArea& meta);
 
-  // ---- operations on their way (front, forwarder, forward server)
+  // ---- operations on their way (front, forward server)
   /// True: `op` may go on under the state in force. False: it is held here, or was answered and is gone.
   [[nodiscard]] bool passes(Op& op);
-  /// `op` goes on elsewhere, or is over: the state it was checked under does not matter here any more.
-  void left(Op& op);
   /// change_state, read_state or check_access, on a node that may answer it.
   void run(Op& op);
   /// Whether `op` is answered here and not by the node that orders.
   [[nodiscard]] bool answers_here(const Op& op) const;
-  /// Looks at an unsent forward again; false: the state in force is not known, it stays.
-  [[nodiscard]] bool recheck(Op& op);
   /// False: a forward was checked under another state than is in force here, or a change is under way.
   [[nodiscard]] bool takes(const Message& forward);
-  [[nodiscard]] std::uint64_t version() const { return state_.version; }
 
   // ---- what happens around (membership)
   void on_solo(bool fresh);  ///< `fresh`: this process was no part of an epoch before
@@ -63,7 +91,7 @@ class LuStateKeeper {
   void pump();
   void tick();
   /// As a target: it has what the node that orders has. As the latter: the target has.
-  [[nodiscard]] bool may_join() const { return core_.is_forwarding() ? known_ && !incoming_ : target_told_; }
+  [[nodiscard]] bool may_join() const { return standing_.is_forwarding() ? known_ && !incoming_ : target_told_; }
   [[nodiscard]] bool idle() const { return !writing_; }
 
   void set_listener(std::shared_ptr<scsi::LuStateListener> listener);
@@ -91,14 +119,13 @@ class LuStateKeeper {
   void answer_op(Op& op, std::error_code status, bool changed = false);
   void hold(Op& op);
   void set_open(bool open);
-  void note_installed();
   void install(scsi::LuState state, std::vector<scsi::LuEvent> events);
 
   [[nodiscard]] bool step();
   [[nodiscard]] bool step_incoming();
   [[nodiscard]] bool step_ordering();
   [[nodiscard]] bool step_change();
-  [[nodiscard]] bool may_tell() const { return core_.partner_ready && core_.now() >= next_tell_; }
+  [[nodiscard]] bool may_tell() const { return outbound_.ready && clock_.now() >= next_tell_; }
   [[nodiscard]] bool step_following();
   [[nodiscard]] bool begin_next();
   void begin(const scsi::LuRequest& request, Op* op);
@@ -113,13 +140,20 @@ class LuStateKeeper {
   void take_theirs(scsi::LuState theirs);
   [[nodiscard]] scsi::LuRequest own_request(scsi::LuRequestKind kind) const;
 
-  Core& core_;
-  scsi::LuState state_;
+  const NodeSettings& settings_;
+  engine::Clock& clock_;
+  Partner& partner_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  Operations& operations_;
+  LuStateInForce& in_force_;
+  Completions& completions_;
+  Forwarder& forwarder_;
+  LuStateUser& user_;
   std::shared_ptr<scsi::LuStateListener> listener_;
-  bool open_ = false;        ///< operations may pass
-  bool restricted_ = false;  ///< … if the state in force allows them
-  bool agreed_ = false;      ///< in sync: both members have the same state
-  bool known_ = false;       ///< no member: told by the node that orders, in this epoch
+  bool agreed_ = false;  ///< in sync: both members have the same state
+  bool known_ = false;   ///< no member: told by the node that orders, in this epoch
   bool target_told_ = false, target_there_ = false;
   bool power_on_ = false, port_lost_ = false;
   engine::TimerId timer_{};
@@ -127,7 +161,6 @@ class LuStateKeeper {
   std::uint64_t telling_run_ = 0;  ///< an answer to an earlier one says nothing any more
   bool writing_ = false, telling_ = false, pumping_ = false, again_ = false;
   engine::TimePoint writing_since_;
-  std::size_t passed_ = 0;  ///< operations that passed and are not over
   List<Op> held_;
   List<Op> changes_;
   std::optional<Change> change_;

@@ -1,10 +1,6 @@
 // Steps that this node drives: agreed with the partner, or taken from its record.
-#include "replication/core/applier.hpp"
-#include "replication/core/front.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -14,32 +10,32 @@ using engine::MemberSet;
 
 /// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
 void Membership::drive_resume() {
-  apply(event::NotAlone{});
-  const std::uint64_t step = begin_step(Step::driving);
+  phases_.apply(event::NotAlone{});
+  const std::uint64_t step = steps_.begin(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
-  core_.witnessing->abandon();
-  pending_solo_.reset();
+  witnessing_.abandon();
+  alone_.forget();
   auto answered = [this, step](const IoResult<Message>& result) {
-    if (!current(step)) return;
-    end_step();
-    if (result && result->status == Errc::ok) apply(event::Resumed{core_.now(), core_.is_sequencer()});
+    if (!steps_.current(step)) return;
+    steps_.end();
+    if (result && result->status == Errc::ok) phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
   };
-  core_.partner.send(core_.message(MessageType::resume), {}, {}, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(outbound_.message(MessageType::resume), {}, {}, counted(outbound_.owed, std::move(answered)));
 }
 
 void Membership::take_resume(InboundRequest& request, const Message& m) {
-  const bool fits =
-      m.epoch == core_.epoch().id && core_.epoch().members.is_both() && ran(core_.phase) && !core_.is_sequencer();
-  const bool decided = core_.witnessing->attempted() > core_.epoch().number || pending_solo_;
+  const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
+                    !standing_.is_sequencer();
+  const bool decided = witnessing_.attempted() > standing_.epoch().number || alone_.is_wanted();
   const ReplicaState mine = state();
-  if (!fits || decided || !mine.able || change_ || core_.applier->closed()) {
+  if (!fits || decided || !mine.able || steps_.busy() || applier_.closed()) {
     mark<"membership.resume_refused">();
     return answer(request, m, Errc::refused);
   }
-  core_.witnessing->abandon();
-  core_.applier->on_watermark(m.watermark);
-  apply(event::NotAlone{});
-  if (core_.serves_nothing()) apply(event::Resumed{core_.now(), core_.is_sequencer()});
+  witnessing_.abandon();
+  applier_.on_watermark(m.watermark);
+  phases_.apply(event::NotAlone{});
+  if (standing_.serves_nothing()) phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
   answer(request, m, Errc::ok);
 }
 
@@ -47,64 +43,63 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
                          engine::Callback<Errc> done) {
   ReplicaState carried;
   carried.record = next;
-  carried.side = core_.side();
+  carried.side = standing_.side();
   auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(carried));
-  Message m = core_.message(MessageType::propose);
+  Message m = outbound_.message(MessageType::propose);
   m.epoch = base;
   if (equal) m.flags |= kFlagEqual;
   const std::span<const std::byte> out = *bytes;
   auto answered = [this, step, keep = std::move(bytes), done = std::move(done)](const IoResult<Message>& r) mutable {
-    if (current(step)) done(r ? r->status : Errc::unknown_outcome);
+    if (steps_.current(step)) done(r ? r->status : Errc::unknown_outcome);
   };
-  core_.partner.send(m, out, {}, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(m, out, {}, counted(outbound_.owed, std::move(answered)));
 }
 
 /// {A,B}, this node its sequencer. What was ordered in the old epoch ends first; then this node's record, then the
 /// other's, then both serve.
 void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   mark<"membership.drive_both">();
-  apply(event::NotAlone{});
-  const std::uint64_t step = begin_step(Step::driving);
-  change_->drains_for = theirs.record.id;
-  close_gate();
-  core_.witnessing->abandon();
-  pending_solo_.reset();
-  const bool joining = core_.is_alone();
-  const bool equal = ran(core_.phase) && theirs.running && (joining || !core_.resync->active());
-  core_.sequencer->resend();
-  core_.sequencer->drain([this, step, theirs, above, joining, equal] {
-    if (!current(step)) return;
-    change_->drains_for.reset();
+  phases_.apply(event::NotAlone{});
+  const std::uint64_t step = steps_.begin(Step::driving);
+  steps_.drain_for(theirs.record.id);
+  phases_.close_gate();
+  witnessing_.abandon();
+  alone_.forget();
+  const bool joining = standing_.is_alone();
+  const bool equal = ran(standing_.phase) && theirs.running && (joining || !resync_.active());
+  sequencer_.resend();
+  sequencer_.drain([this, step, theirs, above, joining, equal] {
+    if (!steps_.current(step)) return;
+    steps_.drained();
     // What ended meanwhile may have ended without the target.
-    if (!joining || (core_.is_alone() && core_.resync->all_equal())) {
+    if (!joining || (standing_.is_alone() && resync_.all_equal())) {
       return record_both(step, theirs, above, equal);
     }
     mark<"membership.target_fell_behind">();
-    end_step();
-    open_gate();
+    steps_.end();
+    phases_.open_gate();
   });
 }
 
 void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
-  const std::uint64_t over = std::max({above, theirs.attempted, core_.witnessing->attempted()});
-  engine::EpochRecord next =
-      next_epoch(state(), theirs, MemberSet::both(), core_.side(), core_.seams.random.uuid(), over);
-  next.size = std::max(next.size, size_to_take());
+  const std::uint64_t over = std::max({above, theirs.attempted, witnessing_.attempted()});
+  engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
+  next.size = std::max(next.size, growth_.size_to_take());
   const engine::Uuid base = theirs.record.id;
-  apply(event::RecordBegins{});
-  record(next, [this, step, next, base, equal, run = exchange_run_](std::error_code error) {
-    if (!current(step)) return;
-    if (error) return end_step();
+  phases_.apply(event::RecordBegins{});
+  steps_.record(next, [this, step, next, base, equal, run = exchange_.run()](std::error_code error) {
+    if (!steps_.current(step)) return;
+    if (error) return steps_.end();
     const auto arrive = [this, equal](Errc status) {
       if (status == Errc::ok) {
-        end_step();
-        return apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
+        steps_.end();
+        return phases_.apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
       }
       mark<"membership.proposal_not_taken">();
-      give_step_up();
+      steps_.give_up();
     };
     // A partner that was lost meanwhile may have lost, with its power, what its store had not flushed.
-    if (run != exchange_run_ || !core_.partner_ready) return arrive(Errc::unknown_outcome);
+    if (run != exchange_.run() || !outbound_.ready) return arrive(Errc::unknown_outcome);
     propose(step, next, base, equal, arrive);
   });
 }
@@ -112,28 +107,28 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
 /// {me}: the partner stops and records first, then this node.
 void Membership::drive_solo(const ReplicaState& theirs) {
   mark<"membership.drive_solo">();
-  if (core_.store_failed) mark<"membership.goes_on_with_a_failed_store">();
-  const std::uint64_t step = begin_step(Step::driving);
-  core_.witnessing->abandon();
-  pending_solo_.reset();
-  const std::uint64_t over = std::max(theirs.attempted, core_.witnessing->attempted());
+  if (store_.failed) mark<"membership.goes_on_with_a_failed_store">();
+  const std::uint64_t step = steps_.begin(Step::driving);
+  witnessing_.abandon();
+  alone_.forget();
+  const std::uint64_t over = std::max(theirs.attempted, witnessing_.attempted());
   const engine::EpochRecord next =
-      next_epoch(state(), theirs, MemberSet::only(core_.side()), core_.side(), core_.seams.random.uuid(), over);
+      next_epoch(state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
     if (status == Errc::io_error) {
       // It stopped and could not record: this node must win at the witness first.
       mark<"membership.leaver_could_not_record">();
-      end_step();
-      partner_stopped_ = true;
+      steps_.end();
+      phases_.partner_stopped = true;
       return lose_lease();  // nobody serves now: what waits goes on as soon as this node may go on alone
     }
-    if (status != Errc::ok) return end_step();
-    change_->step = Step::recording;  // the partner has recorded: nothing that is lost now takes that back
-    settle_store(step, [this, step, next] {
-      record(next, [this, step](std::error_code error) {
-        if (!current(step)) return;
-        end_step();
-        if (!error) apply(event::AloneRecorded{});
+    if (status != Errc::ok) return steps_.end();
+    steps_.partner_recorded();  // the partner has recorded: nothing that is lost now takes that back
+    steps_.settle_store(step, [this, step, next] {
+      steps_.record(next, [this, step](std::error_code error) {
+        if (!steps_.current(step)) return;
+        steps_.end();
+        if (!error) phases_.apply(event::AloneRecorded{});
       });
     });
   });
@@ -141,52 +136,41 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
 void Membership::adopt(const engine::EpochRecord& next, bool serve) {
-  if (metadata_failed()) return;
-  if (next.size < core_.epoch().size || next.number <= core_.epoch().number) {
+  if (standing_.metadata_failed()) return;
+  if (next.size < standing_.epoch().size || next.number <= standing_.epoch().number) {
     mark<"membership.partner_makes_no_sense">();
     failure_ = "The partner's epoch does not follow the one that is recorded here.";
     return;
   }
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
-  const std::uint64_t step = begin_step(Step::recording);
-  core_.witnessing->abandon();
-  pending_solo_.reset();
+  const std::uint64_t step = steps_.begin(Step::recording);
+  witnessing_.abandon();
+  alone_.forget();
   // Whoever was served under the old epoch is not any more: answers under it could be of a truth that is not.
-  const bool served = core_.in_sync() || core_.is_alone() || core_.suspended();
-  close_gate();
+  const bool served = standing_.in_sync() || standing_.is_alone() || standing_.suspended();
+  phases_.close_gate();
   if (!serve && served) {
-    apply(event::NotAlone{});
-    apply(event::RecordBegins{});
-    fence();
+    phases_.apply(event::NotAlone{});
+    phases_.apply(event::RecordBegins{});
+    phases_.fence();
   }
   auto arrive = [this, step, next, serve] {
-    record(next, [this, step, serve](std::error_code error) {
-      if (!current(step)) return;
-      end_step();
+    steps_.record(next, [this, step, serve](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
       if (error) return;
-      if (serve) return apply(event::AloneRecorded{});
-      apply(event::PartnerRecorded{core_.now()});
-      settle_left();  // its record is what was adopted: the partner is alone already
+      if (serve) return phases_.apply(event::AloneRecorded{});
+      phases_.apply(event::PartnerRecorded{clock_.now()});
+      phases_.settle_left();  // its record is what was adopted: the partner is alone already
     });
   };
-  if (serve && core_.is_alone()) {  // it serves, and the partner gave up its own line
-    return core_.sequencer->drain([this, step, arrive = std::move(arrive)]() mutable {
-      if (current(step)) settle_store(step, std::move(arrive));
+  if (serve && standing_.is_alone()) {  // it serves, and the partner gave up its own line
+    return sequencer_.drain([this, step, arrive = std::move(arrive)]() mutable {
+      if (steps_.current(step)) steps_.settle_store(step, std::move(arrive));
     });
   }
-  if (serve) return settle_store(step, std::move(arrive));
-  core_.applier->quiesce(Applier::Wait::unless_failed, std::move(arrive));
-}
-
-/// Before this node goes on alone: everything that its store was given is over. What it still held could land on what
-/// is written from now on.
-void Membership::settle_store(std::uint64_t step, engine::Callback<> done) {
-  core_.applier->quiesce(Applier::Wait::for_all, [this, step, done = std::move(done)]() mutable {
-    if (!current(step)) return;
-    if (!core_.store_failed || !store_owes()) return done();
-    mark<"membership.waits_for_its_store">();
-    store_settled_ = std::move(done);  // asked with each tick
-  });
+  if (serve) return steps_.settle_store(step, std::move(arrive));
+  applier_.quiesce(Applier::Wait::unless_failed, std::move(arrive));
 }
 
 }  // namespace lockstep::replication

@@ -1,11 +1,6 @@
 // Steps that the partner drives.
-#include "replication/core/applier.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/lu_state_keeper.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -15,28 +10,28 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const auto carried = decode_state(request.payload());
   if (!carried) return answer(request, m, Errc::corrupt);
   const engine::EpochRecord& next = carried->record;
-  const bool from_my_record = m.epoch == core_.epoch().id && next.descends_from(core_.epoch());
-  const bool higher = next.number > core_.epoch().number && next.number > core_.witnessing->attempted();
-  const bool members = next.members.contains(engine::other(core_.side()));
-  const bool fits = next.size >= core_.epoch().size && next.size <= core_.room();  // no volume ever shrinks
-  const bool begun = has_begun() || core_.store_failed;  // one that can't even begin may still leave
-  if (!from_my_record || !higher || !members || !fits || !begun || change_) {
+  const bool from_my_record = m.epoch == standing_.epoch().id && next.descends_from(standing_.epoch());
+  const bool higher = next.number > standing_.epoch().number && next.number > witnessing_.attempted();
+  const bool members = next.members.contains(engine::other(standing_.side()));
+  const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
+  const bool begun = has_begun() || store_.failed;  // one that can't even begin may still leave
+  if (!from_my_record || !higher || !members || !fits || !begun || steps_.busy()) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
-  const bool state_unknown = core_.is_forwarding() && !core_.lu->may_join();
+  const bool state_unknown = standing_.is_forwarding() && !lu_.may_join();
   if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
-  if (next.members.is_both() && !core_.applier->may_be_resynced()) return answer(request, m, Errc::refused);
-  if (metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
-  apply(event::NotAlone{});
-  const std::uint64_t step = begin_step(Step::following);
+  if (next.members.is_both() && !applier_.may_be_resynced()) return answer(request, m, Errc::refused);
+  if (standing_.metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
+  phases_.apply(event::NotAlone{});
+  const std::uint64_t step = steps_.begin(Step::following);
   proposal_ = &request;
   proposal_message_ = m;
-  core_.witnessing->abandon();
-  pending_solo_.reset();
-  if (core_.epoch().sequencer != core_.side()) core_.applier->on_watermark(m.watermark);
-  close_gate();
-  core_.sequencer->resend();
+  witnessing_.abandon();
+  alone_.forget();
+  if (standing_.epoch().sequencer != standing_.side()) applier_.on_watermark(m.watermark);
+  phases_.close_gate();
+  sequencer_.resend();
   next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
 }
 
@@ -47,16 +42,16 @@ void Membership::answer_proposal(Errc status) {
 /// Stops serving, ends what was ordered, records, then answers.
 void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
-  core_.sequencer->drain([this, step, next = std::move(next)] {
-    core_.applier->quiesce(Applier::Wait::unless_failed, [this, step, next] {
-      if (!current(step)) return;
-      apply(event::RecordBegins{});
-      if (metadata_failed()) return leave_without_metadata(step, next);
-      record(next, [this, step, next](std::error_code error) {
-        if (error && current(step)) return leave_without_metadata(step, next);
+  sequencer_.drain([this, step, next = std::move(next)] {
+    applier_.quiesce(Applier::Wait::unless_failed, [this, step, next] {
+      if (!steps_.current(step)) return;
+      phases_.apply(event::RecordBegins{});
+      if (standing_.metadata_failed()) return leave_without_metadata(step, next);
+      steps_.record(next, [this, step, next](std::error_code error) {
+        if (error && steps_.current(step)) return leave_without_metadata(step, next);
         answer_proposal(error ? Errc::io_error : Errc::ok);
-        if (current(step)) end_step();
-        if (!error) apply(event::PartnerRecorded{core_.now()});
+        if (steps_.current(step)) steps_.end();
+        if (!error) phases_.apply(event::PartnerRecorded{clock_.now()});
       });
     });
   });
@@ -65,40 +60,37 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.
 /// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
 void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
-  const bool witnessed = core_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (witnessed || own_record_unknown_ || !core_.seams.left_records || !metadata_failed()) {
+  const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  if (witnessed || steps_.own_record_unknown() || !left_epoch_.can_keep() || !standing_.metadata_failed()) {
     answer_proposal(Errc::io_error);
-    return end_step();
+    return steps_.end();
   }
   mark<"membership.left_without_metadata">();
-  change_->recording_since = core_.now();
-  core_.seams.left_records->keep(core_.info.id, next,
-                                 counted(core_.owed_by_others, [this, step](std::error_code error) {
-                                   if (!current(step)) return;
-                                   change_->recording_since.reset();
-                                   answer_proposal(error ? Errc::io_error : Errc::ok);
-                                   end_step();
-                                 }));
+  steps_.recording_begins();
+  left_epoch_.keep(next, [this, step](std::error_code error) {
+    if (!steps_.current(step)) return;
+    steps_.recording_ends();
+    answer_proposal(error ? Errc::io_error : Errc::ok);
+    steps_.end();
+  });
 }
 
 void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
-  if (core_.is_forwarding()) settle_left();  // only a member that was alone lets another join
-  core_.sequencer->drain([this, step, equal, next = std::move(next)] {
-    core_.applier->quiesce(Applier::Wait::for_all, [this, step, equal, next] {
-      if (!current(step)) return;
+  if (standing_.is_forwarding()) phases_.settle_left();  // only a member that was alone lets another join
+  sequencer_.drain([this, step, equal, next = std::move(next)] {
+    applier_.quiesce(Applier::Wait::for_all, [this, step, equal, next] {
+      if (!steps_.current(step)) return;
       // Copies and writes of a resync are durable before this replica counts as holding them.
-      if (flushing_++ == 0) flush_began_ = core_.now();  // a hung one is not excused by a later one
-      core_.data.flush([this, step, equal, next](std::error_code failed) {
-        --flushing_;
-        if (failed) core_.fail_flush(failed);
-        if (!current(step)) return;
-        if (failed) return end_step();
-        apply(event::RecordBegins{});
-        record(next, [this, step, equal](std::error_code error) {
+      store_watch_.flush([this, step, equal, next](std::error_code failed) {
+        if (failed) store_.fail_flush(failed);
+        if (!steps_.current(step)) return;
+        if (failed) return steps_.end();
+        phases_.apply(event::RecordBegins{});
+        steps_.record(next, [this, step, equal](std::error_code error) {
           answer_proposal(error ? Errc::io_error : Errc::ok);
-          if (current(step)) end_step();
-          if (!error) apply(event::BothRecorded{core_.now(), equal, core_.is_sequencer()});
+          if (steps_.current(step)) steps_.end();
+          if (!error) phases_.apply(event::BothRecorded{clock_.now(), equal, standing_.is_sequencer()});
         });
       });
     });
@@ -106,10 +98,10 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
 }
 
 void Membership::join() {
-  if (change_ || !core_.is_alone() || !partner_ || !core_.partner_ready) return;
-  if (!core_.lu->may_join()) return;  // asked again: the target does not have the unit's state yet
+  if (steps_.busy() || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
+  if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
   mark<"membership.join">();
-  ReplicaState theirs = *partner_;
+  ReplicaState theirs = *exchange_.partner();
   theirs.running = true;
   drive_both(theirs, 0);
 }

@@ -1,89 +1,32 @@
-// Growing a volume in use: room on each replica first, then the size in an epoch that both record
-// (docs/developer/grow.md).
-#include "replication/core/generations.hpp"
+// The steps by which a volume grows in use (growth.hpp).
+#include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
-using engine::Errc;
-using engine::fail;
-
-void Membership::make_room(std::uint64_t size, Done done) {
-  if (size <= core_.room()) return done({});
-  if (closed() || making_room_) {
-    return done(fail(Errc::refused, "The volume is being detached, or makes room already. Try again in a moment."));
-  }
-  if (core_.data.info().size < size) {
-    return done(fail(Errc::no_space, "The store " + core_.data.info().name + " has " +
-                                         std::to_string(core_.data.info().size) + " bytes, not " +
-                                         std::to_string(size) + "."));
-  }
-  making_room_ = true;
-  core_.meta->grow(size, [this, done = std::move(done)](std::error_code error) mutable {
-    making_room_ = false;
-    if (error) {
-      // What the superblock says now is not known: as with an epoch record that can't be written, this replica stops.
-      const bool unknown = error != Errc::refused && error != Errc::no_space && error != Errc::resource_exhausted;
-      if (unknown && !closed()) fail_metadata("The metadata can't grow: " + error.message() + ".");
-      return done(std::unexpected(engine::Error{error, "The metadata can't grow: " + error.message() + "."}));
-    }
-    mark<"membership.made_room">();
-    exchange();
-    done({});
-  });
-}
-
-void Membership::want_size(std::uint64_t size) {
-  if (size == wanted_size_) return;
-  wanted_size_ = size;
-  if (wanted_size_ > core_.volume_size()) exchange();
-}
-
-/// The room travels where a state has no use for an extent: a partner that knows nothing of it says 0.
-Message Membership::state_message() const {
-  Message m = core_.message(MessageType::state);
-  m.extent.length = core_.room();
-  core_.generations->tell(m);
-  return m;
-}
-
-void Membership::note_partner_room(const Message& m) {
-  const bool news = m.extent.length != partner_room_;
-  partner_room_ = m.extent.length;
-  if (news && size_to_take() > core_.volume_size()) exchange();
-}
-
-/// What both replicas have room for; 0: nothing is wanted.
-std::uint64_t Membership::size_to_take() const {
-  return wanted_size_ <= core_.room() && wanted_size_ <= partner_room_ ? wanted_size_ : 0;
-}
-
 bool Membership::may_grow_in_sync() const {
-  return core_.is_sequencer() && core_.in_sync() && !core_.gated && !core_.resync->active() &&
-         size_to_take() > core_.volume_size();
+  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !resync_.active() && growth_.is_due();
 }
 
 /// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes
 /// back makes room and adopts.
 void Membership::grow_alone() {
-  if (!core_.is_alone() || core_.gated || change_ || closed() || core_.store_failed) return;
-  if (core_.partner.connected() || core_.partner.in_contact() || core_.resync->active()) return;
-  if (wanted_size_ <= core_.volume_size() || wanted_size_ > core_.room()) return;
+  if (!standing_.is_alone() || standing_.gated || steps_.busy() || closed() || store_.failed) return;
+  if (partner_.connected() || partner_.in_contact() || resync_.active()) return;
+  const std::uint64_t size = growth_.size_to_take_alone();
+  if (size == 0) return;
   mark<"membership.grows_alone">();
-  engine::EpochRecord next = next_epoch(core_.epoch(), engine::MemberSet::only(core_.side()), core_.side(),
-                                        core_.seams.random.uuid(), core_.witnessing->attempted());
-  next.size = wanted_size_;
-  const std::uint64_t step = begin_step(Step::driving);
-  close_gate();
-  core_.sequencer->drain([this, step, next] {
-    if (!current(step)) return;
-    record(next, [this, step](std::error_code error) {
-      if (!current(step)) return;
-      end_step();
-      if (!error) apply(event::AloneRecorded{});
+  engine::EpochRecord next = next_epoch(standing_.epoch(), engine::MemberSet::only(standing_.side()), standing_.side(),
+                                        random_.uuid(), witnessing_.attempted());
+  next.size = size;
+  const std::uint64_t step = steps_.begin(Step::driving);
+  phases_.close_gate();
+  sequencer_.drain([this, step, next] {
+    if (!steps_.current(step)) return;
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
+      if (!error) phases_.apply(event::AloneRecorded{});
     });
   });
 }

@@ -18,8 +18,8 @@
 
 namespace lockstep::replication {
 
-struct Core;
 struct ForwardEntry;
+class Sequencer;
 
 /// An initiator's request while its pieces are under way.
 struct Parent {
@@ -65,8 +65,6 @@ enum class Stage : std::uint8_t {
 enum class Remote : std::uint8_t { none, wanted, sent, done };
 
 struct Op {
-  explicit Op(Core& c) : core(c) {}
-  Core& core;
   Hook<Op> hook;
   Hook<Op> link_hook;  ///< while it waits for its volume's turn on the link
   Parent* parent = nullptr;
@@ -94,6 +92,7 @@ struct Op {
   bool dropped = false;    ///< ends with an error as soon as nothing uses it
   bool unsettled = false;  ///< dropped, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
+  Sequencer* sequencer = nullptr;  ///< while it waits for its range
   engine::Buffer scratch;
   engine::TimePoint since;  ///< when the local store got it, or, as a forward, the link
   Receipt receipt{};        ///< an initiator's

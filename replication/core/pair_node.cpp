@@ -4,12 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/lu_state_keeper.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/mirror.hpp"
-#include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
 
@@ -81,16 +77,16 @@ struct PairNode::Impl final : PartnerUser {
   }
   template <class Act>
   void for_each(Act act) {
-    for (auto& [id, mirror] : mirrors) act(mirror->core());
+    for (auto& [id, mirror] : mirrors) act(*mirror);
   }
 
   void tick() {
     partner.watch_own_clock();
     partner.check();
-    for_each([](Core& c) { c.membership->tick(); });
+    for_each([](Mirror& m) { m.membership().tick(); });
     end_fencing();
-    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->core().membership->tick();
-    std::erase_if(closing, [](const Closing& c) { return c.may_go && c.mirror->core().membership->is_over(); });
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->membership().tick();
+    std::erase_if(closing, [](const Closing& c) { return c.may_go && c.mirror->membership().is_over(); });
     tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
   }
   void beat() {
@@ -101,20 +97,20 @@ struct PairNode::Impl final : PartnerUser {
 
   /// What a detached volume had forwarded, and lost with the old way, the partner can't begin any more.
   void settle_closing() {
-    for (const Closing& c : closing) c.mirror->core().forwarder->on_connected();
+    for (const Closing& c : closing) c.mirror->forwarder().on_connected();
   }
   void on_connected() override {
     settle_closing();
-    for_each([](Core& c) { c.membership->on_connected(); });
+    for_each([](Mirror& m) { m.membership().on_connected(); });
   }
   void on_disconnected() override {
-    for_each([](Core& c) { c.membership->on_disconnected(); });
+    for_each([](Mirror& m) { m.membership().on_disconnected(); });
   }
   void on_partner_restarted() override {
-    for_each([](Core& c) { c.membership->on_partner_restarted(); });
+    for_each([](Mirror& m) { m.membership().on_partner_restarted(); });
   }
   void on_contact_made() override {
-    for_each([](Core& c) { c.membership->on_contact_made(); });
+    for_each([](Mirror& m) { m.membership().on_contact_made(); });
   }
   /// Both nodes' heartbeats keep the proportion to the lease that they are configured with.
   void on_lease_agreed(engine::Duration lease, unsigned drift_percent) override {
@@ -124,13 +120,13 @@ struct PairNode::Impl final : PartnerUser {
   }
   void on_contact_lost() override {
     settle_closing();
-    for_each([](Core& c) { c.membership->on_contact_lost(); });
+    for_each([](Mirror& m) { m.membership().on_contact_lost(); });
   }
 
   void fence() {
     if (!closes_by) closes_by = seams.clock.now() + kFencesWithin * settings.lease;
     partner.set_fencing(true);
-    for_each([](Core& c) { c.membership->on_fenced(); });
+    for_each([](Mirror& m) { m.membership().on_fenced(); });
     end_fencing();
   }
   /// The sessions are closed when nothing that came over them can be started any more: initiators take the other path
@@ -138,15 +134,15 @@ struct PairNode::Impl final : PartnerUser {
   void end_fencing() {
     if (!partner.fencing()) return;
     bool under_way = false;
-    for_each([&](Core& c) { under_way |= c.forwarder->has_dropped(); });
+    for_each([&](Mirror& m) { under_way |= m.forwarder().has_dropped(); });
     if (under_way && partner.in_contact()) return hurry_fencing();
     closes_by.reset();
-    for_each([](Core& c) { c.membership->on_fenced(); });  // what came while it waited ends with its session
+    for_each([](Mirror& m) { m.membership().on_fenced(); });  // what came while it waited ends with its session
     partner.set_fencing(false);
     observer.on_fenced();
-    for_each([](Core& c) { c.front->answer_withheld(); });
-    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->core().front->answer_withheld();
-    for_each([](Core& c) { c.forwarder->resend(); });
+    for_each([](Mirror& m) { m.completions().answer_withheld(); });
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->completions().answer_withheld();
+    for_each([](Mirror& m) { m.forwarder().resend(); });
   }
 
   /// The partner holds something and does not answer, since its disk hangs: with another way it lets go of this one.
@@ -159,10 +155,10 @@ struct PairNode::Impl final : PartnerUser {
 
   /// Only for volumes that are in sync: the others answer nothing from their own store by leave of the partner.
   void list_leases(std::vector<std::byte>& ids) override {
-    for_each([&](Core& c) {
-      if (!c.membership->wants_lease() || ids.size() + 32 > kMaxLinkPayload) return;
-      const auto volume = std::as_bytes(std::span(c.info.id.bytes));
-      const auto epoch = std::as_bytes(std::span(c.epoch().id.bytes));
+    for_each([&](Mirror& m) {
+      if (!m.membership().wants_lease() || ids.size() + 32 > kMaxLinkPayload) return;
+      const auto volume = std::as_bytes(std::span(m.info().id.bytes));
+      const auto epoch = std::as_bytes(std::span(m.standing().epoch().id.bytes));
       ids.insert(ids.end(), volume.begin(), volume.end());
       ids.insert(ids.end(), epoch.begin(), epoch.end());
     });
@@ -173,12 +169,12 @@ struct PairNode::Impl final : PartnerUser {
       std::memcpy(volume.bytes.data(), ids.data() + i * 32, 16);
       std::memcpy(epoch.bytes.data(), ids.data() + i * 32 + 16, 16);
       Mirror* mirror = find(volume);
-      if (mirror) mirror->core().membership->on_lease(epoch, granted[i] == std::byte{1}, until);
+      if (mirror) mirror->membership().on_lease(epoch, granted[i] == std::byte{1}, until);
     }
   }
   bool grant_lease(const Uuid& volume, const Uuid& epoch) override {
     Mirror* mirror = find(volume);
-    return mirror && mirror->core().membership->grant(epoch);
+    return mirror && mirror->membership().grant(epoch);
   }
 
   engine::Result<void> attach(VolumeSettings volume, engine::Store& data, std::unique_ptr<engine::MetadataArea> meta);
@@ -216,12 +212,12 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
                                    "and make it anew.");
   }
   volume.disk.size = meta->epoch().size;
-  auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta));
-  Core& core = mirror->core();
-  core.changed = [this, id] { observer.on_volume_changed(id); };
-  core.fence = [this] { fence(); };
+  MirrorNotices notices{.changed = [this, id] { observer.on_volume_changed(id); },
+                        .close_sessions = [this] { fence(); }};
+  auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta), notices);
+  Membership& membership = mirror->membership();
   mirrors.emplace(id, std::move(mirror));
-  core.membership->begin();
+  membership.begin();
   return {};
 }
 
@@ -245,7 +241,7 @@ void PairNode::detach(const Uuid& volume, engine::Callback<> done) {
   if (found == impl_->mirrors.end()) return done();
   Mirror& mirror = *impl_->closing.emplace_back(std::move(found->second), true).mirror;
   impl_->mirrors.erase(found);
-  mirror.core().membership->close(std::move(done));
+  mirror.membership().close(std::move(done));
 }
 
 engine::Disk* PairNode::disk(const Uuid& volume) { return impl_->find(volume); }
@@ -259,11 +255,11 @@ std::vector<VolumeStatus> PairNode::status() const {
 bool PairNode::partner_connected() const { return impl_->partner.connected(); }
 
 void PairNode::set_write_cache(const Uuid& volume, bool on) {
-  if (Mirror* mirror = impl_->find(volume)) mirror->core().set_write_cache(on);
+  if (Mirror* mirror = impl_->find(volume)) mirror->set_write_cache(on);
 }
 
 void PairNode::look_at_witness_again() {
-  impl_->for_each([](Core& c) { c.witnessing->look_again(); });
+  impl_->for_each([](Mirror& m) { m.look_at_witness_again(); });
 }
 
 namespace {
@@ -275,17 +271,17 @@ std::unexpected<engine::Error> not_attached() {
 engine::Result<PairNode::Room> PairNode::room_for(const Uuid& volume, std::uint64_t size) const {
   Mirror* mirror = impl_->find(volume);
   if (!mirror) return not_attached();
-  return Room{mirror->core().room(), mirror->core().meta->size_to_grow(size)};
+  return Room{mirror->store().room(), mirror->store().meta->size_to_grow(size)};
 }
 
 void PairNode::make_room(const Uuid& volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) {
   Mirror* mirror = impl_->find(volume);
   if (!mirror) return done(not_attached());
-  mirror->core().membership->make_room(size, std::move(done));
+  mirror->membership().make_room(size, std::move(done));
 }
 
 void PairNode::want_size(const Uuid& volume, std::uint64_t size) {
-  if (Mirror* mirror = impl_->find(volume)) mirror->core().membership->want_size(size);
+  if (Mirror* mirror = impl_->find(volume)) mirror->membership().want_size(size);
 }
 
 namespace {
@@ -297,15 +293,15 @@ void no_such_volume(Done& done) {
 
 void PairNode::leave(const Uuid& volume, engine::Callback<engine::Result<void>> done) {
   Mirror* mirror = impl_->find(volume);
-  mirror ? mirror->core().membership->leave(std::move(done)) : no_such_volume(done);
+  mirror ? mirror->membership().leave(std::move(done)) : no_such_volume(done);
 }
 void PairNode::force_solo(const Uuid& volume, bool accept, engine::Callback<engine::Result<void>> done) {
   Mirror* mirror = impl_->find(volume);
-  mirror ? mirror->core().membership->force_solo(accept, std::move(done)) : no_such_volume(done);
+  mirror ? mirror->membership().force_solo(accept, std::move(done)) : no_such_volume(done);
 }
 void PairNode::give_up(const Uuid& volume, engine::Callback<engine::Result<void>> done) {
   Mirror* mirror = impl_->find(volume);
-  mirror ? mirror->core().membership->give_up(std::move(done)) : no_such_volume(done);
+  mirror ? mirror->membership().give_up(std::move(done)) : no_such_volume(done);
 }
 
 /// Leaves where a partner can go on, then stops: what could not be agreed is settled by the arbiter, as after a crash.
@@ -314,7 +310,7 @@ void PairNode::shutdown(engine::Callback<> done) {
   impl_->leaving = 1;
   for (auto& [id, mirror] : impl_->mirrors) {
     ++impl_->leaving;
-    mirror->core().membership->leave([this, shared](engine::Result<void>) { impl_->left_one(shared); });
+    mirror->membership().leave([this, shared](engine::Result<void>) { impl_->left_one(shared); });
   }
   impl_->left_one(shared);
 }
@@ -333,7 +329,7 @@ void PairNode::Impl::stop_all(const std::shared_ptr<engine::Callback<>>& done) {
     // Sessions are still open, and submit to it.
     Mirror& mirror = *closing.emplace_back(std::move(node.mapped()), false).mirror;
     ++leaving;
-    mirror.core().membership->close(one);
+    mirror.membership().close(one);
   }
   one();
 }
@@ -343,7 +339,7 @@ void PairNode::on_link_down() { impl_->partner.on_link_down(); }
 void PairNode::on_inbound_up(std::uint64_t session) { impl_->partner.on_inbound_up(session); }
 void PairNode::on_inbound_down(std::uint64_t session) {
   impl_->partner.on_inbound_down(session);
-  impl_->for_each([](Core& c) { c.membership->on_inbound_down(); });
+  impl_->for_each([](Mirror& m) { m.membership().on_inbound_down(); });
 }
 
 void PairNode::on_request(std::uint64_t session, InboundRequest& request) {

@@ -16,86 +16,10 @@
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
 #include "engine/seams/store.hpp"
-#include "replication/core/arbiter.hpp"
-#include "replication/core/left_records.hpp"
-#include "replication/core/link.hpp"
-#include "replication/core/link_budget.hpp"
+#include "replication/core/node_settings.hpp"
+#include "replication/core/volume_status.hpp"
 
 namespace lockstep::replication {
-
-struct NodeSettings {
-  engine::Uuid pair;
-  engine::NodeSide side = engine::NodeSide::a;
-  engine::Uuid process;    ///< this process incarnation, new at every start
-  std::uint64_t boot = 0;  ///< which boot of its machine this is, 0: not known
-  // Of these three the shorter lease of both nodes counts as soon as they have met, with the larger margin.
-  engine::Duration lease = std::chrono::milliseconds(1500);
-  engine::Duration heartbeat_interval = std::chrono::milliseconds(250);  ///< a part of the lease
-  unsigned drift_percent = 20;                                           ///< added to the lease by its grantor
-  std::uint64_t dirty_bound = std::uint64_t{4} << 30;                    ///< bytes of volume that may be dirty in sync
-  engine::Duration clean_after = std::chrono::seconds(10);               ///< a region unwritten for this long is cold
-  std::uint64_t resync_floor = std::uint64_t{8} << 20;                   ///< bytes a second
-  std::uint64_t resync_ceiling = 0;                                      ///< bytes a second, 0: none
-  // What may be on its way to the partner and not answered, of all volumes together. With what the partner forwards,
-  // this is less than a session of the link takes at once (240 requests, 32 MiB; replication/link/format.md).
-  LinkLimits link_orders{std::uint64_t{8} << 20, 80};    ///< of this node's own initiators
-  LinkLimits link_forwards{std::uint64_t{6} << 20, 56};  ///< the partner orders as much again for these
-  LinkLimits link_copies{std::uint64_t{3} << 20, 24};    ///< of resyncs
-  /// An I/O not completed by then is a failed store. Hosts bear it: a guest's disk waits 30 s, ESXi gives the heartbeat
-  /// of a datastore 8 s.
-  engine::Duration store_deadline = std::chrono::seconds(8);
-  /// So is a store that holds something and has completed nothing at all for this long.
-  engine::Duration store_silence = std::chrono::seconds(3);
-  /// How often the witness hears of new generations of the replicas, while something is written.
-  engine::Duration witness_refresh = std::chrono::seconds(60);
-  /// This machine's clock may stand still while the world goes on, as a paused virtual machine's does: what reveals
-  /// state waits for an answer of the partner's to a heartbeat that was sent after its command came.
-  bool confirms_reads = false;
-};
-
-struct NodeSeams {
-  engine::Clock& clock;
-  engine::Random& random;
-  engine::BufferPool& buffers;
-  Link& link;
-  Witness* witness = nullptr;           ///< null: no witness is configured
-  LeftRecords* left_records = nullptr;  ///< null: a leaver without metadata can't leave
-};
-
-enum class MirrorState : std::uint8_t {
-  starting,        ///< metadata read, partner or arbiter being asked
-  in_sync,         ///< a member of {A,B}, serving
-  solo,            ///< the only member, serving
-  syncing_source,  ///< the only member, serving, bringing the partner up to date
-  syncing_target,  ///< not a member, being brought up to date; I/O is forwarded
-  suspended,       ///< was serving; the partner is lost and nobody has decided yet
-  waiting,         ///< may not start alone: needs the partner, the witness or an operator
-  split_brain,     ///< the two epochs do not descend from one another: refused, both data kept
-  failed,          ///< this replica's store or metadata failed; I/O is forwarded while the partner serves
-  left,            ///< not a member by agreement (maintenance); I/O is forwarded
-};
-[[nodiscard]] const char* to_string(MirrorState state);
-
-struct ResyncProgress {
-  bool running = false;
-  std::uint64_t bytes_total = 0;  ///< to be compared or copied when it began
-  std::uint64_t bytes_done = 0;
-  std::uint64_t bytes_per_second = 0;
-};
-
-struct VolumeStatus {
-  engine::Uuid volume;
-  MirrorState state = MirrorState::starting;
-  bool serving = false;           ///< initiators' I/O is answered by this node (by itself or by forwarding)
-  bool undecided = false;         ///< it will soon be known whether this node serves: true for a bounded time only
-  bool failover_limited = false;  ///< in sync, but the witness could not be told or asked
-  bool partner_follows = false;   ///< the partner recorded this epoch, and forwards what its initiators ask
-  engine::EpochRecord epoch;
-  std::uint64_t dirty_bytes = 0;
-  bool full = false;  ///< this node's store had no space for a write when it was last asked
-  ResyncProgress resync;
-  std::string reason;  ///< why it is not serving, limited or full, a sentence for a person; empty when all is well
-};
 
 struct VolumeSettings {
   engine::DiskInfo disk;

@@ -14,7 +14,7 @@
 #include "engine/base/result.hpp"
 #include "replication/core/link_budget.hpp"
 #include "replication/core/messages.hpp"
-#include "replication/core/pair_node.hpp"
+#include "replication/core/node_settings.hpp"
 #include "replication/core/pool.hpp"
 #include "replication/core/receipt.hpp"
 

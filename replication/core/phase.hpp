@@ -1,7 +1,7 @@
 #pragma once
 // Where a replica stands in its volume's epochs, as a value: one phase at a time, each with its own data, and one pure
-// function from a phase and an event to the next phase and what has to be done on arriving there. Membership runs it;
-// docs/developer/phases.md shows it as a table.
+// function from a phase and an event to the next phase and what has to be done on arriving there. PhaseRunner
+// runs it; docs/developer/phases.md shows it as a table.
 #include <optional>
 #include <string>
 #include <variant>

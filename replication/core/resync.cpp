@@ -5,11 +5,7 @@
 #include <cstring>
 
 #include "engine/base/byte_order.hpp"
-#include "replication/core/cleaner.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/sequencer.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
 
@@ -19,7 +15,7 @@ using engine::LockMode;
 
 /// One region on its way: locked against writes from the reading until the partner has it durably enough to be flushed.
 struct Resync::Copy {
-  Core& core;
+  Resync& resync;
   std::uint64_t run = 0;
   std::uint64_t region = 0;
   engine::RangeLock::Node lock{};
@@ -33,7 +29,7 @@ struct Resync::Copy {
 Resync::~Resync() {
   for (Copy* copy : copies_) copy->lock.granted = [](engine::RangeLock::Node&) {};
   for (Copy* copy : copies_) {
-    core_.locks.cancel(copy->lock);
+    store_.locks.cancel(copy->lock);
     delete copy;
   }
 }
@@ -56,14 +52,14 @@ void Resync::start(bool solo) {
   stop();
   active_ = true;
   solo_ = solo;
-  words_.assign((core_.region_count() + 63) / 64, 0);
-  began_ = core_.now();
-  core_.regions->remember(true);
+  words_.assign((store_.region_count() + 63) / 64, 0);
+  began_ = clock_.now();
+  regions_.remember(true);
   ask_map();
 }
 
 void Resync::cover_volume() {
-  if (active_) words_.resize((core_.region_count() + 63) / 64);
+  if (active_) words_.resize((store_.region_count() + 63) / 64);
 }
 
 void Resync::stop() {
@@ -71,8 +67,7 @@ void Resync::stop() {
   active_ = known_ = told_ = map_asked_ = false;
   unequal_ = total_ = cursor_ = map_at_ = 0;
   words_.clear();
-  core_.regions->remember(core_.in_sync());  // nobody else is kept equal
-  core_.cleaner->cancel();
+  regions_.remember(standing_.in_sync());  // nobody else is kept equal
   const std::vector<Copy*> copies = copies_;
   for (Copy* copy : copies) {
     if (std::ranges::find(copies_, copy) != copies_.end() && !copy->busy) end(*copy, false);
@@ -88,21 +83,21 @@ void Resync::go_on() {
 // ---- the union of the maps ---------------------------------------------------------------------------------------
 
 void Resync::ask_map() {
-  if (map_asked_ || known_ || !core_.partner_ready) return;
+  if (map_asked_ || known_ || !outbound_.ready) return;
   const std::uint64_t count = std::min(kMapWords, words_.size() - map_at_);
   if (count == 0) return unite();
-  if (!map_) map_ = core_.seams.buffers.allocate(kMapWords * 8);
+  if (!map_) map_ = buffers_.allocate(kMapWords * 8);
   if (!map_ || !share_.ready()) return;  // asked again with the next tick, or when there is room on the link
   map_asked_ = true;
   share_.take(count * 8);
-  Message m = core_.message(MessageType::map);
+  Message m = outbound_.message(MessageType::map);
   m.extent = {map_at_, count};
   const std::uint64_t run = run_;
-  core_.partner.send(m, {}, map_.span().first(count * 8),
-                     counted(core_.owed_by_others, [this, run, bytes = count * 8](const IoResult<Message>& result) {
-                       share_.give_back(bytes);
-                       on_map(run, result);
-                     }));
+  outbound_.send(m, {}, map_.span().first(count * 8),
+                 counted(outbound_.owed, [this, run, bytes = count * 8](const IoResult<Message>& result) {
+                   share_.give_back(bytes);
+                   on_map(run, result);
+                 }));
 }
 
 void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
@@ -119,9 +114,9 @@ void Resync::on_map(std::uint64_t run, const IoResult<Message>& result) {
 
 /// This node's bits come last: whatever was written here without the partner was marked before that.
 void Resync::unite() {
-  const auto& mine = core_.meta->words();
+  const auto& mine = store_.meta->words();
   for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= mine[i];
-  const std::uint64_t odd = core_.region_count() % 64;
+  const std::uint64_t odd = store_.region_count() % 64;
   if (odd && !words_.empty()) words_.back() &= (std::uint64_t{1} << odd) - 1;
   unequal_ = 0;
   for (const std::uint64_t word : words_) unequal_ += static_cast<std::uint64_t>(std::popcount(word));
@@ -129,7 +124,7 @@ void Resync::unite() {
   known_ = true;
   map_.reset();
   mark_union();
-  core_.changed();
+  changed_();
   wake();
   pump();
 }
@@ -137,9 +132,9 @@ void Resync::unite() {
 /// What only the partner has marked, too: bits are cleared on both by the node that orders, and it clears its own.
 void Resync::mark_union() {
   ++marking_;
-  core_.meta->set_dirty(words_, [this](std::error_code error) {
+  store_.meta->set_dirty(words_, [this](std::error_code error) {
     --marking_;
-    if (error) core_.membership->fail_metadata("The dirty map can't be written: " + error.message() + ".");
+    if (error) store_.fail_metadata("The dirty map can't be written: " + error.message() + ".");
   });
 }
 
@@ -168,8 +163,8 @@ std::optional<std::uint64_t> Resync::next_unequal(std::uint64_t region, std::uin
 /// What an operation waits for comes first, then the walk.
 std::optional<std::uint64_t> Resync::next_region() {
   for (const Op* op : waiting_) {
-    const std::uint64_t end = (op->extent.end() + core_.region_size() - 1) / core_.region_size();
-    auto r = next_unequal(op->extent.offset / core_.region_size(), end);
+    const std::uint64_t end = (op->extent.end() + store_.region_size() - 1) / store_.region_size();
+    auto r = next_unequal(op->extent.offset / store_.region_size(), end);
     while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
     if (r) return r;
   }
@@ -189,65 +184,64 @@ std::optional<std::uint64_t> Resync::next_region() {
 }
 
 bool Resync::may_spend(std::uint64_t bytes) {
-  const std::uint64_t ceiling = core_.settings.resync_ceiling;
+  const std::uint64_t ceiling = settings_.resync_ceiling;
   if (ceiling == 0 || !waiting_.empty()) return true;
-  const engine::TimePoint now = core_.now();
+  const engine::TimePoint now = clock_.now();
   if (now < spent_until_) return false;
   spent_until_ = now + engine::Duration(bytes * 1'000'000'000 / ceiling);
   return true;
 }
 
 void Resync::pump() {
-  if (!active_ || !known_ || core_.gated || !core_.partner_ready) return;
-  if (core_.now() < pause_until_) return;
-  const bool busy = core_.sequencer->active() > kBusyOperations + waiting_.size();
+  if (!active_ || !known_ || standing_.gated || !outbound_.ready) return;
+  if (clock_.now() < pause_until_) return;
+  const bool busy = operations_.at_work.size() > kBusyOperations + waiting_.size();
   const std::size_t limit = busy && waiting_.empty() ? kBusyCopies : kMaxCopies;
   while (unequal_ > 0 && copies_.size() < limit) {
     if (!share_.ready()) return;
     const auto region = next_region();
-    if (!region || !may_spend(core_.region_size())) return;
+    if (!region || !may_spend(store_.region_size())) return;
     const std::uint64_t run = run_;
     begin(*region);
-    if (run != run_ || core_.now() < pause_until_) return;
+    if (run != run_ || clock_.now() < pause_until_) return;
   }
   finish_if_equal();
 }
 
 void Resync::begin(std::uint64_t region) {
-  auto buffer = core_.seams.buffers.allocate(core_.region_extent(region).length);
+  auto buffer = buffers_.allocate(store_.region_extent(region).length);
   if (!buffer) {
-    pause_until_ = core_.now() + std::chrono::milliseconds(5);
+    pause_until_ = clock_.now() + std::chrono::milliseconds(5);
     return;
   }
-  Copy* copy = new Copy{.core = core_, .run = run_, .region = region};
+  Copy* copy = new Copy{.resync = *this, .run = run_, .region = region};
   copy->buffer = std::move(buffer);
   share_.take(copy->buffer.size());
   copies_.push_back(copy);
   copy->lock.owner = copy;
   copy->lock.granted = &Resync::on_granted;
-  if (core_.locks.acquire(copy->lock, core_.region_extent(region), LockMode::shared)) read(*copy);
+  if (store_.locks.acquire(copy->lock, store_.region_extent(region), LockMode::shared)) read(*copy);
 }
 
 void Resync::on_granted(engine::RangeLock::Node& node) {
   Copy& copy = *static_cast<Copy*>(node.owner);
-  copy.core.resync->read(copy);
+  copy.resync.read(copy);
 }
 
 void Resync::read(Copy& copy) {
   if (copy.run != run_) return end(copy, false);
   copy.busy = true;
   copy.reading = true;
-  copy.since = core_.now();
-  core_.data.read(core_.region_extent(copy.region).offset, copy.buffer.span(), [&copy](std::error_code error) {
-    Resync& self = *copy.core.resync;
+  copy.since = clock_.now();
+  store_.data.read(store_.region_extent(copy.region).offset, copy.buffer.span(), [this, &copy](std::error_code error) {
     copy.busy = copy.reading = false;
-    self.core_.note_returned();
-    if (copy.run != self.run_) return self.end(copy, false);
-    if (!error) return self.core_.indeterminate.overlap(copy.lock.extent()) ? self.write_back(copy) : self.send(copy);
+    store_.note_returned();
+    if (copy.run != run_) return end(copy, false);
+    if (!error) return store_.indeterminate.overlap(copy.lock.extent()) ? write_back(copy) : send(copy);
     // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
     mark<"resync.source_unreadable">();
-    self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
-    self.end(copy, false);
+    pause_until_ = clock_.now() + std::chrono::seconds(1);
+    end(copy, false);
   });
 }
 
@@ -256,19 +250,18 @@ void Resync::read(Copy& copy) {
 void Resync::write_back(Copy& copy) {
   mark<"resync.settled_a_failed_write">();
   copy.busy = copy.reading = true;
-  copy.since = core_.now();
-  auto written = [&copy](std::error_code error) {
-    Resync& self = *copy.core.resync;
+  copy.since = clock_.now();
+  auto written = [this, &copy](std::error_code error) {
     copy.busy = copy.reading = false;
-    if (!error) self.core_.indeterminate.settle(copy.lock.extent());
-    if (copy.run != self.run_) return self.end(copy, false);
-    if (!error) return self.send(copy);
-    self.pause_until_ = self.core_.now() + std::chrono::seconds(1);
-    self.end(copy, false);
+    if (!error) store_.indeterminate.settle(copy.lock.extent());
+    if (copy.run != run_) return end(copy, false);
+    if (!error) return send(copy);
+    pause_until_ = clock_.now() + std::chrono::seconds(1);
+    end(copy, false);
   };
-  core_.space->ensure(copy.lock.extent(), [&copy, written](std::error_code error) {
+  space_.ensure(copy.lock.extent(), [this, &copy, written](std::error_code error) {
     if (error) return written(error);
-    copy.core.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
+    store_.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
   });
 }
 
@@ -280,31 +273,30 @@ bool is_zero(std::span<const std::byte> bytes) {
 
 /// Zeros cross the link as a word, and stay a hole on a thin volume.
 void Resync::send(Copy& copy) {
-  if (!core_.partner_ready) return end(copy, false);
+  if (!outbound_.ready) return end(copy, false);
   copy.busy = true;
-  Message m = core_.message(MessageType::copy);
+  Message m = outbound_.message(MessageType::copy);
   m.opcode = engine::DiskOpcode::write;
-  m.extent = core_.region_extent(copy.region);
+  m.extent = store_.region_extent(copy.region);
   std::span<const std::byte> bytes = copy.buffer.span();
   if (is_zero(bytes)) {
     mark<"resync.copied_a_hole">();
-    m.opcode = core_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
+    m.opcode = store_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
     bytes = {};
-    copy.frees = core_.info.thin;
-    if (copy.frees) core_.space->begin_freeing(m.extent);
+    copy.frees = store_.info.thin;
+    if (copy.frees) space_.begin_freeing(m.extent);
   }
-  core_.partner.send(m, bytes, {},
-                     [&copy](const IoResult<Message>& result) { copy.core.resync->on_copied(copy, result); });
+  outbound_.send(m, bytes, {}, [this, &copy](const IoResult<Message>& result) { on_copied(copy, result); });
 }
 
 /// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
-  if (std::exchange(copy.frees, false)) core_.space->end_freeing();
+  if (std::exchange(copy.frees, false)) space_.end_freeing();
   if (copy.run != run_) return end(copy, false);
   const bool equal = result && result->status == Errc::ok;
   if (!equal) {
-    pause_until_ = core_.now() + std::chrono::milliseconds(50);
-    if (result) core_.membership->on_partner_refused();
+    pause_until_ = clock_.now() + std::chrono::milliseconds(50);
+    if (result) user_.on_partner_refused();
     if (copy.run != run_) return end(copy, false);
   }
   end(copy, equal);
@@ -315,7 +307,7 @@ void Resync::end(Copy& copy, bool equal) {
   if (current && equal) set(copy.region, false);
   std::erase(copies_, &copy);
   share_.give_back(copy.buffer.size());
-  if (!copy.lock.idle()) core_.locks.cancel(copy.lock);
+  if (!copy.lock.idle()) store_.locks.cancel(copy.lock);
   delete &copy;
   if (!current) return;
   wake();
@@ -325,17 +317,17 @@ void Resync::end(Copy& copy, bool equal) {
 /// Nothing differs any more: a target joins; a member may read its own store.
 void Resync::finish_if_equal() {
   if (!all_equal()) return;
-  if (solo_) return core_.membership->join();
-  if (told_ || !core_.partner_ready) return;
+  if (solo_) return user_.on_target_equal();
+  if (told_ || !outbound_.ready) return;
   told_ = true;
   const std::uint64_t run = run_;
   auto answered = [this, run](const IoResult<Message>& result) {
     if (run != run_) return;
     if (!result || result->status != Errc::ok) return void(told_ = false);
     active_ = false;
-    core_.changed();
+    changed_();
   };
-  core_.partner.send(core_.message(MessageType::equal), {}, {}, counted(core_.owed_by_others, std::move(answered)));
+  outbound_.send(outbound_.message(MessageType::equal), {}, {}, counted(outbound_.owed, std::move(answered)));
 }
 
 // ---- on demand ---------------------------------------------------------------------------------------------------
@@ -344,8 +336,8 @@ bool Resync::must_equalize(engine::Extent extent) const {
   if (!active_ || solo_) return false;
   if (!known_) return true;
   if (unequal_ == 0) return false;
-  const std::uint64_t end = (extent.end() + core_.region_size() - 1) / core_.region_size();
-  return next_unequal(extent.offset / core_.region_size(), end).has_value();
+  const std::uint64_t end = (extent.end() + store_.region_size() - 1) / store_.region_size();
+  return next_unequal(extent.offset / store_.region_size(), end).has_value();
 }
 
 void Resync::equalize(Op& op) {
@@ -364,14 +356,14 @@ void Resync::wake() {
       continue;
     }
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-    core_.sequencer->lock(*op);
+    user_.on_equal(*op);
     i = 0;
   }
 }
 
 void Resync::note_unequal(engine::Extent extent) {
   if (!active_ || !known_) return;
-  for (std::uint64_t r = extent.offset / core_.region_size(); r * core_.region_size() < extent.end(); ++r) {
+  for (std::uint64_t r = extent.offset / store_.region_size(); r * store_.region_size() < extent.end(); ++r) {
     if (!is_unequal(r)) ++total_;
     set(r, true);
   }
@@ -390,9 +382,9 @@ ResyncProgress Resync::progress() const {
   if (!active_) return {};
   ResyncProgress p;
   p.running = true;
-  p.bytes_total = total_ * core_.region_size();
-  p.bytes_done = known_ ? (total_ - std::min(total_, unequal_)) * core_.region_size() : 0;
-  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(core_.now() - began_).count();
+  p.bytes_total = total_ * store_.region_size();
+  p.bytes_done = known_ ? (total_ - std::min(total_, unequal_)) * store_.region_size() : 0;
+  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - began_).count();
   if (spent > 0) p.bytes_per_second = p.bytes_done * 1000 / static_cast<std::uint64_t>(spent);
   return p;
 }

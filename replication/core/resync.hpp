@@ -4,13 +4,33 @@
 // Two uses. Solo: the partner is a target, kept up to date with every write from the start, and joins when nothing is
 // unequal any more. In sync, after both restarted: both serve, and a dirty region is made equal before its first use.
 // What is unequal is known in memory only; on disk the bits of both maps stay until the regions are equal and flushed.
+//
+// Requires: start() on the node that orders. Callers: the sequencer, for regions before their first use; PhaseRunner
+// and membership, which begin and stop it.
+#include <functional>
 #include <optional>
 #include <vector>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/link_budget.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/operations.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/standing.hpp"
+#include "replication/core/volume_status.hpp"
 
 namespace lockstep::replication {
+
+/// What a resync tells upwards.
+class ResyncUser {
+ public:
+  virtual ~ResyncUser() = default;
+  virtual void on_equal(Op& op) = 0;      ///< its regions are: it goes on (sequencer)
+  virtual void on_target_equal() = 0;     ///< nothing differs any more: the target may join
+  virtual void on_partner_refused() = 0;  ///< a copy: look at its state
+};
 
 class Resync {
  public:
@@ -19,7 +39,21 @@ class Resync {
   static constexpr std::size_t kBusyOperations = 8;  ///< this many operations at once are busy
   static constexpr std::uint64_t kMapWords = 8192;   ///< words of a map asked for at once
 
-  explicit Resync(Core& core) : core_(core), share_(core.partner.copies(), [this] { go_on(); }) {}
+  Resync(const NodeSettings& settings, const engine::Clock& clock, engine::BufferPool& buffers,
+         const Standing& standing, LocalStore& store, Outbound& outbound, const Operations& operations,
+         Regions& regions, Space& space, const std::function<void()>& changed, ResyncUser& user, LinkBudget& copies)
+      : settings_(settings),
+        clock_(clock),
+        buffers_(buffers),
+        standing_(standing),
+        store_(store),
+        outbound_(outbound),
+        operations_(operations),
+        regions_(regions),
+        space_(space),
+        changed_(changed),
+        user_(user),
+        share_(copies, [this] { go_on(); }) {}
   ~Resync();
 
   /// Begins as the source of the partner as it is connected now. `solo`: it is a target, and joins at the end.
@@ -32,6 +66,8 @@ class Resync {
   void tick();
 
   [[nodiscard]] bool active() const { return active_; }
+  /// Another one after each stop(): what was begun in an earlier one counts no more.
+  [[nodiscard]] std::uint64_t run() const { return run_; }
   [[nodiscard]] bool idle() const { return copies_.empty(); }
   /// Writes in a solo epoch go to the target too.
   [[nodiscard]] bool mirroring() const { return active_ && solo_; }
@@ -42,7 +78,7 @@ class Resync {
 
   /// In sync: some region of `extent` must be made equal before it is used.
   [[nodiscard]] bool must_equalize(engine::Extent extent) const;
-  /// Takes `op` (which stays in the sequencer's list) until its regions are equal, then calls Sequencer::lock().
+  /// Takes `op` (which stays in the sequencer's list) until its regions are equal, then tells its user.
   void equalize(Op& op);
   void forget(Op& op);
   /// A write failed here after the target had it: copy again.
@@ -74,7 +110,17 @@ class Resync {
   [[nodiscard]] bool is_being_copied(std::uint64_t region);
   [[nodiscard]] bool may_spend(std::uint64_t bytes);
 
-  Core& core_;
+  const NodeSettings& settings_;
+  const engine::Clock& clock_;
+  engine::BufferPool& buffers_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  const Operations& operations_;
+  Regions& regions_;
+  Space& space_;
+  const std::function<void()>& changed_;
+  ResyncUser& user_;
   bool active_ = false, solo_ = false, known_ = false, told_ = false;
   std::uint64_t run_ = 0;
   std::vector<std::uint64_t> words_;

@@ -4,14 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "replication/core/cleaner.hpp"
-#include "replication/core/forward_server.hpp"
-#include "replication/core/forwarder.hpp"
-#include "replication/core/front.hpp"
-#include "replication/core/membership.hpp"
-#include "replication/core/regions.hpp"
-#include "replication/core/resync.hpp"
-#include "replication/core/space.hpp"
+#include "replication/core/marks.hpp"
+#include "replication/core/write_same.hpp"
 
 namespace lockstep::replication {
 
@@ -21,25 +15,25 @@ using engine::IoResult;
 using engine::LockMode;
 
 Sequencer::~Sequencer() {
-  core_.seams.clock.cancel(watermark_timer_);
+  clock_.cancel(watermark_timer_);
   // The process is gone: no lock is handed on, nothing is answered.
   active_.for_each([](Op& op) { op.lock.granted = [](engine::RangeLock::Node&) {}; });
   active_.for_each([this](Op& op) {
-    core_.locks.cancel(op.lock);
-    core_.ops.destroy(op);
+    store_.locks.cancel(op.lock);
+    operations_.pool.destroy(op);
   });
 }
 
-bool Sequencer::mirrored() const { return core_.in_sync() || (core_.is_alone() && core_.resync->mirroring()); }
+bool Sequencer::mirrored() const { return standing_.in_sync() || (standing_.is_alone() && resync_.mirroring()); }
 
 void Sequencer::start(Op& op) {
   op.room_here = op.room_there = false;  // of an earlier try: what it found may have been given back
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
   if (op.opcode == DiskOpcode::find_run) return run(op);
-  if (core_.resync->must_equalize(op.extent)) {
+  if (resync_.must_equalize(op.extent)) {
     op.stage = Stage::equal_wait;
-    return core_.resync->equalize(op);
+    return resync_.equalize(op);
   }
   lock(op);
 }
@@ -47,25 +41,26 @@ void Sequencer::start(Op& op) {
 void Sequencer::lock(Op& op) {
   op.stage = Stage::lock_wait;
   op.lock.owner = &op;
+  op.sequencer = this;
   op.lock.granted = &Sequencer::on_granted;
-  if (core_.locks.acquire(op.lock, op.extent, op.reads() ? LockMode::shared : LockMode::exclusive)) run(op);
+  if (store_.locks.acquire(op.lock, op.extent, op.reads() ? LockMode::shared : LockMode::exclusive)) run(op);
 }
 
 void Sequencer::on_granted(engine::RangeLock::Node& node) {
   Op& op = *static_cast<Op*>(node.owner);
-  op.core.sequencer->run(op);
+  op.sequencer->run(op);
 }
 
 /// Losing contact or the lease ends every operation that is not in use: this one is, until its caller ends it.
 void Sequencer::check_contact(Op& op) {
   op.local_busy = true;
-  core_.partner.check();
+  partner_.check();
   op.local_busy = false;
 }
 
 void Sequencer::lose_lease(Op& op) {
   op.local_busy = true;
-  core_.membership->lose_lease();
+  user_.lose_lease();
   op.local_busy = false;
 }
 
@@ -74,19 +69,19 @@ void Sequencer::lose_lease(Op& op) {
 bool Sequencer::may_start(Op& op) {
   check_contact(op);
   if (op.dropped) return false;
-  if (op.entry && !core_.partner.is_fresh(core_.forwards->stamp_of(*op.entry))) {
+  if (op.entry && !partner_.is_fresh(op.entry->stamp)) {
     mark<"forward.too_old_to_start">();
     op.status = Errc::stale;
     return false;
   }
-  if (core_.serves_nothing()) return false;
+  if (standing_.serves_nothing()) return false;
   return true;
 }
 
 void Sequencer::run(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (core_.in_sync() && !core_.lease_valid()) {
-    if (core_.has_lease()) {
+  if (standing_.in_sync() && !standing_.lease_valid()) {
+    if (standing_.has_lease()) {
       lose_lease(op);
       return finish(op, Errc::not_serving);
     }
@@ -100,51 +95,51 @@ void Sequencer::run(Op& op) {
 }
 
 void Sequencer::on_leased() {
-  while (Op* op = find([this](const Op& o) { return o.stage == Stage::confirm_wait && core_.is_confirmed(o); })) {
+  while (Op* op = find([this](const Op& o) { return o.stage == Stage::confirm_wait && standing_.is_confirmed(o); })) {
     answer_read(*op);
   }
-  if (find([](const Op& o) { return o.stage == Stage::confirm_wait; })) core_.partner.confirm();
+  if (find([](const Op& o) { return o.stage == Stage::confirm_wait; })) partner_.confirm();
   while (Op* op = find([](const Op& o) { return o.stage == Stage::lease_wait; })) {
     op->stage = Stage::lock_wait;
     run(*op);
-    if (core_.in_sync() && !core_.lease_valid()) return;
+    if (standing_.in_sync() && !standing_.lease_valid()) return;
   }
 }
 
 // ---- reads -------------------------------------------------------------------------------------------------------
 
 void Sequencer::read(Op& op) {
-  if (!core_.is_confirmed(op)) core_.partner.confirm();  // while it is being read
+  if (!standing_.is_confirmed(op)) partner_.confirm();  // while it is being read
   std::span<std::byte> into = op.data;
   if (op.opcode != DiskOpcode::read) {
-    if (!op.scratch) op.scratch = core_.seams.buffers.allocate(op.extent.length);
+    if (!op.scratch) op.scratch = buffers_.allocate(op.extent.length);
     if (!op.scratch) return finish(op, Errc::resource_exhausted);
     into = op.scratch.span();
   }
   op.stage = Stage::reading;
   op.local_busy = true;
-  op.since = core_.now();
-  core_.data.read(op.extent.offset, into.first(op.extent.length), [&op](std::error_code error) {
+  op.since = clock_.now();
+  store_.data.read(op.extent.offset, into.first(op.extent.length), [this, &op](std::error_code error) {
     op.local_busy = false;
-    op.core.note_returned();
-    op.core.sequencer->on_read(op, error);
+    store_.note_returned();
+    on_read(op, error);
   });
 }
 
 void Sequencer::on_read(Op& op, std::error_code error) {
   if (op.dropped) return finish(op, not_started(op));
   if (error) {
-    if (core_.in_sync() && !core_.is_sequencer()) {
+    if (standing_.in_sync() && !standing_.is_sequencer()) {
       mark<"read.error_forwarded">();
-      core_.locks.release(op.lock);
+      store_.locks.release(op.lock);
       active_.remove(op);
-      core_.forwarder->start(op);
+      user_.forward(op);
       return check_drained();
     }
-    if (core_.in_sync() && core_.partner_ready) return fetch(op);
+    if (standing_.in_sync() && outbound_.ready) return fetch(op);
     return fail_read(op, error);
   }
-  if (core_.indeterminate.overlap(op.extent)) {
+  if (store_.indeterminate.overlap(op.extent)) {
     mark<"read.settled_a_failed_write">();
     return repair(op);
   }
@@ -156,8 +151,8 @@ void Sequencer::on_read(Op& op, std::error_code error) {
 /// kept the operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its
 /// initiator was told BUSY. An aborted command is repeated at once, and only a few times.
 void Sequencer::fail_read(Op& op, std::error_code error) {
-  if (core_.serves_nothing()) return finish(op, Errc::not_serving);
-  if (core_.is_alone()) return finish(op, error);
+  if (standing_.serves_nothing()) return finish(op, Errc::not_serving);
+  if (standing_.is_alone()) return finish(op, error);
   mark<"read.error_comes_again">();
   finish(op, op.entry ? Errc::stale : Errc::resource_exhausted);
 }
@@ -166,16 +161,16 @@ void Sequencer::fail_read(Op& op, std::error_code error) {
 void Sequencer::answer_read(Op& op) {
   check_contact(op);
   if (op.dropped) return finish(op, not_started(op));
-  if (core_.serves_nothing()) return finish(op, Errc::not_serving);
-  if (core_.in_sync() && !core_.lease_valid()) {
+  if (standing_.serves_nothing()) return finish(op, Errc::not_serving);
+  if (standing_.in_sync() && !standing_.lease_valid()) {
     mark<"read.lease_ran_out_meanwhile">();
     lose_lease(op);
     return finish(op, Errc::not_serving);
   }
-  if (core_.is_confirmed(op)) return finish(op, op.status);
+  if (standing_.is_confirmed(op)) return finish(op, op.status);
   mark<"read.waits_for_confirmation">();
   op.stage = Stage::confirm_wait;
-  drained_ ? take_back(op) : core_.partner.confirm();
+  drained_ ? take_back(op) : partner_.confirm();
 }
 
 void Sequencer::on_compared(Op& op) {
@@ -197,21 +192,21 @@ void Sequencer::fetch(Op& op) {
   mark<"read.fetched_from_partner">();
   if (op.opcode != DiskOpcode::read && !op.scratch) return finish(op, Errc::io_error);
   op.stage = Stage::fetching;
-  Message m = core_.message(MessageType::fetch);
+  Message m = outbound_.message(MessageType::fetch);
   m.extent = op.extent;
   const auto into = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
   op.on_link = true;
   take_share(op, into.size());  // a medium error is rare: it is counted, and does not wait
-  core_.partner.send(m, {}, into, [&op](const IoResult<Message>& result) {
-    op.core.sequencer->came_off_link(op);
-    op.core.sequencer->on_fetched(op, result);
+  outbound_.send(m, {}, into, [this, &op](const IoResult<Message>& result) {
+    came_off_link(op);
+    on_fetched(op, result);
   });
 }
 
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
   if (op.dropped) return finish(op, not_started(op));
   if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
-  const bool lost_on_both = result && result->status == Errc::io_error && !core_.serves_nothing();
+  const bool lost_on_both = result && result->status == Errc::io_error && !standing_.serves_nothing();
   lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
 }
 
@@ -220,28 +215,27 @@ void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
 void Sequencer::repair(Op& op) {
   op.stage = Stage::repairing;
   op.local_busy = true;
-  op.since = core_.now();
-  core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
-    Sequencer& self = *op.core.sequencer;
+  op.since = clock_.now();
+  store_.meta->set_dirty(op.extent, [this, &op](std::error_code error) {
     if (error) {
-      op.core.membership->fail_metadata("The dirty map can't be written.");
+      store_.fail_metadata("The dirty map can't be written.");
       op.local_busy = false;
-      return self.finish(op, Errc::io_error);
+      return finish(op, Errc::io_error);
     }
     const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-    op.core.space->ensure(op.extent, [&op, bytes](std::error_code full) {
-      if (full) return op.core.sequencer->on_repaired(op, full);
-      op.core.data.write(op.extent.offset, bytes, engine::Durability::durable,
-                         [&op](std::error_code failed) { op.core.sequencer->on_repaired(op, failed); });
+    space_.ensure(op.extent, [this, &op, bytes](std::error_code full) {
+      if (full) return on_repaired(op, full);
+      store_.data.write(op.extent.offset, bytes, engine::Durability::durable,
+                        [this, &op](std::error_code failed) { on_repaired(op, failed); });
     });
   });
 }
 
 void Sequencer::on_repaired(Op& op, std::error_code failed) {
   op.local_busy = false;
-  const bool indeterminate = core_.indeterminate.overlap(op.extent);
-  if (failed && failed != Errc::no_space) core_.fail_store("The store could not rewrite what it could not read.");
-  if (!failed) core_.indeterminate.settle(op.extent);
+  const bool indeterminate = store_.indeterminate.overlap(op.extent);
+  if (failed && failed != Errc::no_space) store_.fail("The store could not rewrite what it could not read.");
+  if (!failed) store_.indeterminate.settle(op.extent);
   if (op.dropped) return finish(op, not_started(op));
   if (failed && indeterminate) return fail_read(op, Errc::io_error);
   op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
@@ -253,12 +247,12 @@ void Sequencer::on_repaired(Op& op, std::error_code failed) {
 /// whatever their store can tell of blocks that were never written.
 void Sequencer::find_run(Op& op) {
   op.stage = Stage::reading;
-  if (!core_.info.thin || !core_.data.info().knows_holes) return on_run_found(op, engine::StoreRun{op.extent.length});
+  if (!store_.info.thin || !store_.data.info().knows_holes) return on_run_found(op, engine::StoreRun{op.extent.length});
   op.local_busy = true;
-  op.since = core_.now();
-  core_.data.next_run(op.extent.offset, [&op](const IoResult<engine::StoreRun>& found) {
+  op.since = clock_.now();
+  store_.data.next_run(op.extent.offset, [this, &op](const IoResult<engine::StoreRun>& found) {
     op.local_busy = false;
-    op.core.sequencer->on_run_found(op, found);
+    on_run_found(op, found);
   });
 }
 
@@ -273,69 +267,69 @@ void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
 /// that was put off leaves in them what was written before, and what was on its way then.
 void Sequencer::flush(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (!core_.was_cached) return answer_read(op);  // it says that this node may answer for the unit
+  if (!store_.was_cached) return answer_read(op);  // it says that this node may answer for the unit
   op.stage = Stage::issued;
   op.local_busy = true;
-  op.since = core_.now();
+  op.since = clock_.now();
   op.remote = mirrored() ? Remote::wanted : Remote::none;
-  core_.data.flush([&op](std::error_code error) { op.core.sequencer->on_stored(op, error); });
+  store_.data.flush([this, &op](std::error_code error) { on_stored(op, error); });
   if (op.remote == Remote::wanted) send(op);
 }
 
 // ---- writes ------------------------------------------------------------------------------------------------------
 
 void Sequencer::mark_dirty(Op& op) {
-  if (core_.meta->is_durably_dirty(op.extent)) return issue(op);
+  if (store_.meta->is_durably_dirty(op.extent)) return issue(op);
   op.stage = Stage::marking;
   op.local_busy = true;
-  op.since = core_.now();
-  core_.meta->set_dirty(op.extent, [&op](std::error_code error) {
-    if (error) op.core.membership->fail_metadata("The dirty map can't be written.");
+  op.since = clock_.now();
+  store_.meta->set_dirty(op.extent, [this, &op](std::error_code error) {
+    if (error) store_.fail_metadata("The dirty map can't be written.");
     op.local_busy = false;
     if (error) {
-      return op.core.sequencer->finish(op, Errc::not_serving);
+      return finish(op, Errc::not_serving);
     }
-    op.core.sequencer->issue(op);
+    issue(op);
   });
 }
 
 void Sequencer::issue(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   // A lazy clearing may have begun while other bits of this write were being made durable.
-  if (!core_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
-  core_.regions->begin_write(op.extent, core_.now());
-  if (core_.space->frees(op.opcode, op.may_unmap)) core_.space->begin_freeing(op.extent);
+  if (!store_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
+  regions_.begin_write(op.extent, clock_.now());
+  if (space_.frees(op.opcode, op.may_unmap)) space_.begin_freeing(op.extent);
   op.tracked = true;
   op.stage = Stage::issued;
   op.local_busy = true;
-  op.since = core_.now();
+  op.since = clock_.now();
   op.remote = mirrored() ? Remote::wanted : Remote::none;
   store(op);
   if (op.remote == Remote::wanted) send(op);
 }
 
 void Sequencer::store(Op& op) {
-  const auto durability = core_.durability(op.fua);
-  auto done = [&op](std::error_code error) { op.core.sequencer->on_stored(op, error); };
+  const auto durability = store_.durability(op.fua);
+  auto done = [this, &op](std::error_code error) { on_stored(op, error); };
   switch (op.opcode) {
     case DiskOpcode::write_zeroes:
-      if (!op.may_unmap || !core_.info.thin) return core_.data.write_zeroes(op.extent, durability, std::move(done));
+      if (!op.may_unmap || !store_.info.thin) return store_.data.write_zeroes(op.extent, durability, std::move(done));
       [[fallthrough]];
     case DiskOpcode::unmap:
-      return core_.data.discard(op.extent, durability, std::move(done));
+      return store_.data.discard(op.extent, durability, std::move(done));
     case DiskOpcode::renew_key:
-      return core_.data.renew_key(std::move(done));
+      return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(core_, op.extent, op.payload, durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, op.extent, op.payload, durability, std::move(done));
     default:
-      return core_.data.write(op.extent.offset, op.payload, durability, std::move(done));
+      return store_.data.write(op.extent.offset, op.payload, durability, std::move(done));
   }
 }
 
 /// The order of a forward does not wait (link_budget.hpp): the partner may even keep back its answer to another order
 /// until this forward is answered.
 void Sequencer::send(Op& op) {
-  if (!core_.partner_ready || op.on_link || op.link_hook.linked) return;
+  if (!outbound_.ready || op.on_link || op.link_hook.linked) return;
   if (op.entry) return put_on_link(op);
   if (!for_link_.empty() || !share_.ready()) return for_link_.push_back(op);
   put_on_link(op);
@@ -343,7 +337,7 @@ void Sequencer::send(Op& op) {
 
 void Sequencer::send_waiting() {
   while (Op* op = for_link_.front()) {
-    const bool wanted = core_.partner_ready && op->remote == Remote::wanted && !op->on_link;
+    const bool wanted = outbound_.ready && op->remote == Remote::wanted && !op->on_link;
     if (wanted && !share_.ready()) return;
     for_link_.remove(*op);
     if (wanted) put_on_link(*op);
@@ -365,29 +359,28 @@ void Sequencer::take_share(Op& op, std::uint64_t bytes) {
 /// Numbered when it is sent for the first time, so that orders come to the partner by rising numbers: a read there that
 /// waits for the watermark to cover one order must not be in the way of an earlier one.
 void Sequencer::put_on_link(Op& op) {
-  if (op.sequence == 0) op.sequence = sequences_.next();
-  Message m = core_.message(op.opcode == DiskOpcode::flush ? MessageType::flush : MessageType::replicate);
+  if (op.sequence == 0) op.sequence = outbound_.sequences.next();
+  Message m = outbound_.message(op.opcode == DiskOpcode::flush ? MessageType::flush : MessageType::replicate);
   m.opcode = op.opcode == DiskOpcode::compare_and_write ? DiskOpcode::write : op.opcode;
-  m.flags = core_.flags_of(op);
+  m.flags = outbound_.flags_of(op);
   m.sequence = op.sequence;
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
-  if (op.entry) m.tag = core_.forwards->tag_of(*op.entry);
+  if (op.entry) m.tag = op.entry->tag;
   op.remote = Remote::sent;
   op.on_link = true;
   if (!op.entry) take_share(op, op.payload.size());
-  core_.partner.send(m, op.payload, {},
-                     [&op](const IoResult<Message>& result) { op.core.sequencer->on_replicated(op, result); });
+  outbound_.send(m, op.payload, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
 }
 
 void Sequencer::on_stored(Op& op, std::error_code error) {
   op.local_busy = false;
-  core_.note_returned();
+  store_.note_returned();
   op.local_error = error;
-  if (op.tracked) error ? core_.indeterminate.add(op.extent) : core_.indeterminate.settle(op.extent);
+  if (op.tracked) error ? store_.indeterminate.add(op.extent) : store_.indeterminate.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {
-    core_.fail_flush(error);
-  } else if (error && !core_.is_alone()) {
-    core_.fail_store("The store failed a write: " + error.message() + ".", error);
+    store_.fail_flush(error);
+  } else if (error && !standing_.is_alone()) {
+    store_.fail("The store failed a write: " + error.message() + ".", error);
   }
   settle(op);
 }
@@ -399,7 +392,7 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
     if (!done && result) {
       mark<"replicate.refused">();
       op.remote_error = make_error_code(result->status);
-      core_.membership->on_partner_refused();  // may settle every other operation; this one is still on the link
+      user_.on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
   came_off_link(op);
@@ -409,10 +402,10 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
 /// Ends the write when neither store holds its buffer and the epoch's members have it.
 void Sequencer::settle(Op& op) {
   if (op.local_busy || op.on_link) return;
-  if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && core_.is_alone()) {
+  if (op.remote != Remote::none && op.remote != Remote::done && !mirrored() && standing_.is_alone()) {
     op.remote = Remote::none;
   }
-  if (core_.is_forwarding() && core_.partner_went_on()) {
+  if (standing_.is_forwarding() && standing_.partner_went_on()) {
     return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
   if (op.local_error) return settle_failed(op);
@@ -423,46 +416,46 @@ void Sequencer::settle(Op& op) {
 /// The local store failed it. Alone, the initiator is told; in sync this replica leaves and the partner's answer
 /// counts.
 void Sequencer::settle_failed(Op& op) {
-  if (core_.is_alone()) {
-    if (op.remote != Remote::none && op.tracked) core_.resync->note_unequal(op.extent);
+  if (standing_.is_alone()) {
+    if (op.remote != Remote::none && op.tracked) resync_.note_unequal(op.extent);
     return finish(op, op.local_error);
   }
-  if (core_.is_forwarding()) {
+  if (standing_.is_forwarding()) {
     return finish(op, op.remote == Remote::done ? std::error_code{} : make_error_code(Errc::unknown_outcome));
   }
   check_drained();
 }
 
 void Sequencer::finish(Op& op, std::error_code status) {
-  if (op.tracked) core_.regions->end_write(op.extent, core_.now());
-  if (op.tracked && core_.space->frees(op.opcode, op.may_unmap)) core_.space->end_freeing();
+  if (op.tracked) regions_.end_write(op.extent, clock_.now());
+  if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
-    sequences_.finish(std::exchange(op.sequence, 0));
+    outbound_.sequences.finish(std::exchange(op.sequence, 0));
     owe_watermark();
   }
   active_.remove(op);
   if (op.link_hook.linked) for_link_.remove(op);
-  if (op.stage == Stage::equal_wait) core_.resync->forget(op);
-  if (!op.lock.idle()) core_.locks.cancel(op.lock);
-  core_.front->finish(op, status);
+  if (op.stage == Stage::equal_wait) resync_.forget(op);
+  if (!op.lock.idle()) store_.locks.cancel(op.lock);
+  completions_.finish(op, status);
   check_drained();
 }
 
 /// Also while this node serves nothing and drains: an order waits at the partner for the watermark to cover an earlier
 /// one that it overlaps.
 bool Sequencer::owes_watermarks() const {
-  return mirrored() || (drained_ && core_.is_sequencer() && core_.epoch().members.is_both());
+  return mirrored() || (drained_ && standing_.is_sequencer() && standing_.epoch().members.is_both());
 }
 
 void Sequencer::owe_watermark() {
   if (watermark_owed_ || !owes_watermarks()) return;
   watermark_owed_ = true;
-  core_.seams.clock.cancel(watermark_timer_);
-  watermark_timer_ = core_.seams.clock.call_after(std::chrono::microseconds(500), [this] {
+  clock_.cancel(watermark_timer_);
+  watermark_timer_ = clock_.call_after(std::chrono::microseconds(500), [this] {
     watermark_timer_ = {};
     watermark_owed_ = false;
-    if (!core_.partner_ready || !owes_watermarks()) return;
-    core_.partner.send(core_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
+    if (!outbound_.ready || !owes_watermarks()) return;
+    outbound_.send(outbound_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });
 }
 

@@ -4,18 +4,52 @@
 // A write: range locked exclusively -> space on both (thin stores) -> dirty bits durable -> written here and sent to
 // the partner at once -> both durable -> watermark, unlock, acknowledge. Once issued it is never taken back: it ends in
 // the epoch that decides.
-#include "replication/core/core_state.hpp"
+//
+// Requires: an operation whose extent lies in the volume, on a node that orders, or that may read here; it is in no
+// list. Guarantees: each one ends by Completions, or goes on by its user, once. Callers: front, for operations;
+// PhaseRunner and the steps between epochs, for what becomes of them.
+#include "replication/core/completions.hpp"
+#include "replication/core/link_budget.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/core/operations.hpp"
+#include "replication/core/outbound.hpp"
+#include "replication/core/regions.hpp"
+#include "replication/core/resync.hpp"
 #include "replication/core/sequences.hpp"
+#include "replication/core/space.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
+/// What the sequencer tells upwards; all of it is rare.
+class SequencerUser {
+ public:
+  virtual ~SequencerUser() = default;
+  virtual void route(Op& op) = 0;         ///< taken back: it waits at the gate, or goes back to the partner
+  virtual void forward(Op& op) = 0;       ///< this member can't read it, and the node that orders may
+  virtual void lose_lease() = 0;          ///< it ran out
+  virtual void on_partner_refused() = 0;  ///< an order: look at its state
+};
+
 class Sequencer {
  public:
-  explicit Sequencer(Core& core)
-      : core_(core),
-        share_(core.partner.orders(), [this] { send_waiting(); }),
-        sequences_(numbers_begin_at(core.now())) {}
+  Sequencer(engine::Clock& clock, engine::BufferPool& buffers, Partner& partner, const Standing& standing,
+            LocalStore& store, Outbound& outbound, Operations& operations, Regions& regions, Space& space,
+            Resync& resync, Completions& completions, SequencerUser& user)
+      : clock_(clock),
+        buffers_(buffers),
+        partner_(partner),
+        standing_(standing),
+        store_(store),
+        outbound_(outbound),
+        operations_(operations),
+        regions_(regions),
+        space_(space),
+        resync_(resync),
+        completions_(completions),
+        user_(user),
+        share_(partner.orders(), [this] { send_waiting(); }) {}
   ~Sequencer();
 
   void start(Op& op);
@@ -40,8 +74,8 @@ class Sequencer {
   /// This replica left, or is detached: what the members have is acknowledged, what nobody knows of is not.
   void settle_after_leaving();
 
-  [[nodiscard]] std::uint64_t watermark() const { return sequences_.watermark(); }
-  [[nodiscard]] std::uint64_t last_sequence() const { return sequences_.last(); }
+  [[nodiscard]] std::uint64_t watermark() const { return outbound_.sequences.watermark(); }
+  [[nodiscard]] std::uint64_t last_sequence() const { return outbound_.sequences.last(); }
   [[nodiscard]] std::size_t active() const { return active_.size(); }
   /// The link has a buffer of some operation.
   [[nodiscard]] bool on_link();
@@ -109,19 +143,25 @@ class Sequencer {
   [[nodiscard]] bool counts_for_drain(const Op& op) const;
   [[nodiscard]] bool mirrored() const;
 
-  Core& core_;
-  List<Op> active_;
+  engine::Clock& clock_;
+  engine::BufferPool& buffers_;
+  Partner& partner_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Outbound& outbound_;
+  Operations& operations_;
+  Regions& regions_;
+  Space& space_;
+  Resync& resync_;
+  Completions& completions_;
+  SequencerUser& user_;
+  List<Op>& active_ = operations_.at_work;
   /// Issued, and not sent yet, in the order of their issue. What it holds besides, of a way that broke, is passed over.
   List<Op, &Op::link_hook> for_link_;
   LinkShare share_;
-  Sequences sequences_;
   engine::Callback<> drained_;
   bool watermark_owed_ = false;
   engine::TimerId watermark_timer_{};
 };
-
-/// Repeats one block over an extent of the volume's own store.
-void write_same(Core& core, engine::Extent extent, std::span<const std::byte> block, engine::Durability durability,
-                engine::IoCallback done);
 
 }  // namespace lockstep::replication

@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "replication/core/front.hpp"
-#include "replication/core/resync.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/sequencer.hpp"
 
 namespace lockstep::replication {
@@ -59,7 +58,7 @@ void Sequencer::drop(const Selection& which) {
 
 bool Sequencer::counts_for_drain(const Op& op) const {
   // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
-  if (core_.store_failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
+  if (store_.failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
   return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
 }
 
@@ -91,7 +90,7 @@ void Sequencer::check_drained() {
 /// What only the partner has counts only in an epoch of the partner's alone: in one of both, this replica may be the
 /// one that orders after both lost power.
 void Sequencer::settle_after_leaving() {
-  const bool counts = !core_.epoch().members.contains(core_.side());
+  const bool counts = !standing_.epoch().members.contains(standing_.side());
   const auto over = [](const Op& o) { return o.stage == Stage::issued && !o.local_busy && !o.on_link; };
   while (Op* op = find(over)) {
     const bool known = op->remote == Remote::done && (counts || !op->local_error);

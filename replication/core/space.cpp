@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "replication/core/marks.hpp"
+
 namespace lockstep::replication {
 
 using engine::DiskOpcode;
@@ -48,51 +50,50 @@ std::uint64_t RegionBits::first_clear(std::uint64_t from) const {
 }
 
 struct Space::Question {
-  Core& core;
   Extent extent;
   std::uint64_t moment;
   engine::IoCallback done;
 };
 
 bool Space::takes(DiskOpcode opcode, bool may_unmap) const {
-  if (!core_.info.thin) return false;
+  if (!store_.info.thin) return false;
   return opcode == DiskOpcode::write || opcode == DiskOpcode::write_same || opcode == DiskOpcode::compare_and_write ||
          (opcode == DiskOpcode::write_zeroes && !may_unmap);
 }
 
 bool Space::frees(DiskOpcode opcode, bool may_unmap) const {
-  return opcode == DiskOpcode::unmap || (opcode == DiskOpcode::write_zeroes && may_unmap && core_.info.thin);
+  return opcode == DiskOpcode::unmap || (opcode == DiskOpcode::write_zeroes && may_unmap && store_.info.thin);
 }
 
 bool Space::has_all(const RegionBits& bits, Extent extent) const {
-  const std::uint64_t region = core_.region_size();
+  const std::uint64_t region = store_.region_size();
   return bits.all(extent.offset / region, (extent.end() + region - 1) / region);
 }
 
 bool Space::is_here(Extent extent) const {
-  return !core_.info.thin || !core_.data.info().reserves || has_all(here_, extent);
+  return !store_.info.thin || !store_.data.info().reserves || has_all(here_, extent);
 }
 
 Extent Space::known_from(Extent extent) const {
-  if (!core_.info.thin || !core_.data.info().reserves) return {0, core_.volume_size()};
-  const std::uint64_t region = core_.region_size();
+  if (!store_.info.thin || !store_.data.info().reserves) return {0, store_.volume_size()};
+  const std::uint64_t region = store_.region_size();
   const std::uint64_t end = here_.first_clear((extent.end() + region - 1) / region) * region;
-  return {extent.offset, std::min(std::max(end, extent.end()), core_.volume_size()) - extent.offset};
+  return {extent.offset, std::min(std::max(end, extent.end()), store_.volume_size()) - extent.offset};
 }
 
 bool Space::is_there(Extent extent) const { return has_all(there_, extent); }
 
 Extent Space::around(Extent extent) const {
-  const std::uint64_t region = core_.region_size();
+  const std::uint64_t region = store_.region_size();
   const std::uint64_t begin = extent.offset / region * region;
   const std::uint64_t end = (extent.end() + region - 1) / region * region;
-  return {begin, std::min(end, core_.volume_size()) - begin};
+  return {begin, std::min(end, store_.volume_size()) - begin};
 }
 
 /// A region counts when all of it lies in `extent`; of the last one, what the volume has of it.
 void Space::note_inside(RegionBits& bits, Extent extent) const {
-  const std::uint64_t region = core_.region_size(), size = core_.volume_size();
-  const std::uint64_t end = extent.end() >= size ? core_.region_count() : extent.end() / region;
+  const std::uint64_t region = store_.region_size(), size = store_.volume_size();
+  const std::uint64_t end = extent.end() >= size ? store_.region_count() : extent.end() / region;
   bits.set((extent.offset + region - 1) / region, end);
 }
 
@@ -104,31 +105,31 @@ void Space::ensure(Extent extent, engine::IoCallback done) {
 /// What is taken already is only looked at: setting space aside holds up everything else that the file system does with
 /// the file. And the look goes as far as the taken space does: soon after a start all of it is known.
 void Space::reserve(Extent extent, engine::IoCallback done) {
-  std::unique_ptr<Question> question(new Question{core_, around(extent), moment(), std::move(done)});
-  if (!core_.data.info().knows_holes) return set_aside(std::move(question));
+  std::unique_ptr<Question> question(new Question{around(extent), moment(), std::move(done)});
+  if (!store_.data.info().knows_holes) return set_aside(std::move(question));
   const std::uint64_t offset = question->extent.offset;
-  core_.data.next_run(offset, [question = std::move(question)](const engine::IoResult<engine::StoreRun>& run) mutable {
-    Space& self = *question->core.space;
-    if (!run || run->hole || run->length < question->extent.length) return self.set_aside(std::move(question));
-    question->extent.length = run->length;
-    self.answer(std::move(question), {});
-  });
+  store_.data.next_run(offset,
+                       [this, question = std::move(question)](const engine::IoResult<engine::StoreRun>& run) mutable {
+                         if (!run || run->hole || run->length < question->extent.length)
+                           return set_aside(std::move(question));
+                         question->extent.length = run->length;
+                         answer(std::move(question), {});
+                       });
 }
 
 void Space::set_aside(std::unique_ptr<Question> question) {
   const Extent extent = question->extent;
-  core_.data.reserve(extent, [question = std::move(question)](std::error_code error) mutable {
-    Space& self = *question->core.space;
-    const bool was = self.lacking();
+  store_.data.reserve(extent, [this, question = std::move(question)](std::error_code error) mutable {
+    const bool was = lacking();
     if (error == Errc::no_space) {
-      self.lacking_ =
-          Extent{question->extent.offset, std::min<std::uint64_t>(question->extent.length, self.core_.region_size())};
-      if (!was) self.asked_ = self.core_.now();
+      lacking_ =
+          Extent{question->extent.offset, std::min<std::uint64_t>(question->extent.length, store_.region_size())};
+      if (!was) asked_ = clock_.now();
     } else if (!error) {
-      self.lacking_.reset();
+      lacking_.reset();
     }
-    if (was != self.lacking()) self.core_.changed();
-    self.answer(std::move(question), error);
+    if (was != lacking()) changed_();
+    answer(std::move(question), error);
   });
 }
 
@@ -139,12 +140,12 @@ void Space::answer(std::unique_ptr<Question> question, std::error_code error) {
 
 void Space::note_there(Extent extent, std::uint64_t asked) {
   partner_full_ = false;
-  if (asked && asked == moment() && extent.fits(core_.volume_size())) note_inside(there_, extent);
+  if (asked && asked == moment() && extent.fits(store_.volume_size())) note_inside(there_, extent);
 }
 
 void Space::begin_freeing(Extent extent) {
   ++freeing_;
-  const std::uint64_t region = core_.region_size();
+  const std::uint64_t region = store_.region_size();
   const std::uint64_t first = extent.offset / region, end = (extent.end() + region - 1) / region;
   here_.clear(first, end);
   there_.clear(first, end);
@@ -152,25 +153,19 @@ void Space::begin_freeing(Extent extent) {
 
 void Space::begin_epoch() {
   forget_partner();
-  if (std::exchange(size_, core_.volume_size()) != core_.volume_size()) here_.clear();
+  if (std::exchange(size_, store_.volume_size()) != store_.volume_size()) here_.clear();
 }
 
 void Space::tick() {
-  if (!lacking_ || asking_again_ || core_.now() - asked_ < kAskAgain) return;
-  asked_ = core_.now();
+  if (!lacking_ || asking_again_ || clock_.now() - asked_ < kAskAgain) return;
+  asked_ = clock_.now();
   asking_again_ = true;
   reserve(*lacking_, [this](std::error_code error) {
     asking_again_ = false;
     if (error) return;
     mark<"space.made">();
-    if (std::exchange(lacking_, std::nullopt)) core_.changed();  // somebody wrote there: it is taken
+    if (std::exchange(lacking_, std::nullopt)) changed_();  // somebody wrote there: it is taken
   });
-}
-
-std::string Space::sentence() const {
-  return "No space is left for " + core_.data.info().name +
-         ": what needs new space is refused. Free or add space there; it is asked for again every " +
-         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kAskAgain).count()) + " seconds.";
 }
 
 }  // namespace lockstep::replication

@@ -5,13 +5,16 @@
 // all. What is known of that is one bit a region, for this node's store and, at the node that orders, for the
 // partner's: in memory, since this process began. A bit is set when the region was found taken or was set aside, and
 // forgotten where something is given back. A bit that is missing costs a question; none is set that must not be.
+//
+// Callers: the parts that write to a store or have it written; membership, with each tick.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
 
 namespace lockstep::replication {
@@ -33,9 +36,10 @@ class RegionBits {
 class Space {
  public:
   /// While there is none, it is asked for again this often.
-  static constexpr engine::Duration kAskAgain = std::chrono::seconds(10);
+  static constexpr engine::Duration kAskAgain = LocalStore::kAskForSpaceAgain;
 
-  explicit Space(Core& core) : core_(core) {}
+  Space(const engine::Clock& clock, const LocalStore& store, const std::function<void()>& changed)
+      : clock_(clock), store_(store), changed_(changed) {}
 
   /// Such an operation may take space that was not taken before. None does on a volume that has all its space.
   [[nodiscard]] bool takes(engine::DiskOpcode opcode, bool may_unmap) const;
@@ -78,8 +82,6 @@ class Space {
   [[nodiscard]] bool idle() const { return !asking_again_; }
   /// This node's store had no space when it was last asked.
   [[nodiscard]] bool lacking() const { return lacking_.has_value(); }
-  /// For a person; what to do.
-  [[nodiscard]] std::string sentence() const;
 
  private:
   struct Question;
@@ -88,7 +90,9 @@ class Space {
   void note_inside(RegionBits& bits, engine::Extent extent) const;
   [[nodiscard]] bool has_all(const RegionBits& bits, engine::Extent extent) const;
 
-  Core& core_;
+  const engine::Clock& clock_;
+  const LocalStore& store_;
+  const std::function<void()>& changed_;
   RegionBits here_, there_;
   std::uint64_t size_ = 0;  ///< of the volume, to which the bits belong
   std::uint64_t freed_ = 0;

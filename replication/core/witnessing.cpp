@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "replication/core/generations.hpp"
-#include "replication/core/membership.hpp"
+#include "replication/core/marks.hpp"
 #include "replication/core/verdict.hpp"
 #include "replication/core/witness_memory.hpp"
 
@@ -12,7 +11,7 @@ namespace lockstep::replication {
 using engine::IoResult;
 using engine::MemberSet;
 
-Witnessing::~Witnessing() { core_.seams.clock.cancel(timer_); }
+Witnessing::~Witnessing() { clock_.cancel(timer_); }
 
 namespace {
 /// A witness that was set back, emptied or replaced is noticed within a minute.
@@ -47,11 +46,11 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 /// What it holds is written down at once; the revision alone, which others' records move, with the next. What a witness
 /// says that was never seen before is believed only while both nodes are in sync.
 void Witnessing::learn(const WitnessView& view) {
-  if (core_.membership->closed() || (core_.known.witness_cluster == 0 && !core_.in_sync())) return;
-  const bool trusted = judge_witness(core_.known, view) == WitnessTrust::ok;
-  if (trusted && view.record) core_.generations->expect(view.record->generation_of(core_.side()));
-  core_.known = replication::learn(core_.known, view);
-  if (!holds_the_same(core_.known, core_.meta->knowledge())) core_.keep_knowledge();
+  if (standing_.closed() || (store_.known.witness_cluster == 0 && !standing_.in_sync())) return;
+  const bool trusted = judge_witness(store_.known, view) == WitnessTrust::ok;
+  if (trusted && view.record) generations_.expect(view.record->generation_of(standing_.side()));
+  store_.known = replication::learn(store_.known, view);
+  if (!holds_the_same(store_.known, store_.meta->knowledge())) store_.keep_knowledge();
 }
 
 bool Witnessing::is_trusted(const engine::Knowledge& asked_with, const WitnessView& view) {
@@ -70,7 +69,7 @@ void Witnessing::ask_for_record(engine::Callback<const IoResult<WitnessView>&> a
     if (view) learn(*view);
     answered(view);
   };
-  core_.seams.witness->read(volume(), counted(core_.owed_by_others, std::move(learnt)));
+  witness_->read(volume(), counted(owed_, std::move(learnt)));
 }
 
 void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
@@ -78,14 +77,14 @@ void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& recor
   auto learnt = [this, answered = std::move(answered)](const IoResult<SwapOutcome>& result) mutable {
     if (result && !result->won) learn(result->current);
     // A win is durable with the epoch that follows.
-    if (result && result->won) core_.known = replication::learn(core_.known, result->current);
+    if (result && result->won) store_.known = replication::learn(store_.known, result->current);
     answered(result);
   };
-  core_.seams.witness->swap(volume(), seen, record, counted(core_.owed_by_others, std::move(learnt)));
+  witness_->swap(volume(), seen, record, counted(owed_, std::move(learnt)));
 }
 
 void Witnessing::ask(engine::Callback<WitnessRecord> won) {
-  if (asking_ || !core_.seams.witness) return;
+  if (asking_ || !witness_) return;
   asking_ = true;
   lost_ = unreachable_ = false;
   ++run_;
@@ -97,7 +96,7 @@ void Witnessing::abandon() {
   asking_ = false;
   ++run_;
   won_ = nullptr;
-  core_.seams.clock.cancel(timer_);
+  clock_.cancel(timer_);
 }
 
 void Witnessing::settled() {
@@ -115,18 +114,18 @@ void Witnessing::look_again() {
   raising_ = false;
   unanswered_ = 0;
   next_raise_ = {};
-  if (std::exchange(raised_, false)) core_.changed();
+  if (std::exchange(raised_, false)) changed_();
 }
 
 void Witnessing::again_after(engine::Duration delay) {
-  core_.seams.clock.cancel(timer_);
-  timer_ = core_.seams.clock.call_after(delay, [this, run = run_] {
+  clock_.cancel(timer_);
+  timer_ = clock_.call_after(delay, [this, run = run_] {
     if (run == run_ && asking_) read();
   });
 }
 
 void Witnessing::read() {
-  asked_with_ = core_.known;
+  asked_with_ = store_.known;
   ask_for_record([this, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return;
     unreachable_ = !view;
@@ -149,7 +148,7 @@ void Witnessing::consider(const WitnessView& view) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
   }
-  const auto word = judge(core_.membership->state(), view.record ? &*view.record : nullptr, core_.membership->agreed());
+  const auto word = judge(user_.state(), view.record ? &*view.record : nullptr, user_.agreed());
   lost_ = word == WitnessWord::lost;
   switch (word) {
     case WitnessWord::may_try:
@@ -167,9 +166,9 @@ void Witnessing::consider(const WitnessView& view) {
 
 void Witnessing::swap(const WitnessView& view) {
   const std::uint64_t there = view.record ? view.record->number : 0;
-  attempted_ = std::max({core_.epoch().number, there, attempted_}) + 1;
-  mine_ = record_for(attempted_, core_.seams.random.uuid(), MemberSet::only(core_.side()));
-  asked_with_ = core_.known;
+  attempted_ = std::max({standing_.epoch().number, there, attempted_}) + 1;
+  mine_ = record_for(attempted_, random_.uuid(), MemberSet::only(standing_.side()));
+  asked_with_ = store_.known;
   ask_to_swap(view, mine_, [this, run = run_](const IoResult<SwapOutcome>& result) {
     if (run != run_) return;
     if (!result) {
@@ -191,14 +190,14 @@ void Witnessing::win(const WitnessRecord& record) {
 }
 
 void Witnessing::confirm(engine::Callback<bool> may_start) {
-  if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
+  if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
   auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
   ask_for_record([this, done, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_) return (*done)(false);
     // Without an answer the last one counts.
-    const auto record = view ? view->record : last_seen(core_.known);
-    const ReplicaState mine = core_.membership->state();
-    const bool lost = judge(mine, record ? &*record : nullptr, core_.membership->agreed()) == WitnessWord::lost;
+    const auto record = view ? view->record : last_seen(store_.known);
+    const ReplicaState mine = user_.state();
+    const bool lost = judge(mine, record ? &*record : nullptr, user_.agreed()) == WitnessWord::lost;
     if (is_set_back()) return (*done)(false);
     if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
     (*done)(!lost);
@@ -208,20 +207,20 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 bool Witnessing::raised() const {
-  return raised_ && core_.known.witness_repairs == core_.meta->knowledge().witness_repairs;
+  return raised_ && store_.known.witness_repairs == store_.meta->knowledge().witness_repairs;
 }
 
 void Witnessing::tick() {
-  const bool serves = core_.in_sync() || core_.is_alone();
-  if (!core_.seams.witness || core_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
-  if (!serves || raising_ || above_ || core_.gated || core_.now() < next_raise_) return;
+  const bool serves = standing_.in_sync() || standing_.is_alone();
+  if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
+  if (!serves || raising_ || above_ || standing_.gated || clock_.now() < next_raise_) return;
   raise();
 }
 
 void Witnessing::raise() {
   raising_ = true;
-  raised_with_ = core_.known;
-  next_raise_ = core_.now() + std::chrono::seconds(1);
+  raised_with_ = store_.known;
+  next_raise_ = clock_.now() + std::chrono::seconds(1);
   ask_for_record([this, run = raise_run_](const IoResult<WitnessView>& view) {
     if (run != raise_run_) return;
     raising_ = false;
@@ -229,7 +228,7 @@ void Witnessing::raise() {
       if (unanswered_ + 1 >= kUnanswered || !raised_) {
         reason_ = "The witness can't be reached: " + view.error().message() + ".";
       }
-      if (++unanswered_ >= kUnanswered && std::exchange(raised_, false)) core_.changed();
+      if (++unanswered_ >= kUnanswered && std::exchange(raised_, false)) changed_();
       return;
     }
     raise_over(*view);
@@ -242,27 +241,27 @@ void Witnessing::note_raised(const WitnessView& view) {
   const bool trusted = judge_witness(raised_with_, view) == WitnessTrust::ok;
   if (!trusted) {
     mark<"witness.put_right">();
-    core_.known = accept_witness(core_.known, view);
-    core_.keep_knowledge();
+    store_.known = accept_witness(store_.known, view);
+    store_.keep_knowledge();
   }
   learn(view);
   unanswered_ = 0;
-  next_raise_ = core_.now() + (core_.is_alone() ? kLookAgainAlone : kLookAgain);
+  next_raise_ = clock_.now() + (standing_.is_alone() ? kLookAgainAlone : kLookAgain);
   reason_.clear();
-  if (!std::exchange(raised_, true)) core_.changed();
+  if (!std::exchange(raised_, true)) changed_();
 }
 
 /// With what is durable of both replicas' generations: no more is ever known of them.
 WitnessRecord Witnessing::record_for(std::uint64_t number, const engine::Uuid& epoch, MemberSet members) const {
-  const engine::Knowledge& known = core_.meta->knowledge();
-  const bool is_a = core_.side() == engine::NodeSide::a;
+  const engine::Knowledge& known = store_.meta->knowledge();
+  const bool is_a = standing_.side() == engine::NodeSide::a;
   return {number, epoch, members,
           is_a ? std::array{known.generation, known.partner_generation}
                : std::array{known.partner_generation, known.generation}};
 }
 
 bool Witnessing::is_set_back() {
-  if (!core_.generations->set_back()) return false;
+  if (!generations_.set_back()) return false;
   mark<"witness.knows_a_newer_generation">();
   reason_ =
       "This replica was set back in time: a later state of it is known. It goes on with its partner, or when an "
@@ -272,13 +271,13 @@ bool Witnessing::is_set_back() {
 
 /// The one that orders tells, and seldom: each is a write at the witness for each volume.
 bool Witnessing::may_refresh(const WitnessRecord& there) const {
-  if (!core_.orders() || core_.now() - refreshed_at_ < core_.settings.witness_refresh) return false;
+  if (!standing_.orders() || clock_.now() - refreshed_at_ < settings_.witness_refresh) return false;
   return there.generations != record_for(there.number, there.epoch, there.members).generations;
 }
 
 void Witnessing::refresh(const WitnessView& view, const WitnessRecord& record) {
   mark<"witness.refreshed">();
-  refreshed_at_ = core_.now();
+  refreshed_at_ = clock_.now();
   ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
     if (run == raise_run_ && result && result->won) note_raised(result->current);
   });
@@ -286,25 +285,25 @@ void Witnessing::refresh(const WitnessView& view, const WitnessRecord& record) {
 
 /// This very epoch was seen there, by this node alone: what stands there now is from before.
 bool Witnessing::mine_was_there() const {
-  return core_.known.record_epoch == core_.epoch().id && core_.known.record_number == core_.epoch().number;
+  return store_.known.record_epoch == standing_.epoch().id && store_.known.record_number == standing_.epoch().number;
 }
 
 /// Only both nodes together make a record, or mend one: in sync, by the one that orders. Alone, a missing one stays
 /// missing.
 void Witnessing::raise_over(const WitnessView& view) {
-  const engine::EpochRecord& epoch = core_.epoch();
+  const engine::EpochRecord& epoch = standing_.epoch();
   const WitnessRecord record = record_for(epoch.number, epoch.id, epoch.members);
-  if (core_.in_sync() && !core_.lease_valid()) return;
+  if (standing_.in_sync() && !standing_.lease_valid()) return;
   if (view.record == record) {
     note_raised(view);
     if (may_refresh(*view.record)) refresh(view, record);
     return;
   }
-  if (std::exchange(raised_, false)) core_.changed();
+  if (std::exchange(raised_, false)) changed_();
   const bool trusted = is_trusted(raised_with_, view);
-  if (core_.in_sync() && !core_.is_sequencer()) return;
-  if (!core_.in_sync() && !view.record) return;
-  if (!core_.in_sync() && !trusted && !mine_was_there()) return;
+  if (standing_.in_sync() && !standing_.is_sequencer()) return;
+  if (!standing_.in_sync() && !view.record) return;
+  if (!standing_.in_sync() && !trusted && !mine_was_there()) return;
   if (view.record && view.record->number >= epoch.number) {
     mark<"witness.record_is_above">();
     above_ = view.record->number;

@@ -8,16 +8,43 @@
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
+//
+// Callers: GoingAlone asks; membership abandons what was asked when both nodes agree, PhaseRunner when an epoch is
+// entered.
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "replication/core/core_state.hpp"
+#include "replication/core/arbiter.hpp"
+#include "replication/core/generations.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/replica_state.hpp"
+#include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
 
+/// What the witness's word is judged beside.
+class WitnessingUser {
+ public:
+  virtual ~WitnessingUser() = default;
+  [[nodiscard]] virtual ReplicaState state() const = 0;  ///< this replica's
+  [[nodiscard]] virtual bool agreed() const = 0;         ///< the partner is known to have recorded this node's epoch
+};
+
 class Witnessing {
  public:
-  explicit Witnessing(Core& core) : core_(core) {}
+  Witnessing(const NodeSettings& settings, engine::Clock& clock, engine::Random& random, Witness* witness,
+             const Standing& standing, LocalStore& store, Generations& generations, WitnessingUser& user,
+             const std::function<void()>& changed)
+      : settings_(settings),
+        clock_(clock),
+        random_(random),
+        witness_(witness),
+        standing_(standing),
+        store_(store),
+        generations_(generations),
+        user_(user),
+        changed_(changed) {}
   ~Witnessing();
 
   /// Asks for {me} until it is won, lost or abandoned. `won` gets the record that the witness holds then.
@@ -31,6 +58,8 @@ class Witnessing {
   /// The witness is another one now, or is asked in another way: what it was seen to hold counts no more.
   void look_again();
   void tick();
+  /// The witness owes it no answer.
+  [[nodiscard]] bool idle() const { return owed_ == 0; }
 
   [[nodiscard]] bool asking() const { return asking_; }
   [[nodiscard]] std::uint64_t attempted() const { return attempted_; }
@@ -64,12 +93,21 @@ class Witnessing {
   [[nodiscard]] bool may_refresh(const WitnessRecord& there) const;
   void refresh(const WitnessView& view, const WitnessRecord& record);
   [[nodiscard]] bool mine_was_there() const;
-  [[nodiscard]] const engine::Uuid& volume() const { return core_.info.id; }
+  [[nodiscard]] const engine::Uuid& volume() const { return store_.info.id; }
 
-  Core& core_;
+  const NodeSettings& settings_;
+  engine::Clock& clock_;
+  engine::Random& random_;
+  Witness* witness_;
+  const Standing& standing_;
+  LocalStore& store_;
+  Generations& generations_;
+  WitnessingUser& user_;
+  const std::function<void()>& changed_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
+  unsigned owed_ = 0;        ///< answers of the witness's
   unsigned unanswered_ = 0;  ///< looks, one after the other
   WitnessRecord mine_;
   /// What was known when the question was sent: answers may overtake one another.

@@ -1,7 +1,9 @@
-#include <algorithm>
-#include <cstring>
+#include "replication/core/write_same.hpp"
 
-#include "replication/core/sequencer.hpp"
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
 
 namespace lockstep::replication {
 namespace {
@@ -9,7 +11,7 @@ namespace {
 /// One WRITE SAME under way: a buffer full of the block, written over the extent piece by piece; at the end all of it
 /// is made durable at once.
 struct Repeat {
-  Core& core;
+  engine::Store& store;
   engine::Extent rest;
   engine::Durability durability;
   engine::IoCallback done;
@@ -20,12 +22,12 @@ struct Repeat {
     if (self->rest.empty()) {
       auto finished = std::move(self->done);
       if (!self->flushes) return finished({});
-      return self->core.data.flush(std::move(finished));
+      return self->store.flush(std::move(finished));
     }
     const std::uint64_t length = std::min<std::uint64_t>(self->rest.length, self->buffer.size());
     const std::uint64_t offset = self->rest.offset;
     self->rest = {offset + length, self->rest.length - length};
-    auto& store = self->core.data;
+    auto& store = self->store;
     const auto bytes = self->buffer.span().first(length);
     const auto durability = self->flushes ? engine::Durability::cached : self->durability;
     store.write(offset, bytes, durability, [self = std::move(self)](std::error_code error) mutable {
@@ -40,19 +42,19 @@ constexpr std::uint64_t kRepeatBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
-void write_same(Core& core, engine::Extent extent, std::span<const std::byte> block, engine::Durability durability,
-                engine::IoCallback done) {
+void write_same(engine::Store& store, engine::BufferPool& buffers, engine::Clock& clock, engine::Extent extent,
+                std::span<const std::byte> block, engine::Durability durability, engine::IoCallback done) {
   if (std::ranges::all_of(block, [](std::byte b) { return b == std::byte{0}; })) {
-    return core.data.write_zeroes(extent, durability, std::move(done));
+    return store.write_zeroes(extent, durability, std::move(done));
   }
   const std::uint64_t bytes = std::min(extent.length, kRepeatBytes / block.size() * block.size());
-  auto buffer = core.seams.buffers.allocate(bytes);
+  auto buffer = buffers.allocate(bytes);
   if (!buffer) {
     // Pool dry: the store's error would make the replica leave, so wait for a buffer instead.
-    core.seams.clock.call_after(std::chrono::milliseconds(5),
-                                [&core, extent, block, durability, done = std::move(done)]() mutable {
-                                  write_same(core, extent, block, durability, std::move(done));
-                                });
+    clock.call_after(std::chrono::milliseconds(5),
+                     [&store, &buffers, &clock, extent, block, durability, done = std::move(done)]() mutable {
+                       write_same(store, buffers, clock, extent, block, durability, std::move(done));
+                     });
     return;
   }
   for (std::uint64_t at = 0; at < bytes; at += block.size()) {
@@ -60,7 +62,7 @@ void write_same(Core& core, engine::Extent extent, std::span<const std::byte> bl
   }
   const bool flushes = durability == engine::Durability::durable && extent.length > bytes;
   Repeat::step(
-      std::unique_ptr<Repeat>(new Repeat{core, extent, durability, std::move(done), std::move(buffer), flushes}));
+      std::unique_ptr<Repeat>(new Repeat{store, extent, durability, std::move(done), std::move(buffer), flushes}));
 }
 
 }  // namespace lockstep::replication

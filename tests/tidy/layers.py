@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Refuses includes that point up the layers, and includes that let the outside world into a core.
 
-docs/developer/layers.md says which folders are cores. `layers.py --self-test` shows that the check can fail.
+docs/developer/layers.md says which folders are cores, docs/developer/mirror.md what the parts of the mirror are: each sees
+only parts that stand below it. `layers.py --self-test` shows that the check can fail.
 """
 import pathlib
 import re
@@ -28,8 +29,52 @@ OUTSIDE = re.compile(
 # The one place in each core where the outside is let in, with the reason.
 EXEMPT = {
 }
+# The parts of a mirror, from the lowest up; those of one row don't see one another. What a part has to tell upwards it
+# tells by an interface in its own header. A file belongs to the part whose name it begins with.
+PARTS = (
+    "arbiter indeterminate_extents left_records link marks phase pool receipt regions replica_state sequences volume_status"
+    " write_same",
+    "link_budget messages op verdict witness_memory",
+    "lu_state_in_force node_settings operations",
+    "partner standing",
+    "forward_entries local_store",
+    "completions growth left_epoch outbound space",
+    "forwarder resync",
+    "applier lu_state_keeper sequencer",
+    "front generations store_watch",
+    "cleaner forward_server state_exchange witnessing",
+    "epoch_steps mirror_parts",
+    "phase_runner",
+    "going_alone",
+    "membership",
+    "mirror",
+    "pair_node",
+)
+PART_OF = {"lu_state_changes": "lu_state_keeper"}
+RANK = {part: rank for rank, row in enumerate(PARTS) for part in row.split()}
+MIRROR = "replication/core/"
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 CLOCKS = re.compile(r"(system_clock|steady_clock|high_resolution_clock)::now|clock_gettime|std::random_device")
+
+
+def part_of(name):
+    """The part that a file of the mirror belongs to; empty: none."""
+    stem = name.removeprefix(MIRROR).rsplit(".", 1)[0]
+    if stem in PART_OF:
+        return PART_OF[stem]
+    while stem and stem not in RANK:
+        stem = stem.rpartition("_")[0]
+    return stem
+
+
+def points_up(name, target):
+    """Why a file of the mirror may not include that one; empty: it may."""
+    if not (name.startswith(MIRROR) and target.startswith(MIRROR)):
+        return ""
+    here, there = part_of(name), part_of(target)
+    if not here or not there:
+        return f"no part of the mirror is named for {target if here else name}"
+    return "" if here == there or RANK[there] < RANK[here] else f"{there} does not stand below {here}"
 
 
 def problems(root):
@@ -47,6 +92,8 @@ def problems(root):
                 if not match:
                     continue
                 kind, target = match.groups()
+                if wrong := points_up(name, target):
+                    yield f"{where}: {wrong}"
                 room = target.split("/")[0]
                 if kind == '"' and room in MAY_SEE and room not in allowed and not name.startswith(MAINS):
                     yield f"{where}: {layer} may not see {target}"
@@ -60,12 +107,17 @@ def self_test():
         "replication/link/x.cpp": '#include "iscsi_target/session/x.hpp"',
         "replication/core/x.hpp": "#include <boost/asio.hpp>",
         "iscsi_target/scsi/x.cpp": "#include <thread>",
+        "replication/core/space.cpp": '#include "replication/core/membership.hpp"',
+        "replication/core/sequencer.hpp": '#include "replication/core/applier.hpp"',
+        "replication/core/core_state.hpp": '#include "replication/core/op.hpp"',
         "engine/metadata/x.cpp": "auto t = std::chrono::steady_clock::now();",
     }
     fine = {
         "mgmt/main/x.cpp": '#include "ui-api/rest/x.hpp"',
         "replication/link/x.hpp": '#include "engine/iscsi/x.hpp"',
         "engine/net/x.cpp": "#include <boost/asio.hpp>",
+        "replication/core/sequencer_room.cpp": '#include "replication/core/sequencer.hpp"',
+        "replication/core/mirror.hpp": '#include "replication/core/membership.hpp"',
     }
     for name, line in {**cases, **fine}.items():
         with tempfile.TemporaryDirectory() as folder:

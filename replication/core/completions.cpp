@@ -1,0 +1,84 @@
+#include "replication/core/completions.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "replication/core/marks.hpp"
+
+namespace lockstep::replication {
+
+using engine::DiskOpcode;
+using engine::DiskRequest;
+using engine::Errc;
+
+Completions::~Completions() {
+  held.for_each([this](Op& op) { operations_.pool.destroy(op); });
+}
+
+Parent& Completions::begin(DiskRequest& request) {
+  Parent& parent = parents_.make();
+  parent.request = &request;
+  request.holder = &parent;
+  return parent;
+}
+
+/// One piece less; the last one ends the request.
+void Completions::give_back(Parent& parent) {
+  if (--parent.pieces) return;
+  DiskRequest& request = *parent.request;
+  request.holder = nullptr;
+  parents_.destroy(parent);
+  conclude(request);
+}
+
+/// While the sessions are about to be closed no error goes out: an initiator could take it for the last word, and sends
+/// what was not answered again.
+void Completions::conclude(DiskRequest& request) {
+  if (!request.status || !partner_.fencing()) return request.done(request);
+  request.next = std::exchange(withheld_, &request);
+}
+
+void Completions::answer_withheld() {
+  DiskRequest* next = std::exchange(withheld_, nullptr);
+  while (DiskRequest* request = next) {
+    next = std::exchange(request->next, nullptr);
+    request->done(*request);
+  }
+}
+
+void Completions::hold(Op& op) {
+  if (op.cancelled()) return finish(op, Errc::aborted);
+  in_force_.left(op);
+  op.stage = Stage::held;
+  op.dropped = false;
+  op.scratch.reset();
+  held.push_back(op);
+}
+
+/// It was not started, or has an id by which it is known when it comes again.
+bool Completions::waits_for_this_node(const Op& op, std::error_code status) const {
+  if (!standing_.keeps_sessions() || op.entry || op.cancelled()) return false;
+  return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
+}
+
+void Completions::finish(Op& op, std::error_code status) {
+  if (waits_for_this_node(op, status)) return hold(op);
+  op.status = status;
+  in_force_.left(op);
+  if (op.entry) return entries_.finished(op);
+  Parent& parent = *op.parent;
+  DiskRequest& request = *parent.request;
+  if (status) {
+    request.status = status;
+    request.miscompare_offset = op.extent.offset - request.extent.offset + op.miscompare_offset;
+  }
+  if ((op.on_state() || op.opcode == DiskOpcode::find_run) && !status) request.transferred = op.transferred;
+  if (op.opcode == DiskOpcode::change_state && !status) {
+    request.transferred = std::min(op.lu_answer.size(), request.data.size());
+    std::copy_n(op.lu_answer.begin(), request.transferred, request.data.begin());
+  }
+  operations_.pool.destroy(op);
+  give_back(parent);
+}
+
+}  // namespace lockstep::replication

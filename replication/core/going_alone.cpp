@@ -1,0 +1,140 @@
+#include "replication/core/going_alone.hpp"
+
+#include <algorithm>
+
+#include "replication/core/marks.hpp"
+#include "replication/core/verdict.hpp"
+
+namespace lockstep::replication {
+
+using engine::MemberSet;
+
+namespace {
+/// A witness that said that this node may not start.
+constexpr engine::Duration kAskAgainAfter = std::chrono::seconds(1);
+}  // namespace
+
+GoingAlone::GoingAlone(const MirrorParts& parts, StoreWatch& store_watch, const StateExchange& exchange,
+                       EpochSteps& steps, PhaseRunner& phases, AloneUser& user)
+    : settings_(parts.settings),
+      clock_(parts.clock),
+      random_(parts.random),
+      witness_(parts.witness),
+      partner_(parts.partner),
+      standing_(parts.standing),
+      store_(parts.store),
+      witnessing_(parts.witnessing),
+      lu_(parts.lu),
+      store_watch_(store_watch),
+      exchange_(exchange),
+      steps_(steps),
+      phases_(phases),
+      user_(user) {}
+
+/// A node whose store stands still would win as often as one that can serve, and then serve nothing. So it asks only
+/// after its store has completed a flush that began after the partner was lost.
+bool GoingAlone::store_is_proven() {
+  if (store_watch_.is_proven()) return true;
+  store_watch_.prove([this] { decide_without_partner(); });
+  return false;
+}
+
+void GoingAlone::decide_without_partner() {
+  const bool deaf =
+      !partner_.in_contact() || phases_.partner_stopped || (exchange_.partner_unknown() && partner_.connected());
+  if (!standing_.serves_nothing() || !deaf || pending_ || witnessing_.asking() || confirming_) return;
+  if (user_.sees_split_brain() && partner_.connected()) return;
+  const AloneRule rule = decide_alone(user_.state(), witness_ != nullptr);
+  const engine::EpochRecord& mine = standing_.epoch();
+  switch (rule) {
+    case AloneRule::start:
+      if (clock_.now() < confirm_again_) break;
+      confirming_ = true;
+      confirm_again_ = clock_.now() + kAskAgainAfter;
+      witnessing_.confirm([this](bool may_start) {
+        confirming_ = false;
+        if (!may_start || !standing_.serves_nothing() || steps_.busy() || standing_.closed()) return;
+        if (standing_.epoch().members == MemberSet::only(standing_.side())) phases_.apply(event::AloneRecorded{});
+      });
+      break;
+    case AloneRule::ask_witness: {
+      if (!store_is_proven()) break;
+      // A process that has just started lets its partner call first.
+      if (!ran(standing_.phase) && clock_.now() - attached_ < settings_.lease) break;
+      witnessing_.ask([this, before = mine](WitnessRecord won) {
+        if (standing_.epoch().id != before.id || !standing_.serves_nothing() || steps_.busy()) return;
+        engine::EpochRecord next =
+            next_epoch(before, MemberSet::only(standing_.side()), standing_.side(), won.epoch, 0);
+        next.number = won.number;
+        want(next, false);
+      });
+      break;
+    }
+    case AloneRule::preferred_goes_on:
+      if (!store_is_proven()) break;
+      want(next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), 0), false);
+      break;
+    case AloneRule::stay:
+      break;
+  }
+}
+
+void GoingAlone::want(engine::EpochRecord next, bool forced) {
+  pending_ = Pending{std::move(next), forced};
+  go_when_leases_are_over();
+}
+
+/// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
+void GoingAlone::go_when_leases_are_over() {
+  if (!pending_ || steps_.busy()) return;
+  const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness && witness_;
+  if (!pending_->forced && !witnessed && partner_.in_contact() && !phases_.partner_stopped &&
+      !exchange_.partner_unknown()) {
+    return pending_.reset();  // the partner is back: no arbiter was asked, nothing is decided
+  }
+  // Alone with a store that does not return is nothing: a partner that comes back may take over meanwhile.
+  if (store_.failed) return;
+  const auto wait = settings_.lease * (100 + settings_.drift_percent) / 100;
+  const engine::TimePoint since = std::max(last_grant_, attached_);
+  if (!phases_.partner_stopped && clock_.now() < since + wait) return;
+  mark<"membership.goes_solo">();
+  lu_.on_partner_lost();
+  const engine::EpochRecord next = pending_->next;
+  const std::uint64_t step = steps_.begin(Step::recording);
+  pending_.reset();
+  phases_.close_gate();
+  steps_.settle_store(step, [this, step, next] {
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
+      if (error) return;
+      phases_.apply(event::AloneRecorded{});
+      user_.on_gone_alone();
+    });
+  });
+}
+
+bool GoingAlone::goes_on_soon() const {
+  const engine::Duration since = clock_.now() - standing_.suspended()->since;
+  if (since > kDecidesWithin * settings_.lease) return false;
+  if (pending_ || steps_.busy()) return true;
+  ReplicaState mine = user_.state();
+  mine.able |= store_watch_.is_suspect();  // it may be only slow
+  if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
+  return !witnessing_.lost() && !witnessing_.unreachable() && since <= settings_.lease;
+}
+
+/// Whoever waits here is sent to the other node, which may have served meanwhile, or will.
+void GoingAlone::watch_kept_sessions() {
+  if (!standing_.keeps_sessions() || goes_on_soon()) return;
+  mark<"membership.sessions_given_up">();
+  phases_.apply(event::NotAlone{});
+}
+
+bool GoingAlone::grant(const engine::Uuid& epoch) {
+  if (!standing_.in_sync() || standing_.gated || standing_.closed() || epoch != standing_.epoch().id) return false;
+  last_grant_ = clock_.now();
+  return true;
+}
+
+}  // namespace lockstep::replication

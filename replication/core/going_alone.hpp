@@ -1,0 +1,80 @@
+#pragma once
+// Without the partner: what the arbiter lets this node do, and when it may. Until then its initiators' sessions are
+// kept, as long as it may still be this node that goes on.
+//
+// Requires: a replica that serves nothing. Guarantees: it goes on alone only by its own record, the arbiter's word or
+// an operator's, with a store that returned everything, and when every lease that it granted has run out. Callers:
+// membership, with each tick, and for an operator's force.
+#include <optional>
+
+#include "replication/core/epoch_steps.hpp"
+#include "replication/core/mirror_parts.hpp"
+#include "replication/core/phase_runner.hpp"
+#include "replication/core/state_exchange.hpp"
+#include "replication/core/store_watch.hpp"
+
+namespace lockstep::replication {
+
+/// What is asked of membership, and told.
+class AloneUser {
+ public:
+  virtual ~AloneUser() = default;
+  [[nodiscard]] virtual ReplicaState state() const = 0;     ///< this replica's
+  [[nodiscard]] virtual bool sees_split_brain() const = 0;  ///< with the partner as it is connected now
+  virtual void on_gone_alone() = 0;                         ///< what this process asked for is done
+};
+
+class GoingAlone {
+ public:
+  /// Leases: for one to run out, then the arbiter's answer; or for a step that may wait for three.
+  static constexpr int kDecidesWithin = 4;
+
+  GoingAlone(const MirrorParts& parts, StoreWatch& store_watch, const StateExchange& exchange, EpochSteps& steps,
+             PhaseRunner& phases, AloneUser& user);
+
+  /// First of all: a process before this one may have granted leases until now.
+  void begin() { attached_ = clock_.now(); }
+  [[nodiscard]] engine::TimePoint attached() const { return attached_; }
+  /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
+  void decide_without_partner();
+  /// Has the store prove that it works, then decides.
+  void prove_store() { static_cast<void>(store_is_proven()); }
+  /// The next epoch is this node's alone as soon as leases are over.
+  void want(engine::EpochRecord next, bool forced);
+  [[nodiscard]] bool is_wanted() const { return pending_.has_value(); }
+  /// The nodes agree between themselves, or the volume is detached.
+  void forget() { pending_.reset(); }
+  void go_when_leases_are_over();
+  /// The partner asks for a lease in that epoch. False: it gets none.
+  [[nodiscard]] bool grant(const engine::Uuid& epoch);
+  void watch_kept_sessions();
+
+ private:
+  struct Pending {
+    engine::EpochRecord next;
+    bool forced = false;
+  };
+  [[nodiscard]] bool store_is_proven();
+  [[nodiscard]] bool goes_on_soon() const;
+
+  const NodeSettings& settings_;
+  const engine::Clock& clock_;
+  engine::Random& random_;
+  const Witness* witness_;
+  const Partner& partner_;
+  const Standing& standing_;
+  const LocalStore& store_;
+  Witnessing& witnessing_;
+  LuStateKeeper& lu_;
+  StoreWatch& store_watch_;
+  const StateExchange& exchange_;
+  EpochSteps& steps_;
+  PhaseRunner& phases_;
+  AloneUser& user_;
+  bool confirming_ = false;
+  engine::TimePoint attached_, confirm_again_;
+  engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
+  std::optional<Pending> pending_;
+};
+
+}  // namespace lockstep::replication

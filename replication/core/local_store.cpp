@@ -1,0 +1,66 @@
+#include "replication/core/local_store.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "replication/core/marks.hpp"
+
+namespace lockstep::replication {
+
+namespace {
+engine::DiskInfo with_persistence(engine::DiskInfo info, const engine::MetadataArea& meta) {
+  info.persistent_state = meta.keeps_state();
+  return info;
+}
+}  // namespace
+
+LocalStore::LocalStore(StoreUser& user, const Standing& standing, const engine::Clock& clock, engine::DiskInfo info_in,
+                       engine::Store& data_in, std::unique_ptr<engine::MetadataArea> meta_in)
+    : info(with_persistence(std::move(info_in), *meta_in)),
+      data(data_in),
+      meta(std::move(meta_in)),
+      known(meta->knowledge()),
+      was_cached(info.write_cache),
+      user_(user),
+      standing_(standing),
+      clock_(clock) {}
+
+LocalStore::~LocalStore() = default;
+
+engine::Extent LocalStore::region_extent(std::uint64_t region) const {
+  const std::uint64_t offset = region * region_size();
+  return {offset, std::min<std::uint64_t>(region_size(), volume_size() - offset)};
+}
+
+void LocalStore::fail(const std::string& why, std::error_code error) {
+  const bool full = error == engine::Errc::no_space;
+  may_return = full && (may_return || !failed);
+  if (standing_.is_alone() || failed) return;
+  full ? mark<"store.full">() : mark<"store.failed">();
+  failed = true;
+  failed_at = clock_.now();
+  reason = full ? lack_of_space() : why;
+  user_.on_store_failed();
+}
+
+void LocalStore::fail_flush(std::error_code error) {
+  flush_failed = true;
+  fail("The store failed a flush: " + error.message() + ".", error);
+}
+
+/// A volume that was detached writes nothing any more: its stores may be another mirror's already.
+void LocalStore::keep_knowledge(engine::Callback<> done) {
+  if (standing_.closed()) return;
+  meta->write_knowledge(known, [this, done = std::move(done)](std::error_code error) mutable {
+    if (!error) return done();
+    fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");
+  });
+}
+
+std::string LocalStore::lack_of_space() const {
+  return "No space is left for " + data.info().name +
+         ": what needs new space is refused. Free or add space there; it is asked for again every " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kAskForSpaceAgain).count()) + " seconds.";
+}
+
+}  // namespace lockstep::replication
