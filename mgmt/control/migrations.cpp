@@ -199,9 +199,21 @@ CREATE TABLE copies (
 ) STRICT;
 )sql";
 
-constexpr std::array<std::string_view, 10> kMigrations{kInitial,     kVolumeShapes,  kEncryption,    kNextLun,
-                                                       kDiscovery,   kClosedVolumes, kWitnessAccess, kEventShares,
-                                                       kReplacement, kCopies};
+// Who decides over the configuration. Epochs that are not here are of both nodes, number 1. Members: 1 = A, 2 = B, 3 =
+// both.
+constexpr std::string_view kConfigurationEpochs = R"sql(
+CREATE TABLE configuration_epochs (
+  id TEXT PRIMARY KEY,
+  number INTEGER NOT NULL CHECK (number >= 1),
+  members INTEGER NOT NULL CHECK (members IN (1, 2, 3)),
+  forced INTEGER NOT NULL CHECK (forced IN (0, 1)),
+  ancestors TEXT NOT NULL
+) STRICT;
+)sql";
+
+constexpr std::array<std::string_view, 11> kMigrations{kInitial,     kVolumeShapes,  kEncryption,         kNextLun,
+                                                       kDiscovery,   kClosedVolumes, kWitnessAccess,      kEventShares,
+                                                       kReplacement, kCopies,        kConfigurationEpochs};
 
 }  // namespace
 

@@ -180,7 +180,7 @@ void add_pair_resources(Router& router, Controller& controller) {
   router.add({"POST", "/api/v1/pair", Access::admin, false,
               [&controller](const Call& call) { return create_pair(controller, call); }});
   router.add({"PATCH", "/api/v1/pair", Access::admin, true,
-              [&controller](const Call& call) { return change_pair(controller, call); }});
+              [&controller](const Call& call) { return change_pair(controller, call); }, true});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

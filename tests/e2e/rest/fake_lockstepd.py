@@ -111,6 +111,9 @@ class Node:
     def witness_try(self, p, script):
         return script.get("try", {"answers": True, "refused": False, "problem": ""})
 
+    def witness_read(self, p, script):
+        return {"view": None, "problem": "nobody is there"}
+
     def node_status(self, p, script):
         applied = self.applied or {"revision": 0, "volumes": [], "node": {"side": None}, "arbiter": {"kind": "none"},
                                    "partner": None}
