@@ -38,6 +38,8 @@ struct Arbiter {
   std::vector<std::string> endpoints;  ///< of the witness
   NodeSide preferred = NodeSide::a;
   replication::WitnessAccess access;  ///< to the witness; holds secrets
+  /// Another witness is about to take its place: neither node asks any until both are known to ask this one no more.
+  bool changing = false;
   bool operator==(const Arbiter&) const = default;
 };
 
@@ -153,12 +155,16 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 5;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 6;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.
 [[nodiscard]] int document_version(const Configuration& configuration);
 /// Refusal malformed or internal when the text is not a document that this version knows.
 [[nodiscard]] Outcome<Configuration> from_document(std::string_view document);
+
+/// The arbiter alone, secrets included: between the nodes, and for a job that goes from one to another.
+[[nodiscard]] std::string arbiter_document(const Arbiter& arbiter);
+[[nodiscard]] Outcome<Arbiter> arbiter_from_document(std::string_view document);
 
 }  // namespace lockstep::mgmt

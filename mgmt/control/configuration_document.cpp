@@ -18,8 +18,10 @@ constexpr int kAccess = 4;
 // The witness's records may be sealed with other secrets than the link's: whoever overlooks that trusts no record. A
 // copy may have been replaced: whoever overlooks that takes the lost one's files for it.
 constexpr int kReplacement = 5;
+// The witness may be changing: whoever overlooks that asks the one that the other node is about to ask no more.
+constexpr int kChangingWitness = 6;
 constexpr int kOldestVersion = 1;
-static_assert(kReplacement == kNewestDocument);
+static_assert(kChangingWitness == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -70,15 +72,24 @@ std::optional<SealSecrets> seal_from(const json& j) {
   return SealSecrets{j.at("one").get<std::string>(), j.at("other").get<std::string>()};
 }
 
+json arbiter_json(const Arbiter& a) {
+  json arbiter = {{"witness", a.witness},
+                  {"endpoints", a.endpoints},
+                  {"preferred", side_name(a.preferred)},
+                  {"access", access_json(a.access)}};
+  if (a.changing) arbiter["changing"] = true;
+  return arbiter;
+}
+
+Arbiter arbiter_from(const json& j) {
+  return {j.at("witness"), j.at("endpoints"), side_at(j, "preferred"), access_from(j), j.value("changing", false)};
+}
+
 json pair_json(const Pair& p) {
   return {{"id", p.id.to_string()},
           {"name", p.name},
           {"target_name", p.target_name},
-          {"arbiter",
-           {{"witness", p.arbiter.witness},
-            {"endpoints", p.arbiter.endpoints},
-            {"preferred", side_name(p.arbiter.preferred)},
-            {"access", access_json(p.arbiter.access)}}},
+          {"arbiter", arbiter_json(p.arbiter)},
           {"settings",
            {{"lease_ms", p.settings.lease_ms},
             {"resync_floor", p.settings.resync_floor},
@@ -92,13 +103,12 @@ json pair_json(const Pair& p) {
 }
 
 Pair pair_from(const json& j) {
-  const json& arbiter = j.at("arbiter");
   const json& settings = j.at("settings");
   Pair p;
   p.id = uuid_at(j, "id");
   p.name = j.at("name");
   p.target_name = j.at("target_name");
-  p.arbiter = {arbiter.at("witness"), arbiter.at("endpoints"), side_at(arbiter, "preferred"), access_from(arbiter)};
+  p.arbiter = arbiter_from(j.at("arbiter"));
   p.settings = {settings.at("lease_ms"), settings.at("resync_floor"), settings.at("resync_ceiling")};
   p.link = chap_from(j.at("link"));
   p.link_mutual = chap_from(j.at("link_mutual"));
@@ -213,12 +223,23 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  if (configuration.pair && configuration.pair->arbiter.changing) return kChangingWitness;
   if (configuration.pair && configuration.pair->seal) return kReplacement;
   if (std::ranges::any_of(configuration.volumes, has_replaced_copies)) return kReplacement;
   const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
   if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
   if (configuration.pair && !configuration.pair->arbiter.access.empty()) return kAccess;
   return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
+}
+
+std::string arbiter_document(const Arbiter& arbiter) { return arbiter_json(arbiter).dump(); }
+
+Outcome<Arbiter> arbiter_from_document(std::string_view text) {
+  try {
+    return arbiter_from(json::parse(text));
+  } catch (const std::exception& e) {
+    return refuse(RefusalKind::malformed, fmt::format("What is said of a witness cannot be read: {}.", e.what()));
+  }
 }
 
 std::string to_document(const Configuration& configuration) {

@@ -26,6 +26,7 @@
 #include "mgmt/control/token_service.hpp"
 #include "mgmt/control/volume_jobs.hpp"
 #include "mgmt/control/volume_service.hpp"
+#include "mgmt/control/witness_jobs.hpp"
 
 namespace lockstep::mgmt {
 
@@ -43,6 +44,8 @@ class Controller {
   [[nodiscard]] TokenService& tokens() { return tokens_; }
   [[nodiscard]] PairService& pair() { return pair_; }
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
+  [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
+  [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
   [[nodiscard]] ReplicaAgent& replicas() { return agent_; }
@@ -84,6 +87,7 @@ class Controller {
   VolumeJobs volume_jobs_;
   ImportJobs import_jobs_;
   ReplaceJobs replace_jobs_;
+  WitnessJobs witness_jobs_;
   TokenService tokens_;
   PairService pair_;
   PairRecovery recovery_;

@@ -29,6 +29,7 @@ json arbiter_json(const Arbiter& arbiter) {
 
 // Only what is there is said: a lockstepd that is older than this program refuses what it does not know.
 json arbiter_with_secrets_json(const Pair& pair) {
+  if (pair.arbiter.changing) return {{"kind", "witness"}, {"endpoints", json::array()}, {"changing", true}};
   json wanted = arbiter_json(pair.arbiter);
   if (!pair.arbiter.witness) return wanted;
   wanted.update(access_fields(pair.arbiter.access));
@@ -179,6 +180,17 @@ std::string create_parameters(const Configuration& configuration, const Volume& 
                  {"arbiter", arbiter_json(configuration.pair->arbiter)},
                  {"clean", birth.clean}};
   if (volume.encrypted) wanted["encrypted"] = true;
+  return wanted.dump();
+}
+
+std::string forget_parameters(const std::string& endpoint, const replication::WitnessAccess& access,
+                              const std::string& keep, const Configuration& configuration) {
+  json wanted = access_fields(access);
+  wanted["endpoint"] = endpoint;
+  wanted["pair"] = configuration.pair->id.to_string();
+  wanted["keep"] = keep;
+  wanted["volumes"] = json::array();
+  for (const auto& volume : configuration.volumes) wanted["volumes"].push_back(volume.id.to_string());
   return wanted.dump();
 }
 

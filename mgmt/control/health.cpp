@@ -151,6 +151,17 @@ void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
 }
 
 void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
+  const auto& pair = view.configuration->pair;
+  if (pair && pair->arbiter.changing) {
+    problems.push_back({Severity::warning,
+                        "witness",
+                        {},
+                        {},
+                        "The witness is being changed: if a node fails now, I/O stops.",
+                        "It takes a few seconds; `lockstep job list` says how far it is. If no such job is under way, "
+                        "run `lockstep pair witness set` again."});
+    return;
+  }
   for (const auto& n : view.nodes) {
     if (!n.node || !n.current() || n.report.status->witness_reachable.value_or(true)) continue;
     problems.push_back({Severity::warning,

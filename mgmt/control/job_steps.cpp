@@ -2,6 +2,7 @@
 
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/replace_jobs.hpp"
+#include "mgmt/control/witness_jobs.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -13,8 +14,9 @@ std::string cancel_key(const Uuid& job) { return "cancel." + job.to_string(); }
 Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
   auto job = core.jobs.get(id);
   if (!job) return refuse(RefusalKind::not_found, "There is no job with this id.");
-  if (job->kind != kImportKind && job->kind != kReplaceKind)
-    return refuse(RefusalKind::conflict, "Only an import, or the replacement of a copy, can be cancelled.");
+  if (job->kind != kImportKind && job->kind != kReplaceKind && job->kind != kWitnessKind)
+    return refuse(RefusalKind::conflict,
+                  "Only an import, the replacement of a copy, or the change of the witness can be cancelled.");
   if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
   core.settings.set(cancel_key(id), "1");
   return *job;

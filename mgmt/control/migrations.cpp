@@ -199,6 +199,10 @@ CREATE TABLE copies (
 ) STRICT;
 )sql";
 
+constexpr std::string_view kChangingWitness = R"sql(
+ALTER TABLE pair ADD COLUMN witness_changing INTEGER NOT NULL DEFAULT 0 CHECK (witness_changing IN (0, 1));
+)sql";
+
 // Who decides over the configuration. Epochs that are not here are of both nodes, number 1. Members: 1 = A, 2 = B, 3 =
 // both.
 constexpr std::string_view kConfigurationEpochs = R"sql(
@@ -211,9 +215,9 @@ CREATE TABLE configuration_epochs (
 ) STRICT;
 )sql";
 
-constexpr std::array<std::string_view, 11> kMigrations{kInitial,     kVolumeShapes,  kEncryption,         kNextLun,
-                                                       kDiscovery,   kClosedVolumes, kWitnessAccess,      kEventShares,
-                                                       kReplacement, kCopies,        kConfigurationEpochs};
+constexpr std::array<std::string_view, 12> kMigrations{
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs};
 
 }  // namespace
 

@@ -98,6 +98,7 @@ DataPlaneStatus status_of(const json& j) {
   // Without a witness there is none to be reached.
   if (s.witness_kind == "witness" && found != witness.end() && found->is_boolean())
     s.witness_reachable = found->get<bool>();
+  s.witness_changing = flag(witness, "changing");
   for (const auto& v : list(j, "volumes")) s.volumes.push_back(replica_from(v));
   for (const auto& v : list(j, "sessions"))
     s.sessions.push_back({text(v, "initiator"), text(v, "address"), text(v, "portal"), number(v, "since_ms")});
@@ -113,7 +114,7 @@ json status_json(const DataPlaneStatus& s) {
       {"revision", s.revision},
       {"uptime_ms", s.uptime_ms},
       {"partner", {{"connected", s.partner_connected}, {"path", s.partner_path}, {"since_ms", s.partner_since_ms}}},
-      {"witness", {{"kind", s.witness_kind}}},
+      {"witness", {{"kind", s.witness_kind}, {"changing", s.witness_changing}}},
       {"volumes", json::array()},
       {"sessions", json::array()},
       {"findings", s.findings}};

@@ -57,6 +57,7 @@ struct DataPlaneStatus {
   std::int64_t partner_since_ms = 0;
   std::string witness_kind;
   std::optional<bool> witness_reachable;
+  bool witness_changing = false;  ///< it was told to ask none, and does not
   std::vector<ReplicaStatus> volumes;
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each

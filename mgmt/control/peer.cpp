@@ -11,7 +11,8 @@ using namespace std::chrono_literals;
 constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
-constexpr auto kJoin = 12s;  // the partner connects back before it answers
+constexpr auto kTrial = 12s;  // its lockstepd gives an endpoint some seconds
+constexpr auto kJoin = 12s;   // the partner connects back before it answers
 
 template <class T>
 Outcome<T> understood(const Outcome<std::string>& reply, Outcome<T> (*read)(std::string_view)) {
@@ -62,6 +63,14 @@ Outcome<NodeReport> Peer::look() {
   if (!seen && seen.error().kind == RefusalKind::not_found)
     return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
   return seen;
+}
+
+Outcome<WitnessTrial> Peer::try_endpoints(const Arbiter& arbiter) {
+  auto tried =
+      understood(request("POST", "/peer/v1/witness-trial", arbiter_document(arbiter), kTrial), witness_trial_from);
+  if (!tried && tried.error().kind == RefusalKind::not_found)
+    return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
+  return tried;
 }
 
 Outcome<std::vector<Event>> Peer::events(std::int64_t after) {

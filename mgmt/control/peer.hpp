@@ -12,6 +12,7 @@
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/revisions.hpp"
+#include "mgmt/control/witness_check.hpp"
 
 namespace lockstep::mgmt {
 
@@ -85,7 +86,8 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<CurrentRevision> ask() override;
 
   Outcome<NodeReport> report();
-  Outcome<NodeReport> look();  ///< as report(), of this very moment
+  Outcome<NodeReport> look();                                   ///< as report(), of this very moment
+  Outcome<WitnessTrial> try_endpoints(const Arbiter& arbiter);  ///< by its lockstepd
   Outcome<std::vector<Event>> events(std::int64_t after);
   Outcome<void> put_job(const Job& job);
   Outcome<void> carry_out(const ReplicaOrder& order);

@@ -1,5 +1,8 @@
 #include "mgmt/control/witness_check.hpp"
 
+#include <algorithm>
+#include <future>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -15,11 +18,19 @@ using nlohmann::json;
 constexpr auto kPatience = 8s;             // lockstepd itself gives an endpoint half of it
 constexpr std::size_t kRecordBytes = 255;  // of an epoch record, for all endpoints with a comma between them
 
-// Nothing when it may be the witness.
-std::optional<std::string> refusal_of(const std::string& answer) {
-  const json found = json::parse(answer, nullptr, false);
-  if (!found.is_object() || found.value("answers", true) || !found.value("refused", false)) return std::nullopt;
-  return fmt::format("The witness was asked: {}.", found.value("problem", ""));
+EndpointTrial try_endpoint(DataPlane& data_plane, const std::string& endpoint, const replication::WitnessAccess& access,
+                           bool& away) {
+  const auto answer = data_plane.call("witness.try", try_parameters(endpoint, access), kPatience);
+  away = !answer && answer.error().kind == RefusalKind::data_plane_away;
+  if (!answer) {
+    std::string why = answer.error().detail;
+    if (why.ends_with('.')) why.pop_back();
+    return {endpoint, false, true, why, ""};
+  }
+  const json found = json::parse(*answer, nullptr, false);
+  if (!found.is_object()) return {endpoint, false, false, "lockstepd's answer cannot be read", ""};
+  return {endpoint, found.value("answers", false), found.value("refused", false), found.value("problem", ""),
+          found.value("cluster", "")};
 }
 
 void check_endpoints(const std::vector<std::string>& endpoints, std::vector<FieldProblem>& problems) {
@@ -56,18 +67,115 @@ std::vector<FieldProblem> problems_of(const Arbiter& arbiter) {
   return problems;
 }
 
+Outcome<WitnessTrial> try_endpoints(DataPlane& data_plane, const Arbiter& arbiter) {
+  struct Asked {
+    EndpointTrial trial;
+    bool away = false;
+  };
+  std::vector<std::future<Asked>> all;
+  for (const auto& endpoint : arbiter.endpoints)
+    all.push_back(std::async(std::launch::async, [&data_plane, &arbiter, endpoint] {
+      Asked asked;
+      asked.trial = try_endpoint(data_plane, endpoint, arbiter.access, asked.away);
+      return asked;
+    }));
+  WitnessTrial trial;
+  bool away = false;
+  for (auto& one : all) {
+    Asked asked = one.get();
+    away = away || asked.away;
+    trial.push_back(std::move(asked.trial));
+  }
+  if (away) return refuse(RefusalKind::data_plane_away, trial.front().problem);
+  return trial;
+}
+
+std::string to_json_text(const WitnessTrial& trial) {
+  json list = json::array();
+  for (const auto& t : trial)
+    list.push_back({{"endpoint", t.endpoint},
+                    {"answers", t.answers},
+                    {"refused", t.refused},
+                    {"problem", t.problem},
+                    {"cluster", t.cluster}});
+  return list.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Outcome<WitnessTrial> witness_trial_from(std::string_view text) {
+  try {
+    WitnessTrial trial;
+    for (const auto& t : json::parse(text))
+      trial.push_back({t.at("endpoint"), t.at("answers"), t.at("refused"), t.at("problem"), t.at("cluster")});
+    return trial;
+  } catch (const std::exception& e) {
+    return refuse(RefusalKind::malformed, fmt::format("The partner's answer cannot be read: {}.", e.what()));
+  }
+}
+
+namespace {
+
+/// The first endpoint that told of its cluster, and whatever is told of another one.
+struct OneCluster {
+  std::string id, endpoint;
+
+  std::optional<std::string> refusal_of(const EndpointTrial& t) {
+    if (t.cluster.empty()) return std::nullopt;
+    if (id.empty()) {
+      id = t.cluster;
+      endpoint = t.endpoint;
+    }
+    if (t.cluster == id) return std::nullopt;
+    return fmt::format(
+        "It is of another etcd cluster ({}) than {} ({}): a witness is one cluster, or both nodes could "
+        "go on.",
+        t.cluster, endpoint, id);
+  }
+};
+
+}  // namespace
+
 Outcome<void> try_witness(DataPlane& data_plane, const Arbiter& arbiter) {
   if (!arbiter.witness) return {};
+  const auto trial = try_endpoints(data_plane, arbiter);
+  if (!trial) return {};
   std::vector<FieldProblem> problems;
-  for (std::size_t i = 0; i < arbiter.endpoints.size(); ++i) {
-    const auto answer = data_plane.call("witness.try", try_parameters(arbiter.endpoints[i], arbiter.access), kPatience);
-    if (!answer && answer.error().kind == RefusalKind::data_plane_away) return {};
-    const auto refused = answer ? refusal_of(*answer) : answer.error().detail;
+  OneCluster one;
+  for (std::size_t i = 0; i < trial->size(); ++i) {
+    const EndpointTrial& t = (*trial)[i];
+    auto refused = one.refusal_of(t);
+    if (t.refused) refused = fmt::format("The witness was asked: {}.", t.problem);
     if (refused) problems.push_back({fmt::format("/arbiter/endpoints/{}", i), *refused});
   }
   if (problems.empty()) return {};
   return refuse(RefusalKind::invalid, "The pair was not made: the witness cannot be used like this.",
                 std::move(problems));
+}
+
+std::vector<FieldProblem> problems_of(const std::vector<NodeTrial>& trials) {
+  std::vector<FieldProblem> problems;
+  OneCluster one;
+  for (const auto& [node, trial] : trials) {
+    const bool reached = std::ranges::any_of(trial, &EndpointTrial::answers);
+    for (std::size_t i = 0; i < trial.size(); ++i) {
+      const EndpointTrial& t = trial[i];
+      auto refused = one.refusal_of(t);
+      if (t.refused || (!t.answers && !reached))
+        refused = t.problem;
+      else if (t.answers && t.cluster.empty())
+        refused = "what answers there does not tell which etcd it is; is lockstepd there of an older version?";
+      if (refused) problems.push_back({fmt::format("/endpoints/{}", i), fmt::format("{}: {}", node, *refused)});
+    }
+  }
+  return problems;
+}
+
+std::string cluster_of(const WitnessTrial& trial) {
+  std::string id;
+  for (const auto& t : trial) {
+    if (!id.empty() && !t.cluster.empty() && t.cluster != id) return {};
+    if (!t.cluster.empty()) id = t.cluster;
+  }
+  return id;
 }
 
 }  // namespace lockstep::mgmt

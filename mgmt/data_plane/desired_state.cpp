@@ -115,7 +115,11 @@ engine::ArbiterSettings read_arbiter(Fields fields, DesiredState* all) {
   } else {
     const auto endpoints = fields.texts("endpoints", 9);
     for (const auto& one : endpoints) arbiter.address += (arbiter.address.empty() ? "" : ",") + one;
-    if (endpoints.empty()) fields.problem().note(fields.path_of("endpoints"), "is empty: a witness needs an address");
+    const bool changing = all && fields.flag_or("changing", false);
+    if (all) all->witness_changing = changing;
+    if (endpoints.empty() != changing)
+      fields.problem().note(fields.path_of("endpoints"), changing ? "names a witness while none is to be asked"
+                                                                  : "is empty: a witness needs an address");
     if (arbiter.address.size() > 255) {
       fields.problem().note(fields.path_of("endpoints"),
                             "takes more than the 255 bytes that an epoch record has for it");
@@ -258,6 +262,26 @@ std::expected<WitnessTry, RpcError> read_witness_try(const json& params) {
   WitnessTry request;
   request.endpoint = fields.text("endpoint");
   request.access = read_witness_access(fields);
+  fields.end();
+  return verdict(problem, std::move(request));
+}
+
+std::expected<WitnessForget, RpcError> read_witness_forget(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  WitnessForget request;
+  request.at.endpoint = fields.text("endpoint");
+  request.at.access = read_witness_access(fields);
+  request.pair = fields.uuid("pair");
+  for (const auto& text : fields.texts("volumes", kMaxVolumes)) {
+    const auto volume = engine::Uuid::parse(text);
+    if (!volume) problem.note("params.volumes", "must be a list of UUIDs");
+    request.volumes.push_back(volume.value_or(engine::Uuid{}));
+  }
+  const std::string keep = fields.text("keep");
+  const auto [end, error] = std::from_chars(keep.data(), keep.data() + keep.size(), request.keep, 16);
+  if (error != std::errc{} || end != keep.data() + keep.size() || request.keep == 0)
+    problem.note("params.keep", "must be a cluster's id, as witness.try gives it");
   fields.end();
   return verdict(problem, std::move(request));
 }

@@ -113,6 +113,7 @@ struct DesiredState {
   TargetSpec target;
   std::optional<PartnerSpec> partner;
   engine::ArbiterSettings arbiter;
+  bool witness_changing = false;              ///< another one is about to be named: none is asked until then
   replication::WitnessAccess witness_access;  ///< holds secrets
   std::optional<SealSpec> seal;               ///< of the witness's records; nothing: the link's own
   SettingsSpec settings;
@@ -122,6 +123,14 @@ struct DesiredState {
 struct WitnessTry {
   std::string endpoint;
   replication::WitnessAccess access;  ///< holds secrets
+};
+
+/// The records of a pair's volumes at an etcd that is its witness no more.
+struct WitnessForget {
+  WitnessTry at;
+  engine::Uuid pair;
+  std::vector<engine::Uuid> volumes;
+  std::uint64_t keep = 0;  ///< the cluster in use: nothing is removed there
 };
 
 struct ReplicaCreate {
@@ -152,6 +161,7 @@ struct ReplicaDelete {
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessTry, RpcError> read_witness_try(const nlohmann::json& params);
+[[nodiscard]] std::expected<WitnessForget, RpcError> read_witness_forget(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaGrow, RpcError> read_replica_grow(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);

@@ -423,6 +423,7 @@ NodeReport Node::report() {
     report.partner_since_ms = pair_->since_ms();
     report.partner_problem = pair_->link_problem();
     report.witness_reachable = pair_->witness().reachable();
+    report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
     for (auto& status : pair_->node().status()) {
       if (leaving_.contains(status.volume)) continue;
       VolumeReport volume;

@@ -66,8 +66,11 @@ void Node::set_up_pair(Apply& apply) {
     apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
   }
   const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
-  if (auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access); !used) {
+  const auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access);
+  if (!used) {
     apply.problem("witness", used.error().message);
+  } else if (*used) {
+    pair_->node().look_at_witness_again();
   }
   if (auto set = pair_->set_partner(state.partner); !set) {
     apply.problem("partner link " + state.partner->link.listen.to_string(), set.error().message);

@@ -1,5 +1,8 @@
 #include "mgmt/data_plane/rpc_methods.hpp"
 
+#include <array>
+#include <charconv>
+
 #include "mgmt/data_plane/fields.hpp"
 #include "mgmt/data_plane/witness_question.hpp"
 
@@ -38,12 +41,19 @@ json to_json(const ApplyOutcome& outcome) {
 }  // namespace
 
 const RpcMethods::Entry RpcMethods::kMethods[] = {
-    {"node.apply", &RpcMethods::apply},          {"node.status", &RpcMethods::status},
-    {"node.shutdown", &RpcMethods::shutdown},    {"replica.create", &RpcMethods::replica_create},
-    {"replica.grow", &RpcMethods::replica_grow}, {"replica.delete", &RpcMethods::replica_delete},
-    {"volume.leave", &RpcMethods::leave},        {"volume.force_solo", &RpcMethods::force_solo},
-    {"volume.give_up", &RpcMethods::give_up},    {"witness.try", &RpcMethods::witness_try},
-    {"witness.read", &RpcMethods::witness_read}, {"witness.swap", &RpcMethods::witness_swap},
+    {"node.apply", &RpcMethods::apply},
+    {"node.status", &RpcMethods::status},
+    {"node.shutdown", &RpcMethods::shutdown},
+    {"replica.create", &RpcMethods::replica_create},
+    {"replica.grow", &RpcMethods::replica_grow},
+    {"replica.delete", &RpcMethods::replica_delete},
+    {"volume.leave", &RpcMethods::leave},
+    {"volume.force_solo", &RpcMethods::force_solo},
+    {"volume.give_up", &RpcMethods::give_up},
+    {"witness.try", &RpcMethods::witness_try},
+    {"witness.forget", &RpcMethods::witness_forget},
+    {"witness.read", &RpcMethods::witness_read},
+    {"witness.swap", &RpcMethods::witness_swap},
 };
 
 void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
@@ -136,18 +146,36 @@ void RpcMethods::give_up(const RpcRequest& request, RpcReply reply) {
   });
 }
 
+namespace {
+/// A person waits: for a slow answer, too, rather than for none.
+Result<replication::EtcdSettings> settings_to_try(const Uuid& pair, const WitnessTry& wanted) {
+  auto settings = replication::EtcdSettings::create(pair, std::span(&wanted.endpoint, 1), wanted.access);
+  if (!settings) return settings;
+  settings->try_deadline = std::chrono::seconds(2);
+  settings->total_deadline = std::chrono::seconds(4);
+  return settings;
+}
+
+/// JSON has no whole numbers of 64 bits.
+std::string cluster_text(std::uint64_t cluster) {
+  std::array<char, 16> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), cluster, 16).ptr;
+  return cluster == 0 ? "" : std::string(text.data(), end);
+}
+}  // namespace
+
 void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
   const auto wanted = read_witness_try(request.params);
   if (!wanted) return reply(std::unexpected(wanted.error()));
-  auto settings = replication::EtcdSettings::create({}, std::span(&wanted->endpoint, 1), wanted->access);
+  auto settings = settings_to_try({}, *wanted);
   if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
-  // A person waits: for a slow answer, too, rather than for none.
-  settings->try_deadline = std::chrono::seconds(2);
-  settings->total_deadline = std::chrono::seconds(4);
   home_.post([this, settings = std::move(*settings), reply = std::move(reply)]() mutable {
     trials_.run(std::move(settings), [this, reply = std::move(reply)](const replication::EtcdProbe& found) mutable {
       control_.post([found, reply = std::move(reply)]() mutable {
-        reply(json{{"answers", found.answers}, {"refused", found.refused}, {"problem", found.problem}});
+        reply(json{{"answers", found.answers},
+                   {"refused", found.refused},
+                   {"problem", found.problem},
+                   {"cluster", cluster_text(found.cluster)}});
       });
     });
   });
@@ -179,6 +207,17 @@ void RpcMethods::witness_swap(const RpcRequest& request, RpcReply reply) {
         const auto there = node_.witness_at(wanted.addresses);
         if (!there) return said(std::unexpected(make_error_code(engine::Errc::not_serving)));
         there->witness.swap(there->pair, wanted.seen, wanted.record, std::move(said));
+      });
+}
+
+void RpcMethods::witness_forget(const RpcRequest& request, RpcReply reply) {
+  auto wanted = read_witness_forget(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  auto settings = settings_to_try(wanted->pair, wanted->at);
+  if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
+  home_.post(
+      [this, settings = std::move(*settings), order = std::move(*wanted), done = plain(std::move(reply))]() mutable {
+        trials_.forget(std::move(settings), std::move(order.volumes), order.keep, std::move(done));
       });
 }
 

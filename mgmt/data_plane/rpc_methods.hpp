@@ -35,6 +35,7 @@ class RpcMethods final : public RpcHandler {
   void witness_try(const RpcRequest& request, RpcReply reply);
   void witness_read(const RpcRequest& request, RpcReply reply);
   void witness_swap(const RpcRequest& request, RpcReply reply);
+  void witness_forget(const RpcRequest& request, RpcReply reply);
   void give_up(const RpcRequest& request, RpcReply reply);
 
   /// A callback for the home reactor that answers on the control reactor; nothing to say but that it was done.

@@ -65,16 +65,18 @@ const char* name_of(engine::AccessState state) {
 }
 
 json to_json(const NodeReport& report) {
-  json status = {{"version", kVersion},
-                 {"process", report.process},
-                 {"revision", report.revision},
-                 {"side", nullptr},
-                 {"uptime_ms", milliseconds(report.uptime)},
-                 {"partner", nullptr},
-                 {"witness", {{"kind", report.arbiter}, {"reachable", report.witness_reachable}}},
-                 {"volumes", json::array()},
-                 {"sessions", json::array()},
-                 {"findings", report.findings}};
+  json status = {
+      {"version", kVersion},
+      {"process", report.process},
+      {"revision", report.revision},
+      {"side", nullptr},
+      {"uptime_ms", milliseconds(report.uptime)},
+      {"partner", nullptr},
+      {"witness",
+       {{"kind", report.arbiter}, {"reachable", report.witness_reachable}, {"changing", report.witness_changing}}},
+      {"volumes", json::array()},
+      {"sessions", json::array()},
+      {"findings", report.findings}};
   if (report.side) status["side"] = name_of(*report.side);
   if (report.has_partner) {
     status["partner"] = {{"connected", report.partner_connected},

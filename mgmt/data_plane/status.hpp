@@ -34,6 +34,7 @@ struct NodeReport {
   std::string partner_problem;
   std::string arbiter;  ///< "witness", "preferred" or "none"
   bool witness_reachable = false;
+  bool witness_changing = false;  ///< none is asked
   std::vector<VolumeReport> volumes;
   std::vector<iscsi_target::SessionInfo> sessions;
   engine::TimePoint now;

@@ -32,10 +32,15 @@ class Guarded {
 
 WitnessSlot::~WitnessSlot() { reactor_.cancel(timer_); }
 
-engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide side,
+engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide side,
                                       const replication::WitnessSeal& seal, const std::string& addresses,
                                       const replication::WitnessAccess& access) {
-  if (addresses == addresses_ && seal == seal_ && access == access_) return {};
+  if (addresses == addresses_ && seal == seal_ && access == access_) return false;
+  if (etcd_ && !addresses.empty() && addresses != addresses_)
+    return engine::fail(Errc::refused,
+                        "Another one is named (" + addresses + ") while this node still asks " + addresses_ +
+                            ": the partner may ask either. `lockstep pair witness set` has both nodes let go of it "
+                            "first.");
   std::vector<std::string> endpoints;
   for (std::size_t at = 0; at < addresses.size();) {
     const std::size_t comma = std::min(addresses.find(',', at), addresses.size());
@@ -50,10 +55,10 @@ engine::Result<void> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
   addresses_ = addresses;
   seal_ = seal;
   access_ = access;
-  told_ = false;
+  told_ = reachable_ = false;
   reactor_.cancel(timer_);
   if (etcd_) probe();
-  return {};
+  return true;
 }
 
 void WitnessSlot::watch(engine::Callback<bool, const std::string&> changed) { changed_ = std::move(changed); }

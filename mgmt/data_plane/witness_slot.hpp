@@ -13,9 +13,10 @@ class WitnessSlot final : public replication::Witness {
   explicit WitnessSlot(engine::Reactor& reactor) : reactor_(reactor) {}
   ~WitnessSlot() override;
 
-  /// `addresses` are etcd's endpoints, comma separated; empty: no witness. What was outstanding with the old one ends
-  /// with unknown_outcome.
-  [[nodiscard]] engine::Result<void> use(const engine::Uuid& pair, engine::NodeSide side,
+  /// `addresses` are etcd's endpoints, comma separated; empty: no witness, each request ends with an error. What was
+  /// outstanding with the old one ends with unknown_outcome. Gives whether anything differs from before. Errc::refused:
+  /// other addresses, in the place of some that were not let go of before, which is a management's that was set back.
+  [[nodiscard]] engine::Result<bool> use(const engine::Uuid& pair, engine::NodeSide side,
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }

@@ -321,11 +321,12 @@ void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error
 }
 
 void EtcdWitness::probe(engine::Callback<EtcdProbe> done) {
-  impl_->submit(
-      {kEtcdRangePath, etcd_range_request(impl_->slot({})), true, [done = std::move(done)](Answer answer) mutable {
-         const bool answers = !answer.problem.code;
-         done({answers, answer.refused, std::move(answer.problem.message)});
-       }});
+  const WitnessSlot slot = impl_->slot({});
+  impl_->submit({kEtcdRangePath, etcd_range_request(slot), true, [slot, done = std::move(done)](Answer answer) mutable {
+                   const bool answers = !answer.problem.code;
+                   const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
+                   done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
+                 }});
 }
 
 const std::string& EtcdWitness::last_problem() const { return impl_->last_problem; }

@@ -41,6 +41,8 @@ struct EtcdProbe {
   bool answers = false;  ///< a linearizable read, now
   bool refused = false;  ///< some endpoint took the connection, and what it did is not what etcd does when all is well
   std::string problem;   ///< a sentence for a person; empty when it answers
+  /// etcd's id of the cluster that answered. Clusters that were made with the same settings have the same; 0: none did.
+  std::uint64_t cluster = 0;
 };
 
 /// Owned by one reactor; callbacks run on it. Destroying it drops what is outstanding without calling back.

@@ -110,6 +110,7 @@ bool is_well_formed(const Core& core, const Message& m, std::size_t payload) {
 
 void Applier::replicate(std::uint64_t session, InboundRequest& request, const Message& m) {
   if (!is_well_formed(core_, m, request.payload().size())) return answer(request, m, Errc::corrupt);
+  if (m.tag) core_.forwarder->note_ordered(m.tag);
   if (m.sequence <= watermark_) {
     mark<"apply.duplicate_of_finished">();
     return answer(request, m, Errc::ok);

@@ -128,10 +128,10 @@ struct Core {
   /// This node orders writes now.
   [[nodiscard]] bool orders() const { return is_alone() || (in_sync() && is_sequencer()); }
   [[nodiscard]] bool lease_valid() const { return lease() && now() < lease()->until; }
-  /// The partner has answered since this node received `op`: that it is still a member does not rest on its clock
+  /// The partner has answered since this program took `op`: that it is still a member does not rest on its clock
   /// alone.
   [[nodiscard]] bool is_confirmed(const Op& op) const {
-    return !settings.confirms_reads || !in_sync() || op.entry || (lease() && lease()->from >= op.received);
+    return !settings.confirms_reads || !in_sync() || op.entry || (lease() && lease()->from >= op.receipt.taken);
   }
   [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
   [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }

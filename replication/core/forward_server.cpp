@@ -142,8 +142,9 @@ void ForwardServer::finished(Op& op) {
   }
   // What was not carried out is not remembered: it may come again and then be carried out.
   // Nor what was given up while it was carried out: nobody asks for it, and nothing would ever forget it.
-  const bool carried_out = entry.status == Errc::ok || entry.status == Errc::miscompare;
-  const bool keep = carried_out && question.tag >= lowest_;
+  // A store's error is no refusal: its effect may be there, and what compares would find it.
+  const bool begun = entry.status == Errc::ok || entry.status == Errc::miscompare || entry.status == Errc::io_error;
+  const bool keep = begun && question.tag >= lowest_;
   if (again) {
     answer(*carrier, question, Errc::stale);
     respond(*again, question, entry);

@@ -32,7 +32,7 @@ void Forwarder::start(Op& op) {
 
 /// Its host may have given it up by now, and sent it again through the other node.
 bool Forwarder::is_too_old(const Op& op) const {
-  return !changes_nothing(op.opcode) && core_.now() - op.received > core_.settings.lease;
+  return !changes_nothing(op.opcode) && core_.partner.age(op.receipt) > core_.settings.lease;
 }
 
 /// Those that no partner has seen: the host, if it still waits, sends them again.
@@ -109,10 +109,11 @@ void Forwarder::send(Op& op) {
   m.watermark = op.acknowledges;
   m.extent = op.extent;
   m.stamp = core_.partner.contact_stamp();
-  m.number = static_cast<std::uint64_t>((core_.now() - op.received).count());
+  m.number = static_cast<std::uint64_t>(core_.partner.age(op.receipt).count());
   m.nexus = op.nexus;
   if (op.sent_before) mark<"forward.sent_again">();
   op.sent_before |= !asks_only;
+  op.ordered = false;
   op.sent_outside |= core_.is_forwarding() && !asks_only;
   op.sent_to = core_.partner.process();
   op.stage = Stage::forwarded;
@@ -155,6 +156,11 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
     // The process that says so has no entry of it: nothing that it was sent before was carried out either.
     op.sent_before = op.sent_outside = false;
   }
+  if (result && result->status == Errc::unknown_outcome && !op.on_state()) {
+    // It was begun, and whoever says so orders no more and remembers nothing: as good as a process that is gone.
+    mark<"forward.begun_and_forgotten">();
+    op.sent_to = {};
+  }
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
   // that phase it is decided later: what was carried out came here as an order, too.
@@ -173,7 +179,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
       return pump();
     }
     if (core_.serves_nothing() && !core_.gated) return;  // whoever decides routes or drops it
-    if (core_.orders()) return take_over();
+    if (core_.orders()) return take_over(Taking::what_is_young);
     return retry_soon();
   }
   op.miscompare_offset = result->tag;
@@ -243,7 +249,7 @@ void Forwarder::end_dropped() {
     ended = true;
   }
   if (!ended) return;
-  if (!has_dropped()) core_.applier->release_answers();
+  if (!has_given_up()) core_.applier->release_answers();
   core_.lu->pump();  // a reset waits for them
 }
 
@@ -267,7 +273,7 @@ bool Forwarder::has_dropped_tasks() const {
 
 bool Forwarder::has_given_up() const {
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->dropped && op->on_link && !changes_nothing(op->opcode)) return true;
+    if (op->dropped && !op->ordered && !changes_nothing(op->opcode)) return true;
   }
   return false;
 }
@@ -310,7 +316,7 @@ void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
   end_dropped();
 }
 
-void Forwarder::take_over() {
+void Forwarder::take_over(Taking which) {
   end_dropped();
   while (Op* op = [this]() -> Op* {
     for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
@@ -324,6 +330,9 @@ void Forwarder::take_over() {
     } else if (op->sent_outside) {
       mark<"forward.outcome_unknown">();
       end(*op, Errc::unknown_outcome);
+    } else if (which == Taking::what_is_young && is_too_old(*op)) {
+      mark<"forward.too_old_to_take_over">();
+      end(*op, Errc::resource_exhausted);
     } else {
       mark<"forward.taken_over">();
       ops_.remove(*op);
@@ -333,6 +342,15 @@ void Forwarder::take_over() {
       core_.front->route(*op);
     }
   }
+}
+
+/// What its host sends again is ordered after it, since the sequencer keeps its range until it is over. Were orders not
+/// answered until then, it might wait for them: behind a read here, which waits for the watermark.
+void Forwarder::note_ordered(std::uint64_t tag) {
+  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
+    if (op->tag == tag) op->ordered = true;
+  }
+  if (!has_given_up()) core_.applier->release_answers();
 }
 
 /// What a member holds is the truth; what is no member holds a copy of it, that may yet be written over by another.

@@ -32,15 +32,21 @@ class Forwarder {
   [[nodiscard]] bool has_dropped() const;
   /// The same of operations on blocks: a change of the unit's state that aborts tasks waits for no change.
   [[nodiscard]] bool has_dropped_tasks() const;
-  /// Something that was given up here may not have come to the sequencer yet.
+  /// The sequencer may yet begin something that was given up here.
   [[nodiscard]] bool has_given_up() const;
   /// Something was sent before `limit` and is not answered.
   [[nodiscard]] bool stuck_on_link(engine::TimePoint limit) const;
   void on_connected();
   /// This node orders now: what the partner cannot have carried out unseen is carried out here, what came back as an
   /// order is done.
-  void take_over();
-  /// The order of this forward is in this node's store.
+  enum class Taking : std::uint8_t {
+    what_is_young,  ///< the partner served until now, or hosts have had time to send again what is older
+    all             ///< nobody has served since it was decided what is not too old
+  };
+  void take_over(Taking which);
+  /// The order of this forward has come.
+  void note_ordered(std::uint64_t tag);
+  /// … and is in this node's store.
   void note_applied(std::uint64_t tag);
   [[nodiscard]] std::size_t waiting() const { return ops_.size(); }
   /// The partner is another process now: it knows nothing of what was sent to the last one.

@@ -50,6 +50,14 @@ std::error_code Front::check(const DiskRequest& r) const {
   return {};
 }
 
+/// Its host may have given it up while this program stood still, and sent it again through the other node: that one's
+/// forward may be carried out first, whichever node orders.
+bool Front::is_too_old(const DiskRequest& request, const Receipt& receipt) const {
+  if (changes_nothing(request.opcode) || receipt.taken - receipt.since <= core_.settings.lease) return false;
+  mark<"front.too_old">();
+  return true;
+}
+
 void Front::submit(DiskRequest& request) {
   const std::uint64_t closings = core_.partner.closings();
   core_.partner.check();
@@ -58,12 +66,15 @@ void Front::submit(DiskRequest& request) {
   request.holder = nullptr;
   if (core_.serves_nothing() && !core_.gated) request.status = Errc::not_serving;
   if (core_.partner.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
+  const Receipt receipt = core_.partner.receipt();
+  if (!request.status && is_too_old(request, receipt)) request.status = Errc::resource_exhausted;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty())) return conclude(request);
   const bool looks = request.opcode == DiskOpcode::verify || request.opcode == DiskOpcode::find_run;
   (request.opcode == DiskOpcode::read || looks ? reads : writes) += 1;
   Parent& parent = parents_.make();
   parent.request = &request;
+  parent.receipt = receipt;
   request.holder = &parent;
   const std::uint64_t length = request.extent.length;
   const std::uint64_t step = carries_data(request.opcode) ? kMaxPiece : std::max<std::uint64_t>(length, 1);
@@ -122,7 +133,7 @@ Op& Front::piece(Parent& parent, std::uint64_t offset, std::uint64_t length) {
   if (request.opcode == DiskOpcode::write_same) op.data = request.data.first(core_.info.block_size);
   if (request.opcode == DiskOpcode::compare_and_write) op.data = request.data.first(2 * length);
   if (request.opcode == DiskOpcode::find_run) op.data = request.data.first(engine::kRunSize);
-  op.received = core_.partner.receipt();
+  op.receipt = parent.receipt;
   op.nexus = request.nexus;
   op.port = request.port;
   op.access = request.access;

@@ -33,6 +33,7 @@ class Front {
  private:
   [[nodiscard]] bool says_the_size() const;
   [[nodiscard]] std::error_code check(const engine::DiskRequest& request) const;
+  [[nodiscard]] bool is_too_old(const engine::DiskRequest& request, const Receipt& receipt) const;
   Op& piece(Parent& parent, std::uint64_t offset, std::uint64_t length);
   void give_back(Parent& parent);
   void conclude(engine::DiskRequest& request);

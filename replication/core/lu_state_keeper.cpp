@@ -142,7 +142,7 @@ void LuStateKeeper::run(Op& op) {
 // ---- what happens around -----------------------------------------------------------------------------------------
 
 /// Of a change that is being written nobody knows whether it will be in force. One that was given up by itself ends as
-/// it does.
+/// it does. What nobody waits for is this node's own: what a crash ended has ended, whoever serves.
 void LuStateKeeper::drop(const Selection& which) {
   if (which.is_all()) set_open(false);
   List<Op> over;
@@ -152,7 +152,7 @@ void LuStateKeeper::drop(const Selection& which) {
   const bool unknown = change_ && (change_->written || writing_);
   const bool ends = change_ && change_->op && covered(*change_->op) && !(unknown && which.is_one());
   Op* waiting = ends ? std::exchange(change_->op, nullptr) : nullptr;
-  if (change_ && !unknown && (waiting || which.is_all())) change_.reset();
+  if (!unknown && waiting) change_.reset();
   while (Op* op = over.pop_front()) core_.front->finish(*op, op->entry ? Errc::stale : which.status());
   if (waiting)
     core_.front->finish(*waiting, waiting->entry ? Errc::stale : unknown ? Errc::unknown_outcome : which.status());

@@ -268,6 +268,7 @@ void Membership::on_late_record(std::error_code error) {
   failure_.clear();
   const bool left = has_left_without_metadata();
   apply(event::LateRecordReturned{!left && core_.epoch().members.contains(core_.side())});
+  core_.applier->open(false);  // its step closed it: one of both is resumed only by a node that takes orders
   if (begun_ == Begun::no) return exchange();
   begun_ = Begun::flushed;
   record_what_was_left();

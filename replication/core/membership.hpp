@@ -177,7 +177,7 @@ class Membership {
   void make_equal();
   void serve_in_sync(bool fresh);
   void resume_in_sync();
-  void serve_alone(bool fresh);
+  void serve_alone(const ReplicaPhase& was);
   void drop_possibly_retried(const ReplicaPhase& was);
   void forward_all();
   void start_source();
@@ -238,7 +238,8 @@ class Membership {
   InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
   Message proposal_message_;
   std::string failure_;
-  engine::Uuid agreed_;  ///< the last epoch that the partner is known to have recorded
+  engine::Uuid agreed_;       ///< the last epoch that the partner is known to have recorded
+  engine::Uuid begun_epoch_;  ///< the last one of both that was in force in this process
 };
 
 }  // namespace lockstep::replication

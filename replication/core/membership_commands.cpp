@@ -74,7 +74,8 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 
 void Membership::close(engine::Callback<> done) {
   apply(event::Detached{});
-  end_unrecorded_step();
+  // Also one of which the partner has recorded its part: without this node's record it is one that was interrupted.
+  if (change_ && !change_->recording_since) give_step_up();
   core_.witnessing->abandon();
   pending_solo_.reset();
   core_.gated = false;
@@ -89,11 +90,12 @@ void Membership::close(engine::Callback<> done) {
 // ---- what is told ------------------------------------------------------------------------------------------------
 
 MirrorState Membership::mirror_state() const {
+  if (metadata_failed()) return MirrorState::failed;  // also in a split: it could not even give up
   if (split_) return MirrorState::split_brain;
   if (core_.is_alone()) return core_.resync->active() ? MirrorState::syncing_source : MirrorState::solo;
   const bool nobody_goes_on = core_.store_failed && verdict_ == Verdict::wait;
   if (core_.in_sync() && !nobody_goes_on) return MirrorState::in_sync;
-  if (core_.store_failed || metadata_failed()) return MirrorState::failed;
+  if (core_.store_failed) return MirrorState::failed;
   if (leaving_) return MirrorState::left;
   if (core_.is_forwarding()) return MirrorState::syncing_target;
   if (core_.suspended()) return MirrorState::suspended;
@@ -130,7 +132,7 @@ bool Membership::failover_limited() const {
 }
 
 std::string Membership::reason() const {
-  if (split_) {
+  if (split_ && !metadata_failed()) {
     return "Split brain: both replicas went on without the other. Choose the one to keep, and let the other give up.";
   }
   if (!failure_.empty()) return failure_;

@@ -40,7 +40,8 @@ void Membership::give_up(Done done) {
 
 /// Empty: it may.
 std::string Membership::why_not_give_up() const {
-  if (metadata_failed()) return "This replica's metadata failed: it can't record that it gives up.";
+  if (metadata_failed())
+    return "This replica's metadata failed: it can't record that it gives up. Restart lockstepd when its disk works.";
   if (!core_.partner.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
   if (partner_is_larger_)
     return "The volume has grown there to more than this replica has room for. Make room here first.";

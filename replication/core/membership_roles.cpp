@@ -55,7 +55,7 @@ void Membership::perform(Effect effect, const ReplicaPhase& was) {
     case Effect::resume_in_sync:
       return resume_in_sync();
     case Effect::serve_alone:
-      return serve_alone(!ran(was));
+      return serve_alone(was);
     case Effect::forward_all:
       return forward_all();
     case Effect::ask_about_leases:
@@ -111,7 +111,7 @@ void Membership::begin_in_sync() {
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
   partner_stopped_ = false;
-  agreed_ = core_.epoch().id;
+  agreed_ = begun_epoch_ = core_.epoch().id;
   core_.applier->open(true);
   core_.witnessing->settled();
   core_.regions->remember(true);
@@ -127,7 +127,7 @@ void Membership::make_equal() {
 void Membership::serve_in_sync(bool fresh) {
   core_.partner.heartbeat_now();
   core_.lu->on_sync(fresh);
-  if (core_.orders()) core_.forwarder->take_over();
+  if (core_.orders()) core_.forwarder->take_over(Forwarder::Taking::what_is_young);
   open_gate();
   core_.forwarder->resend();
   core_.resync->go_on();
@@ -136,8 +136,14 @@ void Membership::serve_in_sync(bool fresh) {
   exchange();
 }
 
+/// An epoch that was recorded and not begun is begun now: the answer to its proposal was lost, or its record was late.
 void Membership::resume_in_sync() {
   mark<"membership.resumed">();
+  if (begun_epoch_ != core_.epoch().id) {
+    mark<"membership.resumed_what_was_not_begun">();
+    begin_in_sync();
+    return serve_in_sync(false);
+  }
   core_.applier->open(false);
   core_.partner.heartbeat_now();
   core_.sequencer->resend();
@@ -147,7 +153,8 @@ void Membership::resume_in_sync() {
   core_.changed();
 }
 
-void Membership::serve_alone(bool fresh) {
+/// From a suspension nobody else has served since it began; what is too old for that was dropped.
+void Membership::serve_alone(const ReplicaPhase& was) {
   mark<"membership.solo">();
   core_.info.size = core_.volume_size();
   core_.space->begin_epoch();
@@ -160,9 +167,10 @@ void Membership::serve_alone(bool fresh) {
   core_.witnessing->settled();
   core_.sequencer->drop_remote();
   core_.sequencer->end_failed();
-  core_.lu->on_solo(fresh);
+  core_.lu->on_solo(!ran(was));
   core_.sequencer->on_leased();
-  core_.forwarder->take_over();
+  const bool suspended = std::holds_alternative<phase::Suspended>(was);
+  core_.forwarder->take_over(suspended ? Forwarder::Taking::all : Forwarder::Taking::what_is_young);
   open_gate();
   core_.changed();
   exchange();

@@ -14,6 +14,7 @@
 #include "engine/scsi/lu_state.hpp"
 #include "engine/seams/clock.hpp"
 #include "replication/core/pool.hpp"
+#include "replication/core/receipt.hpp"
 
 namespace lockstep::replication {
 
@@ -23,6 +24,7 @@ struct ForwardEntry;
 /// An initiator's request while its pieces are under way.
 struct Parent {
   engine::DiskRequest* request = nullptr;
+  Receipt receipt{};
   unsigned pieces = 0;
   bool cancelled = false;  ///< its submitter gave it up: nothing of it is started, or held, any more
 };
@@ -93,8 +95,8 @@ struct Op {
   bool unsettled = false;  ///< dropped, and lost with the way out: the partner may still be reading it
   engine::RangeLock::Node lock;
   engine::Buffer scratch;
-  engine::TimePoint since;     ///< when the local store got it, or, as a forward, the link
-  engine::TimePoint received;  ///< an initiator's: when it was submitted
+  engine::TimePoint since;  ///< when the local store got it, or, as a forward, the link
+  Receipt receipt{};        ///< an initiator's
 
   // As the sequencer's:
   std::uint64_t sequence = 0;  ///< given when it is sent for the first time
@@ -117,7 +119,8 @@ struct Op {
   std::uint64_t link_bytes = 0;    ///< … with so much
   bool sent_before = false;        ///< the sequencer may have carried it out
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
-  bool applied_here = false;       ///< its order came back and is in this member's store
+  bool ordered = false;            ///< its order came back: the sequencer has begun it, and keeps its range
+  bool applied_here = false;       ///< … and is in this member's store
 
   /// On the logical unit's state, not on its blocks.
   [[nodiscard]] bool on_state() const {
@@ -180,7 +183,7 @@ class Selection {
       case Kind::one:
         return parent_ ? op.parent == parent_ : op.entry == entry_;
       case Kind::early:
-        return !op.entry && op.received < moment_ && !changes_nothing(op.opcode) && !op.applied_here;
+        return !op.entry && op.receipt.since < moment_ && !changes_nothing(op.opcode) && !op.applied_here;
       case Kind::tasks:
         return !op.entry && !op.on_state();
     }

@@ -262,6 +262,10 @@ void PairNode::set_write_cache(const Uuid& volume, bool on) {
   if (Mirror* mirror = impl_->find(volume)) mirror->core().set_write_cache(on);
 }
 
+void PairNode::look_at_witness_again() {
+  impl_->for_each([](Core& c) { c.witnessing->look_again(); });
+}
+
 namespace {
 std::unexpected<engine::Error> not_attached() {
   return fail(Errc::refused, "No such volume is attached to this node.");

@@ -130,6 +130,9 @@ class PairNode final : public LinkEvents {
   /// Put on or off while the volume is in use; off makes durable what was not.
   void set_write_cache(const engine::Uuid& volume, bool on);
 
+  /// The seam's witness is another one now: it is told of each volume's epoch at once, rather than at the next look.
+  void look_at_witness_again();
+
   // Growing (docs/developer/grow.md): first each replica makes room, then, when both have it, the size that is served
   // changes on both by a new epoch.
   struct Room {

@@ -99,9 +99,14 @@ void Partner::watch_own_clock() {
   old_until_ = awake_at_ + kCatchesUpWithin;
 }
 
-engine::TimePoint Partner::receipt() {
+Receipt Partner::receipt() {
   watch_own_clock();
-  return awake_at_ < old_until_ ? old_since_ : awake_at_;
+  return {awake_at_ < old_until_ ? old_since_ : awake_at_, awake_at_};
+}
+
+engine::Duration Partner::age(const Receipt& receipt) const {
+  const engine::Duration shown = now() - receipt.since;
+  return receipt.since < vouched_from_ ? std::max(shown, 2 * settings_.lease) : shown;
 }
 
 void Partner::on_link_up() { say_hello(); }
@@ -154,13 +159,16 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   const auto lease = static_cast<std::uint64_t>(settings_.lease.count());
   const bool known = heard_stamp_ != 0 && its_stamp > heard_stamp_;
   const bool stood_still = known && its_stamp - heard_stamp_ > mine + mine / 100 * settings_.drift_percent + lease;
+  // The first word of a clock says nothing of the time before it.
+  const bool perhaps = heard_stamp_ == 0 && settings_.confirms_reads;
   heard_stamp_ = its_stamp;
   heard_at_ = now();
-  if (!stood_still) return;
+  if (!stood_still && !perhaps) return;
+  vouched_from_ = now();
   // By this clock nothing is old; it is older than a lease.
   old_since_ = {now().since_origin - std::min(now().since_origin, 2 * settings_.lease)};
   old_until_ = now() + kCatchesUpWithin;
-  if (!in_contact_) return;
+  if (!stood_still || !in_contact_) return;
   mark<"partner.clock_stood_still">();
   lose_contact();
 }

@@ -16,6 +16,7 @@
 #include "replication/core/messages.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/core/pool.hpp"
+#include "replication/core/receipt.hpp"
 
 namespace lockstep::replication {
 
@@ -51,9 +52,10 @@ class Partner {
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
-  /// Since when a command may wait in this machine that the program gets to see now: it may have stood still, and its
-  /// host may have given up meanwhile.
-  [[nodiscard]] engine::TimePoint receipt();
+  /// Of a command that the program gets to see now.
+  [[nodiscard]] Receipt receipt();
+  /// How long ago that was; of what came before a gap that the clock did not see, longer than a lease.
+  [[nodiscard]] engine::Duration age(const Receipt& receipt) const;
   /// To be called all the time: that it was not is how the program knows that it stood still.
   void watch_own_clock();
   [[nodiscard]] const engine::Uuid& process() const { return process_; }
@@ -156,6 +158,7 @@ class Partner {
   engine::TimePoint awake_at_;     // when the program last looked at its own clock
   engine::TimePoint old_since_;    // what it gets to see until then may be as old as that
   engine::TimePoint old_until_;
+  engine::TimePoint vouched_from_;  // what this clock shows of the time before says nothing of how long ago that was
   std::string refusal_;
   std::vector<std::unique_ptr<Beat>> beats_;
   engine::TimerId hello_timer_{};

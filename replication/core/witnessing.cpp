@@ -110,6 +110,14 @@ void Witnessing::settled() {
   reason_.clear();
 }
 
+void Witnessing::look_again() {
+  ++raise_run_;
+  raising_ = false;
+  unanswered_ = 0;
+  next_raise_ = {};
+  if (std::exchange(raised_, false)) core_.changed();
+}
+
 void Witnessing::again_after(engine::Duration delay) {
   core_.seams.clock.cancel(timer_);
   timer_ = core_.seams.clock.call_after(delay, [this, run = run_] {
@@ -198,6 +206,10 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 }
 
 // ---- raising -----------------------------------------------------------------------------------------------------
+
+bool Witnessing::raised() const {
+  return raised_ && core_.known.witness_repairs == core_.meta->knowledge().witness_repairs;
+}
 
 void Witnessing::tick() {
   const bool serves = core_.in_sync() || core_.is_alone();

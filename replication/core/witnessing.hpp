@@ -28,6 +28,8 @@ class Witnessing {
   void abandon();
   /// A new epoch is entered: what was asked before is void.
   void settled();
+  /// The witness is another one now, or is asked in another way: what it was seen to hold counts no more.
+  void look_again();
   void tick();
 
   [[nodiscard]] bool asking() const { return asking_; }
@@ -36,8 +38,8 @@ class Witnessing {
   [[nodiscard]] bool lost() const { return asking_ && lost_; }
   /// It was asked, and did not answer the last time.
   [[nodiscard]] bool unreachable() const { return asking_ && unreachable_; }
-  /// It was seen to hold the present epoch.
-  [[nodiscard]] bool raised() const { return raised_; }
+  /// It was seen to hold the present epoch; of one that was taken as it stands, that is durable here.
+  [[nodiscard]] bool raised() const;
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from etcd import Etcd
-from harness import Rpc, World, Writer, check, settings, wait_for
+from harness import Rpc, RpcError, World, Writer, check, settings, wait_for
 from test_mirror import in_sync, pause_is_short, verify
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
@@ -109,7 +109,9 @@ def test_is_tried_as_it_would_be_asked_and_what_is_wrong_is_said():
             given = {key: w.etcd.arbiter[key] for key in ("ca", "user", "password")}
             return w.a.rpc.call("witness.try", endpoint=w.etcd.url, **{**given, **changes})
         right = tried()
+        cluster = right.pop("cluster")
         check(right == {"answers": True, "refused": False, "problem": ""}, f"the right way: {right}")
+        check(len(cluster) > 8 and int(cluster, 16) > 0, f"it is told which etcd it is: {cluster}")
         for wrong in (tried(password="wrong"), tried(user="nobody")):
             check(wrong["refused"] and "or its password" in wrong["problem"], f"a wrong password or user: {wrong}")
         for what, make, words in WRONG_CERTIFICATES:
@@ -119,6 +121,23 @@ def test_is_tried_as_it_would_be_asked_and_what_is_wrong_is_said():
         w.etcd.kill()
         away = tried()
         check(not away["answers"] and not away["refused"] and away["problem"], f"an etcd that is away: {away}")
+
+
+def test_forgets_a_pairs_records_only_where_it_is_not_the_one_in_use():
+    with World(secure_witness=True) as w:
+        volume = w.mirror()
+        witness_is_told(w, volume)
+        key = f"/lockstep/{w.pair}/volume/{volume.id}"
+        how = {"endpoint": w.etcd.url, **{k: w.etcd.arbiter[k] for k in ("ca", "user", "password")}}
+        order = {**how, "pair": w.pair, "volumes": [volume.id]}
+        try:
+            w.a.rpc.call("witness.forget", keep=w.a.rpc.call("witness.try", **how)["cluster"], **order)
+            check(False, "what is in use is forgotten")
+        except RpcError as refused:
+            check("may be the witness that is in use" in str(refused), f"it says why: {refused}")
+        check(w.etcd.record(key), "the record is there")
+        w.a.rpc.call("witness.forget", keep="1", **order)
+        check(not w.etcd.ctl("get", "--keys-only", key).strip(), "that of another one is gone")
 
 
 def test_with_another_certificate_is_told_by_an_event_and_grants_nothing():

@@ -14,6 +14,9 @@ bool acts_by_itself(MirrorState state) {
   return state == MirrorState::in_sync || state == MirrorState::solo || state == MirrorState::syncing_source;
 }
 
+/// Its disk may have failed since.
+bool acted_by_itself(MirrorState state) { return acts_by_itself(state) || state == MirrorState::failed; }
+
 std::string name_of(const EpochRecord& e) {
   return std::to_string(e.number) + " of " +
          (e.members.is_both() ? "{A,B}" : (e.members.contains(NodeSide::a) ? "{A}" : "{B}"));
@@ -38,10 +41,10 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   // its partner went on without it: the answer was on its way, or the node stood still with it.
   auto acting = own;
   const auto others = world_.host(engine::other(host.side())).status(volume);
-  const bool overtaken = others && acts_by_itself(others->state) && others->epoch.id != own->epoch.id &&
+  const bool overtaken = others && acted_by_itself(others->state) && others->epoch.id != own->epoch.id &&
                          others->epoch.descends_from(own->epoch);
   if (!acts_by_itself(own->state) || overtaken) acting = others;
-  if (!acting || !acts_by_itself(acting->state)) return;
+  if (!acting || !acted_by_itself(acting->state)) return;
   const bool own_word = acts_by_itself(own->state);
   if (own_word) {
     check_line(host, volume, own->epoch);
@@ -59,14 +62,14 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
 bool Checkers::has_left(Host& host, unsigned volume, const EpochRecord& epoch) {
   if (!host.running()) return false;
   const auto status = host.status(volume);
-  const auto recorded = status ? std::optional(status->epoch) : host.program()->recorded(volume);
+  const auto recorded = status ? std::optional(status->epoch) : host.recorded(volume);
   return recorded && recorded->descends_from(epoch) && !recorded->members.contains(host.side());
 }
 
 /// Out of service, it acknowledges what was under way, in the epoch that it has recorded; or in the partner's, as
 /// above.
 void Checkers::check_detached(Host& host, unsigned volume, Value value) {
-  const auto recorded = host.program()->recorded(volume);
+  const auto recorded = host.recorded(volume);
   if (!recorded) return;
   const auto others = world_.host(engine::other(host.side())).status(volume);
   const bool overtaken = others && acts_by_itself(others->state) && others->epoch.descends_from(*recorded);

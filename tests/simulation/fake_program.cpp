@@ -182,9 +182,10 @@ class FakeProgram final : public Program, private replication::LinkEvents {
     return s;
   }
   replication::LinkEvents& link_events() override { return *this; }
-  void leave(unsigned) override {}
+  void leave(unsigned, Said) override {}
   void make_room(unsigned, std::uint64_t, engine::Callback<engine::Result<void>> done) override { done({}); }
   void want_size(unsigned, std::uint64_t) override {}
+  void take_size(unsigned, std::uint64_t) override {}
   void shutdown(engine::Callback<> done) override {
     done_ = std::move(done);
     machine_.scheduler.after(kMillisecond, machine_.owner, &FakeProgram::on_stopped, this);

@@ -19,9 +19,9 @@ void Grower::start() {
 
 void Grower::on_try(void* self, std::uint64_t) { static_cast<Grower*>(self)->ask_for_room(); }
 
-/// Until it is decided; and where a disk may be set back to before it had the room, until it has grown.
+/// Until it is decided.
 void Grower::ask_for_room() {
-  if (world_.wanted_size != 0 && (!world_.scenario.faults.revert || satisfied())) return;
+  if (world_.wanted_size != 0) return;
   world_.scheduler.after(random_.between(kSecond, 4 * kSecond), Owner::world, &Grower::on_try, this);
   const std::uint64_t attempt = ++attempt_;
   made_ = {};
@@ -55,7 +55,7 @@ void Grower::decide() {
 void Grower::on_apply(void* self, std::uint64_t side) {
   World& world = static_cast<Grower*>(self)->world_;
   Host& host = world.host(static_cast<NodeSide>(side));
-  if (host.running()) host.program()->want_size(kVolume, world.wanted_size);
+  if (host.running()) host.program()->take_size(kVolume, world.wanted_size);
 }
 
 bool Grower::satisfied() const {

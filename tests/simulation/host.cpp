@@ -203,6 +203,11 @@ std::optional<replication::VolumeStatus> Host::status(unsigned volume) {
   return program_ == nullptr ? std::nullopt : program_->status(volume);
 }
 
+std::optional<engine::EpochRecord> Host::recorded(unsigned volume) const {
+  if (!world_.kind.recorded) return std::nullopt;
+  return world_.kind.recorded(world_.scenario, side_, volume, stores_[volume].metadata->visible());
+}
+
 void Host::volume_changed(unsigned volume) { world_.scheduler.after(0, owner_, &Host::on_look, this, volume); }
 
 void Host::on_look(void* self, std::uint64_t volume) { static_cast<Host*>(self)->look(static_cast<unsigned>(volume)); }

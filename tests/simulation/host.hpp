@@ -50,6 +50,8 @@ class Host final : public ProgramOutlet {
   /// As last seen; `starting` while there is no process.
   [[nodiscard]] replication::MirrorState state(unsigned volume) const { return states_[volume]; }
   [[nodiscard]] std::optional<replication::VolumeStatus> status(unsigned volume);
+  /// What its replica's metadata holds, whether or not anything runs here; only of kinds that keep such a record.
+  [[nodiscard]] std::optional<engine::EpochRecord> recorded(unsigned volume) const;
   [[nodiscard]] SimStore& data(unsigned volume) { return *stores_[volume].data; }
   [[nodiscard]] SimStore& metadata(unsigned volume) { return *stores_[volume].metadata; }
   [[nodiscard]] std::vector<VolumeStores>& stores() { return stores_; }

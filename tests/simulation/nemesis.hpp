@@ -112,6 +112,7 @@ class Nemesis {
   void empty_witness();
   void overwrite_witness();
   [[nodiscard]] bool witness_knows_better(const Host& host);
+  [[nodiscard]] bool has_left(const Host& host);
   void goes_on_everywhere();
   [[nodiscard]] Nanos some_leases(Nanos low, Nanos high);
   [[nodiscard]] SimStore& store(std::uint64_t number);

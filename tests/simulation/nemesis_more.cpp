@@ -211,6 +211,15 @@ bool Nemesis::witness_knows_better(const Host& host) {
   return true;
 }
 
+/// By its own record some replica of its is no member: its partner's is the only copy of all that was acknowledged.
+bool Nemesis::has_left(const Host& host) {
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    const auto record = host.recorded(v);
+    if (record && !record->members.contains(host.side())) return true;
+  }
+  return false;
+}
+
 /// Only while its partner knows better, or the witness: alone, nothing could tell that its disks are old. Nor could
 /// anything where its generation is still the same.
 void Nemesis::revert(Host& host) {
@@ -230,8 +239,9 @@ void Nemesis::revert(Host& host) {
     if (shared && usable(host)) host.take_snapshot();
     return;
   }
-  // What it has acknowledged alone is nowhere else.
-  if (!shared || (!known_better && (partner.running() || !witness_knows_better(host)))) return;
+  // What it has acknowledged alone, or may acknowledge, is nowhere else: with it the volume waits for an operator.
+  const bool only_copy = !shared || (!known_better && has_left(partner));
+  if (only_copy || (!known_better && (partner.running() || !witness_knows_better(host)))) return;
   if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);

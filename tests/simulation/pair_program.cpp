@@ -75,9 +75,10 @@ struct StateOutlet final : scsi::LuStateListener {
 };
 
 /// What opening an image gives: nothing when it is refused.
-std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Machine& m, unsigned volume, std::error_code& why) {
+std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Scenario& scenario, engine::NodeSide side,
+                                       unsigned volume, std::error_code& why) {
   std::unique_ptr<MetadataArea> found;
-  MetadataArea::open(store, m.scenario.volumes[volume].id, m.side, [&](OpenResult area) {
+  MetadataArea::open(store, scenario.volumes[volume].id, side, [&](OpenResult area) {
     if (area) {
       found = std::move(*area);
     } else {
@@ -123,29 +124,29 @@ class PairProgram final : public Program, public replication::NodeObserver {
 
   replication::LinkEvents& link_events() override { return *node_; }
 
-  std::optional<engine::EpochRecord> recorded(unsigned volume) override {
-    ScratchStore store(machine_.stores[volume].metadata->visible());
-    std::error_code why;
-    const auto area = open_now(store, machine_, volume, why);
-    return area ? std::optional(area->epoch()) : std::nullopt;
-  }
   std::optional<engine::Knowledge> learnt(unsigned volume) override {
     ScratchStore store(machine_.stores[volume].metadata->stable());
     std::error_code why;
-    const auto area = open_now(store, machine_, volume, why);
+    const auto area = open_now(store, machine_.scenario, machine_.side, volume, why);
     return area ? std::optional(area->knowledge()) : std::nullopt;
   }
 
-  void leave(unsigned volume) override {
+  void leave(unsigned volume, Said said) override {
     if (disk(volume) == nullptr) return;
-    node_->leave(machine_.scenario.volumes[volume].id, [this, volume](Result<void> done) {
+    auto left = [this, volume, said = std::move(said)](Result<void> done) mutable {
       machine_.trace.add(letter(machine_.owner), "operator.left", {{"volume", volume}, {"agreed", done.has_value()}});
       if (!done) machine_.trace.note(letter(machine_.owner), done.error().message);
-    });
+      said(std::move(done));
+    };
+    node_->leave(machine_.scenario.volumes[volume].id, std::move(left));
   }
 
   void attach_again(unsigned volume) override {
-    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] { open(volume); });
+    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] {
+      machine_.stores[volume].data->opened_anew();
+      machine_.stores[volume].metadata->opened_anew();
+      open(volume);
+    });
   }
 
   void replace_copy(unsigned volume, Survivor survivor) override {
@@ -157,6 +158,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     });
   }
 
+  void look_at_witness_again() override { node_->look_at_witness_again(); }
   void set_write_cache(unsigned volume, bool on) override {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }
@@ -173,6 +175,16 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
   void want_size(unsigned volume, std::uint64_t size) override {
     node_->want_size(machine_.scenario.volumes[volume].id, size);
+  }
+  /// This node's copy may have been set back since room was made, or another has taken its place. As lockstepd does
+  /// with each volume that it is told of (mgmt/data_plane/node_apply.cpp), and again where it fails.
+  void take_size(unsigned volume, std::uint64_t size) override {
+    want_size(volume, size);
+    make_room(volume, size, [this, volume, size](Result<void> made) {
+      if (made || disk(volume) == nullptr) return;
+      (void)machine_.clock.call_after(std::chrono::milliseconds(200),
+                                      [this, volume, size] { take_size(volume, size); });
+    });
   }
 
   void detach(unsigned volume, Callback<> done) override {
@@ -249,7 +261,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
     disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
-    if (wanted_of(volume) != 0) want_size(volume, wanted_of(volume));
+    if (wanted_of(volume) != 0) take_size(volume, wanted_of(volume));
     machine_.outlet.volume_changed(volume);
     if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
   }
@@ -292,9 +304,9 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
   damaged.bytes()[at] ^= std::byte{static_cast<unsigned char>(1u << random.below(8))};
   const std::vector<std::byte> image(damaged.bytes().begin(), damaged.bytes().end());
   std::error_code why;
-  const auto good = open_now(whole, m, volume, why);
+  const auto good = open_now(whole, m.scenario, m.side, volume, why);
   if (good == nullptr) return "a replica's metadata can't be opened after a crash: " + why.message();
-  const auto bad = open_now(damaged, m, volume, why);
+  const auto bad = open_now(damaged, m.scenario, m.side, volume, why);
   m.trace.add(letter(m.owner), "metadata.bit_flip", {{"volume", volume}, {"at", at}, {"opened", bad != nullptr}});
   const std::string where = "promise 6: with a bit flipped at byte " + std::to_string(at) + " of the metadata, ";
   if (bad == nullptr) return why ? std::nullopt : std::optional(where + "opening it says neither yes nor no");
@@ -311,6 +323,14 @@ std::optional<std::string> corruption_probe(Machine& m, unsigned volume, SimRand
               std::span(image).subspan(at / SimStore::kSector * SimStore::kSector, SimStore::kSector));
   }
   return std::nullopt;
+}
+
+std::optional<engine::EpochRecord> recorded(const Scenario& scenario, engine::NodeSide side, unsigned volume,
+                                            std::span<const std::byte> metadata) {
+  ScratchStore store(metadata);
+  std::error_code why;
+  const auto area = open_now(store, scenario, side, volume, why);
+  return area ? std::optional(area->epoch()) : std::nullopt;
 }
 
 std::string read_message(std::span<const std::byte> header) {
@@ -349,6 +369,7 @@ const ProgramKind& pair_program() {
       true,
       true,
       replication::is_heartbeat,
+      recorded,
   };
   return kind;
 }

@@ -10,10 +10,6 @@ using engine::NodeSide;
 using replication::Message;
 using replication::MessageType;
 
-namespace {
-constexpr std::uint64_t kGeneration = 1'000'000;  ///< of its replica: above all that the other can know
-}
-
 PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
     : pair_(pair), side_(side), began_(pair.world().scheduler.now()) {
   way_out().refuse([this](auto header) {
@@ -67,6 +63,7 @@ void PlayedPartner::on_link_up() {
   hello.type = MessageType::hello;
   hello.epoch = pair_.world().scenario.pair;
   if (side_ == NodeSide::b) hello.flags = replication::kFlagSideB;
+  hello.number = static_cast<std::uint64_t>(lease);
   send(hello);
   greeted_ = true;
 }
@@ -83,6 +80,12 @@ void PlayedPartner::let_go(Errc status) {
   for (const Kept& kept : std::exchange(kept_, {})) answer(*kept.request, kept.message, status);
 }
 
+void PlayedPartner::let_go_first(Errc status) {
+  const Kept kept = kept_.front();
+  kept_.erase(kept_.begin());
+  answer(*kept.request, kept.message, status);
+}
+
 void PlayedPartner::answer(replication::InboundRequest& request, const Message& question, Errc status) {
   Message header;
   header.type = question.type;
@@ -91,15 +94,18 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   header.status = status;
   header.process = process_;
   header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
+  if (question.type == MessageType::hello) header.number = static_cast<std::uint64_t>(lease);
   std::vector<std::byte> payload;
   if (question.type == MessageType::heartbeat) payload.assign(request.payload().size() / 32, std::byte{grants_leases});
   if (question.type == MessageType::state) {
     payload = replication::encode_state(state);
     header.extent.length = pair_.world().scenario.volume_size();
-    header.tag = kGeneration;
+    header.tag = generation;
   }
+  if (question.type == MessageType::generation) header.tag = generation;
   if (question.type == MessageType::reserve) header.extent = question.extent;
   if (question.type == MessageType::map) payload.resize(question.extent.length * 8);
+  amends(question, header, payload);
   answer_with(request, header, std::move(payload));
 }
 
@@ -143,7 +149,8 @@ PlayedPartner::Exchange& PlayedPartner::ask(const Message& message, std::vector<
 PlayedPartner::Exchange& PlayedPartner::tell_state() {
   Message m = message(MessageType::state);
   m.extent.length = pair_.world().scenario.volume_size();
-  m.tag = kGeneration;
+  m.tag = generation;
+  m.sequence = knows_generation;
   return ask(m, replication::encode_state(state), replication::kMaxStateBytes);
 }
 
@@ -156,15 +163,22 @@ PlayedPartner::Exchange& PlayedPartner::propose(const engine::EpochRecord& next,
   return send(m, replication::encode_state(carried));
 }
 
-PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& unit) {
+PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& unit,
+                                                        std::span<const scsi::LuEvent> events) {
   std::vector<std::byte> bytes = unit.encode();
-  const auto events = scsi::encode_events({});
+  const auto encoded = scsi::encode_events(events);
   Message m = message(MessageType::lu_state);
   m.sequence = unit.version;
-  m.extent = {bytes.size(), events.size()};
+  m.extent = {bytes.size(), encoded.size()};
   m.flags = replication::kFlagAgree;
-  bytes.insert(bytes.end(), events.begin(), events.end());
-  return ask(m, std::move(bytes), scsi::kMaxLuState);
+  bytes.insert(bytes.end(), encoded.begin(), encoded.end());
+  return send(m, std::move(bytes), scsi::kMaxLuState);
+}
+
+PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& unit) {
+  Exchange& exchange = send_unit_state(unit);
+  pair_.wait_for([&] { return exchange.done; });
+  return exchange;
 }
 
 bool PlayedPartner::is_granted(const engine::Uuid& epoch) {

@@ -26,7 +26,11 @@ class PlayedPartner final : public replication::LinkEvents {
 
   /// What it says of its replica. Told when the other asks, or at once.
   replication::ReplicaState state;
+  static constexpr std::uint64_t kGeneration = 1'000'000;  ///< above all that the other can know
+  std::uint64_t generation = kGeneration;                  ///< of its replica
+  std::uint64_t knows_generation = 0;                      ///< of the other's, when it tells its state
   bool grants_leases = true;
+  Nanos lease = 0;        ///< that it says it has configured; 0: it says nothing
   Nanos clock_ahead = 0;  ///< its clock shows so much more than the world's
   /// Requests that it does not answer; looked at as they come.
   std::function<bool(const replication::Message&)> keeps = [](const replication::Message&) { return false; };
@@ -34,6 +38,10 @@ class PlayedPartner final : public replication::LinkEvents {
   std::function<engine::Errc(const replication::Message&)> says = [](const replication::Message&) {
     return engine::Errc::ok;
   };
+  /// The last word on an answer: its header and what comes with it.
+  std::function<void(const replication::Message& question, replication::Message& header,
+                     std::vector<std::byte>& payload)>
+      amends = [](const auto&, auto&, auto&) {};
 
   struct Exchange {
     std::vector<std::byte> out, in;
@@ -51,6 +59,8 @@ class PlayedPartner final : public replication::LinkEvents {
   Exchange& propose(const engine::EpochRecord& next, const engine::Uuid& base);
   /// The unit's state, from the node that orders.
   Exchange& tell_unit_state(const scsi::LuState& unit);
+  /// The same, without waiting for the answer.
+  Exchange& send_unit_state(const scsi::LuState& unit, std::span<const scsi::LuEvent> events = {});
   /// The other's answer to a heartbeat: whether it grants a lease in that epoch.
   bool is_granted(const engine::Uuid& epoch);
   /// The other's clock, of just now.
@@ -67,6 +77,8 @@ class PlayedPartner final : public replication::LinkEvents {
   [[nodiscard]] std::vector<replication::Message> received(replication::MessageType type) const;
   /// Answers those that were kept.
   void let_go(engine::Errc status);
+  /// … and the first of them only.
+  void let_go_first(engine::Errc status);
 
   void on_link_up() override;
   void on_link_down() override { greeted_ = false; }

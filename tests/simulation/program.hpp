@@ -65,23 +65,23 @@ class Program {
   [[nodiscard]] virtual engine::Disk* disk(unsigned volume) = 0;
   /// Nothing while the volume is not attached.
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
-  /// What a replica's metadata holds, in service or not; only of kinds that keep such a record.
-  [[nodiscard]] virtual std::optional<engine::EpochRecord> recorded(unsigned volume) {
-    return (void)volume, std::nullopt;
-  }
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
-  virtual void leave(unsigned volume) = 0;
+  using Said = engine::Callback<engine::Result<void>>;
+  virtual void leave(unsigned volume, Said done) = 0;
+  void leave(unsigned volume) {
+    leave(volume, [](engine::Result<void>) {});
+  }
   /// Taken out of service and into it again, by the same process; only of kinds that do.
   virtual void attach_again(unsigned volume) { (void)volume; }
   /// Taken out of service, and into it again with blank stores in the place of its own, whose record `survivor` gives
   /// when nothing of the old copy is in use any more; with the old ones where it gives none. Only of kinds that do.
   using Survivor = std::function<std::optional<engine::EpochRecord>()>;
   virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
+  virtual void look_at_witness_again() {}
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
-  using Said = engine::Callback<engine::Result<void>>;
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
     (void)volume, (void)accept_inconsistent;
     done(engine::fail(engine::Errc::refused, "Nothing is mirrored here."));
@@ -93,6 +93,8 @@ class Program {
   /// Growing (docs/developer/grow.md); only of kinds that do.
   virtual void make_room(unsigned volume, std::uint64_t size, engine::Callback<engine::Result<void>> done) = 0;
   virtual void want_size(unsigned volume, std::uint64_t size) = 0;
+  /// The same, and room is made for it where there is none yet.
+  virtual void take_size(unsigned volume, std::uint64_t size) = 0;
   /// The stores are the caller's again when `done` runs; only of kinds that replicate.
   virtual void detach(unsigned volume, engine::Callback<> done) { (void)volume, (void)done; }
   virtual void shutdown(engine::Callback<> done) = 0;
@@ -112,6 +114,10 @@ struct ProgramKind {
   bool keeps_state = true;  ///< its disks know reservations
   bool grows = true;
   MessageFilter is_heartbeat;  ///< by a request's header; may be empty
+  /// What that side's metadata holds, in service or not; empty where a kind keeps no such record.
+  std::function<std::optional<engine::EpochRecord>(const Scenario&, engine::NodeSide, unsigned volume,
+                                                   std::span<const std::byte> metadata)>
+      recorded;
 };
 
 }  // namespace lockstep::simulation

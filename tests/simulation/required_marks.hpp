@@ -23,6 +23,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "forward.too_old_to_start",
     "forward.waited_too_long",
     "front.cancelled",
+    "front.too_old",
     "generation.partner_was_set_back",
     "generation.set_back",
     "lu_state.changed",

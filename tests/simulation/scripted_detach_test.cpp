@@ -80,6 +80,47 @@ TEST(Detach, TheStoresAreGivenBackWhenTheDataThatIsMadeDurableIs) {
   gives_back_when_mended(pair, kA);
 }
 
+/// The partner has recorded already that it left, and what this node's store holds is waited for.
+TEST(Detach, EndsAStepThatWaitsForTheStore) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  hang(pair, kB);
+  pair.write(kA, 8, 2);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).data(0).in_flight() > 0; })) << "ordered by A";
+  pair.read(kB, 16);
+  pair.host(kA).end(Host::End::killed);
+  pair.host(kA).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kA).epoch.members == engine::MemberSet::only(kB); }, kSecond));
+  pair.run_for(3200 * kMillisecond);  // its store is silent for too long
+  ASSERT_TRUE(pair.status(kB).epoch.members.is_both()) << "it waits";
+  Detached detached;
+  detach(pair, kB, detached);
+  pair.host(kB).data(0).release_first_hung();
+  pair.run_for(100 * kMillisecond);
+  EXPECT_FALSE(detached.done);
+  pair.mend(kB);
+  ASSERT_TRUE(pair.wait_for([&] { return detached.done; }));
+  EXPECT_EQ(detached.in_flight, 0u);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// A orders it and writes it, B's disk fails it: nobody knows what became of it when A is detached. The next mirror of
+/// A's, which knows nothing of it, must not be asked to carry it out, nor does it say that it was not.
+TEST(Detach, WhatWasBegunThereIsNotSentAgainToTheNext) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.spoil(kB, [](StoreFaults& f) { f.write_error = f.hang = kAlways; });
+  auto& begun = pair.write(kB, 8, 2);
+  const auto written = [&] { return std::to_integer<int>(pair.host(kA).data(0).visible()[8 * kBlock]) == 2; };
+  ASSERT_TRUE(pair.wait_for([&] { return written() && pair.host(kB).data(0).in_flight() > 0; }));
+  pair.host(kA).program()->attach_again(0);
+  pair.run_for(kMillisecond);
+  pair.host(kB).data(0).release_hung();
+  ASSERT_TRUE(pair.wait_for([&] { return begun.done; }));
+  EXPECT_EQ(begun.status(), make_error_code(engine::Errc::unknown_outcome)) << "it is in A's store";
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// What waits for the partner's answer when the partner is lost has nobody left to decide it.
 TEST(Detach, AWriteThatThePartnerForwardedHoldsNothingUpWhenThePartnerDies) {
   ScriptedPair pair(pair_program());

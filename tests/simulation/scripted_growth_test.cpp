@@ -22,6 +22,7 @@ void has_room(ScriptedPair& pair) {
   ASSERT_TRUE(pair.wait_for([&] { return made == 2; }));
 }
 
+/// Room is made by has_room() alone.
 void wants_more(ScriptedPair& pair) {
   pair.world().wanted_size = pair.world().scenario.grown_size();
   for (const NodeSide side : {kA, kB}) {
@@ -73,6 +74,38 @@ TEST(Growth, ANodeThatCannotRecordItNeitherHoldsWhatComesNorCallsItOutOfRange) {
   EXPECT_EQ(pair.written(kA, kNewBlock, 1), std::error_code{});
 }
 
+/// Configured to be larger than it is made for here.
+TEST(Growth, ANodeThatIsAloneGrowsOnlyIntoItsRoom) {
+  ScriptedPair pair(pair_program(), grows);
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  const auto before = pair.status(kA).epoch;
+  wants_more(pair);
+  pair.run_for(5 * kSecond);
+  EXPECT_EQ(pair.status(kA).epoch, before);
+  EXPECT_TRUE(pair.status(kA).serving);
+}
+
+TEST(Growth, WaitsForRoomOnBothNodes) {
+  for (const NodeSide first : {kA, kB}) {
+    ScriptedPair pair(pair_program(), grows);
+    const auto makes_room = [&](NodeSide side) {
+      bool made = false;
+      pair.host(side).program()->make_room(0, pair.world().scenario.grown_size(),
+                                           [&](engine::Result<void> room) { made = room.has_value(); });
+      return pair.wait_for([&] { return made; });
+    };
+    const auto before = pair.status(kA).epoch;
+    ASSERT_TRUE(makes_room(first));
+    wants_more(pair);
+    pair.run_for(5 * kSecond);
+    EXPECT_EQ(pair.status(kA).epoch, before);
+    EXPECT_TRUE(pair.in_sync());
+    ASSERT_TRUE(makes_room(other(first)));
+    EXPECT_TRUE(pair.wait_for([&] { return pair.status(kB).epoch.size == pair.world().wanted_size; }));
+  }
+}
+
 /// Its data store failed and its record is of before: whoever carries an operation out knows how large the volume is.
 TEST(Growth, ANodeThatForwardsLetsItsPartnerSayWhatIsInRange) {
   ScriptedPair pair(pair_program(), grows);
@@ -85,6 +118,24 @@ TEST(Growth, ANodeThatForwardsLetsItsPartnerSayWhatIsInRange) {
   EXPECT_LT(pair.world().grower->told(0), pair.world().wanted_size) << "alone it grows only without a partner there";
   EXPECT_EQ(pair.written(kB, kNewBlock, 1), make_error_code(engine::Errc::out_of_range));
   EXPECT_EQ(pair.written(kB, kNewBlock - 1, 1), std::error_code{});
+}
+
+/// One that was made before took another's place before the size was published: the node makes room in it, as lockstepd
+/// does with each volume that it is told of.
+TEST(Growth, ACopyThatHasNoRoomYetMakesItWhenTheSizeIsWanted) {
+  ScriptedPair pair(pair_program(), grows);
+  has_room(pair);
+  pair.host(kB).program()->leave(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo) && pair.is(kB, MirrorState::left); }));
+  pair.host(kB).replace_copy(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  wants_more(pair);
+  pair.run_for(kSecond);
+  ASSERT_FALSE(pair.world().grower->satisfied()) << "the test shows nothing";
+  for (const NodeSide side : {kA, kB}) pair.host(side).program()->take_size(0, pair.world().wanted_size);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync() && pair.world().grower->satisfied(); }));
+  EXPECT_EQ(pair.written(kB, kNewBlock, 1), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
 }
 
 }  // namespace

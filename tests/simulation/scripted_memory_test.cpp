@@ -185,6 +185,23 @@ TEST(Memory, TheOnlyMemberThatWasSetBackDoesNotStartByWordOfTheWitness) {
   EXPECT_NE(pair.status(kB).reason.find("set back"), std::string::npos) << pair.status(kB).reason;
 }
 
+/// B left it as the only member, and it was set back to before that: by its own record both are. What it lacks may have
+/// been acknowledged, and what B lacks, too.
+TEST(Memory, TheOnlyMemberThatWasSetBackWaitsWithItsPartnerForAnOperator) {
+  ScriptedPair pair(pair_program());
+  write_for(pair, kA, 2 * kSecond, 1);
+  pair.host(kA).take_snapshot();
+  write_for(pair, kA, 30 * kSecond, 2);
+  pair.host(kB).program()->leave(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (const NodeSide each : {kA, kB}) pair.host(each).end(Host::End::power_cut);
+  pair.host(kA).set_back();
+  for (const NodeSide each : {kA, kB}) pair.host(each).boot();
+  pair.run_for(20 * kSecond);
+  EXPECT_FALSE(pair.status(kA).serving);
+  EXPECT_FALSE(pair.status(kB).serving);
+}
+
 /// Its clock says that no time has passed, so that its lease holds; the partner has gone on without it.
 TEST(Memory, AMachineThatWasPausedAnswersNoReadByALeaseOfBefore) {
   for (const NodeSide side : {kA, kB}) {
@@ -216,6 +233,23 @@ TEST(Memory, AMachineThatWasPausedAnswersNoFlushByALeaseOfBefore) {
   }
 }
 
+/// It says that the unit's bytes are those that the host has, and they may be otherwise by now.
+TEST(Memory, AMachineThatWasPausedAnswersNoVerifyByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    ASSERT_FALSE(pair.written(kA, 8, 1));
+    pair.run_for(kSecond / 10);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    ASSERT_FALSE(pair.written(other(side), 8, 2));
+    for (const NodeSide each : {kA, kB}) pair.world().cut(each, false);
+    pair.host(side).thaw();
+    auto& verify = pair.submit(side, engine::DiskOpcode::verify, 8, 1, 1);
+    pair.run_for(kSecond / 10);
+    EXPECT_FALSE(verify.done && !verify.status());
+  }
+}
+
 /// The partner serves alone, and its process is replaced, or its machine boots: the new one knows nothing of the time
 /// between, but its machine's clock does, or its boot.
 TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProcess) {
@@ -226,6 +260,7 @@ TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProces
       s.link_forwards = {64 * 1024, 1};
     });
     ASSERT_TRUE(comes_back_slowly(pair, kB));
+    pair.run_for(kSecond / 4);
     pair.world().way_from(kB).hold_answers([](auto header) {
       const auto message = replication::decode(header);
       return message && message->type == replication::MessageType::forward;
@@ -247,6 +282,76 @@ TEST(Memory, AMachineThatWasPausedForwardsNothingOfBeforeToThePartnersNextProces
     EXPECT_EQ(pair.value_at(kA, 8), 2) << "what was given up came over what was acknowledged since";
     EXPECT_EQ(pair.violation(), "");
   }
+}
+
+/// A stall that its clock tells of makes what comes just after it count as old. That a read is old does not make the
+/// lease newer.
+TEST(Memory, AMachineThatStoodStillAndWasPausedThenAnswersNoReadByALeaseOfBefore) {
+  for (const NodeSide side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    pair.host(side).freeze();
+    pair.run_for(pair.world().scenario.lease / 4);
+    pair.host(side).thaw();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    EXPECT_EQ(pair.value_at(side, 8), 1);
+    pair.run_for(50 * kMillisecond);
+    pair.host(side).pause();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(side), MirrorState::solo); }));
+    ASSERT_EQ(pair.written(other(side), 8, 2), std::error_code{});
+    pair.host(side).thaw();
+    auto& read = pair.read(side, 8);
+    ASSERT_TRUE(pair.wait_for([&] { return read.done; }, 10 * kSecond));
+    EXPECT_TRUE(read.status() || read.first() == 2) << "a read of before the pause";
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// It never heard its partner's clock, so that nothing tells it that it was paused.
+TEST(Memory, AMachineThatWasPausedBeforeItsFirstContactForwardsNothingOfBefore) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    s.virtual_machines = true;
+    s.regions = 128;
+  });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  cut(pair, false);
+  pair.host(kB).end(Host::End::killed);
+  pair.host(kB).boot();
+  pair.run_for(kSecond);
+  pair.host(kB).pause();
+  pair.run_for(4 * kSecond);
+  ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  cut(pair, true);
+  pair.host(kB).thaw();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kB).serving; }));
+  // What is read from a socket now may have come there before the pause.
+  EXPECT_EQ(pair.written(kB, 8, 1), make_error_code(engine::Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kA, 8), 2);
+  pair.run_for(kSecond / 4);
+  EXPECT_EQ(pair.written(kB, 8, 3), std::error_code{}) << "by now all of that was read";
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// Read from its socket before it heard the partner's clock for the first time, and then waiting to be forwarded.
+TEST(Memory, AMachineThatWasPausedForwardsNothingThatItReadBeforeItHeardThePartnersClock) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.virtual_machines = true; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.host(kB).end(Host::End::power_cut);
+  pair.world().way_from(kB).hold(SimLink::Flow::requests, true);
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::syncing_target); })) << "A had it leave";
+  pair.host(kB).pause();
+  pair.run_for(4 * kSecond);
+  ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  pair.host(kB).thaw();
+  auto& given_up = pair.write(kB, 8, 3);
+  EXPECT_FALSE(given_up.done);
+  pair.world().way_from(kB).hold(SimLink::Flow::requests, false);
+  ASSERT_TRUE(pair.wait_for([&] { return given_up.done; }));
+  EXPECT_EQ(given_up.status(), make_error_code(engine::Errc::resource_exhausted));
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.value_at(kA, 8), 2) << "what was given up came over what was acknowledged since";
+  EXPECT_EQ(pair.violation(), "");
 }
 
 }  // namespace

@@ -255,11 +255,12 @@ struct Forwards : PlayedB {
     return io;
   }
   /// The way out is a new one, on which B answers no state: what it holds by the old one may not be over.
-  void unsettle() {
-    b.keeps = [](const Message& m) { return forwards_only(m) || is(m, MessageType::state); };
+  void unsettle() { lose_the_way(MessageType::state); }
+  void lose_the_way(MessageType unanswered) {
+    b.keeps = [unanswered](const Message& m) { return forwards_only(m) || is(m, unanswered); };
     pair.world().way_from(kA).reset();
-    const std::size_t before = b.received(MessageType::state).size();
-    ASSERT_TRUE(pair.wait_for([&] { return b.received(MessageType::state).size() > before; }));
+    const std::size_t before = b.received(unanswered).size();
+    ASSERT_TRUE(pair.wait_for([&] { return b.received(unanswered).size() > before; }));
   }
   void settle() {
     b.keeps = forwards_only;
@@ -309,14 +310,79 @@ TEST(ForwardOfThis, ThatWasGivenUpAndLostWithTheWayEndsWhenThereIsANewOne) {
   world.pair.host(kA).program()->disk(0)->cancel(write.request);
   world.pair.run_for(kSoon);
   ASSERT_FALSE(write.done);
-  world.b.keeps = [](const Message& m) { return is(m, MessageType::hello); };
-  world.pair.world().way_from(kA).reset();
-  const std::size_t before = world.b.received(MessageType::hello).size();
-  ASSERT_TRUE(world.pair.wait_for([&] { return world.b.received(MessageType::hello).size() > before; }));
+  world.lose_the_way(MessageType::hello);
   world.pair.run_for(kSoon);
   EXPECT_FALSE(write.done);
   world.settle();
   EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, 10 * kSoon));
+}
+
+/// A write that its host gave up, and one that B ordered since: perhaps what the host sent again.
+struct GivenUp : Forwards {
+  GivenUp() : write(Forwards::write()) { pair.host(kA).program()->disk(0)->cancel(write.request); }
+  PlayedPartner::Exchange& order_another() {
+    Message m = order(1);
+    m.extent.offset += kBlock;
+    auto& other = b.send(m, block_of(1));
+    pair.run_for(10 * kSoon);
+    return other;
+  }
+  ScriptedPair::Io& write;
+};
+
+TEST(ForwardOfThis, ThatWasGivenUpHoldsBackAnswersToOrdersUntilItIsAnswered) {
+  GivenUp world;
+  auto& other = world.order_another();
+  EXPECT_FALSE(other.done) << "B may begin the forward after it";
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return other.done; }, 10 * kSoon));
+  EXPECT_TRUE(other.ended_with(Errc::ok));
+}
+
+/// What has come by the old way may be begun until the new one is agreed on.
+TEST(ForwardOfThis, ThatWasGivenUpAndLostWithTheWayHoldsBackAnswersToOrders) {
+  GivenUp world;
+  world.lose_the_way(MessageType::hello);
+  auto& other = world.order_another();
+  EXPECT_FALSE(other.done);
+  world.settle();
+  EXPECT_TRUE(world.pair.wait_for([&] { return other.done; }, 10 * kSoon));
+  EXPECT_TRUE(other.ended_with(Errc::ok));
+}
+
+/// B has begun it: what its host sends again is ordered after it.
+TEST(ForwardOfThis, ThatWasGivenUpHoldsBackNothingWhenItsOrderHasCome) {
+  for (const bool came_before : {false, true}) {
+    GivenUp world;
+    Message m = world.order(2);
+    m.tag = world.sent()[0].tag;
+    if (came_before) world.b.ask(m, PlayedB::block_of(2));
+    auto& other = world.order_another();
+    EXPECT_EQ(other.done, came_before);
+    if (!came_before) world.b.ask(m, PlayedB::block_of(2));
+    EXPECT_TRUE(world.pair.wait_for([&] { return other.done; }, 10 * kSoon));
+    EXPECT_TRUE(other.ended_with(Errc::ok));
+    EXPECT_FALSE(world.write.done) << "B has not answered the forward";
+  }
+}
+
+/// What B refuses may be begun when it comes again.
+TEST(ForwardOfThis, ThatIsSentAgainAndGivenUpHoldsBackAnswersThoughItsOrderHasComeBefore) {
+  Forwards world;
+  auto& write = world.write();
+  Message m = world.order(2);
+  m.tag = world.sent()[0].tag;
+  world.b.ask(m, PlayedB::block_of(2));
+  world.b.let_go(Errc::stale);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.sent().size() == 2; }, kLease / 4));
+  world.pair.host(kA).program()->disk(0)->cancel(write.request);
+  m = world.order(3);
+  m.extent.offset += kBlock;
+  auto& other = world.b.send(m, PlayedB::block_of(1));
+  world.pair.run_for(10 * kSoon);
+  EXPECT_FALSE(other.done);
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return other.done; }, 10 * kSoon));
 }
 
 TEST(ForwardOfThis, ThatAProcessMayHaveCarriedOutIsNotSentToTheNextOne) {

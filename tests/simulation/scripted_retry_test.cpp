@@ -119,6 +119,68 @@ TEST(Forward, OneSlowWriteDoesNotStopTheOthers) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// B's disk is slow with A's write; a later one waits there for the watermark to cover that, a read waits for the later
+/// one, and what B forwarded, and its host gives up, comes back as an order and waits for the read.
+TEST(Forward, ThatIsGivenUpDoesNotWaitForWhatWaitsForIt) {
+  ScriptedPair pair(pair_program(), patient_stores);
+  ASSERT_EQ(pair.written(kA, 0, 1, 64), std::error_code{});
+  hang(pair, kB);
+  auto& slow = pair.write(kA, 40, 2);
+  pair.run_for(kSoon);
+  pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
+  ASSERT_EQ(pair.written(kA, 8, 3), std::error_code{});
+  auto& read = pair.read(kB, 8, 2);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(read.done) << "the test shows nothing";
+  auto& given_up = pair.write(kB, 9, 4);
+  pair.run_for(kSoon);
+  cancel(pair, kB, given_up);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(given_up.done) << "the test shows nothing";
+  pair.mend(kB);
+  EXPECT_TRUE(pair.wait_for([&] { return slow.done && read.done && given_up.done; }, 5 * kSecond));
+  EXPECT_EQ(slow.status(), std::error_code{});
+  EXPECT_EQ(read.first(), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// The only member's disk fails the write of a COMPARE AND WRITE, and has done a part of it; the answer is lost. Sent
+/// again it would find its own data, and say that it changed nothing.
+TEST(Forward, ThatTheStoreFailedIsNotCarriedOutAgain) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 128; });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.world().way_from(kB).hold_answers([](auto header) { return is(header, MessageType::forward); });
+  pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  auto& compare = pair.submit(kB, engine::DiskOpcode::compare_and_write, 8, 1, 1);
+  pair.run_for(kSecond);
+  ASSERT_FALSE(compare.done) << "the test shows nothing";
+  pair.mend(kA);
+  pair.world().way_from(kB).hold_answers(nullptr);
+  pair.world().way_from(kB).break_session();
+  ASSERT_TRUE(pair.wait_for([&] { return compare.done; }));
+  EXPECT_EQ(compare.status(), make_error_code(Errc::io_error));
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// A, which orders, leaves as its disk hangs; what B forwarded to it stays on the way until that is broken. Its host
+/// has long turned to A meanwhile, which forwards to B.
+TEST(Forward, ThatIsOlderThanALeaseIsNotCarriedOutByWhoTakesOver) {
+  ScriptedPair pair(pair_program());
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  pair.world().way_from(kB).hold_answers([](auto header) { return is(header, MessageType::forward); });
+  hang(pair, kA);
+  pair.write(kA, 8, 1);  // what B forwards waits behind it, and is never begun
+  auto& given_up = pair.write(kB, 8, 2);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
+  ASSERT_FALSE(given_up.done) << "the test shows nothing";
+  ASSERT_EQ(pair.written(kA, 8, 3), std::error_code{});
+  ASSERT_TRUE(pair.wait_for([&] { return given_up.done; }));
+  EXPECT_EQ(given_up.status(), make_error_code(Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kB, 8), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// W1's answer is stuck; it was seen, and overwritten; then B's disk fails and A starts anew, knowing nothing of W1.
 TEST(Forward, WhatWasCarriedOutIsNotCarriedOutAgainByTheNextProcess) {
   ScriptedPair pair(pair_program());
@@ -270,6 +332,23 @@ TEST(Forward, AWriteThatCameBeforeContactIsSentWhenThereIsContact) {
   held = false;
   EXPECT_TRUE(pair.wait_for([&] { return write.done; }, kSecond));
   EXPECT_EQ(write.status(), std::error_code{});
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// Its hosts may have given them up, and have sent them again through the other node, which forwards.
+TEST(Stall, OfTheOnlyMemberLetsNoCommandOfBeforeBegin) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.regions = 128; });
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  pair.host(kA).freeze();
+  pair.run_for(2 * pair.world().scenario.lease);
+  pair.host(kA).thaw();
+  auto& given_up = pair.write(kA, 8, 1);
+  EXPECT_TRUE(given_up.done);
+  EXPECT_EQ(given_up.status(), make_error_code(Errc::resource_exhausted));
+  EXPECT_EQ(pair.value_at(kA, 8), 0) << "reads are answered";
+  pair.run_for(kSecond / 4);
+  EXPECT_EQ(pair.written(kA, 8, 2), std::error_code{});
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
   EXPECT_EQ(pair.violation(), "");
 }
 

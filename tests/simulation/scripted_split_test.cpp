@@ -125,6 +125,31 @@ TEST_P(GiveUp, BothHaveWhatTheOtherHadAndItsInitiatorsNoticeNothing) {
   EXPECT_EQ(world.pair.host(kept).fences(), fences);
 }
 
+/// Its operator is told what to do first: in the state of a split alone it would be to give up, which it can't.
+TEST_P(GiveUp, OneWhoseMetadataFailedSaysThatAndIsRestartedFirst) {
+  Split world;
+  world.part();
+  SimStore& metadata = world.pair.host(victim).metadata(0);
+  const StoreFaults whole = metadata.faults();
+  StoreFaults broken = whole;
+  broken.write_error = kAlways;
+  metadata.set_faults(broken);
+  EXPECT_NE(world.pair.written(victim, 480, 1), std::error_code{});
+  world.talk(true);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kept, MirrorState::split_brain); }));
+  world.pair.run_for(2 * kSecond);
+  EXPECT_TRUE(world.pair.is(victim, MirrorState::failed));
+  EXPECT_NE(world.pair.status(victim).reason.find("map can't be written"), std::string::npos);
+  EXPECT_FALSE(world.give_up_and_wait(victim).good());
+  metadata.set_faults(whole);
+  world.pair.host(victim).end(Host::End::killed);
+  world.pair.host(victim).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(victim, MirrorState::split_brain); }));
+  const Command& gave_up = world.give_up_and_wait(victim);
+  ASSERT_TRUE(gave_up.good()) << gave_up.why();
+  world.expect_all_of(kept);
+}
+
 TEST_P(GiveUp, WhatItsStoreHasNotReturnedYetDoesNotLandOnTheResync) {
   Split world;
   world.part();

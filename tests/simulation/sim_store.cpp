@@ -398,7 +398,10 @@ void SimStore::process_died() {
     const IoCallback dropped = std::move(op.done);
     release(slot);
   }
-  // What was applied without completing is in the machine's cache like all else: the next process's flush covers it.
+  opened_anew();
+}
+
+void SimStore::opened_anew() {
   for (const std::uint32_t sector : dirty_) {
     if (state_[sector] == Sector::applied) state_[sector] = Sector::completed;
   }

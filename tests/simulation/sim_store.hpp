@@ -69,6 +69,9 @@ class SimStore final : public engine::Store {
   /// Each operation in flight ends with its callback destroyed; writes happened, in part or not at all.
   void process_died();
   void power_cut();
+  /// What was applied without completing is in the machine's cache like all else: the flush of whoever opens the store
+  /// next covers it.
+  void opened_anew();
   /// Whoever writes here had space set aside before: a write that finds none breaks a promise.
   void expect_reserved(bool yes) { expects_reserved_ = yes; }
   /// As if its blocks were encrypted; the images show them as they are read.

@@ -102,7 +102,8 @@ WitnessClient::Call& WitnessClient::begin(Kind kind, const Uuid& volume) {
   call.executed = false;
   call.answered = false;
   call.kind = kind;
-  call.restarts = server_.restarts();
+  call.server = server_;
+  call.restarts = server_ == nullptr ? 0 : server_->restarts();
   call.volume = volume;
   const std::uint64_t argument = (std::uint64_t{call.generation} << 32) | id;
   // Rarely a request waits somewhere on the way until long after its sender gave up.
@@ -138,17 +139,18 @@ WitnessClient::Call* WitnessClient::find(std::uint64_t argument) {
 void WitnessClient::on_server(void* self, std::uint64_t argument) {
   auto& client = *static_cast<WitnessClient*>(self);
   Call* call = client.find(argument);
-  if (call == nullptr || !client.reachable_ || call->restarts != client.server_.restarts()) return;
+  if (call == nullptr || call->server == nullptr || !client.reachable_) return;
+  if (call->restarts != call->server->restarts()) return;
   call->executed = true;
   switch (call->kind) {
     case Kind::read:
-      call->outcome = {false, client.server_.view(call->volume)};
+      call->outcome = {false, call->server->view(call->volume)};
       break;
     case Kind::swap:
-      call->outcome = client.server_.swap(call->volume, call->expected, call->record);
+      call->outcome = call->server->swap(call->volume, call->expected, call->record);
       break;
     case Kind::remove:
-      client.server_.remove(call->volume);
+      call->server->remove(call->volume);
       break;
   }
   client.trace_.add(letter(client.owner_), "witness.executed",
@@ -166,7 +168,8 @@ void WitnessClient::on_server(void* self, std::uint64_t argument) {
 void WitnessClient::on_client(void* self, std::uint64_t argument) {
   auto& client = *static_cast<WitnessClient*>(self);
   Call* call = client.find(argument);
-  if (call != nullptr && client.reachable_ && !call->answered) client.finish(*call, true);
+  if (call == nullptr || !client.reachable_ || call->answered) return;
+  client.finish(*call, call->server == client.server_);
 }
 
 void WitnessClient::on_timeout(void* self, std::uint64_t argument) {
@@ -177,7 +180,7 @@ void WitnessClient::on_timeout(void* self, std::uint64_t argument) {
 
 void WitnessClient::finish(Call& call, bool answered) {
   call.answered = true;
-  if (answered) server_.note_seen(call.volume, owner_, call.outcome.current);
+  if (answered) call.server->note_seen(call.volume, owner_, call.outcome.current);
   trace_.add(
       letter(owner_), "witness.answer",
       {{"kind", static_cast<std::uint64_t>(call.kind)}, {"answered", answered}, {"won", answered && call.outcome.won}});

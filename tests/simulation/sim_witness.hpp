@@ -18,7 +18,7 @@ class SimWitness;
 class WitnessClient final : public replication::Witness {
  public:
   WitnessClient(Scheduler& scheduler, Trace& trace, SimRandom random, Owner owner, SimWitness& server)
-      : scheduler_(scheduler), trace_(trace), random_(random), owner_(owner), server_(server) {}
+      : scheduler_(scheduler), trace_(trace), random_(random), owner_(owner), server_(&server) {}
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
   void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
@@ -26,6 +26,8 @@ class WitnessClient final : public replication::Witness {
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  /// Another witness from now on, or none; what is on its way to the old one may be carried out there, unheard.
+  void use(SimWitness* server) { server_ = server; }
   /// The process died: calls in flight may still be carried out, nobody is told.
   void clear();
 
@@ -36,6 +38,7 @@ class WitnessClient final : public replication::Witness {
     bool executed = false;
     bool answered = false;
     std::uint32_t generation = 1;
+    SimWitness* server = nullptr;
     unsigned restarts = 0;  ///< of the witness, before this was sent
     Kind kind{};
     engine::Uuid volume;
@@ -59,7 +62,7 @@ class WitnessClient final : public replication::Witness {
   Trace& trace_;
   SimRandom random_;
   Owner owner_;
-  SimWitness& server_;
+  SimWitness* server_;
   bool reachable_ = true;
   std::vector<std::unique_ptr<Call>> calls_;
   std::vector<std::uint32_t> free_;

@@ -16,7 +16,24 @@ namespace {
 constexpr Nanos kTimeout = kSecond;  // as the client's
 }
 
+void SlowWitness::let_go(std::size_t which) {
+  auto one = std::move(held_.at(which));
+  held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(which));
+  one();
+}
+
+template <class Result>
+Callback<Result> SlowWitness::held_back(Callback<Result> done) {
+  return [this, done = std::move(done)](const Result& result) mutable {
+    held_.push_back([done = std::move(done), result]() mutable { done(result); });
+  };
+}
+
 void SlowWitness::read(const Uuid& volume, Callback<IoResult<WitnessView>> done) {
+  if (holds_) {
+    return held_.push_back(
+        [this, volume, done = std::move(done)]() mutable { witness_.read(volume, held_back(std::move(done))); });
+  }
   if (most_ == 0) return witness_.read(volume, std::move(done));
   auto call = std::make_unique<Call>();
   call->volume = volume;
@@ -26,6 +43,11 @@ void SlowWitness::read(const Uuid& volume, Callback<IoResult<WitnessView>> done)
 
 void SlowWitness::swap(const Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                        Callback<IoResult<SwapOutcome>> done) {
+  if (holds_) {
+    return held_.push_back([this, volume, seen, record, done = std::move(done)]() mutable {
+      witness_.swap(volume, seen, record, held_back(std::move(done)));
+    });
+  }
   if (most_ == 0) return witness_.swap(volume, seen, record, std::move(done));
   auto call = std::make_unique<Call>();
   call->swaps = true;
@@ -63,6 +85,7 @@ void SlowWitness::on_timeout(void* self, std::uint64_t number) {
 }
 
 void SlowWitness::clear() {
+  const auto dropped = std::exchange(held_, {});
   for (const auto& call : calls_) {
     const auto read_dropped = std::move(call->read_done);
     const auto swap_dropped = std::move(call->swap_done);

@@ -1,7 +1,8 @@
 #pragma once
 // One node's view of a witness that takes seconds: requests arrive long after their sender gave them up, and are
-// carried out none the less.
+// carried out none the less. Or of one whose requests and answers a test lets go one by one.
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,11 @@ class SlowWitness final : public replication::Witness {
 
   /// From now on each request is up to this late; 0: as fast as ever.
   void set_slowness(Nanos most) { most_ = most; }
+  /// From now on each request waits until it is let go, and so does each answer.
+  void hold() { holds_ = true; }
+  /// How many requests and answers wait, and one of them, by the order in which they came.
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
+  void let_go(std::size_t which);
   /// The process died: what is under way may still be carried out, nobody is told.
   void clear();
 
@@ -36,6 +42,8 @@ class SlowWitness final : public replication::Witness {
     engine::Callback<engine::IoResult<replication::SwapOutcome>> swap_done;
   };
   void launch(std::unique_ptr<Call> call);
+  template <class Result>
+  engine::Callback<Result> held_back(engine::Callback<Result> done);
   static void on_arrive(void* self, std::uint64_t call);
   static void on_timeout(void* self, std::uint64_t call);
 
@@ -44,6 +52,8 @@ class SlowWitness final : public replication::Witness {
   Owner owner_;
   WitnessClient& witness_;
   Nanos most_ = 0;
+  bool holds_ = false;
+  std::deque<engine::Callback<>> held_;
   std::vector<std::unique_ptr<Call>> calls_;  ///< that were late, for the whole run
 };
 

@@ -145,6 +145,30 @@ json pair_json(const PairView& view) {
           {"created_at", rfc3339(c.pair->created_ms)}};
 }
 
+json pair_witness_json(const PairView& view) {
+  const Arbiter& arbiter = view.configuration->pair->arbiter;
+  json shown = {{"kind", arbiter.witness ? "witness" : "preferred"},
+                {"endpoints", arbiter.endpoints},
+                {"ca", !arbiter.access.ca.empty()},
+                {"user", text_or_null(arbiter.access.user)},
+                {"client_certificate", !arbiter.access.certificate.empty()},
+                {"changing", arbiter.changing},
+                {"nodes", json::array()}};
+  for (const auto& n : view.nodes) {
+    if (!n.node) continue;
+    json reachable, unknown;
+    if (arbiter.witness && !arbiter.changing && n.current() && n.report.status->witness_reachable)
+      reachable = *n.report.status->witness_reachable;
+    if (n.current())
+      unknown = std::ranges::count_if(n.report.status->volumes, [](const auto& v) { return v.failover_limited; });
+    shown["nodes"].push_back({{"side", side_name(n.node->side)},
+                              {"name", n.node->name},
+                              {"reachable", reachable},
+                              {"volumes_not_known", unknown}});
+  }
+  return shown;
+}
+
 namespace {
 
 json saved_json(const SavedConfiguration& copy) {

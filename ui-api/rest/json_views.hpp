@@ -15,6 +15,8 @@ namespace lockstep::ui_api {
 [[nodiscard]] std::string rfc3339(std::int64_t ms_since_1970);
 
 [[nodiscard]] nlohmann::json pair_json(const mgmt::PairView& view);
+/// Of a pair that there is.
+[[nodiscard]] nlohmann::json pair_witness_json(const mgmt::PairView& view);
 [[nodiscard]] nlohmann::json recovery_json(const mgmt::RecoveryView& view);
 [[nodiscard]] nlohmann::json node_json(const mgmt::PairView& view, const mgmt::NodeView& node);
 [[nodiscard]] nlohmann::json nodes_json(const mgmt::PairView& view);

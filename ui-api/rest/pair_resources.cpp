@@ -87,6 +87,33 @@ Response change_pair(Controller& controller, const Call& call) {
   return ok(pair_json(controller.view()));
 }
 
+Response show_witness(Controller& controller) {
+  const mgmt::PairView view = controller.view();
+  if (!view.configuration->pair) return problem(mgmt::RefusalKind::no_pair, "Make a pair or join one first.");
+  return ok(pair_witness_json(view));
+}
+
+Response change_witness(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::WitnessWish wish;
+  const auto endpoints = fields.texts("endpoints", Presence::optional);
+  if (endpoints && (endpoints->empty() || endpoints->size() > 9)) problems.push_back({"/endpoints", "Must be 1 to 9."});
+  wish.endpoints = endpoints.value_or(std::vector<std::string>());
+  wish.ca = fields.text("ca", Presence::optional);
+  wish.certificate = fields.text("certificate", Presence::optional);
+  wish.key = fields.text("key", Presence::optional);
+  wish.user = fields.text("user", Presence::optional);
+  wish.password = fields.text("password", Presence::optional);
+  fields.nothing_else();
+  const bool said = endpoints || wish.ca || wish.certificate || wish.key || wish.user || wish.password;
+  if (problems.empty() && !said) problems.push_back({"", "Nothing is to be changed: give endpoints, ca or user."});
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.witness().change(wish));
+}
+
 Response invite(Controller& controller) {
   const auto invitation = controller.pair().invite();
   if (!invitation) return problem(invitation.error());
@@ -181,6 +208,10 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return create_pair(controller, call); }});
   router.add({"PATCH", "/api/v1/pair", Access::admin, true,
               [&controller](const Call& call) { return change_pair(controller, call); }, true});
+  router.add({"GET", "/api/v1/pair/witness", Access::viewer, false,
+              [&controller](const Call&) { return show_witness(controller); }});
+  router.add({"PATCH", "/api/v1/pair/witness", Access::admin, true,
+              [&controller](const Call& call) { return change_witness(controller, call); }});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

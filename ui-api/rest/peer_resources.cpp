@@ -63,6 +63,11 @@ void add_peer_resources(Router& router, Controller& controller) {
                 const auto seen = controller.replicas().look();
                 return seen ? text(to_json_text(*seen)) : problem(seen.error());
               }});
+  router.add({"POST", "/peer/v1/witness-trial", Access::partner, false,
+              with_body(arbiter_from_document, [&controller](const Arbiter& arbiter, const Call&) {
+                const auto tried = try_endpoints(controller.data_plane(), arbiter);
+                return tried ? text(to_json_text(*tried)) : problem(tried.error());
+              })});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {
                 const auto after = query_integer(call.request, "after", 0, INT64_MAX);
                 if (!after) return problem(after.error());

@@ -47,7 +47,8 @@ class Discovery(Scratch):
         changed = b.patch("/api/v1/pair", {"name": "rack7"})
         self.assertEqual((changed.status, changed.json["name"], changed.json["target_name"]), (200, "rack7", target), changed)
         wait_for("the other node to know", lambda: a.get("/api/v1/pair").json["name"] == "rack7")
-        self.assertIn("The pair pair1 is called rack7 now.", [e["message"] for e in b.get("/api/v1/events").json["items"]])
+        wait_for("the event on the other node", lambda: "The pair pair1 is called rack7 now." in [
+            e["message"] for e in b.get("/api/v1/events").json["items"]])
         self.problem(a.patch("/api/v1/pair", {"name": "Rack 7"}), 422, "invalid", "/name")
 
     def test_what_is_wrong_with_its_secret_is_named_field_by_field(self):

@@ -20,6 +20,7 @@ class Node:
         self.start = time.monotonic()
         self.applied = None
         self.applied_file = pathlib.Path(str(path) + ".applied")  # for tests to look at
+        self.forgotten_file = pathlib.Path(str(path) + ".forgotten")  # what witness.forget was told, a line each
         self.subscribed_file = pathlib.Path(str(path) + ".subscribed")  # the management speaks to it
         self.replicas_file = pathlib.Path(str(path) + ".replicas")  # as the disks would keep them
         self.lock = threading.Lock()
@@ -109,7 +110,13 @@ class Node:
     volume_force_solo = volume_give_up = volume_leave
 
     def witness_try(self, p, script):
-        return script.get("try", {"answers": True, "refused": False, "problem": ""})
+        found = script.get("tries", {}).get(p["endpoint"]) or script.get("try", {})
+        return {"answers": True, "refused": False, "problem": "", "cluster": p["endpoint"].split(":")[-1], **found}
+
+    def witness_forget(self, p, script):
+        with open(self.forgotten_file, "a") as forgotten:
+            forgotten.write(json.dumps(p) + "\n")
+        return {}
 
     def witness_read(self, p, script):
         return {"view": None, "problem": "nobody is there"}
@@ -119,7 +126,8 @@ class Node:
                                    "partner": None}
         witness = {"kind": applied["arbiter"]["kind"]}
         if witness["kind"] == "witness":
-            witness["reachable"] = script.get("witness", True)
+            witness["changing"] = applied["arbiter"].get("changing", False)
+            witness["reachable"] = script.get("witness", True) and not witness["changing"]
         return {"version": "0.1.0", "process": self.process, "revision": applied["revision"],
                 "side": applied["node"]["side"], "uptime_ms": script.get("uptime_ms", int((time.monotonic() - self.start) * 1000)),
                 "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
@@ -133,7 +141,7 @@ class Node:
         epoch = self.replicas[v["id"]]["epoch"]
         state = script.get("state") or ("in_sync" if epoch["members"] == "both" else "solo")
         return {"id": v["id"], "state": state, "serving": script.get("serving", True), "access": "active_optimized",
-                "failover_limited": False, "epoch": {"number": 1, **epoch, **script.get("epoch", {})}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
+                "failover_limited": script.get("limited", False), "epoch": {"number": 1, **epoch, **script.get("epoch", {})}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
                 "reason": script.get("reason", ""),
                 "resync": script.get("resync", {"running": False, "bytes_total": 0, "bytes_done": 0,
                                                 "bytes_per_second": 0}),

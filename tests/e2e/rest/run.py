@@ -22,6 +22,7 @@ import cases_pair  # noqa: E402
 import cases_strangers  # noqa: E402
 import cases_volumes  # noqa: E402
 import cases_watching  # noqa: E402
+import cases_witness  # noqa: E402
 import contract  # noqa: E402
 import nodes  # noqa: E402
 import scratch  # noqa: E402
@@ -31,7 +32,7 @@ NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
 }
 
-MODULES = (cases_lost, cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching)
+MODULES = (cases_lost, cases_node, cases_pair, cases_strangers, cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 
 

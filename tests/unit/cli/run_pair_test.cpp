@@ -120,6 +120,37 @@ TEST_F(Run, PairCreateWantsAllOfWhatGoesTogetherForTheWitness) {
   EXPECT_EQ(run({"pair", "create", "pair1", "--preferred", "a", "--witness-ca", "x"}), 2);
 }
 
+TEST_F(Run, PairWitnessSetSendsWhatWasSaidAndNothingElse) {
+  const std::string password = testing::TempDir() + "new_password";
+  std::ofstream(password) << "new one\n";
+  const json done{{"id", "j1"}, {"state", "done"}, {"message", "The witness is another one now."}};
+  answer("PATCH /api/v1/pair/witness", 202, done);
+  EXPECT_EQ(run({"pair", "witness", "set", "--user", "ls", "--password-file", password}), 0) << err_.str();
+  EXPECT_EQ(sent(0), (json{{"user", "ls"}, {"password", "new one"}}));
+  answer("PATCH /api/v1/pair/witness", 202, done);
+  EXPECT_EQ(run({"pair", "witness", "set", "--endpoint", "http://a:1", "--endpoint", "http://b:1"}), 0) << err_.str();
+  EXPECT_EQ(sent(1), (json{{"endpoints", {"http://a:1", "http://b:1"}}}));
+  EXPECT_EQ(run({"pair", "witness", "set"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--endpoint"));
+  EXPECT_EQ(run({"pair", "witness", "set", "--user", "ls"}), 2);
+}
+
+TEST_F(Run, PairWitnessShowTellsHowEachNodeStandsWithIt) {
+  json shown = json::parse(R"({"kind": "witness", "endpoints": ["http://a:1"], "ca": false, "user": null,
+    "client_certificate": false, "changing": false, "nodes": [
+      {"side": "a", "name": "node-a", "reachable": true, "volumes_not_known": 2},
+      {"side": "b", "name": "node-b", "reachable": false, "volumes_not_known": 0}]})");
+  answer("GET /api/v1/pair/witness", 200, shown);
+  EXPECT_EQ(run({"pair", "witness", "show"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("http://a:1"));
+  EXPECT_THAT(out_.str(), HasSubstr("2 of its volumes are not known to it yet"));
+  EXPECT_THAT(out_.str(), HasSubstr("cannot reach it"));
+  shown["changing"] = true;
+  answer("GET /api/v1/pair/witness", 200, shown);
+  EXPECT_EQ(run({"pair", "witness", "show"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("if a node fails now, I/O stops"));
+}
+
 TEST_F(Run, NodeReplaceAsksForTheNodesNameAndPrintsOnlyTheInvitationToStandardOutput) {
   const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}};
   answer("GET /api/v1/nodes", 200, nodes);

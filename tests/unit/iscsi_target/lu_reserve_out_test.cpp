@@ -50,6 +50,17 @@ TEST_F(PersistentReserveOut, AllTargetPortsRegistersAtEachOne) {
   EXPECT_EQ(state.registrations.size(), 2u);
 }
 
+TEST_F(PersistentReserveOut, AnOwnRegistrationCountsBeforeOneOfTheInitiatorsName) {
+  NexusKey all_of_a = a;
+  all_of_a.any_isid = true;
+  all_of_a.isid = {};
+  for (const bool own_first : {false, true}) {
+    state.registrations = {{all_of_a, 1}, {a, 2}};
+    if (own_first) std::ranges::reverse(state.registrations);
+    EXPECT_EQ(state.find(a)->key, 2u);
+  }
+}
+
 TEST_F(PersistentReserveOut, SpecifiedInitiatorPortsAreRegisteredToo) {
   NexusKey all_of_c = c;
   all_of_c.any_isid = true;

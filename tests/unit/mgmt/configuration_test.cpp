@@ -151,6 +151,20 @@ TEST(ConfigurationDocument, FromBeforeVolumesWereClosedMeansAnyByAnEmptyList) {
   for (const Volume& volume : read->volumes) EXPECT_EQ(volume.any_initiator, volume.access.empty()) << volume.name;
 }
 
+TEST(ConfigurationDocument, WithAWitnessThatIsBeingChangedIsNotForWhoWouldGoOnAskingIt) {
+  Configuration c = full();
+  EXPECT_FALSE(nlohmann::json::parse(to_document(c))["pair"]["arbiter"].contains("changing"));
+  c.pair->arbiter.changing = true;
+  EXPECT_EQ(document_version(c), 6);
+  const auto read = from_document(to_document(c));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(*read, c);
+  EXPECT_EQ(arbiter_from_document(arbiter_document(c.pair->arbiter)).value_or(Arbiter{}), c.pair->arbiter);
+  EXPECT_FALSE(arbiter_from_document("{}"));
+  const auto told = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"))["arbiter"];
+  EXPECT_EQ(told, (nlohmann::json{{"kind", "witness"}, {"endpoints", nlohmann::json::array()}, {"changing", true}}));
+}
+
 TEST(ConfigurationDocument, WithASealOfTheWitnesssOwnIsNotForWhoWouldOverlookIt) {
   Configuration c = full();
   c.pair->seal = SealSecrets{"one", "other"};
@@ -165,7 +179,7 @@ TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   later["version"] = kNewestDocument + 1;
   const auto refused = from_document(later.dump());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("of version 6"), std::string::npos) << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find("of version 7"), std::string::npos) << refused.error().detail;
 }
 
 TEST(ConfigurationDocument, OfTheThirdVersionHasAWitnessThatIsAskedWithoutAUser) {
@@ -226,7 +240,8 @@ TEST(ConfigurationDocument, WhatIsNotOneIsRefusedWithAReason) {
 
 TEST(ConfigurationTables, ComeBackAsTheyWereAfterARestart) {
   test::TemporaryFolder folder;
-  const Configuration c = full();
+  Configuration c = full();
+  c.pair->arbiter.changing = true;
   const RevisionId id{random_uuid(), 5, random_uuid()};
   const ConfigurationEpoch epoch{.id = id.epoch,
                                  .number = 7,

@@ -137,6 +137,7 @@ TEST(NodeApply, ABadFieldIsNamedByItsPathWithWhatWasExpected) {
       {"/partner/link/chap_secret", nullptr, "params.partner.link.chap_secret", "go together"},
       {"/arbiter/kind", "coin", "params.arbiter.kind", "one of"},
       {"/arbiter/endpoints", json::array(), "params.arbiter.endpoints", "is empty"},
+      {"/arbiter/changing", true, "params.arbiter.endpoints", "while none is to be asked"},
       {"/settings/lease_ms", 10, "params.settings.lease_ms", "from 500 to 60000"},
       {"/volumes/0/size", 1000, "params.volumes[0].size", "from 4096"},
       {"/volumes/0/size", 4097, "params.volumes[0].size", "multiple of 4096"},
@@ -161,6 +162,37 @@ TEST(NodeApply, ABadFieldIsNamedByItsPathWithWhatWasExpected) {
 TEST(NodeApply, NeverShowsASecretInAnError) {
   const RpcError error = refusal_of("/volumes/0/access/0/chap_secret", std::string(300, 'S'));
   EXPECT_EQ(error.message.find("SS"), std::string::npos) << error.message;
+}
+
+TEST(NodeApply, NamesNoWitnessWhileItIsBeingChanged) {
+  json params = json::parse(kApply);
+  params["arbiter"] = {{"kind", "witness"}, {"endpoints", json::array()}, {"changing", true}};
+  const auto state = read_desired_state(params);
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_TRUE(state->witness_changing);
+  EXPECT_EQ(state->arbiter.kind, engine::ArbiterKind::witness);
+  EXPECT_EQ(state->arbiter.address, "");
+}
+
+TEST(WitnessForget, NamesThePairItsVolumesAndTheClusterThatIsLeftAlone) {
+  const json good = {{"endpoint", "http://127.0.0.1:2379"},
+                     {"pair", "11111111-1111-4111-8111-111111111111"},
+                     {"volumes", {"22222222-2222-4222-8222-222222222222"}},
+                     {"keep", "8e9e05c52164694d"}};
+  const auto read = read_witness_forget(good);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->keep, 0x8e9e05c52164694du);
+  EXPECT_EQ(read->volumes.size(), 1u);
+  for (const auto& [field, bad] : {std::pair<const char*, json>{"keep", ""},
+                                   {"keep", "0"},
+                                   {"keep", "8e9x"},
+                                   {"volumes", {"x"}},
+                                   {"pair", "x"},
+                                   {"endpoint", nullptr}}) {
+    json wrong = good;
+    wrong[field] = bad;
+    EXPECT_FALSE(read_witness_forget(wrong)) << field << " " << bad.dump();
+  }
 }
 
 TEST(NodeApply, AllowsANodeWithoutAPartner) {

@@ -121,6 +121,18 @@ TEST(Health, FailoverLimitedIsDegraded) {
   EXPECT_EQ(p.volume().verdict, Verdict::degraded);
 }
 
+TEST(Health, AWitnessThatIsBeingChangedIsToldOnceAndNotAsItsLoss) {
+  Pairs p;
+  for (auto& n : p.view.nodes) n.report.status->witness_reachable = false;
+  EXPECT_EQ(p.health().problems.size(), 2u) << "each node tells of its loss";
+  p.configuration->pair->arbiter.changing = true;
+  const Health health = p.health();
+  EXPECT_EQ(health.verdict, Verdict::degraded);
+  ASSERT_EQ(health.problems.size(), 1u);
+  EXPECT_EQ(health.problems[0].subject, "witness");
+  EXPECT_NE(health.problems[0].message.find("is being changed"), std::string::npos);
+}
+
 TEST(Health, AVerdictDependsOnNeitherSide) {
   const char* states[] = {"starting",  "in_sync", "solo",        "syncing_source", "syncing_target",
                           "suspended", "waiting", "split_brain", "failed",         "left"};

@@ -172,6 +172,15 @@ TEST(ReplicaStates, OfALaterVersionMayTellMore) {
   EXPECT_FALSE(decode_state(with_flags(0x0011))) << "what may be of importance is";
 }
 
+TEST(ReplicaStates, OfASequencerThatIsNoMemberIsRefused) {
+  auto alone = state();
+  alone.record.members = engine::MemberSet::only(engine::NodeSide::b);
+  alone.record.sequencer = engine::NodeSide::b;
+  EXPECT_TRUE(decode_state(encode_state(alone)));
+  alone.record.sequencer = engine::NodeSide::a;
+  EXPECT_FALSE(decode_state(encode_state(alone)));
+}
+
 TEST(Sequences, TheWatermarkWaitsForTheSlowest) {
   Sequences s;
   for (int i = 0; i < 300; ++i) (void)s.next();

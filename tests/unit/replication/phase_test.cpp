@@ -213,6 +213,39 @@ TEST(Phases, ASuspensionBeginsWhenTheLeaseRanOutAndNotWhenThatWasSeen) {
   }
 }
 
+TEST(Phases, ThatThePartnerServesAloneIsKnownWhenItSaysSoAndNotByItsRecord) {
+  const auto recorded = step(phase::Recording{.ran = true}, event::PartnerRecorded{kNow});
+  ASSERT_TRUE(recorded);
+  EXPECT_FALSE(std::get<phase::Forwarding>(recorded->next).partner_went_on);
+  const auto told = step(recorded->next, event::PartnerWentOn{});
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(std::get<phase::Forwarding>(told->next).partner_went_on);
+}
+
+TEST(Phases, ASuspensionMakesNoStoreEqual) {
+  for (const bool equal : {false, true}) {
+    const phase::InSync was{.entered = kEntered, .reads_here = equal, .lease = kLease};
+    for (const PhaseEvent& lost : {PhaseEvent(event::LeaseLost{.now = kNow, .primary = false}),
+                                   PhaseEvent(event::ContactLost{.now = kNow, .primary = false})}) {
+      EXPECT_EQ(std::get<phase::Suspended>(step(was, lost)->next).reads_here, equal);
+    }
+  }
+}
+
+/// One that did not need not be asked for what it acknowledged, and is brought up to date.
+TEST(Phases, AProcessThatStoppedHasRunIfItHadServed) {
+  for (const bool served : {false, true}) {
+    const ReplicaPhase before = served ? ReplicaPhase(phase::Solo{}) : ReplicaPhase(phase::Starting{});
+    const auto stopped = step(before, event::Unfit{}), failed = step(before, event::MetadataLost{});
+    EXPECT_EQ(ran(stopped->next), served);
+    EXPECT_EQ(ran(failed->next), served);
+    const auto member = step(failed->next, event::LateRecordReturned{.member = true});
+    EXPECT_EQ(ran(member->next), served);
+    const auto left = step(failed->next, event::LateRecordReturned{.member = false});
+    EXPECT_FALSE(ran(left->next));
+  }
+}
+
 TEST(Phases, ThatContradictTheRecordAreNamed) {
   engine::EpochRecord both, mine, theirs;
   both.members = MemberSet::both();

@@ -9,6 +9,7 @@
 #include "ui-api/cli/files.hpp"
 #include "ui-api/cli/size.hpp"
 #include "ui-api/cli/table.hpp"
+#include "ui-api/cli/witness_options.hpp"
 
 namespace lockstep::cli {
 namespace {
@@ -41,63 +42,11 @@ struct NodeOptions {
   }
 };
 
-/// What the witness is spoken to with. Files, because a command line can be read by others on the machine.
-struct WitnessOptions {
-  std::vector<std::string> endpoints;
-  std::string ca, user, password_file, certificate, key;
-
-  CLI::Option* add_to(CLI::App& command) {
-    const auto group = "The witness";
-    auto* witness = command
-                        .add_option("--witness", endpoints,
-                                    "The etcd server that decides when the nodes cannot talk; may be repeated")
-                        ->type_name("URL")
-                        ->group(group);
-    auto* ca_option =
-        command.add_option("--witness-ca", ca, "Who must have signed its certificate, PEM; for https:// URLs")
-            ->needs(witness)
-            ->type_name("FILE")
-            ->group(group);
-    auto* user_option = command.add_option("--witness-user", user, "User of etcd's authentication; for https:// URLs")
-                            ->needs(ca_option)
-                            ->type_name("NAME")
-                            ->group(group);
-    auto* password = command
-                         .add_option("--witness-password-file", password_file,
-                                     "File whose first line is that user's password, - for standard input")
-                         ->needs(user_option)
-                         ->type_name("FILE")
-                         ->group(group);
-    user_option->needs(password);
-    auto* certificate_option =
-        command.add_option("--witness-certificate", certificate, "What the nodes show an etcd that asks for it, PEM")
-            ->needs(ca_option)
-            ->type_name("FILE")
-            ->group(group);
-    auto* key_option = command.add_option("--witness-key", key, "That certificate's key, PEM without a passphrase")
-                           ->needs(certificate_option)
-                           ->type_name("FILE")
-                           ->group(group);
-    certificate_option->needs(key_option);
-    return witness;
-  }
-  [[nodiscard]] Outcome<json> body(Context& context) const {
-    json arbiter{{"kind", "witness"}, {"endpoints", endpoints}};
-    for (const auto& [file, field] :
-         {std::pair{&ca, "ca"}, std::pair{&certificate, "certificate"}, std::pair{&key, "key"}}) {
-      if (file->empty()) continue;
-      auto pem = read_text(*file);
-      if (!pem) return std::unexpected(pem.error());
-      arbiter[field] = std::move(*pem);
-    }
-    if (user.empty()) return arbiter;
-    auto password = read_secret(context, password_file);
-    if (!password) return std::unexpected(password.error());
-    arbiter["user"] = user;
-    arbiter["password"] = std::move(*password);
-    return arbiter;
-  }
-};
+Outcome<json> witness_body(Context& context, const WitnessOptions& witness) {
+  auto body = witness.body(context);
+  if (body) (*body)["kind"] = "witness";
+  return body;
+}
 
 std::string arbiter_text(const json& arbiter) {
   if (text(arbiter, "kind") == "witness") {
@@ -164,7 +113,7 @@ void add_create(CLI::App& pair, Action& chosen) {
       }
       json body{{"name", o->name}};
       Outcome<json> arbiter = json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
-      if (!o->witness.endpoints.empty()) arbiter = o->witness.body(context);
+      if (!o->witness.endpoints.empty()) arbiter = witness_body(context, o->witness);
       if (!arbiter) return std::unexpected(arbiter.error());
       body["arbiter"] = std::move(*arbiter);
       if (!o->target.empty()) body["target_name"] = o->target;
@@ -348,7 +297,7 @@ struct RecoverOptions {
     if (!target.empty()) body["target_name"] = target;
     if (!preferred.empty()) body["arbiter"] = {{"kind", "preferred"}, {"preferred_side", preferred}};
     if (!witness.endpoints.empty()) {
-      auto arbiter = witness.body(context);
+      auto arbiter = witness_body(context, witness);
       if (!arbiter) return std::unexpected(arbiter.error());
       body["arbiter"] = std::move(*arbiter);
     }
@@ -449,6 +398,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   add_create(*pair, chosen);
   add_discovery(*pair, chosen);
   add_set(*pair, chosen);
+  add_pair_witness_commands(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
   add_recover(*pair, chosen);

@@ -14,6 +14,7 @@ const KINDS: Record<string, string> = {
   'volume.grow': 'Grow volume',
   'volume.delete': 'Delete volume',
   'replica.replace': 'Replace copy',
+  'pair.witness': 'Change witness',
   'volume.leave': 'Leave for maintenance',
   'volume.force_solo': 'Force to serve alone',
   'volume.give_up': 'Give up a copy',

@@ -1,0 +1,331 @@
+#include "mgmt/control/witness_jobs.hpp"
+
+#include <algorithm>
+#include <future>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mgmt/control/https_client.hpp"
+#include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/secrets.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using nlohmann::json;
+
+/// While no witness is asked a node that dies stops the other one: the way back is not taken late.
+constexpr std::int64_t kStopsWithinMs = 10'000;
+constexpr double kStopped = 0.3, kStarted = 0.4, kLearnt = 0.95;  ///< of the whole progress
+
+std::string said(const std::vector<std::string>& endpoints) { return fmt::format("{}", fmt::join(endpoints, ", ")); }
+
+}  // namespace
+
+Arbiter arbiter_after(const WitnessWish& wish, const Arbiter& now) {
+  Arbiter next = now;
+  next.changing = false;
+  if (!wish.endpoints.empty()) {
+    next.endpoints = wish.endpoints;
+    next.access = {};
+  }
+  auto& access = next.access;
+  for (const auto& [given, field] : {std::pair{&wish.ca, &access.ca},
+                                     {&wish.certificate, &access.certificate},
+                                     {&wish.key, &access.key},
+                                     {&wish.user, &access.user},
+                                     {&wish.password, &access.password}})
+    if (*given) *field = **given;
+  return next;
+}
+
+/// A job with what its steps work on.
+struct WitnessJobs::Task {
+  Job& job;
+  std::shared_ptr<const Configuration> configuration;
+  json parameters;
+
+  [[nodiscard]] Arbiter arbiter(const char* which) const {
+    return arbiter_from_document(parameters.at(which).get<std::string>()).value_or(Arbiter{});
+  }
+  /// Where it goes to: the new one, or back.
+  [[nodiscard]] Arbiter target() const { return arbiter(goes_back() ? "old" : "new"); }
+  [[nodiscard]] const Arbiter& now() const { return configuration->pair->arbiter; }
+  [[nodiscard]] bool goes_back() const { return parameters.at("back"); }
+  /// The new one may be asked by some node: nobody can say that it never was.
+  [[nodiscard]] bool new_was_named() const { return parameters.at("named"); }
+  [[nodiscard]] std::int64_t since_ms() const {
+    return wall_clock_ms() - parameters.at("step_since_ms").get<std::int64_t>();
+  }
+  StepResult next(const char* step, double progress, std::string message) {
+    parameters["step_since_ms"] = wall_clock_ms();
+    job.parameters = parameters.dump();
+    return move_on(job, step, progress, std::move(message));
+  }
+};
+
+WitnessHands hands_of(NodeCore& core, DataPlane& data_plane, PairHands pair) {
+  WitnessHands hands;
+  hands.look = std::move(pair.look);
+  hands.change = std::move(pair.change);
+  hands.try_endpoints = [&core, &data_plane](NodeSide side, const Arbiter& arbiter) -> Outcome<WitnessTrial> {
+    if (core.side() == side) return try_endpoints(data_plane, arbiter);
+    const auto peer = core.peer();
+    if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
+    auto tried = peer->try_endpoints(arbiter);
+    if (!tried) tried.error().detail = fmt::format("The partner {}.", trouble_with_partner(tried.error()));
+    return tried;
+  };
+  hands.forget = [&core, &data_plane](const std::string& endpoint, const replication::WitnessAccess& access,
+                                      const std::string& keep) -> Outcome<void> {
+    constexpr auto kPatience = std::chrono::seconds(20);
+    const auto done =
+        data_plane.call("witness.forget", forget_parameters(endpoint, access, keep, *core.configuration()), kPatience);
+    if (!done) return std::unexpected(done.error());
+    return {};
+  };
+  return hands;
+}
+
+WitnessJobs::WitnessJobs(NodeCore& core, JobRunner& runner, WitnessHands hands, std::function<void()> poke)
+    : core_(core), runner_(runner), hands_(std::move(hands)), poke_(std::move(poke)) {}
+
+void WitnessJobs::teach() {
+  runner_.teach(kWitnessKind, [this](Job& job) { return step(job); });
+}
+
+Outcome<BothNodes> WitnessJobs::look(const Configuration& configuration) const {
+  BothNodes both{&configuration, {}};
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    auto seen = hands_.look(side);
+    if (!seen) return std::unexpected(seen.error());
+    both.reports[static_cast<std::size_t>(side)] = std::move(*seen);
+  }
+  return both;
+}
+
+// ---- the request ----
+
+Outcome<void> WitnessJobs::may_begin(const Configuration& configuration) const {
+  if (!configuration.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+  if (!configuration.pair->arbiter.witness)
+    return refuse(RefusalKind::conflict,
+                  fmt::format("The pair {} has no witness: it was made with a preferred side, and that stays.",
+                              configuration.pair->name));
+  if (configuration.nodes.size() != 2)
+    return refuse(RefusalKind::conflict, "The pair has one node so far. Try again when the second one has joined.");
+  for (const auto& job : core_.jobs.unfinished())
+    if (job.runner == core_.node_id)
+      return refuse(RefusalKind::conflict,
+                    fmt::format("Another job ({}) is under way. Try again when it has ended.", job.kind));
+  // A change that lost its job goes on with whatever state it left.
+  const auto both = look(configuration);
+  const auto why = !both                                  ? std::optional(both.error().detail)
+                   : configuration.pair->arbiter.changing ? std::nullopt
+                                                          : why_not_in_sync(*both);
+  if (!why) return {};
+  return refuse(both ? RefusalKind::conflict : both.error().kind,
+                fmt::format("{} The witness was not changed: that takes both nodes, with every volume in sync on both. "
+                            "Try again when `lockstep health` says that they are.",
+                            *why));
+}
+
+Outcome<void> WitnessJobs::try_on_both(const Configuration& configuration, const Arbiter& next) const {
+  auto by_b = std::async(std::launch::async, [&] { return hands_.try_endpoints(NodeSide::b, next); });
+  std::vector<Outcome<WitnessTrial>> tried{hands_.try_endpoints(NodeSide::a, next)};
+  tried.push_back(by_b.get());
+  std::vector<NodeTrial> trials;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    auto& trial = tried[static_cast<std::size_t>(side)];
+    if (!trial) return std::unexpected(trial.error());
+    trials.push_back({configuration.node(side)->name, std::move(*trial)});
+  }
+  auto problems = problems_of(trials);
+  if (problems.empty()) return {};
+  return refuse(
+      RefusalKind::invalid,
+      "The witness was not changed: at least one of the endpoints must answer each node, none may answer as a "
+      "witness does not, and all must be of one etcd cluster.",
+      std::move(problems));
+}
+
+Outcome<Job> WitnessJobs::change(const WitnessWish& wish) {
+  const auto configuration = core_.configuration();
+  if (auto good = may_begin(*configuration); !good) return std::unexpected(good.error());
+  const Arbiter& old = configuration->pair->arbiter;
+  const Arbiter next = arbiter_after(wish, old);
+  if (auto problems = problems_of(next); !problems.empty()) {
+    constexpr std::string_view kBelow = "/arbiter";
+    for (auto& p : problems) p.pointer.erase(0, kBelow.size());
+    return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+  }
+  if (next == old) return refuse(RefusalKind::conflict, "The pair's witness is this one already, asked in this way.");
+  if (auto usable = try_on_both(*configuration, next); !usable) return std::unexpected(usable.error());
+  Job job = make_job(core_, kWitnessKind, "stop", "Has both nodes let go of the witness.");
+  Arbiter back = old;
+  back.changing = false;
+  job.parameters = json{
+      {"new", arbiter_document(next)},
+      {"old", arbiter_document(back)},
+      {"back", false},
+      {"named", old.changing},  // by the job that was lost, perhaps
+      {"step_since_ms",
+       job.created_ms}}.dump();
+  runner_.submit(job);
+  return job;
+}
+
+// ---- the steps ----
+
+StepResult WitnessJobs::step(Job& job) {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair || configuration->nodes.size() != 2)
+    return fail(core_, job, {RefusalKind::not_found, "The pair, or its second node, is gone.", {}});
+  Task task{job, configuration, json::parse(job.parameters)};
+  const bool cancelled = is_cancelled(core_, job) && !task.goes_back() && job.step != "clear";
+  const StepResult result = cancelled ? cancel(task) : take(task);
+  if (!job.finished()) return result;
+  forget_cancel(core_, job);
+  job.parameters = "{}";  // nobody needs the secrets any more
+  return result;
+}
+
+StepResult WitnessJobs::cancel(Task& task) { return give_up(task, {RefusalKind::conflict, "It was cancelled.", {}}); }
+
+StepResult WitnessJobs::take(Task& task) {
+  const std::string& step = task.job.step;
+  if (step == "stop") return stop(task);
+  if (step == "stopped") return stopped(task);
+  if (step == "start") return start(task);
+  if (step == "learn") return learn(task);
+  if (step == "clear") return clear(task);
+  return fail(core_, task.job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
+}
+
+/// Not while a node is alone, or might become so: it needs its witness.
+StepResult WitnessJobs::stop(Task& task) {
+  if (task.now().changing) return task.next("stopped", kStopped / 2, task.job.message);
+  const auto both = look(*task.configuration);
+  auto why = both ? why_not_in_sync(*both) : std::optional(both.error().detail);
+  Refusal reason{RefusalKind::conflict, why.value_or(""), {}};
+  if (!why) {
+    const auto changed = hands_.change("The witness is being changed", [](Configuration& c) -> Outcome<void> {
+      c.pair->arbiter.changing = true;
+      return {};
+    });
+    poke_();
+    if (changed) return task.next("stopped", kStopped / 2, task.job.message);
+    reason = changed.error();
+  }
+  if (!task.goes_back() && task.since_ms() > kStopsWithinMs) return give_up(task, reason);
+  return wait(task.job, reason.detail);
+}
+
+/// What a lockstepd says of itself, after that revision was decided, is all that counts.
+StepResult WitnessJobs::stopped(Task& task) {
+  poke_();
+  const auto both = look(*task.configuration);
+  auto why = both ? why_still_asking(*both, core_.revisions.state().head.n) : std::optional(both.error().detail);
+  if (!why) why = why_not_in_sync(*both);
+  if (!why) {
+    if (!task.goes_back()) task.parameters["named"] = true;
+    return task.next("start", kStopped, task.goes_back() ? task.job.message : "Names the new witness to both nodes.");
+  }
+  if (!task.goes_back() && task.since_ms() > kStopsWithinMs) return give_up(task, {RefusalKind::conflict, *why, {}});
+  return wait(task.job, *why);
+}
+
+StepResult WitnessJobs::start(Task& task) {
+  const Arbiter target = task.target();
+  if (task.now() != target) {
+    const std::string summary = fmt::format("The witness is {}", said(target.endpoints));
+    const auto changed = hands_.change(summary, [&target](Configuration& c) -> Outcome<void> {
+      c.pair->arbiter = target;
+      return {};
+    });
+    if (!changed && (task.goes_back() || passing(changed.error()))) return wait(task.job, changed.error().detail);
+    if (!changed) return give_up(task, changed.error());
+  }
+  poke_();
+  return task.next("learn", kStarted,
+                   task.goes_back() ? task.job.message : "Both nodes put their records at the new witness.");
+}
+
+StepResult WitnessJobs::learn(Task& task) {
+  poke_();
+  const auto both = look(*task.configuration);
+  const Learnt learnt = both ? learnt_by(*both, core_.revisions.state().head.n) : Learnt{0, 0, both.error().detail};
+  if (learnt.done() && task.goes_back()) {
+    Refusal reason = *task.job.error;
+    reason.detail += fmt::format(" The witness is {}, as before.", said(task.target().endpoints));
+    return fail(core_, task.job, std::move(reason));
+  }
+  if (learnt.done()) return task.next("clear", kLearnt, "Removes the records at the old witness.");
+  const bool late = task.since_ms() > core_.local.create_patience.count() * 1000;
+  if (late && task.goes_back()) {
+    Refusal reason = *task.job.error;
+    reason.detail += fmt::format(" The witness is {} again, but not all is well with it: {}",
+                                 said(task.target().endpoints), learnt.missing);
+    return fail(core_, task.job, std::move(reason));
+  }
+  // Without the partner the new one may be what lets a node go on.
+  if (late && both && !why_not_in_sync(*both))
+    return give_up(task, {RefusalKind::conflict, fmt::format("The new witness is not taken: {}", learnt.missing), {}});
+  if (learnt.of == 0) return wait(task.job, learnt.missing);
+  task.job.progress =
+      kStarted + (kLearnt - kStarted) * static_cast<double>(learnt.volumes) / static_cast<double>(learnt.of);
+  return wait(task.job, fmt::format("{} of {} volumes are known to it. {}", learnt.volumes, learnt.of, learnt.missing));
+}
+
+// ---- the end ----
+
+/// A sentence about what became of the old one's records. What may be the cluster in use is left alone.
+std::string WitnessJobs::forget(const Task& task) const {
+  constexpr const char* kSame = "It is the same etcd cluster as before, or has the same id: nothing is removed there.";
+  const auto here = core_.side().value_or(NodeSide::a);
+  const Arbiter next = task.arbiter("new"), old = task.arbiter("old");
+  const auto is_still_asked = [&next](const std::string& e) {
+    return std::ranges::find(next.endpoints, e) != next.endpoints.end();
+  };
+  if (std::ranges::any_of(old.endpoints, is_still_asked)) return kSame;
+  const auto in_use = hands_.try_endpoints(here, next);
+  const std::string keep = in_use ? cluster_of(*in_use) : "";
+  const auto there = keep.empty() ? Outcome<WitnessTrial>(WitnessTrial{}) : hands_.try_endpoints(here, old);
+  std::string why = "it does not answer";
+  for (const auto& t : there ? *there : WitnessTrial{}) {
+    if (t.cluster == keep) return kSame;
+    const Outcome<void> gone = t.cluster.empty() ? refuse(RefusalKind::conflict, t.problem.empty() ? why : t.problem)
+                                                 : hands_.forget(t.endpoint, old.access, keep);
+    if (gone) return "Its records were removed from the old one.";
+    why = gone.error().detail;
+  }
+  if (why.ends_with('.')) why.pop_back();
+  return fmt::format(
+      "The records at {} could not be removed ({}). If that is another etcd than the one in use, they are "
+      "of no use any more: `etcdctl del --prefix /lockstep/{}/` there.",
+      said(old.endpoints), why, task.configuration->pair->id.to_string());
+}
+
+StepResult WitnessJobs::clear(Task& task) {
+  return end(task, fmt::format("The witness is {} now. {}", said(task.target().endpoints), forget(task)));
+}
+
+StepResult WitnessJobs::end(Task& task, std::string message) {
+  core_.events.append({.kind = "pair.changed", .side = {}, .volume = {}, .message = message});
+  return finish(task.job, std::move(message));
+}
+
+/// While only the old one was ever asked it may be asked again at once, whatever state the nodes are in.
+StepResult WitnessJobs::give_up(Task& task, Refusal reason) {
+  if (!task.now().changing && !task.new_was_named()) {
+    reason.detail += " The witness was not changed.";
+    return fail(core_, task.job, std::move(reason));
+  }
+  task.parameters["back"] = true;
+  const std::string message = fmt::format("Goes back to the old witness: {}", reason.detail);
+  task.job.error = std::move(reason);
+  return task.next(task.new_was_named() ? "stop" : "start", task.job.progress, message);
+}
+
+}  // namespace lockstep::mgmt

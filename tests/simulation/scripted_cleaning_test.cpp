@@ -1,0 +1,115 @@
+// Bits of the dirty map are cleared by the node that orders, after a flush on both that began after the last write.
+#include "tests/simulation/played_epochs.hpp"
+
+namespace lockstep::simulation {
+namespace {
+
+constexpr std::uint64_t kRegion = 4096;
+
+bool is_flush(const Message& m) { return is(m, MessageType::flush); }
+
+struct Cleaning : PlayedB {
+  explicit Cleaning(const ScriptedPair::Adjust& adjust = patient) : PlayedB(adjust) {}
+  [[nodiscard]] std::size_t flushes() const { return b.received(MessageType::flush).size(); }
+  [[nodiscard]] bool cleared() const { return !b.received(MessageType::clear).empty(); }
+  void write_something() { ASSERT_EQ(pair.written(kA, kBlockOfBoth, 1), std::error_code{}); }
+  void wait_for_a_flush() {
+    const std::size_t before = flushes();
+    ASSERT_TRUE(pair.wait_for([&] { return flushes() > before; }));
+  }
+};
+
+TEST(Cleaning, IsAfterAFlushOnBoth) {
+  Cleaning world;
+  world.b.says = [](const Message& m) { return is_flush(m) ? Errc::io_error : Errc::ok; };
+  world.write_something();
+  world.wait_for_a_flush();
+  world.pair.run_for(3 * kSecond);
+  EXPECT_FALSE(world.cleared());
+  EXPECT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
+  world.b.says = [](const Message&) { return Errc::ok; };
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.cleared(); }, 3 * kSecond));
+}
+
+/// In any epoch, also after one in which the two were made equal.
+TEST(Cleaning, LeavesWhatWasWrittenSinceTheFlushBegan) {
+  for (const bool anew : {false, true}) {
+    Cleaning world;
+    if (anew) agree_anew(world);
+    world.b.keeps = is_flush;
+    world.write_something();
+    world.wait_for_a_flush();
+    world.write_something();
+    world.b.let_go(Errc::ok);
+    world.pair.run_for(10 * kSoon);
+    EXPECT_FALSE(world.cleared());
+    EXPECT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
+  }
+}
+
+TEST(Cleaning, IsOfColdRegions) {
+  for (const bool anew : {false, true}) {
+    Cleaning world([](Scenario& s) {
+      patient(s);
+      s.clean_after = 10 * kSecond;
+    });
+    if (anew) agree_anew(world);
+    world.write_something();
+    world.pair.run_for(8 * kSecond);
+    EXPECT_EQ(world.flushes(), 0u);
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.cleared(); }, 4 * kSecond));
+  }
+}
+
+TEST(Cleaning, IsNotForAMemberThatFollows) {
+  Cleaning world(b_orders);
+  ASSERT_TRUE(world.b.ask(world.order(1), PlayedB::block_of(1)).ended_with(Errc::ok));
+  Message m = world.b.message(MessageType::watermark);
+  m.watermark = PlayedB::kNumbers + 1;
+  world.b.ask(m);
+  world.pair.run_for(5 * kSecond);
+  EXPECT_EQ(world.flushes(), 0u);
+  EXPECT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
+}
+
+TEST(Cleaning, CountsNoFlushOfAnEpochBefore) {
+  Cleaning world;
+  world.write_something();
+  hang(world.pair, kA);
+  world.wait_for_a_flush();
+  world.pair.run_for(kSoon);
+  world.pair.spoil(kA, [](StoreFaults& f) { f.hang = 0; });
+  world.b.keeps = is_flush;
+  agree_anew(world);
+  world.wait_for_a_flush();
+  world.pair.run_for(10 * kSoon);
+  world.pair.host(kA).data(0).release_first_hung();
+  world.pair.run_for(10 * kSoon);
+  EXPECT_FALSE(world.cleared()) << "B has flushed before";
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.cleared(); }, 3 * kSecond));
+}
+
+/// While the other bits of a write are made durable, one that it found is cleared.
+TEST(Cleaning, OfAWritesRegionBeforeItIsIssuedIsTakenBack) {
+  Cleaning world;
+  ASSERT_EQ(world.pair.written(kA, kBlockOfBoth, 1, 16), std::error_code{});
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).dirty_bytes == 0; }));
+  world.write_something();
+  world.b.keeps = is_flush;
+  world.wait_for_a_flush();
+  world.pair.run_for(10 * kSoon);
+  world.hang_metadata();
+  auto& write = world.pair.write(kA, kBlockOfBoth, 2, 16);
+  world.pair.run_for(kSoon);
+  world.spoil_metadata([](StoreFaults& f) { f.hang = 0; });
+  const std::size_t before = world.b.received(MessageType::clear).size();
+  world.b.let_go(Errc::ok);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.b.received(MessageType::clear).size() > before; }, 10 * kSoon));
+  world.pair.host(kA).metadata(0).release_first_hung();
+  ASSERT_TRUE(world.pair.wait_for([&] { return write.done; }, 10 * kSoon));
+  EXPECT_EQ(world.pair.status(kA).dirty_bytes, 2 * kRegion);
+}
+
+}  // namespace
+}  // namespace lockstep::simulation

@@ -1,0 +1,188 @@
+// What may differ between A and a B that the test plays is made equal: before it is used, and before B counts as equal.
+#include <algorithm>
+
+#include "replication/core/resync.hpp"
+#include "tests/simulation/played_epochs.hpp"
+
+namespace lockstep::simulation {
+namespace {
+
+constexpr std::uint64_t kRegion = 4096;
+constexpr std::uint64_t kBlocks = kRegion / kBlock;  ///< of a region
+
+bool is_copy(const Message& m) { return is(m, MessageType::copy); }
+
+void keeps_bits(Scenario& s) {
+  patient(s);
+  s.clean_after = 600 * kSecond;
+  s.regions = 256;
+  s.dirty_bound = s.volume_size();
+}
+
+struct Union : PlayedB {
+  explicit Union(const ScriptedPair::Adjust& adjust = keeps_bits) : PlayedB(adjust) {}
+  void write_region(std::uint64_t region, int fill = 1) {
+    ASSERT_EQ(pair.written(kA, region * kBlocks, fill), std::error_code{});
+  }
+  [[nodiscard]] std::size_t copies() const { return b.received(MessageType::copy).size(); }
+  [[nodiscard]] std::ptrdiff_t copies_of(std::uint64_t region) const {
+    const auto all = b.received(MessageType::copy);
+    return std::ranges::count_if(all, [&](const Message& m) { return m.extent.offset == region * kRegion; });
+  }
+  bool soon(const std::function<bool()>& what) { return pair.wait_for(what, 5 * kSoon); }
+};
+
+// ---- in sync, after both restarted ---------------------------------------------------------------------------------
+
+TEST(MakingEqual, ComesBeforeTheUseOfAnyRegionOfAnOperation) {
+  Union world;
+  world.write_region(2);
+  world.b.keeps = is_copy;
+  restart_both(world);
+  auto& across = world.pair.read(kA, kBlocks, 2 * kBlocks);
+  auto& beside = world.pair.read(kA, kBlocks, 1);
+  EXPECT_TRUE(world.pair.wait_for([&] { return beside.done; }, kLease));
+  world.pair.run_for(5 * kSoon);
+  EXPECT_FALSE(across.done);
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.soon([&] { return across.done; }));
+}
+
+TEST(MakingEqual, ComesBeforeTheUseOfAWideRange) {
+  Union world;
+  world.write_region(70);
+  world.b.keeps = is_copy;
+  restart_both(world);
+  auto& unmap = world.pair.submit(kA, DiskOpcode::unmap, 0, 200 * kBlocks, 0);
+  world.pair.run_for(10 * kSoon);
+  EXPECT_TRUE(world.b.received(MessageType::replicate).empty());
+  EXPECT_FALSE(unmap.done);
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.soon([&] { return unmap.done; }));
+}
+
+TEST(MakingEqual, BeginsWithThePartnersMapAndNothingIsUsedBefore) {
+  Union world;
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::map); };
+  restart_both(world);
+  auto& read = world.pair.read(kA, kBlocks);
+  world.pair.run_for(10 * kSoon);
+  EXPECT_FALSE(read.done);
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.soon([&] { return read.done; }));
+}
+
+/// More regions than are copied at once.
+TEST(MakingEqual, IsToldWhenNothingDiffersAnyMore) {
+  constexpr std::uint64_t kRegions = replication::Resync::kMaxCopies + 4;
+  Union world;
+  for (std::uint64_t region = 0; region < kRegions; ++region) world.write_region(region);
+  world.b.keeps = is_copy;
+  restart_both(world);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.copies() == replication::Resync::kMaxCopies; }, kLease));
+  world.pair.run_for(10 * kSoon);
+  EXPECT_TRUE(world.b.received(MessageType::equal).empty());
+  world.b.keeps = [](const Message&) { return false; };
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.soon([&] { return !world.b.received(MessageType::equal).empty(); }));
+  EXPECT_EQ(world.copies(), kRegions);
+}
+
+/// B has said that it has the space of a region, and gives it back when a hole is copied over it.
+TEST(MakingEqual, WithAHoleTakesThePartnersSpace) {
+  Union world;
+  world.write_region(5, 0);
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::map); };
+  restart_both(world);
+  ASSERT_TRUE(world.soon([&] { return !world.b.received(MessageType::map).empty(); }));
+  hang(world.pair, kA);
+  world.b.let_go(Errc::ok);
+  ASSERT_TRUE(world.soon([&] { return world.pair.host(kA).data(0).in_flight() > 0; }));
+  world.pair.spoil(kA, [](StoreFaults& f) { f.hang = 0; });
+  world.b.amends = [](const Message& m, Message& header, std::vector<std::byte>&) {
+    if (is(m, MessageType::reserve)) header.extent = {m.extent.offset, 4 * kRegion};
+  };
+  world.write_region(4);
+  world.pair.host(kA).data(0).release_first_hung();
+  ASSERT_TRUE(world.soon([&] { return world.copies_of(5) == 1; }));
+  world.pair.run_for(kSoon);
+  const auto asked = [&] { return world.b.received(MessageType::reserve).size(); };
+  const std::size_t before = asked();
+  world.write_region(6);
+  EXPECT_EQ(asked(), before) << "of this one B has said that it has the space";
+  world.write_region(5);
+  EXPECT_EQ(asked(), before + 1);
+}
+
+// ---- alone, with a target ------------------------------------------------------------------------------------------
+
+TEST(Source, TakesNoMapThatItAskedForBeforeItsTargetWasLost) {
+  Union world;
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::map); };
+  world.go_on_alone();
+  const auto maps = [&] { return world.b.received(MessageType::map).size(); };
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return maps() == 1; }, kLease));
+  world.write_region(2);
+  world.b.state.able = false;
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }, 2 * kLease));
+  world.b.state.able = true;
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return maps() == 2; }, 2 * kLease));
+  world.b.let_go_first(Errc::ok);
+  world.pair.run_for(5 * kSoon);
+  EXPECT_EQ(world.copies(), 0u);
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.soon([&] { return world.copies() == 1; }));
+}
+
+/// It may be gone after a power cut.
+TEST(Source, SendsNothingThatAFailedWriteLeftBeforeItIsWrittenAgain) {
+  Union world;
+  world.go_on_alone();
+  world.write_region(1);
+  world.pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  EXPECT_NE(world.pair.written(kA, kBlocks, 2), std::error_code{});
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::syncing_source); }));
+  world.pair.run_for(3 * kSecond);
+  EXPECT_EQ(world.copies(), 0u);
+  world.pair.mend(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.copies() == 1; }, 3 * kSecond));
+}
+
+TEST(Source, LetsNobodyJoinThatLacksWhatItCannotRead) {
+  for (const std::uint64_t region : {1, 2}) {
+    Union world;
+    world.go_on_alone();
+    world.write_region(region);
+    world.pair.spoil(kA, [](StoreFaults& f) { f.read_error = kAlways; });
+    const std::size_t before = world.b.proposals.size();
+    world.b.tell_state();
+    ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::syncing_source); }));
+    world.pair.run_for(3 * kSecond);
+    EXPECT_EQ(world.b.proposals.size(), before);
+    world.pair.mend(kA);
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.b.proposals.size() > before; }, 3 * kSecond));
+    EXPECT_EQ(world.copies_of(region), 1);
+  }
+}
+
+TEST(Source, CopiesAgainWhateverItsStoreFailedAndTheTargetHas) {
+  Union world;
+  world.go_on_alone();
+  ASSERT_EQ(world.pair.written(kA, kBlocks, 1, 2 * kBlocks), std::error_code{});
+  world.write_region(20);
+  world.b.keeps = [](const Message& m) { return is_copy(m) && m.extent.offset == 20 * kRegion; };
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.copies() == 3; }, kLease));
+  world.pair.run_for(kSoon);
+  world.pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  EXPECT_NE(world.pair.written(kA, kBlocks, 2, 2 * kBlocks), std::error_code{});
+  world.pair.mend(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.copies_of(1) == 2 && world.copies_of(2) == 2; }, 3 * kSecond));
+}
+
+}  // namespace
+}  // namespace lockstep::simulation
