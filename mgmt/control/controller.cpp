@@ -42,7 +42,9 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
                                             .event = [this](const std::string& p) { on_data_plane_event(p); }}),
       reconciler_(
           data_plane_, core_->events, [this] { return wanted(); }, [this] { return core_->side(); }),
-      partner_(*core_),
+      surroundings_(*core_, data_plane_),
+      arbiter_(core_->revisions, surroundings_),
+      partner_(*core_, arbiter_),
       agent_(*core_, data_plane_),
       runner_(*core_),
       volume_jobs_(
@@ -59,6 +61,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
       initiators_(*core_) {
+  core_->use_arbiter(arbiter_);
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
   replace_jobs_.teach();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "mgmt/control/configuration_witness_node.hpp"
 #include "mgmt/control/data_plane.hpp"
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/initiator_service.hpp"
@@ -78,6 +79,8 @@ class Controller {
   std::unique_ptr<NodeCore> core_;
   DataPlaneSocket data_plane_;
   Reconciler reconciler_;
+  NodeWitnessSurroundings surroundings_;
+  ConfigurationWitness arbiter_;
   PartnerWatch partner_;
   ReplicaAgent agent_;
   JobRunner runner_;

@@ -9,6 +9,8 @@
 namespace lockstep::mgmt {
 namespace {
 
+using engine::MemberSet;
+
 std::string clock_time(std::int64_t at_ms) {
   const std::time_t seconds = at_ms / 1000;
   std::tm utc{};
@@ -80,8 +82,10 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
          {},
          fmt::format("The management of {} has not been reachable since {}: it {}.", name, clock_time(n.since_ms),
                      n.reason),
-         "Check its power and its network. Volumes are brought up to date by themselves when it returns; "
-         "the configuration can be changed only when both nodes answer."});
+         "Check its power and its network. Volumes are brought up to date by themselves when it returns. Until then "
+         "hosts, access lists, tokens and names can be changed where the arbiter lets one node go on; volumes are "
+         "made, "
+         "grown and deleted only when both nodes answer."});
     return;
   }
   if (!n.report.running) {
@@ -112,6 +116,19 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
     for (const auto& finding : n.report.status->findings)
       problems.push_back({Severity::warning, "node", side, {}, fmt::format("On {}: {}", name, finding), ""});
   }
+}
+
+void judge_who_decides(const PairView& view, std::vector<HealthProblem>& problems) {
+  const MemberSet members = view.revision.epoch.members;
+  if (members.is_both() || view.configuration->nodes.size() < 2) return;
+  const NodeSide side = members.contains(NodeSide::a) ? NodeSide::a : NodeSide::b;
+  problems.push_back({Severity::warning,
+                      "pair",
+                      side,
+                      {},
+                      fmt::format("{} has changed the configuration alone: {} does not carry out the changes yet.",
+                                  view.at(side).node->name, view.at(engine::other(side)).node->name),
+                      "They are taken over by themselves when the two nodes' management can talk again."});
 }
 
 void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
@@ -198,6 +215,7 @@ Health judge_pair(const PairView& view) {
                         "The two nodes hold configurations that do not follow from one another.",
                         "Decide which node's is right. On the other one stop lockstep-mgmtd, move mgmt.db away and "
                         "start it again; then run `lockstep node replace` on the first, for the other's side."});
+  judge_who_decides(view, problems);
   if (view.replaced_ms != 0)
     problems.push_back(
         {Severity::critical,

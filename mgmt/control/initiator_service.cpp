@@ -21,8 +21,9 @@ std::vector<FieldProblem> problems_of(const Initiator& i, const Configuration& c
 
 Outcome<Initiator> InitiatorService::create(Initiator wanted) {
   wanted.created_ms = wall_clock_ms();
-  const auto changed =
-      core_.change(fmt::format("Initiator {} made known", wanted.iqn), [&](Configuration& c) -> Outcome<void> {
+  const auto changed = core_.change(
+      fmt::format("Initiator {} made known", wanted.iqn),
+      [&](Configuration& c) -> Outcome<void> {
         if (auto problems = problems_of(wanted, c); !problems.empty())
           return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
         if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
@@ -37,7 +38,8 @@ Outcome<Initiator> InitiatorService::create(Initiator wanted) {
               fmt::format("There are {} initiators already, which is the most there can be.", kMaxInitiators));
         c.initiators.push_back(wanted);
         return {};
-      });
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append({.kind = "initiator.created",
                        .side = {},
@@ -47,17 +49,21 @@ Outcome<Initiator> InitiatorService::create(Initiator wanted) {
 }
 
 Outcome<void> InitiatorService::remove(const std::string& iqn) {
-  const auto changed = core_.change(fmt::format("Initiator {} forgotten", iqn), [&](Configuration& c) -> Outcome<void> {
-    const auto found = std::ranges::find(c.initiators, iqn, &Initiator::iqn);
-    if (found == c.initiators.end()) return refuse(RefusalKind::not_found, "No initiator of this name is known.");
-    for (const auto& volume : c.volumes)
-      if (std::ranges::find(volume.access, iqn) != volume.access.end())
-        return refuse(RefusalKind::conflict,
-                      fmt::format("The volume {} lets this initiator in. Take it off the volume's access list first.",
-                                  volume.name));
-    c.initiators.erase(found);
-    return {};
-  });
+  const auto changed = core_.change(
+      fmt::format("Initiator {} forgotten", iqn),
+      [&](Configuration& c) -> Outcome<void> {
+        const auto found = std::ranges::find(c.initiators, iqn, &Initiator::iqn);
+        if (found == c.initiators.end()) return refuse(RefusalKind::not_found, "No initiator of this name is known.");
+        for (const auto& volume : c.volumes)
+          if (std::ranges::find(volume.access, iqn) != volume.access.end())
+            return refuse(
+                RefusalKind::conflict,
+                fmt::format("The volume {} lets this initiator in. Take it off the volume's access list first.",
+                            volume.name));
+        c.initiators.erase(found);
+        return {};
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append({.kind = "initiator.deleted",
                        .side = {},

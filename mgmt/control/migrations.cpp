@@ -203,9 +203,21 @@ constexpr std::string_view kChangingWitness = R"sql(
 ALTER TABLE pair ADD COLUMN witness_changing INTEGER NOT NULL DEFAULT 0 CHECK (witness_changing IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 11> kMigrations{kInitial,     kVolumeShapes,  kEncryption,     kNextLun,
-                                                       kDiscovery,   kClosedVolumes, kWitnessAccess,  kEventShares,
-                                                       kReplacement, kCopies,        kChangingWitness};
+// Who decides over the configuration. Epochs that are not here are of both nodes, number 1. Members: 1 = A, 2 = B, 3 =
+// both.
+constexpr std::string_view kConfigurationEpochs = R"sql(
+CREATE TABLE configuration_epochs (
+  id TEXT PRIMARY KEY,
+  number INTEGER NOT NULL CHECK (number >= 1),
+  members INTEGER NOT NULL CHECK (members IN (1, 2, 3)),
+  forced INTEGER NOT NULL CHECK (forced IN (0, 1)),
+  ancestors TEXT NOT NULL
+) STRICT;
+)sql";
+
+constexpr std::array<std::string_view, 12> kMigrations{
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs};
 
 }  // namespace
 

@@ -107,24 +107,37 @@ std::unique_ptr<Peer> NodeCore::peer() const {
 }
 
 bool NodeCore::orders_changes() const {
-  return side().value_or(NodeSide::a) == NodeSide::a || configuration()->nodes.size() == 1;
+  const NodeSide me = side().value_or(NodeSide::a);
+  if (configuration()->nodes.size() < 2) return true;
+  return orders(revisions.state().epoch, me);
 }
 
-Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit) {
+Outcome<void> NodeCore::check_changeable() const {
   if (replaced.replaced_here_ms() != 0)
     return refuse(
         RefusalKind::not_current,
         "Another machine took the place of this one in the pair, so that nothing can be changed here. Send the "
         "request to one of the pair's nodes.");
-  if (!orders_changes())
-    return refuse(RefusalKind::not_current, "Changes are made through the node of side A. Send the request there.");
-  if (revisions.conflict())
-    return refuse(RefusalKind::not_current,
-                  "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
-                  "Decide which node's is right; on the other one stop lockstep-mgmtd, move mgmt.db away and start it "
-                  "again; then run `lockstep node replace` on the first, for the other's side.");
+  if (!revisions.conflict()) return {};
+  return refuse(RefusalKind::not_current,
+                "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
+                "Decide which node's is right; on the other one stop lockstep-mgmtd, move mgmt.db away and start it "
+                "again; then run `lockstep node replace` on the first, for the other's side.");
+}
+
+Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit, Agreement agreement) {
+  if (auto good = check_changeable(); !good) return std::unexpected(good.error());
   const auto partner_link = peer();
-  return revisions.change(summary, edit, partner_link.get());
+  const NodeSide me = side().value_or(NodeSide::a);
+  const bool was_both = revisions.state().epoch.members.is_both();
+  auto changed = change_configuration({revisions, me, partner_link.get(), arbiter_}, summary, edit, agreement);
+  if (changed && was_both && revisions.state().epoch.is_only(me))
+    events.append({.kind = "configuration.alone",
+                   .severity = Severity::warning,
+                   .side = me,
+                   .volume = {},
+                   .message = "This node changes the configuration alone; its partner takes it over when it returns."});
+  return changed;
 }
 
 void NodeCore::on_change(std::function<void()> listener) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mgmt/control/certificate.hpp"
+#include "mgmt/control/configuration_change.hpp"
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/job.hpp"
@@ -49,6 +50,8 @@ class NodeCore {
   std::unique_ptr<Database> database_;
   NodeCore(LocalSettings settings, TlsIdentity identity, std::unique_ptr<Database> database);
 
+  ConfigurationArbiter* arbiter_ = nullptr;
+  Outcome<void> check_changeable() const;
   std::mutex listeners_mutex_;
   std::vector<std::function<void()>> listeners_;
   void tell_listeners();
@@ -75,8 +78,11 @@ class NodeCore {
   [[nodiscard]] std::unique_ptr<Peer> peer() const;
   /// True when this node orders the pair's changes; the other node passes them on to it.
   [[nodiscard]] bool orders_changes() const;
-  /// A change of the configuration, made by the node that orders them.
-  Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit);
+  /// A change of the configuration, made by the node that orders them, or that goes on alone.
+  Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit,
+                             Agreement agreement = Agreement::both);
+  /// Whom change() asks when the partner is away. For start-up only; it outlives this. Without one, nobody goes on.
+  void use_arbiter(ConfigurationArbiter& arbiter) { arbiter_ = &arbiter; }
   /// `listener` is called after every change of the configuration in force. For start-up only.
   void on_change(std::function<void()> listener);
 

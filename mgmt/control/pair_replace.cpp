@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/configuration_witness_node.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/pair_service.hpp"
@@ -18,10 +19,33 @@ HttpsTarget target_of(const NodeCore& core, const Node& node) {
           fmt::format("{} {}", core.node_id.to_string(), node.id.to_string())};
 }
 
+/// What a lost node may have changed while this one was away, which is lost with it.
+struct LoneChanges {
+  bool certain = false;
+  std::string sentence{};    ///< what can be said of it; empty: there are none
+  std::int64_t reached = 0;  ///< its highest revision that the witness knows of
+};
+
+LoneChanges changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) {
+  const ConfigurationEpoch epoch = core.revisions.state().epoch;
+  if (epoch.is_only(lost.side))
+    return {true, "It has changed the configuration alone, and perhaps more than this node has taken over"};
+  const Arbiter arbiter = core.configuration()->pair->arbiter;
+  if (!epoch.members.is_both() || (!arbiter.witness && arbiter.preferred != lost.side)) return {};
+  const std::string perhaps = "It may have changed the configuration alone since the two last talked";
+  if (!arbiter.witness) return {false, perhaps};
+  const auto view = NodeWitnessSurroundings(core, data_plane).read(arbiter);
+  if (!view) return {false, fmt::format("{}: the witness can't be asked ({})", perhaps, view.error().detail)};
+  const auto& record = view->record;
+  if (!record || record->members != engine::MemberSet::only(lost.side)) return {};
+  return {true, "The witness let it go on alone, and this node lacks what it has changed since",
+          static_cast<std::int64_t>(record->generation_of(lost.side))};
+}
+
 }  // namespace
 
 // A partner that has a configuration of the pair may change it, or hold a newer one: it is not shut out. One that can't
-// be reached can't change it either, since this node has to keep every change first.
+// be reached may have changed it alone, if the arbiter let it: changed_alone().
 Outcome<std::string> PairService::ask_of(const Node& lost) {
   const auto peer = connect_(target_of(core_, lost));
   const auto has_it = [&](const char* but) {
@@ -63,13 +87,17 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
     return refuse(RefusalKind::conflict, "The pair has one node only. Make an invitation with `lockstep pair invite`.");
   const auto found = ask_of(*lost);
   if (!found) return std::unexpected(found.error());
-  if (confirm != lost->name)
+  const LoneChanges lone = changed_alone(core_, data_plane_, *lost);
+  const std::string needed = lone.certain ? lost->name + " without its changes" : lost->name;
+  if (confirm != needed)
     return refuse(
         RefusalKind::confirmation_needed,
-        fmt::format("{}. Whoever uses the invitation has side {} from then on; the machine that has it now is "
-                    "shut out for good. Send the node's name, {}, as `confirm`.",
-                    *found, side_name(side), lost->name),
-        {{"/confirm", fmt::format("Must be {}.", lost->name)}});
+        fmt::format("{}. {}Whoever uses the invitation has side {} from then on; the machine that has it now is "
+                    "shut out for good{}. Send `{}` as `confirm`.",
+                    *found, lone.sentence.empty() ? "" : lone.sentence + ". ", side_name(side),
+                    lone.certain ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
+                    needed),
+        {{"/confirm", fmt::format("Must be {}.", needed)}});
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());
   NewInvitation invitation = new_invitation(side);
@@ -95,7 +123,10 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
     if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());
   Configuration next = with_node_replaced(newest->configuration, joining, token);
   if (side == NodeSide::a) cut_off_volumes(next);  // volumes' jobs are side A's, and are lost with it
-  return Offer{.offer = {{random_uuid(), newest->n() + 1, random_uuid()}, to_document(next), /*replaces=*/true},
+  // Beyond whatever the lost node may have decided: a pair's numbers never fall.
+  const std::int64_t beyond = lost ? changed_alone(core_, data_plane_, *lost).reached : 0;
+  const RevisionId id{random_uuid(), std::max(newest->n(), beyond) + 1, random_uuid()};
+  return Offer{.offer = {id, to_document(next), /*replaces=*/true},
                .over = newest->state,
                .replaced = lost ? std::optional(*lost) : std::nullopt,
                .undecided = newest->tentative,

@@ -154,19 +154,22 @@ std::string sentence_of(const PairChange& change, const std::string& name_before
 
 Outcome<void> PairService::change(const PairChange& change) {
   std::string what;
-  const auto changed = core_.change("The pair changed", [&](Configuration& c) -> Outcome<void> {
-    if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
-    std::vector<FieldProblem> problems;
-    if (change.discovery && *change.discovery) problems = discovery_problems(**change.discovery, c);
-    if (change.name)
-      if (const auto complaint = check_pair_name(*change.name)) problems.push_back({"/name", *complaint});
-    if (!problems.empty())
-      return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-    what = sentence_of(change, c.pair->name);
-    c.pair->name = change.name.value_or(c.pair->name);
-    if (change.discovery) c.pair->discovery = *change.discovery;
-    return {};
-  });
+  const auto changed = core_.change(
+      "The pair changed",
+      [&](Configuration& c) -> Outcome<void> {
+        if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+        std::vector<FieldProblem> problems;
+        if (change.discovery && *change.discovery) problems = discovery_problems(**change.discovery, c);
+        if (change.name)
+          if (const auto complaint = check_pair_name(*change.name)) problems.push_back({"/name", *complaint});
+        if (!problems.empty())
+          return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+        what = sentence_of(change, c.pair->name);
+        c.pair->name = change.name.value_or(c.pair->name);
+        if (change.discovery) c.pair->discovery = *change.discovery;
+        return {};
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append({.kind = "pair.changed", .side = {}, .volume = {}, .message = what + "."});
   return {};

@@ -1,6 +1,7 @@
 #include "mgmt/control/partner_watch.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
 
@@ -12,7 +13,8 @@ constexpr int kFirstRefusals = 3;
 
 }  // namespace
 
-PartnerWatch::PartnerWatch(NodeCore& core) : core_(core), loop_("Looking at the partner", kTurn, [this] { turn(); }) {}
+PartnerWatch::PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter)
+    : core_(core), arbiter_(arbiter), loop_("Looking at the partner", kTurn, [this] { turn(); }) {}
 
 PartnerView PartnerWatch::view() const {
   const std::lock_guard lock(mutex_);
@@ -57,7 +59,8 @@ void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner) {
 
 Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
   const bool was_in_conflict = core_.revisions.conflict();
-  if (auto verdict = core_.revisions.compare_notes(peer); !verdict) return std::unexpected(verdict.error());
+  const auto verdict = core_.revisions.compare_notes(peer);
+  if (!verdict) return std::unexpected(verdict.error());
   if (core_.revisions.conflict() && !was_in_conflict)
     core_.events.append({.kind = "configuration.conflict",
                          .severity = Severity::critical,
@@ -65,7 +68,22 @@ Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
                          .volume = {},
                          .message = "The two nodes hold configurations that do not follow from one another."});
   fetch_events(peer);
-  return peer.report();
+  auto report = peer.report();
+  if (report && *verdict == RevisionVerdict::agree) agree(peer);
+  return report;
+}
+
+// A full disk keeps nobody from knowing the partner.
+void PartnerWatch::agree(Peer& peer) {
+  std::string problem;
+  try {
+    arbiter_.on_agreement(peer);
+  } catch (const std::exception& e) {
+    problem = e.what();
+  }
+  if (!problem.empty() && problem != agreement_problem_)
+    spdlog::error("What both nodes agree on can't be noted: {}", problem);
+  agreement_problem_ = problem;
 }
 
 void PartnerWatch::fetch_events(Peer& peer) {

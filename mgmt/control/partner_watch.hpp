@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "mgmt/control/configuration_witness.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/turn_loop.hpp"
@@ -22,7 +23,8 @@ struct PartnerView {
 
 class PartnerWatch {
  public:
-  explicit PartnerWatch(NodeCore& core);
+  /// Both outlive this.
+  PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter);
   void start() { loop_.start(); }
   void stop() { loop_.stop(); }
   void poke() { loop_.poke(); }
@@ -33,14 +35,17 @@ class PartnerWatch {
  private:
   Outcome<NodeReport> look(Peer& peer);
   void fetch_events(Peer& peer);
+  void agree(Peer& peer);
   [[nodiscard]] PartnerTrouble trouble_of(const Refusal& refusal, Peer& peer);
   void note_standing(PartnerTrouble trouble, const Node& partner);
   void note(const Outcome<NodeReport>& seen, PartnerTrouble trouble, const Node& partner);
 
   NodeCore& core_;
+  ConfigurationWitness& arbiter_;
   mutable std::mutex mutex_;  ///< guards view_
   PartnerView view_;
   int first_refusals_ = 0;
+  std::string agreement_problem_;  ///< logged already
   TurnLoop loop_;
 };
 

@@ -24,6 +24,27 @@ RevisionId revision_id(const json& j) {
   return {uuid(j.at("epoch")), j.at("n").get<std::int64_t>(), uuid(j.at("change"))};
 }
 
+json json_of(const ConfigurationEpoch& epoch) {
+  json ancestors = json::array();
+  for (const auto& one : epoch.ancestors) ancestors.push_back(json_of(one));
+  return {
+      {"number", epoch.number}, {"members", epoch.members.bits}, {"forced", epoch.forced}, {"ancestors", ancestors}};
+}
+
+// A partner of an earlier version says nothing of epochs: they are of both nodes.
+ConfigurationEpoch epoch_of(const json& message, const Uuid& id) {
+  ConfigurationEpoch epoch{.id = id};
+  const auto at = message.find("epoch");
+  if (at == message.end()) return epoch;
+  epoch.number = at->at("number");
+  epoch.members.bits = at->at("members");
+  if (epoch.number < 1 || epoch.members.bits < 1 || epoch.members.bits > 3) throw std::runtime_error("not an epoch");
+  epoch.forced = at->at("forced");
+  for (const json& one : at->at("ancestors")) epoch.ancestors.push_back(revision_id(one));
+  if (epoch.ancestors.size() > ConfigurationEpoch::kMaxAncestors) throw std::runtime_error("too many ancestors");
+  return epoch;
+}
+
 template <class Make>
 auto parsed(std::string_view text, const Make& make) -> Outcome<decltype(make(json()))> {
   try {
@@ -47,13 +68,17 @@ std::string to_text(const Proposal& p) {
                   {"summary", p.summary},
                   {"document", p.document},
                   {"process", p.process.to_string()},
-                  {"attempt", p.attempt}});
+                  {"attempt", p.attempt},
+                  {"epoch", json_of(p.epoch)}});
 }
 
 Outcome<Proposal> proposal_from(std::string_view text) {
   return parsed(text, [](const json& j) {
-    return Proposal{revision_id(j.at("base")), revision_id(j.at("id")), j.at("summary"),
-                    j.at("document"),          uuid(j.at("process")),   j.at("attempt").get<std::int64_t>()};
+    const RevisionId id = revision_id(j.at("id"));
+    return Proposal{revision_id(j.at("base")), id,
+                    j.at("summary"),           j.at("document"),
+                    uuid(j.at("process")),     j.at("attempt").get<std::int64_t>(),
+                    epoch_of(j, id.epoch)};
   });
 }
 
@@ -63,7 +88,8 @@ std::string to_text(const CurrentRevision& c) {
                   {"in_flight", c.state.in_flight ? json(c.state.in_flight->to_string()) : json()},
                   {"document", c.document},
                   {"process", c.process.to_string()},
-                  {"reads", c.reads}});
+                  {"reads", c.reads},
+                  {"epoch", json_of(c.state.epoch)}});
 }
 
 Outcome<CurrentRevision> current_revision_from(std::string_view text) {
@@ -75,6 +101,8 @@ Outcome<CurrentRevision> current_revision_from(std::string_view text) {
     c.document = j.at("document");
     c.process = uuid(j.at("process"));
     c.reads = j.value("reads", kSilentAboutVersions);
+    c.state.epoch = epoch_of(j, c.state.head.epoch);
+    c.knows_epochs = j.contains("epoch");
     return c;
   });
 }

@@ -38,6 +38,7 @@ struct Refusal {
   std::string detail;  ///< whole sentences for a person
   std::vector<FieldProblem> fields;
   bool perhaps_done = false;       ///< not_current: the partner was asked, and did not answer
+  bool partner_away = false;       ///< not_current: because the partner did not answer
   bool other_certificate = false;  ///< not_current: somebody answers there, but not with the partner's certificate
 };
 

@@ -4,7 +4,12 @@ namespace lockstep::mgmt {
 
 RevisionVerdict compare_revisions(const RevisionState& mine, const RevisionState& theirs) {
   using enum RevisionVerdict;
-  if (mine.head.epoch != theirs.head.epoch) return conflict;
+  if (mine.head.epoch != theirs.head.epoch) {
+    // Whoever begins an epoch takes over all that the one before may have decided. A node that has more of that one
+    // than was taken over met a database that was set back: nothing of it is thrown away by a program.
+    if (theirs.epoch.descends_from(mine.head)) return adopt_theirs;
+    return mine.epoch.descends_from(theirs.head) ? they_are_behind : conflict;
+  }
   if (theirs.head.n > mine.head.n) return mine.tentative == theirs.head ? commit_tentative : adopt_theirs;
   const bool same = theirs.head == mine.head;
   if (theirs.head.n == mine.head.n && !same) return conflict;

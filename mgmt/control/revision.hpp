@@ -12,21 +12,14 @@
 #include <optional>
 
 #include "engine/base/uuid.hpp"
+#include "mgmt/control/configuration_epoch.hpp"
 
 namespace lockstep::mgmt {
-
-/// Revisions of one epoch are numbered in the order in which they were decided; `change` tells two attempts at the same
-/// number apart. A new epoch begins when the pair's membership changes.
-struct RevisionId {
-  engine::Uuid epoch;
-  std::int64_t n = 0;
-  engine::Uuid change;
-  bool operator==(const RevisionId&) const = default;
-};
 
 /// What a node tells its partner of its revisions.
 struct RevisionState {
   RevisionId head;                        ///< the configuration in force
+  ConfigurationEpoch epoch{};             ///< the head's
   std::optional<RevisionId> tentative;    ///< waits for the orderer's decision
   std::optional<engine::Uuid> in_flight;  ///< the change that this node is asking its partner to keep right now
 };

@@ -11,11 +11,13 @@ class RevisionTables final : public RevisionStore {
   /// Begins an epoch with an empty configuration in a new database.
   explicit RevisionTables(Database& database);
   RevisionId head() override;
+  ConfigurationEpoch epoch() override;
   Configuration configuration() override;
   std::optional<Tentative> tentative() override;
   void put_tentative(const Tentative& revision) override;
   void drop_tentative() override;
-  void commit(const RevisionId& id, const std::string& summary, const Configuration& configuration) override;
+  void commit(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
+              const Configuration& configuration) override;
 
  private:
   Database& database_;

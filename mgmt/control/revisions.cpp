@@ -1,5 +1,7 @@
 #include "mgmt/control/revisions.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "mgmt/control/https_client.hpp"
@@ -13,12 +15,45 @@ constexpr const char* kPartnerAway =
     "can "
     "reach each other. Volumes are served meanwhile.";
 
+// One that answers, but not as the partner, or not to its partner, is not away: nobody goes on without it.
+std::unexpected<Refusal> partner_away(const Refusal& trouble) {
+  Refusal refusal{RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(trouble)), {}};
+  refusal.partner_away = trouble.kind == RefusalKind::not_current && !trouble.other_certificate;
+  return std::unexpected(std::move(refusal));
+}
+
+std::unexpected<Refusal> perhaps_kept(const Refusal& trouble) {
+  auto refusal = partner_away(trouble);
+  refusal.error().perhaps_done = trouble.perhaps_done;
+  return refusal;
+}
+
+std::unexpected<Refusal> overtaken() {
+  return refuse(RefusalKind::not_current, "The partner's configuration was taken over just now. Try again.");
+}
+
+// The partner kept it, and may have gone on alone with it.
+std::unexpected<Refusal> overtaken_perhaps_with_it() {
+  Refusal refusal{RefusalKind::not_current,
+                  "The partner's configuration was taken over just now, perhaps with this change in it. See what is "
+                  "there now before you try again.",
+                  {}};
+  refusal.perhaps_done = true;
+  return std::unexpected(std::move(refusal));
+}
+
+/// A number that both nodes of a new pair know, and that no earlier epoch of the pair had.
+ConfigurationEpoch first_epoch(const RevisionId& id) {
+  return {.id = id.epoch, .number = static_cast<std::uint64_t>(std::max<std::int64_t>(1, id.n))};
+}
+
 }  // namespace
 
 Revisions::Revisions(RevisionStore& store, std::function<void()> changed)
     : store_(store), changed_(std::move(changed)), process_(random_uuid()) {
   configuration_ = std::make_shared<const Configuration>(store_.configuration());
   state_.head = store_.head();
+  state_.epoch = store_.epoch();
   if (const auto tentative = store_.tentative()) state_.tentative = tentative->id;
 }
 
@@ -42,15 +77,22 @@ CurrentRevision Revisions::current() const {
   return {state_, to_document(*configuration_), process_, kNewestDocument};
 }
 
+Revisions::Compared Revisions::compared() const {
+  const std::lock_guard lock(mutex_);
+  return compared_;
+}
+
 bool Revisions::conflict() const {
   const std::lock_guard lock(mutex_);
   return conflict_;
 }
 
-void Revisions::commit_locked(const RevisionId& id, const std::string& summary, const Configuration& configuration) {
-  store_.commit(id, summary, configuration);
+void Revisions::commit_locked(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
+                              const Configuration& configuration) {
+  store_.commit(id, epoch, summary, configuration);
   configuration_ = std::make_shared<const Configuration>(configuration);
   state_.head = id;
+  state_.epoch = epoch;
   state_.tentative.reset();
 }
 
@@ -60,7 +102,7 @@ Outcome<void> Revisions::check_partner_reads(const Configuration& next, Revision
   const int needed = document_version(next);
   if (needed <= document_version(*configuration())) return {};
   const auto theirs = peer.ask();
-  if (!theirs) return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(theirs.error())));
+  if (!theirs) return partner_away(theirs.error());
   if (theirs->reads >= needed) return {};
   return refuse(
       RefusalKind::conflict,
@@ -71,13 +113,12 @@ Outcome<void> Revisions::check_partner_reads(const Configuration& next, Revision
 Outcome<void> Revisions::have_partner_keep(const Proposal& proposal, RevisionPeer& peer) {
   auto answer = peer.prepare(proposal);
   if (answer && *answer == PrepareAnswer::behind) {
-    if (auto done = peer.bring_up_to_date(current()); !done)
-      return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(done.error())));
+    if (auto done = peer.bring_up_to_date(current()); !done) return partner_away(done.error());
     answer = peer.prepare(proposal);
     if (answer && *answer == PrepareAnswer::behind)
       return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, "holds another configuration"));
   }
-  if (!answer) return refuse(RefusalKind::not_current, fmt::format(kPartnerAway, trouble_with_partner(answer.error())));
+  if (!answer) return perhaps_kept(answer.error());
   return {};
 }
 
@@ -88,14 +129,30 @@ Outcome<RevisionId> Revisions::change(const std::string& summary, const Edit& ed
   next.sort();
   if (peer)
     if (auto good = check_partner_reads(next, *peer); !good) return std::unexpected(good.error());
+  const RevisionState base = state();
+  if (peer && !base.epoch.members.is_both()) return partner_away({RefusalKind::not_current, "is away", {}});
+  return propose({base.head.epoch, base.head.n + 1, random_uuid()}, base.epoch, summary, next, peer);
+}
+
+Outcome<RevisionId> Revisions::begin_next_epoch(std::uint64_t number, RevisionPeer& peer) {
+  const std::lock_guard one_at_a_time(change_mutex_);
+  const RevisionState base = state();
+  if (!base.epoch.members.is_both()) return overtaken();
+  const ConfigurationEpoch epoch = base.epoch.next(random_uuid(), engine::MemberSet::both(), base.head, number);
+  return propose({epoch.id, base.head.n + 1, random_uuid()}, epoch, "Both nodes begin another epoch", *configuration(),
+                 &peer);
+}
+
+/// The three steps of a change; the change mutex is held.
+Outcome<RevisionId> Revisions::propose(const RevisionId& id, const ConfigurationEpoch& epoch,
+                                       const std::string& summary, const Configuration& next, RevisionPeer* peer) {
   const RevisionId base = state().head;
-  const RevisionId id{base.epoch, base.n + 1, random_uuid()};
   if (peer) {
     {
       const std::lock_guard lock(mutex_);
       state_.in_flight = id.change;
     }
-    auto kept = have_partner_keep({base, id, summary, to_document(next), process_, ++attempt_}, *peer);
+    auto kept = have_partner_keep({base, id, summary, to_document(next), process_, ++attempt_, epoch}, *peer);
     if (!kept) {
       {
         const std::lock_guard lock(mutex_);
@@ -108,19 +165,50 @@ Outcome<RevisionId> Revisions::change(const std::string& summary, const Edit& ed
   {
     const std::lock_guard lock(mutex_);
     state_.in_flight.reset();  // also when the commit throws: then it is not decided, and the partner will discard it
-    if (state_.head != base)
-      return refuse(RefusalKind::not_current, "The partner's configuration was taken over just now. Try again.");
-    commit_locked(id, summary, next);
+    if (state_.head != base) return overtaken_perhaps_with_it();
+    commit_locked(id, epoch, summary, next);
   }
   if (peer) (void)peer->commit(id);  // decided already; if this is lost, the partner finds out when it compares notes
   changed_();
   return id;
 }
 
+Outcome<RevisionId> Revisions::change_alone(const std::string& summary, const Edit& edit,
+                                            ConfigurationArbiter& arbiter) {
+  const std::lock_guard one_at_a_time(change_mutex_);
+  auto newest = this->newest();
+  if (!newest) return std::unexpected(newest.error());
+  Configuration next = newest->configuration;
+  if (auto edited = edit(next); !edited) return std::unexpected(edited.error());
+  next.sort();
+  const auto epoch = arbiter.claim(newest->epoch, newest->id(), newest->configuration);
+  if (!epoch) return std::unexpected(epoch.error());
+  const RevisionId id{epoch->id, newest->n() + 1, random_uuid()};
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.head != newest->state.head || state_.tentative != newest->state.tentative) return overtaken();
+    commit_locked(id, *epoch, summary, next);
+  }
+  changed_();
+  return id;
+}
+
+bool Revisions::join(const RevisionId& agreed) {
+  const std::lock_guard one_at_a_time(change_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.head != agreed || state_.epoch.members.is_both()) return false;
+    const ConfigurationEpoch both = state_.epoch.next(random_uuid(), engine::MemberSet::both(), state_.head, 0);
+    commit_locked({both.id, state_.head.n, state_.head.change}, both, "Both nodes decide again", *configuration_);
+  }
+  changed_();
+  return true;
+}
+
 void Revisions::commit_new_epoch(const RevisionId& id, const std::string& summary, const Configuration& configuration) {
   {
     const std::lock_guard lock(mutex_);
-    commit_locked(id, summary, configuration);
+    commit_locked(id, first_epoch(id), summary, configuration);
     conflict_ = false;
   }
   changed_();
@@ -128,13 +216,14 @@ void Revisions::commit_new_epoch(const RevisionId& id, const std::string& summar
 
 Outcome<Revisions::Newest> Revisions::newest() const {
   const std::lock_guard lock(mutex_);
-  Newest newest{state_, *configuration_, {}};
+  Newest newest{state_, *configuration_, {}, state_.epoch};
   const auto tentative = state_.tentative ? store_.tentative() : std::nullopt;
   if (!tentative) return newest;
   auto configuration = from_document(tentative->document);
   if (!configuration) return std::unexpected(configuration.error());
   newest.configuration = std::move(*configuration);
   newest.tentative = tentative->summary;
+  newest.epoch = tentative->epoch;
   return newest;
 }
 
@@ -143,7 +232,7 @@ bool Revisions::begin_epoch(const RevisionState& over, const RevisionId& id, con
   {
     const std::lock_guard lock(mutex_);
     if (state_.head != over.head || state_.tentative != over.tentative) return false;
-    commit_locked(id, summary, configuration);
+    commit_locked(id, first_epoch(id), summary, configuration);
     conflict_ = false;
   }
   changed_();
@@ -153,9 +242,10 @@ bool Revisions::begin_epoch(const RevisionState& over, const RevisionId& id, con
 PrepareAnswer Revisions::on_prepare(const Proposal& proposal) {
   const std::lock_guard lock(mutex_);
   const bool known = proposal.process == partner_process_ && proposal.attempt > partner_attempt_;
-  if (!known || proposal.base != state_.head) return PrepareAnswer::behind;
+  if (!known || proposal.base != state_.head || !state_.epoch.members.is_both()) return PrepareAnswer::behind;
   partner_attempt_ = proposal.attempt;
-  store_.put_tentative({proposal.id, proposal.summary, proposal.document});
+  const bool same = proposal.id.epoch == state_.head.epoch;
+  store_.put_tentative({proposal.id, proposal.summary, proposal.document, same ? state_.epoch : proposal.epoch});
   state_.tentative = proposal.id;
   return PrepareAnswer::kept;
 }
@@ -169,7 +259,7 @@ Outcome<void> Revisions::on_commit(const RevisionId& id) {
       return refuse(RefusalKind::conflict, "That revision does not wait here; the nodes will compare notes.");
     auto configuration = from_document(tentative->document);
     if (!configuration) return std::unexpected(configuration.error());
-    commit_locked(id, tentative->summary, *configuration);
+    commit_locked(id, tentative->epoch, tentative->summary, *configuration);
   }
   changed_();
   return {};
@@ -200,6 +290,11 @@ Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer) {
   auto theirs = peer.ask();
   if (!theirs) return std::unexpected(theirs.error());
   const auto verdict = compare_revisions(mine, theirs->state);
+  {
+    const std::lock_guard lock(mutex_);
+    compared_ = {{}, theirs->knows_epochs};
+    if (verdict == RevisionVerdict::agree && !theirs->state.tentative) compared_.agreed = mine.head;
+  }
   if (auto done = carry_out(verdict, mine, *theirs); !done) return std::unexpected(done.error());
   return verdict;
 }
@@ -217,7 +312,9 @@ Outcome<void> Revisions::carry_out(RevisionVerdict verdict, const RevisionState&
       case RevisionVerdict::adopt_theirs: {
         auto configuration = from_document(theirs.document);
         if (!configuration) return std::unexpected(configuration.error());
-        commit_locked(theirs.state.head, "Taken over from the partner", *configuration);
+        const bool same = theirs.state.head.epoch == state_.head.epoch;
+        commit_locked(theirs.state.head, same ? state_.epoch : theirs.state.epoch, "Taken over from the partner",
+                      *configuration);
         changed = true;
         break;
       }

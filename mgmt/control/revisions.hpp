@@ -19,15 +19,18 @@ class RevisionStore {
     RevisionId id;
     std::string summary;
     std::string document;
+    ConfigurationEpoch epoch{};  ///< of `id`
   };
   virtual RevisionId head() = 0;
+  virtual ConfigurationEpoch epoch() = 0;  ///< the head's
   virtual Configuration configuration() = 0;
   virtual std::optional<Tentative> tentative() = 0;
   /// Replaces the tentative revision that may be there.
   virtual void put_tentative(const Tentative& revision) = 0;
   virtual void drop_tentative() = 0;
   /// Makes the configuration the one in force; a tentative revision is gone afterwards.
-  virtual void commit(const RevisionId& id, const std::string& summary, const Configuration& configuration) = 0;
+  virtual void commit(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
+                      const Configuration& configuration) = 0;
 };
 
 /// A change on its way to the partner. Attempts of one process are numbered, so that one that was held up on the way
@@ -39,6 +42,7 @@ struct Proposal {
   std::string document;
   engine::Uuid process;
   std::int64_t attempt = 0;
+  ConfigurationEpoch epoch{};  ///< of `id`
 };
 
 struct CurrentRevision {
@@ -46,6 +50,7 @@ struct CurrentRevision {
   std::string document;  ///< of the head
   engine::Uuid process;
   int reads = kNewestDocument;  ///< the newest version of a document that this node knows
+  bool knows_epochs = true;     ///< it can take over what its partner changed alone
 };
 
 enum class PrepareAnswer : std::uint8_t {
@@ -65,6 +70,17 @@ class RevisionPeer {
   virtual Outcome<CurrentRevision> ask() = 0;
 };
 
+/// Lets a node change the configuration while its partner is away.
+class ConfigurationArbiter {
+ public:
+  virtual ~ConfigurationArbiter() = default;
+  /// The epoch in which the revision after `newest` may be made, durably decided: `mine`, which is that of `newest`,
+  /// where it is this node's alone already, or the next one. Takes seconds at the most. Refusal not_current: why it may
+  /// not, in whole sentences.
+  virtual Outcome<ConfigurationEpoch> claim(const ConfigurationEpoch& mine, const RevisionId& newest,
+                                            const Configuration& configuration) = 0;
+};
+
 class Revisions {
  public:
   /// `store` outlives this. `changed` is called after each change of the configuration in force, without locks held.
@@ -76,19 +92,37 @@ class Revisions {
   [[nodiscard]] std::pair<RevisionId, std::shared_ptr<const Configuration>> in_force() const;
   [[nodiscard]] CurrentRevision current() const;
   [[nodiscard]] bool conflict() const;  ///< the last comparison found that an operator must choose
+  /// What compare_notes() found last.
+  struct Compared {
+    std::optional<RevisionId> agreed;   ///< both have this revision in force, and nothing that waits
+    bool partner_knows_epochs = false;  ///< it can take over what was changed without it
+  };
+  [[nodiscard]] Compared compared() const;
 
   using Edit = std::function<Outcome<void>(Configuration&)>;
   /// The orderer's part. `edit` changes the newest configuration; its refusal is passed on. `peer` null: this node is
   /// alone in its pair. Changes come one after the other. Refusal not_current: nothing was
-  /// changed; conflict: nothing either, as the partner is of a version that could not read the new configuration.
+  /// changed; `perhaps_done`: nothing here, but the partner may have kept it, and take it for made if it goes on alone.
+  /// conflict: nothing either, as the partner is of a version that could not read the new configuration.
   [[nodiscard]] Outcome<RevisionId> change(const std::string& summary, const Edit& edit, RevisionPeer* peer);
+  /// The part of a node whose partner is away, or that is in an epoch of its own. What the partner may have decided
+  /// before counts as decided (newest()). Refusals as of change(), and the arbiter's.
+  [[nodiscard]] Outcome<RevisionId> change_alone(const std::string& summary, const Edit& edit,
+                                                 ConfigurationArbiter& arbiter);
+  /// The only node of an epoch has both decide again, in the next epoch. The partner has the revision `agreed` already,
+  /// which is in force here. False: it was overtaken.
+  [[nodiscard]] bool join(const RevisionId& agreed);
+  /// The orderer has both begin the next epoch, above `number`, with the configuration that is in force.
+  [[nodiscard]] Outcome<RevisionId> begin_next_epoch(std::uint64_t number, RevisionPeer& peer);
   /// The newest configuration that may have been decided: a tentative revision counts, since the orderer may have
   /// committed it, and have told its user so, before it was lost.
   struct Newest {
     RevisionState state;
     Configuration configuration;
     std::string tentative;  ///< the summary of the tentative revision in it; empty: there is none
-    [[nodiscard]] std::int64_t n() const { return state.tentative ? state.tentative->n : state.head.n; }
+    ConfigurationEpoch epoch{};
+    [[nodiscard]] RevisionId id() const { return state.tentative.value_or(state.head); }
+    [[nodiscard]] std::int64_t n() const { return id().n; }
   };
   [[nodiscard]] Outcome<Newest> newest() const;
 
@@ -109,7 +143,10 @@ class Revisions {
 
  private:
   Outcome<void> carry_out(RevisionVerdict verdict, const RevisionState& judged, const CurrentRevision& theirs);
-  void commit_locked(const RevisionId& id, const std::string& summary, const Configuration& configuration);
+  Outcome<RevisionId> propose(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
+                              const Configuration& next, RevisionPeer* peer);
+  void commit_locked(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
+                     const Configuration& configuration);
   Outcome<void> check_partner_reads(const Configuration& next, RevisionPeer& peer);
   Outcome<void> have_partner_keep(const Proposal& proposal, RevisionPeer& peer);
 
@@ -122,6 +159,7 @@ class Revisions {
   engine::Uuid partner_process_;
   std::int64_t partner_attempt_ = 0;
   bool conflict_ = false;
+  Compared compared_;
 
   std::mutex change_mutex_;  ///< one change at a time; held while the partner is asked
   std::int64_t attempt_ = 0;

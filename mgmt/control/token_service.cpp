@@ -144,16 +144,19 @@ std::vector<TokenUse> TokenService::list() const {
 
 Outcome<NewToken> TokenService::create(const std::string& name, Role role, std::int64_t expires_in_seconds) {
   NewToken made = make(name, role, expires_in_seconds);
-  const auto changed = core_.change(fmt::format("Token {} made", name), [&](Configuration& c) -> Outcome<void> {
-    if (std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end()) {
-      const std::string taken = fmt::format("There is a token named {} already.", name);
-      return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
-    }
-    if (c.tokens.size() >= kMaxTokens)
-      return refuse(RefusalKind::too_many, fmt::format("There are {} tokens already. Revoke some.", kMaxTokens));
-    c.tokens.push_back(made.token);
-    return {};
-  });
+  const auto changed = core_.change(
+      fmt::format("Token {} made", name),
+      [&](Configuration& c) -> Outcome<void> {
+        if (std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end()) {
+          const std::string taken = fmt::format("There is a token named {} already.", name);
+          return refuse(RefusalKind::conflict, taken + " Choose another name.", {{"/name", taken}});
+        }
+        if (c.tokens.size() >= kMaxTokens)
+          return refuse(RefusalKind::too_many, fmt::format("There are {} tokens already. Revoke some.", kMaxTokens));
+        c.tokens.push_back(made.token);
+        return {};
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append(
       {.kind = "token.created", .side = {}, .volume = {}, .message = fmt::format("The token {} was made.", name)});
@@ -162,20 +165,23 @@ Outcome<NewToken> TokenService::create(const std::string& name, Role role, std::
 
 Outcome<void> TokenService::revoke(const Uuid& id) {
   std::string name;
-  const auto changed = core_.change("Token revoked", [&](Configuration& c) -> Outcome<void> {
-    const auto found = std::ranges::find(c.tokens, id, &Token::id);
-    if (found == c.tokens.end()) return refuse(RefusalKind::not_found, "There is no token with this id.");
-    const std::int64_t now = wall_clock_ms();
-    const auto admin = [&](const Token& t) { return t.role == Role::admin && valid(t, now); };
-    if (admin(*found) && std::ranges::count_if(c.tokens, admin) == 1)
-      return refuse(
-          RefusalKind::conflict,
-          "This is the last token with the role admin: nobody could manage the pair any more. Make another one "
-          "first.");
-    name = found->name;
-    c.tokens.erase(found);
-    return {};
-  });
+  const auto changed = core_.change(
+      "Token revoked",
+      [&](Configuration& c) -> Outcome<void> {
+        const auto found = std::ranges::find(c.tokens, id, &Token::id);
+        if (found == c.tokens.end()) return refuse(RefusalKind::not_found, "There is no token with this id.");
+        const std::int64_t now = wall_clock_ms();
+        const auto admin = [&](const Token& t) { return t.role == Role::admin && valid(t, now); };
+        if (admin(*found) && std::ranges::count_if(c.tokens, admin) == 1)
+          return refuse(
+              RefusalKind::conflict,
+              "This is the last token with the role admin: nobody could manage the pair any more. Make another one "
+              "first.");
+        name = found->name;
+        c.tokens.erase(found);
+        return {};
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append(
       {.kind = "token.deleted", .side = {}, .volume = {}, .message = fmt::format("The token {} was revoked.", name)});

@@ -179,30 +179,33 @@ Outcome<Job> VolumeService::import(const ImportWish& wish) {
 
 Outcome<void> VolumeService::change(const Uuid& id, const VolumeChange& change) {
   Volume before, after;
-  const auto changed = core_.change("A volume changed", [&](Configuration& c) -> Outcome<void> {
-    Volume* volume = c.volume(id);
-    if (!volume) return no_such_volume();
-    before = *volume;
-    std::vector<FieldProblem> problems;
-    if (change.name)
-      if (const auto complaint = check_volume_name(*change.name)) problems.push_back({"/name", *complaint});
-    if (change.access) {
-      check_access(*change.access, c, problems);
-      check_any(change.any_initiator.value_or(false), *change.access, problems);
-    }
-    if (!problems.empty())
-      return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
-    if (change.name)
-      if (auto free = check_name_is_free(*change.name, id, c); !free) return free;
-    volume->name = change.name.value_or(volume->name);
-    volume->any_initiator = change.any_initiator.value_or(volume->any_initiator && !change.access);
-    volume->access = volume->any_initiator ? std::vector<std::string>{} : change.access.value_or(volume->access);
-    volume->read_only = change.read_only.value_or(volume->read_only);
-    volume->write_cache = change.write_cache.value_or(volume->write_cache);
-    after = *volume;
-    c.sort();
-    return check_access_in_all(c);
-  });
+  const auto changed = core_.change(
+      "A volume changed",
+      [&](Configuration& c) -> Outcome<void> {
+        Volume* volume = c.volume(id);
+        if (!volume) return no_such_volume();
+        before = *volume;
+        std::vector<FieldProblem> problems;
+        if (change.name)
+          if (const auto complaint = check_volume_name(*change.name)) problems.push_back({"/name", *complaint});
+        if (change.access) {
+          check_access(*change.access, c, problems);
+          check_any(change.any_initiator.value_or(false), *change.access, problems);
+        }
+        if (!problems.empty())
+          return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+        if (change.name)
+          if (auto free = check_name_is_free(*change.name, id, c); !free) return free;
+        volume->name = change.name.value_or(volume->name);
+        volume->any_initiator = change.any_initiator.value_or(volume->any_initiator && !change.access);
+        volume->access = volume->any_initiator ? std::vector<std::string>{} : change.access.value_or(volume->access);
+        volume->read_only = change.read_only.value_or(volume->read_only);
+        volume->write_cache = change.write_cache.value_or(volume->write_cache);
+        after = *volume;
+        c.sort();
+        return check_access_in_all(c);
+      },
+      Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append(
       {.kind = "volume.changed", .side = {}, .volume = id, .message = sentence_of(before, after, change)});

@@ -231,6 +231,12 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
       [reply] { (*reply)(too_busy()); });
 }
 
+std::optional<Node::PairWitness> Node::witness_at(const std::string& addresses) {
+  if (!pair_ || stopping_ || !pair_->witness().configured() || pair_->witness().addresses() != addresses)
+    return std::nullopt;
+  return PairWitness{pair_->witness(), state_->pair};
+}
+
 // ---- volumes ----
 
 Result<Volume*> Node::mirrored_volume(const Uuid& id) {

@@ -77,6 +77,12 @@ class Node final : public replication::NodeObserver {
   void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
   void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
   [[nodiscard]] NodeReport report();
+  struct PairWitness {
+    replication::Witness& witness;
+    engine::Uuid pair;
+  };
+  /// The witness with these addresses, comma separated; nothing where another one is in use, or none.
+  [[nodiscard]] std::optional<PairWitness> witness_at(const std::string& addresses);
   /// Leaves by agreement, flushes, ends every session. Once; nothing else is asked afterwards.
   void shutdown(engine::Callback<> done);
   /// After shutdown(): some store has not returned what it was given, so that nothing may be taken apart.

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "mgmt/data_plane/fields.hpp"
+#include "mgmt/data_plane/witness_question.hpp"
 
 namespace lockstep::mgmt {
 
@@ -51,6 +52,8 @@ const RpcMethods::Entry RpcMethods::kMethods[] = {
     {"volume.give_up", &RpcMethods::give_up},
     {"witness.try", &RpcMethods::witness_try},
     {"witness.forget", &RpcMethods::witness_forget},
+    {"witness.read", &RpcMethods::witness_read},
+    {"witness.swap", &RpcMethods::witness_swap},
 };
 
 void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
@@ -176,6 +179,35 @@ void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
       });
     });
   });
+}
+
+template <class T>
+engine::Callback<engine::IoResult<T>> RpcMethods::answered(RpcReply reply) {
+  return [this, reply = std::move(reply)](engine::IoResult<T> said) mutable {
+    control_.post([said = std::move(said), reply = std::move(reply)]() mutable { reply(mgmt::to_json(said)); });
+  };
+}
+
+void RpcMethods::witness_read(const RpcRequest& request, RpcReply reply) {
+  auto wanted = read_witness_read(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  home_.post(
+      [this, wanted = std::move(*wanted), said = answered<replication::WitnessView>(std::move(reply))]() mutable {
+        const auto there = node_.witness_at(wanted.addresses);
+        if (!there) return said(std::unexpected(make_error_code(engine::Errc::not_serving)));
+        there->witness.read(there->pair, std::move(said));
+      });
+}
+
+void RpcMethods::witness_swap(const RpcRequest& request, RpcReply reply) {
+  auto wanted = read_witness_swap(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  home_.post(
+      [this, wanted = std::move(*wanted), said = answered<replication::SwapOutcome>(std::move(reply))]() mutable {
+        const auto there = node_.witness_at(wanted.addresses);
+        if (!there) return said(std::unexpected(make_error_code(engine::Errc::not_serving)));
+        there->witness.swap(there->pair, wanted.seen, wanted.record, std::move(said));
+      });
 }
 
 void RpcMethods::witness_forget(const RpcRequest& request, RpcReply reply) {

@@ -33,11 +33,15 @@ class RpcMethods final : public RpcHandler {
   void leave(const RpcRequest& request, RpcReply reply);
   void force_solo(const RpcRequest& request, RpcReply reply);
   void witness_try(const RpcRequest& request, RpcReply reply);
+  void witness_read(const RpcRequest& request, RpcReply reply);
+  void witness_swap(const RpcRequest& request, RpcReply reply);
   void witness_forget(const RpcRequest& request, RpcReply reply);
   void give_up(const RpcRequest& request, RpcReply reply);
 
   /// A callback for the home reactor that answers on the control reactor; nothing to say but that it was done.
   engine::Callback<engine::Result<void>> plain(RpcReply reply);
+  template <class T>
+  engine::Callback<engine::IoResult<T>> answered(RpcReply reply);  ///< what the witness said, in the same way
 
   engine::Reactor& control_;
   engine::Reactor& home_;

@@ -20,6 +20,7 @@ class WitnessSlot final : public replication::Witness {
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
+  [[nodiscard]] const std::string& addresses() const { return addresses_; }
   /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one, also when a witness
   /// that was away is there again and refuses this node.
   void watch(engine::Callback<bool, const std::string&> changed);

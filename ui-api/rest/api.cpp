@@ -100,8 +100,9 @@ Response Api::handle(const Request& request) {
     response.headers.emplace_back("Allow", match.allow);
     return response;
   }
-  if (match.route->ordered && !controller_.core().orders_changes()) return pass_on(request);
-  return match.route->answer({request, match.parameters, *token});
+  const Call call{request, match.parameters, *token};
+  if (match.route->ordered && !controller_.core().orders_changes()) return pass_on(*match.route, call);
+  return match.route->answer(call);
 }
 
 Response Api::not_found(const Request& request) {
@@ -137,7 +138,8 @@ mgmt::Outcome<mgmt::Token> Api::let_in(const Request& request, Access access) {
   return *token;
 }
 
-Response Api::pass_on(const Request& request) {
+Response Api::pass_on(const Route& route, const Call& call) {
+  const Request& request = call.request;
   const auto peer = controller_.core().peer();
   if (!peer) return problem(RefusalKind::internal, "This node does not know the node that orders changes.");
   auto reply = peer->forward({request.method, target_of(request), request.content_type, request.body});
@@ -146,7 +148,9 @@ Response Api::pass_on(const Request& request) {
                    fmt::format("It is not known whether the change was made: the partner, which makes it, was asked "
                                "and then {}. See what is there now before you try again.",
                                reply.error().detail));
-  if (!reply && reply.error().kind == RefusalKind::not_current)
+  const bool away = !reply && reply.error().kind == RefusalKind::not_current;
+  if (away && route.alone && !reply.error().other_certificate) return route.answer(call);
+  if (away)
     return problem(
         RefusalKind::not_current,
         fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. Try again when "

@@ -31,7 +31,7 @@ class Api final : public Service {
   [[nodiscard]] Standing standing_of(const Request& request);
   [[nodiscard]] bool is_from_partner(const Request& request);
   [[nodiscard]] mgmt::Outcome<mgmt::Token> let_in(const Request& request, Access access);
-  [[nodiscard]] Response pass_on(const Request& request);
+  [[nodiscard]] Response pass_on(const Route& route, const Call& call);
   [[nodiscard]] Response carry_out_forwarded(const Call& call);
   [[nodiscard]] Response not_found(const Request& request);
 

@@ -46,13 +46,15 @@ void add_initiator_resources(Router& router, Controller& controller) {
   router.add(
       {"GET", "/api/v1/initiators", Access::viewer, false, [&controller](const Call&) { return list(controller); }});
   router.add({"POST", "/api/v1/initiators", Access::admin, true,
-              [&controller](const Call& call) { return create(controller, call); }});
+              [&controller](const Call& call) { return create(controller, call); }, true});
   router.add({"GET", "/api/v1/initiators/{iqn}", Access::viewer, false,
               [&controller](const Call& call) { return show(controller, call.parameters[0]); }});
-  router.add({"DELETE", "/api/v1/initiators/{iqn}", Access::admin, true, [&controller](const Call& call) {
+  router.add({"DELETE", "/api/v1/initiators/{iqn}", Access::admin, true,
+              [&controller](const Call& call) {
                 const auto done = controller.initiators().remove(call.parameters[0]);
                 return done ? no_content() : problem(done.error());
-              }});
+              },
+              true});
 }
 
 }  // namespace lockstep::ui_api

@@ -207,7 +207,7 @@ void add_pair_resources(Router& router, Controller& controller) {
   router.add({"POST", "/api/v1/pair", Access::admin, false,
               [&controller](const Call& call) { return create_pair(controller, call); }});
   router.add({"PATCH", "/api/v1/pair", Access::admin, true,
-              [&controller](const Call& call) { return change_pair(controller, call); }});
+              [&controller](const Call& call) { return change_pair(controller, call); }, true});
   router.add({"GET", "/api/v1/pair/witness", Access::viewer, false,
               [&controller](const Call&) { return show_witness(controller); }});
   router.add({"PATCH", "/api/v1/pair/witness", Access::admin, true,

@@ -31,6 +31,7 @@ struct Route {
   Access access = Access::viewer;
   bool ordered = false;  ///< changes the configuration: carried out by the node that orders changes
   std::function<Response(const Call&)> answer;
+  bool alone = false;  ///< ordered, but made here where the orderer is away and the arbiter lets this node go on
 };
 
 class Router {

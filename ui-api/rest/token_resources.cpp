@@ -47,9 +47,9 @@ Response revoke(Controller& controller, const Call& call) {
 void add_token_resources(Router& router, Controller& controller) {
   router.add({"GET", "/api/v1/tokens", Access::admin, false, [&controller](const Call&) { return list(controller); }});
   router.add({"POST", "/api/v1/tokens", Access::admin, true,
-              [&controller](const Call& call) { return create(controller, call); }});
+              [&controller](const Call& call) { return create(controller, call); }, true});
   router.add({"DELETE", "/api/v1/tokens/{id}", Access::admin, true,
-              [&controller](const Call& call) { return revoke(controller, call); }});
+              [&controller](const Call& call) { return revoke(controller, call); }, true});
 }
 
 }  // namespace lockstep::ui_api

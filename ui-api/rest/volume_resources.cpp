@@ -199,7 +199,7 @@ void add_volume_resources(Router& router, Controller& controller) {
                 return id ? show(controller, *id) : problem(id.error());
               }});
   router.add({"PATCH", "/api/v1/volumes/{id}", Access::admin, true,
-              [&controller](const Call& call) { return change(controller, call); }});
+              [&controller](const Call& call) { return change(controller, call); }, true});
   router.add({"DELETE", "/api/v1/volumes/{id}", Access::admin, true,
               [&controller](const Call& call) { return remove(controller, call); }});
   router.add({"POST", "/api/v1/volumes/{id}/replicas/{side}/replace", Access::admin, true,

@@ -204,35 +204,46 @@ class PairSetUp(Scratch):
 
 
 class PartnerAway(Scratch):
-    def test_changes_are_refused_with_what_to_do_reads_go_on_and_the_return_is_noticed(self):
+    def test_only_the_preferred_node_changes_the_configuration_alone_and_the_return_is_noticed(self):
         a, b = self.pair()
         volume_id = self.volume(a)
         a.post("/api/v1/initiators", {"iqn": HOST1})
         token = a.post("/api/v1/tokens", {"name": "ops"}).json["id"]
         wait_for("node-b to have all", lambda: b.get("/api/v1/pair").json["revision"] == a.get("/api/v1/pair").json["revision"])
-        for away, here in ((b, a), (a, b)):
+        for_both = (("POST", "/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}),
+                    ("DELETE", f"/api/v1/volumes/{volume_id}?confirm=vm1", None),
+                    ("PATCH", f"/api/v1/volumes/{volume_id}", {"size_bytes": 2 * GIB}))
+        for_one = (("PATCH", f"/api/v1/volumes/{volume_id}", {"access": [HOST1]}, 200),
+                   ("PATCH", "/api/v1/pair", {"name": "renamed"}, 200),
+                   ("POST", "/api/v1/initiators", {"iqn": HOST2}, 201),
+                   ("DELETE", f"/api/v1/initiators/{HOST2}", None, 204),
+                   ("POST", "/api/v1/tokens", {"name": "x"}, 201),
+                   ("DELETE", f"/api/v1/tokens/{token}", None, 204))
+        for away, here in ((a, b), (b, a)):
             away.stop_mgmtd(signal.SIGKILL)
             revision = here.get("/api/v1/pair").json["revision"]
-            changes = (("POST", "/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}),
-                       ("PATCH", f"/api/v1/volumes/{volume_id}", {"access": [HOST1]}),
-                       ("DELETE", f"/api/v1/volumes/{volume_id}?confirm=vm1", None),
-                       ("POST", "/api/v1/initiators", {"iqn": HOST2}),
-                       ("DELETE", f"/api/v1/initiators/{HOST1}", None),
-                       ("POST", "/api/v1/tokens", {"name": "x"}),
-                       ("DELETE", f"/api/v1/tokens/{token}", None))
-            for method, path, body in changes:
+            wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
+            for method, path, body in for_both:
                 reply = here.request(method, path, body)
                 self.problem(reply, 503, "not-current")
                 self.assertIn("both nodes", reply.json["detail"])
-            if here is b:  # imports are the other node's
+            if here is b:
+                for method, path, body, _ in for_one:
+                    reply = here.request(method, path.replace(HOST2, HOST1), body)
+                    self.problem(reply, 503, "not-current")
+                    self.assertIn("only the preferred node, side A,", reply.json["detail"])
+                # imports are the other node's
                 source = "iscsi://192.0.2.1/iqn.2005-10.org.example:d/0"
                 self.problem(here.post("/api/v1/imports", {"name": "m", "source": source}), 503, "not-current")
                 self.problem(here.post(f"/api/v1/jobs/{uuid.uuid4()}/cancel"), 503, "not-current")
-            self.assertEqual(here.get("/api/v1/pair").json["revision"], revision)
-            wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
-            larger = here.patch(f"/api/v1/volumes/{volume_id}", {"size_bytes": 2 * GIB})
-            self.problem(larger, 503, "not-current")
-            self.assertIn("both nodes", larger.json["detail"])
+                self.assertEqual(here.get("/api/v1/pair").json["revision"], revision)
+            else:
+                for method, path, body, status in for_one:
+                    reply = here.request(method, path, body)
+                    self.assertEqual(reply.status, status, reply)
+                self.assertEqual(here.get("/api/v1/pair").json["revision"], revision + len(for_one))
+                self.assertIn("has changed the configuration alone", str(here.get("/api/v1/health").json["problems"]))
+                wait_for("lockstepd to be told", lambda: here.wanted_volume(volume_id)["access"][0]["initiator"] == HOST1)
             nodes = {n["name"]: n for n in here.get("/api/v1/nodes").json["items"]}
             self.assertFalse(nodes[away.name]["reachable"])
             self.assertEqual(nodes[away.name]["lockstepd"]["state"], "unknown")
@@ -240,25 +251,41 @@ class PartnerAway(Scratch):
             self.assertEqual(replica[away.name]["state"], "unknown")
             self.assertEqual(replica[away.name]["allocated_bytes"], 4096)  # as last known
             away.start_mgmtd()
-            wait_for("the return to be seen", lambda: here.get("/api/v1/health").json["status"] == "ok")
+            for node in (a, b):
+                wait_for("the return to be seen", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
             kinds = [(e["kind"], e["side"]) for e in here.get("/api/v1/events").json["items"]]
             self.assertIn(("node.unreachable", "a" if away is a else "b"), kinds)
+        self.assertIn("configuration.alone", [kind for kind, _ in kinds])
+        self.assertEqual(b.get("/api/v1/pair").json["name"], "renamed")
+        self.assertEqual(sorted(t["name"] for t in b.get("/api/v1/tokens").json["items"]),
+                         sorted(t["name"] for t in a.get("/api/v1/tokens").json["items"]))
+        self.assertEqual(b.wanted_volume(volume_id)["access"][0]["initiator"], HOST1)
         self.assertEqual(b.post("/api/v1/initiators", {"iqn": HOST2}).status, 201)
 
-    def test_a_partner_that_hangs_is_given_up_within_seconds_and_nothing_is_changed(self):
+    def test_a_preferred_node_that_has_not_met_its_partner_since_it_started_changes_nothing_alone(self):
+        a, b = self.pair()
+        b.stop_mgmtd()
+        a.stop_mgmtd()
+        a.start_mgmtd()
+        reply = a.post("/api/v1/tokens", {"name": "x"})
+        self.problem(reply, 503, "not-current")
+        self.assertIn("have not talked", reply.json["detail"])
+
+    def test_a_partner_that_hangs_is_given_up_within_seconds_and_takes_over_what_was_changed(self):
         a, b = self.pair()
         os.kill(b.mgmtd.pid, signal.SIGSTOP)
         try:
             begun = time.monotonic()
-            self.problem(a.post("/api/v1/initiators", {"iqn": HOST1}), 503, "not-current")
-            self.problem(a.patch("/api/v1/pair", {"discovery_chap": None}), 503, "not-current")
-            self.assertLess(time.monotonic() - begun, 20)
-            self.assertEqual(a.get("/api/v1/initiators").json, {"items": []})
+            self.problem(a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": GIB}), 503, "not-current")
+            self.assertEqual(a.post("/api/v1/initiators", {"iqn": HOST1}).status, 201)
+            self.assertEqual(a.patch("/api/v1/pair", {"discovery_chap": None}).status, 200)
+            self.assertLess(time.monotonic() - begun, 30)
         finally:
             os.kill(b.mgmtd.pid, signal.SIGCONT)
-        wait_for("both to agree again", lambda: a.post("/api/v1/initiators", {"iqn": HOST1}).status in (201, 409))
+        wait_for("both to decide again", lambda: a.post("/api/v1/initiators", {"iqn": HOST2}).status in (201, 409))
         for node in (a, b):
-            wait_for("one list on both", lambda n=node: [i["iqn"] for i in n.get("/api/v1/initiators").json["items"]] == [HOST1])
+            wait_for("one list on both", lambda n=node: [i["iqn"] for i in n.get("/api/v1/initiators").json["items"]] == [HOST1, HOST2])
+        self.assertEqual(a.get("/api/v1/volumes").json, {"items": []})
 
     def test_changes_from_both_nodes_at_once_all_happen_once(self):
         a, b = self.pair()

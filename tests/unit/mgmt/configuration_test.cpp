@@ -243,21 +243,30 @@ TEST(ConfigurationTables, ComeBackAsTheyWereAfterARestart) {
   Configuration c = full();
   c.pair->arbiter.changing = true;
   const RevisionId id{random_uuid(), 5, random_uuid()};
-  const RevisionStore::Tentative tentative{{id.epoch, 6, random_uuid()}, "s", "document"};
+  const ConfigurationEpoch epoch{.id = id.epoch,
+                                 .number = 7,
+                                 .members = engine::MemberSet::only(engine::NodeSide::b),
+                                 .ancestors = {{random_uuid(), 4, random_uuid()}, {random_uuid(), -1, random_uuid()}},
+                                 .forced = true};
+  const ConfigurationEpoch next = epoch.next(random_uuid(), engine::MemberSet::both(), id, 9);
+  const RevisionStore::Tentative tentative{{next.id, 6, random_uuid()}, "s", "document", next};
   {
     auto database = Database::open(folder.path() / "x.db");
     RevisionTables tables(**database);
-    tables.commit(id, "test", c);
+    tables.commit(id, epoch, "test", c);
     tables.put_tentative(tentative);
   }
   auto database = Database::open(folder.path() / "x.db");
   RevisionTables tables(**database);
   EXPECT_EQ(tables.head(), id);
+  EXPECT_EQ(tables.epoch(), epoch);
   EXPECT_EQ(tables.configuration(), c);
   ASSERT_TRUE(tables.tentative());
+  EXPECT_EQ(tables.tentative()->epoch, next);
   EXPECT_EQ(tables.tentative()->id, tentative.id);
   EXPECT_EQ(tables.tentative()->document, "document");
-  tables.commit({id.epoch, 6, random_uuid()}, "next", {});
+  tables.commit({next.id, 6, random_uuid()}, next, "next", {});
+  EXPECT_EQ(tables.epoch(), next);
   EXPECT_FALSE(tables.tentative());
   EXPECT_EQ(tables.configuration(), Configuration{});
 }
@@ -268,13 +277,13 @@ TEST(ConfigurationTables, ACommitThatTheTablesRefuseChangesNothing) {
   RevisionTables tables(**database);
   const Configuration good = full();
   const RevisionId id{random_uuid(), 1, random_uuid()};
-  tables.commit(id, "", good);
+  tables.commit(id, {.id = id.epoch}, "", good);
   Configuration bad = good;
   bad.volumes[1].name = "vm1";  // taken
-  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, "", bad));
+  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, {.id = id.epoch}, "", bad));
   bad = good;
   bad.initiators.clear();  // still on an access list
-  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, "", bad));
+  EXPECT_ANY_THROW(tables.commit({id.epoch, 2, random_uuid()}, {.id = id.epoch}, "", bad));
   EXPECT_EQ(tables.head(), id);
   EXPECT_EQ(tables.configuration(), good);
 }

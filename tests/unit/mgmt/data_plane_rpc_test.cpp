@@ -2,6 +2,7 @@
 
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
+#include "mgmt/data_plane/witness_question.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -227,6 +228,81 @@ TEST(ReplicaCreate, IsReadAndItsSequencerMustBeAMember) {
   EXPECT_TRUE(create->epoch.members.is_both());
   params["epoch"]["members"] = "b";
   EXPECT_EQ(read_replica_create(params).error().field, "params.epoch.sequencer");
+}
+
+json a_view() {
+  return {{"record",
+           {{"number", 7},
+            {"epoch", "20112233-4455-6677-8899-aabbccddeeff"},
+            {"members", 1},
+            {"generations", {{"a", 12}, {"b", 11}}}}},
+          {"mod_revision", 40},
+          {"cluster", 18446744073709551615u},
+          {"revision", 41},
+          {"writes", 3},
+          {"tampered", false}};
+}
+
+TEST(WitnessQuestion, IsReadWithTheWitnessThatIsMeant) {
+  const auto read = read_witness_read({{"endpoints", {"http://10.0.0.1:2379", "http://10.0.0.2:2379"}}});
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->addresses, "http://10.0.0.1:2379,http://10.0.0.2:2379");
+  const auto swap =
+      read_witness_swap({{"endpoints", {"http://10.0.0.1:2379"}}, {"seen", a_view()}, {"record", a_view()["record"]}});
+  ASSERT_TRUE(swap) << swap.error().message;
+  EXPECT_EQ(swap->record.number, 7u);
+  EXPECT_EQ(swap->record.members, engine::MemberSet::only(engine::NodeSide::a));
+  EXPECT_EQ(swap->record.generations, (std::array<std::uint64_t, 2>{12, 11}));
+  EXPECT_EQ(swap->seen.cluster, 18446744073709551615u);
+  EXPECT_EQ(swap->seen.mod_revision, 40);
+}
+
+TEST(WitnessQuestion, WhatIsNotOneIsRefusedByTheFieldsName) {
+  const json good{{"endpoints", {"http://10.0.0.1:2379"}}, {"seen", a_view()}, {"record", a_view()["record"]}};
+  const std::pair<const char*, std::pair<const char*, json>> wrong[] = {
+      {"params.endpoints", {"/endpoints", "http://10.0.0.1:2379"}},
+      {"params.endpoints", {"/endpoints", json(std::vector<std::string>(17, "x"))}},
+      {"params.seen", {"/seen", nullptr}},
+      {"params.seen.writes", {"/seen/writes", -1}},
+      {"params.seen.revision", {"/seen/revision", 9223372036854775808u}},
+      {"params.seen.tampered", {"/seen/tampered", 0}},
+      {"params.seen.record.members", {"/seen/record/members", 4}},
+      {"params.record", {"/record", nullptr}},
+      {"params.record.members", {"/record/members", 0}},
+      {"params.record.number", {"/record/number", 0}},
+      {"params.record.epoch", {"/record/epoch", "x"}},
+      {"params.record.generations.b", {"/record/generations/b", nullptr}},
+      {"params.record.more", {"/record/more", 1}},
+      {"params.volume", {"/volume", "20112233-4455-6677-8899-aabbccddeeff"}},
+  };
+  for (const auto& [field, change] : wrong) {
+    json params = good;
+    params[json::json_pointer(change.first)] = change.second;
+    const auto read = read_witness_swap(params);
+    ASSERT_FALSE(read) << field;
+    EXPECT_EQ(read.error().field, field);
+  }
+  EXPECT_EQ(read_witness_read(json::object()).error().field, "params.endpoints");
+}
+
+TEST(WitnessQuestion, IsAnsweredWithWhatStandsThereOrWithTheReason) {
+  const auto asked = read_witness_swap({{"endpoints", {"x"}}, {"seen", a_view()}, {"record", a_view()["record"]}});
+  ASSERT_TRUE(asked);
+  const json answer = to_json(engine::IoResult<replication::WitnessView>(asked->seen));
+  EXPECT_EQ(answer["view"], a_view());
+  replication::WitnessView empty = asked->seen;
+  empty.record.reset();
+  EXPECT_TRUE(to_json(engine::IoResult<replication::WitnessView>(empty))["view"]["record"].is_null());
+  const json won = to_json(engine::IoResult<replication::SwapOutcome>(replication::SwapOutcome{true, asked->seen}));
+  EXPECT_EQ(won["won"], true);
+  EXPECT_EQ(won["view"], a_view());
+  using Outcome = engine::IoResult<replication::SwapOutcome>;
+  const json unknown = to_json(Outcome(std::unexpected(make_error_code(engine::Errc::unknown_outcome))));
+  EXPECT_TRUE(unknown["view"].is_null());
+  using View = engine::IoResult<replication::WitnessView>;
+  const json other = to_json(View(std::unexpected(make_error_code(engine::Errc::not_serving))));
+  EXPECT_TRUE(other["view"].is_null());
+  EXPECT_EQ(other["problem"], "lockstepd does not use this witness");
 }
 
 }  // namespace

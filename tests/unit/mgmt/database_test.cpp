@@ -88,6 +88,8 @@ TEST_F(DatabaseTest, VolumesFromBeforeThereWasEncryptionAreNotEncryptedAndOtherw
   EXPECT_EQ(pragma(*database, "user_version"), static_cast<int>(migrations().size()));
   RevisionTables tables(*database);
   ASSERT_EQ(tables.configuration().volumes.size(), 1u);
+  const ConfigurationEpoch epoch = tables.epoch();
+  EXPECT_TRUE(epoch.id == tables.head().epoch && epoch.number == 1 && epoch.members.is_both());
   EXPECT_EQ(tables.configuration().volumes[0], before);
   EXPECT_FALSE(before.encrypted);
   database->use([](SQLite::Database& db) { EXPECT_ANY_THROW(db.exec("UPDATE volumes SET encrypted = 2")); });

@@ -24,7 +24,11 @@ class FakeDataPlane final : public mgmt::DataPlane {
   std::set<std::string> replicas;
   std::map<std::string, std::string> tried;  ///< endpoint -> what witness.try says is wrong with it; "": it is away
   nlohmann::json last_try;
-  nlohmann::json created;  ///< what the last replica.create was told
+  nlohmann::json witness_record;  ///< of the pair itself
+  int witness_writes = 0;
+  std::string witness_problem;   ///< why it does not answer
+  nlohmann::json witness_asked;  ///< the parameters of the last swap
+  nlohmann::json created;        ///< what the last replica.create was told
   nlohmann::json applied;
   std::vector<std::string> calls;
 
@@ -38,6 +42,8 @@ class FakeDataPlane final : public mgmt::DataPlane {
     if (method == "node.apply") return apply(p);
     if (method == "node.status") return status();
     if (method == "witness.try") return try_witness(p);
+    if (method == "witness.read") return witness_view();
+    if (method == "witness.swap") return swap_witness(p);
     if (method == "replica.create") {
       replicas.insert(p["volume"]);
       created = p;
@@ -78,6 +84,28 @@ class FakeDataPlane final : public mgmt::DataPlane {
     return nlohmann::json{
         {"answers", !known}, {"refused", known && !at->second.empty()}, {"problem", known ? at->second : ""}}
         .dump();
+  }
+  // The record of the pair itself, at a witness that never loses anything.
+  std::string witness_view() const {
+    if (!witness_problem.empty())
+      return nlohmann::json{{"view", nullptr}, {"won", false}, {"problem", witness_problem}}.dump();
+    return nlohmann::json{{"view",
+                           {{"record", witness_record},
+                            {"mod_revision", witness_writes},
+                            {"cluster", 1},
+                            {"revision", witness_writes},
+                            {"writes", witness_writes},
+                            {"tampered", false}}},
+                          {"won", true},
+                          {"problem", ""}}
+        .dump();
+  }
+  std::string swap_witness(const nlohmann::json& p) {
+    witness_asked = p;
+    if (!witness_problem.empty()) return witness_view();
+    witness_record = p["record"];
+    ++witness_writes;
+    return witness_view();
   }
   std::string status() const {
     nlohmann::json volumes = nlohmann::json::array();

@@ -62,6 +62,14 @@ TEST(Health, InSyncEverywhereIsInOrder) {
   EXPECT_EQ(p.health().summary, "Everything is in order.");
 }
 
+TEST(Health, OneNodesOwnChangesAreNamedUntilTheOtherHasThem) {
+  Pairs p;
+  p.view.revision.epoch.members = engine::MemberSet::only(NodeSide::b);
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  EXPECT_EQ(p.health().summary,
+            "node-b has changed the configuration alone: node-a does not carry out the changes yet.");
+}
+
 TEST(Health, AFullDiskUnderAVolumeInSyncIsDegradedAndNamesTheNode) {
   Pairs p;
   p.b().reason = "No space is left for /d/vm1.data.";

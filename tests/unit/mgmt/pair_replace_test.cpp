@@ -377,6 +377,20 @@ TEST_F(PairReplace, ANodeThatAnswersAndHasTheConfigurationIsNotReplaced) {
   EXPECT_EQ(a_->part->pair.invite_in_place_of(NodeSide::a, "node-a").error().kind, RefusalKind::conflict);
 }
 
+TEST_F(PairReplace, ANodeThatHasChangedTheConfigurationAloneIsReplacedOnlyWithTheWordThatThatIsLost) {
+  begin(NodeSide::b);
+  CurrentRevision theirs = a_->core().revisions.current();
+  const RevisionState before = theirs.state;
+  theirs.state.epoch = before.epoch.next(random_uuid(), engine::MemberSet::only(NodeSide::b), before.head, 0);
+  theirs.state.head = {theirs.state.epoch.id, before.head.n + 1, random_uuid()};
+  ASSERT_TRUE(a_->core().revisions.on_bring_up_to_date(theirs));
+  const auto refused = a_->part->pair.invite_in_place_of(NodeSide::b, "node-b");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::confirmation_needed);
+  EXPECT_NE(refused.error().detail.find("what it has changed is lost"), std::string::npos) << refused.error().detail;
+  EXPECT_TRUE(a_->part->pair.invite_in_place_of(NodeSide::b, "node-b without its changes"));
+}
+
 TEST_F(PairReplace, VolumesWhoseJobsAreLostWithSideAAreDeleted) {
   begin(NodeSide::a);
   Configuration with = b_->configuration();

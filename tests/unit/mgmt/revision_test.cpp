@@ -18,31 +18,33 @@ engine::Uuid uuid(std::uint8_t n) {
 
 RevisionId id(std::int64_t n, std::uint8_t change) { return {uuid(1), n, uuid(change)}; }
 
-TEST(CompareRevisions, EqualHeadsAgree) { EXPECT_EQ(compare_revisions({id(3, 9), {}, {}}, {id(3, 9), {}, {}}), agree); }
+TEST(CompareRevisions, EqualHeadsAgree) {
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}, {}}, {id(3, 9), {}, {}, {}}), agree);
+}
 
 TEST(CompareRevisions, ANodeWhosePartnerDecidedForItsTentativeRevisionCommitsIt) {
-  EXPECT_EQ(compare_revisions({id(3, 9), id(4, 10), {}}, {id(4, 10), {}, {}}), commit_tentative);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, id(4, 10), {}}, {id(4, 10), {}, {}, {}}), commit_tentative);
 }
 
 TEST(CompareRevisions, ANodeWhosePartnerDecidedOtherwiseAdoptsThePartners) {
-  EXPECT_EQ(compare_revisions({id(3, 9), id(4, 10), {}}, {id(4, 11), {}, {}}), adopt_theirs);
-  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}}, {id(7, 11), {}, {}}), adopt_theirs);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, id(4, 10), {}}, {id(4, 11), {}, {}, {}}), adopt_theirs);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}, {}}, {id(7, 11), {}, {}, {}}), adopt_theirs);
 }
 
 TEST(CompareRevisions, ATentativeRevisionIsKeptOnlyWhileItIsInFlight) {
-  EXPECT_EQ(compare_revisions({id(3, 9), id(4, 10), {}}, {id(3, 9), {}, uuid(10)}), wait);
-  EXPECT_EQ(compare_revisions({id(3, 9), id(4, 10), {}}, {id(3, 9), {}, {}}), discard_tentative);
-  EXPECT_EQ(compare_revisions({id(3, 9), id(4, 10), {}}, {id(3, 9), {}, uuid(11)}), discard_tentative);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, id(4, 10), {}}, {id(3, 9), {}, {}, uuid(10)}), wait);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, id(4, 10), {}}, {id(3, 9), {}, {}, {}}), discard_tentative);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, id(4, 10), {}}, {id(3, 9), {}, {}, uuid(11)}), discard_tentative);
 }
 
 TEST(CompareRevisions, SameNumberDecidedTwiceIsAConflict) {
-  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}}, {id(3, 8), {}, {}}), conflict);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}, {}}, {id(3, 8), {}, {}, {}}), conflict);
 }
 
 TEST(CompareRevisions, AnotherEpochIsAConflict) {
-  RevisionState other{id(3, 9), {}, {}};
+  RevisionState other{id(3, 9), {}, {}, {}};
   other.head.epoch = uuid(2);
-  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}}, other), conflict);
+  EXPECT_EQ(compare_revisions({id(3, 9), {}, {}, {}}, other), conflict);
 }
 
 // Over every combination of small states: what one does about the other mirrors what the other does.
@@ -53,7 +55,7 @@ TEST(CompareRevisions, VerdictsMirrorEachOther) {
       for (const std::uint8_t change : {1, 2})
         for (int tentative = 0; tentative <= 2; ++tentative)
           for (int flight = 0; flight <= 2; ++flight) {
-            RevisionState s{{uuid(epoch), n, uuid(change)}, {}, {}};
+            RevisionState s{{uuid(epoch), n, uuid(change)}, {}, {}, {}};
             if (tentative) s.tentative = RevisionId{uuid(epoch), n + 1, uuid(static_cast<std::uint8_t>(tentative))};
             if (flight) s.in_flight = uuid(static_cast<std::uint8_t>(flight));
             states.push_back(s);

@@ -37,9 +37,12 @@ class MemoryStore final : public RevisionStore {
   void drop_tentative() override {
     durably([&] { tentative_.reset(); });
   }
-  void commit(const RevisionId& id, const std::string&, const Configuration& configuration) override {
+  ConfigurationEpoch epoch() override { return epoch_; }
+  void commit(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string&,
+              const Configuration& configuration) override {
     durably([&] {
       head_ = id;
+      epoch_ = epoch;
       configuration_ = configuration;
       tentative_.reset();
     });
@@ -54,6 +57,7 @@ class MemoryStore final : public RevisionStore {
   }
   Faults& faults_;
   RevisionId head_;
+  ConfigurationEpoch epoch_{.id = head_.epoch};
   Configuration configuration_;
   std::optional<Tentative> tentative_;
 };
@@ -326,7 +330,7 @@ TEST(Revisions, ANodeThatMissedManyRevisionsTakesOverTheNewest) {
   for (int i = 0; i < 5; ++i) {
     id = {id.epoch, id.n + 1, random_uuid()};
     c.tokens.push_back({random_uuid(), std::to_string(i), std::to_string(i), Role::viewer, 1, 0});
-    w.store_a.commit(id, "", c);
+    w.store_a.commit(id, {.id = id.epoch}, "", c);
   }
   w.start_a();
   w.expect_settled("behind by five");
@@ -337,8 +341,8 @@ TEST(Revisions, TwoConfigurationsThatDoNotFollowFromOneAnotherAreBothKept) {
   World w;
   Configuration c;
   c.tokens.push_back({random_uuid(), "a", "a", Role::viewer, 1, 0});
-  w.store_a.commit({w.beginning.epoch, 1, random_uuid()}, "", c);
-  w.store_b.commit({w.beginning.epoch, 1, random_uuid()}, "", {});
+  w.store_a.commit({w.beginning.epoch, 1, random_uuid()}, {.id = w.beginning.epoch}, "", c);
+  w.store_b.commit({w.beginning.epoch, 1, random_uuid()}, {.id = w.beginning.epoch}, "", {});
   w.start_a();
   w.start_b();
   w.compare_notes();

@@ -61,6 +61,7 @@ std::string health_text(const json& health) {
 void add_replace(CLI::App& node, Action& chosen) {
   struct Options {
     std::string node, confirmation;
+    bool without_changes = false;
   };
   auto o = std::make_shared<Options>();
   auto* c = node.add_subcommand("replace", "Make an invitation for a machine that takes the other node's place");
@@ -71,6 +72,8 @@ void add_replace(CLI::App& node, Action& chosen) {
       "  node-b# lockstep pair join INVITATION");
   c->add_option("node", o->node, "The side that is lost, a or b, or its node's name")->required();
   c->add_option("--confirm", o->confirmation, "The node's name, in place of the question")->type_name("NAME");
+  c->add_flag("--without-its-changes", o->without_changes,
+              "Also where it has changed the configuration alone: that is lost with it");
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
       const auto side = find_side(context, o->node);
@@ -90,7 +93,8 @@ void add_replace(CLI::App& node, Action& chosen) {
                         name, o->confirmation);
             !sure)
           return sure;
-      const auto made = context.api.post("/nodes/" + *side + "/replacement", json{{"confirm", name}});
+      const auto made = context.api.post("/nodes/" + *side + "/replacement",
+                                         json{{"confirm", o->without_changes ? name + " without its changes" : name}});
       if (!made) return std::unexpected(made.error());
       if (!context.json_output) {
         if (const std::string change = text(*made, "undecided_change"); !change.empty())

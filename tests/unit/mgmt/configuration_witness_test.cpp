@@ -1,0 +1,91 @@
+// ConfigurationWitness on a real node: what it keeps, and how it asks lockstepd. Its protocol:
+// configuration_world_test.
+#include <gtest/gtest.h>
+
+#include "mgmt/control/configuration_witness_node.hpp"
+#include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/management.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using engine::MemberSet;
+using replication::WitnessRecord;
+
+class ConfigurationWitnessOnANode : public ManagementTest {
+ protected:
+  Arbiter witness_{.witness = true, .endpoints = {"http://10.0.0.1:2379"}, .access = {}};
+};
+
+TEST_F(ConfigurationWitnessOnANode, WhatIsKnownOutlivesAProcessAndIsOfOnePair) {
+  const Uuid pair = node_->core->configuration()->pair->id;
+  ConfigurationKnowledge known{.partner_knows_epochs = true, .witness = {}, .reached = 12};
+  known.witness.witness_cluster = 18446744073709551615u;
+  known.witness.witness_revision = 41;
+  known.witness.witness_repairs = 2;
+  known.witness.record_number = 7;
+  known.witness.record_members = MemberSet::both();
+  known.witness.record_epoch = random_uuid();
+  NodeWitnessSurroundings(*node_->core, plane_).keep(pair, known);
+  restart();
+  NodeWitnessSurroundings after(*node_->core, plane_);
+  EXPECT_EQ(after.known(pair), known);
+  EXPECT_EQ(after.known(random_uuid()), ConfigurationKnowledge{});
+}
+
+TEST_F(ConfigurationWitnessOnANode, LockstepdIsAskedForThePairsRecordAtTheWitnessInForce) {
+  NodeWitnessSurroundings node(*node_->core, plane_);
+  const auto nothing = node.read(witness_);
+  ASSERT_TRUE(nothing) << nothing.error().detail;
+  EXPECT_FALSE(nothing->record);
+  const WitnessRecord record{5, random_uuid(), MemberSet::only(NodeSide::b), {3, 4}};
+  const auto swapped = node.swap(witness_, *nothing, record);
+  EXPECT_TRUE(swapped.known && swapped.won);
+  EXPECT_EQ(plane_.witness_asked["endpoints"], nlohmann::json({"http://10.0.0.1:2379"}));
+  const auto there = node.read(witness_);
+  ASSERT_TRUE(there && there->record);
+  EXPECT_EQ(*there->record, record);
+  EXPECT_EQ(there->record->generations, record.generations);
+  EXPECT_EQ(there->mod_revision, 1);
+}
+
+// One node may hold the change for made, and ask the new arbiter, while the other asks the old one.
+TEST_F(ConfigurationWitnessOnANode, NobodyGoesOnWhileAChangeOfTheArbiterIsUndecided) {
+  Revisions& revisions = node_->core->revisions;
+  NodeWitnessSurroundings surroundings(*node_->core, plane_);
+  ConfigurationWitness arbiter(revisions, surroundings);
+  const Uuid pair = node_->core->configuration()->pair->id;
+  surroundings.keep(pair, {.partner_knows_epochs = true, .witness = {}, .reached = 0});
+  CurrentRevision partner = revisions.current();
+  partner.process = random_uuid();
+  ASSERT_TRUE(revisions.on_bring_up_to_date(partner));
+  const auto why = [&](const Configuration& proposed, std::int64_t attempt) {
+    const RevisionId base = revisions.state().head;
+    const RevisionId id{base.epoch, base.n + 1, random_uuid()};
+    EXPECT_EQ(revisions.on_prepare({base, id, "s", to_document(proposed), partner.process, attempt, {}}),
+              PrepareAnswer::kept);
+    const auto changed = revisions.change_alone(
+        "x", [](Configuration&) -> Outcome<void> { return {}; }, arbiter);
+    return changed ? "" : changed.error().detail;
+  };
+  Configuration same = *revisions.configuration();
+  EXPECT_NE(why(same, 1).find("have not talked"), std::string::npos) << "only the preference counts";
+  Configuration other = same;
+  other.pair->arbiter = witness_;
+  EXPECT_NE(why(other, 2).find("another arbiter"), std::string::npos);
+}
+
+TEST_F(ConfigurationWitnessOnANode, AWitnessThatDoesNotAnswerIsNamedAndItsOutcomeIsNotKnown) {
+  NodeWitnessSurroundings node(*node_->core, plane_);
+  plane_.witness_problem = "timed out";
+  const auto refused = node.read(witness_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().detail, "timed out");
+  EXPECT_FALSE(node.swap(witness_, {}, {}).known);
+  plane_.away = true;
+  EXPECT_FALSE(node.read(witness_));
+  EXPECT_FALSE(node.swap(witness_, {}, {}).known);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
