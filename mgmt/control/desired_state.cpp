@@ -189,7 +189,7 @@ std::string forget_parameters(const std::string& endpoint, const replication::Wi
   wanted["endpoint"] = endpoint;
   wanted["pair"] = configuration.pair->id.to_string();
   wanted["keep"] = keep;
-  wanted["volumes"] = json::array();
+  wanted["volumes"] = json::array({configuration.pair->id.to_string()});  // the configuration's own record goes, too
   for (const auto& volume : configuration.volumes) wanted["volumes"].push_back(volume.id.to_string());
   return wanted.dump();
 }
