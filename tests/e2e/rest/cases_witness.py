@@ -40,7 +40,9 @@ class AnotherWitness(Scratch):
             self.assertEqual([(n["side"], n["reachable"], n["volumes_not_known"]) for n in shown["nodes"]],
                              [("a", True, 0), ("b", True, 0)])
         told = self.forgotten(a)
-        self.assertEqual([(f["endpoint"], f["keep"], len(f["volumes"])) for f in told], [(OLD, "2479", 1)], told)
+        own = told[0]["pair"]  # the configuration's record, beside the volume's
+        self.assertEqual([(f["endpoint"], f["keep"], len(f["volumes"])) for f in told], [(OLD, "2479", 2)], told)
+        self.assertIn(own, told[0]["volumes"], told)
         self.assertIn(job["message"], [e["message"] for e in a.get("/api/v1/events").json["items"]])
         self.problem(self.change(a, NEW), 409, "conflict")
 
