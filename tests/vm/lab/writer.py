@@ -20,25 +20,35 @@ BLOCK, SECTOR = 4096, 512
 SILENCE, PATIENCE, CONNECT = 3.0, 30.0, 1.5  # seconds: a silent path, one command, a login
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL, CANCELLED = 0, 2, 8, 0x28, 0x0F000000
 DEPTH, READ_PERCENT, HOT_BLOCKS = 4, 20, 64
-STAMP = struct.Struct(">8sQQ")
-MAGIC = b"LockLab1"
+STAMP = struct.Struct(">8sQQI")
+MAGIC = b"LockLab2"
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def stamped(block, generation):
-    body = STAMP.pack(MAGIC, block, generation) + random.randbytes(BLOCK - STAMP.size - 4)
-    return body + struct.pack(">I", zlib.crc32(body))
+    """Each sector says what it is: a power cut may tear between two."""
+    sectors = []
+    for number in range(BLOCK // SECTOR):
+        body = STAMP.pack(MAGIC, block, generation, number) + random.randbytes(SECTOR - STAMP.size - 4)
+        sectors.append(body + struct.pack(">I", zlib.crc32(body)))
+    return b"".join(sectors)
 
 
-def generation_of(data, block):
-    """Of what a block holds: 0 for zeroes. What is torn, or another block's, is told."""
-    if not any(data):
-        return 0
-    magic, number, generation = STAMP.unpack_from(data)
-    if magic != MAGIC or struct.pack(">I", zlib.crc32(data[:-4])) != data[-4:]:
-        raise Failed(f"block {block} holds no whole block of the writer's: {data[:32].hex()}...")
-    check(number == block, f"block {block} holds block {number}, generation {generation}")
-    return generation
+def generations_of(data, block):
+    """Of each sector of a block: 0 for zeroes. What is torn within a sector, or another block's, is told."""
+    found = []
+    for number, at in enumerate(range(0, BLOCK, SECTOR)):
+        sector = data[at:at + SECTOR]
+        if not any(sector):
+            found.append(0)
+            continue
+        magic, its_block, generation, its_number = STAMP.unpack_from(sector)
+        if magic != MAGIC or struct.pack(">I", zlib.crc32(sector[:-4])) != sector[-4:]:
+            raise Failed(f"sector {number} of block {block} holds no whole sector of the writer's: {sector[:32].hex()}...")
+        check((its_block, its_number) == (block, number),
+              f"sector {number} of block {block} holds sector {its_number} of block {its_block}, generation {generation}")
+        found.append(generation)
+    return tuple(found)
 
 
 class Library:
@@ -177,8 +187,9 @@ class Writer:
         self.name = "iqn.2026-11.io.lockstep.lab:writer"
         self.random = random.Random(seed)
         self.blocks = volume.size // BLOCK
-        # A block may hold the generations floor..ceiling: the newest acknowledged, and what a host that gave up had sent.
-        self.floor, self.ceiling, self.newest = [0] * self.blocks, [0] * self.blocks, [0] * self.blocks
+        self.newest = [0] * self.blocks  # generations that were sent
+        self.holds = [(0,) * (BLOCK // SECTOR)] * self.blocks  # what was acknowledged, or found since, sector by sector
+        self.given_up = {}  # what was sent last of a block, and never again, before its next read or write
         self.busy, self.waiting = set(), []
         self.paths = [Path(self, node) for node in world.nodes]
         self.record = os.open(folder / "acknowledged.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -269,7 +280,8 @@ class Writer:
         now = time.monotonic()
         if self.forgetting:
             for path in self.paths:
-                path.drop()
+                path.drop()  # all that was begun waits then
+            self.given_up.update({operation.block: operation.generation for operation in self.waiting if operation.data})
             self.waiting, self.busy = [], set()
             self.forgetting = False
         poll, by_handle = select.poll(), {}
@@ -301,7 +313,6 @@ class Writer:
         if self.random.randrange(100) < READ_PERCENT:
             return Operation(block, 0, None)
         self.newest[block] += 1
-        self.ceiling[block] = self.newest[block]
         os.write(self.record, b"s %d %d\n" % (block, self.newest[block]))
         return Operation(block, self.newest[block], stamped(block, self.newest[block]))
 
@@ -309,7 +320,8 @@ class Writer:
         block = operation.block
         if operation.data:
             os.write(self.record, b"a %d %d\n" % (block, operation.generation))
-            self.floor[block] = self.ceiling[block] = operation.generation
+            self.holds[block] = (operation.generation,) * (BLOCK // SECTOR)
+            self.given_up.pop(block, None)
             now = time.monotonic()
             self.acknowledged.append(now)
             self.longest = max(self.longest, now - operation.begun)
@@ -320,10 +332,12 @@ class Writer:
         self.busy.discard(block)
 
     def found(self, block, data, node):
-        """What a read found is what every later one must find."""
+        """What a read found is what every later one must find. Nothing larger than a sector is written as one: of what was
+        sent and never acknowledged there may be some sectors."""
         check(len(data) == BLOCK, f"a read of block {block} through node {node.side} gave {len(data)} bytes")
-        generation, floor, ceiling = generation_of(data, block), self.floor[block], self.ceiling[block]
-        check(floor <= generation <= ceiling,
-              f"block {block} read through node {node.side} holds generation {generation}; acknowledged was {floor}, "
-              f"sent {ceiling}")
-        self.floor[block] = self.ceiling[block] = generation
+        generations, held, sent = generations_of(data, block), self.holds[block], self.given_up.get(block)
+        allowed = all(found in (was, sent or was) for found, was in zip(generations, held))
+        check(allowed, f"block {block} read through node {node.side} holds generations {generations}; acknowledged, or read "
+                       f"before, were {held}" + (f", and {sent} was sent" if sent else ""))
+        self.holds[block] = generations
+        self.given_up.pop(block, None)
