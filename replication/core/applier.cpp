@@ -215,6 +215,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   // this node's forwards): what it sent first may still be on its way there.
   a.held = a.message.tag == 0 && forwarder_.has_given_up();
   if (a.held) {
+    ++held_;
     mark<"apply.answer_held_back">();
     return over();
   }
@@ -230,8 +231,10 @@ void Applier::answer_both(Apply& a, Errc status) {
 }
 
 void Applier::release_answers() {
-  while (Apply* a = find_if([](const Apply& x) { return x.held; })) {
+  while (held_ != 0) {
+    Apply* const a = find_if([](const Apply& x) { return x.held; });
     a->held = false;
+    --held_;
     answer_both(*a, a->failed ? Errc::io_error : Errc::ok);
     if (a->message.sequence <= watermark_ && !a->failed) let_go(*a);
   }
@@ -244,6 +247,7 @@ void Applier::end(Apply& a, Errc status) {
 }
 
 void Applier::let_go(Apply& a) {
+  if (a.held) --held_;
   if (std::exchange(a.held, false)) answer_both(a, Errc::stale);
   applies_.remove(a);
   if (!a.lock.idle()) {

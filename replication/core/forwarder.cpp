@@ -206,8 +206,14 @@ void Forwarder::retry_soon() {
   });
 }
 
+void Forwarder::give_up(Op& op) {
+  dropped_ += !op.dropped;
+  op.dropped = true;
+}
+
 void Forwarder::end(Op& op, std::error_code status) {
   ops_.remove(op);
+  dropped_ -= op.dropped;
   leave_window(op);
   if (status == Errc::ok) status = {};
   completions_.finish(op, status);
@@ -218,7 +224,7 @@ void Forwarder::resend() { pump(); }
 void Forwarder::drop(const Selection& which) {
   ops_.for_each([&](Op& op) {
     if (op.dropped || !which.covers(op)) return;
-    op.dropped = true;
+    give_up(op);
     op.status = which.status();
     cancel(op);
   });
@@ -254,14 +260,10 @@ bool Forwarder::may_end(const Op& op) const {
   return !op.on_link && !(op.unsettled && partner_.in_contact() && !standing_.orders());
 }
 
-bool Forwarder::has_dropped() const {
-  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
-    if (op->dropped) return true;
-  }
-  return false;
-}
+bool Forwarder::has_dropped() const { return dropped_ != 0; }
 
 bool Forwarder::has_dropped_tasks() const {
+  if (!has_dropped()) return false;
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (op->dropped && !op->on_state()) return true;
   }
@@ -269,6 +271,7 @@ bool Forwarder::has_dropped_tasks() const {
 }
 
 bool Forwarder::has_given_up() const {
+  if (!has_dropped()) return false;
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (op->dropped && !op->ordered && !changes_nothing(op->opcode)) return true;
   }
@@ -364,7 +367,7 @@ void Forwarder::on_partner_restarted() {
   answered_.clear();
   ops_.for_each([this](Op& op) {
     op.acknowledges = 0;
-    if (standing_.is_forwarding()) op.dropped |= op.sent_before && !changes_nothing(op.opcode);
+    if (standing_.is_forwarding() && op.sent_before && !changes_nothing(op.opcode)) give_up(op);
   });
   end_dropped();
 }
@@ -374,7 +377,7 @@ void Forwarder::on_partner_restarted() {
 void Forwarder::on_no_member() {
   ops_.for_each([this](Op& op) {
     op.sent_outside |= std::exchange(op.applied_here, false);
-    op.dropped |= op.sent_before && op.sent_to != partner_.process() && !changes_nothing(op.opcode);
+    if (op.sent_before && op.sent_to != partner_.process() && !changes_nothing(op.opcode)) give_up(op);
   });
   end_dropped();
 }

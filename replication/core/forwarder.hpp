@@ -98,6 +98,7 @@ class Forwarder {
   void retry_soon();
   void ask_what_is_over();
   void on_over(std::uint64_t tag, const engine::IoResult<Message>& result);
+  void give_up(Op& op);
   void end_dropped();
   [[nodiscard]] bool may_end(const Op& op) const;
   void end(Op& op, std::error_code status);
@@ -111,7 +112,8 @@ class Forwarder {
   LuStateInForce& in_force_;
   Completions& completions_;
   ForwarderUser& user_;
-  List<Op> ops_;  // by rising tag
+  List<Op> ops_;             // by rising tag
+  std::size_t dropped_ = 0;  // of these
   LinkShare share_;
   std::uint64_t last_tag_;
   std::size_t in_window_ = 0;
