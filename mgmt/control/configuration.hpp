@@ -34,12 +34,16 @@ struct PairSettings {
 };
 
 struct Arbiter {
-  bool witness = false;                ///< else: the preferred node goes on
+  bool witness = false;                ///< else, without a fence: the preferred node goes on
   std::vector<std::string> endpoints;  ///< of the witness
   NodeSide preferred = NodeSide::a;
   replication::WitnessAccess access;  ///< to the witness; holds secrets
-  /// Another witness is about to take its place: neither node asks any until both are known to ask this one no more.
+  /// Another one is about to take its place, and until then none decides: neither node asks a witness, and the volumes
+  /// name one, so that no side is preferred.
   bool changing = false;
+  /// Neither: each node has a command that powers its partner off, in a file that root writes there. Nothing of it is
+  /// here.
+  bool fence = false;
   bool operator==(const Arbiter&) const = default;
 };
 
@@ -155,7 +159,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 6;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 7;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.
@@ -163,6 +167,8 @@ constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say
 /// Refusal malformed or internal when the text is not a document that this version knows.
 [[nodiscard]] Outcome<Configuration> from_document(std::string_view document);
 
+/// "witness", "preferred" or "fence".
+[[nodiscard]] const char* kind_name(const Arbiter& arbiter);
 /// The arbiter alone, secrets included: between the nodes, and for a job that goes from one to another.
 [[nodiscard]] std::string arbiter_document(const Arbiter& arbiter);
 [[nodiscard]] Outcome<Arbiter> arbiter_from_document(std::string_view document);

@@ -20,8 +20,11 @@ constexpr int kAccess = 4;
 constexpr int kReplacement = 5;
 // The witness may be changing: whoever overlooks that asks the one that the other node is about to ask no more.
 constexpr int kChangingWitness = 6;
+// So may a preferred side: whoever overlooks that lets that side go on alone when another one is about to.
+constexpr int kChangingPreference = 7;
 constexpr int kOldestVersion = 1;
-static_assert(kChangingWitness == kNewestDocument);
+constexpr int kFence = 7;
+static_assert(kFence == kNewestDocument && kChangingPreference == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -78,11 +81,13 @@ json arbiter_json(const Arbiter& a) {
                   {"preferred", side_name(a.preferred)},
                   {"access", access_json(a.access)}};
   if (a.changing) arbiter["changing"] = true;
+  if (a.fence) arbiter["fence"] = true;
   return arbiter;
 }
 
 Arbiter arbiter_from(const json& j) {
-  return {j.at("witness"), j.at("endpoints"), side_at(j, "preferred"), access_from(j), j.value("changing", false)};
+  return {j.at("witness"), j.at("endpoints"),          side_at(j, "preferred"),
+          access_from(j),  j.value("changing", false), j.value("fence", false)};
 }
 
 json pair_json(const Pair& p) {
@@ -223,13 +228,19 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
-  if (configuration.pair && configuration.pair->arbiter.changing) return kChangingWitness;
+  if (configuration.pair && configuration.pair->arbiter.fence) return kFence;
+  if (configuration.pair && configuration.pair->arbiter.changing)
+    return configuration.pair->arbiter.witness ? kChangingWitness : kChangingPreference;
   if (configuration.pair && configuration.pair->seal) return kReplacement;
   if (std::ranges::any_of(configuration.volumes, has_replaced_copies)) return kReplacement;
   const bool closed = std::ranges::any_of(configuration.volumes, &Volume::is_closed);
   if (closed || (configuration.pair && configuration.pair->discovery)) return kAccess;
   if (configuration.pair && !configuration.pair->arbiter.access.empty()) return kAccess;
   return std::ranges::any_of(configuration.volumes, &Volume::encrypted) ? kEncryption : kShapes;
+}
+
+const char* kind_name(const Arbiter& arbiter) {
+  return arbiter.witness ? "witness" : arbiter.fence ? "fence" : "preferred";
 }
 
 std::string arbiter_document(const Arbiter& arbiter) { return arbiter_json(arbiter).dump(); }

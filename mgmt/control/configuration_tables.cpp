@@ -49,7 +49,7 @@ void load_pair(SQLite::Database& db, Configuration& c) {
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
               "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
               "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
-              "witness_password, seal_one, seal_other, witness_changing FROM pair");
+              "witness_password, seal_one, seal_other, witness_changing, fence FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -60,7 +60,8 @@ void load_pair(SQLite::Database& db, Configuration& c) {
                side_of(q.getColumn(5)),
                {q.getColumn(17).getString(), q.getColumn(18).getString(), q.getColumn(19).getString(),
                 q.getColumn(20).getString(), q.getColumn(21).getString()},
-               q.getColumn(24).getInt() != 0};
+               q.getColumn(24).getInt() != 0,
+               q.getColumn(25).getInt() != 0};
   p.settings = {q.getColumn(6).getInt64(), q.getColumn(7).getInt64(), q.getColumn(8).getInt64()};
   p.link = {q.getColumn(9).getString(), q.getColumn(10).getString()};
   p.link_mutual = {q.getColumn(11).getString(), q.getColumn(12).getString()};
@@ -139,8 +140,8 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(db,
-              "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(
+      db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -167,6 +168,7 @@ void save_pair(SQLite::Database& db, const Pair& p) {
     q.bind(24, p.seal->other);
   }
   q.bind(25, p.arbiter.changing ? 1 : 0);
+  q.bind(26, p.arbiter.fence ? 1 : 0);
   q.exec();
 }
 

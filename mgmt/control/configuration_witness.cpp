@@ -58,9 +58,13 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim(const ConfigurationEpoch
   if (configuration.pair->arbiter != in_force->pair->arbiter)
     return not_alone(
         "it was just deciding on another arbiter, so that it is not known which of the two is to be asked.");
+  if (in_force->pair->arbiter.changing)
+    return not_alone("the pair's arbiter is being changed: until both know the new one, none lets a node go on.");
   const std::lock_guard lock(mutex_);
   if (!node_.known(in_force->pair->id).partner_knows_epochs)
     return not_alone("its version of Lockstep could not take over what was changed without it.");
+  if (in_force->pair->arbiter.fence)
+    return not_alone("a fence lets a node go on with the volumes only: it does not remember who went on.");
   if (!in_force->pair->arbiter.witness) return claim_by_preference(*me, mine, newest, *in_force->pair);
   return claim_at_witness(*me, mine, newest, *in_force->pair);
 }

@@ -24,6 +24,7 @@ json access_fields(const replication::WitnessAccess& access) {
 // What an epoch record keeps of it, and so no secrets.
 json arbiter_json(const Arbiter& arbiter) {
   if (arbiter.witness) return {{"kind", "witness"}, {"endpoints", arbiter.endpoints}};
+  if (arbiter.fence) return {{"kind", "fence"}};
   return {{"kind", "preferred"}, {"preferred", side_name(arbiter.preferred)}};
 }
 
@@ -188,14 +189,15 @@ std::string forget_parameters(const std::string& endpoint, const replication::Wi
   json wanted = access_fields(access);
   wanted["endpoint"] = endpoint;
   wanted["pair"] = configuration.pair->id.to_string();
-  wanted["keep"] = keep;
+  if (!keep.empty()) wanted["keep"] = keep;
   wanted["volumes"] = json::array({configuration.pair->id.to_string()});  // the configuration's own record goes, too
   for (const auto& volume : configuration.volumes) wanted["volumes"].push_back(volume.id.to_string());
   return wanted.dump();
 }
 
-std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access) {
+std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access, const Uuid& pair) {
   json wanted = access_fields(access);
+  wanted["pair"] = pair.to_string();
   wanted["endpoint"] = endpoint;
   return wanted.dump();
 }

@@ -49,7 +49,8 @@ struct ReplicaBirth {
                                             const ReplicaBirth& birth, const std::filesystem::path& folder);
 
 /// Parameters of witness.try.
-[[nodiscard]] std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access);
+[[nodiscard]] std::string try_parameters(const std::string& endpoint, const replication::WitnessAccess& access,
+                                         const Uuid& pair);
 /// Parameters of witness.forget, of all volumes that there are. `keep`: the cluster in use, as witness.try gives it.
 [[nodiscard]] std::string forget_parameters(const std::string& endpoint, const replication::WitnessAccess& access,
                                             const std::string& keep, const Configuration& configuration);

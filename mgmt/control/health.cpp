@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/pair_view.hpp"
+#include "mgmt/control/witness_verdict.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -150,6 +151,27 @@ void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
   }
 }
 
+/// In sync, and not because it has just been told: a configuration that was rebuilt may name another one.
+void judge_arbiter(const PairView& view, const Pair& pair, std::vector<HealthProblem>& problems) {
+  const std::string named = arbiter_name(pair.arbiter);
+  for (const auto& n : view.nodes) {
+    if (!n.node || !n.current()) continue;
+    for (const auto& volume : view.configuration->volumes) {
+      const auto* replica = n.report.status->volume(volume.id);
+      if (!replica || replica->state != "in_sync" || !replica->epoch || replica->epoch->arbiter.empty()) continue;
+      if (replica->epoch->arbiter == named) continue;
+      problems.push_back({Severity::warning,
+                          "pair",
+                          {},
+                          volume.id,
+                          fmt::format("{} does not go by the pair's arbiter: its copies name {}, and the pair {}.",
+                                      volume.name, replica->epoch->arbiter, named),
+                          "Run `lockstep pair arbiter set` with the arbiter that it is to be."});
+    }
+    return;  // in sync both name the same
+  }
+}
+
 void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
   const auto& pair = view.configuration->pair;
   if (pair && pair->arbiter.changing) {
@@ -157,11 +179,14 @@ void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
                         "witness",
                         {},
                         {},
-                        "The witness is being changed: if a node fails now, I/O stops.",
+                        fmt::format("The {} is being changed: if a node fails now, I/O stops.",
+                                    pair->arbiter.witness ? "witness" : "arbiter"),
                         "It takes a few seconds; `lockstep job list` says how far it is. If no such job is under way, "
-                        "run `lockstep pair witness set` again."});
+                        "run `lockstep pair arbiter set` again."});
     return;
   }
+  if (pair) judge_arbiter(view, *pair, problems);
+  if (pair && pair->arbiter.fence) return;  // lockstepd itself tells what its device said
   for (const auto& n : view.nodes) {
     if (!n.node || !n.current() || n.report.status->witness_reachable.value_or(true)) continue;
     problems.push_back({Severity::warning,

@@ -14,9 +14,9 @@ std::string cancel_key(const Uuid& job) { return "cancel." + job.to_string(); }
 Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
   auto job = core.jobs.get(id);
   if (!job) return refuse(RefusalKind::not_found, "There is no job with this id.");
-  if (job->kind != kImportKind && job->kind != kReplaceKind && job->kind != kWitnessKind)
+  if (job->kind != kImportKind && job->kind != kReplaceKind && job->kind != kWitnessKind && job->kind != kArbiterKind)
     return refuse(RefusalKind::conflict,
-                  "Only an import, the replacement of a copy, or the change of the witness can be cancelled.");
+                  "Only an import, the replacement of a copy, or the change of the arbiter can be cancelled.");
   if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
   core.settings.set(cancel_key(id), "1");
   return *job;

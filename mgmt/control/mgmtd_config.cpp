@@ -84,6 +84,7 @@ MgmtdConfig read(const toml::table& table) {
     if (std::ranges::find(kKnown, key.str()) == kKnown.end())
       throw BadFile{fmt::format("line {}: there is no setting {}", key.source().begin.line, key.str())};
   MgmtdConfig config;
+  for (const auto& [key, node] : table) config.said.emplace_back(key.str());
   config.listen = address(table, "listen", "0.0.0.0:8443");
   config.log_level = text(table, "log_level", "info");
   if (std::ranges::find(kLevels, config.log_level) == kLevels.end())
@@ -122,6 +123,24 @@ engine::Result<MgmtdConfig> read_mgmtd_config(const std::filesystem::path& file)
   } catch (const BadFile& e) {
     return refused(e.what);
   }
+}
+
+std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node) {
+  std::vector<std::string> sentences;
+  const auto compare = [&](const char* key, const std::string& in_file, const std::string& in_force) {
+    if (std::ranges::find(config.said, key) == config.said.end() || in_file == in_force) return;
+    sentences.push_back(fmt::format(
+        "The configuration file says {} = {}, which is not in force: the pair has {}. It counts when this node "
+        "makes or joins a pair.",
+        key, in_file, in_force.empty() ? "none" : in_force));
+  };
+  const LocalSettings& local = config.local;
+  compare("node_name", local.node_name, node.name);
+  compare("portals", fmt::format("{}", fmt::join(local.portals, ", ")),
+          fmt::format("{}", fmt::join(node.portals, ", ")));
+  compare("link_address", local.link_address, node.link_address);
+  compare("management_address", local.management_address, node.management_address);
+  return sentences;
 }
 
 }  // namespace lockstep::mgmt

@@ -12,9 +12,14 @@ struct MgmtdConfig {
   std::string log_level;  ///< trace, debug, info, warning, error
   std::filesystem::path web_folder;
   LocalSettings local;
+  std::vector<std::string> said{};  ///< the settings that stand in the file
 };
 
 /// Errors name the file, the line and what to do. A file that is not there is an error.
 [[nodiscard]] engine::Result<MgmtdConfig> read_mgmtd_config(const std::filesystem::path& file);
+
+/// A sentence for each setting that stands in the file and is not in force: those about the node itself count when it
+/// makes or joins a pair, and afterwards what the pair has counts.
+[[nodiscard]] std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node);
 
 }  // namespace lockstep::mgmt

@@ -215,9 +215,14 @@ CREATE TABLE configuration_epochs (
 ) STRICT;
 )sql";
 
-constexpr std::array<std::string_view, 12> kMigrations{
-    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
-    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs};
+// Beside `arbiter`, which is 'preferred' then: a table's check can't be changed.
+constexpr std::string_view kFence = R"sql(
+ALTER TABLE pair ADD COLUMN fence INTEGER NOT NULL DEFAULT 0 CHECK (fence IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 13> kMigrations{
+    kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
+    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence};
 
 }  // namespace
 

@@ -39,7 +39,8 @@ ReplicaStatus replica_from(const json& j) {
   r.access = text(j, "access");
   r.failover_limited = flag(j, "failover_limited");
   if (const json& e = member(j, "epoch"); number(e, "number") > 0)
-    r.epoch = EpochView{number(e, "number"), text(e, "id"), text(e, "members"), text(e, "sequencer")};
+    r.epoch =
+        EpochView{number(e, "number"), text(e, "id"), text(e, "members"), text(e, "sequencer"), text(e, "arbiter")};
   r.size = number(j, "size");
   r.dirty_bytes = number(j, "dirty_bytes");
   r.allocated_bytes = number(j, "allocated_bytes");
@@ -78,7 +79,8 @@ json replica_json(const ReplicaStatus& r) {
     j["epoch"] = {{"number", r.epoch->number},
                   {"id", r.epoch->id},
                   {"members", r.epoch->members},
-                  {"sequencer", r.epoch->sequencer}};
+                  {"sequencer", r.epoch->sequencer},
+                  {"arbiter", r.epoch->arbiter}};
   return j;
 }
 
@@ -96,7 +98,7 @@ DataPlaneStatus status_of(const json& j) {
   s.witness_kind = text(witness, "kind");
   const auto found = witness.find("reachable");
   // Without a witness there is none to be reached.
-  if (s.witness_kind == "witness" && found != witness.end() && found->is_boolean())
+  if ((s.witness_kind == "witness" || s.witness_kind == "fence") && found != witness.end() && found->is_boolean())
     s.witness_reachable = found->get<bool>();
   s.witness_changing = flag(witness, "changing");
   for (const auto& v : list(j, "volumes")) s.volumes.push_back(replica_from(v));

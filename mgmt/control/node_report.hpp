@@ -17,6 +17,7 @@ struct EpochView {
   std::string id;
   std::string members;
   std::string sequencer;
+  std::string arbiter;  ///< "witness", "preferred_a" or "preferred_b"; empty: its lockstepd does not tell
 };
 
 struct ReplicaStatus {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/fence_check.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/secrets.hpp"
 
@@ -48,6 +49,10 @@ StepResult PairService::ask(Job& job) {
     return fail(core_, job, {RefusalKind::conflict, "This node got into a pair meanwhile.", {}});
   if (!offer->replaces)
     if (auto good = check_nothing_served(); !good) return fail(core_, job, good.error());
+  const auto offered = from_document(offer->document);
+  if (!offered) return fail(core_, job, offered.error());
+  if (offered->pair)
+    if (auto usable = try_fence(data_plane_, offered->pair->arbiter); !usable) return fail(core_, job, usable.error());
   core_.revision_tables.put_tentative({offer->id, "Joined", offer->document});
   auto parameters = json::parse(job.parameters);
   parameters["replaces"] = offer->replaces;

@@ -190,7 +190,8 @@ Outcome<void> PairRecovery::rebuild(const RecoveryView& view, const RecoveryWish
                               "`confirm`.",
                               wanted.name, side_name(found.side), count_of_volumes(found.volumes.size()), wanted.name),
                   {{"/confirm", fmt::format("Must be {}.", wanted.name)}});
-  if (auto usable = try_witness(data_plane_, next->pair->arbiter); !usable) return std::unexpected(usable.error());
+  if (auto usable = try_witness(data_plane_, next->pair->id, next->pair->arbiter); !usable)
+    return std::unexpected(usable.error());
   return put_in_force(
       {random_uuid(), number_after(core_.revisions.state().head), random_uuid()}, "Made anew from the replicas", *next,
       fmt::format("The pair {} was made anew on {} from the replicas of {}. No host may use them until it is let in.",

@@ -31,7 +31,7 @@ LoneChanges changed_alone(NodeCore& core, DataPlane& data_plane, const Node& los
   if (epoch.is_only(lost.side))
     return {true, "It has changed the configuration alone, and perhaps more than this node has taken over"};
   const Arbiter arbiter = core.configuration()->pair->arbiter;
-  if (!epoch.members.is_both() || (!arbiter.witness && arbiter.preferred != lost.side)) return {};
+  if (!epoch.members.is_both() || arbiter.fence || (!arbiter.witness && arbiter.preferred != lost.side)) return {};
   const std::string perhaps = "It may have changed the configuration alone since the two last talked";
   if (!arbiter.witness) return {false, perhaps};
   const auto view = NodeWitnessSurroundings(core, data_plane).read(arbiter);

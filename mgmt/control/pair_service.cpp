@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/chap_secrets.hpp"
+#include "mgmt/control/fence_check.hpp"
 #include "mgmt/control/invitation.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/rebuilt_configuration.hpp"
@@ -25,6 +26,7 @@ std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
   if (const auto complaint = check_pair_name(wish.name)) problems.push_back({"/name", *complaint});
   if (!wish.target_name.empty())
     if (const auto complaint = check_iscsi_name(wish.target_name)) problems.push_back({"/target_name", *complaint});
+  if (wish.id && wish.id->is_nil()) problems.push_back({"/id", "Must be a UUID, and not the one of zeros."});
   std::ranges::move(problems_of(wish.arbiter), std::back_inserter(problems));
   const auto& s = wish.settings;
   if (s.resync_ceiling != 0 && s.resync_ceiling < s.resync_floor)
@@ -77,9 +79,10 @@ Outcome<void> PairService::create(const PairWish& wish) {
   if (auto problems = problems_of(wish, node); !problems.empty())
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
   if (auto good = check_nothing_served(); !good) return std::unexpected(good.error());
-  if (auto usable = try_witness(data_plane_, wish.arbiter); !usable) return std::unexpected(usable.error());
   Pair pair;
-  pair.id = random_uuid();
+  pair.id = wish.id.value_or(random_uuid());
+  if (auto usable = try_witness(data_plane_, pair.id, wish.arbiter); !usable) return std::unexpected(usable.error());
+  if (auto usable = try_fence(data_plane_, wish.arbiter); !usable) return std::unexpected(usable.error());
   pair.name = wish.name;
   pair.target_name = wish.target_name.empty() ? "iqn.2026-11.io.lockstep:" + wish.name : wish.target_name;
   pair.arbiter = wish.arbiter;

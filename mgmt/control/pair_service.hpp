@@ -38,6 +38,7 @@ struct PairWish {
   NodeWish node;
   Arbiter arbiter;
   PairSettings settings;
+  std::optional<Uuid> id{};  ///< what the witness's user was made for; else a new one
 };
 
 /// What may change of a pair that is there; what is not set stays.

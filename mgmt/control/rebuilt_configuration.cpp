@@ -163,7 +163,11 @@ std::optional<Arbiter> common_arbiter(const std::vector<RebuiltVolume>& volumes)
   if (!std::ranges::all_of(volumes, [&](const RebuiltVolume& v) { return v.epoch.arbiter == said; })) return {};
   if (said.kind == engine::ArbiterKind::preferred)
     return Arbiter{.witness = false, .endpoints = {}, .preferred = said.preferred, .access = {}};
-  if (said.kind != engine::ArbiterKind::witness) return {};
+  if (said.kind == engine::ArbiterKind::fence) {
+    Arbiter arbiter;
+    arbiter.fence = true;
+    return arbiter;
+  }
   return Arbiter{.witness = true, .endpoints = split(said.address), .preferred = NodeSide::a, .access = {}};
 }
 
@@ -174,10 +178,12 @@ Outcome<Arbiter> arbiter_of(const Rebuild& rebuild, const std::optional<Arbiter>
                   {{"/arbiter", "Is required here."}});
   const Arbiter& arbiter = wished ? *wished : *rebuild.arbiter;
   std::vector<FieldProblem> problems = problems_of(arbiter);
-  const bool as_recorded = !rebuild.arbiter || (rebuild.arbiter->witness == arbiter.witness &&
-                                                (arbiter.witness || rebuild.arbiter->preferred == arbiter.preferred));
+  const bool as_recorded =
+      !rebuild.arbiter || (std::string_view(kind_name(*rebuild.arbiter)) == kind_name(arbiter) &&
+                           (arbiter.witness || arbiter.fence || rebuild.arbiter->preferred == arbiter.preferred));
   if (!as_recorded)
     problems.push_back({"/arbiter", rebuild.arbiter->witness ? "The volumes go by a witness: give its endpoints."
+                                    : rebuild.arbiter->fence ? "The volumes go by a fence."
                                                              : fmt::format("The volumes go by the preferred side {}.",
                                                                            side_name(rebuild.arbiter->preferred))});
   if (problems.empty()) return arbiter;

@@ -84,6 +84,10 @@ Outcome<void> check_new(const VolumeWish& wish, const Configuration& c) {
   if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
   if (auto problems = problems_of(wish, c); !problems.empty())
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
+  // Its copies name an arbiter from the first moment.
+  if (c.pair->arbiter.changing)
+    return refuse(RefusalKind::conflict,
+                  "The pair's arbiter is being changed, which takes some seconds. Try again in a moment.");
   if (auto free = check_name_is_free(wish.name, {}, c); !free) return free;
   if (c.volumes.size() >= kMaxVolumes)
     return refuse(RefusalKind::conflict,

@@ -18,9 +18,9 @@ using nlohmann::json;
 constexpr auto kPatience = 8s;             // lockstepd itself gives an endpoint half of it
 constexpr std::size_t kRecordBytes = 255;  // of an epoch record, for all endpoints with a comma between them
 
-EndpointTrial try_endpoint(DataPlane& data_plane, const std::string& endpoint, const replication::WitnessAccess& access,
-                           bool& away) {
-  const auto answer = data_plane.call("witness.try", try_parameters(endpoint, access), kPatience);
+EndpointTrial try_endpoint(DataPlane& data_plane, const Uuid& pair, const std::string& endpoint,
+                           const replication::WitnessAccess& access, bool& away) {
+  const auto answer = data_plane.call("witness.try", try_parameters(endpoint, access, pair), kPatience);
   away = !answer && answer.error().kind == RefusalKind::data_plane_away;
   if (!answer) {
     std::string why = answer.error().detail;
@@ -67,16 +67,16 @@ std::vector<FieldProblem> problems_of(const Arbiter& arbiter) {
   return problems;
 }
 
-Outcome<WitnessTrial> try_endpoints(DataPlane& data_plane, const Arbiter& arbiter) {
+Outcome<WitnessTrial> try_endpoints(DataPlane& data_plane, const Uuid& pair, const Arbiter& arbiter) {
   struct Asked {
     EndpointTrial trial;
     bool away = false;
   };
   std::vector<std::future<Asked>> all;
   for (const auto& endpoint : arbiter.endpoints)
-    all.push_back(std::async(std::launch::async, [&data_plane, &arbiter, endpoint] {
+    all.push_back(std::async(std::launch::async, [&data_plane, &pair, &arbiter, endpoint] {
       Asked asked;
-      asked.trial = try_endpoint(data_plane, endpoint, arbiter.access, asked.away);
+      asked.trial = try_endpoint(data_plane, pair, endpoint, arbiter.access, asked.away);
       return asked;
     }));
   WitnessTrial trial;
@@ -134,9 +134,9 @@ struct OneCluster {
 
 }  // namespace
 
-Outcome<void> try_witness(DataPlane& data_plane, const Arbiter& arbiter) {
+Outcome<void> try_witness(DataPlane& data_plane, const Uuid& pair, const Arbiter& arbiter) {
   if (!arbiter.witness) return {};
-  const auto trial = try_endpoints(data_plane, arbiter);
+  const auto trial = try_endpoints(data_plane, pair, arbiter);
   if (!trial) return {};
   std::vector<FieldProblem> problems;
   OneCluster one;

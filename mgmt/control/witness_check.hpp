@@ -22,15 +22,16 @@ struct EndpointTrial {
 };
 using WitnessTrial = std::vector<EndpointTrial>;  ///< by one node: of each endpoint, in their order
 
-/// Has lockstepd ask each endpoint, all at a time. Refusal data_plane_away: it can't be asked to.
-[[nodiscard]] Outcome<WitnessTrial> try_endpoints(DataPlane& data_plane, const Arbiter& arbiter);
+/// Has lockstepd ask each endpoint for something of `pair`, all at a time. Refusal data_plane_away: it can't be asked
+/// to.
+[[nodiscard]] Outcome<WitnessTrial> try_endpoints(DataPlane& data_plane, const Uuid& pair, const Arbiter& arbiter);
 [[nodiscard]] std::string to_json_text(const WitnessTrial& trial);
 [[nodiscard]] Outcome<WitnessTrial> witness_trial_from(std::string_view json);
 
 /// Before a pair is made. Refusal invalid when an endpoint answers as a witness does not (the wrong certificate, a
 /// wrong password, no etcd), or is of another cluster than the others. One that is not reached now is no refusal, and
 /// none can be asked while lockstepd is away: the pair then shows that its witness is lost.
-[[nodiscard]] Outcome<void> try_witness(DataPlane& data_plane, const Arbiter& arbiter);
+[[nodiscard]] Outcome<void> try_witness(DataPlane& data_plane, const Uuid& pair, const Arbiter& arbiter);
 
 struct NodeTrial {
   std::string node;  ///< its name

@@ -19,7 +19,22 @@ using nlohmann::json;
 constexpr std::int64_t kStopsWithinMs = 10'000;
 constexpr double kStopped = 0.3, kStarted = 0.4, kLearnt = 0.95;  ///< of the whole progress
 
-std::string said(const std::vector<std::string>& endpoints) { return fmt::format("{}", fmt::join(endpoints, ", ")); }
+std::string said(const Arbiter& arbiter) {
+  if (!arbiter.witness) return fmt::format("side {} preferred", arbiter.preferred == NodeSide::a ? "A" : "B");
+  return fmt::format("{}", fmt::join(arbiter.endpoints, ", "));
+}
+
+/// "The witness is http://…", "The arbiter is side A preferred".
+const char* subject(const Job& job) { return job.kind == kWitnessKind ? "witness" : "arbiter"; }
+
+Outcome<void> let_go(Configuration& c) {
+  // Its copies are being made with the arbiter of now, which would be seen by nobody here.
+  const auto made = std::ranges::find(c.volumes, Lifecycle::creating, &Volume::lifecycle);
+  if (made != c.volumes.end())
+    return refuse(RefusalKind::conflict, fmt::format("The volume {} is being made: wait until it is.", made->name));
+  c.pair->arbiter.changing = true;
+  return {};
+}
 
 }  // namespace
 
@@ -52,6 +67,8 @@ struct WitnessJobs::Task {
   /// Where it goes to: the new one, or back.
   [[nodiscard]] Arbiter target() const { return arbiter(goes_back() ? "old" : "new"); }
   [[nodiscard]] const Arbiter& now() const { return configuration->pair->arbiter; }
+  /// No volume changes what its epoch names.
+  [[nodiscard]] bool among_witnesses() const { return arbiter("old").witness && arbiter("new").witness; }
   [[nodiscard]] bool goes_back() const { return parameters.at("back"); }
   /// The new one may be asked by some node: nobody can say that it never was.
   [[nodiscard]] bool new_was_named() const { return parameters.at("named"); }
@@ -70,7 +87,8 @@ WitnessHands hands_of(NodeCore& core, DataPlane& data_plane, PairHands pair) {
   hands.look = std::move(pair.look);
   hands.change = std::move(pair.change);
   hands.try_endpoints = [&core, &data_plane](NodeSide side, const Arbiter& arbiter) -> Outcome<WitnessTrial> {
-    if (core.side() == side) return try_endpoints(data_plane, arbiter);
+    const auto configuration = core.configuration();
+    if (core.side() == side && configuration->pair) return try_endpoints(data_plane, configuration->pair->id, arbiter);
     const auto peer = core.peer();
     if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
     auto tried = peer->try_endpoints(arbiter);
@@ -92,7 +110,7 @@ WitnessJobs::WitnessJobs(NodeCore& core, JobRunner& runner, WitnessHands hands, 
     : core_(core), runner_(runner), hands_(std::move(hands)), poke_(std::move(poke)) {}
 
 void WitnessJobs::teach() {
-  runner_.teach(kWitnessKind, [this](Job& job) { return step(job); });
+  for (const char* kind : {kWitnessKind, kArbiterKind}) runner_.teach(kind, [this](Job& job) { return step(job); });
 }
 
 Outcome<BothNodes> WitnessJobs::look(const Configuration& configuration) const {
@@ -107,12 +125,8 @@ Outcome<BothNodes> WitnessJobs::look(const Configuration& configuration) const {
 
 // ---- the request ----
 
-Outcome<void> WitnessJobs::may_begin(const Configuration& configuration) const {
-  if (!configuration.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
-  if (!configuration.pair->arbiter.witness)
-    return refuse(RefusalKind::conflict,
-                  fmt::format("The pair {} has no witness: it was made with a preferred side, and that stays.",
-                              configuration.pair->name));
+Outcome<void> WitnessJobs::may_begin(const Configuration& configuration, const Arbiter& next) const {
+  const bool among_witnesses = next.witness && configuration.pair->arbiter.witness;
   if (configuration.nodes.size() != 2)
     return refuse(RefusalKind::conflict, "The pair has one node so far. Try again when the second one has joined.");
   for (const auto& job : core_.jobs.unfinished())
@@ -121,14 +135,19 @@ Outcome<void> WitnessJobs::may_begin(const Configuration& configuration) const {
                     fmt::format("Another job ({}) is under way. Try again when it has ended.", job.kind));
   // A change that lost its job goes on with whatever state it left.
   const auto both = look(configuration);
-  const auto why = !both                                  ? std::optional(both.error().detail)
-                   : configuration.pair->arbiter.changing ? std::nullopt
-                                                          : why_not_in_sync(*both);
+  const bool changing = configuration.pair->arbiter.changing;
+  auto why = !both ? std::optional(both.error().detail) : changing ? std::nullopt : why_not_in_sync(*both);
+  if (!why && !among_witnesses) why = why_silent(*both);
   if (!why) return {};
   return refuse(both ? RefusalKind::conflict : both.error().kind,
-                fmt::format("{} The witness was not changed: that takes both nodes, with every volume in sync on both. "
+                fmt::format("{} The {} was not changed: that takes both nodes, with every volume in sync on both. "
                             "Try again when `lockstep health` says that they are.",
-                            *why));
+                            *why, among_witnesses ? "witness" : "arbiter"));
+}
+
+Learnt WitnessJobs::learnt_of(const BothNodes& both, const Arbiter& target) const {
+  const std::int64_t revision = core_.revisions.state().head.n;
+  return target.witness ? learnt_by(both, revision) : learnt_preference(both, revision, target);
 }
 
 Outcome<void> WitnessJobs::try_on_both(const Configuration& configuration, const Arbiter& next) const {
@@ -152,17 +171,42 @@ Outcome<void> WitnessJobs::try_on_both(const Configuration& configuration, const
 
 Outcome<Job> WitnessJobs::change(const WitnessWish& wish) {
   const auto configuration = core_.configuration();
-  if (auto good = may_begin(*configuration); !good) return std::unexpected(good.error());
+  if (!configuration->pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
   const Arbiter& old = configuration->pair->arbiter;
-  const Arbiter next = arbiter_after(wish, old);
+  if (!old.witness && !old.fence)
+    return refuse(RefusalKind::conflict,
+                  fmt::format("The pair {} has no witness, but a preferred side: `lockstep pair arbiter set --witness "
+                              "URL` gives it one.",
+                              configuration->pair->name));
+  return begin(kWitnessKind, *configuration, arbiter_after(wish, old));
+}
+
+Outcome<Job> WitnessJobs::change_arbiter(const Arbiter& next) {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+  return begin(kArbiterKind, *configuration, next);
+}
+
+Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configuration, const Arbiter& next) {
+  if (auto good = may_begin(configuration, next); !good) return std::unexpected(good.error());
+  const Arbiter& old = configuration.pair->arbiter;
+  if (next.fence || old.fence)
+    return refuse(
+        RefusalKind::conflict,
+        "The arbiter fence is chosen when a pair is made (`lockstep pair create --fence`), and stays. Nothing "
+        "was changed.");
   if (auto problems = problems_of(next); !problems.empty()) {
     constexpr std::string_view kBelow = "/arbiter";
     for (auto& p : problems) p.pointer.erase(0, kBelow.size());
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
   }
-  if (next == old) return refuse(RefusalKind::conflict, "The pair's witness is this one already, asked in this way.");
-  if (auto usable = try_on_both(*configuration, next); !usable) return std::unexpected(usable.error());
-  Job job = make_job(core_, kWitnessKind, "stop", "Has both nodes let go of the witness.");
+  if (next == old)
+    return refuse(RefusalKind::conflict, next.witness ? "The pair's witness is this one already, asked in this way."
+                                                      : "The pair prefers this side already.");
+  if (next.witness)
+    if (auto usable = try_on_both(configuration, next); !usable) return std::unexpected(usable.error());
+  Job job = make_job(core_, kind, "stop",
+                     fmt::format("Has both nodes let go of the {}.", old.witness ? "witness" : "preferred side"));
   Arbiter back = old;
   back.changing = false;
   job.parameters = json{
@@ -210,10 +254,7 @@ StepResult WitnessJobs::stop(Task& task) {
   auto why = both ? why_not_in_sync(*both) : std::optional(both.error().detail);
   Refusal reason{RefusalKind::conflict, why.value_or(""), {}};
   if (!why) {
-    const auto changed = hands_.change("The witness is being changed", [](Configuration& c) -> Outcome<void> {
-      c.pair->arbiter.changing = true;
-      return {};
-    });
+    const auto changed = hands_.change(fmt::format("The {} is being changed", subject(task.job)), let_go);
     poke_();
     if (changed) return task.next("stopped", kStopped / 2, task.job.message);
     reason = changed.error();
@@ -228,9 +269,12 @@ StepResult WitnessJobs::stopped(Task& task) {
   const auto both = look(*task.configuration);
   auto why = both ? why_still_asking(*both, core_.revisions.state().head.n) : std::optional(both.error().detail);
   if (!why) why = why_not_in_sync(*both);
+  if (!why) why = why_named_otherwise(*both, "witness", task.among_witnesses());
   if (!why) {
     if (!task.goes_back()) task.parameters["named"] = true;
-    return task.next("start", kStopped, task.goes_back() ? task.job.message : "Names the new witness to both nodes.");
+    return task.next(
+        "start", kStopped,
+        task.goes_back() ? task.job.message : fmt::format("Names the new {} to both nodes.", subject(task.job)));
   }
   if (!task.goes_back() && task.since_ms() > kStopsWithinMs) return give_up(task, {RefusalKind::conflict, *why, {}});
   return wait(task.job, *why);
@@ -239,7 +283,7 @@ StepResult WitnessJobs::stopped(Task& task) {
 StepResult WitnessJobs::start(Task& task) {
   const Arbiter target = task.target();
   if (task.now() != target) {
-    const std::string summary = fmt::format("The witness is {}", said(target.endpoints));
+    const std::string summary = fmt::format("The {} is {}", subject(task.job), said(target));
     const auto changed = hands_.change(summary, [&target](Configuration& c) -> Outcome<void> {
       c.pair->arbiter = target;
       return {};
@@ -249,39 +293,44 @@ StepResult WitnessJobs::start(Task& task) {
   }
   poke_();
   return task.next("learn", kStarted,
-                   task.goes_back() ? task.job.message : "Both nodes put their records at the new witness.");
+                   task.goes_back() ? task.job.message
+                   : target.witness ? "Both nodes put their records at the new witness."
+                                    : "The volumes go over to it, one after the other.");
 }
 
 StepResult WitnessJobs::learn(Task& task) {
   poke_();
   const auto both = look(*task.configuration);
-  const Learnt learnt = both ? learnt_by(*both, core_.revisions.state().head.n) : Learnt{0, 0, both.error().detail};
+  const Learnt learnt = both ? learnt_of(*both, task.target()) : Learnt{0, 0, both.error().detail};
   if (learnt.done() && task.goes_back()) {
     Refusal reason = *task.job.error;
-    reason.detail += fmt::format(" The witness is {}, as before.", said(task.target().endpoints));
+    reason.detail += fmt::format(" The {} is {}, as before.", subject(task.job), said(task.target()));
     return fail(core_, task.job, std::move(reason));
   }
-  if (learnt.done()) return task.next("clear", kLearnt, "Removes the records at the old witness.");
+  if (learnt.done()) return task.next("clear", kLearnt, "Removes what the old one has no use for any more.");
   const bool late = task.since_ms() > core_.local.create_patience.count() * 1000;
   if (late && task.goes_back()) {
     Refusal reason = *task.job.error;
-    reason.detail += fmt::format(" The witness is {} again, but not all is well with it: {}",
-                                 said(task.target().endpoints), learnt.missing);
+    reason.detail += fmt::format(" The {} is {} again, but not all is well with it: {}", subject(task.job),
+                                 said(task.target()), learnt.missing);
     return fail(core_, task.job, std::move(reason));
   }
   // Without the partner the new one may be what lets a node go on.
   if (late && both && !why_not_in_sync(*both))
-    return give_up(task, {RefusalKind::conflict, fmt::format("The new witness is not taken: {}", learnt.missing), {}});
+    return give_up(
+        task,
+        {RefusalKind::conflict, fmt::format("The new {} is not taken: {}", subject(task.job), learnt.missing), {}});
   if (learnt.of == 0) return wait(task.job, learnt.missing);
   task.job.progress =
       kStarted + (kLearnt - kStarted) * static_cast<double>(learnt.volumes) / static_cast<double>(learnt.of);
-  return wait(task.job, fmt::format("{} of {} volumes are known to it. {}", learnt.volumes, learnt.of, learnt.missing));
+  return wait(task.job, fmt::format("{} of {} volumes go by it. {}", learnt.volumes, learnt.of, learnt.missing));
 }
 
 // ---- the end ----
 
 /// A sentence about what became of the old one's records. What may be the cluster in use is left alone.
 std::string WitnessJobs::forget(const Task& task) const {
+  if (!task.arbiter("old").witness) return "";
   constexpr const char* kSame = "It is the same etcd cluster as before, or has the same id: nothing is removed there.";
   const auto here = core_.side().value_or(NodeSide::a);
   const Arbiter next = task.arbiter("new"), old = task.arbiter("old");
@@ -289,12 +338,13 @@ std::string WitnessJobs::forget(const Task& task) const {
     return std::ranges::find(next.endpoints, e) != next.endpoints.end();
   };
   if (std::ranges::any_of(old.endpoints, is_still_asked)) return kSame;
-  const auto in_use = hands_.try_endpoints(here, next);
+  const auto in_use = next.witness ? hands_.try_endpoints(here, next) : Outcome<WitnessTrial>(WitnessTrial{});
   const std::string keep = in_use ? cluster_of(*in_use) : "";
-  const auto there = keep.empty() ? Outcome<WitnessTrial>(WitnessTrial{}) : hands_.try_endpoints(here, old);
+  const bool not_told = next.witness && keep.empty();
+  const auto there = not_told ? Outcome<WitnessTrial>(WitnessTrial{}) : hands_.try_endpoints(here, old);
   std::string why = "it does not answer";
   for (const auto& t : there ? *there : WitnessTrial{}) {
-    if (t.cluster == keep) return kSame;
+    if (!keep.empty() && t.cluster == keep) return kSame;
     const Outcome<void> gone = t.cluster.empty() ? refuse(RefusalKind::conflict, t.problem.empty() ? why : t.problem)
                                                  : hands_.forget(t.endpoint, old.access, keep);
     if (gone) return "Its records were removed from the old one.";
@@ -304,11 +354,13 @@ std::string WitnessJobs::forget(const Task& task) const {
   return fmt::format(
       "The records at {} could not be removed ({}). If that is another etcd than the one in use, they are "
       "of no use any more: `etcdctl del --prefix /lockstep/{}/` there.",
-      said(old.endpoints), why, task.configuration->pair->id.to_string());
+      said(old), why, task.configuration->pair->id.to_string());
 }
 
 StepResult WitnessJobs::clear(Task& task) {
-  return end(task, fmt::format("The witness is {} now. {}", said(task.target().endpoints), forget(task)));
+  const std::string gone = forget(task);
+  return end(task, fmt::format("The {} is {} now.{}{}", subject(task.job), said(task.target()), gone.empty() ? "" : " ",
+                               gone));
 }
 
 StepResult WitnessJobs::end(Task& task, std::string message) {
@@ -319,11 +371,11 @@ StepResult WitnessJobs::end(Task& task, std::string message) {
 /// While only the old one was ever asked it may be asked again at once, whatever state the nodes are in.
 StepResult WitnessJobs::give_up(Task& task, Refusal reason) {
   if (!task.now().changing && !task.new_was_named()) {
-    reason.detail += " The witness was not changed.";
+    reason.detail += fmt::format(" The {} was not changed.", subject(task.job));
     return fail(core_, task.job, std::move(reason));
   }
   task.parameters["back"] = true;
-  const std::string message = fmt::format("Goes back to the old witness: {}", reason.detail);
+  const std::string message = fmt::format("Goes back to the old {}: {}", subject(task.job), reason.detail);
   task.job.error = std::move(reason);
   return task.next(task.new_was_named() ? "stop" : "start", task.job.progress, message);
 }

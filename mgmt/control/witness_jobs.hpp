@@ -1,15 +1,17 @@
 #pragma once
-// Another witness for a pair that is in use, or the same one with other endpoints, another CA or other credentials:
+// Another arbiter for a pair that is in use: another witness, or the same one with other endpoints, another CA or other
+// credentials; a preferred side in a witness's place, the reverse, or the other side:
 //
 //   stop -> stopped -> start -> learn -> clear -> done
 //   a failure before start: start (the old one) -> learn -> failed
 //   a failure from start on: stop -> stopped -> start (the old one) -> learn -> failed
 //
-// With two witnesses in force at a time, one on each node, both nodes could go on alone: split brain. So between any
-// two there is a revision in which the witness is `changing`, and neither node asks any; both lockstepds are seen to
-// carry it out before another one is named. From the moment when the new one may be in force somewhere, the old one
-// comes back only in that way, too, and only with every volume in sync: one node may have gone on alone by the new
-// one's word (docs/developer/management.md). Every step may be taken again.
+// With two arbiters in force at a time, one on each node, both nodes could go on alone: split brain. So between any
+// two there is a revision in which the arbiter is `changing`: neither node asks a witness, and every volume's epoch
+// names one, so that no side is preferred. Both lockstepds are seen to carry it out before another one is named. From
+// the moment when the new one may be in force somewhere, the old one comes back only in that way, too, and only with
+// every volume in sync: one node may have gone on alone by the new one's word (docs/developer/management.md). Every
+// step may be taken again.
 #include <functional>
 
 #include "mgmt/control/job_runner.hpp"
@@ -20,6 +22,7 @@
 namespace lockstep::mgmt {
 
 constexpr const char* kWitnessKind = "pair.witness";
+constexpr const char* kArbiterKind = "pair.arbiter";
 
 /// With endpoints everything is said anew, and what is not said is not used. Without, what is not said stays.
 struct WitnessWish {
@@ -45,6 +48,8 @@ class WitnessJobs {
   void teach();
   /// Both nodes ask the new one before anything is changed. Refusal invalid: what each endpoint answered.
   [[nodiscard]] Outcome<Job> change(const WitnessWish& wish);
+  /// To this one, of whichever kind; a witness is asked in the same way.
+  [[nodiscard]] Outcome<Job> change_arbiter(const Arbiter& next);
 
  private:
   struct Task;
@@ -58,8 +63,10 @@ class WitnessJobs {
   StepResult clear(Task& task);
   StepResult give_up(Task& task, Refusal reason);
   StepResult end(Task& task, std::string message);
-  [[nodiscard]] Outcome<void> may_begin(const Configuration& configuration) const;
+  [[nodiscard]] Outcome<Job> begin(const char* kind, const Configuration& configuration, const Arbiter& next);
+  [[nodiscard]] Outcome<void> may_begin(const Configuration& configuration, const Arbiter& next) const;
   [[nodiscard]] Outcome<void> try_on_both(const Configuration& configuration, const Arbiter& next) const;
+  [[nodiscard]] Learnt learnt_of(const BothNodes& both, const Arbiter& target) const;
   [[nodiscard]] Outcome<BothNodes> look(const Configuration& configuration) const;
   [[nodiscard]] std::string forget(const Task& task) const;
 

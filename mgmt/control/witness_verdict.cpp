@@ -54,6 +54,73 @@ std::optional<std::string> why_still_asking(const BothNodes& nodes, std::int64_t
   return std::nullopt;
 }
 
+std::string arbiter_name(const Arbiter& arbiter) {
+  if (arbiter.witness) return "witness";
+  if (arbiter.fence) return "fence";
+  return arbiter.preferred == NodeSide::a ? "preferred_a" : "preferred_b";
+}
+
+namespace {
+
+/// Empty when it does.
+std::string why_not_named(const BothNodes& nodes, NodeSide side, const Volume& volume, const std::string& arbiter,
+                          bool silent_is_well) {
+  const auto& status = nodes.at(side).status;
+  const auto* replica = status ? status->volume(volume.id) : nullptr;
+  if (!replica) return fmt::format("{} is not attached on {}.", volume.name, name_of(nodes, side));
+  const std::string named = replica->epoch ? replica->epoch->arbiter : "";
+  if (named == arbiter || (named.empty() && silent_is_well)) return {};
+  if (named.empty())
+    return fmt::format("lockstepd on {} runs version {}, which can't give a volume in use another arbiter.",
+                       name_of(nodes, side), status->version);
+  return fmt::format("{} on {} goes by {}.", volume.name, name_of(nodes, side), named);
+}
+
+}  // namespace
+
+std::optional<std::string> why_named_otherwise(const BothNodes& nodes, const std::string& arbiter,
+                                               bool silent_is_well) {
+  for (const auto& volume : nodes.configuration->volumes) {
+    if (!is_wanted(volume)) continue;
+    for (const NodeSide side : kSides)
+      if (auto why = why_not_named(nodes, side, volume, arbiter, silent_is_well); !why.empty()) return why;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> why_silent(const BothNodes& nodes) {
+  for (const NodeSide side : kSides) {
+    const auto& status = nodes.at(side).status;
+    if (!status) return fmt::format("lockstepd on {} does not answer.", name_of(nodes, side));
+    for (const auto& replica : status->volumes)
+      if (replica.epoch && replica.epoch->arbiter.empty())
+        return fmt::format("lockstepd on {} runs version {}, which can't give a volume in use another arbiter.",
+                           name_of(nodes, side), status->version);
+  }
+  return std::nullopt;
+}
+
+Learnt learnt_preference(const BothNodes& nodes, std::int64_t revision, const Arbiter& preferred) {
+  Learnt learnt;
+  const auto note = [&](const std::string& missing) {
+    if (learnt.missing.empty()) learnt.missing = missing;
+  };
+  for (const auto& volume : nodes.configuration->volumes) {
+    if (!is_wanted(volume)) continue;
+    ++learnt.of;
+    bool both = true;
+    for (const NodeSide side : kSides) {
+      const std::string why = why_not_named(nodes, side, volume, arbiter_name(preferred), false);
+      both = both && why.empty();
+      if (!why.empty()) note(why);
+    }
+    if (both) ++learnt.volumes;
+  }
+  for (const NodeSide side : kSides)
+    if (const auto why = why_not_carried_out(nodes, side, revision)) note(*why);
+  return learnt;
+}
+
 Learnt learnt_by(const BothNodes& nodes, std::int64_t revision) {
   Learnt learnt;
   const auto note = [&](const std::string& missing) {

@@ -23,6 +23,17 @@ struct BothNodes {
 /// Nothing when both lockstepds carry out at least this revision and ask no witness; else a sentence.
 [[nodiscard]] std::optional<std::string> why_still_asking(const BothNodes& nodes, std::int64_t revision);
 
+/// What a volume's epoch names, in the words of lockstepd's status.
+[[nodiscard]] std::string arbiter_name(const Arbiter& arbiter);
+
+/// Nothing when each volume's epoch names this arbiter, on both nodes; else a sentence. Of a lockstepd that does not
+/// tell, `silent_is_well` says.
+[[nodiscard]] std::optional<std::string> why_named_otherwise(const BothNodes& nodes, const std::string& arbiter,
+                                                             bool silent_is_well);
+
+/// A sentence where a lockstepd does not tell what its volumes' epochs name: it can't change that.
+[[nodiscard]] std::optional<std::string> why_silent(const BothNodes& nodes);
+
 /// How many volumes' epochs the witness in force was seen to hold, by both nodes.
 struct Learnt {
   std::size_t volumes = 0, of = 0;
@@ -31,5 +42,7 @@ struct Learnt {
 };
 /// A node's metadata knows the witness then, so that any other grants it nothing (replication/core/witness_memory.hpp).
 [[nodiscard]] Learnt learnt_by(const BothNodes& nodes, std::int64_t revision);
+/// The same of a preferred side: how many volumes' epochs name it on both nodes.
+[[nodiscard]] Learnt learnt_preference(const BothNodes& nodes, std::int64_t revision, const Arbiter& preferred);
 
 }  // namespace lockstep::mgmt

@@ -83,6 +83,7 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   Reader reader(parsed.table(), name);
   reader.path("rpc_socket", c.rpc_socket);
   reader.path("state_folder", c.state_folder);
+  reader.path("fence_socket", c.fence_socket);
   reader.number("reactors", c.reactors, 1, 64);
   reader.number("buffer_mib", c.buffer_mib, 32, 1 << 20);
   reader.number("link_buffer_mib", c.link_buffer_mib, 32, 1 << 20);

@@ -10,6 +10,7 @@ namespace lockstep::mgmt {
 struct Configuration {
   std::string rpc_socket = "/run/lockstep/lockstepd.sock";
   std::string state_folder = "/var/lib/lockstep";
+  std::string fence_socket = "/run/lockstep-fence.sock";  ///< of lockstep-fence
   unsigned reactors = 1;
   std::uint64_t buffer_mib = 256;      ///< for initiators' data, a reactor
   std::uint64_t link_buffer_mib = 64;  ///< for the partner's data

@@ -57,6 +57,7 @@ void raise_descriptor_limit() {
 NodeOptions node_options(const Configuration& c) {
   NodeOptions options;
   options.confirms_reads = asks_partner(c.lease_clock);
+  options.fence_socket = c.fence_socket;
   const auto limit = memory_limit();
   if (auto problem = limit ? memory_problem(c, *limit) : std::nullopt) options.findings.push_back(std::move(*problem));
   for (const auto& finding : options.findings) log_warning(finding);

@@ -107,9 +107,14 @@ std::optional<SealSpec> read_seal(Fields fields) {
 // `all` is null where only what an epoch record keeps is read.
 engine::ArbiterSettings read_arbiter(Fields fields, DesiredState* all) {
   engine::ArbiterSettings arbiter;
-  arbiter.kind =
-      fields.word<ArbiterKind>("kind", {{"witness", ArbiterKind::witness}, {"preferred", ArbiterKind::preferred}});
-  if (arbiter.kind == ArbiterKind::preferred) {
+  arbiter.kind = fields.word<ArbiterKind>(
+      "kind",
+      {{"witness", ArbiterKind::witness}, {"preferred", ArbiterKind::preferred}, {"fence", ArbiterKind::fence}});
+  if (arbiter.kind == ArbiterKind::fence) {
+    // What is run, root's file alone says.
+    fields.ignore("preferred");
+    fields.ignore("endpoints");
+  } else if (arbiter.kind == ArbiterKind::preferred) {
     arbiter.preferred = fields.word<NodeSide>("preferred", kSides);
     fields.ignore("endpoints");
   } else {
@@ -248,7 +253,9 @@ std::expected<DesiredState, RpcError> read_desired_state(const json& params) {
   node.end();
   state.target = read_target(fields.object("target"));
   if (const auto partner = fields.optional_object("partner")) state.partner = read_partner(*partner);
-  if (const auto arbiter = fields.optional_object("arbiter")) state.arbiter = read_arbiter(*arbiter, &state);
+  const auto arbiter = fields.optional_object("arbiter");
+  state.names_arbiter = arbiter.has_value();
+  if (arbiter) state.arbiter = read_arbiter(*arbiter, &state);
   if (const auto settings = fields.optional_object("settings")) state.settings = read_settings(*settings);
   fields.objects("volumes", kMaxVolumes,
                  [&](Fields volume) { state.volumes.push_back(read_volume(std::move(volume))); });
@@ -261,6 +268,7 @@ std::expected<WitnessTry, RpcError> read_witness_try(const json& params) {
   Fields fields(params, "params", problem);
   WitnessTry request;
   request.endpoint = fields.text("endpoint");
+  if (fields.optional_text("pair")) request.pair = fields.uuid("pair");
   request.access = read_witness_access(fields);
   fields.end();
   return verdict(problem, std::move(request));
@@ -272,16 +280,17 @@ std::expected<WitnessForget, RpcError> read_witness_forget(const json& params) {
   WitnessForget request;
   request.at.endpoint = fields.text("endpoint");
   request.at.access = read_witness_access(fields);
-  request.pair = fields.uuid("pair");
+  request.at.pair = fields.uuid("pair");
   for (const auto& text : fields.texts("volumes", kMaxVolumes)) {
     const auto volume = engine::Uuid::parse(text);
     if (!volume) problem.note("params.volumes", "must be a list of UUIDs");
     request.volumes.push_back(volume.value_or(engine::Uuid{}));
   }
-  const std::string keep = fields.text("keep");
-  const auto [end, error] = std::from_chars(keep.data(), keep.data() + keep.size(), request.keep, 16);
-  if (error != std::errc{} || end != keep.data() + keep.size() || request.keep == 0)
-    problem.note("params.keep", "must be a cluster's id, as witness.try gives it");
+  if (const auto keep = fields.optional_text("keep")) {
+    const auto [end, error] = std::from_chars(keep->data(), keep->data() + keep->size(), request.keep, 16);
+    if (error != std::errc{} || end != keep->data() + keep->size() || request.keep == 0)
+      problem.note("params.keep", "must be a cluster's id, as witness.try gives it");
+  }
   fields.end();
   return verdict(problem, std::move(request));
 }

@@ -112,6 +112,7 @@ struct DesiredState {
   std::string node_name;
   TargetSpec target;
   std::optional<PartnerSpec> partner;
+  bool names_arbiter = false;  ///< else the volumes go by what they name
   engine::ArbiterSettings arbiter;
   bool witness_changing = false;              ///< another one is about to be named: none is asked until then
   replication::WitnessAccess witness_access;  ///< holds secrets
@@ -122,15 +123,15 @@ struct DesiredState {
 
 struct WitnessTry {
   std::string endpoint;
+  engine::Uuid pair;                  ///< whose keys are asked for: etcd may let its user see no others
   replication::WitnessAccess access;  ///< holds secrets
 };
 
 /// The records of a pair's volumes at an etcd that is its witness no more.
 struct WitnessForget {
   WitnessTry at;
-  engine::Uuid pair;
   std::vector<engine::Uuid> volumes;
-  std::uint64_t keep = 0;  ///< the cluster in use: nothing is removed there
+  std::uint64_t keep = 0;  ///< the cluster in use: nothing is removed there. 0: none is in use
 };
 
 struct ReplicaCreate {

@@ -53,6 +53,7 @@ Node::Node(Workers& workers, engine::Random& random, engine::BufferPool& link_bu
       left_records_(workers.front()->reactor, state_folder),
       events_(events),
       server_(server_reactors(workers), registry_),
+      fence_trials_(workers.front()->reactor, options.fence_socket, [](const std::string&, const std::string&) {}),
       started_(workers.front()->reactor.now()),
       stores_closed_(started_),
       options_(std::move(options)) {
@@ -237,6 +238,8 @@ std::optional<Node::PairWitness> Node::witness_at(const std::string& addresses) 
   return PairWitness{pair_->witness(), state_->pair};
 }
 
+void Node::look_at_fence(engine::Callback<const FenceWord&> done) { fence_trials_.look(std::move(done)); }
+
 // ---- volumes ----
 
 Result<Volume*> Node::mirrored_volume(const Uuid& id) {
@@ -416,13 +419,16 @@ NodeReport Node::report() {
     report.revision = state_->revision;
     report.side = state_->side;
     report.has_partner = state_->partner.has_value();
-    report.arbiter = state_->arbiter.kind == engine::ArbiterKind::witness ? "witness" : "preferred";
+    report.arbiter = name_of(state_->arbiter.kind);
   }
   if (pair_) {
     report.partner_connected = pair_->node().partner_connected();
     report.partner_since_ms = pair_->since_ms();
     report.partner_problem = pair_->link_problem();
-    report.witness_reachable = pair_->witness().reachable();
+    report.witness_reachable = pair_->witness().reachable() || pair_->fence().ready();
+    if (!pair_->fence().problem().empty())
+      report.findings.push_back("The partner could not be powered off, and so I/O stops if it fails: " +
+                                pair_->fence().problem());
     report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
     for (auto& status : pair_->node().status()) {
       if (leaving_.contains(status.volume)) continue;

@@ -41,6 +41,7 @@ struct NodeOptions {
   ReplicaOpener open_replica = mgmt::open_replica;
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
+  std::string fence_socket{};           ///< of lockstep-fence
   std::vector<std::string> findings{};  ///< sentences on this machine and its settings, for health
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
@@ -83,6 +84,8 @@ class Node final : public replication::NodeObserver {
   };
   /// The witness with these addresses, comma separated; nothing where another one is in use, or none.
   [[nodiscard]] std::optional<PairWitness> witness_at(const std::string& addresses);
+  /// Looks whether the partner could be powered off.
+  void look_at_fence(engine::Callback<const FenceWord&> done);
   /// Leaves by agreement, flushes, ends every session. Once; nothing else is asked afterwards.
   void shutdown(engine::Callback<> done);
   /// After shutdown(): some store has not returned what it was given, so that nothing may be taken apart.
@@ -98,6 +101,7 @@ class Node final : public replication::NodeObserver {
 
   // node_apply.cpp, in this order
   void set_up_pair(Apply& apply);
+  void wish_arbiter(replication::ArbiterWish wish);
   void detach_changed(const ApplyPtr& apply);
   void tell_of_leaving(Apply& apply);
   void attach_missing(const ApplyPtr& apply);
@@ -166,7 +170,9 @@ class Node final : public replication::NodeObserver {
   std::optional<DesiredState> state_;
   std::vector<std::string> listening_;
   std::unique_ptr<Pair> pair_;
+  FenceSlot fence_trials_;  ///< of a pair that is not made yet, too
   SettingsSpec pair_settings_;
+  replication::ArbiterWish arbiter_wish_ = replication::ArbiterWish::none;  ///< for every mirrored volume
   Volumes volumes_;
   /// In no map any more. Nothing of theirs is freed before their stores have returned everything.
   std::map<engine::Uuid, std::shared_ptr<Volume>> leaving_;

@@ -52,26 +52,45 @@ replication::WitnessSeal seal_of(const DesiredState& state) {
   const auto secret = [](const std::optional<Credentials>& c) { return c ? c->secret : std::string(); };
   return replication::witness_seal(state.pair, secret(proof.chap), secret(proof.mutual));
 }
+/// What the volumes in use are to be decided by (replication/core/verdict.hpp).
+replication::ArbiterWish wish_of(const DesiredState& state, bool asks_witness) {
+  using replication::ArbiterWish;
+  if (!state.names_arbiter || asks_witness) return ArbiterWish::none;
+  if (state.arbiter.kind == engine::ArbiterKind::preferred)
+    return state.arbiter.preferred == engine::NodeSide::a ? ArbiterWish::preferred_a : ArbiterWish::preferred_b;
+  return state.witness_changing ? ArbiterWish::nobody : ArbiterWish::none;
+}
 }  // namespace
+
+void Node::wish_arbiter(replication::ArbiterWish wish) {
+  arbiter_wish_ = wish;
+  for (const auto& [id, volume] : volumes_) {
+    if (volume->spec.mirrored) pair_->node().want_arbiter(id, wish);
+  }
+}
 
 void Node::set_up_pair(Apply& apply) {
   const DesiredState& state = apply.state;
   if (!pair_) {
-    pair_ = std::make_unique<Pair>(*workers_.front(), random_, link_buffers_,
-                                   PairIdentity{state.pair, state.side, process_}, state.settings,
-                                   options_.confirms_reads, left_records_, *this, events_);
+    pair_ = std::make_unique<Pair>(
+        *workers_.front(), random_, link_buffers_, PairIdentity{state.pair, state.side, process_}, state.settings,
+        PairOptions{options_.confirms_reads, options_.fence_socket}, left_records_, *this, events_);
     pair_settings_ = state.settings;
   }
   if (state.settings != pair_settings_) {
     apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
   }
   const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
+  // Whoever wishes a preferred side asks no witness: the wish ends before one is asked, and begins when none is.
+  if (!witness.empty()) wish_arbiter(replication::ArbiterWish::none);
   const auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access);
   if (!used) {
     apply.problem("witness", used.error().message);
   } else if (*used) {
     pair_->node().look_at_witness_again();
   }
+  pair_->fence().use(state.arbiter.kind == engine::ArbiterKind::fence);
+  wish_arbiter(wish_of(state, pair_->witness().configured()));
   if (auto set = pair_->set_partner(state.partner); !set) {
     apply.problem("partner link " + state.partner->link.listen.to_string(), set.error().message);
   }
@@ -182,6 +201,7 @@ void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedRe
     serve(spec, std::move(volume), *pair_->node().disk(spec.id));
     volumes_.at(spec.id)->unit->set_room(size);
     pair_->node().want_size(spec.id, spec.size);
+    pair_->node().want_arbiter(spec.id, arbiter_wish_);
     attach_missing(apply);
   });
 }

@@ -56,15 +56,18 @@ iscsi_target::ServerOptions server_options() {
 }  // namespace
 
 Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
-           const SettingsSpec& settings, bool confirms_reads, replication::LeftRecords& left_records,
+           const SettingsSpec& settings, const PairOptions& options, replication::LeftRecords& left_records,
            replication::NodeObserver& observer, EventSink& events)
     : identity_(identity),
       observer_(observer),
       events_(events),
       witness_(home.reactor),
+      fence_(home.reactor, options.fence_socket,
+             [this](const std::string& kind, const std::string& message) { tell(kind, message); }),
+      fencing_(home.reactor, fence_, settings.lease / 6),
       link_(home.reactor, random, link_settings(std::nullopt)),
-      node_(node_settings(identity, settings, confirms_reads),
-            {home.reactor, random, home.pool, link_, &witness_, &left_records}, observer),
+      node_(node_settings(identity, settings, options.confirms_reads),
+            {home.reactor, random, home.pool, link_, &witness_, &left_records, &fencing_}, observer),
       service_(home.reactor, link_buffers, hello(), *this),
       server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
       since_ms_(wall_clock_ms()) {

@@ -10,6 +10,7 @@
 #include "iscsi_target/tcp/server.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
+#include "mgmt/data_plane/fence_slot.hpp"
 #include "mgmt/data_plane/witness_slot.hpp"
 #include "mgmt/data_plane/worker.hpp"
 #include "replication/core/pair_node.hpp"
@@ -25,6 +26,12 @@ struct PairIdentity {
   bool operator==(const PairIdentity&) const = default;
 };
 
+/// What this machine says of it.
+struct PairOptions {
+  bool confirms_reads = false;
+  std::string fence_socket;
+};
+
 class Pair final : private replication::LinkEvents {
  public:
   /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
@@ -32,7 +39,7 @@ class Pair final : private replication::LinkEvents {
   static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
 
   Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
-       const SettingsSpec& settings, bool confirms_reads, replication::LeftRecords& left_records,
+       const SettingsSpec& settings, const PairOptions& options, replication::LeftRecords& left_records,
        replication::NodeObserver& observer, EventSink& events);
   /// While no thread runs the reactor, or after stop().
   ~Pair() override;
@@ -46,6 +53,7 @@ class Pair final : private replication::LinkEvents {
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
+  [[nodiscard]] FenceSlot& fence() { return fence_; }
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
   [[nodiscard]] std::int64_t since_ms() const { return since_ms_; }  ///< wall clock, of the last change
@@ -72,6 +80,8 @@ class Pair final : private replication::LinkEvents {
   replication::NodeObserver& observer_;
   EventSink& events_;
   WitnessSlot witness_;
+  FenceSlot fence_;
+  replication::Fencing fencing_;
   replication::IscsiLink link_;
   replication::PairNode node_;
   replication::PartnerService service_;

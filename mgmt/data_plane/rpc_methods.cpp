@@ -41,19 +41,13 @@ json to_json(const ApplyOutcome& outcome) {
 }  // namespace
 
 const RpcMethods::Entry RpcMethods::kMethods[] = {
-    {"node.apply", &RpcMethods::apply},
-    {"node.status", &RpcMethods::status},
-    {"node.shutdown", &RpcMethods::shutdown},
-    {"replica.create", &RpcMethods::replica_create},
-    {"replica.grow", &RpcMethods::replica_grow},
-    {"replica.delete", &RpcMethods::replica_delete},
-    {"volume.leave", &RpcMethods::leave},
-    {"volume.force_solo", &RpcMethods::force_solo},
-    {"volume.give_up", &RpcMethods::give_up},
-    {"witness.try", &RpcMethods::witness_try},
-    {"witness.forget", &RpcMethods::witness_forget},
-    {"witness.read", &RpcMethods::witness_read},
-    {"witness.swap", &RpcMethods::witness_swap},
+    {"node.apply", &RpcMethods::apply},          {"node.status", &RpcMethods::status},
+    {"node.shutdown", &RpcMethods::shutdown},    {"replica.create", &RpcMethods::replica_create},
+    {"replica.grow", &RpcMethods::replica_grow}, {"replica.delete", &RpcMethods::replica_delete},
+    {"volume.leave", &RpcMethods::leave},        {"volume.force_solo", &RpcMethods::force_solo},
+    {"volume.give_up", &RpcMethods::give_up},    {"witness.try", &RpcMethods::witness_try},
+    {"fence.try", &RpcMethods::fence_try},       {"witness.forget", &RpcMethods::witness_forget},
+    {"witness.read", &RpcMethods::witness_read}, {"witness.swap", &RpcMethods::witness_swap},
 };
 
 void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
@@ -148,8 +142,8 @@ void RpcMethods::give_up(const RpcRequest& request, RpcReply reply) {
 
 namespace {
 /// A person waits: for a slow answer, too, rather than for none.
-Result<replication::EtcdSettings> settings_to_try(const Uuid& pair, const WitnessTry& wanted) {
-  auto settings = replication::EtcdSettings::create(pair, std::span(&wanted.endpoint, 1), wanted.access);
+Result<replication::EtcdSettings> settings_to_try(const WitnessTry& wanted) {
+  auto settings = replication::EtcdSettings::create(wanted.pair, std::span(&wanted.endpoint, 1), wanted.access);
   if (!settings) return settings;
   settings->try_deadline = std::chrono::seconds(2);
   settings->total_deadline = std::chrono::seconds(4);
@@ -167,7 +161,7 @@ std::string cluster_text(std::uint64_t cluster) {
 void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
   const auto wanted = read_witness_try(request.params);
   if (!wanted) return reply(std::unexpected(wanted.error()));
-  auto settings = settings_to_try({}, *wanted);
+  auto settings = settings_to_try(*wanted);
   if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
   home_.post([this, settings = std::move(*settings), reply = std::move(reply)]() mutable {
     trials_.run(std::move(settings), [this, reply = std::move(reply)](const replication::EtcdProbe& found) mutable {
@@ -176,6 +170,17 @@ void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
                    {"refused", found.refused},
                    {"problem", found.problem},
                    {"cluster", cluster_text(found.cluster)}});
+      });
+    });
+  });
+}
+
+/// Never more than a look: nobody is powered off because management says so.
+void RpcMethods::fence_try(const RpcRequest&, RpcReply reply) {
+  home_.post([this, reply = std::move(reply)]() mutable {
+    node_.look_at_fence([this, reply = std::move(reply)](const FenceWord& word) mutable {
+      control_.post([word, reply = std::move(reply)]() mutable {
+        reply(json{{"answers", word.done}, {"off", word.off}, {"problem", word.problem}});
       });
     });
   });
@@ -213,7 +218,7 @@ void RpcMethods::witness_swap(const RpcRequest& request, RpcReply reply) {
 void RpcMethods::witness_forget(const RpcRequest& request, RpcReply reply) {
   auto wanted = read_witness_forget(request.params);
   if (!wanted) return reply(std::unexpected(wanted.error()));
-  auto settings = settings_to_try(wanted->pair, wanted->at);
+  auto settings = settings_to_try(wanted->at);
   if (!settings) return reply(std::unexpected(to_rpc_error(settings.error())));
   home_.post(
       [this, settings = std::move(*settings), order = std::move(*wanted), done = plain(std::move(reply))]() mutable {

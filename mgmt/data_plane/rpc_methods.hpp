@@ -33,6 +33,7 @@ class RpcMethods final : public RpcHandler {
   void leave(const RpcRequest& request, RpcReply reply);
   void force_solo(const RpcRequest& request, RpcReply reply);
   void witness_try(const RpcRequest& request, RpcReply reply);
+  void fence_try(const RpcRequest& request, RpcReply reply);
   void witness_read(const RpcRequest& request, RpcReply reply);
   void witness_swap(const RpcRequest& request, RpcReply reply);
   void witness_forget(const RpcRequest& request, RpcReply reply);

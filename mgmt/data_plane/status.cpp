@@ -27,7 +27,8 @@ json volume_json(const VolumeReport& v) {
            {{"number", m.epoch.number},
             {"id", m.epoch.id.to_string()},
             {"members", name_of(m.epoch.members)},
-            {"sequencer", name_of(m.epoch.sequencer)}}},
+            {"sequencer", name_of(m.epoch.sequencer)},
+            {"arbiter", name_of(m.epoch.arbiter)}}},
           {"size", v.size},
           {"dirty_bytes", m.dirty_bytes},
           {"allocated_bytes", v.allocated_bytes},
@@ -51,6 +52,23 @@ const char* name_of(engine::MemberSet members) {
 }
 
 const char* name_of(engine::NodeSide side) { return side == engine::NodeSide::a ? "a" : "b"; }
+
+const char* name_of(engine::ArbiterKind kind) {
+  switch (kind) {
+    case engine::ArbiterKind::witness:
+      return "witness";
+    case engine::ArbiterKind::preferred:
+      return "preferred";
+    case engine::ArbiterKind::fence:
+      break;
+  }
+  return "fence";
+}
+
+const char* name_of(const engine::ArbiterSettings& arbiter) {
+  if (arbiter.kind != engine::ArbiterKind::preferred) return name_of(arbiter.kind);
+  return arbiter.preferred == engine::NodeSide::a ? "preferred_a" : "preferred_b";
+}
 
 const char* name_of(engine::AccessState state) {
   switch (state) {

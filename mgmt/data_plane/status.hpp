@@ -32,9 +32,9 @@ struct NodeReport {
   bool partner_connected = false;
   std::int64_t partner_since_ms = 0;
   std::string partner_problem;
-  std::string arbiter;  ///< "witness", "preferred" or "none"
-  bool witness_reachable = false;
-  bool witness_changing = false;  ///< none is asked
+  std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
+  bool witness_reachable = false;  ///< … or the fence's device
+  bool witness_changing = false;   ///< none is asked
   std::vector<VolumeReport> volumes;
   std::vector<iscsi_target::SessionInfo> sessions;
   engine::TimePoint now;
@@ -44,6 +44,9 @@ struct NodeReport {
 [[nodiscard]] nlohmann::json to_json(const NodeReport& report);
 [[nodiscard]] const char* name_of(engine::MemberSet members);
 [[nodiscard]] const char* name_of(engine::NodeSide side);
+[[nodiscard]] const char* name_of(engine::ArbiterKind kind);
+/// With the side: "preferred_a".
+[[nodiscard]] const char* name_of(const engine::ArbiterSettings& arbiter);
 [[nodiscard]] const char* name_of(engine::AccessState state);
 
 }  // namespace lockstep::mgmt

@@ -40,6 +40,10 @@ int run(const mgmt::MgmtdConfig& config) {
   auto controller = mgmt::Controller::open(config.local);
   if (!controller) return refuse_to_start(controller.error().message);
   const auto& identity = (*controller)->core().identity;
+  const auto configuration = (*controller)->core().configuration();
+  for (const auto& node : configuration->nodes)
+    if (node.id == (*controller)->core().node_id)
+      for (const auto& sentence : mgmt::not_in_force(config, node)) spdlog::warn("{}", sentence);
   ui_api::Api api(**controller, {.web_folder = config.web_folder});
   ui_api::HttpsServer server(identity, {}, api);
   const auto listening = server.start(config.listen);

@@ -63,7 +63,8 @@ std::string explain(EtcdRefusal refusal, const std::string& user) {
       return "etcd refuses the user " + user + " or its password; correct it in etcd, or in the pair";
     case EtcdRefusal::not_permitted:
       return "etcd does not permit the user " + user +
-             " to read and write the pair's keys; grant it a role with readwrite on the prefix /lockstep/";
+             " to read and write the pair's keys; grant it a role with readwrite on the prefix /lockstep/, or on the "
+             "pair's own, /lockstep/ID/ with the id that the user was made for";
     case EtcdRefusal::auth_off:
       return "etcd's authentication is not enabled";
     case EtcdRefusal::none:

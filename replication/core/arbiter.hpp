@@ -1,6 +1,7 @@
 #pragma once
 // The witness as the mirror sees it: one small record a volume, changed only by compare-and-swap.
-// Real: etcd (replication/arbiter). The arbiter `preferred` needs no seam: it is a rule in the core.
+// Real: etcd (replication/arbiter). The arbiter `preferred` needs no seam: it is a rule in the core. The seam of
+// `fence` is in fencing.hpp.
 #include <array>
 #include <cstdint>
 #include <optional>

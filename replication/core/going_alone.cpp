@@ -20,6 +20,7 @@ GoingAlone::GoingAlone(const MirrorParts& parts, StoreWatch& store_watch, const 
       clock_(parts.clock),
       random_(parts.random),
       witness_(parts.witness),
+      fencing_(parts.fencing),
       partner_(parts.partner),
       standing_(parts.standing),
       store_(parts.store),
@@ -44,7 +45,7 @@ void GoingAlone::decide_without_partner() {
       !partner_.in_contact() || phases_.partner_stopped || (exchange_.partner_unknown() && partner_.connected());
   if (!standing_.serves_nothing() || !deaf || pending_ || witnessing_.asking() || confirming_) return;
   if (user_.sees_split_brain() && partner_.connected()) return;
-  const AloneRule rule = decide_alone(user_.state(), witness_ != nullptr);
+  const AloneRule rule = decide_alone(user_.state(), configured());
   const engine::EpochRecord& mine = standing_.epoch();
   switch (rule) {
     case AloneRule::start:
@@ -74,9 +75,33 @@ void GoingAlone::decide_without_partner() {
       if (!store_is_proven()) break;
       want(next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), 0), false);
       break;
+    case AloneRule::fence_partner:
+      if (!store_is_proven() || !no_process_is_in_this_epoch()) break;
+      want(next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), 0), false);
+      break;
     case AloneRule::stay:
       break;
   }
+}
+
+/// Of the partner's: it was powered off, or says itself that it has not got the volume, and whatever attaches it there
+/// begins outside of every epoch. So a lockstepd that is just starting there is not the end of its machine.
+bool GoingAlone::no_process_is_in_this_epoch() {
+  if (partner_.connected() && exchange_.partner_unknown()) {
+    mark<"fencing.partner_has_not_got_it">();
+    return true;
+  }
+  if (fence_asked_.epoch != standing_.epoch().id) fence_asked_ = {standing_.epoch().id, clock_.now()};
+  return fencing_->is_off(fence_asked_.since);
+}
+
+std::string GoingAlone::why_not_fenced() const {
+  if (!configured().fence)
+    return "The arbiter is a fence, and this node has no command for it: the partner or an operator decides.";
+  if (!ran(standing_.phase))
+    return "The arbiter is a fence, which decides nothing for a process that was not in sync: the partner or an "
+           "operator does.";
+  return fencing_->reason();
 }
 
 void GoingAlone::want(engine::EpochRecord next, bool forced) {
@@ -120,7 +145,7 @@ bool GoingAlone::goes_on_soon() const {
   if (pending_ || steps_.busy()) return true;
   ReplicaState mine = user_.state();
   mine.able |= store_watch_.is_suspect();  // it may be only slow
-  if (decide_alone(mine, witness_ != nullptr) == AloneRule::stay) return false;
+  if (decide_alone(mine, configured()) == AloneRule::stay) return false;
   return !witnessing_.lost() && !witnessing_.unreachable() && since <= settings_.lease;
 }
 

@@ -6,12 +6,14 @@
 // an operator's, with a store that returned everything, and when every lease that it granted has run out. Callers:
 // membership, with each tick, and for an operator's force.
 #include <optional>
+#include <string>
 
 #include "replication/core/epoch_steps.hpp"
 #include "replication/core/mirror_parts.hpp"
 #include "replication/core/phase_runner.hpp"
 #include "replication/core/state_exchange.hpp"
 #include "replication/core/store_watch.hpp"
+#include "replication/core/verdict.hpp"
 
 namespace lockstep::replication {
 
@@ -48,19 +50,28 @@ class GoingAlone {
   /// The partner asks for a lease in that epoch. False: it gets none.
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void watch_kept_sessions();
+  /// The arbiter is `fence`: why this node does not go on.
+  [[nodiscard]] std::string why_not_fenced() const;
 
  private:
   struct Pending {
     engine::EpochRecord next;
     bool forced = false;
   };
+  struct FenceAsked {
+    engine::Uuid epoch;  ///< that this node wants to go on from
+    engine::TimePoint since;
+  };
+  [[nodiscard]] Arbiters configured() const { return {witness_ != nullptr, fencing_ && fencing_->configured()}; }
   [[nodiscard]] bool store_is_proven();
+  [[nodiscard]] bool no_process_is_in_this_epoch();
   [[nodiscard]] bool goes_on_soon() const;
 
   const NodeSettings& settings_;
   const engine::Clock& clock_;
   engine::Random& random_;
   const Witness* witness_;
+  Fencing* fencing_;
   const Partner& partner_;
   const Standing& standing_;
   const LocalStore& store_;
@@ -75,6 +86,7 @@ class GoingAlone {
   engine::TimePoint attached_, confirm_again_;
   engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
   std::optional<Pending> pending_;
+  FenceAsked fence_asked_;
 };
 
 }  // namespace lockstep::replication

@@ -64,6 +64,7 @@ ReplicaState Membership::state() const {
   s.forwarding = standing_.is_forwarding();
   s.changing = steps_.busy();
   s.attempted = witnessing_.attempted();
+  s.wish = wish_;
   return s;
 }
 
@@ -134,6 +135,25 @@ void Membership::on_asked(bool learnt) {
   if (giving_up_ == GivingUp::asking) on_partner_asked(learnt);
 }
 
+/// All is well, and yet the next epoch of both is due.
+void Membership::change_in_sync(const ReplicaState& theirs) {
+  if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {
+    return drive_both(theirs, witnessing_.above());
+  }
+  if (!may_change_in_sync()) return;
+  if (growth_.is_due()) {
+    mark<"membership.grows">();
+    drive_both(theirs, 0);
+  } else if (next_arbiter(state(), theirs)) {
+    mark<"membership.changes_arbiter">();
+    drive_both(theirs, 0);
+  }
+}
+
+void Membership::want_arbiter(ArbiterWish wish) {
+  if (std::exchange(wish_, wish) != wish) exchange();
+}
+
 void Membership::act(const ReplicaState& theirs) {
   if (steps_.drains_for_another(theirs.record.id)) {
     mark<"membership.partner_went_on_meanwhile">();
@@ -150,12 +170,7 @@ void Membership::act(const ReplicaState& theirs) {
   switch (verdict_) {
     case Verdict::settled:
       send_refused_again(settings_.heartbeat_interval);
-      if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {
-        drive_both(theirs, witnessing_.above());
-      } else if (may_grow_in_sync()) {
-        mark<"membership.grows">();
-        drive_both(theirs, 0);
-      }
+      change_in_sync(theirs);
       break;
     case Verdict::drive_resume:
       drive_resume();

@@ -61,6 +61,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
 
   void make_room(std::uint64_t size, Done done) { growth_.make_room(size, std::move(done)); }
   void want_size(std::uint64_t size) { growth_.want_size(size); }
+  void want_arbiter(ArbiterWish wish);
 
   void leave(Done done);
   void force_solo(bool accept_inconsistent, Done done);
@@ -106,6 +107,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
   void on_asked(bool learnt) override;
   void act(const ReplicaState& theirs);
+  void change_in_sync(const ReplicaState& theirs);
   void let_partner_change();
   // steps (membership_drive.cpp, membership_follow.cpp)
   void send_refused_again(engine::Duration every);
@@ -136,7 +138,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   void record_giving_up(std::uint64_t step, engine::EpochRecord next);
   void end_giving_up(const std::string& why);
   // growing (membership_grow.cpp)
-  [[nodiscard]] bool may_grow_in_sync() const;
+  [[nodiscard]] bool may_change_in_sync() const;
   void grow_alone();
   void prove_store() override { alone_.prove_store(); }
   void watch_stores(engine::TimePoint now);
@@ -181,6 +183,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   Begun begun_ = Begun::no;
   bool leaving_ = false;
   bool split_ = false;
+  ArbiterWish wish_ = ArbiterWish::none;
   engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;
   Verdict verdict_ = Verdict::wait;

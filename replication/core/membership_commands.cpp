@@ -144,8 +144,9 @@ std::string Membership::reason() const {
     if (!witnessing_.reason().empty()) return witnessing_.reason();
   }
   if (failover_limited()) return "The witness has not been told of this epoch yet.";
-  if (standing_.serves_nothing() && standing_.epoch().arbiter.kind == engine::ArbiterKind::fence) {
-    return "The arbiter 'fence' is not carried out by this version: the partner or an operator decides.";
+  if (standing_.serves_nothing() && standing_.epoch().arbiter.kind == engine::ArbiterKind::fence &&
+      standing_.epoch().members.is_both()) {
+    if (std::string why = alone_.why_not_fenced(); !why.empty()) return why;
   }
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
   if (space_.lacking()) return store_.lack_of_space();

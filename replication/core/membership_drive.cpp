@@ -85,6 +85,7 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
   const std::uint64_t over = std::max({above, theirs.attempted, witnessing_.attempted()});
   engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
   next.size = std::max(next.size, growth_.size_to_take());
+  if (auto arbiter = next_arbiter(state(), theirs)) next.arbiter = std::move(*arbiter);
   const engine::Uuid base = theirs.record.id;
   phases_.apply(event::RecordBegins{});
   steps_.record(next, [this, step, next, base, equal, run = exchange_.run()](std::error_code error) {

@@ -4,8 +4,8 @@
 
 namespace lockstep::replication {
 
-bool Membership::may_grow_in_sync() const {
-  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !resync_.active() && growth_.is_due();
+bool Membership::may_change_in_sync() const {
+  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !resync_.active();
 }
 
 /// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes

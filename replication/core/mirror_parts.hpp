@@ -27,6 +27,7 @@ struct MirrorParts {
   engine::Clock& clock;
   engine::Random& random;
   Witness* witness;
+  Fencing* fencing;
   LeftRecords* left_records;
   Partner& partner;
   Standing& standing;

@@ -10,6 +10,7 @@
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/core/arbiter.hpp"
+#include "replication/core/fencing.hpp"
 #include "replication/core/left_records.hpp"
 #include "replication/core/link.hpp"
 #include "replication/core/link_budget.hpp"
@@ -53,6 +54,7 @@ struct NodeSeams {
   Link& link;
   Witness* witness = nullptr;           ///< null: no witness is configured
   LeftRecords* left_records = nullptr;  ///< null: a leaver without metadata can't leave
+  Fencing* fencing = nullptr;           ///< null: no machine can be powered off
 };
 
 }  // namespace lockstep::replication

@@ -110,6 +110,7 @@ struct PairNode::Impl final : PartnerUser {
     for_each([](Mirror& m) { m.membership().on_partner_restarted(); });
   }
   void on_contact_made() override {
+    if (seams.fencing) seams.fencing->on_contact();
     for_each([](Mirror& m) { m.membership().on_contact_made(); });
   }
   /// Both nodes' heartbeats keep the proportion to the lease that they are configured with.
@@ -282,6 +283,10 @@ void PairNode::make_room(const Uuid& volume, std::uint64_t size, engine::Callbac
 
 void PairNode::want_size(const Uuid& volume, std::uint64_t size) {
   if (Mirror* mirror = impl_->find(volume)) mirror->membership().want_size(size);
+}
+
+void PairNode::want_arbiter(const Uuid& volume, ArbiterWish wish) {
+  if (Mirror* mirror = impl_->find(volume)) mirror->membership().want_arbiter(wish);
 }
 
 namespace {

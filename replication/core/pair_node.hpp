@@ -17,6 +17,7 @@
 #include "engine/seams/random.hpp"
 #include "engine/seams/store.hpp"
 #include "replication/core/node_settings.hpp"
+#include "replication/core/replica_state.hpp"
 #include "replication/core/volume_status.hpp"
 
 namespace lockstep::replication {
@@ -69,6 +70,10 @@ class PairNode final : public LinkEvents {
   /// What is wanted from now on: taken as soon as both replicas have room and are in sync, or this one is alone and no
   /// partner is connected. A smaller one than there is stays without effect.
   void want_size(const engine::Uuid& volume, std::uint64_t size);
+  /// What is wished from now on: taken in an epoch of its own as soon as both nodes wish the same and are in sync. A
+  /// preferred side is never taken in the place of another one, nor while this node asks a witness: that is the
+  /// caller's to see to (next_arbiter() in verdict.hpp).
+  void want_arbiter(const engine::Uuid& volume, ArbiterWish wish);
 
   /// The volume as a disk for initiators; null when not attached. Valid until detach().
   [[nodiscard]] engine::Disk* disk(const engine::Uuid& volume);

@@ -14,6 +14,9 @@ constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
 constexpr std::uint16_t kVersion = 1;
 constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kForwarding = 0x0100,
                         kOnlyFailedOperations = 0x0200;
+// Three bits; of a value that is not known, as of none, nothing follows.
+constexpr std::uint16_t kWish = 0x1C00;
+constexpr unsigned kWishShift = 10;
 constexpr std::uint16_t kKnown = 0x000F, kIgnorable = 0xFF00;
 constexpr std::size_t kMaxAddress = 255;
 
@@ -25,6 +28,10 @@ Uuid get_uuid(engine::ByteReader& in) {
 }
 bool is_side(std::uint8_t v) { return v <= 1; }
 bool is_kind(std::uint8_t v) { return v >= 1 && v <= 3; }
+ArbiterWish wish_from(std::uint16_t flags) {
+  const unsigned wish = (flags & kWish) >> kWishShift;
+  return wish > static_cast<unsigned>(ArbiterWish::preferred_b) ? ArbiterWish::none : static_cast<ArbiterWish>(wish);
+}
 }  // namespace
 
 std::vector<std::byte> encode_state(const ReplicaState& s) {
@@ -35,7 +42,8 @@ std::vector<std::byte> encode_state(const ReplicaState& s) {
   out.be16(kVersion);
   out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0) |
                                       (s.changing ? kChanging : 0) | (s.forwarding ? kForwarding : 0) |
-                                      (s.only_failed_operations ? kOnlyFailedOperations : 0)));
+                                      (s.only_failed_operations ? kOnlyFailedOperations : 0) |
+                                      static_cast<unsigned>(s.wish) << kWishShift));
   out.u8(static_cast<std::uint8_t>(s.side));
   out.u8(r.members.bits);
   out.u8(static_cast<std::uint8_t>(r.sequencer));
@@ -78,6 +86,7 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
   s.changing = flags & kChanging;
   s.forwarding = flags & kForwarding;
   s.only_failed_operations = flags & kOnlyFailedOperations;
+  s.wish = wish_from(flags);
   s.side = static_cast<NodeSide>(side);
   s.record.members = {members};
   s.record.sequencer = static_cast<NodeSide>(sequencer);

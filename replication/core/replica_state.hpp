@@ -10,6 +10,14 @@
 
 namespace lockstep::replication {
 
+/// What this node was told to have its volumes decided by, as far as that differs from what they name.
+enum class ArbiterWish : std::uint8_t {
+  none,         ///< it stays, or this version is not told
+  nobody,       ///< a witness of which this node asks none: alone, neither goes on
+  preferred_a,  ///< and this node asks no witness
+  preferred_b,
+};
+
 struct ReplicaState {
   engine::EpochRecord record;  ///< durable here
   engine::NodeSide side = engine::NodeSide::a;
@@ -21,6 +29,7 @@ struct ReplicaState {
   bool forwarding = false;              ///< answers I/O through its partner now; false of a version that does not tell
   bool set_back = false;                ///< in time (generations.hpp); does not travel: both nodes find out
   std::uint64_t attempted = 0;          ///< the highest number asked of the witness that nothing decided yet; 0: none
+  ArbiterWish wish = ArbiterWish::none;
   bool operator==(const ReplicaState&) const = default;
 };
 

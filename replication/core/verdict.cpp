@@ -205,19 +205,38 @@ EpochRecord epoch_after_giving_up(const EpochRecord& kept, const EpochRecord& gi
   return next;
 }
 
-AloneRule decide_alone(const ReplicaState& mine, bool witness_configured) {
+AloneRule decide_alone(const ReplicaState& mine, Arbiters configured) {
   if (!mine.able || !mine.record.members.contains(mine.side)) return AloneRule::stay;
   if (!mine.record.members.is_both()) return AloneRule::start;
   switch (mine.record.arbiter.kind) {
     case engine::ArbiterKind::witness:
-      return witness_configured ? AloneRule::ask_witness : AloneRule::stay;
+      return configured.witness ? AloneRule::ask_witness : AloneRule::stay;
     case engine::ArbiterKind::preferred:
       return mine.running && mine.record.arbiter.preferred == mine.side ? AloneRule::preferred_goes_on
                                                                         : AloneRule::stay;
     case engine::ArbiterKind::fence:
-      return AloneRule::stay;
+      return mine.running && configured.fence ? AloneRule::fence_partner : AloneRule::stay;
   }
   return AloneRule::stay;
+}
+
+std::optional<engine::ArbiterSettings> next_arbiter(const ReplicaState& mine, const ReplicaState& theirs) {
+  const engine::EpochRecord& r = mine.record;
+  const bool agreed = mine.wish == theirs.wish && r.id == theirs.record.id && r.members.is_both();
+  const bool named_none = r.arbiter.kind == engine::ArbiterKind::witness;  // neither asks one: both wish another
+  switch (agreed ? mine.wish : ArbiterWish::none) {
+    case ArbiterWish::none:
+      break;
+    case ArbiterWish::nobody:
+      if (named_none) break;
+      return engine::ArbiterSettings{engine::ArbiterKind::witness, r.arbiter.preferred, ""};
+    case ArbiterWish::preferred_a:
+    case ArbiterWish::preferred_b:
+      if (!named_none) break;
+      return engine::ArbiterSettings{engine::ArbiterKind::preferred,
+                                     mine.wish == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b, ""};
+  }
+  return std::nullopt;
 }
 
 WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record, bool agreed) {

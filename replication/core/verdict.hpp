@@ -1,6 +1,7 @@
 #pragma once
 // Who goes on, who follows, who is resynced from whom: one total function of what two talking nodes know of a volume.
 // What it tells one node fits what it tells the other; tests go through every combination.
+#include <optional>
 #include <string>
 
 #include "engine/metadata/identity.hpp"
@@ -47,10 +48,20 @@ enum class Relation : std::uint8_t { same, mine_newer, theirs_newer, unrelated }
                                                         const engine::EpochRecord& given_up, engine::NodeSide survivor,
                                                         const engine::Uuid& id, std::uint64_t above);
 
-/// May a node that talks to nobody ask to go on alone, and whom? (`preferred` has no memory: only for a node that was
-/// in sync in this process.)
-enum class AloneRule : std::uint8_t { start, ask_witness, preferred_goes_on, stay };
-[[nodiscard]] AloneRule decide_alone(const ReplicaState& mine, bool witness_configured);
+/// May a node that talks to nobody ask to go on alone, and whom? (`preferred` and `fence` have no memory: only for a
+/// node that was in sync in this process.)
+enum class AloneRule : std::uint8_t { start, ask_witness, preferred_goes_on, fence_partner, stay };
+struct Arbiters {
+  bool witness = false;  ///< one can be asked
+  bool fence = false;    ///< there is a command
+};
+[[nodiscard]] AloneRule decide_alone(const ReplicaState& mine, Arbiters configured);
+
+/// Whom the next epoch {A,B} names as arbiter; nothing: whom the present one does. Its two records become durable one
+/// after the other, and whoever holds the older one goes by the older arbiter meanwhile. So another arbiter is named
+/// only where both nodes were told of it, and between any two there is an epoch in which none lets a node go on alone:
+/// a witness that neither node asks.
+[[nodiscard]] std::optional<engine::ArbiterSettings> next_arbiter(const ReplicaState& mine, const ReplicaState& theirs);
 
 /// What a record at the witness means to a node that wants {me}.
 enum class WitnessWord : std::uint8_t { may_try, lost, no_record };

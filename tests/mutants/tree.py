@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 
-MEMORY = 6 << 30  # bytes of address space that a mutant may take
+MEMORY = 10 << 30  # bytes of address space: some simulated disks are large, and mostly empty
 running = set()  # process groups
 
 

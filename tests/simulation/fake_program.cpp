@@ -220,6 +220,7 @@ ProgramKind fake_program(FakeFlaw flaw) {
   kind.replicates = false;
   kind.keeps_state = false;
   kind.grows = false;
+  kind.changes_arbiter = false;
   return kind;
 }
 

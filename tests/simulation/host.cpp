@@ -23,6 +23,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   witness_ = std::make_unique<WitnessClient>(world.scheduler, world.trace, random_.split(), owner_, world.witness);
   slow_witness_ = std::make_unique<SlowWitness>(
       world.scheduler, SimRandom(scenario.seed ^ 0x736c6f77u ^ static_cast<std::uint64_t>(side)), owner_, *witness_);
+  fence_ = std::make_unique<SimFence>(world, side, owner_);
   const SimStore::World seams{world.scheduler, world.trace, world.verdict};
   for (const engine::DiskInfo& disk : scenario.volumes) {
     VolumeStores stores;
@@ -52,11 +53,13 @@ SimLink& Host::way_in() { return world_.way_from(engine::other(side_)); }
 bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
 
 std::unique_ptr<Machine> Host::machine() {
-  replication::Witness* witness =
-      world_.scenario.arbiter.kind == engine::ArbiterKind::witness ? slow_witness_.get() : nullptr;
+  const bool may_ask = world_.scenario.changes_arbiter || world_.scenario.arbiter.kind == engine::ArbiterKind::witness;
+  replication::Witness* witness = may_ask ? slow_witness_.get() : nullptr;
+  replication::Fence* fence = world_.scenario.arbiter.kind == engine::ArbiterKind::fence ? fence_.get() : nullptr;
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
-                                              owner_, *clock_, random_.split(), way_out(), witness, stores_,
-                                              left_records_, world_.wanted_size, *this});
+                                              owner_, *clock_, random_.split(), way_out(), witness, fence, stores_,
+                                              left_records_, world_.wanted_size, world_.arbiter_changer->wish(side_),
+                                              *this});
 }
 
 void Host::format() {
@@ -108,6 +111,7 @@ void Host::end(End how) {
   way_in().receiver_died(silent);
   slow_witness_->clear();
   witness_->clear();
+  fence_->clear();
   clock_->clear();
   program_.reset();
   // Whatever destructors have asked of the seams is dropped as well.

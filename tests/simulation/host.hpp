@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tests/simulation/program.hpp"
+#include "tests/simulation/sim_fence.hpp"
 #include "tests/simulation/slow_witness.hpp"
 
 namespace lockstep::simulation {
@@ -58,6 +59,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] LeftOnDisk& left_records() { return left_records_; }
   [[nodiscard]] WitnessClient& witness() { return *witness_; }
   [[nodiscard]] SlowWitness& slow_witness() { return *slow_witness_; }
+  [[nodiscard]] SimFence& fence() { return *fence_; }
   [[nodiscard]] std::unique_ptr<Machine> machine();
 
   void volume_changed(unsigned volume) override;
@@ -81,6 +83,7 @@ class Host final : public ProgramOutlet {
   std::unique_ptr<SimClock> clock_;
   std::unique_ptr<WitnessClient> witness_;
   std::unique_ptr<SlowWitness> slow_witness_;
+  std::unique_ptr<SimFence> fence_;
   std::vector<VolumeStores> stores_;
   std::vector<replication::MirrorState> states_;
   std::vector<std::uint64_t> epochs_;

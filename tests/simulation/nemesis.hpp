@@ -24,6 +24,8 @@ class Nemesis {
   void state_changed();
   /// A member's store has failed, and the two have not agreed yet that it leaves.
   void store_failed(Host& host);
+  /// By the other node's fence command: it starts again after a while.
+  void powered_off(Host& host) { end(host, Host::End::power_cut); }
   /// What operators ordered may still be under way until then.
   [[nodiscard]] Nanos ordered_until() const { return ordered_until_; }
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.

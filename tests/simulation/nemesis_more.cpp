@@ -383,7 +383,7 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
 /// Only in worlds without power cuts: what they lose from a cache nobody has promised to keep.
 void Nemesis::write_cache() {
   const FaultKinds& f = world_.scenario.faults;
-  if (f.power_cut || f.power_cut_both || f.revert || f.dies_twice || cached_) return;
+  if (f.power_cut || f.power_cut_both || f.revert || f.dies_twice || world_.scenario.fence || cached_) return;
   cached_ = true;
   const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
   world_.trace.add('-', "operator.cache_on", {{"volume", volume}});

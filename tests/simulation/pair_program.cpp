@@ -49,6 +49,11 @@ replication::NodeSettings settings_for(Machine& m) {
   return settings;
 }
 
+std::unique_ptr<replication::Fencing> fencing_for(Machine& m) {
+  if (m.fence == nullptr) return nullptr;
+  return std::make_unique<replication::Fencing>(m.clock, *m.fence, engine::Duration(m.scenario.heartbeat));
+}
+
 engine::VolumeIdentity identity_of(const Machine& m, unsigned volume) {
   const engine::DiskInfo& disk = m.scenario.volumes[volume];
   engine::VolumeIdentity id;
@@ -95,13 +100,15 @@ class PairProgram final : public Program, public replication::NodeObserver {
       : machine_(machine),
         pool_(kPoolBytes),
         left_records_(machine.clock, machine.left_records),
-        node_(std::make_unique<PairNode>(
-            settings_for(machine),
-            replication::NodeSeams{machine.clock, machine.random, pool_, machine.link, machine.witness, &left_records_},
-            *this)) {}
+        fencing_(fencing_for(machine)),
+        node_(std::make_unique<PairNode>(settings_for(machine),
+                                         replication::NodeSeams{machine.clock, machine.random, pool_, machine.link,
+                                                                machine.witness, &left_records_, fencing_.get()},
+                                         *this)) {}
 
   ~PairProgram() override {
     node_.reset();
+    fencing_.reset();
     if (pool_.in_use() != 0) {
       machine_.verdict.fail("a process that ended left " + std::to_string(pool_.in_use()) + " bytes of buffers in use");
     }
@@ -172,6 +179,9 @@ class PairProgram final : public Program, public replication::NodeObserver {
 
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
     node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
+  }
+  void want_arbiter(unsigned volume, replication::ArbiterWish wish) override {
+    node_->want_arbiter(machine_.scenario.volumes[volume].id, wish);
   }
   void want_size(unsigned volume, std::uint64_t size) override {
     node_->want_size(machine_.scenario.volumes[volume].id, size);
@@ -262,6 +272,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
     if (wanted_of(volume) != 0) take_size(volume, wanted_of(volume));
+    want_arbiter(volume, machine_.wish);
     machine_.outlet.volume_changed(volume);
     if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
   }
@@ -269,6 +280,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   Machine& machine_;
   engine::BufferPool pool_;
   SimLeftRecords left_records_;
+  std::unique_ptr<replication::Fencing> fencing_;
   std::unique_ptr<PairNode> node_;
   std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
   std::size_t attached_ = 0;

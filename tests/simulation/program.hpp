@@ -49,9 +49,11 @@ struct Machine {
   SimRandom random;  ///< this process's own stream
   SimLink& link;
   replication::Witness* witness;
+  replication::Fence* fence;
   std::vector<VolumeStores>& stores;
   LeftOnDisk& left_records;
-  const std::uint64_t& wanted_size;  ///< of the first volume, by the configuration; 0: as it was made
+  const std::uint64_t& wanted_size;      ///< of the first volume, by the configuration; 0: as it was made
+  const replication::ArbiterWish& wish;  ///< for all volumes, as its management was told
   ProgramOutlet& outlet;
 };
 
@@ -80,6 +82,7 @@ class Program {
   using Survivor = std::function<std::optional<engine::EpochRecord>()>;
   virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
   virtual void look_at_witness_again() {}
+  virtual void want_arbiter(unsigned volume, replication::ArbiterWish wish) { (void)volume, (void)wish; }
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
@@ -118,6 +121,7 @@ struct ProgramKind {
   std::function<std::optional<engine::EpochRecord>(const Scenario&, engine::NodeSide, unsigned volume,
                                                    std::span<const std::byte> metadata)>
       recorded;
+  bool changes_arbiter = true;
 };
 
 }  // namespace lockstep::simulation

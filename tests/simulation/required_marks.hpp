@@ -30,6 +30,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "lu_state.taken",
     "membership.adopt",
     "membership.both_restarted",
+    "membership.changes_arbiter",
     "membership.drive_both",
     "membership.drive_solo",
     "membership.follow_join",

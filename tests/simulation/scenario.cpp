@@ -94,8 +94,9 @@ Scenario draw_scenario(std::uint64_t seed, SimRandom& random) {
 std::string describe(const Scenario& s) {
   std::string text = std::to_string(s.volumes.size()) + " volume(s) of " + std::to_string(s.regions) + " regions of " +
                      std::to_string(s.region_size) + ", " +
-                     (s.arbiter.kind == engine::ArbiterKind::witness
-                          ? "witness"
+                     (s.arbiter.kind == engine::ArbiterKind::witness ? "witness"
+                      : s.arbiter.kind == engine::ArbiterKind::fence
+                          ? "fence"
                           : (s.arbiter.preferred == engine::NodeSide::a ? "preferred a" : "preferred b")) +
                      ", lease " + std::to_string(s.lease / kMillisecond) + " ms, " + std::to_string(s.initiators) +
                      "x" + std::to_string(s.depth) + " initiators, " + std::to_string(s.operations) + " operations, " +

@@ -71,7 +71,8 @@ struct Scenario {
   std::uint32_t region_size = 4096;  ///< bytes
   std::uint64_t regions = 64;        ///< of each volume
   std::uint64_t grown_regions = 0;   ///< that the first volume has in the end; 0: it does not grow
-  engine::ArbiterSettings arbiter;
+  engine::ArbiterSettings arbiter;   ///< at first
+  bool changes_arbiter = false;      ///< in use, again and again
   engine::NodeSide first_sequencer = engine::NodeSide::a;
 
   Nanos lease = 0;         ///< of both nodes, or the shorter one,
@@ -93,6 +94,7 @@ struct Scenario {
   Nanos longest_quiet = 0;    ///< between two faults
   Nanos slowest_store = 0;
   Nanos slowest_link = 0;
+  bool fence = false;  ///< each node's arbiter is a command that powers the other off, whatever was drawn before
   bool long_deadline = false;   ///< the stores' is as long as it is shipped: hosts lose patience first
   bool reorder = false;         ///< answers on the link overtake one another by far
   std::uint32_t reordered = 0;  ///< of these: chance in a million that an answer is late,

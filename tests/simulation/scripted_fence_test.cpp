@@ -1,4 +1,4 @@
-// What initiators are told and what is started when their sessions are closed; and the unit's state.
+// The arbiter `fence`: who goes on alone after a command that powers the partner's machine off, and who never does.
 #include <gtest/gtest.h>
 
 #include "tests/simulation/pair_program.hpp"
@@ -10,134 +10,241 @@ namespace {
 using engine::NodeSide;
 using replication::MirrorState;
 
-void two_volumes(Scenario& s) {
-  s.reservations = true;
-  s.volumes.push_back(s.volumes[0]);
-  s.volumes[1].id.bytes[0] ^= 1;
-  s.volumes[1].size = s.volume_size();
+constexpr Nanos kLease = kSecond;
+constexpr Nanos kLong = 10 * kLease;
+
+void by_fence(Scenario& s) { s.arbiter = {engine::ArbiterKind::fence, kA, {}}; }
+
+/// Both nodes' commands wait for the test.
+struct Fenced {
+  explicit Fenced(const ScriptedPair::Adjust& adjust = by_fence) : pair(pair_program(), adjust) {
+    for (const NodeSide side : {kA, kB}) pair.host(side).fence().hold();
+  }
+  SimFence& fence(NodeSide side) { return pair.host(side).fence(); }
+  void cut() {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
+  }
+  void mend() {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, true);
+  }
+  /// Contact is lost, and each of these has begun its command.
+  bool cut_until_fencing(std::initializer_list<NodeSide> sides) {
+    cut();
+    return pair.wait_for(
+        [&] {
+          bool all = true;
+          for (const NodeSide side : sides) all &= fence(side).waits();
+          return all;
+        },
+        3 * kLease);
+  }
+  void power_off(NodeSide side) { pair.host(side).end(Host::End::power_cut); }
+  bool goes_alone(NodeSide side, Nanos patience = kLong) {
+    return pair.wait_for([&] { return pair.is(side, MirrorState::solo); }, patience);
+  }
+  bool joins() {
+    return pair.wait_for([&] { return pair.in_sync(); });
+  }
+  ScriptedPair pair;
+};
+
+TEST(Fence, WhoSeesThePartnerPoweredOffGoesOnAndBringsItUpToDateLater) {
+  for (const NodeSide winner : {kA, kB}) {
+    Fenced world;
+    const NodeSide loser = engine::other(winner);
+    ASSERT_EQ(world.pair.written(loser, 8, 1), std::error_code{});
+    ASSERT_TRUE(world.cut_until_fencing({kA, kB}));
+    EXPECT_FALSE(world.pair.is(winner, MirrorState::solo));
+    world.power_off(loser);
+    world.fence(winner).answer("");
+    ASSERT_TRUE(world.goes_alone(winner));
+    ASSERT_EQ(world.pair.written(winner, 8, 2), std::error_code{});
+    world.mend();
+    world.pair.host(loser).boot();
+    ASSERT_TRUE(world.joins());
+    EXPECT_EQ(world.pair.value_at(loser, 8), 2);
+    EXPECT_EQ(world.fence(winner).begun(), 1u);
+    EXPECT_EQ(world.pair.violation(), "");
+  }
 }
 
-/// The second volume can't keep its state on `side` any more: all sessions of that node are closed.
-void fence_for_the_second_volume(ScriptedPair& pair, NodeSide side) {
-  StoreFaults faults = pair.host(side).metadata(1).faults();
-  faults.write_error = kAlways;
-  pair.host(side).metadata(1).set_faults(faults);
-  auto& change = pair.change_state(kA, registration(), 1);
-  ASSERT_TRUE(pair.wait_for([&] { return change.done || !pair.host(side).status(1)->serving; }, kSecond));
+TEST(Fence, NobodyGoesOnBeforeTheCommandHasSucceeded) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA, kB}));
+  auto& held = world.pair.write(kA, 8, 1);
+  world.pair.run_for(kLong);
+  for (const NodeSide side : {kA, kB}) EXPECT_TRUE(world.pair.is(side, MirrorState::suspended));
+  EXPECT_TRUE(!held.done || held.status());
+  for (const NodeSide side : {kA, kB}) world.fence(side).answer("No answer from the device.");
+  world.pair.run_for(kLease);
+  for (const NodeSide side : {kA, kB}) EXPECT_TRUE(world.pair.is(side, MirrorState::suspended));
+  EXPECT_NE(world.pair.status(kA).reason.find("No answer from the device."), std::string::npos);
+  world.mend();
+  ASSERT_TRUE(world.joins());
+  EXPECT_EQ(world.pair.violation(), "");
 }
 
-/// Written here, not told there: its outcome was unknown, and what a crash made of it is what initiators meet.
-TEST(UnitState, AChangeThatACrashCutOffMayComeIntoForceWithTheNextProcess) {
-  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
-  scsi::LuRequest request = registration();
-  auto& registered = pair.change_state(kA, request);
-  ASSERT_TRUE(pair.wait_for([&] { return registered.done; }));
-  ASSERT_EQ(registered.status(), std::error_code{});
-  const auto lose_power = [&] {
-    for (const NodeSide side : {kA, kB}) pair.host(side).end(Host::End::power_cut);
-  };
-  lose_power();
-  for (const NodeSide side : {kA, kB}) pair.host(side).boot();
-  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));  // PRGENERATION is zero again: power takes nothing else
-  pair.run_for(kSecond);
-  const auto floor = pair.world().states->floor(0);
-
-  pair.world().cut(kA, false);
-  request.service_action = 1;  // RESERVE
-  request.scope_and_type = 1;
-  request.parameters[7] = std::byte{1};
-  request.parameters[15] = request.parameters[20] = std::byte{0};
-  auto& reserved = pair.change_state(kA, request);
-  pair.run_for(50 * kMillisecond);
-  ASSERT_FALSE(reserved.done);
-  lose_power();
-  pair.world().cut(kA, true);
-  pair.host(kA).boot();
-  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
-  auto& shown = pair.read_state(kA);
-  ASSERT_TRUE(pair.wait_for([&] { return shown.done; }));
-  const auto bytes = shown.request.data.first(shown.request.transferred);
-  const auto state = scsi::LuState::decode(bytes);
-  ASSERT_TRUE(state && state->reservation) << "it was not written: the test shows nothing";
-  pair.world().states->state_shown(pair.host(kA), 0, bytes, floor);
-  EXPECT_EQ(pair.violation(), "");
+TEST(Fence, ACommandThatFailedIsTriedAgain) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  world.fence(kA).answer("No answer from the device.");
+  const Nanos failed = world.pair.world().scheduler.now();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.fence(kA).begun() == 2; }, kLong));
+  EXPECT_GE(world.pair.world().scheduler.now() - failed,
+            static_cast<Nanos>(replication::Fencing::kAgainAfter.count()) * 9 / 10);
+  world.power_off(kB);
+  world.fence(kA).answer("");
+  EXPECT_TRUE(world.goes_alone(kA));
 }
 
-/// Its initiator tries again on the other path; what it sent before must not come after that.
-TEST(Fence, WhatAnotherVolumeHadQueuedHereIsNotStartedAnyMore) {
-  ScriptedPair pair(pair_program(), two_volumes);
-  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
-  hang(pair, kA);
-  auto& first = pair.write(kA, 8, 2);
-  pair.run_for(20 * kMillisecond);
-  auto& queued = pair.write(kA, 8, 3);
-  pair.run_for(20 * kMillisecond);
-  ASSERT_FALSE(first.done || queued.done);
-  fence_for_the_second_volume(pair, kA);
-  EXPECT_TRUE(queued.done);
-  EXPECT_EQ(queued.status(), make_error_code(engine::Errc::not_serving));
-  pair.mend(kA);
-  ASSERT_TRUE(pair.wait_for([&] { return first.done; }));
-  pair.run_for(kSecond);
-  EXPECT_EQ(pair.value_at(kA, 8), 2) << "started after its session was closed";
-  EXPECT_EQ(pair.violation(), "");
+/// The partner is dead: whoever it let wait for a lease of its own waits for nobody. The lease is waited for all the
+/// same: a command that lies does no harm then to what the partner's initiators read.
+TEST(Fence, ASuccessIsNoReasonToForgetALeaseThatWasGranted) {
+  Fenced world([](Scenario& s) {
+    by_fence(s);
+    s.longer_lease = 0;
+  });
+  world.cut();
+  const Nanos cut = world.pair.world().scheduler.now();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.fence(kA).waits(); }, 3 * kLease));
+  world.power_off(kB);
+  world.fence(kA).answer("");
+  ASSERT_TRUE(world.goes_alone(kA));
+  EXPECT_GE(world.pair.world().scheduler.now() - cut, kLease);
 }
 
-/// It is on its way: only the partner's answer, or time, tells that it won't be started any more.
-TEST(Fence, SessionsAreClosedWhenWhatAnotherVolumeForwardedHasBeenAnswered) {
-  ScriptedPair pair(pair_program(), two_volumes);
-  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
-  pair.world().cut(kB, false);
-  auto& forwarded = pair.write(kB, 8, 2);
-  pair.run_for(5 * kMillisecond);
-  fence_for_the_second_volume(pair, kB);
-  pair.run_for(100 * kMillisecond);
-  EXPECT_EQ(pair.host(kB).fences(), 0u) << "its initiator would try again through the other node now";
-  pair.world().cut(kB, true);
-  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() == 1; }, 2 * kSecond));
-  EXPECT_TRUE(forwarded.done);
-  EXPECT_EQ(pair.written(kA, 8, 3), std::error_code{});
-  pair.run_for(kSecond);
-  EXPECT_EQ(pair.value_at(kA, 8), 3) << "what was sent before came after it";
-  EXPECT_EQ(pair.violation(), "");
+/// Whoever won may be powered off by what the loser had sent before it died itself.
+TEST(Fence, BothPoweredOffGoOnWithTheWinnersDataWhoeverStartsFirst) {
+  for (const NodeSide first : {kA, kB}) {
+    Fenced world;
+    ASSERT_TRUE(world.cut_until_fencing({kA, kB}));
+    world.power_off(kB);
+    world.fence(kA).answer("");
+    ASSERT_TRUE(world.goes_alone(kA));
+    ASSERT_EQ(world.pair.written(kA, 8, 7), std::error_code{});
+    world.power_off(kA);
+    world.mend();
+    world.pair.host(first).boot();
+    world.pair.run_for(kLong);
+    EXPECT_EQ(world.pair.status(first).serving, first == kA) << "B's copy lacks what A acknowledged alone";
+    EXPECT_EQ(world.fence(first).begun(), 1u) << "a process that was not in sync powers nobody off";
+    world.pair.host(engine::other(first)).boot();
+    ASSERT_TRUE(world.joins());
+    EXPECT_EQ(world.pair.value_at(kB, 8), 7);
+    EXPECT_EQ(world.pair.violation(), "");
+  }
 }
 
-/// An initiator could take it for the last word; what was not answered it sends again.
-TEST(Fence, NothingIsRefusedBeforeTheSessionsAreClosed) {
-  ScriptedPair pair(pair_program(), two_volumes);
-  pair.world().cut(kB, false);
-  auto& forwarded = pair.write(kB, 8, 2);
-  pair.run_for(5 * kMillisecond);
-  fence_for_the_second_volume(pair, kB);
-  auto& refused = pair.change_state(kB, registration(), 1);
-  pair.run_for(20 * kMillisecond);
-  ASSERT_EQ(pair.host(kB).fences(), 0u) << "the test shows nothing";
-  EXPECT_FALSE(refused.done);
-  pair.world().cut(kB, true);
-  ASSERT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() == 1; }, 2 * kSecond));
-  EXPECT_TRUE(refused.done && forwarded.done);
-  EXPECT_EQ(refused.status(), make_error_code(engine::Errc::not_serving));
+/// Neither had recorded anything: each has all that was acknowledged, and neither goes on without the other.
+TEST(Fence, BothPoweredOffAtOnceWaitForOneAnother) {
+  Fenced world;
+  ASSERT_EQ(world.pair.written(kA, 8, 3), std::error_code{});
+  ASSERT_TRUE(world.cut_until_fencing({kA, kB}));
+  for (const NodeSide side : {kA, kB}) world.power_off(side);
+  world.pair.host(kA).boot();
+  world.pair.run_for(kLong);
+  EXPECT_FALSE(world.pair.status(kA).serving);
+  EXPECT_EQ(world.fence(kA).begun(), 1u);
+  EXPECT_NE(world.pair.status(kA).reason.find("not in sync"), std::string::npos) << world.pair.status(kA).reason;
+  world.mend();
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.joins());
+  EXPECT_EQ(world.pair.value_at(kB, 8), 3);
 }
 
-TEST(Fence, WhatAnotherVolumeHeldBackForTheUnitsStateIsNotForwardedAnyMore) {
-  ScriptedPair pair(pair_program(), two_volumes);
-  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
-  StoreFaults faults = pair.host(kB).metadata(0).faults();
-  faults.hang = kAlways;
-  pair.host(kB).metadata(0).set_faults(faults);
-  auto& change = pair.change_state(kA, registration());
-  pair.run_for(20 * kMillisecond);
-  auto& held = pair.write(kB, 8, 3);
-  pair.run_for(20 * kMillisecond);
-  ASSERT_FALSE(change.done || held.done);
-  fence_for_the_second_volume(pair, kB);
-  EXPECT_TRUE(held.done);
-  EXPECT_EQ(held.status(), make_error_code(engine::Errc::not_serving));
-  pair.mend(kB);
-  ASSERT_TRUE(pair.wait_for([&] { return change.done; }));
-  pair.run_for(kSecond);
-  EXPECT_EQ(pair.value_at(kA, 8), 1) << "started after its session was closed";
-  EXPECT_EQ(pair.violation(), "");
+/// Its command may go on without it, and succeed: nobody is told, and the next process starts from the record.
+TEST(Fence, AProcessThatEndedWhileItsCommandRanLeavesNoRightToGoOn) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  world.pair.host(kA).end(Host::End::killed);
+  world.power_off(kB);
+  world.pair.host(kA).boot();
+  world.pair.run_for(kLong);
+  EXPECT_FALSE(world.pair.status(kA).serving);
+  EXPECT_EQ(world.fence(kA).begun(), 1u);
+  world.mend();
+  world.pair.host(kB).boot();
+  EXPECT_TRUE(world.joins());
+}
+
+TEST(Fence, AStoreThatStandsStillPowersNobodyOff) {
+  Fenced world;
+  hang(world.pair, kA);
+  ASSERT_TRUE(world.cut_until_fencing({kB}));
+  world.pair.run_for(kLong);
+  EXPECT_EQ(world.fence(kA).begun(), 0u);
+  world.pair.mend(kA);
+}
+
+/// With a delay on this side there may be time to call it back.
+TEST(Fence, ACommandIsStoppedWhenTheStoreOfWhoAskedFails) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  world.pair.spoil(kA, [](StoreFaults& f) { f.write_error = f.flush_error = f.read_error = kAlways; });
+  world.pair.host(kA).program()->set_write_cache(0, true);
+  world.pair.host(kA).program()->set_write_cache(0, false);  // it flushes, and so finds out
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.fence(kA).stopped() == 1; }, kLong));
+  EXPECT_FALSE(world.fence(kA).waits());
+}
+
+TEST(Fence, ACommandIsStoppedWhenThePartnerIsBack) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA, kB}));
+  world.mend();
+  ASSERT_TRUE(world.joins());
+  for (const NodeSide side : {kA, kB}) {
+    EXPECT_EQ(world.fence(side).stopped(), 1u);
+    EXPECT_FALSE(world.fence(side).waits());
+  }
+}
+
+/// It was of another time without contact.
+TEST(Fence, EachLossOfThePartnerTakesACommandOfItsOwn) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  world.power_off(kB);
+  world.fence(kA).answer("");
+  ASSERT_TRUE(world.goes_alone(kA));
+  world.mend();
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.joins());
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  EXPECT_EQ(world.fence(kA).begun(), 2u);
+  world.pair.run_for(kLong);
+  EXPECT_FALSE(world.pair.is(kA, MirrorState::solo));
+}
+
+/// What it needs to be proven takes longer than the command: the success waits for it.
+TEST(Fence, ThePartnerIsBackBeforeTheLeaseIsOverAndTheTwoAgree) {
+  Fenced world;
+  ASSERT_TRUE(world.cut_until_fencing({kA}));
+  world.power_off(kB);
+  world.pair.host(kB).boot();
+  world.mend();
+  world.fence(kA).answer("");
+  ASSERT_TRUE(world.joins());
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+/// A lockstepd that has just started there tells that it has not got the volume, and no machine is powered off for it.
+TEST(Fence, APartnerThatSaysThatItHasNotGotTheVolumeIsLeftRunning) {
+  Fenced world;
+  world.pair.host(kB).program()->detach(0, [] {});
+  ASSERT_TRUE(world.goes_alone(kA));
+  EXPECT_EQ(world.fence(kA).begun(), 0u);
+}
+
+TEST(Fence, WithoutACommandNobodyGoesOn) {
+  Fenced world;
+  for (const NodeSide side : {kA, kB}) world.fence(side).take_away();
+  world.cut();
+  world.pair.run_for(kLong);
+  for (const NodeSide side : {kA, kB}) {
+    EXPECT_TRUE(world.pair.is(side, MirrorState::suspended));
+    EXPECT_NE(world.pair.status(side).reason.find("no command"), std::string::npos) << world.pair.status(side).reason;
+  }
+  world.mend();
+  EXPECT_TRUE(world.joins());
 }
 
 }  // namespace

@@ -88,6 +88,27 @@ TEST(MakingEqual, IsToldWhenNothingDiffersAnyMore) {
   EXPECT_EQ(world.copies(), kRegions);
 }
 
+/// What differs is asked for a page at a time; this volume's map has a second one.
+TEST(MakingEqual, HeedsAllPagesOfThePartnersMap) {
+  constexpr std::uint64_t kPage = replication::Resync::kMapWords, kDiffers = kPage * 64 + 3;
+  Union world([](Scenario& s) {
+    keeps_bits(s);
+    s.regions = kPage * 64 + 100;
+    s.volumes[0].size = s.volume_size();
+  });
+  world.b.amends = [](const Message& m, Message&, std::vector<std::byte>& payload) {
+    if (is(m, MessageType::map) && m.extent.offset == kPage) payload[7] = std::byte{1u << (kDiffers % 64)};
+  };
+  restart_both(world);
+  ASSERT_TRUE(world.soon([&] { return !world.b.received(MessageType::equal).empty(); }));
+  EXPECT_EQ(world.copies_of(kDiffers), 1);
+  EXPECT_EQ(world.copies(), 1u);
+  const auto asked = world.b.received(MessageType::map);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].extent.offset, 0u);
+  EXPECT_EQ(asked[1].extent.offset, kPage);
+}
+
 /// B has said that it has the space of a region, and gives it back when a hole is copied over it.
 TEST(MakingEqual, WithAHoleTakesThePartnersSpace) {
   Union world;

@@ -10,8 +10,28 @@ using engine::Errc;
 using engine::Extent;
 using engine::IoCallback;
 
+Image::Image(std::size_t size)
+    : bytes_(static_cast<std::byte*>(std::calloc(std::max<std::size_t>(size, 1), 1))), size_(size) {
+  if (!bytes_) throw std::bad_alloc();
+}
+
+Image::Image(const Image& from) : Image(from.size_) { std::ranges::copy(from, data()); }
+
+Image& Image::operator=(const Image& from) {
+  Image copy(from);
+  std::swap(bytes_, copy.bytes_);
+  std::swap(size_, copy.size_);
+  return *this;
+}
+
 SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name, std::uint64_t size)
-    : scheduler_(world.scheduler), trace_(world.trace), verdict_(world.verdict), random_(random), owner_(owner) {
+    : scheduler_(world.scheduler),
+      trace_(world.trace),
+      verdict_(world.verdict),
+      random_(random),
+      owner_(owner),
+      cached_(size),
+      stable_(size) {
   info_.size = size;
   info_.block_size = kSector;
   info_.discard_granularity = kGranule;
@@ -19,8 +39,6 @@ SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name,
   info_.knows_holes = true;
   info_.reserves = true;
   info_.name = std::move(name);
-  cached_.resize(size);
-  stable_.resize(size);
   version_.resize(size / kSector);
   state_.resize(size / kSector, Sector::clean);
   listed_.resize(size / kSector);
@@ -197,7 +215,7 @@ void SimStore::apply(Op& op, unsigned half) {
 
 /// As what was encrypted is read with another key: noise where there was something, in sectors of zeros nothing.
 void SimStore::scramble() {
-  const auto mix = [this](std::vector<std::byte>& image) {
+  const auto mix = [this](Image& image) {
     for (std::size_t at = 0; at < image.size(); at += kSector) {
       const std::span sector = std::span(image).subspan(at, kSector);
       if (std::ranges::all_of(sector, [](std::byte b) { return b == std::byte{0}; })) continue;
@@ -280,7 +298,7 @@ void SimStore::set_back(const StoreSnapshot& to) {
 
 void SimStore::become_new() {
   faults_.hang = faults_.read_error = faults_.write_error = faults_.flush_error = 0;
-  set_back({std::vector<std::byte>(cached_.size()), std::vector<bool>(allocated_.size())});
+  set_back({Image(cached_.size()), std::vector<bool>(allocated_.size())});
 }
 
 void SimStore::complete(std::uint32_t slot) {

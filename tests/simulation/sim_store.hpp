@@ -3,6 +3,8 @@
 // submission and its completion, keeps unflushed sectors in a cache that a power cut loses in part, fails, hangs,
 // fills. Two images: what a read sees, and what is on stable storage.
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,9 +24,31 @@ struct StoreFaults {
   Nanos slowest = 2 * kMillisecond;
 };
 
+/// What is on a disk: zeros, which take no memory before they are written over, so that a disk may be large.
+class Image {
+ public:
+  explicit Image(std::size_t size = 0);
+  Image(const Image& from);
+  Image& operator=(const Image& from);
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::byte* data() { return bytes_.get(); }
+  [[nodiscard]] const std::byte* data() const { return bytes_.get(); }
+  [[nodiscard]] const std::byte* begin() const { return data(); }
+  [[nodiscard]] const std::byte* end() const { return data() + size_; }
+  [[nodiscard]] std::byte* begin() { return data(); }
+  [[nodiscard]] std::byte* end() { return data() + size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+  std::unique_ptr<std::byte, Free> bytes_;
+  std::size_t size_;
+};
+
 /// What a disk holds at some moment.
 struct StoreSnapshot {
-  std::vector<std::byte> bytes;
+  Image bytes;
   std::vector<bool> allocated;
 };
 
@@ -135,8 +159,8 @@ class SimStore final : public engine::Store {
   Owner owner_;
   engine::StoreInfo info_;
   StoreFaults faults_;
-  std::vector<std::byte> cached_;
-  std::vector<std::byte> stable_;
+  Image cached_;
+  Image stable_;
   std::vector<std::uint32_t> version_;
   std::vector<Sector> state_;
   std::vector<std::uint32_t> dirty_;  ///< every sector that is not clean, once, and some that are again

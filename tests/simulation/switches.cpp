@@ -6,6 +6,8 @@ namespace lockstep::simulation {
 
 namespace {
 
+constexpr std::uint64_t kWithoutFence = 45'000;
+
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
 }
@@ -25,6 +27,8 @@ void draw_narrow_link(Scenario& s) {
 }
 
 void draw_values(Scenario& s) {
+  if (s.fence) s.arbiter = {engine::ArbiterKind::fence, engine::NodeSide::a, {}};
+  s.changes_arbiter &= !s.fence;  // it stays
   SimRandom random(stream_of(s, "values of switches"));
   // Twice the lease is more than a lease and the margin for drift, which is what the mirror may rely on.
   s.hosts.patience = random.between(2 * s.lease, random.chance(800'000) ? 3 * s.lease : 30 * kSecond);
@@ -73,6 +77,8 @@ const std::vector<Switch>& switches() {
       {"dies_twice", [](Scenario& s) -> bool& { return s.faults.dies_twice; }, 150'000, true},
       {"two_at_once", [](Scenario& s) -> bool& { return s.faults.two_at_once; }, 150'000, true},
       {"both_stores", [](Scenario& s) -> bool& { return s.faults.both_stores; }, 120'000, true},
+      {"fence", [](Scenario& s) -> bool& { return s.fence; }, 120'000, true},
+      {"other_arbiters", [](Scenario& s) -> bool& { return s.changes_arbiter; }, 120'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
   };
   return all;
@@ -95,6 +101,8 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
     SimRandom random(stream_of(scenario, s.name));
     s.of(scenario) = random.chance(s.parts) && (s.drawn || orders.draw_all);
   }
+  // The seeds that were there before this arbiter was keep what they mean.
+  scenario.fence &= scenario.seed > kWithoutFence;
   settle_switches(scenario, orders);
   draw_values(scenario);
 }

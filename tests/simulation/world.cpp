@@ -31,6 +31,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       kind(program) {
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
+  scenario.changes_arbiter &= kind.changes_arbiter;
   if (scenario.faults.force) scenario.reservations = false;  // each side of a split has a state of its own
   if (options.without_faults) {
     scenario.faults = {};
@@ -52,6 +53,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   states = std::make_unique<StateChecker>(*this);
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   grower = std::make_unique<Grower>(*this);
+  arbiter_changer = std::make_unique<ArbiterChanger>(*this);
   for (unsigned i = 0; i < scenario.initiators; ++i) {
     initiators.push_back(std::make_unique<Initiator>(*this, i, random.split()));
   }
@@ -78,6 +80,7 @@ Outcome World::run() {
   for (const auto& initiator : initiators) initiator->start();
   nemesis->start();
   grower->start();
+  arbiter_changer->start();
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
   // After a split nobody's history holds: what one of the two acknowledged was given up.
@@ -141,7 +144,7 @@ void World::settle() {
     const auto& f = scenario.faults;
     const bool witness_changes = f.witness_set_back || f.witness_emptied || f.witness_overwritten;
     if (witness_changes) over &= scheduler.now() > healed + kLooks;
-    if (over && all_in_sync() && grower->satisfied()) break;
+    if (over && all_in_sync() && grower->satisfied() && arbiter_changer->satisfied()) break;
     if (scheduler.now() > limit) return explain_no_sync();
     demand_answers(healed);
     nemesis->nurse();

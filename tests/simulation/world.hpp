@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/simulation/arbiter_changer.hpp"
 #include "tests/simulation/checkers.hpp"
 #include "tests/simulation/grower.hpp"
 #include "tests/simulation/history.hpp"
@@ -66,6 +67,7 @@ class World {
   std::vector<std::unique_ptr<Initiator>> initiators;
   std::unique_ptr<Nemesis> nemesis;
   std::unique_ptr<Grower> grower;
+  std::unique_ptr<ArbiterChanger> arbiter_changer;
   std::uint64_t wanted_size = 0;  ///< of the first volume, as its operator decided; 0: as it was made
   unsigned operations_left = 0;
 

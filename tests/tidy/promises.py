@@ -48,7 +48,8 @@ def known():
     rest = set().union(*(python_tests(path) for path in (root / "tests/e2e/rest").glob("cases_*.py")))
     return {"unit": cpp_tests("tests/unit"), "simulation": cpp_tests("tests/simulation"), "e2e": e2e_tests("security"),
             "REST": rest, "load": floods(),
-            "packages": set(re.findall(r"^(\w+)\(\)", (root / "packaging/test-packages").read_text(), re.M)),
+            "packages": set(re.findall(r"^(\w+)\(\)", "".join(
+                p.read_text() for p in sorted((root / "packaging").glob("test-*"))), re.M)),
             "vm": set(re.findall(r"^def (\w+)", "\n".join(sources("tests/vm/scenarios", "*.py")), re.M)),
             "seeds": set(re.findall(r"\w+", " ".join(sources("tests/simulation"))))}
 

@@ -24,11 +24,11 @@ json side_or_null(const std::optional<NodeSide>& side) { return side ? json(side
 
 // Neither the witness's password nor the key is ever given out.
 json arbiter_json(const Arbiter& a) {
-  return {{"kind", a.witness ? "witness" : "preferred"},
+  return {{"kind", kind_name(a)},
           {"endpoints", a.endpoints},
           {"user", text_or_null(a.access.user)},
           {"client_certificate", !a.access.certificate.empty()},
-          {"preferred_side", a.witness ? json() : json(side_name(a.preferred))}};
+          {"preferred_side", a.witness || a.fence ? json() : json(side_name(a.preferred))}};
 }
 
 json lockstepd_json(const NodeView& n) {
@@ -49,10 +49,11 @@ json lockstepd_json(const NodeView& n) {
 }
 
 json witness_json(const PairView& view, const NodeView& n) {
-  const bool witness = view.configuration->pair && view.configuration->pair->arbiter.witness;
+  const Arbiter arbiter = view.configuration->pair ? view.configuration->pair->arbiter : Arbiter{};
   json reachable;
-  if (witness && n.report.status && n.report.status->witness_reachable) reachable = *n.report.status->witness_reachable;
-  return {{"kind", witness ? "witness" : "preferred"}, {"reachable", reachable}};
+  if ((arbiter.witness || arbiter.fence) && n.report.status && n.report.status->witness_reachable)
+    reachable = *n.report.status->witness_reachable;
+  return {{"kind", kind_name(arbiter)}, {"reachable", reachable}};
 }
 
 json link_json(const NodeView& n) {
@@ -147,7 +148,7 @@ json pair_json(const PairView& view) {
 
 json pair_witness_json(const PairView& view) {
   const Arbiter& arbiter = view.configuration->pair->arbiter;
-  json shown = {{"kind", arbiter.witness ? "witness" : "preferred"},
+  json shown = {{"kind", kind_name(arbiter)},
                 {"endpoints", arbiter.endpoints},
                 {"ca", !arbiter.access.ca.empty()},
                 {"user", text_or_null(arbiter.access.user)},
@@ -157,7 +158,7 @@ json pair_witness_json(const PairView& view) {
   for (const auto& n : view.nodes) {
     if (!n.node) continue;
     json reachable, unknown;
-    if (arbiter.witness && !arbiter.changing && n.current() && n.report.status->witness_reachable)
+    if ((arbiter.witness || arbiter.fence) && !arbiter.changing && n.current() && n.report.status->witness_reachable)
       reachable = *n.report.status->witness_reachable;
     if (n.current())
       unknown = std::ranges::count_if(n.report.status->volumes, [](const auto& v) { return v.failover_limited; });

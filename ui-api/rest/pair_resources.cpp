@@ -23,19 +23,23 @@ mgmt::NodeWish read_node(Fields fields) {
   return wish;
 }
 
-mgmt::Arbiter read_arbiter(Fields fields, Problems& problems) {
+/// `at`: where the body has it.
+mgmt::Arbiter read_arbiter(Fields fields, const std::string& at, Problems& problems) {
   mgmt::Arbiter arbiter;
-  arbiter.witness = fields.one_of("kind", Presence::required, {"witness", "preferred"}) == "witness";
+  const auto kind = fields.one_of("kind", Presence::required, {"witness", "preferred", "fence"});
+  arbiter.witness = kind == "witness";
+  arbiter.fence = kind == "fence";  // what is run, root's file on each node alone says
   arbiter.endpoints = fields.texts("endpoints", Presence::optional).value_or(std::vector<std::string>());
   arbiter.access = {
       fields.text("ca", Presence::optional).value_or(""), fields.text("certificate", Presence::optional).value_or(""),
       fields.text("key", Presence::optional).value_or(""), fields.text("user", Presence::optional).value_or(""),
       fields.text("password", Presence::optional).value_or("")};
   if (const auto side = fields.one_of("preferred_side", Presence::optional, {"a", "b"})) {
-    if (arbiter.witness) problems.push_back({"/arbiter/preferred_side", "Belongs to the kind preferred."});
+    if (arbiter.witness || arbiter.fence)
+      problems.push_back({at + "/preferred_side", "Belongs to the kind preferred."});
     arbiter.preferred = side_of(*side);
   }
-  if (arbiter.endpoints.size() > 9) problems.push_back({"/arbiter/endpoints", "Must be at most 9."});
+  if (arbiter.endpoints.size() > 9) problems.push_back({at + "/endpoints", "Must be at most 9."});
   fields.nothing_else();
   return arbiter;
 }
@@ -59,9 +63,13 @@ Response create_pair(Controller& controller, const Call& call) {
   mgmt::PairWish wish;
   wish.name = fields.text("name", Presence::required).value_or("");
   wish.target_name = fields.text("target_name", Presence::optional).value_or("");
+  if (const auto id = fields.text("id", Presence::optional)) {
+    wish.id = mgmt::Uuid::parse(*id);
+    if (!wish.id) problems.push_back({"/id", "Must be a UUID."});
+  }
   if (auto node = fields.object("node", Presence::optional)) wish.node = read_node(std::move(*node));
   if (auto arbiter = fields.object("arbiter", Presence::required))
-    wish.arbiter = read_arbiter(std::move(*arbiter), problems);
+    wish.arbiter = read_arbiter(std::move(*arbiter), "/arbiter", problems);
   if (auto settings = fields.object("settings", Presence::optional))
     wish.settings = read_settings(std::move(*settings));
   fields.nothing_else();
@@ -114,6 +122,15 @@ Response change_witness(Controller& controller, const Call& call) {
   return accepted(controller.witness().change(wish));
 }
 
+Response change_arbiter(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  const mgmt::Arbiter next = read_arbiter(Fields(*body, "", problems), "", problems);
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.witness().change_arbiter(next));
+}
+
 Response invite(Controller& controller) {
   const auto invitation = controller.pair().invite();
   if (!invitation) return problem(invitation.error());
@@ -159,7 +176,7 @@ mgmt::RecoveryWish read_recovery(const nlohmann::json& body, Problems& problems)
   rebuild.target_name = fields.text("target_name", Presence::optional).value_or("");
   if (auto node = fields.object("node", Presence::optional)) wish.node = read_node(std::move(*node));
   if (auto arbiter = fields.object("arbiter", Presence::optional))
-    rebuild.arbiter = read_arbiter(std::move(*arbiter), problems);
+    rebuild.arbiter = read_arbiter(std::move(*arbiter), "/arbiter", problems);
   fields.nothing_else();
   const bool only_confirmed = body.is_object() && body.size() == (body.contains("confirm") ? 1 : 0);
   if (!only_confirmed) wish.rebuild = std::move(rebuild);
@@ -208,6 +225,8 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return create_pair(controller, call); }});
   router.add({"PATCH", "/api/v1/pair", Access::admin, true,
               [&controller](const Call& call) { return change_pair(controller, call); }, true});
+  router.add({"PATCH", "/api/v1/pair/arbiter", Access::admin, true,
+              [&controller](const Call& call) { return change_arbiter(controller, call); }});
   router.add({"GET", "/api/v1/pair/witness", Access::viewer, false,
               [&controller](const Call&) { return show_witness(controller); }});
   router.add({"PATCH", "/api/v1/pair/witness", Access::admin, true,

@@ -64,8 +64,10 @@ void add_peer_resources(Router& router, Controller& controller) {
                 return seen ? text(to_json_text(*seen)) : problem(seen.error());
               }});
   router.add({"POST", "/peer/v1/witness-trial", Access::partner, false,
-              with_body(arbiter_from_document, [&controller](const Arbiter& arbiter, const Call&) {
-                const auto tried = try_endpoints(controller.data_plane(), arbiter);
+              with_body(arbiter_from_document, [&controller, &core](const Arbiter& arbiter, const Call&) {
+                const auto configuration = core.configuration();
+                const Uuid pair = configuration->pair ? configuration->pair->id : Uuid{};
+                const auto tried = try_endpoints(controller.data_plane(), pair, arbiter);
                 return tried ? text(to_json_text(*tried)) : problem(tried.error());
               })});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {

@@ -87,6 +87,13 @@ class PairSetUp(Scratch):
         self.problem(b.post("/api/v1/pair/join", {"invitation": "lsi1.x.y"}), 409, "conflict")
         self.assertEqual(a.get("/api/v1/health").json["status"], "ok", a.get("/api/v1/health").json)
 
+    def test_a_pair_has_the_id_that_it_is_given(self):
+        a, given = self.node("node-a"), str(uuid.uuid4())
+        for wrong in ("pair1", "00000000-0000-0000-0000-000000000000"):
+            self.problem(a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED, "id": wrong}), 422, "invalid", "/id")
+        made = a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED, "id": given})
+        self.assertEqual((made.status, made.json["id"]), (201, given), made)
+
     def test_what_is_wrong_with_a_pair_is_named_field_by_field(self):
         a = self.node("node-a")
         self.problem(a.post("/api/v1/pair", {

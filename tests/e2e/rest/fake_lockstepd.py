@@ -113,6 +113,9 @@ class Node:
         found = script.get("tries", {}).get(p["endpoint"]) or script.get("try", {})
         return {"answers": True, "refused": False, "problem": "", "cluster": p["endpoint"].split(":")[-1], **found}
 
+    def fence_try(self, p, script):
+        return {"answers": True, "off": False, "problem": "", **script.get("fence", {})}
+
     def witness_forget(self, p, script):
         with open(self.forgotten_file, "a") as forgotten:
             forgotten.write(json.dumps(p) + "\n")
@@ -140,8 +143,10 @@ class Node:
     def volume(self, v, script):
         epoch = self.replicas[v["id"]]["epoch"]
         state = script.get("state") or ("in_sync" if epoch["members"] == "both" else "solo")
+        told = self.applied["arbiter"]
+        named = f"preferred_{told['preferred']}" if told["kind"] == "preferred" else told["kind"]
         return {"id": v["id"], "state": state, "serving": script.get("serving", True), "access": "active_optimized",
-                "failover_limited": script.get("limited", False), "epoch": {"number": 1, **epoch, **script.get("epoch", {})}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
+                "failover_limited": script.get("limited", False), "epoch": {"number": 1, **epoch, "arbiter": named, **script.get("epoch", {})}, "size": v["size"], "dirty_bytes": 0, "allocated_bytes": 4096,
                 "reason": script.get("reason", ""),
                 "resync": script.get("resync", {"running": False, "bytes_total": 0, "bytes_done": 0,
                                                 "bytes_per_second": 0}),

@@ -77,11 +77,13 @@ TEST_F(Run, PairCreateWantsToKnowWhoDecides) {
   EXPECT_EQ(run({"pair", "create", "pair1"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("--witness"));
   answer("POST /api/v1/pair", 201, {{"state", "alone"}, {"name", "pair1"}});
-  EXPECT_EQ(run({"pair", "create", "pair1", "--witness", "http://10.0.0.10:2379", "--portal", "10.0.0.11:3260",
-                 "--link", "10.0.1.11:3261", "--resync-ceiling", "200MiB"}),
-            0);
+  EXPECT_EQ(
+      run({"pair", "create", "pair1", "--witness", "http://10.0.0.10:2379", "--portal", "10.0.0.11:3260", "--link",
+           "10.0.1.11:3261", "--resync-ceiling", "200MiB", "--id", "0f8fad5b-d9cb-469f-a165-70867728950e"}),
+      0);
   EXPECT_EQ(sent(0),
             json::parse(R"({"name": "pair1", "arbiter": {"kind": "witness", "endpoints": ["http://10.0.0.10:2379"]},
+    "id": "0f8fad5b-d9cb-469f-a165-70867728950e",
     "node": {"portals": ["10.0.0.11:3260"], "link_address": "10.0.1.11:3261"},
     "settings": {"resync_ceiling_bytes_per_second": 209715200}})"));
 }
@@ -133,6 +135,20 @@ TEST_F(Run, PairWitnessSetSendsWhatWasSaidAndNothingElse) {
   EXPECT_EQ(run({"pair", "witness", "set"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("--endpoint"));
   EXPECT_EQ(run({"pair", "witness", "set", "--user", "ls"}), 2);
+}
+
+TEST_F(Run, PairArbiterSetNamesAWitnessOrASideAndNotBoth) {
+  const json done{{"id", "j1"}, {"state", "done"}, {"message", "The arbiter is another one now."}};
+  answer("PATCH /api/v1/pair/arbiter", 202, done);
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--preferred", "b"}), 0) << err_.str();
+  EXPECT_EQ(sent(0), (json{{"kind", "preferred"}, {"preferred_side", "b"}}));
+  answer("PATCH /api/v1/pair/arbiter", 202, done);
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--witness", "http://a:1"}), 0) << err_.str();
+  EXPECT_EQ(sent(1), (json{{"kind", "witness"}, {"endpoints", {"http://a:1"}}}));
+  EXPECT_EQ(run({"pair", "arbiter", "set"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--preferred"));
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--witness", "http://a:1", "--preferred", "a"}), 2);
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--preferred", "c"}), 2);
 }
 
 TEST_F(Run, PairWitnessShowTellsHowEachNodeStandsWithIt) {

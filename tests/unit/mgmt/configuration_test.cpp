@@ -165,6 +165,32 @@ TEST(ConfigurationDocument, WithAWitnessThatIsBeingChangedIsNotForWhoWouldGoOnAs
   EXPECT_EQ(told, (nlohmann::json{{"kind", "witness"}, {"endpoints", nlohmann::json::array()}, {"changing", true}}));
 }
 
+TEST(ConfigurationDocument, WithAPreferredSideThatIsBeingChangedIsNotForWhoWouldPreferItStill) {
+  Configuration c = full();
+  c.pair->arbiter =
+      Arbiter{.witness = false, .endpoints = {}, .preferred = NodeSide::b, .access = {}, .changing = true};
+  EXPECT_EQ(document_version(c), 7);
+  const auto read = from_document(to_document(c));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(*read, c);
+  const auto told = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"))["arbiter"];
+  EXPECT_EQ(told, (nlohmann::json{{"kind", "witness"}, {"endpoints", nlohmann::json::array()}, {"changing", true}}))
+      << "nobody decides";
+}
+
+TEST(ConfigurationDocument, WithAFenceIsNotForWhoWouldTakeItForAPreference) {
+  Configuration c = full();
+  EXPECT_FALSE(nlohmann::json::parse(to_document(c))["pair"]["arbiter"].contains("fence"));
+  c.pair->arbiter = Arbiter{};
+  c.pair->arbiter.fence = true;
+  EXPECT_EQ(document_version(c), 7);
+  const auto read = from_document(to_document(c));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(*read, c);
+  const auto told = nlohmann::json::parse(apply_parameters(c, 9, NodeSide::a, "/v"))["arbiter"];
+  EXPECT_EQ(told, (nlohmann::json{{"kind", "fence"}}));
+}
+
 TEST(ConfigurationDocument, WithASealOfTheWitnesssOwnIsNotForWhoWouldOverlookIt) {
   Configuration c = full();
   c.pair->seal = SealSecrets{"one", "other"};
@@ -179,7 +205,8 @@ TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   later["version"] = kNewestDocument + 1;
   const auto refused = from_document(later.dump());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("of version 7"), std::string::npos) << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find("of version " + std::to_string(kNewestDocument + 1)), std::string::npos)
+      << refused.error().detail;
 }
 
 TEST(ConfigurationDocument, OfTheThirdVersionHasAWitnessThatIsAskedWithoutAUser) {

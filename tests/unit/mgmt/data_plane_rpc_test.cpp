@@ -103,6 +103,10 @@ TEST(WitnessTry, IsReadWithItsEndpoint) {
   ASSERT_TRUE(wanted) << wanted.error().message;
   EXPECT_EQ(wanted->endpoint, "https://10.0.0.1:2379");
   EXPECT_EQ(wanted->access.ca, "c");
+  EXPECT_TRUE(wanted->pair.is_nil());
+  const std::string pair = "0f8fad5b-d9cb-469f-a165-70867728950e";
+  EXPECT_EQ(read_witness_try({{"endpoint", "x"}, {"pair", pair}})->pair.to_string(), pair);
+  EXPECT_EQ(read_witness_try({{"endpoint", "x"}, {"pair", "p"}}).error().field, "params.pair");
   EXPECT_EQ(read_witness_try(json::object()).error().field, "params.endpoint");
   EXPECT_EQ(read_witness_try({{"endpoint", "x"}, {"pass", "p"}}).error().field, "params.pass");
 }

@@ -245,9 +245,12 @@ TEST_F(RebuiltArbiter, HasToBeGivenWhereTheRecordsDisagreeOrNameNone) {
   EXPECT_EQ(arbiter(preferred(NodeSide::a)).value(), preferred(NodeSide::a));
 }
 
-TEST_F(RebuiltArbiter, ThatNoVersionCarriesOutIsNotTaken) {
+TEST_F(RebuiltArbiter, IsAFenceWhereTheRecordsNameIt) {
   write("vm1", {engine::ArbiterKind::fence, NodeSide::a, ""});
-  EXPECT_EQ(arbiter().error().kind, RefusalKind::invalid);
+  ASSERT_TRUE(arbiter());
+  EXPECT_TRUE(arbiter()->fence);
+  EXPECT_EQ(arbiter(preferred(NodeSide::a)).error().kind, RefusalKind::invalid);
+  EXPECT_EQ(arbiter(witness("http://10.0.0.10:2379")).error().kind, RefusalKind::invalid);
 }
 
 TEST_F(RebuiltArbiter, ThatIsHostileIsRefused) {

@@ -48,7 +48,7 @@ struct Lockstepds {
     replica.state = side == kA ? a_state : copy.number == 1 ? b_state : new_state;
     replica.serving = replica.state != "suspended" && replica.state != "waiting" && replica.state != "split_brain";
     replica.size = v.size;
-    replica.epoch = EpochView{7, v.first_epoch.to_string(), replica.state == "in_sync" ? "both" : "a", "a"};
+    replica.epoch = EpochView{7, v.first_epoch.to_string(), replica.state == "in_sync" ? "both" : "a", "a", ""};
     report.status->volumes = {replica};
     return report;
   }
@@ -355,7 +355,7 @@ TEST(ReplaceVerdict, WhoIsNoMemberIsNoSurvivor) {
     replica.volume = v.id;
     replica.state = state;
     replica.serving = true;
-    replica.epoch = EpochView{3, random_uuid().to_string(), "b", "b"};
+    replica.epoch = EpochView{3, random_uuid().to_string(), "b", "b", ""};
     view.report.status->volumes = {replica};
     return view;
   };

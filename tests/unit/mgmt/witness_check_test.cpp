@@ -44,7 +44,7 @@ struct MakingAPair : testing::Test {
   test::FakeDataPlane plane;
   Management node{folder.path(), plane, std::chrono::seconds(60)};
 
-  Outcome<void> make(const Arbiter& arbiter) {
+  Outcome<void> make(const Arbiter& arbiter, std::optional<Uuid> id = {}) {
     return node.pair.create({.name = "pair1",
                              .target_name = "",
                              .node = {.name = {},
@@ -52,7 +52,8 @@ struct MakingAPair : testing::Test {
                                       .link_address = {},
                                       .management_address = {}},
                              .arbiter = arbiter,
-                             .settings = {}});
+                             .settings = {},
+                             .id = id});
   }
 };
 
@@ -65,6 +66,24 @@ TEST_F(MakingAPair, WithAWitnessThatAnswersOtherwiseThanAWitnessIsRefusedAndReco
   EXPECT_EQ(made.error().fields[0].pointer, "/arbiter/endpoints/1");
   EXPECT_EQ(made.error().fields[0].detail, "The witness was asked: 10.0.0.2:2379: it does not speak TLS there.");
   EXPECT_FALSE(node.core->configuration()->pair);
+}
+
+TEST_F(MakingAPair, AsksTheWitnessForTheKeysOfTheIdThatItIsGiven) {
+  const auto id = Uuid::parse("0f8fad5b-d9cb-469f-a165-70867728950e");
+  ASSERT_TRUE(make(witness({"http://10.0.0.1:2379"}), id));
+  EXPECT_EQ(plane.last_try["pair"], id->to_string());
+  EXPECT_EQ(node.core->configuration()->pair->id, id);
+}
+
+TEST_F(MakingAPair, AsksTheWitnessForTheKeysOfTheIdThatItMakes) {
+  ASSERT_TRUE(make(witness({"http://10.0.0.1:2379"})));
+  EXPECT_EQ(plane.last_try["pair"], node.core->configuration()->pair->id.to_string());
+}
+
+TEST_F(MakingAPair, WithTheIdOfZerosIsRefused) {
+  const auto made = make(witness({"http://10.0.0.1:2379"}), Uuid{});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().fields.at(0).pointer, "/id");
 }
 
 TEST_F(MakingAPair, WithAWitnessThatIsAwayIsDone) {

@@ -162,6 +162,19 @@ std::vector<std::byte> with_flags(std::uint16_t flags) {
   return bytes;
 }
 
+TEST(ReplicaStates, TellTheArbiterThatIsWishedAndTakeOneThatIsNotKnownForNone) {
+  for (const auto wish : {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a, ArbiterWish::preferred_b}) {
+    auto wishing = state();
+    wishing.wish = wish;
+    const auto back = decode_state(encode_state(wishing));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->wish, wish);
+  }
+  EXPECT_EQ(decode_state(with_flags(0x0401))->wish, ArbiterWish::nobody);
+  EXPECT_EQ(decode_state(with_flags(0x0C01))->wish, ArbiterWish::preferred_b);
+  EXPECT_EQ(decode_state(with_flags(0x1001))->wish, ArbiterWish::none) << "of a later version";
+}
+
 TEST(ReplicaStates, OfALaterVersionMayTellMore) {
   const auto known = decode_state(with_flags(0x0101));
   ASSERT_TRUE(known);

@@ -266,11 +266,31 @@ TEST(Alone, PreferredNeverDecidesForAProcessThatWasNotInSync) {
   mine.record = record(1, 1, MemberSet::both(), {});
   mine.record.arbiter.kind = engine::ArbiterKind::preferred;
   mine.record.arbiter.preferred = NodeSide::a;
-  EXPECT_EQ(decide_alone(mine, true), AloneRule::stay);
+  EXPECT_EQ(decide_alone(mine, {.witness = true}), AloneRule::stay);
   mine.running = true;
-  EXPECT_EQ(decide_alone(mine, true), AloneRule::preferred_goes_on);
+  EXPECT_EQ(decide_alone(mine, {.witness = true}), AloneRule::preferred_goes_on);
   mine.side = NodeSide::b;
-  EXPECT_EQ(decide_alone(mine, true), AloneRule::stay);
+  EXPECT_EQ(decide_alone(mine, {.witness = true}), AloneRule::stay);
+}
+
+TEST(Alone, AFenceDecidesOnlyForAMemberThatWasInSyncAndHasACommand) {
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    ReplicaState mine;
+    mine.side = side;
+    mine.able = mine.running = true;
+    mine.record = record(1, 1, MemberSet::both(), {});
+    mine.record.arbiter.kind = engine::ArbiterKind::fence;
+    EXPECT_EQ(decide_alone(mine, {.fence = true}), AloneRule::fence_partner);
+    EXPECT_EQ(decide_alone(mine, {.witness = true}), AloneRule::stay);
+    mine.running = false;
+    EXPECT_EQ(decide_alone(mine, {.fence = true}), AloneRule::stay);
+    mine.running = true;
+    mine.able = false;
+    EXPECT_EQ(decide_alone(mine, {.fence = true}), AloneRule::stay);
+    mine.able = true;
+    mine.record.members = MemberSet::only(engine::other(side));
+    EXPECT_EQ(decide_alone(mine, {.fence = true}), AloneRule::stay);
+  }
 }
 
 TEST(Alone, AWitnessRecordAboveMineForbidsUnlessItNamesOnlyMe) {
@@ -300,6 +320,43 @@ TEST(Alone, APartnersWinStandsBesideAnEpochThatThePartnerMayNotHaveRecorded) {
   EXPECT_EQ(judge(mine, &there, false), WitnessWord::may_try);  // b recorded before a did
   mine.record.sequencer = NodeSide::a;
   EXPECT_EQ(judge(mine, nullptr, false), WitnessWord::no_record);
+}
+
+/// Its two records become durable one after the other.
+TEST(NextArbiter, IsNamedOnlyWhereBothWishItAndNeverInThePlaceOfAnotherThatDecides) {
+  constexpr ArbiterWish kWishes[] = {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a,
+                                     ArbiterWish::preferred_b};
+  const engine::ArbiterSettings kNamed[] = {{engine::ArbiterKind::witness, NodeSide::a, "http://w"},
+                                            {engine::ArbiterKind::preferred, NodeSide::a, ""},
+                                            {engine::ArbiterKind::preferred, NodeSide::b, ""},
+                                            {engine::ArbiterKind::fence, NodeSide::a, "x"}};
+  for (const auto& named : kNamed)
+    for (const auto mine_wishes : kWishes)
+      for (const auto theirs_wishes : kWishes) {
+        ReplicaState mine, theirs;
+        mine.record.members = MemberSet::both();
+        mine.record.arbiter = named;
+        mine.wish = mine_wishes;
+        theirs = mine;
+        theirs.side = NodeSide::b;
+        theirs.wish = theirs_wishes;
+        const auto next = next_arbiter(mine, theirs);
+        const bool by_witness = named.kind == engine::ArbiterKind::witness;
+        const bool to_a_side = mine_wishes == ArbiterWish::preferred_a || mine_wishes == ArbiterWish::preferred_b;
+        const bool to_nobody = mine_wishes == ArbiterWish::nobody;
+        const bool agreed = mine_wishes == theirs_wishes && mine_wishes != ArbiterWish::none;
+        ASSERT_EQ(next.has_value(), agreed && (by_witness ? to_a_side : to_nobody));
+        if (!next) continue;
+        EXPECT_EQ(next->kind, by_witness ? engine::ArbiterKind::preferred : engine::ArbiterKind::witness);
+        if (by_witness) {
+          EXPECT_EQ(next->preferred, mine_wishes == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b);
+        }
+        theirs.record.id.bytes[0] = 9;
+        EXPECT_FALSE(next_arbiter(mine, theirs)) << "they do not share the epoch";
+        theirs.record.id = mine.record.id;
+        mine.record.members = theirs.record.members = MemberSet::only(NodeSide::a);
+        EXPECT_FALSE(next_arbiter(mine, theirs)) << "alone nothing is changed";
+      }
 }
 
 }  // namespace

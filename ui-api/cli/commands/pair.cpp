@@ -53,6 +53,7 @@ std::string arbiter_text(const json& arbiter) {
     const std::string user = text(arbiter, "user");
     return "witness at " + joined(part(arbiter, "endpoints")) + (user.empty() ? "" : " as " + user);
   }
+  if (text(arbiter, "kind") == "fence") return "fence: each node's command powers the other off";
   if (text(arbiter, "kind") == "preferred") return "none; side " + text(arbiter, "preferred_side") + " is preferred";
   return "-";
 }
@@ -79,7 +80,8 @@ std::string pair_text(const json& pair) {
 
 void add_create(CLI::App& pair, Action& chosen) {
   struct Options {
-    std::string name, target, preferred, floor, ceiling;
+    std::string name, id, target, preferred, floor, ceiling;
+    bool fence = false;
     WitnessOptions witness;
     std::uint64_t lease_ms = 0;
     NodeOptions node;
@@ -91,14 +93,21 @@ void add_create(CLI::App& pair, Action& chosen) {
       "  lockstep pair create pair1 --witness http://10.0.0.10:2379\n"
       "  lockstep pair create pair1 --witness https://10.0.0.10:2379 --witness-ca ca.pem --witness-user lockstep "
       "--witness-password-file password\n"
-      "  lockstep pair create pair1 --preferred a --portal 10.0.0.11:3260 --link 10.0.1.11:3261");
+      "  lockstep pair create pair1 --preferred a --portal 10.0.0.11:3260 --link 10.0.1.11:3261\n"
+      "  lockstep pair create pair1 --fence        /etc/lockstep/fence.toml says what powers the partner off");
   c->add_option("name", o->name, "Lower-case letters, digits and hyphens")->required();
   auto* witness = o->witness.add_to(*c);
-  c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
-      ->check(CLI::IsMember({"a", "b"}))
+  auto* preferred =
+      c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
+          ->check(CLI::IsMember({"a", "b"}))
+          ->excludes(witness)
+          ->type_name("a|b");
+  c->add_flag("--fence", o->fence, "No witness: who powers the partner off goes on (lockstep-fence(8))")
       ->excludes(witness)
-      ->type_name("a|b");
+      ->excludes(preferred);
   c->add_option("--target-name", o->target, "The target's iSCSI name")->type_name("IQN");
+  c->add_option("--id", o->id, "The pair's id that the witness's user is for; `lockstep-witness add-pair` tells it")
+      ->type_name("UUID");
   c->add_option("--lease-ms", o->lease_ms, "How long a node may serve without having heard from its partner")
       ->type_name("MS");
   c->add_option("--resync-floor", o->floor, "Resync is never slower, a second")->type_name("SIZE");
@@ -106,17 +115,19 @@ void add_create(CLI::App& pair, Action& chosen) {
   o->node.add_to(*c);
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
-      if (o->witness.endpoints.empty() && o->preferred.empty()) {
+      if (o->witness.endpoints.empty() && o->preferred.empty() && !o->fence) {
         return fail(Exit::usage,
                     "Who decides when the nodes cannot talk? Name a witness with --witness URL (recommended), or the "
-                    "node that goes on with --preferred a.");
+                    "node that goes on with --preferred a, or have each power the other off with --fence.");
       }
       json body{{"name", o->name}};
-      Outcome<json> arbiter = json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
+      Outcome<json> arbiter =
+          o->fence ? json{{"kind", "fence"}} : json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
       if (!o->witness.endpoints.empty()) arbiter = witness_body(context, o->witness);
       if (!arbiter) return std::unexpected(arbiter.error());
       body["arbiter"] = std::move(*arbiter);
       if (!o->target.empty()) body["target_name"] = o->target;
+      if (!o->id.empty()) body["id"] = o->id;
       if (const json node = o->node.body(); !node.empty()) body["node"] = node;
       json settings = json::object();
       if (o->lease_ms != 0) settings["lease_ms"] = o->lease_ms;
@@ -398,6 +409,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   add_create(*pair, chosen);
   add_discovery(*pair, chosen);
   add_set(*pair, chosen);
+  add_pair_arbiter_commands(*pair, chosen);
   add_pair_witness_commands(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);

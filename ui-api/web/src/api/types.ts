@@ -4,7 +4,7 @@ export type Severity = 'info' | 'warning' | 'critical';
 export type HealthStatus = 'ok' | 'degraded' | 'critical';
 
 export interface Arbiter {
-  kind: 'witness' | 'preferred';
+  kind: 'witness' | 'preferred' | 'fence';
   user: string | null;
   client_certificate: boolean;
   endpoints: string[];
@@ -32,7 +32,7 @@ export interface Node {
   lockstepd: { state: 'running' | 'stopped' | 'unknown'; uptime_seconds: number | null; message: string };
   version: string | null;
   partner_link: { connected: boolean; path: 'tcp' | 'rdma' | null; since: string | null };
-  witness: { kind: 'witness' | 'preferred' | 'none'; reachable: boolean | null };
+  witness: { kind: 'witness' | 'preferred' | 'fence' | 'none'; reachable: boolean | null };
   revision: number | null;
 }
 

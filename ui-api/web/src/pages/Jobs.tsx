@@ -15,6 +15,7 @@ const KINDS: Record<string, string> = {
   'volume.delete': 'Delete volume',
   'replica.replace': 'Replace copy',
   'pair.witness': 'Change witness',
+  'pair.arbiter': 'Change arbiter',
   'volume.leave': 'Leave for maintenance',
   'volume.force_solo': 'Force to serve alone',
   'volume.give_up': 'Give up a copy',

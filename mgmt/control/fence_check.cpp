@@ -1,0 +1,30 @@
+#include "mgmt/control/fence_check.hpp"
+
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::mgmt {
+
+using nlohmann::json;
+
+namespace {
+constexpr std::chrono::seconds kPatience{40};  // lockstepd itself waits for 30
+}
+
+Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter) {
+  if (!arbiter.fence) return {};
+  const auto answer = data_plane.call("fence.try", "{}", kPatience);
+  if (!answer) return std::unexpected(answer.error());
+  const json found = json::parse(*answer, nullptr, false);
+  if (!found.is_object() || !found.contains("answers") || !found["answers"].is_boolean())
+    return refuse(RefusalKind::internal, "lockstepd's answer about the fence can't be read.");
+  if (found["answers"].get<bool>()) return {};
+  const std::string problem = found.value("problem", "");
+  return refuse(RefusalKind::invalid,
+                fmt::format("The fence of this node was tried and could not power its partner off: {}", problem),
+                {{"/arbiter/kind", problem}});
+}
+
+}  // namespace lockstep::mgmt

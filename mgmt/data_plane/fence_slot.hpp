@@ -1,0 +1,62 @@
+#pragma once
+// The fence command as the mirror holds it. lockstepd itself runs nothing: it asks lockstep-fence, which systemd starts
+// for each question, over a Unix socket (docs/developer/fence.md). Used where the pair's arbiter is a fence, else not.
+#include <memory>
+#include <string>
+
+#include "engine/runtime/reactor.hpp"
+#include "replication/core/fencing.hpp"
+
+namespace lockstep::mgmt {
+
+/// What lockstep-fence answered, or why it did not.
+struct FenceWord {
+  bool done = false;
+  bool off = false;     ///< the machine was seen to be off
+  std::string problem;  ///< a sentence; empty when done
+};
+
+class FenceCall;
+
+class FenceSlot final : public replication::Fence {
+ public:
+  /// Of what is told: "fence.begun", "fence.succeeded", "fence.failed", "fence.stopped", "fence.found", "fence.lost".
+  using Tell = engine::Callback<const std::string&, const std::string&>;
+
+  FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell);
+  ~FenceSlot() override;
+
+  void use(bool on);
+  /// The device answered when it was looked at last; looked at every minute.
+  [[nodiscard]] bool ready() const { return in_use_ && ready_; }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+  /// Looks once, also where the arbiter is another.
+  void look(engine::Callback<const FenceWord&> done);
+
+  [[nodiscard]] bool configured() const override { return in_use_; }
+  void power_off(engine::Callback<const std::string&> done) override;
+  void stop() override;
+
+ private:
+  static constexpr engine::Duration kLookEvery = std::chrono::seconds(60);
+  static constexpr engine::Duration kLookAgain = std::chrono::seconds(5);  ///< after one that failed
+  /// lockstep-fence has limits of its own, and ends sooner: an order's is 10 minutes, a delay's a minute.
+  static constexpr engine::Duration kOrderLimit = std::chrono::seconds(700);
+  static constexpr engine::Duration kLookLimit = std::chrono::seconds(30);
+
+  std::shared_ptr<FenceCall> ask(const char* order, engine::Duration limit, engine::Callback<const FenceWord&> done);
+  void watch();
+  void note(const FenceWord& word);
+  void look_later(engine::Duration delay);
+
+  engine::Reactor& reactor_;
+  std::string socket_;
+  Tell tell_;
+  bool in_use_ = false, ready_ = false, looked_ = false;
+  std::string problem_;
+  std::string last_failure_;
+  engine::TimerId timer_ = engine::TimerId::none;
+  std::shared_ptr<FenceCall> order_, look_;
+};
+
+}  // namespace lockstep::mgmt

@@ -1,0 +1,131 @@
+"""This machine as a witness: set up, and given another certificate or other addresses."""
+import dataclasses
+import ipaddress
+import json
+import os
+import pathlib
+import re
+import secrets
+import subprocess
+
+from lockstep_witness.certificates import complaint_about, make_ca, make_peer_certificate, make_server_certificate
+from lockstep_witness.etcd import UNIT, closed_etcd, etcd_yaml, make_root
+from lockstep_witness.files import Refused, Settings, is_ip
+
+HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+
+
+def check_addresses(addresses):
+    for address in addresses:
+        if not is_ip(address) and not HOST.fullmatch(address):
+            raise Refused(f"{address} is neither an IP address nor a host's name.")
+        if is_ip(address) and ipaddress.ip_address(address).is_unspecified:
+            raise Refused(f"{address} is no address that a node could reach. Name the one that it reaches this machine by.")
+
+
+def check_certificate(certificate, key, ca, addresses):
+    for address in addresses:
+        why = complaint_about(certificate, key, ca, address)
+        if why:
+            raise Refused(f"A node could not use this certificate for {address}: {why}.")
+
+
+def make_files(folder, options, settings):
+    """All but etcd.yaml; settings.json is the last of them."""
+    if options.ca:
+        ca_text, certificate, key = (pathlib.Path(f).read_text() for f in (options.ca, options.certificate, options.key))
+        ca_key = None
+    else:
+        ca_text, ca_key = make_ca()
+        certificate, key = make_server_certificate(settings.addresses, ca_text, ca_key)
+    peer, peer_key = make_peer_certificate()
+    folder.write(folder.root_password, secrets.token_urlsafe(32) + "\n")
+    if ca_key:
+        folder.write(folder.ca_key, ca_key)
+    else:
+        folder.ca_key.unlink(missing_ok=True)
+    for path, text in ((folder.ca, ca_text), (folder.certificate, certificate), (folder.key, key), (folder.peer, peer),
+                       (folder.peer_key, peer_key)):
+        folder.write(path, text, shared=True)
+    folder.pairs.mkdir(mode=0o700, exist_ok=True)
+    folder.write(folder.settings, json.dumps(dataclasses.asdict(settings), indent=2) + "\n")
+
+
+def setup(folder, options):
+    check_addresses(options.address)
+    if not is_ip(options.listen):
+        raise Refused(f"--listen {options.listen} is no IP address.")
+    given = (options.ca, options.certificate, options.key)
+    if any(given) and not all(given):
+        raise Refused("--ca, --certificate and --key belong together.")
+    if all(given):
+        check_certificate(options.certificate, options.key, options.ca, options.address)
+    folder.prepare()
+    with folder.locked():
+        if folder.settings.exists():
+            settings = Settings.read(folder)
+            wanted = (options.address, options.listen, options.port)
+            if wanted != (settings.addresses, settings.listen, settings.port) or any(given):
+                raise Refused(f"There is a witness here already, at {' '.join(settings.endpoints)}. Nothing was changed. "
+                              "`lockstep-witness renew` gives it other addresses or another certificate.")
+        else:
+            settings = Settings(options.address, options.listen, options.port, secrets.token_hex(16))
+            make_files(folder, options, settings)
+        if not folder.etcd_yaml.exists():
+            with closed_etcd(folder, settings) as etcd:
+                make_root(etcd, folder)
+            folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
+        start(folder, options)
+        print(f"The witness is set up at {' '.join(settings.endpoints)}.\nNext: `lockstep-witness add-pair NAME`.")
+
+
+def has_systemd():
+    return os.path.isdir("/run/systemd/system")
+
+
+def systemctl(*words):
+    done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(f"`systemctl {' '.join(words)}` failed: {done.stderr.strip()} `journalctl -u {UNIT}` tells more.")
+
+
+def start(folder, options):
+    if options.no_start:
+        return
+    if not has_systemd():
+        print(f"There is no systemd here. Start: etcd --config-file {folder.etcd_yaml}")
+        return
+    systemctl("enable", "--now", UNIT)
+    beside = subprocess.run(["systemctl", "is-active", "--quiet", "etcd.service"], check=False)
+    if beside.returncode == 0:
+        print("etcd.service, which came with the package etcd-server, runs beside the witness and is not needed by it. If "
+              "nothing else uses it: systemctl disable --now etcd.service")
+
+
+def renew(folder, options):
+    with folder.locked():
+        settings = Settings.read(folder)
+        if bool(options.certificate) != bool(options.key):
+            raise Refused("--certificate and --key belong together.")
+        addresses = options.address or settings.addresses
+        check_addresses(addresses)
+        if options.certificate:
+            check_certificate(options.certificate, options.key, folder.ca, addresses)
+            certificate, key = (pathlib.Path(f).read_text() for f in (options.certificate, options.key))
+        elif folder.ca_key.exists():
+            certificate, key = make_server_certificate(addresses, folder.ca.read_text(), folder.ca_key.read_text())
+        else:
+            raise Refused("The CA of this witness is not kept here: have it sign another certificate, and give that with "
+                          "--certificate and --key.")
+        folder.write(folder.key, key, shared=True)
+        folder.write(folder.certificate, certificate, shared=True)
+        if addresses == settings.addresses:
+            print("The witness has another certificate, which it shows from now on.")
+            return
+        settings.addresses = addresses
+        folder.write(folder.settings, json.dumps(dataclasses.asdict(settings), indent=2) + "\n")
+        folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
+        if has_systemd() and not options.no_start:
+            systemctl("restart", UNIT)
+        print(f"The witness is reached at {' '.join(settings.endpoints)}. Tell each pair of it: `lockstep pair witness set`; "
+              "`lockstep-witness add-pair NAME` prints the command.")

@@ -1,0 +1,80 @@
+"""A pair whose arbiter is a fence, as the API tells it. What it does to volumes: tests/e2e/test_fence.py."""
+import pathlib
+
+from nodes import join, make_pair, wait_for
+from scratch import Scratch
+
+FENCE = {"kind": "fence"}
+DEAD = {"answers": False, "problem": "/usr/sbin/fence_ipmilan (status) exited with 1 and said: Connection timed out."}
+
+
+class Fence(Scratch):
+    def ready(self, name):
+        node = self.node(name)
+        wait_for("the management to speak to the lockstepd that looks at the device",
+                 pathlib.Path(str(node.socket) + ".subscribed").exists)
+        return node
+
+    def create(self, node, **more):
+        return node.post("/api/v1/pair", {"name": "pair1", "arbiter": {**FENCE, **more}})
+
+    def test_is_the_arbiter_of_both_nodes_and_shown_by_both(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        make_pair(a, b, arbiter=FENCE)
+        self.volume(a)
+        for node in (a, b):
+            self.assertEqual(node.applied()["arbiter"], FENCE)
+            self.assertEqual(node.get("/api/v1/pair").json["arbiter"], {
+                "kind": "fence", "endpoints": [], "user": None, "client_certificate": False, "preferred_side": None})
+            self.assertEqual(node.get("/api/v1/pair/witness").json["kind"], "fence")
+            self.assertEqual([n["witness"]["kind"] for n in node.get("/api/v1/nodes").json["items"]], ["fence"] * 2)
+        for node in (a, b):
+            node.stop_mgmtd()
+            node.start_mgmtd()
+        self.assertEqual(wait_for("the pair to be read again", lambda: a.get("/api/v1/pair").json["arbiter"])["kind"], "fence")
+
+    def test_that_does_not_answer_makes_no_pair_and_says_what_it_said(self):
+        a = self.ready("node-a")
+        a.script(fence=DEAD)
+        refused = self.create(a)
+        self.problem(refused, 422, "invalid", "/arbiter/kind")
+        self.assertIn("exited with 1 and said: Connection timed out.", refused.json["errors"][0]["detail"])
+        self.assertEqual(a.get("/api/v1/pair").json["state"], "none")
+        a.script()
+        self.assertEqual(self.create(a).status, 201)
+
+    def test_of_the_second_node_is_tried_before_it_joins(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        self.assertEqual(self.create(a).status, 201)
+        b.script(fence=DEAD)
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        job = b.job(b.post("/api/v1/pair/join", {"invitation": text}))
+        self.assertEqual(job["state"], "failed")
+        self.assertIn("could not power its partner off: /usr/sbin/fence_ipmilan (status) exited with 1", job["error"]["detail"])
+        self.assertEqual(b.get("/api/v1/pair").json["state"], "none")
+        b.script()
+        join(a, b)
+
+    def test_is_not_said_by_the_api_what_it_runs(self):
+        a = self.ready("node-a")
+        for field in ("agent", "command", "options", "limit", "delay"):
+            self.problem(self.create(a, **{field: "/bin/sh"}), 422, "invalid", f"/arbiter/{field}")
+        self.problem(self.create(a, endpoints=["http://127.0.0.1:2379"]), 422, "invalid", "/arbiter/endpoints")
+        self.problem(self.create(a, preferred_side="a"), 422, "invalid", "/arbiter/preferred_side")
+
+    def test_stays_and_is_not_taken_in_the_place_of_another(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        make_pair(a, b, arbiter=FENCE)
+        refused = a.patch("/api/v1/pair/arbiter", {"kind": "preferred", "preferred_side": "a"})
+        self.problem(refused, 409, "conflict")
+        self.assertIn("chosen when a pair is made", refused.json["detail"])
+        self.assertEqual(a.get("/api/v1/pair").json["arbiter"]["kind"], "fence")
+
+    def test_lets_nobody_change_the_configuration_alone(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        make_pair(a, b, arbiter=FENCE)
+        b.stop_mgmtd()
+        refused = a.post("/api/v1/initiators", {"iqn": "iqn.2026-11.host:one"})
+        self.problem(refused, 503, "not-current")
+        self.assertIn("fence", refused.json["detail"])
+        b.start_mgmtd()

@@ -1,0 +1,67 @@
+// lockstep-mgmtd's configuration file: what is not honoured is never passed over in silence.
+#include "mgmt/control/mgmtd_config.hpp"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/mgmt/temporary_folder.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+engine::Result<MgmtdConfig> read_text(const std::string& text) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "mgmtd.toml";
+  std::ofstream(file) << text;
+  return read_mgmtd_config(file);
+}
+
+std::string refusal_of(const std::string& text) {
+  const auto read = read_text(text);
+  return read ? "it is read" : read.error().message;
+}
+
+TEST(MgmtdConfigFile, WithASettingThatThereIsNotIsRefusedByItsNameAndLine) {
+  EXPECT_THAT(refusal_of("listen = \"127.0.0.1:8443\"\nlease_ms = 1500\n"),
+              HasSubstr("line 2: there is no setting lease_ms"));
+  EXPECT_THAT(refusal_of("[pair]\nname = \"x\"\n"), HasSubstr("there is no setting pair"));
+  EXPECT_THAT(refusal_of("portal = [\"10.0.0.1:3260\"]\n"), HasSubstr("line 1: there is no setting portal"));
+}
+
+TEST(MgmtdConfigFile, WithAValueThatCannotBeUsedIsRefusedByItsName) {
+  EXPECT_THAT(refusal_of("portals = \"10.0.0.1:3260\"\n"), HasSubstr("line 1: portals must be a list"));
+  EXPECT_THAT(refusal_of("portals = [\"here\"]\n"), HasSubstr("portals must be a numeric address"));
+  EXPECT_THAT(refusal_of("link_address = \"node-a\"\n"), HasSubstr("link_address must be a numeric address"));
+  EXPECT_THAT(refusal_of("node_name = 7\n"), HasSubstr("node_name must be a string"));
+  EXPECT_THAT(refusal_of("create_patience_seconds = 0\n"), HasSubstr("create_patience_seconds must be"));
+  EXPECT_THAT(refusal_of("log_level = \"loud\"\n"), HasSubstr("log_level must be"));
+}
+
+TEST(MgmtdConfigFile, SaysWhichOfItsSettingsAreNotInForceInThePair) {
+  const auto config = read_text(
+      "node_name = \"node-a\"\nportals = [\"10.0.0.1:3260\"]\nlink_address = \"10.0.1.1:3261\"\nlisten = "
+      "\"10.0.0.1:8443\"\n");
+  ASSERT_TRUE(config) << config.error().message;
+  Node node;
+  node.name = "node-a";
+  node.portals = {"10.0.0.1:3260"};
+  node.link_address = "10.0.1.1:3261";
+  node.management_address = "10.0.0.9:8443";
+  EXPECT_THAT(not_in_force(*config, node), IsEmpty()) << "management_address does not stand in the file";
+  node.portals = {"10.0.0.1:3260", "10.0.2.1:3260"};
+  node.link_address = "10.0.1.7:3261";
+  EXPECT_THAT(
+      not_in_force(*config, node),
+      ElementsAre(
+          HasSubstr("portals = 10.0.0.1:3260, which is not in force: the pair has 10.0.0.1:3260, 10.0.2.1:3260"),
+          HasSubstr("link_address = 10.0.1.1:3261, which is not in force: the pair has 10.0.1.7:3261")));
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
