@@ -1,10 +1,8 @@
 #include "engine/runtime/buffer_pool.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <new>
-#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -31,11 +29,6 @@ std::byte* map_aligned(std::size_t size) {
   if (const std::size_t after = reserve - before - size; after > 0) munmap(begin + before + size, after);
   madvise(begin + before, size, MADV_HUGEPAGE);
   return begin + before;
-}
-
-unsigned order_for(std::size_t bytes) {
-  const std::size_t pages = (bytes + BufferPool::kAlignment - 1) / BufferPool::kAlignment;
-  return static_cast<unsigned>(std::bit_width(pages - 1));
 }
 
 struct Zone {
@@ -110,40 +103,8 @@ void BufferPool::release(std::byte* data, unsigned order) {
 std::size_t BufferPool::zone_of(std::size_t bytes) const { return impl_->zone_of_order(order_for(bytes)); }
 std::size_t BufferPool::zones() const { return impl_->zones.size(); }
 std::size_t BufferPool::zone_capacity(std::size_t zone) const { return impl_->zones[zone].capacity; }
-std::size_t BufferPool::block_size(std::size_t bytes) { return kAlignment << order_for(bytes); }
 std::size_t BufferPool::capacity() const { return impl_->capacity; }
 std::size_t BufferPool::in_use() const { return impl_->in_use; }
 std::span<std::byte> BufferPool::arena() const { return {impl_->bytes, impl_->capacity}; }
-
-Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      pool_(std::exchange(other.pool_, nullptr)),
-      order_(other.order_) {}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  data_ = std::exchange(other.data_, nullptr);
-  size_ = std::exchange(other.size_, 0);
-  pool_ = std::exchange(other.pool_, nullptr);
-  order_ = other.order_;
-  return *this;
-}
-
-Buffer::~Buffer() { reset(); }
-
-bool Buffer::resize(std::size_t bytes) {
-  if (data_ == nullptr || bytes == 0 || bytes > BufferPool::kAlignment << order_) return false;
-  size_ = bytes;
-  return true;
-}
-
-void Buffer::reset() {
-  if (data_ != nullptr) pool_->release(data_, order_);
-  data_ = nullptr;
-  size_ = 0;
-  pool_ = nullptr;
-}
 
 }  // namespace lockstep::engine

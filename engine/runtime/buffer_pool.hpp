@@ -4,10 +4,12 @@
 //
 // A pool that is laid out by size keeps small, medium and large buffers in zones of their own: small ones neither
 // break the large blocks up nor wait for them.
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace lockstep::engine {
 
@@ -17,9 +19,21 @@ class BufferPool;
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        pool_(other.pool_),
+        order_(other.order_) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    pool_ = other.pool_;
+    order_ = other.order_;
+    return *this;
+  }
+  ~Buffer() { reset(); }
 
   [[nodiscard]] explicit operator bool() const { return data_ != nullptr; }
   [[nodiscard]] std::span<std::byte> span() const { return {data_, size_}; }
@@ -33,8 +47,8 @@ class Buffer {
   friend class BufferPool;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  BufferPool* pool_ = nullptr;
-  unsigned order_ = 0;  // of its block
+  BufferPool* pool_ = nullptr;  // this and the order mean something only with data
+  unsigned order_ = 0;          // of its block
 };
 
 class BufferPool {
@@ -65,15 +79,31 @@ class BufferPool {
   [[nodiscard]] std::size_t zones() const;
   [[nodiscard]] std::size_t zone_capacity(std::size_t zone) const;
   /// What a buffer of `bytes` (1 to kMaxBuffer) takes of its zone.
-  [[nodiscard]] static std::size_t block_size(std::size_t bytes);
+  [[nodiscard]] static std::size_t block_size(std::size_t bytes) { return kAlignment << order_for(bytes); }
   /// The whole arena, for registration.
   [[nodiscard]] std::span<std::byte> arena() const;
 
  private:
   friend class Buffer;
+  [[nodiscard]] static unsigned order_for(std::size_t bytes) {
+    return static_cast<unsigned>(std::bit_width((bytes + kAlignment - 1) / kAlignment - 1));
+  }
   void release(std::byte* data, unsigned order);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+inline bool Buffer::resize(std::size_t bytes) {
+  if (data_ == nullptr || bytes == 0 || bytes > BufferPool::kAlignment << order_) return false;
+  size_ = bytes;
+  return true;
+}
+
+// Most buffers that end were moved from.
+inline void Buffer::reset() {
+  if (data_ == nullptr) return;
+  pool_->release(std::exchange(data_, nullptr), order_);
+  size_ = 0;
+}
 
 }  // namespace lockstep::engine

@@ -5,7 +5,8 @@
 
 namespace lockstep::iscsi_target {
 
-CommandSlots::CommandSlots(std::size_t count) : tags_(count, iscsi::kReservedTag), commands_(count) {
+CommandSlots::CommandSlots(std::size_t count)
+    : count_(count), tags_((count + kBlock - 1) / kBlock * kBlock, iscsi::kReservedTag), commands_(tags_.size()) {
   assert(count <= 256);
   free_.reserve(count);
   for (std::size_t i = count; i > 0; --i) free_.push_back(static_cast<std::uint8_t>(i - 1));

@@ -25,49 +25,13 @@ void FairShare::leave(Member& member) {
   --std::exchange(member.address, nullptr)->members;
 }
 
-bool FairShare::host_holds_nothing(const Claim& claim) {
-  return claim.member->name->held[claim.zone] == 0 && claim.member->address->held[claim.zone] == 0;
-}
-
-bool FairShare::is_free(const Claim& claim) const {
-  const Zone& zone = zones_[claim.zone];
-  return claim.bytes <= zone.budget - zone.held;
-}
-
-bool FairShare::is_within_bounds(const Claim& claim) const {
-  if (!is_free(claim)) return false;
-  if (host_holds_nothing(claim)) return true;
-  const Zone& zone = zones_[claim.zone];
-  const Member& member = *claim.member;
-  const std::size_t free = zone.budget - zone.held - claim.bytes;
-  const std::size_t host = std::max(member.name->held[claim.zone], member.address->held[claim.zone]) + claim.bytes;
-  const std::size_t session = member.held[claim.zone] + claim.bytes;
-  if (member.held[claim.zone] == 0) return host <= 4 * free;
-  return session <= free && host <= 2 * free;
-}
-
-bool FairShare::may_have(const Claim& claim) const {
-  const Zone& zone = zones_[claim.zone];
-  if (zone.first != nullptr && (zone.turn_is_open || claim.member->queues[claim.zone].first != nullptr)) return false;
-  return is_within_bounds(claim);
-}
-
-void FairShare::grant(Claim& claim) {
-  assert(claim.state != Claim::State::granted && claim.bytes <= zones_[claim.zone].budget - zones_[claim.zone].held);
-  if (claim.state == Claim::State::waiting) {
-    Member& member = *claim.member;
-    stop_waiting(claim);
-    // The others' turn first.
-    if (member.queues[claim.zone].first != nullptr) {
-      dequeue(member, claim.zone);
-      enqueue(member, claim.zone);
-    }
-  }
-  claim.state = Claim::State::granted;
-  zones_[claim.zone].held += claim.bytes;
-  claim.member->held[claim.zone] += claim.bytes;
-  claim.member->name->held[claim.zone] += claim.bytes;
-  claim.member->address->held[claim.zone] += claim.bytes;
+void FairShare::end_turn(Claim& claim) {
+  Member& member = *claim.member;
+  stop_waiting(claim);
+  // The others' turn first.
+  if (member.queues[claim.zone].first == nullptr) return;
+  dequeue(member, claim.zone);
+  enqueue(member, claim.zone);
 }
 
 void FairShare::wait(Claim& claim) {
@@ -92,19 +56,6 @@ FairShare::Claim* FairShare::next(std::size_t zone) {
     return nullptr;
   }
   return nullptr;
-}
-
-void FairShare::give_back(Claim& claim) {
-  if (claim.state == Claim::State::waiting) return stop_waiting(claim);
-  if (claim.state == Claim::State::idle) return;
-  claim.state = Claim::State::idle;
-  Zone& zone = zones_[claim.zone];
-  assert(zone.held >= claim.bytes && claim.member->held[claim.zone] >= claim.bytes);
-  zone.held -= claim.bytes;
-  claim.member->held[claim.zone] -= claim.bytes;
-  claim.member->name->held[claim.zone] -= claim.bytes;
-  claim.member->address->held[claim.zone] -= claim.bytes;
-  zone.turn_is_open = zone.first != nullptr;
 }
 
 std::array<std::size_t, FairShare::kMaxZones> FairShare::least_held_by_waiting() const {

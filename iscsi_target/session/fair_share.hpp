@@ -10,7 +10,9 @@
 // So one session fills half of a zone and one host two thirds, however much it asks for; the next host two thirds of
 // what is left; and a host's idle session is not kept out by its greedy ones. Where all are greedy they share alike.
 // Within a zone sessions take turns, and a session's claims are granted in their order.
+#include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -95,9 +97,64 @@ class FairShare {
   void enqueue(Member& member, std::size_t zone);
   void dequeue(Member& member, std::size_t zone);
   void stop_waiting(Claim& claim);
+  void end_turn(Claim& claim);
 
   std::array<Zone, kMaxZones> zones_;
   std::size_t waiting_ = 0;
 };
+
+// What each command goes through is short and here.
+
+inline bool FairShare::host_holds_nothing(const Claim& claim) {
+  return claim.member->name->held[claim.zone] == 0 && claim.member->address->held[claim.zone] == 0;
+}
+
+inline bool FairShare::is_free(const Claim& claim) const {
+  const Zone& zone = zones_[claim.zone];
+  return claim.bytes <= zone.budget - zone.held;
+}
+
+inline bool FairShare::is_within_bounds(const Claim& claim) const {
+  if (!is_free(claim)) return false;
+  if (host_holds_nothing(claim)) return true;
+  const Zone& zone = zones_[claim.zone];
+  const Member& member = *claim.member;
+  const std::size_t free = zone.budget - zone.held - claim.bytes;
+  const std::size_t host = std::max(member.name->held[claim.zone], member.address->held[claim.zone]) + claim.bytes;
+  const std::size_t session = member.held[claim.zone] + claim.bytes;
+  if (member.held[claim.zone] == 0) return host <= 4 * free;
+  return session <= free && host <= 2 * free;
+}
+
+inline bool FairShare::may_have(const Claim& claim) const {
+  const Zone& zone = zones_[claim.zone];
+  if (zone.first != nullptr && (zone.turn_is_open || claim.member->queues[claim.zone].first != nullptr)) return false;
+  return is_within_bounds(claim);
+}
+
+inline void FairShare::grant(Claim& claim) {
+  assert(claim.state != Claim::State::granted && claim.bytes <= zones_[claim.zone].budget - zones_[claim.zone].held);
+  if (claim.state == Claim::State::waiting) [[unlikely]]
+    end_turn(claim);
+  claim.state = Claim::State::granted;
+  zones_[claim.zone].held += claim.bytes;
+  claim.member->held[claim.zone] += claim.bytes;
+  claim.member->name->held[claim.zone] += claim.bytes;
+  claim.member->address->held[claim.zone] += claim.bytes;
+}
+
+inline void FairShare::give_back(Claim& claim) {
+  if (claim.state == Claim::State::idle) return;
+  if (claim.state == Claim::State::waiting) [[unlikely]]
+    return stop_waiting(claim);
+  claim.state = Claim::State::idle;
+  Zone& zone = zones_[claim.zone];
+  assert(zone.held >= claim.bytes && claim.member->held[claim.zone] >= claim.bytes);
+  zone.held -= claim.bytes;
+  claim.member->held[claim.zone] -= claim.bytes;
+  claim.member->name->held[claim.zone] -= claim.bytes;
+  claim.member->address->held[claim.zone] -= claim.bytes;
+  zone.turn_is_open = zone.first != nullptr;
+}
 
 }  // namespace lockstep::iscsi_target

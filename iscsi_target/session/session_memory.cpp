@@ -26,7 +26,7 @@ void Session::buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) {
 }
 
 void Session::give_back_memory(SessionCommand& command) {
-  if (resources_.data_buffers) resources_.data_buffers->give_back(command.claim);
+  if (command.claim.state != FairShare::Claim::State::idle) resources_.data_buffers->give_back(command.claim);
 }
 
 void Session::stop_waiting(SessionCommand& command) {
