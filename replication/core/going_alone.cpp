@@ -105,13 +105,17 @@ std::string GoingAlone::why_not_fenced() const {
 }
 
 void GoingAlone::want(engine::EpochRecord next, bool forced) {
-  pending_ = Pending{std::move(next), forced};
+  pending_ = Pending{standing_.epoch().id, std::move(next), forced};
   go_when_leases_are_over();
 }
 
 /// Leases that this node granted, or a process before it may have, have run out by now, on a clock that runs slow.
 void GoingAlone::go_when_leases_are_over() {
   if (!pending_ || steps_.busy()) return;
+  if (!is_wanted()) {
+    mark<"membership.decision_outlived">();
+    return pending_.reset();
+  }
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness && witness_;
   if (!pending_->forced && !witnessed && partner_.in_contact() && !phases_.partner_stopped &&
       !exchange_.partner_unknown()) {
@@ -138,6 +142,9 @@ void GoingAlone::go_when_leases_are_over() {
     });
   });
 }
+
+/// A step of the partner's may have come between: its store proved itself while it followed.
+bool GoingAlone::is_wanted() const { return pending_ && pending_->from == standing_.epoch().id; }
 
 bool GoingAlone::goes_on_soon() const {
   const engine::Duration since = clock_.now() - standing_.suspended()->since;

@@ -43,7 +43,8 @@ class GoingAlone {
   void prove_store() { static_cast<void>(store_is_proven()); }
   /// The next epoch is this node's alone as soon as leases are over.
   void want(engine::EpochRecord next, bool forced);
-  [[nodiscard]] bool is_wanted() const { return pending_.has_value(); }
+  /// … and no other epoch was recorded since.
+  [[nodiscard]] bool is_wanted() const;
   /// The nodes agree between themselves, or the volume is detached.
   void forget() { pending_.reset(); }
   void go_when_leases_are_over();
@@ -55,6 +56,7 @@ class GoingAlone {
 
  private:
   struct Pending {
+    engine::Uuid from;  ///< the epoch in which it was decided
     engine::EpochRecord next;
     bool forced = false;
   };

@@ -261,6 +261,7 @@ void Membership::on_record_refused() {
   mark<"membership.record_refused">();
   failure_ = "The partner's epoch does not follow the one that is recorded here.";
   phases_.apply(event::Unfit{});
+  applier_.open(false);  // its step closed it, and this epoch may be resumed
 }
 
 // ---- the clock ---------------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   void on_record_refused() override;
   void on_late_record() override;
   void drive_resume();
+  void resume();
   void drive_both(const ReplicaState& theirs, std::uint64_t above);
   void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
   void propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,

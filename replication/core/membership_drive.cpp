@@ -18,7 +18,7 @@ void Membership::drive_resume() {
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!steps_.current(step)) return;
     steps_.end();
-    if (result && result->status == Errc::ok) phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
+    if (result && result->status == Errc::ok) resume();
   };
   outbound_.send(outbound_.message(MessageType::resume), {}, {}, counted(outbound_.owed, std::move(answered)));
 }
@@ -35,8 +35,13 @@ void Membership::take_resume(InboundRequest& request, const Message& m) {
   witnessing_.abandon();
   applier_.on_watermark(m.watermark);
   phases_.apply(event::NotAlone{});
-  if (standing_.serves_nothing()) phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
+  if (standing_.serves_nothing()) resume();
   answer(request, m, Errc::ok);
+}
+
+void Membership::resume() {
+  failure_.clear();
+  phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
 }
 
 void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,

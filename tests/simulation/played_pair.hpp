@@ -79,12 +79,13 @@ struct PlayedB {
   [[nodiscard]] int stored() { return std::to_integer<int>(pair.host(kA).data(0).visible()[kBlockOfBoth * kBlock]); }
   /// B answers neither heartbeats nor a hello on a new way.
   static bool silent(const Message& m) { return is(m, MessageType::heartbeat) || is(m, MessageType::hello); }
-  /// A has granted B a lease until the last moment.
-  void suspend() {
+  /// A has granted B a lease until the last moment, before which `shortly_before` is called.
+  void suspend(const std::function<void()>& shortly_before = [] {}) {
     b.keeps = silent;
     b.state.serving = false;
     pair.run_for(kLease * 3 / 4);
     ASSERT_TRUE(b.is_granted(b.state.record.id));
+    shortly_before();
     ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::suspended); }));
   }
   /// A has won at the witness, and waits until B's lease is over.

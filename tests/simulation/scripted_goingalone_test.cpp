@@ -189,6 +189,43 @@ TEST(GoingAlone, ByPreferenceEndsWhenThePartnerIsBack) {
   EXPECT_FALSE(world.pair.is(kA, MirrorState::solo));
 }
 
+/// A's store proves itself while A follows B into the next epoch of both: what A decides then is of the one before.
+struct DecidedDuringAStep : PlayedB {
+  DecidedDuringAStep()
+      : PlayedB([](Scenario& s) {
+          b_orders(s);
+          s.store_deadline = 60 * kSecond;
+          s.arbiter = {engine::ArbiterKind::preferred, kA, {}};
+        }) {
+    suspend([&] { hang(pair, kA); });
+    pair.run_for(kLease / 2);  // its contact is lost, too
+    const engine::EpochRecord both = next(MemberSet::both());
+    auto& proposal = b.propose(both);
+    pair.run_for(kMillisecond);
+    EXPECT_FALSE(proposal.done);
+    pair.spoil(kA, [](StoreFaults& f) { f.hang = 0; });
+    pair.host(kA).data(0).release_hung();
+    EXPECT_TRUE(pair.wait_for([&] { return proposal.done; }));
+    EXPECT_TRUE(proposal.ended_with(Errc::ok));
+    b.state.record = both;
+  }
+};
+
+TEST(GoingAlone, DecidedDuringAStepOfThePartnersKeepsNobodyFromResuming) {
+  DecidedDuringAStep world;
+  world.pair.world().way_from(kA).reset();
+  world.back_in_touch();
+  EXPECT_TRUE(world.b.ask(world.b.message(MessageType::resume)).ended_with(Errc::ok));
+}
+
+TEST(GoingAlone, DecidedDuringAStepOfThePartnersIsDecidedAnew) {
+  DecidedDuringAStep world;
+  const unsigned fences = world.fences();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }, 3 * kLease));
+  EXPECT_TRUE(world.pair.status(kA).epoch.descends_from(world.b.state.record));
+  EXPECT_EQ(world.fences(), fences) << "it stopped for a record that could not be";
+}
+
 /// It may be about to fail: B, if its store works, is to go on.
 TEST(GoingAlone, ASuspendedNodeWhoseStoreCompletesNothingSaysThatItIsNotAble) {
   for (const bool hangs : {false, true}) {
