@@ -144,7 +144,9 @@ void Witnessing::consider(const WitnessView& view) {
     return again_after(std::chrono::seconds(1));
   }
   if (is_set_back()) return again_after(std::chrono::seconds(1));
-  if (view.record && attempted_ && *view.record == mine_) {
+  // A win at or below this replica's own number is void: another epoch was agreed since.
+  const bool counts = attempted_ > standing_.epoch().number;
+  if (view.record && counts && *view.record == mine_) {
     mark<"witness.unknown_outcome_was_won">();
     return win(mine_);
   }

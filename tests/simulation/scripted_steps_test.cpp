@@ -205,6 +205,21 @@ TEST(LateRecord, ThatFailedMakesNothingGood) {
   EXPECT_FALSE(world.pair.wait_for([&] { return !world.pair.is(kA, MirrorState::failed); }, 10 * kSoon));
 }
 
+/// A won at the witness, then followed B into a later epoch, whose record came so late that nothing of it was agreed.
+TEST(LateRecord, OfALaterEpochMakesAnEarlierWinVoid) {
+  PlayedB world;
+  world.let_a_win();
+  world.hang_metadata();
+  const engine::EpochRecord both = world.next(MemberSet::both(), 10);
+  auto& proposal = world.b.propose(both);
+  ASSERT_TRUE(world.pair.wait_for([&] { return proposal.done; }));
+  ASSERT_FALSE(proposal.ended_with(Errc::ok));
+  world.pair.mend(kA);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).epoch.id == both.id; }));
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }, 3 * kLease));
+  EXPECT_GT(world.witnessed()->number, both.number);
+}
+
 TEST(LateRecord, MakesNothingGoodButItsOwnLateness) {
   PlayedB world(b_orders);
   world.pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });

@@ -180,6 +180,8 @@ void WitnessClient::on_timeout(void* self, std::uint64_t argument) {
 
 void WitnessClient::finish(Call& call, bool answered) {
   call.answered = true;
+  const bool waited_for = call.read_done || call.swap_done || call.remove_done;
+  if (!waited_for) return;
   if (answered) call.server->note_seen(call.volume, owner_, call.outcome.current);
   trace_.add(
       letter(owner_), "witness.answer",

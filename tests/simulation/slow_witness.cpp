@@ -68,11 +68,14 @@ void SlowWitness::launch(std::unique_ptr<Call> call) {
 void SlowWitness::on_arrive(void* self, std::uint64_t number) {
   auto& slow = *static_cast<SlowWitness*>(self);
   Call* call = slow.calls_[number].get();
+  // Of a process that has ended: what it asked for is done, and nobody sees the answer.
+  if (call->swaps && !call->swap_done) return slow.witness_.swap(call->volume, call->seen, call->record, nullptr);
   if (call->swaps) {
     return slow.witness_.swap(call->volume, call->seen, call->record, [call](const auto& result) {
       if (call->swap_done) std::exchange(call->swap_done, nullptr)(result);
     });
   }
+  if (!call->read_done) return;
   slow.witness_.read(call->volume, [call](const auto& result) {
     if (call->read_done) std::exchange(call->read_done, nullptr)(result);
   });
