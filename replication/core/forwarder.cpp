@@ -114,6 +114,7 @@ void Forwarder::send(Op& op) {
   op.sent_outside |= standing_.is_forwarding() && !asks_only;
   op.sent_to = partner_.process();
   op.stage = Stage::forwarded;
+  op.unsettled = false;
   op.on_link = true;
   op.since = clock_.now();
   std::span<std::byte> out = op.data, in;
@@ -140,10 +141,8 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   op.on_share = false;
   share_.give_back(op.link_bytes);
   if (result) op.acknowledges = 0;
-  if (op.dropped) {
-    op.unsettled = !result;
-    return end_dropped();
-  }
+  op.unsettled = !result;
+  if (op.dropped) return end_dropped();
   if (makes_no_sense(result) && !standing_.keeps_sessions()) {
     end_unread(op);
     return pump();
@@ -228,6 +227,7 @@ void Forwarder::drop(const Selection& which) {
     op.status = which.status();
     cancel(op);
   });
+  ask_what_is_over();
   end_dropped();
 }
 
@@ -295,7 +295,7 @@ void Forwarder::ask_what_is_over() {
   ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
   end_dropped();
   ops_.for_each([this](Op& op) {
-    if (!op.unsettled) return;
+    if (!op.unsettled || !op.dropped) return;
     mark<"forward.asked_whether_it_is_over">();
     Message m = outbound_.message(MessageType::cancel);
     m.tag = op.tag;
@@ -367,6 +367,7 @@ void Forwarder::on_partner_restarted() {
   answered_.clear();
   ops_.for_each([this](Op& op) {
     op.acknowledges = 0;
+    op.unsettled = false;
     if (standing_.is_forwarding() && op.sent_before && !changes_nothing(op.opcode)) give_up(op);
   });
   end_dropped();
@@ -377,6 +378,7 @@ void Forwarder::on_partner_restarted() {
 void Forwarder::on_no_member() {
   ops_.for_each([this](Op& op) {
     op.sent_outside |= std::exchange(op.applied_here, false);
+    op.unsettled &= op.sent_to == partner_.process();
     if (op.sent_before && op.sent_to != partner_.process() && !changes_nothing(op.opcode)) give_up(op);
   });
   end_dropped();

@@ -90,7 +90,7 @@ struct Op {
 
   Stage stage = Stage::held;
   bool dropped = false;    ///< ends with an error as soon as nothing uses it
-  bool unsettled = false;  ///< dropped, and lost with the way out: the partner may still be reading it
+  bool unsettled = false;  ///< lost with the way out: the partner may have begun it, or be reading it still
   engine::RangeLock::Node lock;
   Sequencer* sequencer = nullptr;  ///< while it waits for its range
   engine::Buffer scratch;

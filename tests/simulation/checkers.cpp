@@ -40,7 +40,13 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   // A node that forwards acknowledges what its partner's epoch made durable; so does one that has not heard yet that
   // its partner went on without it: the answer was on its way, or the node stood still with it.
   auto acting = own;
-  const auto others = world_.host(engine::other(host.side())).status(volume);
+  Host& other = world_.host(engine::other(host.side()));
+  const auto others = other.status(volume);
+  // It may be down since.
+  const auto last = others ? std::nullopt : other.recorded(volume);
+  if (last && last->members == engine::MemberSet::only(other.side()) && last->descends_from(own->epoch)) {
+    return check_durable(other, volume, value, *last);
+  }
   const bool overtaken = others && acted_by_itself(others->state) && others->epoch.id != own->epoch.id &&
                          others->epoch.descends_from(own->epoch);
   if (!acts_by_itself(own->state) || overtaken) acting = others;

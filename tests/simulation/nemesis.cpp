@@ -7,6 +7,9 @@ namespace lockstep::simulation {
 using engine::NodeSide;
 
 namespace {
+/// The node waits ten seconds for its partner, by a clock that may run slow; then it takes a while to come back.
+constexpr Nanos kLongestLeave = 14 * kSecond;
+
 std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
 NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
 }  // namespace
@@ -152,7 +155,7 @@ void Nemesis::commit(Fault fault) {
     case Fault::leave:
       if (!host.running() || host.frozen() || host.stopping()) return;
       world_.trace.add(host.name(), "operator.leave");
-      ordered_until_ = world_.scheduler.now() + 4 * world_.scenario.lease + 3 * kSecond;
+      ordered_until_ = world_.scheduler.now() + kLongestLeave;
       for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) host.program()->leave(v);
       return world_.scheduler.after(a_while(500 * kMillisecond, 6 * kSecond), Owner::world,
                                     &Nemesis::on_restart_after_leave, this, number(host.side()));

@@ -253,6 +253,38 @@ TEST(ForwardOfThis, ThatWasGivenUpAndIsOnItsWayHoldsBackAnswersToOrders) {
   EXPECT_TRUE(order.ended_with(Errc::ok));
 }
 
+/// B may have carried it out, and end with it on its disk.
+TEST(ForwardOfThis, ThatLostItsWayBeforeItWasGivenUpIsNotOverYet) {
+  PlayedB world(b_orders);
+  world.b.keeps = [](const Message& m) { return is_forward(m) || is(m, MessageType::hello); };
+  auto& write = world.pair.write(kA, kBlockOfBoth, 1);
+  world.pair.run_for(kSoon);
+  world.pair.world().way_from(kA).reset();
+  world.pair.run_for(kSoon);
+  world.pair.host(kA).program()->disk(0)->cancel(write.request);
+  world.pair.run_for(kSoon);
+  EXPECT_FALSE(write.done);
+  EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, 2 * kLease)) << "contact was lost";
+}
+
+/// The way is there again, and it was not sent again yet.
+TEST(ForwardOfThis, ThatWasGivenUpOnItsNextWayIsOverWhenThePartnerSaysSo) {
+  PlayedB world(b_orders);
+  world.b.keeps = is_forward;
+  auto& write = world.pair.write(kA, kBlockOfBoth, 1);
+  world.pair.run_for(kSoon);
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::state) || is(m, MessageType::cancel); };
+  world.pair.world().way_from(kA).reset();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.b.received(MessageType::state).size() > 1; }, kLease / 2));
+  world.pair.host(kA).program()->disk(0)->cancel(write.request);
+  world.pair.run_for(kMillisecond);
+  ASSERT_EQ(world.b.received(MessageType::cancel).size(), 1u);
+  EXPECT_FALSE(write.done);
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::state); };
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, kSoon));
+}
+
 /// It is decided later what becomes of it, whatever B makes of it meanwhile.
 TEST(KeptSessions, AForwardThatWasNotUnderstoodIsNotAnsweredMeanwhile) {
   PlayedB world(b_orders);
