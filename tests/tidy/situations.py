@@ -13,11 +13,11 @@ root = pathlib.Path(__file__).resolve().parents[2]
 PAGE = root / "docs/operator/what-to-do-when.md"
 CLI = root / "ui-api/cli"
 JUDGES = ("mgmt/control/health.cpp", "mgmt/control/volume_verdict.cpp", "mgmt/data_plane/node_space.cpp",
-          "mgmt/data_plane/memory_bound.cpp", "replication/core/witnessing.cpp", "replication/core/fencing.cpp",
-          "replication/core/going_alone.cpp", "replication/core/membership.cpp", "replication/core/membership_commands.cpp",
-          "replication/core/local_store.cpp")
+          "mgmt/data_plane/memory_bound.cpp", *(f"replication/core/{name}.cpp" for name in (
+              "witnessing", "fencing", "going_alone", "membership", "membership_commands", "local_store", "partner")))
 SENTENCE_WORDS = 3  # fewer are parts of one
 STRING = r'"(?:[^"\\\n]|\\.)*"'
+A_REASON = rf"(?:\bfail(?:_metadata)?\(|\b(?:reason_?|failure_) =)\s*({STRING})"  # of a replica, anywhere in the mirror
 
 
 def without_comments(text):
@@ -70,6 +70,11 @@ def lines_of(source):
         said = "".join(part[1:-1] for part in re.findall(STRING, m[0])).replace('\\"', '"')
         if " " in said and len(re.findall(r"[A-Za-z']{2,}", said)) >= SENTENCE_WORDS:
             yield said
+
+
+def reasons():
+    for path in sorted((root / "replication/core").glob("*.cpp")):
+        yield from ((path.name, m[1][1:-1]) for m in re.finditer(A_REASON, without_comments(path.read_text())))
 
 
 def alarming_events():
@@ -169,6 +174,8 @@ def main():
     for source in JUDGES:
         bad += [f"{PAGE.relative_to(root)}: no table names \"{said}\" ({source})"
                 for said in lines_of(source) if not is_named(said, named)]
+    bad += [f"{PAGE.relative_to(root)}: no table names \"{said}\" ({source})"
+            for source, said in reasons() if not is_named(said, named)]
     bad += [f"{PAGE.relative_to(root)}: no table names the event {kind}"
             for kind in sorted(alarming_events()) if not any(re.search(rf"(?<![\w.]){re.escape(kind)}(?!\w)", cell) for cell in named)]
     known, shared = commands(), shared_options()
