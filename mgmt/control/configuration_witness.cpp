@@ -18,7 +18,7 @@ constexpr int kTries = 3;
 std::unexpected<Refusal> not_alone(std::string why) {
   return refuse(RefusalKind::not_current,
                 fmt::format("The change was not made: the partner can't be reached, and {} Try again when both nodes "
-                            "run and can reach each other. Volumes are served meanwhile.",
+                            "run and can reach each other. Volumes are not touched by this.",
                             why));
 }
 

@@ -93,10 +93,10 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
     return refuse(
         RefusalKind::confirmation_needed,
         fmt::format("{}. {}Whoever uses the invitation has side {} from then on; the machine that has it now is "
-                    "shut out for good{}. Send `{}` as `confirm`.",
+                    "shut out for good{}. Send `{}` as `confirm`{}.",
                     *found, lone.sentence.empty() ? "" : lone.sentence + ". ", side_name(side),
                     lone.certain ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
-                    needed),
+                    needed, lone.certain ? " (`lockstep node replace` with --without-its-changes)" : ""),
         {{"/confirm", fmt::format("Must be {}.", needed)}});
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kPartnerAway =
     "The change was not made: it must be stored on both nodes, and the partner {}. Try again when both nodes run and "
     "can "
-    "reach each other. Volumes are served meanwhile.";
+    "reach each other. Volumes are not touched by this.";
 
 // One that answers, but not as the partner, or not to its partner, is not away: nobody goes on without it.
 std::unexpected<Refusal> partner_away(const Refusal& trouble) {

@@ -69,16 +69,21 @@ std::string reason_of(const Replica& r) {
   return fmt::format("its replica on {} is {}", r.name(), r.status->state);
 }
 
-VolumeVerdict not_served(const std::vector<Replica>& replicas) {
+std::string how_to_go_on(const std::vector<Replica>& replicas, const Volume& volume) {
+  const auto waits = [](const Replica& r) { return r.is("waiting") || r.is("suspended"); };
+  const auto one = std::ranges::find_if(replicas, waits);
+  if (one == replicas.end()) return "";
+  const bool only = std::ranges::count_if(replicas, waits) == 1;
+  return fmt::format(
+      "Bring the other node back, or the witness if it is away. Only if the other node is gone for good, force this "
+      "one to go on alone: lockstep volume force-solo {} --node {}.",
+      volume.name, only ? side_name(one->node->node->side) : "NODE");
+}
+
+VolumeVerdict not_served(const std::vector<Replica>& replicas, const Volume& volume) {
   std::string why;
   for (const auto& r : replicas) why += (why.empty() ? "" : "; ") + reason_of(r);
-  const bool waits =
-      std::ranges::any_of(replicas, [](const Replica& r) { return r.is("waiting") || r.is("suspended"); });
-  return {
-      Verdict::critical, fmt::format("Not served: {}.", why),
-      waits ? "Bring the other node or the witness back. Only if the other node is gone for good, force this one to go "
-              "on alone."
-            : ""};
+  return {Verdict::critical, fmt::format("Not served: {}.", why), how_to_go_on(replicas, volume)};
 }
 
 // Served by one member alone: what about the other?
@@ -110,9 +115,12 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other, const Vo
 
 VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume) {
   if (a.is("split_brain") || b.is("split_brain"))
-    return {Verdict::critical, "Both copies went on alone, so that they differ; both are kept.",
-            "Decide which node's own changes are to be dropped, and give them up there."};
-  if (!a.serving() && !b.serving()) return not_served({a, b});
+    return {
+        Verdict::critical, "Both copies went on alone, so that they differ; both are kept.",
+        fmt::format("Decide which node's own changes are to be dropped, and give them up: lockstep volume give-up {} "
+                    "--node NODE.",
+                    volume.name)};
+  if (!a.serving() && !b.serving()) return not_served({a, b}, volume);
   if (a.is("in_sync") && b.is("in_sync")) {
     if (!a.status->failover_limited && !b.status->failover_limited) {
       for (const Replica* r : {&a, &b}) {  // a disk that is full says so; all that has its space already goes on
@@ -138,7 +146,7 @@ VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
   if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
   const auto replicas = replicas_of(view, volume);
   if (replicas.size() == 2) return judge_two(replicas[0], replicas[1], volume);
-  if (replicas.empty() || !replicas[0].serving()) return not_served(replicas);
+  if (replicas.empty() || !replicas[0].serving()) return not_served(replicas, volume);
   return {Verdict::degraded, fmt::format("Served by {}, the pair's only node so far.", replicas[0].name()),
           kOnlyOneNode};
 }

@@ -51,7 +51,7 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   if (!member && !accept_inconsistent) {
     return done(fail(Errc::refused,
                      "This replica is no member of its epoch: it may be stale or in the middle of a resync. Force it "
-                     "with accept_inconsistent only if the partner's data is lost."));
+                     "with --accept-inconsistent only if the partner's data is lost."));
   }
   mark<"membership.forced">();
   generations_.accept_as_it_is();
@@ -138,7 +138,7 @@ std::string Membership::reason() const {
            " bytes). It goes on when there is space for the rest.";
   }
   if (store_.failed) return store_.reason;
-  if (leaving_) return "Left for maintenance: attach the volume again to bring this replica back.";
+  if (leaving_) return "Left for maintenance: restart lockstepd on this node to bring this replica back.";
   if (standing_.serves_nothing() && !partner_.refusal().empty()) return partner_.refusal();
   if (standing_.serves_nothing() || failover_limited()) {
     if (!witnessing_.reason().empty()) return witnessing_.reason();

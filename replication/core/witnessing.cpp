@@ -21,6 +21,12 @@ constexpr unsigned kUnanswered = 5;
 /// Alone, the record is all that keeps a partner that knows nothing of it from winning, too.
 constexpr engine::Duration kLookAgainAlone = std::chrono::milliseconds(500);
 
+/// The code alone is known here, whose own words are a store's; the event "witness.lost" has the endpoint's.
+std::string is_unreachable(std::error_code error) {
+  const bool store = error == engine::Errc::io_error;
+  return "The witness can't be reached: " + (store ? "it does not answer as a witness does" : error.message()) + ".";
+}
+
 std::string what_is_wrong(WitnessTrust trust) {
   switch (trust) {
     case WitnessTrust::ok:
@@ -131,7 +137,7 @@ void Witnessing::read() {
     unreachable_ = !view;
     if (view) return consider(*view);
     mark<"witness.unreachable">();
-    reason_ = "The witness can't be reached: " + view.error().message() + ".";
+    reason_ = is_unreachable(view.error());
     again_after(std::chrono::milliseconds(200));
   });
 }
@@ -228,7 +234,7 @@ void Witnessing::raise() {
     raising_ = false;
     if (!view) {
       if (unanswered_ + 1 >= kUnanswered || !raised_) {
-        reason_ = "The witness can't be reached: " + view.error().message() + ".";
+        reason_ = is_unreachable(view.error());
       }
       if (++unanswered_ >= kUnanswered && std::exchange(raised_, false)) changed_();
       return;

@@ -154,13 +154,13 @@ Response Api::pass_on(const Route& route, const Call& call) {
     return problem(
         RefusalKind::not_current,
         fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. Try again when "
-                    "both nodes run and can reach each other. Volumes are served meanwhile.",
+                    "both nodes run and can reach each other. Volumes are not touched by this.",
                     reply.error().detail));
   if (!reply && reply.error().kind == RefusalKind::forbidden)
     return problem(
         RefusalKind::not_current,
         fmt::format("The change was not made: it must be stored on both nodes, and the partner {}. `lockstep "
-                    "health` tells what to do. Volumes are served meanwhile.",
+                    "health` tells what to do. Volumes are not touched by this.",
                     mgmt::trouble_with_partner(reply.error())));
   if (!reply) return problem(reply.error());
   Response response;

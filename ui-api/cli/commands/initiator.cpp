@@ -61,7 +61,7 @@ void add_add(CLI::App& initiator, Action& chosen) {
       if (mutual->is_object()) body["mutual_chap"] = std::move(*mutual);
       const auto made = context.api.post("/initiators", body);
       if (!made) return std::unexpected(made.error());
-      context.show(*made, [](const json& i) { return fmt::format("{} is known on both nodes.\n", text(i, "iqn")); });
+      context.show(*made, [](const json& i) { return fmt::format("{} is known.\n", text(i, "iqn")); });
       return {};
     };
   });

@@ -59,7 +59,8 @@ void add_job_commands(CLI::App& app, Action& chosen) {
   });
 
   auto id = std::make_shared<std::string>();
-  auto* cancel = job->add_subcommand("cancel", "Cancel an import; what it made is deleted again");
+  auto* cancel = job->add_subcommand(
+      "cancel", "End an import, the replacement of a copy, or a change of the arbiter; what it did is taken back");
   cancel->add_option("id", *id, "The job's id")->required();
   cancel->callback([id, &chosen] {
     chosen = [id](Context& context) -> Outcome<void> {

@@ -59,7 +59,9 @@ std::string arbiter_text(const json& arbiter) {
 }
 
 std::string pair_text(const json& pair) {
-  if (text(pair, "state") == "none") return "This node is not in a pair. Make one with `lockstep pair create`.\n";
+  if (text(pair, "state") == "none")
+    return "This node is not in a pair. Make one with `lockstep pair create`; if it was in one, see `lockstep "
+           "health`.\n";
   Facts facts;
   facts.add("Name", text(pair, "name"));
   facts.add("State", text(pair, "state") == "complete" ? "complete" : "alone: the second node has not joined yet");

@@ -20,6 +20,8 @@ std::string stands_with_it(const json& node) {
 }
 
 std::string witness_text(const json& witness) {
+  if (text(witness, "kind") == "fence")
+    return "The pair has no witness, but a fence: the node that has powered the other off goes on.\n";
   if (text(witness, "kind") != "witness") return "The pair has no witness: a preferred side goes on.\n";
   Facts facts;
   facts.add("Endpoints", joined(part(witness, "endpoints")));
