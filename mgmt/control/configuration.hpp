@@ -121,11 +121,21 @@ struct Volume {
   [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
 
+/// What an initiator was let in with before it was given other credentials, and is until then beside them. Whoever
+/// shows `chap` is answered with this `mutual`.
+struct OldCredentials {
+  Chap chap;
+  std::optional<Chap> mutual;
+  std::int64_t until_ms = 0;  ///< wall clock
+  bool operator==(const OldCredentials&) const = default;
+};
+
 struct Initiator {
   std::string iqn;
   std::optional<Chap> chap;
   std::optional<Chap> mutual;
   std::int64_t created_ms = 0;
+  std::optional<OldCredentials> old{};  ///< only beside `chap`
   bool operator==(const Initiator&) const = default;
 };
 
@@ -159,7 +169,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 7;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 8;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

@@ -24,7 +24,9 @@ constexpr int kChangingWitness = 6;
 constexpr int kChangingPreference = 7;
 constexpr int kOldestVersion = 1;
 constexpr int kFence = 7;
-static_assert(kFence == kNewestDocument && kChangingPreference == kNewestDocument);
+// Credentials of before may be accepted for a while: whoever overlooks that shuts out who has only those.
+constexpr int kRotation = 8;
+static_assert(kRotation == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -202,12 +204,20 @@ Volume volume_from(const json& j) {
 }
 
 json initiator_json(const Initiator& i) {
-  return {{"iqn", i.iqn}, {"chap", chap_json(i.chap)}, {"mutual", chap_json(i.mutual)}, {"created_ms", i.created_ms}};
+  json initiator = {
+      {"iqn", i.iqn}, {"chap", chap_json(i.chap)}, {"mutual", chap_json(i.mutual)}, {"created_ms", i.created_ms}};
+  if (i.old)
+    initiator["old"] = {
+        {"chap", chap_json(i.old->chap)}, {"mutual", chap_json(i.old->mutual)}, {"until_ms", i.old->until_ms}};
+  return initiator;
 }
 
 Initiator initiator_from(const json& j) {
-  return {j.at("iqn").get<std::string>(), optional_chap(j.at("chap")), optional_chap(j.at("mutual")),
-          j.at("created_ms").get<std::int64_t>()};
+  Initiator i{j.at("iqn").get<std::string>(), optional_chap(j.at("chap")), optional_chap(j.at("mutual")),
+              j.at("created_ms").get<std::int64_t>()};
+  if (const auto old = j.find("old"); old != j.end())
+    i.old = OldCredentials{chap_from(old->at("chap")), optional_chap(old->at("mutual")), old->at("until_ms")};
+  return i;
 }
 
 json token_json(const Token& t) {
@@ -228,6 +238,8 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
+  if (std::ranges::any_of(configuration.initiators, has_old)) return kRotation;
   if (configuration.pair && configuration.pair->arbiter.fence) return kFence;
   if (configuration.pair && configuration.pair->arbiter.changing)
     return configuration.pair->arbiter.witness ? kChangingWitness : kChangingPreference;

@@ -125,10 +125,16 @@ void load_copies(SQLite::Database& db, Configuration& c) {
 }
 
 void load_initiators(SQLite::Database& db, Configuration& c) {
-  Statement q(db, "SELECT iqn, chap_user, chap_secret, mutual_user, mutual_secret, created_ms FROM initiators");
-  while (q.executeStep())
-    c.initiators.push_back({q.getColumn(0).getString(), chap_of(q.getColumn(1), q.getColumn(2)),
-                            chap_of(q.getColumn(3), q.getColumn(4)), q.getColumn(5).getInt64()});
+  Statement q(db,
+              "SELECT iqn, chap_user, chap_secret, mutual_user, mutual_secret, created_ms, old_user, old_secret, "
+              "old_mutual_user, old_mutual_secret, old_until_ms FROM initiators");
+  while (q.executeStep()) {
+    Initiator i{q.getColumn(0).getString(), chap_of(q.getColumn(1), q.getColumn(2)),
+                chap_of(q.getColumn(3), q.getColumn(4)), q.getColumn(5).getInt64()};
+    if (const auto old = chap_of(q.getColumn(6), q.getColumn(7)))
+      i.old = OldCredentials{*old, chap_of(q.getColumn(8), q.getColumn(9)), q.getColumn(10).getInt64()};
+    c.initiators.push_back(std::move(i));
+  }
 }
 
 void load_tokens(SQLite::Database& db, Configuration& c) {
@@ -230,11 +236,16 @@ void save_copies(SQLite::Database& db, const Volume& v) {
 }
 
 void save_initiator(SQLite::Database& db, const Initiator& i) {
-  Statement q(db, "INSERT INTO initiators VALUES (?, ?, ?, ?, ?, ?)");
+  Statement q(db, "INSERT INTO initiators VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, i.iqn);
   bind_chap(q, 2, i.chap);
   bind_chap(q, 4, i.mutual);
   q.bind(6, i.created_ms);
+  if (i.old) {  // stay NULL otherwise
+    bind_chap(q, 7, i.old->chap);
+    bind_chap(q, 9, i.old->mutual);
+    q.bind(11, i.old->until_ms);
+  }
   q.exec();
 }
 

@@ -60,7 +60,8 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
-      initiators_(*core_) {
+      initiators_(*core_),
+      lapses_(*core_) {
   core_->use_arbiter(arbiter_);
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
@@ -79,9 +80,11 @@ void Controller::start() {
   reconciler_.start();
   partner_.start();
   runner_.start();
+  lapses_.start();
 }
 
 void Controller::stop() {
+  lapses_.stop();
   runner_.stop();
   partner_.stop();
   reconciler_.stop();
@@ -105,9 +108,10 @@ std::optional<WantedState> Controller::wanted() const {
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
   const bool asked = !core_->partner(*configuration) || partner_.view().asked;
-  return WantedState{.revision = head.n,
-                     .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder),
-                     .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+  return WantedState{
+      .revision = head.n,
+      .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder, wall_clock_ms()),
+      .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
 }
 
 NodeReport Controller::report() const {

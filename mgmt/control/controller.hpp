@@ -14,6 +14,7 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/lapse_watch.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/pair_recovery.hpp"
@@ -93,6 +94,7 @@ class Controller {
   PairRecovery recovery_;
   VolumeService volumes_;
   InitiatorService initiators_;
+  LapseWatch lapses_;
 };
 
 }  // namespace lockstep::mgmt

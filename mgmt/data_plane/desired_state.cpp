@@ -63,6 +63,15 @@ Authentication authentication(Fields& fields) {
   return both;
 }
 
+std::optional<OldAuthentication> old_authentication(Fields fields, const Authentication& now) {
+  OldAuthentication old{authentication(fields), static_cast<std::int64_t>(fields.number("until_ms", 1, kMaxNumber))};
+  // Without a secret now or then, nothing would have to be proven at all.
+  if (!old.authentication.chap) fields.problem().note(fields.path_of("chap_user"), "is missing");
+  if (!now.chap) fields.problem().note(fields.path_of("chap_user"), "is of no use: none is asked for now");
+  fields.end();
+  return old;
+}
+
 TargetSpec read_target(Fields fields) {
   TargetSpec target;
   target.name = iscsi_name(fields, "name");
@@ -198,6 +207,7 @@ VolumeSpec read_volume(Fields fields) {
   }
   fields.objects("access", kMaxAccessEntries, [&](Fields entry) {
     AccessEntry access{iscsi_name(entry, "initiator"), authentication(entry)};
+    if (const auto old = entry.optional_object("old")) access.old = old_authentication(*old, access.authentication);
     entry.end();
     volume.access.push_back(std::move(access));
   });

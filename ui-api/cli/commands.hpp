@@ -19,6 +19,8 @@ void add_volume_import_command(CLI::App& volume, Action& chosen);
 void add_volume_action_commands(CLI::App& volume, Action& chosen);
 void add_replica_commands(CLI::App& app, Action& chosen);
 void add_initiator_commands(CLI::App& app, Action& chosen);
+void add_initiator_show(CLI::App& initiator, Action& chosen);
+void add_initiator_secret(CLI::App& initiator, Action& chosen);
 void add_job_commands(CLI::App& app, Action& chosen);
 void add_event_commands(CLI::App& app, Action& chosen);
 void add_token_commands(CLI::App& app, Action& chosen);

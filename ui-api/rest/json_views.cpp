@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/credentials_change.hpp"
 #include "mgmt/control/refusal_json.hpp"
 #include "mgmt/control/replace_verdict.hpp"
+#include "mgmt/control/secrets.hpp"
 
 namespace lockstep::ui_api {
 namespace {
@@ -317,6 +319,8 @@ json initiator_json(const Configuration& c, const Initiator& i) {
                               : "one_way"},
           {"chap_user", i.chap ? json(i.chap->user) : json()},
           {"mutual_user", i.mutual ? json(i.mutual->user) : json()},
+          {"old_secret_valid_until",
+           mgmt::are_in_use(i.old, mgmt::wall_clock_ms()) ? json(rfc3339(i.old->until_ms)) : json()},
           {"volumes", volumes},
           {"created_at", rfc3339(i.created_ms)}};
 }
