@@ -54,6 +54,14 @@ struct SealSecrets {
   bool operator==(const SealSecrets&) const = default;
 };
 
+/// The link's other secrets, while one pair of them takes the place of another: let in beside those in force.
+struct LinkBeside {
+  Chap link;
+  Chap link_mutual;
+  bool are_old = false;  ///< they were in force; else they are about to be
+  bool operator==(const LinkBeside&) const = default;
+};
+
 struct Pair {
   Uuid id;
   std::string name;
@@ -66,8 +74,9 @@ struct Pair {
   std::int64_t next_lun = 0;  ///< where the search for a new volume's LUN begins: behind the last one given
   /// What whoever asks for the target's name and portals proves itself with; nothing: everybody is told.
   std::optional<Chap> discovery{};
-  /// The link's secrets of before a node was replaced: with others the witness's records would be a stranger's.
+  /// The link's first secrets, where it has others now: with others the witness's records would be a stranger's.
   std::optional<SealSecrets> seal{};
+  std::optional<LinkBeside> link_beside{};
   bool operator==(const Pair&) const = default;
 };
 

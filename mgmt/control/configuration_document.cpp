@@ -24,7 +24,8 @@ constexpr int kChangingWitness = 6;
 constexpr int kChangingPreference = 7;
 constexpr int kOldestVersion = 1;
 constexpr int kFence = 7;
-// Credentials of before may be accepted for a while: whoever overlooks that shuts out who has only those.
+// Credentials of before, or to come, may be accepted beside those in force: whoever overlooks that shuts out who has
+// only those.
 constexpr int kRotation = 8;
 static_assert(kRotation == kNewestDocument);
 
@@ -93,20 +94,24 @@ Arbiter arbiter_from(const json& j) {
 }
 
 json pair_json(const Pair& p) {
-  return {{"id", p.id.to_string()},
-          {"name", p.name},
-          {"target_name", p.target_name},
-          {"arbiter", arbiter_json(p.arbiter)},
-          {"settings",
-           {{"lease_ms", p.settings.lease_ms},
-            {"resync_floor", p.settings.resync_floor},
-            {"resync_ceiling", p.settings.resync_ceiling}}},
-          {"link", chap_json(p.link)},
-          {"link_mutual", chap_json(p.link_mutual)},
-          {"discovery", chap_json(p.discovery)},
-          {"seal", seal_json(p.seal)},
-          {"created_ms", p.created_ms},
-          {"next_lun", p.next_lun}};
+  json pair = {{"id", p.id.to_string()},
+               {"name", p.name},
+               {"target_name", p.target_name},
+               {"arbiter", arbiter_json(p.arbiter)},
+               {"settings",
+                {{"lease_ms", p.settings.lease_ms},
+                 {"resync_floor", p.settings.resync_floor},
+                 {"resync_ceiling", p.settings.resync_ceiling}}},
+               {"link", chap_json(p.link)},
+               {"link_mutual", chap_json(p.link_mutual)},
+               {"discovery", chap_json(p.discovery)},
+               {"seal", seal_json(p.seal)},
+               {"created_ms", p.created_ms},
+               {"next_lun", p.next_lun}};
+  if (const auto& beside = p.link_beside)
+    pair["link_beside"] = {
+        {"link", chap_json(beside->link)}, {"link_mutual", chap_json(beside->link_mutual)}, {"old", beside->are_old}};
+  return pair;
 }
 
 Pair pair_from(const json& j) {
@@ -123,6 +128,8 @@ Pair pair_from(const json& j) {
   p.next_lun = j.value("next_lun", p.next_lun);
   if (j.contains("discovery")) p.discovery = optional_chap(j.at("discovery"));
   if (j.contains("seal")) p.seal = seal_from(j.at("seal"));
+  if (const auto beside = j.find("link_beside"); beside != j.end())
+    p.link_beside = LinkBeside{chap_from(beside->at("link")), chap_from(beside->at("link_mutual")), beside->at("old")};
   return p;
 }
 
@@ -240,6 +247,7 @@ Token token_from(const json& j) {
 int document_version(const Configuration& configuration) {
   const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
   if (std::ranges::any_of(configuration.initiators, has_old)) return kRotation;
+  if (configuration.pair && configuration.pair->link_beside) return kRotation;
   if (configuration.pair && configuration.pair->arbiter.fence) return kFence;
   if (configuration.pair && configuration.pair->arbiter.changing)
     return configuration.pair->arbiter.witness ? kChangingWitness : kChangingPreference;

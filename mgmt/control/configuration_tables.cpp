@@ -49,7 +49,8 @@ void load_pair(SQLite::Database& db, Configuration& c) {
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
               "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
               "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
-              "witness_password, seal_one, seal_other, witness_changing, fence FROM pair");
+              "witness_password, seal_one, seal_other, witness_changing, fence, "
+              "beside_user, beside_secret, beside_mutual_user, beside_mutual_secret, beside_old FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -146,8 +147,9 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(
-      db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db,
+              "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+              "?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -175,6 +177,11 @@ void save_pair(SQLite::Database& db, const Pair& p) {
   }
   q.bind(25, p.arbiter.changing ? 1 : 0);
   q.bind(26, p.arbiter.fence ? 1 : 0);
+  if (const auto& beside = p.link_beside) {  // stay NULL otherwise
+    bind_chap(q, 27, beside->link);
+    bind_chap(q, 29, beside->link_mutual);
+    q.bind(31, beside->are_old ? 1 : 0);
+  }
   q.exec();
 }
 

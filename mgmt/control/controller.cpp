@@ -54,6 +54,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       witness_jobs_(*core_, runner_,
                     hands_of(*core_, data_plane_, hands_of(*core_, agent_, [this] { return reports(); })),
                     [this] { poke(); }),
+      link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
@@ -67,6 +68,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   import_jobs_.teach(runner_);
   replace_jobs_.teach();
   witness_jobs_.teach();
+  link_jobs_.teach();
   core_->on_change([this] {
     poke();
     runner_.poke();

@@ -38,16 +38,19 @@ json arbiter_with_secrets_json(const Pair& pair) {
   return wanted;
 }
 
+json both_ways_json(const Chap& chap, const Chap& mutual) {
+  return {{"chap_user", chap.user},
+          {"chap_secret", chap.secret},
+          {"mutual_user", mutual.user},
+          {"mutual_secret", mutual.secret}};
+}
+
 json partner_json(const Pair& pair, const Node& mine, const Node& partner) {
-  return {{"name", partner.name},
-          {"portals", partner.portals},
-          {"link",
-           {{"listen", mine.link_address},
-            {"connect", partner.link_address},
-            {"chap_user", pair.link.user},
-            {"chap_secret", pair.link.secret},
-            {"mutual_user", pair.link_mutual.user},
-            {"mutual_secret", pair.link_mutual.secret}}}};
+  json link = both_ways_json(pair.link, pair.link_mutual);
+  link["listen"] = mine.link_address;
+  link["connect"] = partner.link_address;
+  if (pair.link_beside) link["also"] = both_ways_json(pair.link_beside->link, pair.link_beside->link_mutual);
+  return {{"name", partner.name}, {"portals", partner.portals}, {"link", link}};
 }
 
 json credential(const std::optional<Chap>& chap, std::string Chap::*field) {

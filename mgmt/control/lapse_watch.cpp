@@ -15,7 +15,8 @@ constexpr std::int64_t kTryAgainMs = 10'000;
 
 std::size_t old_ones(const Configuration& configuration) {
   const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
-  return static_cast<std::size_t>(std::ranges::count_if(configuration.initiators, has_old));
+  const bool of_the_link = configuration.pair && configuration.pair->link_beside;
+  return static_cast<std::size_t>(std::ranges::count_if(configuration.initiators, has_old)) + (of_the_link ? 1 : 0);
 }
 
 }  // namespace

@@ -227,6 +227,12 @@ ALTER TABLE initiators ADD COLUMN old_secret TEXT;
 ALTER TABLE initiators ADD COLUMN old_mutual_user TEXT;
 ALTER TABLE initiators ADD COLUMN old_mutual_secret TEXT;
 ALTER TABLE initiators ADD COLUMN old_until_ms INTEGER;
+-- The link's other secrets: about to be in force, or of before.
+ALTER TABLE pair ADD COLUMN beside_user TEXT;
+ALTER TABLE pair ADD COLUMN beside_secret TEXT;
+ALTER TABLE pair ADD COLUMN beside_mutual_user TEXT;
+ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
+ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
 )sql";
 
 constexpr std::array<std::string_view, 14> kMigrations{

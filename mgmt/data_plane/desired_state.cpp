@@ -92,6 +92,13 @@ PartnerSpec read_partner(Fields fields) {
   partner.link.listen = address_of(link.text("listen"), link.path_of("listen"), link.problem());
   partner.link.connect = address_of(link.text("connect"), link.path_of("connect"), link.problem());
   partner.link.authentication = authentication(link);
+  if (auto also = link.optional_object("also")) {
+    partner.link.also = authentication(*also);
+    // An entry without a secret would let in whoever calls.
+    if (!partner.link.also->chap || !partner.link.authentication.chap)
+      link.problem().note(also->path_of("chap_user"), "is missing, here or beside it");
+    also->end();
+  }
   link.end();
   fields.end();
   return partner;

@@ -80,7 +80,8 @@ struct VolumeSpec {
 struct LinkSpec {
   SocketAddress listen;
   SocketAddress connect;
-  Authentication authentication;
+  Authentication authentication;         ///< what this node shows, and lets in
+  std::optional<Authentication> also{};  ///< lets in, too: of before, or to come
   bool operator==(const LinkSpec&) const = default;
 };
 
