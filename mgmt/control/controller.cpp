@@ -222,6 +222,7 @@ PairView Controller::view() const {
   view.conflict = core_->revisions.conflict();
   view.replaced_ms = core_->replaced.replaced_here_ms();
   view.save_problem = core_->save_problem();
+  view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
   for (const auto& node : view.configuration->nodes) {
     NodeView& n = view.nodes[static_cast<std::size_t>(node.side)];

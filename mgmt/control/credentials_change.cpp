@@ -1,11 +1,11 @@
 #include "mgmt/control/credentials_change.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 #include <fmt/format.h>
 
 #include "mgmt/control/chap_secrets.hpp"
+#include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -77,14 +77,6 @@ Outcome<void> end_old_credentials(Configuration& configuration, const std::strin
     return refuse(RefusalKind::not_found, fmt::format("No old secret of {} is accepted.", iqn));
   initiator->old.reset();
   return {};
-}
-
-std::string utc_text(std::int64_t at_ms) {
-  const std::time_t seconds = at_ms / 1000;
-  std::tm at{};
-  ::gmtime_r(&seconds, &at);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", at.tm_year + 1900, at.tm_mon + 1, at.tm_mday,
-                     at.tm_hour, at.tm_min, at.tm_sec);
 }
 
 bool are_in_use(const std::optional<OldCredentials>& old, std::int64_t now_ms) { return old && now_ms < old->until_ms; }

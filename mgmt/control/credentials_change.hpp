@@ -29,8 +29,6 @@ struct CredentialsChange {
 [[nodiscard]] Outcome<void> end_old_credentials(Configuration& configuration, const std::string& iqn,
                                                 std::int64_t now_ms);
 
-/// "2026-11-23 18:00:05 UTC"
-[[nodiscard]] std::string utc_text(std::int64_t at_ms);
 [[nodiscard]] bool are_in_use(const std::optional<OldCredentials>& old, std::int64_t now_ms);
 /// Some initiator has old ones whose time is over.
 [[nodiscard]] bool has_lapsed_credentials(const Configuration& configuration, std::int64_t now_ms);

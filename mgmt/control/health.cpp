@@ -272,6 +272,15 @@ Health judge_pair(const PairView& view) {
          {},
          fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
          "It is written again with the next change, or when lockstep-mgmtd is restarted."});
+  if (!view.certificate_problem.empty())
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         view.local_side,
+         {},
+         view.certificate_problem,
+         "Give it another one with `lockstep node certificate set`, or have it show a self-made one with "
+         "`lockstep node certificate reset`. Volumes and the partner are not touched by this."});
   for (const auto& n : view.nodes)
     if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);

@@ -25,6 +25,12 @@ LapseWatch::LapseWatch(NodeCore& core)
     : core_(core), loop_("The watch over old credentials", kTurn, [this] { turn(wall_clock_ms()); }) {}
 
 void LapseWatch::turn(std::int64_t now_ms) {
+  if (core_.page.renew_if_due(now_ms))
+    core_.events.append({.kind = "node.certificate",
+                         .side = core_.side(),
+                         .volume = {},
+                         .message = "The self-made certificate of this node's page was near its end; the page shows a "
+                                    "new one."});
   const auto configuration = core_.configuration();
   const std::size_t kept = old_ones(*configuration);
   traces_ = traces_ || kept < kept_;

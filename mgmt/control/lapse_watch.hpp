@@ -1,6 +1,6 @@
 #pragma once
 // Erases what is accepted no more: credentials of before, once their time is over, from the configuration by the node
-// that orders changes, and from this node's files.
+// that orders changes, and from this node's files. Has the page's self-made certificate made anew near its end.
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/turn_loop.hpp"
 

@@ -47,6 +47,7 @@ Api::Api(mgmt::Controller& controller, ApiSettings settings)
   add_volume_resources(router_, controller_);
   add_initiator_resources(router_, controller_);
   add_token_resources(router_, controller_);
+  add_certificate_resources(router_, controller_);
   add_job_and_event_resources(router_, controller_, streams_, settings_.max_streams);
   add_service_resources(router_, controller_);
   add_peer_resources(router_, controller_);

@@ -19,7 +19,10 @@ using nlohmann::json;
 using Secrets = std::pair<std::string, std::string>;  ///< of who calls, of who answers
 constexpr NodeSide kA = NodeSide::a, kB = NodeSide::b;
 
-Secrets secrets_of(const json& link) { return {link.at("chap_secret"), link.at("mutual_secret")}; }
+Secrets two_of(const json& j, const char* one, const char* other) {
+  return {j.at(one).get<std::string>(), j.at(other).get<std::string>()};
+}
+Secrets secrets_of(const json& link) { return two_of(link, "chap_secret", "mutual_secret"); }
 
 /// Both nodes' lockstepds, as far as the link goes: each does as it was last told, and B may be told late.
 struct Lockstepds {
@@ -45,7 +48,7 @@ struct Lockstepds {
     node.lets_in = {node.shows};
     if (link.contains("also")) node.lets_in.insert(secrets_of(link["also"]));
     const json& arbiter = told["arbiter"];
-    node.seal = arbiter.contains("seal") ? Secrets{arbiter["seal"]["one"], arbiter["seal"]["other"]} : node.shows;
+    node.seal = arbiter.contains("seal") ? two_of(arbiter["seal"], "one", "other") : node.shows;
   }
   void turn() {
     for (const NodeSide side : {kA, kB}) {

@@ -14,7 +14,7 @@ void add_pair_rotate_secrets(CLI::App& pair, Action& chosen) {
   c->add_flag("--no-wait", *no_wait, "Do not wait for the job");
   c->callback([no_wait, &chosen] {
     chosen = [no_wait](Context& context) -> Outcome<void> {
-      auto job = context.api.post("/pair/link-secrets", json());
+      auto job = context.api.post("/pair/link-secrets", json::object());
       if (!job) return std::unexpected(job.error());
       return finish_job(context, std::move(*job), !*no_wait);
     };
