@@ -62,7 +62,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
       initiators_(*core_),
-      lapses_(*core_) {
+      lapses_(*core_, [this] { tokens_.see_to_token_file(); }) {
   core_->use_arbiter(arbiter_);
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);

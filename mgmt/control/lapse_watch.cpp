@@ -21,8 +21,11 @@ std::size_t old_ones(const Configuration& configuration) {
 
 }  // namespace
 
-LapseWatch::LapseWatch(NodeCore& core)
-    : core_(core), loop_("The watch over old credentials", kTurn, [this] { turn(wall_clock_ms()); }) {}
+LapseWatch::LapseWatch(NodeCore& core, std::function<void()> each_turn)
+    : core_(core), each_turn_(std::move(each_turn)), loop_("The watch over old credentials", kTurn, [this] {
+        turn(wall_clock_ms());
+        if (each_turn_) each_turn_();
+      }) {}
 
 void LapseWatch::turn(std::int64_t now_ms) {
   if (core_.page.renew_if_due(now_ms))

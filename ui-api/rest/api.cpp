@@ -102,7 +102,8 @@ Response Api::handle(const Request& request) {
     return response;
   }
   const Call call{request, match.parameters, *token};
-  if (match.route->ordered && !controller_.core().orders_changes()) return pass_on(*match.route, call);
+  const bool here = match.route->here && match.route->here(call);
+  if (match.route->ordered && !here && !controller_.core().orders_changes()) return pass_on(*match.route, call);
   return match.route->answer(call);
 }
 

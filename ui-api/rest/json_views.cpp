@@ -361,10 +361,11 @@ json health_json(const Health& health) {
   return {{"status", to_string(health.verdict)}, {"summary", health.summary}, {"problems", problems}};
 }
 
-json token_json(const Token& t, std::int64_t last_used_ms) {
+json token_json(const Token& t, std::int64_t last_used_ms, bool here_only) {
   return {{"id", t.id.to_string()},
           {"name", t.name},
           {"role", t.role == Role::viewer ? "viewer" : "admin"},
+          {"node_only", here_only},
           {"created_at", rfc3339(t.created_ms)},
           {"last_used_at", time_or_null(last_used_ms)},
           {"expires_at", time_or_null(t.expires_ms)}};
