@@ -10,7 +10,7 @@
 namespace lockstep::mgmt {
 namespace {
 
-Initiator* find(Configuration& configuration, const std::string& iqn) {
+Initiator* initiator_in(Configuration& configuration, const std::string& iqn) {
   const auto found = std::ranges::find(configuration.initiators, iqn, &Initiator::iqn);
   return found == configuration.initiators.end() ? nullptr : &*found;
 }
@@ -52,7 +52,7 @@ std::optional<std::chrono::seconds> time_of(const CredentialsChange& change, con
 }  // namespace
 
 Outcome<void> change_credentials(Configuration& configuration, const CredentialsChange& change, std::int64_t now_ms) {
-  Initiator* initiator = find(configuration, change.iqn);
+  Initiator* initiator = initiator_in(configuration, change.iqn);
   if (!initiator) return std::unexpected(unknown());
   const auto live = time_of(change, *initiator);
   if (auto good = check_time(*initiator, live, now_ms); !good) return good;
@@ -71,7 +71,7 @@ Outcome<void> change_credentials(Configuration& configuration, const Credentials
 }
 
 Outcome<void> end_old_credentials(Configuration& configuration, const std::string& iqn, std::int64_t now_ms) {
-  Initiator* initiator = find(configuration, iqn);
+  Initiator* initiator = initiator_in(configuration, iqn);
   if (!initiator) return std::unexpected(unknown());
   if (!are_in_use(initiator->old, now_ms))
     return refuse(RefusalKind::not_found, fmt::format("No old secret of {} is accepted.", iqn));

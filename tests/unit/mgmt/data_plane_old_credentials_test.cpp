@@ -35,21 +35,21 @@ TEST(Access, CredentialsOfBeforeAreAcceptedUntilTheirTimeIsOverAndNotAMomentLong
   EXPECT_EQ(after.verdict, iscsi_target::AccessAnswer::Verdict::allowed);
 }
 
-nlohmann::json order_with(nlohmann::json entry) {
+nlohmann::json order_with(const nlohmann::json& entry) {
+  const nlohmann::json volume = {{"id", "31111111-1111-4111-8111-111111111111"},
+                                 {"name", "vm1"},
+                                 {"serial", "s"},
+                                 {"lun", 0},
+                                 {"size", 4096},
+                                 {"block_size", 512},
+                                 {"data", "memory:"},
+                                 {"mirrored", false},
+                                 {"access", nlohmann::json::array({entry})}};
   return {{"revision", 1},
           {"pair", {{"id", "11111111-1111-4111-8111-111111111111"}, {"name", "p"}}},
           {"node", {{"side", "a"}, {"id", "21111111-1111-4111-8111-111111111111"}, {"name", "n"}}},
           {"target", {{"name", "iqn.2026-11.io.lockstep:p"}, {"portals", nlohmann::json::array()}}},
-          {"volumes",
-           {{{"id", "31111111-1111-4111-8111-111111111111"},
-             {"name", "vm1"},
-             {"serial", "s"},
-             {"lun", 0},
-             {"size", 4096},
-             {"block_size", 512},
-             {"data", "memory:"},
-             {"mirrored", false},
-             {"access", {std::move(entry)}}}}}};
+          {"volumes", nlohmann::json::array({volume})}};
 }
 
 nlohmann::json told(const char* secret) {
