@@ -70,6 +70,9 @@ void load_pair(SQLite::Database& db, Configuration& c) {
   p.next_lun = q.getColumn(14).getInt64();
   p.discovery = chap_of(q.getColumn(15), q.getColumn(16));
   if (!q.getColumn(22).isNull()) p.seal = SealSecrets{q.getColumn(22).getString(), q.getColumn(23).getString()};
+  if (const auto link = chap_of(q.getColumn(26), q.getColumn(27)))
+    p.link_beside =
+        LinkBeside{*link, {q.getColumn(28).getString(), q.getColumn(29).getString()}, q.getColumn(30).getInt() != 0};
   c.pair = p;
 }
 
