@@ -10,6 +10,7 @@
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/validation.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> certificate_hosts(const LocalSettings& local) {
   const auto address = parse_address(local.management_address);
   if (address && address->host != "0.0.0.0" && address->host != "::") add(address->host);
   std::array<char, 256> machine{};
-  if (::gethostname(machine.data(), machine.size() - 1) == 0) add(machine.data());
+  if (::gethostname(machine.data(), machine.size() - 1) == 0 && !check_node_name(machine.data())) add(machine.data());
   for (const char* here : {"localhost", "127.0.0.1", "::1"}) add(here);
   return hosts;
 }

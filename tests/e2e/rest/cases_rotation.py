@@ -57,7 +57,7 @@ class InitiatorSecrets(Scratch):
 
     def test_the_time_goes_on_through_restarts_and_then_the_old_one_is_in_no_file(self):
         a, b = self.host()
-        self.assertEqual(self.change(a, NEW, 8).status, 200)
+        self.assertEqual(self.change(a, NEW, 12).status, 200)
         self.accepts(a, b, NEW, OLD)
         for node in (a, b):
             node.stop_mgmtd(signal.SIGKILL)
