@@ -99,7 +99,8 @@ TEST_F(CredentialsChangeTest, NoSecretOfBeforeHasAnotherUse) {
   EXPECT_EQ(of_another({"", "secret-two-0002"}, Chap{"t", "secret-two-0001"}), targets) << "its own of before";
   EXPECT_TRUE(of_another({"", "secret-two-0002"}, Chap{"t", "secret-target-1"}).empty()) << "the target is one";
   EXPECT_EQ(pointers(give("secret-new-0001", seconds(0))), own) << "is no change";
-  EXPECT_EQ(pointers(give("secret-target-2", seconds(0))), own) << "the target's of before to itself";
+  const auto reflected = pointers(give("secret-target-2", seconds(0)));
+  EXPECT_EQ(std::ranges::count(reflected, own.front()), 1) << "the target's of before to itself";
   EXPECT_FALSE(discovery_problems({"d", "secret-one-0001"}, c_).empty());
 }
 
