@@ -85,8 +85,10 @@ class InitiatorSecrets(Scratch):
         self.problem(a.post(f"{PATH}/secret", raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.problem(a.post(f"/api/v1/initiators/{HOST1}x/secret", {"chap": {"secret": NEW}}), 404, "not-found")
         self.accepts(a, b, OLD, None)
+        self.assertEqual(self.change(a, NEW, 600).status, 200)
+        self.accepts(a, b, NEW, OLD)
         a.stop_mgmtd()
-        self.problem(self.change(b, NEW, 60), 503, "not-current")
+        self.problem(self.change(b, NEWER, 0), 503, "not-current")
         self.problem(b.delete(f"{PATH}/old-secret"), 503, "not-current")
 
     @attack
@@ -171,8 +173,8 @@ class Certificates(Scratch):
 
     def together(self, a, b):
         for node in (a, b):
-            nodes = node.get("/api/v1/nodes").json["items"]
-            self.assertTrue(nodes and all(n["reachable"] for n in nodes), nodes)
+            wait_for("both managements to see each other", lambda n=node: all(
+                x["reachable"] for x in n.get("/api/v1/nodes").json["items"]))
         self.assertEqual(b.post("/api/v1/tokens", {"name": f"t{len(a.get('/api/v1/tokens').json['items'])}"}).status, 201)
 
     def test_an_own_one_is_shown_at_once_and_kept_while_the_nodes_go_on_with_theirs(self):
