@@ -127,6 +127,7 @@ class LapseWatchTest : public ManagementTest {
   std::optional<OldCredentials> old() { return node_->core->configuration()->initiator(kH1)->old; }
   bool in_files(const std::string& text) {
     for (const auto& file : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (!file.is_regular_file()) continue;
       std::ifstream in(file.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(in), {}};
       if (bytes.find(text) != std::string::npos) return true;
