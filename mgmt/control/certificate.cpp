@@ -1,6 +1,9 @@
 #include "mgmt/control/certificate.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <ctime>
 #include <memory>
 
 #include <fmt/format.h>
@@ -61,7 +64,14 @@ bool add_extension(X509* certificate, int nid, const std::string& value) {
   return extension && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& hosts) {
+/// Of what a SAN is made of here: a comma or a colon of a host's name would be taken for syntax.
+bool is_name(const std::string& host) {
+  return !host.empty() && std::ranges::all_of(host, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
+}
+
+Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& hosts, std::int64_t now_ms) {
   Certificate certificate(X509_new());
   X509* x = certificate.get();
   X509_set_version(x, 2);
@@ -70,8 +80,9 @@ Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& host
       BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()), 16, nullptr));
   BN_clear_bit(number.get(), 127);  // positive, RFC 5280 4.1.2.2
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(x));
-  X509_gmtime_adj(X509_getm_notBefore(x), -3600);  // the partner's clock may be a little behind
-  X509_gmtime_adj(X509_getm_notAfter(x), kTenYears);
+  const std::time_t now = now_ms / 1000;
+  ASN1_TIME_set(X509_getm_notBefore(x), now - 3600);  // the partner's clock may be a little behind
+  ASN1_TIME_set(X509_getm_notAfter(x), now + kTenYears);
   X509_set_pubkey(x, key);
   X509_NAME* name = X509_get_subject_name(x);
   const std::string common = hosts.empty() ? "lockstep" : hosts.front().substr(0, 64);
@@ -81,7 +92,8 @@ Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& host
   X509_set_issuer_name(x, name);
   std::string names;
   for (const auto& host : hosts)
-    names += fmt::format("{}{}:{}", names.empty() ? "" : ",", is_address(host) ? "IP" : "DNS", host);
+    if (is_address(host) || is_name(host))
+      names += fmt::format("{}{}:{}", names.empty() ? "" : ",", is_address(host) ? "IP" : "DNS", host);
   const bool good = add_extension(x, NID_basic_constraints, "critical,CA:FALSE") &&
                     add_extension(x, NID_key_usage, "critical,digitalSignature") &&
                     add_extension(x, NID_ext_key_usage, "serverAuth,clientAuth") &&
@@ -92,18 +104,28 @@ Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& host
   return good ? std::move(certificate) : nullptr;
 }
 
-engine::Result<void> make_identity(const TlsIdentity& identity, const std::vector<std::string>& hosts) {
+}  // namespace
+
+engine::Result<SelfSigned> make_self_signed(const std::vector<std::string>& hosts, std::int64_t now_ms) {
   const Key key(EVP_EC_gen("P-256"));
-  const Certificate certificate = key ? make_certificate(key.get(), hosts) : nullptr;
+  const Certificate certificate = key ? make_certificate(key.get(), hosts, now_ms) : nullptr;
   const Bio key_bio(BIO_new(BIO_s_mem()));
   const Bio certificate_bio(BIO_new(BIO_s_mem()));
   if (!certificate || PEM_write_bio_X509(certificate_bio.get(), certificate.get()) != 1 ||
       PEM_write_bio_PrivateKey(key_bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1)
     return engine::fail(engine::Errc::io_error,
                         fmt::format("Cannot make a certificate for this node: {}.", openssl_reason()));
+  return SelfSigned{text_of(certificate_bio.get()), text_of(key_bio.get())};
+}
+
+namespace {
+
+engine::Result<void> make_identity(const TlsIdentity& identity, const std::vector<std::string>& hosts) {
+  const auto made = make_self_signed(hosts, wall_clock_ms());
+  if (!made) return std::unexpected(made.error());
   // The key first: a certificate whose key is missing would look like a lost key at the next start.
-  if (auto written = write_private_file(identity.key_file, text_of(key_bio.get())); !written) return written;
-  return write_private_file(identity.certificate_file, text_of(certificate_bio.get()));
+  if (auto written = write_private_file(identity.key_file, made->key); !written) return written;
+  return write_private_file(identity.certificate_file, made->certificate);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 // This node's TLS identity: a key and a self-signed certificate, made once. Both ends of a pair pin each other's
 // certificate by its fingerprint, so no authority is needed.
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,6 +24,14 @@ struct TlsIdentity {
 /// certificate that is there but can't be read is an error: it is never replaced, since the partner has pinned it.
 [[nodiscard]] engine::Result<TlsIdentity> load_or_make_identity(const std::filesystem::path& folder,
                                                                 const std::vector<std::string>& hosts);
+
+/// A fresh key and a certificate of its own, for ten years from `now_ms` (wall clock); both PEM. It names those of the
+/// hosts that are addresses, or names of letters, digits, dots, dashes and underscores.
+struct SelfSigned {
+  std::string certificate;
+  std::string key;
+};
+[[nodiscard]] engine::Result<SelfSigned> make_self_signed(const std::vector<std::string>& hosts, std::int64_t now_ms);
 
 /// Of the first certificate in a PEM text; empty when there is none.
 [[nodiscard]] std::string fingerprint_of_pem(std::string_view pem);

@@ -9,8 +9,8 @@
 
 namespace lockstep::mgmt {
 
-/// What the initiator's credentials have against them by themselves and beside those that are there, but not their
-/// names.
+/// What the initiator's credentials have against them by themselves and beside those that are there, old ones too, but
+/// not their names.
 [[nodiscard]] std::vector<FieldProblem> chap_problems(const Initiator& wanted, const Configuration& configuration);
 /// The same of discovery's.
 [[nodiscard]] std::vector<FieldProblem> discovery_problems(const Chap& wanted, const Configuration& configuration);

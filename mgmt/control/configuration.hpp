@@ -54,6 +54,14 @@ struct SealSecrets {
   bool operator==(const SealSecrets&) const = default;
 };
 
+/// The link's other secrets, while one pair of them takes the place of another: let in beside those in force.
+struct LinkBeside {
+  Chap link;
+  Chap link_mutual;
+  bool are_old = false;  ///< they were in force; else they are about to be
+  bool operator==(const LinkBeside&) const = default;
+};
+
 struct Pair {
   Uuid id;
   std::string name;
@@ -66,8 +74,9 @@ struct Pair {
   std::int64_t next_lun = 0;  ///< where the search for a new volume's LUN begins: behind the last one given
   /// What whoever asks for the target's name and portals proves itself with; nothing: everybody is told.
   std::optional<Chap> discovery{};
-  /// The link's secrets of before a node was replaced: with others the witness's records would be a stranger's.
+  /// The link's first secrets, where it has others now: with others the witness's records would be a stranger's.
   std::optional<SealSecrets> seal{};
+  std::optional<LinkBeside> link_beside{};
   bool operator==(const Pair&) const = default;
 };
 
@@ -121,11 +130,21 @@ struct Volume {
   [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
 
+/// What an initiator was let in with before it was given other credentials, and is until then beside them. Whoever
+/// shows `chap` is answered with this `mutual`.
+struct OldCredentials {
+  Chap chap;
+  std::optional<Chap> mutual;
+  std::int64_t until_ms = 0;  ///< wall clock
+  bool operator==(const OldCredentials&) const = default;
+};
+
 struct Initiator {
   std::string iqn;
   std::optional<Chap> chap;
   std::optional<Chap> mutual;
   std::int64_t created_ms = 0;
+  std::optional<OldCredentials> old{};  ///< only beside `chap`
   bool operator==(const Initiator&) const = default;
 };
 
@@ -159,7 +178,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 7;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 8;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

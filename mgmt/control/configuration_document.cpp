@@ -24,7 +24,10 @@ constexpr int kChangingWitness = 6;
 constexpr int kChangingPreference = 7;
 constexpr int kOldestVersion = 1;
 constexpr int kFence = 7;
-static_assert(kFence == kNewestDocument && kChangingPreference == kNewestDocument);
+// Credentials of before, or to come, may be accepted beside those in force: whoever overlooks that shuts out who has
+// only those.
+constexpr int kRotation = 8;
+static_assert(kRotation == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -91,20 +94,24 @@ Arbiter arbiter_from(const json& j) {
 }
 
 json pair_json(const Pair& p) {
-  return {{"id", p.id.to_string()},
-          {"name", p.name},
-          {"target_name", p.target_name},
-          {"arbiter", arbiter_json(p.arbiter)},
-          {"settings",
-           {{"lease_ms", p.settings.lease_ms},
-            {"resync_floor", p.settings.resync_floor},
-            {"resync_ceiling", p.settings.resync_ceiling}}},
-          {"link", chap_json(p.link)},
-          {"link_mutual", chap_json(p.link_mutual)},
-          {"discovery", chap_json(p.discovery)},
-          {"seal", seal_json(p.seal)},
-          {"created_ms", p.created_ms},
-          {"next_lun", p.next_lun}};
+  json pair = {{"id", p.id.to_string()},
+               {"name", p.name},
+               {"target_name", p.target_name},
+               {"arbiter", arbiter_json(p.arbiter)},
+               {"settings",
+                {{"lease_ms", p.settings.lease_ms},
+                 {"resync_floor", p.settings.resync_floor},
+                 {"resync_ceiling", p.settings.resync_ceiling}}},
+               {"link", chap_json(p.link)},
+               {"link_mutual", chap_json(p.link_mutual)},
+               {"discovery", chap_json(p.discovery)},
+               {"seal", seal_json(p.seal)},
+               {"created_ms", p.created_ms},
+               {"next_lun", p.next_lun}};
+  if (const auto& beside = p.link_beside)
+    pair["link_beside"] = {
+        {"link", chap_json(beside->link)}, {"link_mutual", chap_json(beside->link_mutual)}, {"old", beside->are_old}};
+  return pair;
 }
 
 Pair pair_from(const json& j) {
@@ -121,6 +128,8 @@ Pair pair_from(const json& j) {
   p.next_lun = j.value("next_lun", p.next_lun);
   if (j.contains("discovery")) p.discovery = optional_chap(j.at("discovery"));
   if (j.contains("seal")) p.seal = seal_from(j.at("seal"));
+  if (const auto beside = j.find("link_beside"); beside != j.end())
+    p.link_beside = LinkBeside{chap_from(beside->at("link")), chap_from(beside->at("link_mutual")), beside->at("old")};
   return p;
 }
 
@@ -202,12 +211,20 @@ Volume volume_from(const json& j) {
 }
 
 json initiator_json(const Initiator& i) {
-  return {{"iqn", i.iqn}, {"chap", chap_json(i.chap)}, {"mutual", chap_json(i.mutual)}, {"created_ms", i.created_ms}};
+  json initiator = {
+      {"iqn", i.iqn}, {"chap", chap_json(i.chap)}, {"mutual", chap_json(i.mutual)}, {"created_ms", i.created_ms}};
+  if (i.old)
+    initiator["old"] = {
+        {"chap", chap_json(i.old->chap)}, {"mutual", chap_json(i.old->mutual)}, {"until_ms", i.old->until_ms}};
+  return initiator;
 }
 
 Initiator initiator_from(const json& j) {
-  return {j.at("iqn").get<std::string>(), optional_chap(j.at("chap")), optional_chap(j.at("mutual")),
-          j.at("created_ms").get<std::int64_t>()};
+  Initiator i{j.at("iqn").get<std::string>(), optional_chap(j.at("chap")), optional_chap(j.at("mutual")),
+              j.at("created_ms").get<std::int64_t>()};
+  if (const auto old = j.find("old"); old != j.end())
+    i.old = OldCredentials{chap_from(old->at("chap")), optional_chap(old->at("mutual")), old->at("until_ms")};
+  return i;
 }
 
 json token_json(const Token& t) {
@@ -228,6 +245,9 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
+  if (std::ranges::any_of(configuration.initiators, has_old)) return kRotation;
+  if (configuration.pair && configuration.pair->link_beside) return kRotation;
   if (configuration.pair && configuration.pair->arbiter.fence) return kFence;
   if (configuration.pair && configuration.pair->arbiter.changing)
     return configuration.pair->arbiter.witness ? kChangingWitness : kChangingPreference;

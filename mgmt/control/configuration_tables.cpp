@@ -49,7 +49,8 @@ void load_pair(SQLite::Database& db, Configuration& c) {
               "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
               "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
               "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
-              "witness_password, seal_one, seal_other, witness_changing, fence FROM pair");
+              "witness_password, seal_one, seal_other, witness_changing, fence, "
+              "beside_user, beside_secret, beside_mutual_user, beside_mutual_secret, beside_old FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -69,6 +70,9 @@ void load_pair(SQLite::Database& db, Configuration& c) {
   p.next_lun = q.getColumn(14).getInt64();
   p.discovery = chap_of(q.getColumn(15), q.getColumn(16));
   if (!q.getColumn(22).isNull()) p.seal = SealSecrets{q.getColumn(22).getString(), q.getColumn(23).getString()};
+  if (const auto link = chap_of(q.getColumn(26), q.getColumn(27)))
+    p.link_beside =
+        LinkBeside{*link, {q.getColumn(28).getString(), q.getColumn(29).getString()}, q.getColumn(30).getInt() != 0};
   c.pair = p;
 }
 
@@ -125,10 +129,16 @@ void load_copies(SQLite::Database& db, Configuration& c) {
 }
 
 void load_initiators(SQLite::Database& db, Configuration& c) {
-  Statement q(db, "SELECT iqn, chap_user, chap_secret, mutual_user, mutual_secret, created_ms FROM initiators");
-  while (q.executeStep())
-    c.initiators.push_back({q.getColumn(0).getString(), chap_of(q.getColumn(1), q.getColumn(2)),
-                            chap_of(q.getColumn(3), q.getColumn(4)), q.getColumn(5).getInt64()});
+  Statement q(db,
+              "SELECT iqn, chap_user, chap_secret, mutual_user, mutual_secret, created_ms, old_user, old_secret, "
+              "old_mutual_user, old_mutual_secret, old_until_ms FROM initiators");
+  while (q.executeStep()) {
+    Initiator i{q.getColumn(0).getString(), chap_of(q.getColumn(1), q.getColumn(2)),
+                chap_of(q.getColumn(3), q.getColumn(4)), q.getColumn(5).getInt64()};
+    if (const auto old = chap_of(q.getColumn(6), q.getColumn(7)))
+      i.old = OldCredentials{*old, chap_of(q.getColumn(8), q.getColumn(9)), q.getColumn(10).getInt64()};
+    c.initiators.push_back(std::move(i));
+  }
 }
 
 void load_tokens(SQLite::Database& db, Configuration& c) {
@@ -140,8 +150,9 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 }
 
 void save_pair(SQLite::Database& db, const Pair& p) {
-  Statement q(
-      db, "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db,
+              "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+              "?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -169,6 +180,11 @@ void save_pair(SQLite::Database& db, const Pair& p) {
   }
   q.bind(25, p.arbiter.changing ? 1 : 0);
   q.bind(26, p.arbiter.fence ? 1 : 0);
+  if (const auto& beside = p.link_beside) {  // stay NULL otherwise
+    bind_chap(q, 27, beside->link);
+    bind_chap(q, 29, beside->link_mutual);
+    q.bind(31, beside->are_old ? 1 : 0);
+  }
   q.exec();
 }
 
@@ -230,11 +246,16 @@ void save_copies(SQLite::Database& db, const Volume& v) {
 }
 
 void save_initiator(SQLite::Database& db, const Initiator& i) {
-  Statement q(db, "INSERT INTO initiators VALUES (?, ?, ?, ?, ?, ?)");
+  Statement q(db, "INSERT INTO initiators VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, i.iqn);
   bind_chap(q, 2, i.chap);
   bind_chap(q, 4, i.mutual);
   q.bind(6, i.created_ms);
+  if (i.old) {  // stay NULL otherwise
+    bind_chap(q, 7, i.old->chap);
+    bind_chap(q, 9, i.old->mutual);
+    q.bind(11, i.old->until_ms);
+  }
   q.exec();
 }
 

@@ -54,18 +54,21 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       witness_jobs_(*core_, runner_,
                     hands_of(*core_, data_plane_, hands_of(*core_, agent_, [this] { return reports(); })),
                     [this] { poke(); }),
+      link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
-      initiators_(*core_) {
+      initiators_(*core_),
+      lapses_(*core_, [this] { tokens_.see_to_token_file(); }) {
   core_->use_arbiter(arbiter_);
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
   replace_jobs_.teach();
   witness_jobs_.teach();
+  link_jobs_.teach();
   core_->on_change([this] {
     poke();
     runner_.poke();
@@ -79,9 +82,11 @@ void Controller::start() {
   reconciler_.start();
   partner_.start();
   runner_.start();
+  lapses_.start();
 }
 
 void Controller::stop() {
+  lapses_.stop();
   runner_.stop();
   partner_.stop();
   reconciler_.stop();
@@ -105,9 +110,10 @@ std::optional<WantedState> Controller::wanted() const {
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
   const bool asked = !core_->partner(*configuration) || partner_.view().asked;
-  return WantedState{.revision = head.n,
-                     .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder),
-                     .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+  return WantedState{
+      .revision = head.n,
+      .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder, wall_clock_ms()),
+      .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
 }
 
 NodeReport Controller::report() const {
@@ -216,6 +222,7 @@ PairView Controller::view() const {
   view.conflict = core_->revisions.conflict();
   view.replaced_ms = core_->replaced.replaced_here_ms();
   view.save_problem = core_->save_problem();
+  view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
   for (const auto& node : view.configuration->nodes) {
     NodeView& n = view.nodes[static_cast<std::size_t>(node.side)];

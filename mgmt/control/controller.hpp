@@ -14,6 +14,8 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/lapse_watch.hpp"
+#include "mgmt/control/link_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/pair_recovery.hpp"
@@ -45,6 +47,7 @@ class Controller {
   [[nodiscard]] PairService& pair() { return pair_; }
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
+  [[nodiscard]] LinkJobs& link() { return link_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
@@ -88,11 +91,13 @@ class Controller {
   ImportJobs import_jobs_;
   ReplaceJobs replace_jobs_;
   WitnessJobs witness_jobs_;
+  LinkJobs link_jobs_;
   TokenService tokens_;
   PairService pair_;
   PairRecovery recovery_;
   VolumeService volumes_;
   InitiatorService initiators_;
+  LapseWatch lapses_;
 };
 
 }  // namespace lockstep::mgmt

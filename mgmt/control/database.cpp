@@ -80,6 +80,7 @@ engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::
     handle->exec("PRAGMA journal_mode = WAL");
     handle->exec("PRAGMA synchronous = FULL");
     handle->exec("PRAGMA foreign_keys = ON");
+    handle->exec("PRAGMA secure_delete = ON");  // secrets that are accepted no more
     good = check_integrity(*handle, name);
     if (!good) return engine::fail(Errc::corrupt, corrupt_message(name, good.error().message.c_str()));
     migrate(*handle);
@@ -98,6 +99,10 @@ engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::
 void Database::use(const std::function<void(SQLite::Database&)>& work) {
   const std::lock_guard lock(mutex_);
   work(*handle_);
+}
+
+void Database::empty_log() {
+  use([](SQLite::Database& db) { db.execAndGet("PRAGMA wal_checkpoint(TRUNCATE)"); });
 }
 
 void Database::transact(const std::function<void(SQLite::Database&)>& work) {

@@ -29,6 +29,8 @@ class Database {
   void use(const std::function<void(SQLite::Database&)>& work);
   /// Runs `work` alone and durably, whole or not at all. May be nested: the outermost one commits.
   void transact(const std::function<void(SQLite::Database&)>& work);
+  /// Empties the write-ahead log into the database: pages of before are in neither any more.
+  void empty_log();
 
  private:
   explicit Database(std::unique_ptr<SQLite::Database> handle);

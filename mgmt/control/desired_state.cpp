@@ -38,16 +38,19 @@ json arbiter_with_secrets_json(const Pair& pair) {
   return wanted;
 }
 
+json both_ways_json(const Chap& chap, const Chap& mutual) {
+  return {{"chap_user", chap.user},
+          {"chap_secret", chap.secret},
+          {"mutual_user", mutual.user},
+          {"mutual_secret", mutual.secret}};
+}
+
 json partner_json(const Pair& pair, const Node& mine, const Node& partner) {
-  return {{"name", partner.name},
-          {"portals", partner.portals},
-          {"link",
-           {{"listen", mine.link_address},
-            {"connect", partner.link_address},
-            {"chap_user", pair.link.user},
-            {"chap_secret", pair.link.secret},
-            {"mutual_user", pair.link_mutual.user},
-            {"mutual_secret", pair.link_mutual.secret}}}};
+  json link = both_ways_json(pair.link, pair.link_mutual);
+  link["listen"] = mine.link_address;
+  link["connect"] = partner.link_address;
+  if (pair.link_beside) link["also"] = both_ways_json(pair.link_beside->link, pair.link_beside->link_mutual);
+  return {{"name", partner.name}, {"portals", partner.portals}, {"link", link}};
 }
 
 json credential(const std::optional<Chap>& chap, std::string Chap::*field) {
@@ -60,7 +63,17 @@ json discovery_json(const std::optional<Chap>& chap) {
       {"chap_user", chap->user}, {"chap_secret", chap->secret}, {"mutual_user", nullptr}, {"mutual_secret", nullptr}};
 }
 
-json access_json(const Configuration& configuration, const Volume& volume) {
+/// Only what is still accepted: lockstepd is told anew when the time is over.
+void add_old(json& entry, const Initiator& known, std::int64_t now_ms) {
+  if (!known.old || known.old->until_ms <= now_ms) return;
+  entry["old"] = {{"chap_user", known.old->chap.user},
+                  {"chap_secret", known.old->chap.secret},
+                  {"mutual_user", credential(known.old->mutual, &Chap::user)},
+                  {"mutual_secret", credential(known.old->mutual, &Chap::secret)},
+                  {"until_ms", known.old->until_ms}};
+}
+
+json access_json(const Configuration& configuration, const Volume& volume, std::int64_t now_ms) {
   json list = json::array();
   if (!volume.import_secret.empty()) {
     const Importer importer = importer_of(volume);
@@ -79,13 +92,15 @@ json access_json(const Configuration& configuration, const Volume& volume) {
                     {"chap_secret", credential(known->chap, &Chap::secret)},
                     {"mutual_user", credential(known->mutual, &Chap::user)},
                     {"mutual_secret", credential(known->mutual, &Chap::secret)}});
+    add_old(list.back(), *known, now_ms);
   }
   return list;
 }
 
 // `encrypted` is said only where it is true, `any_initiator` only where no list says that it is false: a lockstepd that
 // is older than this program refuses what it does not know, and is to go on with the volumes that it does.
-json volume_json(const Configuration& configuration, const Volume& volume, const ReplicaFiles& files) {
+json volume_json(const Configuration& configuration, const Volume& volume, const ReplicaFiles& files,
+                 std::int64_t now_ms) {
   json wanted = {{"id", volume.id.to_string()},
                  {"name", volume.name},
                  {"serial", volume.serial},
@@ -100,7 +115,7 @@ json volume_json(const Configuration& configuration, const Volume& volume, const
                  {"mirrored", true},
                  {"data", files.data},
                  {"metadata", files.metadata},
-                 {"access", access_json(configuration, volume)}};
+                 {"access", access_json(configuration, volume, now_ms)}};
   if (volume.encrypted) wanted["encrypted"] = true;
   if (volume.is_closed() && volume.import_secret.empty()) wanted["any_initiator"] = false;
   return wanted;
@@ -120,7 +135,7 @@ ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volu
 }
 
 std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
-                             const std::filesystem::path& folder) {
+                             const std::filesystem::path& folder, std::int64_t now_ms) {
   assert(configuration.pair && configuration.node(side));
   const Pair& pair = *configuration.pair;
   const Node& mine = *configuration.node(side);
@@ -141,7 +156,7 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
   for (const auto& volume : configuration.volumes) {
     const Copy& copy = volume.copy(side);
     if (volume.lifecycle != Lifecycle::ready || copy.retired) continue;
-    wanted["volumes"].push_back(volume_json(configuration, volume, replica_files(folder, volume.id, copy)));
+    wanted["volumes"].push_back(volume_json(configuration, volume, replica_files(folder, volume.id, copy), now_ms));
   }
   return wanted.dump();
 }

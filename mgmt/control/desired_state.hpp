@@ -25,9 +25,10 @@ struct ReplicaFiles {
                                          const Copy& copy = {});
 
 /// Parameters of node.apply. `configuration` has a pair, and a node of this side. Volumes that are being made or
-/// deleted are left out: their replicas are not there yet, or not any more; so are those whose copy here is retired.
+/// deleted are left out: their replicas are not there yet, or not any more; so are those whose copy here is retired,
+/// and credentials of before whose time is over at `now_ms`.
 [[nodiscard]] std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
-                                           const std::filesystem::path& folder);
+                                           const std::filesystem::path& folder, std::int64_t now_ms = 0);
 
 /// The epoch in which a volume lives on in one copy alone.
 struct LoneEpoch {

@@ -198,6 +198,18 @@ void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
   }
 }
 
+/// For seconds, with both nodes; else until the missing one is back.
+void judge_link_secrets(const Configuration& c, std::vector<HealthProblem>& problems) {
+  if (!c.pair || !c.pair->link_beside) return;
+  problems.push_back({Severity::warning,
+                      "link",
+                      {},
+                      {},
+                      "The link's secrets are being replaced: the old ones and the new ones are accepted.",
+                      "It takes both nodes, and then a few seconds; `lockstep job list` says what it waits for. If no "
+                      "such job is under way, run `lockstep pair rotate-secrets` again."});
+}
+
 Health summed_up(std::vector<HealthProblem> problems) {
   std::ranges::stable_sort(problems, std::greater<>(), &HealthProblem::severity);
   Health health;
@@ -260,9 +272,19 @@ Health judge_pair(const PairView& view) {
          {},
          fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
          "It is written again with the next change, or when lockstep-mgmtd is restarted."});
+  if (!view.certificate_problem.empty())
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         view.local_side,
+         {},
+         view.certificate_problem,
+         "Give it another one with `lockstep node certificate set`, or have it show a self-made one with "
+         "`lockstep node certificate reset`. Volumes and the partner are not touched by this."});
   for (const auto& n : view.nodes)
     if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);
+  judge_link_secrets(c, problems);
   judge_witness(view, problems);
   for (const auto& volume : c.volumes) {
     const auto verdict = judge_volume(view, volume);

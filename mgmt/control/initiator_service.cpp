@@ -29,7 +29,7 @@ Outcome<Initiator> InitiatorService::create(Initiator wanted) {
         if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
         if (c.initiator(wanted.iqn)) {
           const std::string known = fmt::format("{} is known already.", wanted.iqn);
-          return refuse(RefusalKind::conflict, known + " To change its credentials, delete it and make it known again.",
+          return refuse(RefusalKind::conflict, known + " To change its secret, use `lockstep initiator secret`.",
                         {{"/iqn", known}});
         }
         if (c.initiators.size() >= kMaxInitiators)
@@ -69,6 +69,41 @@ Outcome<void> InitiatorService::remove(const std::string& iqn) {
                        .side = {},
                        .volume = {},
                        .message = fmt::format("The initiator {} was forgotten.", iqn)});
+  return {};
+}
+
+Outcome<Initiator> InitiatorService::change_credentials(const CredentialsChange& change) {
+  const std::int64_t now = wall_clock_ms();
+  Initiator after;
+  const auto changed = core_.change(
+      fmt::format("Initiator {} has another secret", change.iqn),
+      [&](Configuration& c) -> Outcome<void> {
+        auto done = mgmt::change_credentials(c, change, now);
+        if (done) after = *c.initiator(change.iqn);
+        return done;
+      },
+      Agreement::one_is_let);
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append(
+      {.kind = "initiator.secret",
+       .side = {},
+       .volume = {},
+       .message = fmt::format(
+           "The initiator {} was given another secret; the one of before is {}.", change.iqn,
+           after.old ? fmt::format("accepted until {}", utc_text(after.old->until_ms)) : "accepted no more")});
+  return after;
+}
+
+Outcome<void> InitiatorService::end_old_credentials(const std::string& iqn) {
+  const std::int64_t now = wall_clock_ms();
+  const auto changed = core_.change(
+      fmt::format("Initiator {}: only the newest secret is accepted", iqn),
+      [&](Configuration& c) { return mgmt::end_old_credentials(c, iqn, now); }, Agreement::one_is_let);
+  if (!changed) return std::unexpected(changed.error());
+  core_.events.append({.kind = "initiator.secret",
+                       .side = {},
+                       .volume = {},
+                       .message = fmt::format("The secret of before of the initiator {} is accepted no more.", iqn)});
   return {};
 }
 

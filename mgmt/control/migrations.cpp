@@ -220,9 +220,24 @@ constexpr std::string_view kFence = R"sql(
 ALTER TABLE pair ADD COLUMN fence INTEGER NOT NULL DEFAULT 0 CHECK (fence IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 13> kMigrations{
+// What was replaced may be accepted for a while beside what took its place.
+constexpr std::string_view kRotation = R"sql(
+ALTER TABLE initiators ADD COLUMN old_user TEXT;
+ALTER TABLE initiators ADD COLUMN old_secret TEXT;
+ALTER TABLE initiators ADD COLUMN old_mutual_user TEXT;
+ALTER TABLE initiators ADD COLUMN old_mutual_secret TEXT;
+ALTER TABLE initiators ADD COLUMN old_until_ms INTEGER;
+-- The link's other secrets: about to be in force, or of before.
+ALTER TABLE pair ADD COLUMN beside_user TEXT;
+ALTER TABLE pair ADD COLUMN beside_secret TEXT;
+ALTER TABLE pair ADD COLUMN beside_mutual_user TEXT;
+ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
+ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 14> kMigrations{
     kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence};
+    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation};
 
 }  // namespace
 

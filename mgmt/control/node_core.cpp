@@ -1,13 +1,16 @@
 #include "mgmt/control/node_core.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/validation.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -20,10 +23,17 @@ Uuid load_or_make_node_id(NodeSettings& settings) {
   return id;
 }
 
+/// By which its page may be asked for: over the network, and on the machine itself.
 std::vector<std::string> certificate_hosts(const LocalSettings& local) {
   std::vector<std::string> hosts{local.node_name};
+  const auto add = [&hosts](const std::string& host) {
+    if (!host.empty() && std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  };
   const auto address = parse_address(local.management_address);
-  if (address && address->host != "0.0.0.0" && address->host != "::") hosts.push_back(address->host);
+  if (address && address->host != "0.0.0.0" && address->host != "::") add(address->host);
+  std::array<char, 256> machine{};
+  if (::gethostname(machine.data(), machine.size() - 1) == 0 && !check_node_name(machine.data())) add(machine.data());
+  for (const char* here : {"localhost", "127.0.0.1", "::1"}) add(here);
   return hosts;
 }
 
@@ -77,6 +87,7 @@ engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
 NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
     : local(std::move(l)),
       identity(std::move(i)),
+      page(local.data_folder, identity, certificate_hosts(local)),
       database_(std::move(d)),
       settings(*database_),
       replaced(settings),

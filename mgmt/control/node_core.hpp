@@ -16,6 +16,7 @@
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/node_settings.hpp"
+#include "mgmt/control/page_certificate.hpp"
 #include "mgmt/control/peer.hpp"
 #include "mgmt/control/replaced_nodes.hpp"
 #include "mgmt/control/revision_tables.hpp"
@@ -44,7 +45,8 @@ class NodeCore {
   [[nodiscard]] static engine::Result<std::unique_ptr<NodeCore>> open(LocalSettings settings);
 
   const LocalSettings local;
-  const TlsIdentity identity;
+  const TlsIdentity identity;  ///< towards the partner
+  PageCertificate page;        ///< towards all others
 
  private:
   std::unique_ptr<Database> database_;

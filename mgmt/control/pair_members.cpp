@@ -1,6 +1,7 @@
 #include "mgmt/control/pair_members.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,11 @@ namespace lockstep::mgmt {
 namespace {
 
 constexpr std::size_t kLinkSecretSize = 32;
+
+/// What the witness holds stays the pair's own, whatever secrets the link has from now on.
+void keep_seal(Pair& pair) {
+  if (pair.arbiter.witness && !pair.seal) pair.seal = SealSecrets{pair.link.secret, pair.link_mutual.secret};
+}
 
 bool is_wildcard(const std::string& address) {
   const auto parsed = parse_address(address);
@@ -71,6 +77,34 @@ void make_link_secrets(Pair& pair) {
   pair.link_mutual = {"link-answer", random_password(kLinkSecretSize)};
 }
 
+Outcome<void> add_link_secrets(Configuration& c) {
+  Pair& pair = *c.pair;
+  if (pair.link_beside) return {};
+  if (pair.arbiter.changing)
+    return refuse(RefusalKind::conflict, "The arbiter is being changed: try again when that job has ended.");
+  keep_seal(pair);
+  Pair next;
+  make_link_secrets(next);
+  pair.link_beside = LinkBeside{next.link, next.link_mutual, false};
+  return {};
+}
+
+Outcome<void> swap_link_secrets(Configuration& c) {
+  auto& beside = c.pair->link_beside;
+  if (!beside || beside->are_old) return {};
+  keep_seal(*c.pair);  // a witness may have been chosen since the new ones were added
+  std::swap(c.pair->link, beside->link);
+  std::swap(c.pair->link_mutual, beside->link_mutual);
+  beside->are_old = true;
+  return {};
+}
+
+Outcome<void> forget_old_link_secrets(Configuration& c) {
+  auto& beside = c.pair->link_beside;
+  if (beside && beside->are_old) beside.reset();
+  return {};
+}
+
 Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token) {
   Configuration next = pair_of_one;
   next.nodes.push_back(joining);
@@ -83,8 +117,9 @@ Configuration with_node_replaced(const Configuration& before, const Node& joinin
   Configuration next = before;
   Pair& pair = *next.pair;
   // What the witness holds stays the pair's own: with another seal it would grant nothing until both are in sync again.
-  if (pair.arbiter.witness && !pair.seal) pair.seal = SealSecrets{pair.link.secret, pair.link_mutual.secret};
+  keep_seal(pair);
   make_link_secrets(pair);
+  pair.link_beside.reset();
   std::erase_if(next.nodes, [&](const Node& n) { return n.side == joining.side; });
   next.nodes.push_back(joining);
   adopt_token(next, token, joining.name);

@@ -13,6 +13,11 @@ namespace lockstep::mgmt {
 [[nodiscard]] std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting);
 
 void make_link_secrets(Pair& pair);
+/// Edits of a configuration in which the link's secrets are replaced, in their order (link_jobs.hpp). Each changes
+/// nothing where it was made already. Refusal conflict: not while the arbiter is being changed.
+[[nodiscard]] Outcome<void> add_link_secrets(Configuration& configuration);
+[[nodiscard]] Outcome<void> swap_link_secrets(Configuration& configuration);
+[[nodiscard]] Outcome<void> forget_old_link_secrets(Configuration& configuration);
 /// The token stays valid, under another name if its own is taken.
 void adopt_token(Configuration& configuration, Token token, const std::string& node);
 

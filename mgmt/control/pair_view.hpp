@@ -53,6 +53,7 @@ struct PairView {
   std::int64_t replaced_ms =
       0;                     ///< since when this node is known to have been replaced by another machine; 0: it is not
   std::string save_problem;  ///< why the copy of the configuration beside the volumes is not of now
+  std::string certificate_problem;   ///< a sentence about what this node shows to people; empty when all is well
   std::optional<Unpaired> unpaired;  ///< set while this node is in no pair
   std::optional<NodeSide> local_side;
   std::array<NodeView, 2> nodes;  ///< by side

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
@@ -162,6 +163,14 @@ engine::Result<std::string> read_file(const std::filesystem::path& path) {
 std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::string utc_text(std::int64_t at_ms) {
+  const std::time_t seconds = at_ms / 1000;
+  std::tm at{};
+  ::gmtime_r(&seconds, &at);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", at.tm_year + 1900, at.tm_mon + 1, at.tm_mday,
+                     at.tm_hour, at.tm_min, at.tm_sec);
 }
 
 }  // namespace lockstep::mgmt

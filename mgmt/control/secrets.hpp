@@ -34,5 +34,7 @@ namespace lockstep::mgmt {
 
 /// Milliseconds since 1970, for what people read.
 [[nodiscard]] std::int64_t wall_clock_ms();
+/// "2026-11-23 18:00:05 UTC"
+[[nodiscard]] std::string utc_text(std::int64_t at_ms);
 
 }  // namespace lockstep::mgmt

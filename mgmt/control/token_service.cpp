@@ -28,14 +28,25 @@ NewToken make(const std::string& name, Role role, std::int64_t expires_in_second
 }  // namespace
 
 engine::Result<void> TokenService::ensure_token_file(const std::filesystem::path& file) {
-  own_ = own_token();
+  file_ = file;
+  auto kept = kept_own_tokens();
+  {
+    const std::lock_guard lock(mutex_);
+    own_ = std::move(kept);
+  }
   if (core_.configuration()->tokens.empty()) return make_first_token(file);
-  std::error_code ignored;
-  const auto there = std::filesystem::symlink_status(file, ignored).type();
-  if (there != std::filesystem::file_type::not_found) return {};
-  // A disk without space keeps nobody from starting.
-  if (auto made = make_own_token(file); !made) spdlog::error("{}", made.error().message);
+  see_to_token_file();
   return {};
+}
+
+/// A disk without space keeps nobody from starting.
+void TokenService::see_to_token_file() {
+  std::error_code ignored;
+  if (file_.empty()) return;
+  if (std::filesystem::symlink_status(file_, ignored).type() != std::filesystem::file_type::not_found) return;
+  const auto made = make_own_token(file_);
+  if (!made && !told_) spdlog::error("{}", made.error().message);
+  told_ = !made;
 }
 
 engine::Result<void> TokenService::make_first_token(const std::filesystem::path& file) {
@@ -51,19 +62,24 @@ engine::Result<void> TokenService::make_first_token(const std::filesystem::path&
   return {};
 }
 
-/// No configuration has to be changed for it, so that the partner need not be there.
+/// No configuration has to be changed for it, so that the partner need not be there. Kept before it is written: a
+/// secret in the file that is good for nothing would shut out whoever relies on it.
 engine::Result<void> TokenService::make_own_token(const std::filesystem::path& file) {
-  const NewToken own = make(kOwnToken, Role::admin, 0);
-  const nlohmann::json kept = {
-      {"id", own.token.id.to_string()}, {"digest", own.token.digest}, {"created_ms", own.token.created_ms}};
+  auto tokens = own();
+  const std::string name = tokens.empty() ? kOwnToken : fmt::format("{} of {}", kOwnToken, utc_text(wall_clock_ms()));
+  const NewToken made = make(name, Role::admin, 0);
+  tokens.push_back(made.token);
+  if (tokens.size() > kMaxOwnTokens) tokens.erase(tokens.begin());
   try {
-    core_.settings.set(kOwnToken, kept.dump());
+    keep_own_tokens(tokens);
   } catch (const std::exception& e) {
     return engine::fail(engine::Errc::io_error,
                         fmt::format("No token can be made for {}: {}", file.string(), e.what()));
   }
-  own_ = own.token;
-  if (auto written = write_private_file(file, own.secret + "\n"); !written) return written;
+  if (auto written = write_private_file(file, made.secret + "\n"); !written) {
+    (void)revoke_own(made.token.id);
+    return written;
+  }
   spdlog::warn("{} was gone: it has a new token now, of the role admin, for this node.", file.string());
   core_.events.append(
       {.kind = "token.created",
@@ -74,17 +90,51 @@ engine::Result<void> TokenService::make_own_token(const std::filesystem::path& f
   return {};
 }
 
-std::optional<Token> TokenService::own_token() const {
+/// From before there could be several it is one alone.
+std::vector<Token> TokenService::kept_own_tokens() const {
+  std::vector<Token> tokens;
   const auto text = core_.settings.get(kOwnToken);
-  if (!text) return std::nullopt;
+  if (!text) return tokens;
   try {
-    const auto kept = nlohmann::json::parse(*text);
-    const auto id = Uuid::parse(kept.at("id").get<std::string>());
-    if (id) return Token{*id, kOwnToken, kept.at("digest"), Role::admin, kept.at("created_ms"), 0};
+    auto kept = nlohmann::json::parse(*text);
+    if (kept.is_object()) kept = nlohmann::json::array({kept});
+    for (const auto& one : kept)
+      if (const auto id = Uuid::parse(one.at("id").get<std::string>()))
+        tokens.push_back(
+            {*id, one.value("name", std::string(kOwnToken)), one.at("digest"), Role::admin, one.at("created_ms"), 0});
   } catch (const nlohmann::json::exception&) {
-    spdlog::warn("This node's own token is not readable in mgmt.db, and not good any more.");
+    spdlog::warn("This node's own tokens are not readable in mgmt.db, and not good any more.");
   }
-  return std::nullopt;
+  return tokens;
+}
+
+void TokenService::keep_own_tokens(const std::vector<Token>& tokens) {
+  auto kept = nlohmann::json::array();
+  for (const auto& token : tokens)
+    kept.push_back({{"id", token.id.to_string()},
+                    {"name", token.name},
+                    {"digest", token.digest},
+                    {"created_ms", token.created_ms}});
+  core_.settings.set(kOwnToken, kept.dump());
+  const std::lock_guard lock(mutex_);
+  own_ = tokens;
+}
+
+std::vector<Token> TokenService::own() const {
+  const std::lock_guard lock(mutex_);
+  return own_;
+}
+
+bool TokenService::is_own(const Uuid& id) const {
+  const auto tokens = own();
+  return std::ranges::find(tokens, id, &Token::id) != tokens.end();
+}
+
+bool TokenService::revoke_own(const Uuid& id) {
+  auto tokens = own();
+  if (std::erase_if(tokens, [&](const Token& token) { return token.id == id; }) == 0) return false;
+  keep_own_tokens(tokens);
+  return true;
 }
 
 std::optional<Token> TokenService::authenticate(std::string_view secret) {
@@ -92,7 +142,11 @@ std::optional<Token> TokenService::authenticate(std::string_view secret) {
   const auto configuration = core_.configuration();
   const std::int64_t now = wall_clock_ms();
   // Digests of 256 random bits: how long a comparison takes tells nothing that would help to find another secret.
-  if (own_ && own_->digest == digest) return own_;
+  const auto mine = own();
+  if (const auto found = std::ranges::find(mine, digest, &Token::digest); found != mine.end()) {
+    note_use(*found, now);
+    return *found;
+  }
   const auto found = std::ranges::find(configuration->tokens, digest, &Token::digest);
   if (found == configuration->tokens.end() || !valid(*found, now)) return std::nullopt;
   note_use(*found, now);
@@ -100,7 +154,8 @@ std::optional<Token> TokenService::authenticate(std::string_view secret) {
 }
 
 bool TokenService::still_holds(const Token& shown) const {
-  if (own_ && own_->digest == shown.digest) return true;
+  const auto mine = own();
+  if (std::ranges::find(mine, shown.digest, &Token::digest) != mine.end()) return true;
   const auto configuration = core_.configuration();
   const auto found = std::ranges::find(configuration->tokens, shown.id, &Token::id);
   return found != configuration->tokens.end() && found->digest == shown.digest && found->role == shown.role &&
@@ -130,7 +185,8 @@ void TokenService::note_use(const Token& token, std::int64_t now_ms) {
 
 std::vector<TokenUse> TokenService::list() const {
   std::vector<TokenUse> list;
-  for (const auto& token : core_.configuration()->tokens) list.push_back({token, 0});
+  for (const auto& token : core_.configuration()->tokens) list.push_back({token, 0, false});
+  for (const auto& token : own()) list.push_back({token, 0, true});
   core_.database().use([&](SQLite::Database& db) {
     SQLite::Statement q(db, "SELECT used_ms FROM token_use WHERE id = ?");
     for (auto& entry : list) {
@@ -164,6 +220,13 @@ Outcome<NewToken> TokenService::create(const std::string& name, Role role, std::
 }
 
 Outcome<void> TokenService::revoke(const Uuid& id) {
+  if (revoke_own(id)) {
+    core_.events.append({.kind = "token.deleted",
+                         .side = core_.side(),
+                         .volume = {},
+                         .message = "A token of this node's own was revoked."});
+    return {};
+  }
   std::string name;
   const auto changed = core_.change(
       "Token revoked",

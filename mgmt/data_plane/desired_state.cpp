@@ -63,6 +63,15 @@ Authentication authentication(Fields& fields) {
   return both;
 }
 
+std::optional<OldAuthentication> old_authentication(Fields fields, const Authentication& now) {
+  OldAuthentication old{authentication(fields), static_cast<std::int64_t>(fields.number("until_ms", 1, kMaxNumber))};
+  // Without a secret now or then, nothing would have to be proven at all.
+  if (!old.authentication.chap) fields.problem().note(fields.path_of("chap_user"), "is missing");
+  if (!now.chap) fields.problem().note(fields.path_of("chap_user"), "is of no use: none is asked for now");
+  fields.end();
+  return old;
+}
+
 TargetSpec read_target(Fields fields) {
   TargetSpec target;
   target.name = iscsi_name(fields, "name");
@@ -83,6 +92,13 @@ PartnerSpec read_partner(Fields fields) {
   partner.link.listen = address_of(link.text("listen"), link.path_of("listen"), link.problem());
   partner.link.connect = address_of(link.text("connect"), link.path_of("connect"), link.problem());
   partner.link.authentication = authentication(link);
+  if (auto also = link.optional_object("also")) {
+    partner.link.also = authentication(*also);
+    // An entry without a secret would let in whoever calls.
+    if (!partner.link.also->chap || !partner.link.authentication.chap)
+      link.problem().note(also->path_of("chap_user"), "is missing, here or beside it");
+    also->end();
+  }
   link.end();
   fields.end();
   return partner;
@@ -198,6 +214,7 @@ VolumeSpec read_volume(Fields fields) {
   }
   fields.objects("access", kMaxAccessEntries, [&](Fields entry) {
     AccessEntry access{iscsi_name(entry, "initiator"), authentication(entry)};
+    if (const auto old = entry.optional_object("old")) access.old = old_authentication(*old, access.authentication);
     entry.end();
     volume.access.push_back(std::move(access));
   });

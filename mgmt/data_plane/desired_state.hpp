@@ -42,9 +42,17 @@ struct Authentication {
   bool operator==(const Authentication&) const = default;
 };
 
+/// What was there before, accepted beside it until then.
+struct OldAuthentication {
+  Authentication authentication;
+  std::int64_t until_ms = 0;  ///< wall clock
+  bool operator==(const OldAuthentication&) const = default;
+};
+
 struct AccessEntry {
   std::string initiator;
   Authentication authentication;
+  std::optional<OldAuthentication> old{};
   bool operator==(const AccessEntry&) const = default;
 };
 
@@ -72,7 +80,8 @@ struct VolumeSpec {
 struct LinkSpec {
   SocketAddress listen;
   SocketAddress connect;
-  Authentication authentication;
+  Authentication authentication;         ///< what this node shows, and lets in
+  std::optional<Authentication> also{};  ///< lets in, too: of before, or to come
   bool operator==(const LinkSpec&) const = default;
 };
 

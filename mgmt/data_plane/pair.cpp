@@ -130,8 +130,10 @@ void Pair::let_in(const PartnerSpec& partner) {
   target.name = replication::link_name(identity_.pair, identity_.side);
   target.asker = target.name;
   target.device_servers = {&service_};
-  target.access = std::make_shared<iscsi_target::AccessList>(std::vector<iscsi_target::AccessList::Entry>{
-      {replication::link_name(identity_.pair, engine::other(identity_.side)), to_chap(partner.link.authentication)}});
+  const std::string caller = replication::link_name(identity_.pair, engine::other(identity_.side));
+  std::vector<iscsi_target::AccessList::Entry> entries{{caller, to_chap(partner.link.authentication)}};
+  if (partner.link.also) entries.push_back({caller, to_chap(*partner.link.also)});
+  target.access = std::make_shared<iscsi_target::AccessList>(std::move(entries));
   target.discoverable = false;
   registry_.put(std::move(target));
 }

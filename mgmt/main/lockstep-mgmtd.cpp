@@ -45,11 +45,11 @@ int run(const mgmt::MgmtdConfig& config) {
     if (node.id == (*controller)->core().node_id)
       for (const auto& sentence : mgmt::not_in_force(config, node)) spdlog::warn("{}", sentence);
   ui_api::Api api(**controller, {.web_folder = config.web_folder});
-  ui_api::HttpsServer server(identity, {}, api);
+  ui_api::HttpsServer server(identity, (*controller)->core().page, {}, api);
   const auto listening = server.start(config.listen);
   if (!listening) return refuse_to_start(listening.error().message);
   spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
-               identity.fingerprint);
+               (*controller)->core().page.view().facts.fingerprint);
   (*controller)->start();
   mgmt::tell_ready();
   int signal = 0;

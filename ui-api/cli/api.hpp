@@ -26,6 +26,7 @@ class Api {
   [[nodiscard]] Outcome<json> get(const std::string& path) { return call("GET", path, nullptr); }
   [[nodiscard]] Outcome<json> post(const std::string& path, const json& body) { return call("POST", path, &body); }
   [[nodiscard]] Outcome<json> patch(const std::string& path, const json& body) { return call("PATCH", path, &body); }
+  [[nodiscard]] Outcome<json> put(const std::string& path, const json& body) { return call("PUT", path, &body); }
   [[nodiscard]] Outcome<json> remove(const std::string& path) { return call("DELETE", path, nullptr); }
   /// The `items` of a list.
   [[nodiscard]] Outcome<json> list(const std::string& path);

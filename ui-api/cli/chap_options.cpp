@@ -19,17 +19,19 @@ void ChapOptions::add_to(CLI::App& c, const std::string& prefix, const std::stri
       ->type_name("FILE");
 }
 
+Outcome<std::string> secret_of(Context& context, const char* option, const std::string& secret,
+                               const std::string& secret_file) {
+  if (!secret_file.empty()) return read_secret(context, secret_file);
+  if (secret.empty())
+    return fail(Exit::usage, fmt::format("The secret is missing: give {0}-secret-file FILE or {0}-secret.", option));
+  return secret;
+}
+
 Outcome<json> ChapOptions::body(Context& context, const char* option) const {
   if (user.empty()) return json();
-  std::string value = secret;
-  if (!secret_file.empty()) {
-    auto read = read_secret(context, secret_file);
-    if (!read) return std::unexpected(read.error());
-    value = std::move(*read);
-  }
-  if (value.empty())
-    return fail(Exit::usage, fmt::format("The secret is missing: give {0}-secret-file FILE or {0}-secret.", option));
-  return json{{"user", user}, {"secret", value}};
+  const auto value = secret_of(context, option, secret, secret_file);
+  if (!value) return std::unexpected(value.error());
+  return json{{"user", user}, {"secret", *value}};
 }
 
 }  // namespace lockstep::cli

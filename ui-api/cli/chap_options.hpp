@@ -10,6 +10,10 @@ class App;
 
 namespace lockstep::cli {
 
+/// The secret itself, of `secret` or `secret_file`; Exit::usage when it can't be read or is missing.
+[[nodiscard]] Outcome<std::string> secret_of(Context& context, const char* option, const std::string& secret,
+                                             const std::string& secret_file);
+
 struct ChapOptions {
   std::string user, secret, secret_file;
 

@@ -11,7 +11,9 @@ namespace lockstep::cli {
 void add_pair_commands(CLI::App& app, Action& chosen);
 void add_pair_witness_commands(CLI::App& pair, Action& chosen);
 void add_pair_arbiter_commands(CLI::App& pair, Action& chosen);
+void add_pair_rotate_secrets(CLI::App& pair, Action& chosen);
 void add_node_commands(CLI::App& app, Action& chosen);
+void add_node_certificate_commands(CLI::App& node, Action& chosen);
 void add_volume_commands(CLI::App& app, Action& chosen);
 void add_volume_create_command(CLI::App& volume, Action& chosen);
 void add_volume_change_commands(CLI::App& volume, Action& chosen);
@@ -19,9 +21,11 @@ void add_volume_import_command(CLI::App& volume, Action& chosen);
 void add_volume_action_commands(CLI::App& volume, Action& chosen);
 void add_replica_commands(CLI::App& app, Action& chosen);
 void add_initiator_commands(CLI::App& app, Action& chosen);
+void add_initiator_show(CLI::App& initiator, Action& chosen);
+void add_initiator_secret(CLI::App& initiator, Action& chosen);
 void add_job_commands(CLI::App& app, Action& chosen);
 void add_event_commands(CLI::App& app, Action& chosen);
-void add_token_commands(CLI::App& app, Action& chosen);
+void add_token_commands(CLI::App& app, Action& chosen, LocalAction& local);
 void add_health_command(CLI::App& app, Action& chosen);
 
 }  // namespace lockstep::cli

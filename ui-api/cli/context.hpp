@@ -23,6 +23,15 @@ struct Context {
 
 using Action = std::function<Outcome<void>(Context&)>;
 
+/// What needs no server, but this machine's files. Files as the global options name them, or as they are on a node.
+struct Machine {
+  std::string token_file;
+  std::ostream& out;
+  std::ostream& err;
+  std::function<void(unsigned ms)> sleep;
+};
+using LocalAction = std::function<Outcome<void>(const Machine&)>;
+
 /// By name, or by id.
 [[nodiscard]] Outcome<json> find_volume(Context& context, const std::string& name);
 /// "a" or "b" from a side or a node's name.

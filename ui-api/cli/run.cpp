@@ -81,6 +81,7 @@ int run(const std::vector<std::string>& arguments, World world) {
   app.name("lockstep");
   GlobalOptions options;
   Action chosen;
+  LocalAction local;
   describe(app);
   add_global_options(app, options);
   add_health_command(app, chosen);
@@ -91,7 +92,7 @@ int run(const std::vector<std::string>& arguments, World world) {
   add_initiator_commands(app, chosen);
   add_job_commands(app, chosen);
   add_event_commands(app, chosen);
-  add_token_commands(app, chosen);
+  add_token_commands(app, chosen, local);
   const CLI::App* completion =
       app.add_subcommand("completion", "Print a script for bash: eval \"$(lockstep completion)\"");
   add_footer(app);
@@ -108,6 +109,11 @@ int run(const std::vector<std::string>& arguments, World world) {
   if (completion->parsed()) {
     world.out << completion_script(app);
     return static_cast<int>(Exit::ok);
+  }
+  if (local) {
+    const std::string token_file = options.token_file.empty() ? kLocalToken : options.token_file;
+    const auto done = local(Machine{token_file, world.out, world.err, world.sleep});
+    return done ? static_cast<int>(Exit::ok) : report(done.error(), world.err);
   }
   const auto settings = resolve_settings(options, world.getenv);
   if (!settings) return report(settings.error(), world.err);

@@ -86,6 +86,7 @@ Outcome<Trust> resolve_trust(const GlobalOptions& options, const ConfigFile& con
   if (trust.fingerprint.empty() && trust.ca_file.empty() && is_this_machine(server.host) &&
       readable(kLocalCertificate)) {
     trust.ca_file = kLocalCertificate;
+    if (readable(kLocalShown)) trust.shown_file = kLocalShown;
   }
   return trust;
 }

@@ -13,6 +13,7 @@ namespace lockstep::cli {
 inline constexpr const char* kConfigFile = "/etc/lockstep/cli.toml";
 inline constexpr const char* kLocalServer = "https://127.0.0.1:8443";
 inline constexpr const char* kLocalCertificate = "/var/lib/lockstep/mgmt/tls.crt";
+inline constexpr const char* kLocalShown = "/var/lib/lockstep/mgmt/page.crt";  ///< where it is not tls.crt
 inline constexpr const char* kLocalToken = "/var/lib/lockstep/mgmt/admin.token";
 
 /// The global options as they were given.
@@ -33,6 +34,7 @@ struct Trust {
   bool insecure = false;
   std::string fingerprint;  ///< SHA-256, 64 lower-case hex digits; empty: not pinned
   std::string ca_file;      ///< PEM; its certificates are trusted, as issuers and as themselves; empty: the system's
+  std::string shown_file;   ///< PEM; its first certificate is trusted as itself; empty: none
 };
 
 struct Settings {

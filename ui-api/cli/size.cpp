@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <optional>
 
 #include <fmt/format.h>
@@ -74,6 +75,21 @@ std::string format_size(std::uint64_t bytes) {
   std::string number = value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
   if (number.ends_with(".0")) number.resize(number.size() - 2);
   return fmt::format("{} {}", number, kUnits[unit]);
+}
+
+Outcome<std::uint64_t> parse_duration(std::string_view text) {
+  constexpr std::uint64_t kMost = 1'000'000;  // of any unit
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view unit(end, text.data() + text.size());
+  const std::uint64_t seconds = unit.empty() || unit == "s"    ? 1
+                                : unit == "m" || unit == "min" ? 60
+                                : unit == "h"                  ? 3600
+                                : unit == "d"                  ? 86400
+                                                               : 0;
+  if (error != std::errc{} || seconds == 0 || count > kMost)
+    return fail(Exit::usage, fmt::format("\"{}\" is no time. Write it like 90s, 15m, 1h or 7d; 0 is at once.", text));
+  return count * seconds;
 }
 
 std::string format_duration(std::uint64_t seconds) {

@@ -15,6 +15,9 @@ namespace lockstep::cli {
 /// 10737418240 -> "10 GiB", 1610612736 -> "1.5 GiB"; three digits at most.
 [[nodiscard]] std::string format_size(std::uint64_t bytes);
 
+/// "90s", "15m", "1h", "7d", "0" -> seconds; a number alone is one of seconds. Exit::usage for anything else.
+[[nodiscard]] Outcome<std::uint64_t> parse_duration(std::string_view text);
+
 /// 3725 -> "1 h 2 min".
 [[nodiscard]] std::string format_duration(std::uint64_t seconds);
 

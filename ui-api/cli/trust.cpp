@@ -47,6 +47,9 @@ Outcome<TrustCheck> TrustCheck::make(const Trust& trust, const std::string& host
   } else if (trust.fingerprint.empty()) {
     SSL_CTX_set_default_verify_paths(context);
   }
+  if (!trust.shown_file.empty())
+    if (auto shown = fingerprints_in(trust.shown_file); !shown.empty())
+      check.pinned_.push_back(std::move(shown.front()));
   // The handshake goes on whatever the chain looks like: the verdict is kept, and accept() judges by it.
   SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
   return check;

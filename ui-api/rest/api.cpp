@@ -47,6 +47,7 @@ Api::Api(mgmt::Controller& controller, ApiSettings settings)
   add_volume_resources(router_, controller_);
   add_initiator_resources(router_, controller_);
   add_token_resources(router_, controller_);
+  add_certificate_resources(router_, controller_);
   add_job_and_event_resources(router_, controller_, streams_, settings_.max_streams);
   add_service_resources(router_, controller_);
   add_peer_resources(router_, controller_);
@@ -101,7 +102,8 @@ Response Api::handle(const Request& request) {
     return response;
   }
   const Call call{request, match.parameters, *token};
-  if (match.route->ordered && !controller_.core().orders_changes()) return pass_on(*match.route, call);
+  const bool here = match.route->here && match.route->here(call);
+  if (match.route->ordered && !here && !controller_.core().orders_changes()) return pass_on(*match.route, call);
   return match.route->answer(call);
 }
 

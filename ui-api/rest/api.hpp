@@ -47,6 +47,7 @@ void add_pair_resources(Router& router, mgmt::Controller& controller);
 void add_volume_resources(Router& router, mgmt::Controller& controller);
 void add_initiator_resources(Router& router, mgmt::Controller& controller);
 void add_token_resources(Router& router, mgmt::Controller& controller);
+void add_certificate_resources(Router& router, mgmt::Controller& controller);
 void add_job_and_event_resources(Router& router, mgmt::Controller& controller, std::atomic<int>& streams, int most);
 void add_service_resources(Router& router, mgmt::Controller& controller);
 void add_peer_resources(Router& router, mgmt::Controller& controller);

@@ -116,14 +116,14 @@ std::string_view text_of(const beast::flat_buffer& buffer) {
 }  // namespace
 
 struct HttpsServer::Impl {
-  Impl(const mgmt::TlsIdentity& identity, const ServerLimits& l, Service& s)
+  Impl(const mgmt::TlsIdentity& identity, const mgmt::PageCertificate& page, const ServerLimits& l, Service& s)
       : limits(l),
         service(s),
         door(l.door),
         partner_bodies(l.partner_bodies),
         known_bodies(l.known_bodies),
         stranger_bodies(l.stranger_bodies),
-        context(make_server_context(identity)),
+        context(make_server_context(identity, page)),
         acceptor(io),
         workers(l.workers),
         peer_workers(l.peer_workers) {}
@@ -395,8 +395,9 @@ asio::awaitable<void> HttpsServer::Impl::send_stream(Stream& stream, ResponseStr
   }
 }
 
-HttpsServer::HttpsServer(mgmt::TlsIdentity identity, ServerLimits limits, Service& service)
-    : impl_(std::make_unique<Impl>(identity, limits, service)) {}
+HttpsServer::HttpsServer(mgmt::TlsIdentity identity, const mgmt::PageCertificate& page, ServerLimits limits,
+                         Service& service)
+    : impl_(std::make_unique<Impl>(identity, page, limits, service)) {}
 
 HttpsServer::~HttpsServer() { stop(); }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "engine/base/result.hpp"
-#include "mgmt/control/certificate.hpp"
+#include "mgmt/control/page_certificate.hpp"
 #include "ui-api/rest/doorkeeper.hpp"
 #include "ui-api/rest/http.hpp"
 
@@ -35,8 +35,8 @@ struct ServerLimits {
 
 class HttpsServer {
  public:
-  /// `service` and `identity`'s files stay valid until stop().
-  HttpsServer(mgmt::TlsIdentity identity, ServerLimits limits, Service& service);
+  /// `service`, `page` and `identity`'s files stay valid until stop().
+  HttpsServer(mgmt::TlsIdentity identity, const mgmt::PageCertificate& page, ServerLimits limits, Service& service);
   ~HttpsServer();
 
   /// Listens at "address:port" (port 0: one that is free) and serves. Returns the address in use.

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/credentials_change.hpp"
 #include "mgmt/control/refusal_json.hpp"
 #include "mgmt/control/replace_verdict.hpp"
+#include "mgmt/control/secrets.hpp"
 
 namespace lockstep::ui_api {
 namespace {
@@ -317,6 +319,8 @@ json initiator_json(const Configuration& c, const Initiator& i) {
                               : "one_way"},
           {"chap_user", i.chap ? json(i.chap->user) : json()},
           {"mutual_user", i.mutual ? json(i.mutual->user) : json()},
+          {"old_secret_valid_until",
+           mgmt::are_in_use(i.old, mgmt::wall_clock_ms()) ? json(rfc3339(i.old->until_ms)) : json()},
           {"volumes", volumes},
           {"created_at", rfc3339(i.created_ms)}};
 }
@@ -357,10 +361,11 @@ json health_json(const Health& health) {
   return {{"status", to_string(health.verdict)}, {"summary", health.summary}, {"problems", problems}};
 }
 
-json token_json(const Token& t, std::int64_t last_used_ms) {
+json token_json(const Token& t, std::int64_t last_used_ms, bool here_only) {
   return {{"id", t.id.to_string()},
           {"name", t.name},
           {"role", t.role == Role::viewer ? "viewer" : "admin"},
+          {"node_only", here_only},
           {"created_at", rfc3339(t.created_ms)},
           {"last_used_at", time_or_null(last_used_ms)},
           {"expires_at", time_or_null(t.expires_ms)}};

@@ -26,7 +26,7 @@ namespace lockstep::ui_api {
 [[nodiscard]] nlohmann::json job_json(const mgmt::Job& job);
 [[nodiscard]] nlohmann::json event_json(const mgmt::Event& event);
 [[nodiscard]] nlohmann::json health_json(const mgmt::Health& health);
-[[nodiscard]] nlohmann::json token_json(const mgmt::Token& token, std::int64_t last_used_ms);
+[[nodiscard]] nlohmann::json token_json(const mgmt::Token& token, std::int64_t last_used_ms, bool here_only);
 
 /// Text that is not UTF-8 (an initiator may call itself anything) is made so.
 [[nodiscard]] std::string dump(const nlohmann::json& json);

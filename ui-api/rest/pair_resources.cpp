@@ -231,6 +231,8 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call&) { return show_witness(controller); }});
   router.add({"PATCH", "/api/v1/pair/witness", Access::admin, true,
               [&controller](const Call& call) { return change_witness(controller, call); }});
+  router.add({"POST", "/api/v1/pair/link-secrets", Access::admin, true,
+              [&controller](const Call&) { return accepted(controller.link().rotate()); }});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

@@ -32,6 +32,7 @@ struct Route {
   bool ordered = false;  ///< changes the configuration: carried out by the node that orders changes
   std::function<Response(const Call&)> answer;
   bool alone = false;  ///< ordered, but made here where the orderer is away and the arbiter lets this node go on
+  std::function<bool(const Call&)> here{};  ///< ordered, but about what is this node's alone
 };
 
 class Router {

@@ -23,9 +23,15 @@ int on_server_name(SSL* connection, int*, void*) {
   return SSL_TLSEXT_ERR_OK;
 }
 
+// The partner has pinned what the context itself has.
+int on_certificate(SSL* connection, void* page) {
+  if (asked_for_peer_api(connection)) return 1;
+  return static_cast<const mgmt::PageCertificate*>(page)->put_on(connection) ? 1 : 0;
+}
+
 }  // namespace
 
-boost::asio::ssl::context make_server_context(const mgmt::TlsIdentity& identity) {
+boost::asio::ssl::context make_server_context(const mgmt::TlsIdentity& identity, const mgmt::PageCertificate& page) {
   boost::asio::ssl::context context(boost::asio::ssl::context::tls_server);
   SSL_CTX* native = context.native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
@@ -35,6 +41,7 @@ boost::asio::ssl::context make_server_context(const mgmt::TlsIdentity& identity)
   context.use_certificate_chain_file(identity.certificate_file.string());
   context.use_private_key_file(identity.key_file.string(), boost::asio::ssl::context::pem);
   SSL_CTX_set_tlsext_servername_callback(native, on_server_name);
+  SSL_CTX_set_cert_cb(native, on_certificate, const_cast<mgmt::PageCertificate*>(&page));  // it is only read
   return context;
 }
 

@@ -13,7 +13,8 @@ constexpr std::int64_t kTenYears = 315'360'000;  // seconds
 
 Response list(Controller& controller) {
   nlohmann::json items = nlohmann::json::array();
-  for (const auto& use : controller.tokens().list()) items.push_back(token_json(use.token, use.last_used_ms));
+  for (const auto& use : controller.tokens().list())
+    items.push_back(token_json(use.token, use.last_used_ms, use.here_only));
   return ok({{"items", items}});
 }
 
@@ -30,7 +31,7 @@ Response create(Controller& controller, const Call& call) {
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   const auto made = controller.tokens().create(*name, role == "viewer" ? mgmt::Role::viewer : mgmt::Role::admin, life);
   if (!made) return problem(made.error());
-  auto shown = token_json(made->token, 0);
+  auto shown = token_json(made->token, 0, false);
   shown["token"] = made->secret;
   return created(shown, "/api/v1/tokens/" + made->token.id.to_string());
 }
@@ -42,6 +43,11 @@ Response revoke(Controller& controller, const Call& call) {
   return done ? no_content() : problem(done.error());
 }
 
+bool is_this_nodes(Controller& controller, const Call& call) {
+  const auto id = path_id(call.parameters[0], "token");
+  return id && controller.tokens().is_own(*id);
+}
+
 }  // namespace
 
 void add_token_resources(Router& router, Controller& controller) {
@@ -49,7 +55,8 @@ void add_token_resources(Router& router, Controller& controller) {
   router.add({"POST", "/api/v1/tokens", Access::admin, true,
               [&controller](const Call& call) { return create(controller, call); }, true});
   router.add({"DELETE", "/api/v1/tokens/{id}", Access::admin, true,
-              [&controller](const Call& call) { return revoke(controller, call); }, true});
+              [&controller](const Call& call) { return revoke(controller, call); }, true,
+              [&controller](const Call& call) { return is_this_nodes(controller, call); }});
 }
 
 }  // namespace lockstep::ui_api

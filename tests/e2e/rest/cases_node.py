@@ -148,8 +148,37 @@ class Access(Scratch):
         a.stop_mgmtd()
         file.unlink()
         a.start_mgmtd()
-        self.assertEqual(a.get("/api/v1/pair", token=own).status, 401, "another one takes its place")
+        self.assertEqual(a.get("/api/v1/pair", token=own).status, 200, "none that is in use ends unasked")
         self.assertEqual(a.get("/api/v1/pair").status, 200)
+        self.assertNotEqual(a.token, own)
+        file.unlink()
+        wait_for("another one without a restart", file.exists)
+        self.assertEqual(a.get("/api/v1/pair").status, 200)
+
+    def test_a_nodes_own_tokens_are_listed_and_revoked_there(self):
+        _, b = self.pair()
+        file = b.folder / "mgmt/admin.token"
+        shared = b.token
+        file.unlink()
+        wait_for("a token of the node's own", file.exists)
+        own = [t for t in b.get("/api/v1/tokens").json["items"] if t["node_only"]]
+        self.assertEqual(len(own), 1, own)
+        self.assertEqual(b.delete(f"/api/v1/tokens/{own[0]['id']}").status, 204)
+        self.assertEqual(b.get("/api/v1/pair").status, 401, "the one in the file was revoked")
+        listed = b.get("/api/v1/tokens", token=shared).json["items"]
+        self.assertTrue(listed and not any(t["node_only"] for t in listed), listed)
+
+    def test_root_makes_a_token_by_the_command_though_all_are_lost_and_the_partner_is_away(self):
+        a, b = self.pair()
+        b.stop()
+        before = a.token
+        (a.folder / "mgmt/admin.token").write_text("")
+        made = subprocess.run([scratch.BUILD / "ui-api/cli/lockstep", "token", "create", "--local", "--token-file", a.folder / "mgmt/admin.token"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(made.stdout.strip(), a.token)
+        self.assertEqual(a.get("/api/v1/pair").status, 200)
+        self.assertEqual(a.get("/api/v1/pair", token=before).status, 200, "it ends no other")
 
     @staticmethod
     def made(node, token):

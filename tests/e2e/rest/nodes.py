@@ -41,6 +41,7 @@ class Node:
         self.script_file = pathlib.Path(str(self.socket) + ".script")
         self.mgmtd = self.lockstepd = None
         self.extra = ""
+        self.ca = None  # the certificate that it shows, where it was given one
 
     def write_configuration(self):
         self.replace("mgmtd.toml",
@@ -135,7 +136,7 @@ class Node:
         return (self.folder / "mgmt/admin.token").read_text().strip()
 
     def connect(self, timeout=60):
-        context = ssl.create_default_context(cafile=self.folder / "mgmt/tls.crt")
+        context = ssl.create_default_context(cafile=self.ca or self.folder / "mgmt/tls.crt")
         context.check_hostname = False
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
 

@@ -283,5 +283,53 @@ TEST_F(Run, TokenRevokeFindsTheTokenByName) {
   EXPECT_EQ(run({"token", "revoke", "old"}), 0);
 }
 
+TEST_F(Run, InitiatorSecretSendsTheTimeInSecondsAndSaysUntilWhenTheOldOneCounts) {
+  const json shown = {{"iqn", "iqn.x"}, {"chap", "one_way"}, {"old_secret_valid_until", "2026-11-23T20:00:00Z"}};
+  answer("POST /api/v1/initiators/iqn.x/secret", 200, shown);
+  EXPECT_EQ(run({"initiator", "secret", "iqn.x", "--chap-secret-file", "-", "--old-valid-for", "2h"}, false,
+                "a-new-secret-01\n"),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"chap": {"secret": "a-new-secret-01"}, "old_valid_for_seconds": 7200})"));
+  EXPECT_THAT(out_.str(), HasSubstr("accepted until 2026-11-23 20:00:00 UTC"));
+  EXPECT_THAT(out_.str(), testing::Not(HasSubstr("a-new-secret-01")));
+}
+
+TEST_F(Run, InitiatorSecretNeedsASecretAndAGoodTime) {
+  EXPECT_EQ(run({"initiator", "secret", "iqn.x"}), 2);
+  EXPECT_EQ(run({"initiator", "secret", "iqn.x", "--chap-secret", "a-new-secret-01", "--old-valid-for", "soon"}), 2);
+  EXPECT_EQ(run({"initiator", "secret", "iqn.x", "--end-old", "--old-valid-for", "1h"}), 2);
+  answer("DELETE /api/v1/initiators/iqn.x/old-secret", 204);
+  EXPECT_EQ(run({"initiator", "secret", "iqn.x", "--end-old"}), 0);
+}
+
+TEST_F(Run, RotateSecretsWaitsForItsJob) {
+  answer("POST /api/v1/pair/link-secrets", 202, job("running"));
+  answer("GET /api/v1/jobs/j1", 200, job("done", 1));
+  EXPECT_EQ(run({"pair", "rotate-secrets"}), 0);
+}
+
+TEST_F(Run, CertificateSetSendsTheChainBehindTheCertificate) {
+  const auto folder = std::filesystem::temp_directory_path() / ("lockstep-cli-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"crt", "key", "ca"}) std::ofstream(folder / name) << name;
+  answer("PUT /api/v1/certificate", 200, {{"node", "node-a"}, {"own", true}, {"names", {"a.example"}}});
+  EXPECT_EQ(run({"node", "certificate", "set", "--certificate", folder / "crt", "--key", folder / "key", "--chain",
+                 folder / "ca"}),
+            0);
+  EXPECT_EQ(sent(0), json::parse(R"({"certificate": "crt\nca", "key": "key"})"));
+  EXPECT_THAT(out_.str(), HasSubstr("node-a shows its own certificate"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Run, ALocalTokenIsAskedOfNoServer) {
+  const auto file = std::filesystem::temp_directory_path() / ("lockstep-token-" + std::to_string(::getpid()));
+  std::ofstream(file) << "lst_before";
+  EXPECT_EQ(run({"token", "create", "--local", "--token-file", file}), 3) << "nobody makes another one here";
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_TRUE(script_.asked.empty());
+  EXPECT_EQ(run({"token", "create", "name", "--local"}), 2);
+  EXPECT_EQ(run({"token", "create"}), 2);
+}
+
 }  // namespace
 }  // namespace lockstep::cli

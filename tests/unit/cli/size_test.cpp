@@ -62,6 +62,18 @@ TEST(FormatSize, WhatIsPrintedForWholeUnitsCanBeTypedBack) {
     EXPECT_EQ(format_size(parse_size(size).value()), size);
 }
 
+TEST(ParseDuration, OneUnitAndWholeNumbers) {
+  EXPECT_EQ(parse_duration("0"), 0U);
+  EXPECT_EQ(parse_duration("90"), 90U);
+  EXPECT_EQ(parse_duration("90s"), 90U);
+  EXPECT_EQ(parse_duration("15m"), 900U);
+  EXPECT_EQ(parse_duration("15min"), 900U);
+  EXPECT_EQ(parse_duration("1h"), 3600U);
+  EXPECT_EQ(parse_duration("30d"), 2592000U);
+  for (const char* bad : {"", "h", "-1h", "1.5h", "1w", "1h30m", " 1h", "99999999999999999999d", "10000000d"})
+    EXPECT_FALSE(parse_duration(bad).has_value()) << bad;
+}
+
 TEST(FormatDuration, TwoUnitsAtMost) {
   EXPECT_EQ(format_duration(59), "59 s");
   EXPECT_EQ(format_duration(61), "1 min 1 s");

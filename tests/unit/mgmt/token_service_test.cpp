@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
@@ -49,6 +50,84 @@ TEST_F(TokenTest, HoldsUntilItsRoleOrItsSecretIsAnother) {
   EXPECT_TRUE(tokens.still_holds(token));
   change(token.id, [](Token& t) { t.digest = "another"; });
   EXPECT_FALSE(tokens.still_holds(token));
+}
+
+class OwnTokenTest : public TokenTest {
+ protected:
+  std::filesystem::path file_;
+  void SetUp() override {
+    TokenTest::SetUp();
+    file_ = folder_.path() / "mgmt/admin.token";
+  }
+  std::string secret() {
+    std::string text = read_file(file_).value_or("");
+    while (text.ends_with('\n')) text.pop_back();
+    return text;
+  }
+  static std::vector<Token> own(const TokenService& tokens) {
+    std::vector<Token> all;
+    for (const auto& use : tokens.list())
+      if (use.here_only) all.push_back(use.token);
+    return all;
+  }
+};
+
+TEST_F(OwnTokenTest, AnotherOneIsMadeWhereTheFileIsGoneAndNoneEndsByIt) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::vector<std::string> secrets{secret()};
+  for (int i = 0; i < 3; ++i) {
+    std::filesystem::remove(file_);
+    tokens.see_to_token_file();
+    tokens.see_to_token_file();
+    secrets.push_back(secret());
+  }
+  TokenService later(*node_->core);
+  ASSERT_TRUE(later.ensure_token_file(file_));
+  for (auto* service : {&tokens, &later})
+    for (const auto& s : secrets) EXPECT_TRUE(service->authenticate(s)) << s;
+  EXPECT_EQ(own(later).size(), 3U) << "the first is the pair's";
+  EXPECT_EQ(node_->core->configuration()->tokens.size(), 1U);
+}
+
+TEST_F(OwnTokenTest, IsRevokedWhenItIsAskedForAndStaysSo) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::filesystem::remove(file_);
+  tokens.see_to_token_file();
+  const auto token = tokens.authenticate(secret());
+  ASSERT_TRUE(token);
+  EXPECT_TRUE(tokens.is_own(token->id));
+  ASSERT_TRUE(tokens.revoke(token->id));
+  EXPECT_FALSE(tokens.authenticate(secret()));
+  EXPECT_FALSE(tokens.still_holds(*token));
+  TokenService later(*node_->core);
+  ASSERT_TRUE(later.ensure_token_file(file_));
+  EXPECT_FALSE(later.authenticate(secret()));
+  EXPECT_FALSE(later.is_own(token->id));
+}
+
+TEST_F(OwnTokenTest, FromBeforeThereCouldBeSeveralIsGoodStill) {
+  const std::string secret = "lst_of-before";
+  node_->core->settings.set("node_token", R"({"id":")" + random_uuid().to_string() + R"(","digest":")" +
+                                              sha256_hex(secret) + R"(","created_ms":5})");
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  EXPECT_TRUE(tokens.authenticate(secret));
+}
+
+TEST_F(OwnTokenTest, ThereAreSoManyAtMostAndTheOldestGoes) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::vector<std::string> secrets;
+  for (std::size_t i = 0; i <= kMaxOwnTokens; ++i) {
+    std::filesystem::remove(file_);
+    tokens.see_to_token_file();
+    secrets.push_back(secret());
+  }
+  EXPECT_EQ(own(tokens).size(), kMaxOwnTokens);
+  EXPECT_FALSE(tokens.authenticate(secrets.front()));
+  EXPECT_TRUE(tokens.authenticate(secrets.back()));
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ void add_initiator_commands(CLI::App& app, Action& chosen) {
   initiator->add_subcommand("list", "List the known initiators")->callback([&chosen] { chosen = list; });
   add_add(*initiator, chosen);
   add_remove(*initiator, chosen);
+  add_initiator_show(*initiator, chosen);
+  add_initiator_secret(*initiator, chosen);
 }
 
 }  // namespace lockstep::cli

@@ -123,6 +123,7 @@ void add_node_commands(CLI::App& app, Action& chosen) {
     };
   });
   add_replace(*node, chosen);
+  add_node_certificate_commands(*node, chosen);
 }
 
 void add_health_command(CLI::App& app, Action& chosen) {

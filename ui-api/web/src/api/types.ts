@@ -144,6 +144,7 @@ export interface Initiator {
   chap: 'none' | 'one_way' | 'mutual';
   chap_user: string | null;
   mutual_user: string | null;
+  old_secret_valid_until: string | null;
   volumes: string[];
   created_at: string;
 }

@@ -11,6 +11,7 @@ import { Dot } from '../components/StateLabel';
 import { Empty, Failure, Loading } from '../components/States';
 import { useStore, useView } from '../state/context';
 import { href } from '../state/route';
+import { time } from '../format';
 
 const REFRESH_MS = 5_000;
 const IQN = /^(iqn\.\d{4}-(0[1-9]|1[0-2])\.[a-z0-9.-]+(:[a-z0-9.:-]+)?|eui\.[0-9a-f]{16}|naa\.([0-9a-f]{16}|[0-9a-f]{32}))$/;
@@ -96,7 +97,10 @@ function Row({ initiator, sessions, onRemove }: { initiator: Initiator; sessions
   return (
     <Tr>
       <Td dataLabel="Name" modifier="breakWord"><span className="ls-code">{initiator.iqn}</span></Td>
-      <Td dataLabel="Password">{CHAP[initiator.chap]}</Td>
+      <Td dataLabel="Password">
+        {CHAP[initiator.chap]}
+        {initiator.old_secret_valid_until && <div className="ls-quiet">The old one too until {time(initiator.old_secret_valid_until)}</div>}
+      </Td>
       <Td dataLabel="Connected">
         {sides.size === 0 ? <span className="ls-quiet">No</span> : <span className="ls-state"><Dot tone={sides.size > 1 ? 'success' : 'warning'} />{sides.size > 1 ? 'To both nodes' : 'To one node'}</span>}
       </Td>

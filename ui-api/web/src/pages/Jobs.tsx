@@ -14,6 +14,7 @@ const KINDS: Record<string, string> = {
   'volume.grow': 'Grow volume',
   'volume.delete': 'Delete volume',
   'replica.replace': 'Replace copy',
+  'pair.link_secrets': 'New link secrets',
   'pair.witness': 'Change witness',
   'pair.arbiter': 'Change arbiter',
   'volume.leave': 'Leave for maintenance',
