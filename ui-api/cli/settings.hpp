@@ -32,9 +32,9 @@ struct Url {
 
 struct Trust {
   bool insecure = false;
-  std::string fingerprint;  ///< SHA-256, 64 lower-case hex digits; empty: not pinned
-  std::string ca_file;      ///< PEM; its certificates are trusted, as issuers and as themselves; empty: the system's
-  std::string shown_file;   ///< PEM; its first certificate is trusted as itself; empty: none
+  std::string fingerprint;   ///< SHA-256, 64 lower-case hex digits; empty: not pinned
+  std::string ca_file;       ///< PEM; its certificates are trusted, as issuers and as themselves; empty: the system's
+  std::string shown_file{};  ///< PEM; its first certificate is trusted as itself; empty: none
 };
 
 struct Settings {
