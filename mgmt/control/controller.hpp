@@ -14,6 +14,7 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/pair_recovery.hpp"
@@ -45,6 +46,7 @@ class Controller {
   [[nodiscard]] PairService& pair() { return pair_; }
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
+  [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
@@ -90,6 +92,7 @@ class Controller {
   WitnessJobs witness_jobs_;
   TokenService tokens_;
   PairService pair_;
+  LeaveJobs leave_jobs_;
   PairRecovery recovery_;
   VolumeService volumes_;
   InitiatorService initiators_;

@@ -92,6 +92,16 @@ Configuration with_node_replaced(const Configuration& before, const Node& joinin
   return next;
 }
 
+Configuration with_node_left(const Configuration& before, NodeSide side) {
+  Configuration next = before;
+  Pair& pair = *next.pair;
+  if (pair.arbiter.witness && !pair.seal) pair.seal = SealSecrets{pair.link.secret, pair.link_mutual.secret};
+  make_link_secrets(pair);
+  std::erase_if(next.nodes, [&](const Node& n) { return n.side == side; });
+  for (auto& v : next.volumes) v.copy(side) = {v.copy(side).number + 1, "", false};
+  return next;
+}
+
 Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here, const Token& token) {
   Configuration next = saved;
   for (auto& n : next.nodes) {

@@ -11,6 +11,7 @@ namespace lockstep::cli {
 void add_pair_commands(CLI::App& app, Action& chosen);
 void add_pair_witness_commands(CLI::App& pair, Action& chosen);
 void add_pair_arbiter_commands(CLI::App& pair, Action& chosen);
+void add_pair_leave_commands(CLI::App& pair, Action& chosen);
 void add_node_commands(CLI::App& app, Action& chosen);
 void add_volume_commands(CLI::App& app, Action& chosen);
 void add_volume_create_command(CLI::App& volume, Action& chosen);
