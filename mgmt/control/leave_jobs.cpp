@@ -408,7 +408,6 @@ StepResult LeaveJobs::decide(Task& task) {
   core_.replaced.add(task.configuration->node(node.side) ? *task.configuration->node(node.side) : node, true);
   if (!core_.revisions.begin_epoch(newest->state, id, "A node left", next))
     return wait(task.job, "The configuration changed meanwhile.");
-  core_.events.forget_partner_ids();
   if (task.lost()) hands_.delete_cut_off();
   core_.events.append(
       {.kind = "pair.left",

@@ -102,7 +102,6 @@ StepResult LeaveJobs::end(Task& task) {
   }
   core_.replaced.set_replaced_here(false);
   core_.settings.erase(kForgetsPair);
-  core_.events.forget_partner_ids();
   for (auto& job : core_.jobs.unfinished()) {
     if (job.runner == core_.node_id) continue;
     finish(job, "This node is in no pair any more; the rest is the other node's.");

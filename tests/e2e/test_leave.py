@@ -1,10 +1,16 @@
 """A node leaves its pair, and a pair is dissolved, while hosts write: real daemons, the command, and the verifying writer."""
 import contextlib
 import functools
+import os
+import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
+import time
 
+from etcd import Etcd
 from harness import check, group, wait_for
 from managed_pair import scene
 from nodes import PREFERRED, join, make_pair
@@ -14,6 +20,19 @@ LONGEST_GAP_MS = 1500  # to hosts whose path is through the node that stays
 
 
 class Leaving(Scene):
+    etcd = None
+
+    def start(self, witness=False):
+        if witness:
+            self.etcd = Etcd(pathlib.Path(tempfile.mkdtemp(prefix="etcd-", dir=self.folder)))
+            self.etcd.start()
+        super().start(arbiter=self.etcd.arbiter if witness else None)
+
+    def stop(self):
+        super().stop()
+        if self.etcd:
+            self.etcd.kill()
+
     def command_at(self, node, *arguments):
         done = subprocess.run(
             [self.build / "ui-api/cli/lockstep", "--server", f"https://127.0.0.1:{node.port}", "--ca",
@@ -62,10 +81,13 @@ def kept_running(*nodes):
         watcher.join()
 
 
-def in_scene(test):
+def in_scene(test=None, **how):
+    if test is None:
+        return functools.partial(in_scene, **how)
+
     @functools.wraps(test)
     def run():
-        with scene(Leaving) as s:
+        with scene(Leaving, **how) as s:
             return test(s)
     del run.__wrapped__
     return run
@@ -171,3 +193,52 @@ def test_a_machine_that_was_let_go_as_lost_comes_back_and_is_refused(s):
     check(made["state"] == "done", f"a volume of its own: {made}")
     writer.wait_writes(300)
     writer.stop()
+
+
+def copy_of(node, to):
+    """What is on its disk at one moment, in the middle of its work: it stands still for less than a lease."""
+    daemons = (node.mgmtd.pid, node.lockstepd.pid)
+    for pid in daemons:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        subprocess.run(["cp", "-a", "--sparse=always", node.folder, to], check=True)
+    finally:
+        for pid in daemons:
+            os.kill(pid, signal.SIGCONT)
+
+
+def records(s, pair):
+    return [line for line in s.etcd.ctl("get", "--prefix", "--keys-only", f"/lockstep/{pair}/").split() if line]
+
+
+@group("security")
+@in_scene(witness=True)
+def test_a_node_that_is_set_back_to_before_it_left_wins_nothing_at_the_witness(s):
+    s.make_volume()
+    s.wait_for_states("in_sync", "in_sync")
+    pair = s.a.get("/api/v1/pair").json["id"]
+    wait_for("the witness to have the records", lambda: len(records(s, pair)) >= 2)
+    wait_for("both to know them", lambda: all(
+        n["volumes_not_known"] == 0 for n in s.a.get("/api/v1/pair/witness").json["nodes"]))
+    kept = s.folder / "kept"
+    copy_of(s.b, kept)
+    s.wait_for_states("in_sync", "in_sync")
+    with kept_running(s.b):
+        s.succeed(s.a, "pair", "leave", "b", "--confirm", "node-b")
+    check(records(s, pair) == [], f"the witness has forgotten the pair: {records(s, pair)}")
+    for node in (s.a, s.b):
+        node.stop_mgmtd(signal.SIGKILL)
+        node.stop_lockstepd(signal.SIGKILL)
+    shutil.rmtree(s.b.folder)
+    kept.rename(s.b.folder)
+    s.b.start_lockstepd()
+    s.b.start_mgmtd()
+    wait_for("its lockstepd to look for somebody who lets it go on", lambda: s.volume(s.b)["replicas"][1]["state"] in ("waiting", "suspended"))
+    for _ in range(20):
+        time.sleep(0.25)
+        check(not s.volume(s.b)["replicas"][1]["serving"], f"nobody lets it: {s.volume(s.b)['replicas']}")
+    s.a.start_lockstepd()
+    s.a.start_mgmtd()
+    wait_for("node a to refuse it by name", lambda: any(
+        e["kind"] == "node.refused" and "node-b, side b" in e["message"] for e in s.a.get("/api/v1/events").json["items"]))
+    check(s.states(s.a) == ["solo"], "node a serves alone, without anybody's word")
