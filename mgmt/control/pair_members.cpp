@@ -58,6 +58,8 @@ std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting) {
 }
 
 void adopt_token(Configuration& c, Token token, const std::string& node) {
+  // Of a node that was in this pair before.
+  if (std::ranges::find(c.tokens, token.digest, &Token::digest) != c.tokens.end()) return;
   const auto taken = [&](const std::string& name) {
     return std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end();
   };

@@ -13,7 +13,7 @@ namespace lockstep::mgmt {
 [[nodiscard]] std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting);
 
 void make_link_secrets(Pair& pair);
-/// The token stays valid, under another name if its own is taken.
+/// The token stays valid, under another name if its own is taken. One that is there already stays as it is.
 void adopt_token(Configuration& configuration, Token token, const std::string& node);
 
 [[nodiscard]] Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token);

@@ -241,4 +241,4 @@ def test_a_node_that_is_set_back_to_before_it_left_wins_nothing_at_the_witness(s
     s.a.start_mgmtd()
     wait_for("node a to refuse it by name", lambda: any(
         e["kind"] == "node.refused" and "node-b, side b" in e["message"] for e in s.a.get("/api/v1/events").json["items"]))
-    check(s.states(s.a) == ["solo"], "node a serves alone, without anybody's word")
+    wait_for("node a to serve alone, without anybody's word", lambda: s.states(s.a) == ["solo"])
