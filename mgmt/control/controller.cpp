@@ -149,7 +149,8 @@ std::string Controller::tell_of_stranger(const std::string& nodes, const std::st
   const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(told_mutex_);
   const auto told = told_.find(machine->id);
-  if (told == told_.end() || now - told->second > kTellAgain) {
+  const bool on_its_way = machine->left && lets_go(*core_, core_->node_id);  // it is about to forget the pair
+  if (!on_its_way && (told == told_.end() || now - told->second > kTellAgain)) {
     told_[machine->id] = now;
     core_->events.append(
         {.kind = "node.refused",

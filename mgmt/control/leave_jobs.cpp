@@ -51,6 +51,12 @@ Outcome<void> retire_copies(NodeCore& core, NodeSide side, bool retired) {
   return {};
 }
 
+bool lets_go(const NodeCore& core, const Uuid& runner) {
+  return std::ranges::any_of(core.jobs.unfinished(), [&](const Job& job) {
+    return job.runner == runner && (job.kind == kLeaveKind || job.kind == kDissolveKind);
+  });
+}
+
 LeaveHands hands_of(NodeCore& core, DataPlane& data_plane, PairService& pair, PairHands pair_hands) {
   const auto away = [](const Refusal& refusal) -> std::unexpected<Refusal> {
     return refuse(refusal.kind, fmt::format("The partner {}.", trouble_with_partner(refusal)));

@@ -56,6 +56,9 @@ struct LeaveHands {
 /// A revision in which every copy on that side is out of service, or in service again.
 [[nodiscard]] Outcome<void> retire_copies(NodeCore& core, NodeSide side, bool retired);
 
+/// That node lets another one go from the pair at present.
+[[nodiscard]] bool lets_go(const NodeCore& core, const Uuid& runner);
+
 class LeaveJobs {
  public:
   LeaveJobs(NodeCore& core, JobRunner& runner, LeaveHands hands, std::function<void()> poke);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -57,7 +58,7 @@ void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner) {
   if (!core_.replaced.set_replaced_here(replaced) || !replaced) return;
   core_.events.append(
       {.kind = "pair.replaced",
-       .severity = Severity::critical,
+       .severity = lets_go(core_, partner.id) ? Severity::info : Severity::critical,
        .side = core_.side(),
        .volume = {},
        .message = fmt::format("{} says that this machine is not in the pair any more: it was taken out, or another one "
