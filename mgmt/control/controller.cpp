@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/rebuilt_configuration.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -57,6 +58,9 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
+      leave_jobs_(*core_, runner_,
+                  hands_of(*core_, data_plane_, pair_, hands_of(*core_, agent_, [this] { return reports(); })),
+                  [this] { poke(); }),
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
@@ -69,6 +73,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   replace_jobs_.teach();
   witness_jobs_.teach();
   link_jobs_.teach();
+  leave_jobs_.teach();
   core_->on_change([this] {
     poke();
     runner_.poke();
@@ -105,8 +110,8 @@ PairReports Controller::reports() const {
 
 std::optional<WantedState> Controller::wanted() const {
   const auto side = core_->side();
-  // Nothing is taken away from a lockstepd by a node that is in no pair, or by a machine that was replaced.
-  if (!side || core_->replaced.replaced_here_ms() != 0) return std::nullopt;
+  // Nothing is taken away from a lockstepd by a node that is in no pair, or by a machine that is out of it.
+  if (!side || core_->replaced.replaced_here_ms() != 0 || core_->forgets_pair()) return std::nullopt;
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
   const bool asked = !core_->partner(*configuration) || partner_.view().asked;
@@ -150,23 +155,30 @@ std::string Controller::tell_of_stranger(const std::string& nodes, const std::st
   const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(told_mutex_);
   const auto told = told_.find(machine->id);
-  if (told == told_.end() || now - told->second > kTellAgain) {
+  const bool on_its_way = machine->left && lets_go(*core_, core_->node_id);  // it is about to forget the pair
+  if (!on_its_way && (told == told_.end() || now - told->second > kTellAgain)) {
     told_[machine->id] = now;
     core_->events.append(
         {.kind = "node.refused",
          .severity = Severity::warning,
          .side = machine->side,
          .volume = {},
-         .message = fmt::format("The machine that was {}, side {}, until another one took its place is back, and was "
-                                "refused. Stop lockstepd and lockstep-mgmtd on it.",
-                                machine->name, side_name(machine->side))});
+         .message = fmt::format("The machine that was {}, side {}, until {} is back, and was refused. {}",
+                                machine->name, side_name(machine->side),
+                                machine->left ? "it was taken out of the pair" : "another one took its place",
+                                machine->left ? fmt::format("Run `lockstep pair leave {}` on it, to have it forget "
+                                                            "the pair, or stop lockstepd and lockstep-mgmtd there.",
+                                                            side_name(machine->side))
+                                              : "Stop lockstepd and lockstep-mgmtd on it.")});
   }
+  if (machine->left)
+    return fmt::format("{}, side {}, was taken out of the pair.", machine->name, side_name(machine->side));
   return fmt::format("Another machine took the place of {}, side {}.", machine->name, side_name(machine->side));
 }
 
 Outcome<void> Controller::ready_for_a_volume() const {
   const PairView now = view();
-  if (!now.at(NodeSide::a).node)
+  if (!now.at(NodeSide::a).node && lacks_a_known_side(*now.configuration))
     return refuse(RefusalKind::conflict,
                   "Volumes are made through the node of side A, whose place is not taken yet. Make an invitation with "
                   "`lockstep pair invite`, and try again when a machine has joined with it.");

@@ -15,6 +15,7 @@
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/lapse_watch.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/link_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
@@ -48,6 +49,7 @@ class Controller {
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
   [[nodiscard]] LinkJobs& link() { return link_jobs_; }
+  [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
   [[nodiscard]] InitiatorService& initiators() { return initiators_; }
@@ -94,6 +96,7 @@ class Controller {
   LinkJobs link_jobs_;
   TokenService tokens_;
   PairService pair_;
+  LeaveJobs leave_jobs_;
   PairRecovery recovery_;
   VolumeService volumes_;
   InitiatorService initiators_;

@@ -163,9 +163,11 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
 
 namespace {
 
-json epoch_json(const Volume& volume, const ReplicaBirth& birth) {
+json epoch_json(const Volume& volume, NodeSide side, const ReplicaBirth& birth) {
   if (!birth.joins)
-    return {{"id", volume.first_epoch.to_string()}, {"members", birth.both ? "both" : "a"}, {"sequencer", "a"}};
+    return {{"id", volume.first_epoch.to_string()},
+            {"members", birth.both ? "both" : side_name(side)},
+            {"sequencer", birth.both ? "a" : side_name(side)}};
   const LoneEpoch& lone = *birth.joins;
   return {{"id", lone.id},
           {"number", lone.number},
@@ -192,7 +194,7 @@ std::string create_parameters(const Configuration& configuration, const Volume& 
                  {"thin", volume.thin},
                  {"data", files.data},
                  {"metadata", files.metadata},
-                 {"epoch", epoch_json(volume, birth)},
+                 {"epoch", epoch_json(volume, side, birth)},
                  {"arbiter", arbiter_json(configuration.pair->arbiter)},
                  {"clean", birth.clean}};
   if (volume.encrypted) wanted["encrypted"] = true;

@@ -41,7 +41,7 @@ struct LoneEpoch {
 
 /// How a replica begins.
 struct ReplicaBirth {
-  bool both = true;   ///< members of the first epoch: both nodes; else side A alone
+  bool both = true;   ///< members of the first epoch: both nodes; else the one that makes it alone
   bool clean = true;  ///< false: this replica has to be brought up to date
   /// It takes the place of a lost one, as no member of this epoch of the other's; instead of `both`.
   std::optional<LoneEpoch> joins{};

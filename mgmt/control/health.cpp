@@ -259,11 +259,14 @@ Health judge_pair(const PairView& view) {
          "pair",
          view.local_side,
          {},
-         fmt::format("Another machine took the place of this one in the pair, as its partner said at {}. "
-                     "What is shown here is of the past.",
-                     clock_time(view.replaced_ms)),
-         "Stop lockstepd and lockstep-mgmtd here. To use this machine again, move mgmt.db away and let it "
-         "take the place of a node with `lockstep node replace`."});
+         fmt::format(
+             "This machine is not in the pair any more, as its partner said at {}: it was taken out, or another "
+             "one took the place of this one. What is shown here is of the past.",
+             clock_time(view.replaced_ms)),
+         fmt::format(
+             "To use this machine again, have it forget the pair and what it has of its volumes: `lockstep pair "
+             "leave {}` here. Else stop lockstepd and lockstep-mgmtd.",
+             side_name(view.local_side.value_or(NodeSide::a)))});
   if (!view.save_problem.empty())
     problems.push_back(
         {Severity::warning,

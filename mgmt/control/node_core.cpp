@@ -117,6 +117,8 @@ std::unique_ptr<Peer> NodeCore::peer() const {
                                                       fmt::format("{} {}", node_id.to_string(), n->id.to_string())});
 }
 
+bool NodeCore::forgets_pair() const { return settings.get(kForgetsPair).has_value(); }
+
 bool NodeCore::orders_changes() const {
   const NodeSide me = side().value_or(NodeSide::a);
   if (configuration()->nodes.size() < 2) return true;
@@ -127,8 +129,10 @@ Outcome<void> NodeCore::check_changeable() const {
   if (replaced.replaced_here_ms() != 0)
     return refuse(
         RefusalKind::not_current,
-        "Another machine took the place of this one in the pair, so that nothing can be changed here. Send the "
-        "request to one of the pair's nodes.");
+        "This machine is not in the pair any more, so that nothing can be changed here. Send the request to one of the "
+        "pair's nodes. To have this one forget the pair, run `lockstep pair leave` for its own side here.");
+  if (forgets_pair())
+    return refuse(RefusalKind::not_current, "This node is forgetting its pair. Try again when it is in none.");
   if (!revisions.conflict()) return {};
   return refuse(RefusalKind::not_current,
                 "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "

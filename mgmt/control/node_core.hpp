@@ -39,6 +39,9 @@ struct LocalSettings {
   std::chrono::seconds invitation_life{3600};
 };
 
+/// The setting that is there, durably, while this node forgets its pair: lockstepd is told nothing any more.
+constexpr const char* kForgetsPair = "forgets_pair";
+
 class NodeCore {
  public:
   /// Opens or makes everything below the data folder.
@@ -85,6 +88,8 @@ class NodeCore {
                              Agreement agreement = Agreement::both);
   /// Whom change() asks when the partner is away. For start-up only; it outlives this. Without one, nobody goes on.
   void use_arbiter(ConfigurationArbiter& arbiter) { arbiter_ = &arbiter; }
+  /// It is out of its pair, and is being made a node of none (leave_jobs.hpp).
+  [[nodiscard]] bool forgets_pair() const;
   /// `listener` is called after every change of the configuration in force. For start-up only.
   void on_change(std::function<void()> listener);
 

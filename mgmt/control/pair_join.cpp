@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/fence_check.hpp"
+#include "mgmt/control/https_client.hpp"
 #include "mgmt/control/pair_service.hpp"
+#include "mgmt/control/replace_verdict.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -140,10 +142,28 @@ StepResult PairService::replicas(Job& job) {
   const auto configuration = core_.configuration();
   // What there is of the replaced node's replicas is attached as it is; the mirror knows what it is good for.
   if (json::parse(job.parameters).value("replaces", false)) return finish(job, place_taken());
+  if (configuration->volumes.empty()) return finish(job, place_taken());
+  const auto peer = core_.peer();
+  const auto seen = peer ? peer->look() : Outcome<NodeReport>(refuse(RefusalKind::no_pair, "is gone"));
+  if (!seen) {
+    job.message = fmt::format("Is in the pair. Waits to make replicas: the inviting node {}.",
+                              trouble_with_partner(seen.error()));
+    return StepResult::again_later;
+  }
+  const CopyView source{core_.partner(*configuration), *seen};
   for (const auto& volume : configuration->volumes) {
     if (volume.lifecycle != Lifecycle::ready) continue;
-    const auto made = agent_.carry_out(
-        {.kind = ReplicaOrder::Kind::create, .volume = volume, .birth = {.both = false, .clean = false}});
+    // Of the epoch in which the other node is alone, so that this copy serves nothing before it was brought up to date.
+    const auto lone = lone_epoch_of(source, volume);
+    if (!lone && source.status(volume) && source.status(volume)->state == "in_sync") continue;  // made already
+    if (!lone) {
+      job.message = fmt::format("Is in the pair. Waits to make the replica of {}: {} does not serve it.", volume.name,
+                                source.node->name);
+      return StepResult::again_later;
+    }
+    const auto made = agent_.carry_out({.kind = ReplicaOrder::Kind::create,
+                                        .volume = volume,
+                                        .birth = {.both = false, .clean = false, .joins = *lone}});
     if (!made && made.error().kind == RefusalKind::data_plane_away) {
       job.message =
           fmt::format("Is in the pair. Waits to make the replica of {}: {}", volume.name, made.error().detail);
@@ -156,7 +176,7 @@ StepResult PairService::replicas(Job& job) {
                                made.error().detail),
                    {}});
   }
-  return finish(job, fmt::format("This node is in the pair {}.", configuration->pair->name));
+  return finish(job, place_taken());
 }
 
 }  // namespace lockstep::mgmt

@@ -64,6 +64,8 @@ std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting) {
 }
 
 void adopt_token(Configuration& c, Token token, const std::string& node) {
+  // Of a node that was in this pair before.
+  if (std::ranges::find(c.tokens, token.digest, &Token::digest) != c.tokens.end()) return;
   const auto taken = [&](const std::string& name) {
     return std::ranges::find(c.tokens, name, &Token::name) != c.tokens.end();
   };
@@ -124,6 +126,17 @@ Configuration with_node_replaced(const Configuration& before, const Node& joinin
   next.nodes.push_back(joining);
   adopt_token(next, token, joining.name);
   next.sort();
+  return next;
+}
+
+Configuration with_node_left(const Configuration& before, NodeSide side) {
+  Configuration next = before;
+  Pair& pair = *next.pair;
+  keep_seal(pair);
+  make_link_secrets(pair);
+  pair.link_beside.reset();
+  std::erase_if(next.nodes, [&](const Node& n) { return n.side == side; });
+  for (auto& v : next.volumes) v.copy(side) = {v.copy(side).number + 1, "", false};
   return next;
 }
 

@@ -18,13 +18,16 @@ void make_link_secrets(Pair& pair);
 [[nodiscard]] Outcome<void> add_link_secrets(Configuration& configuration);
 [[nodiscard]] Outcome<void> swap_link_secrets(Configuration& configuration);
 [[nodiscard]] Outcome<void> forget_old_link_secrets(Configuration& configuration);
-/// The token stays valid, under another name if its own is taken.
+/// The token stays valid, under another name if its own is taken. One that is there already stays as it is.
 void adopt_token(Configuration& configuration, Token token, const std::string& node);
 
 [[nodiscard]] Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token);
 /// The joining node has the side of the one whose place it takes. The link's secrets are new, so that the old machine
 /// logs in nowhere.
 [[nodiscard]] Configuration with_node_replaced(const Configuration& before, const Node& joining, const Token& token);
+/// The node of that side is out. The other one's volumes stay as they are; a copy that is made on that side later has
+/// other files than the one that was there. The link's secrets are new.
+[[nodiscard]] Configuration with_node_left(const Configuration& before, NodeSide side);
 /// What was saved by the node of that id, now this node's: `here` gives its new id and certificate.
 [[nodiscard]] Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here,
                                       const Token& token);

@@ -20,26 +20,22 @@ HttpsTarget target_of(const NodeCore& core, const Node& node) {
 }
 
 /// What a lost node may have changed while this one was away, which is lost with it.
-struct LoneChanges {
-  bool certain = false;
-  std::string sentence{};    ///< what can be said of it; empty: there are none
-  std::int64_t reached = 0;  ///< its highest revision that the witness knows of
-};
-
-LoneChanges changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) {
+LostNode changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) {
   const ConfigurationEpoch epoch = core.revisions.state().epoch;
   if (epoch.is_only(lost.side))
-    return {true, "It has changed the configuration alone, and perhaps more than this node has taken over"};
+    return {.certain = true,
+            .changes = "It has changed the configuration alone, and perhaps more than this node has taken over"};
   const Arbiter arbiter = core.configuration()->pair->arbiter;
   if (!epoch.members.is_both() || arbiter.fence || (!arbiter.witness && arbiter.preferred != lost.side)) return {};
   const std::string perhaps = "It may have changed the configuration alone since the two last talked";
-  if (!arbiter.witness) return {false, perhaps};
+  if (!arbiter.witness) return {.changes = perhaps};
   const auto view = NodeWitnessSurroundings(core, data_plane).read(arbiter);
-  if (!view) return {false, fmt::format("{}: the witness can't be asked ({})", perhaps, view.error().detail)};
+  if (!view) return {.changes = fmt::format("{}: the witness can't be asked ({})", perhaps, view.error().detail)};
   const auto& record = view->record;
   if (!record || record->members != engine::MemberSet::only(lost.side)) return {};
-  return {true, "The witness let it go on alone, and this node lacks what it has changed since",
-          static_cast<std::int64_t>(record->generation_of(lost.side))};
+  return {.certain = true,
+          .changes = "The witness let it go on alone, and this node lacks what it has changed since",
+          .reached = static_cast<std::int64_t>(record->generation_of(lost.side))};
 }
 
 }  // namespace
@@ -66,9 +62,17 @@ Outcome<std::string> PairService::ask_of(const Node& lost) {
   if (standing && standing->asker == NodeStanding::Asker::replaced)
     return refuse(
         RefusalKind::conflict,
-        fmt::format("{} says that another machine took the place of this node: it is the one that is out.", lost.name));
+        fmt::format("{} says that this node is not in the pair any more: it is the one that is out.", lost.name));
   if (standing && standing->head) return has_it(", in which this node is another one");
   return fmt::format("{} answers, but is in no pair: it has lost its database", lost.name);
+}
+
+Outcome<LostNode> PairService::look_for_lost(const Node& lost) {
+  auto found = ask_of(lost);
+  if (!found) return std::unexpected(found.error());
+  LostNode node = changed_alone(core_, data_plane_, lost);
+  node.found = std::move(*found);
+  return node;
 }
 
 Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std::string& confirm) {
@@ -77,7 +81,7 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
     return refuse(RefusalKind::no_pair,
                   "This node is in no pair. Ask the node that still is, for the side of the one that is not.");
   if (core_.replaced.replaced_here_ms() != 0)
-    return refuse(RefusalKind::conflict, "Another machine took the place of this node itself.");
+    return refuse(RefusalKind::conflict, "This node itself is out of the pair.");
   if (core_.side() == side)
     return refuse(
         RefusalKind::conflict,
@@ -85,18 +89,18 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
   const Node* lost = configuration->node(side);
   if (!lost)
     return refuse(RefusalKind::conflict, "The pair has one node only. Make an invitation with `lockstep pair invite`.");
-  const auto found = ask_of(*lost);
-  if (!found) return std::unexpected(found.error());
-  const LoneChanges lone = changed_alone(core_, data_plane_, *lost);
-  const std::string needed = lone.certain ? lost->name + " without its changes" : lost->name;
+  const auto node = look_for_lost(*lost);
+  if (!node) return std::unexpected(node.error());
+  const std::string needed = node->certain ? lost->name + " without its changes" : lost->name;
   if (confirm != needed)
     return refuse(
         RefusalKind::confirmation_needed,
-        fmt::format("{}. {}Whoever uses the invitation has side {} from then on; the machine that has it now is "
-                    "shut out for good{}. Send `{}` as `confirm`{}.",
-                    *found, lone.sentence.empty() ? "" : lone.sentence + ". ", side_name(side),
-                    lone.certain ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
-                    needed, lone.certain ? " (`lockstep node replace` with --without-its-changes)" : ""),
+        fmt::format(
+            "{}. {}Whoever uses the invitation has side {} from then on; the machine that has it now is "
+            "shut out for good{}. Send `{}` as `confirm`{}.",
+            node->found, node->changes.empty() ? "" : node->changes + ". ", side_name(side),
+            node->certain ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
+            needed, node->certain ? " (`lockstep node replace` with --without-its-changes)" : ""),
         {{"/confirm", fmt::format("Must be {}.", needed)}});
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());
@@ -106,7 +110,7 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
                        .severity = Severity::warning,
                        .side = side,
                        .volume = {},
-                       .message = fmt::format("{}. An invitation was made for whoever takes its place.", *found)});
+                       .message = fmt::format("{}. An invitation was made for whoever takes its place.", node->found)});
   return invitation;
 }
 
@@ -135,9 +139,9 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
 }
 
 void PairService::begin_deleting_cut_off_volumes() {
-  if (core_.side() != NodeSide::a) return;
-  const auto unfinished = core_.jobs.unfinished();
   const auto configuration = core_.configuration();
+  if (core_.side() != NodeSide::a && configuration->nodes.size() != 1) return;
+  const auto unfinished = core_.jobs.unfinished();
   for (const auto& volume : configuration->volumes) {
     const bool at_work = std::ranges::any_of(
         unfinished, [&](const Job& job) { return job.volume == volume.id && job.runner == core_.node_id; });

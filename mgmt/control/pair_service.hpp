@@ -54,6 +54,14 @@ struct NewInvitation {
   std::string undecided{};  ///< of a replacement: what the lost node had proposed and has perhaps decided
 };
 
+/// A node that is to be shut out of the pair, as far as it can still be asked.
+struct LostNode {
+  std::string found{};       ///< a sentence without its full stop: how it answers, or does not
+  bool certain = false;      ///< it has changed the configuration alone, which is lost with it
+  std::string changes{};     ///< what can be said of such changes; empty: there are none
+  std::int64_t reached = 0;  ///< its highest revision that the witness knows of
+};
+
 class PairService {
  public:
   using Connect = std::function<std::unique_ptr<MembershipPeer>(const HttpsTarget&)>;
@@ -68,6 +76,8 @@ class PairService {
   /// An invitation for whoever is to have that side in the place of the node that has it now. Refused while that one
   /// answers and has a configuration of the pair. `confirm`: its name.
   [[nodiscard]] Outcome<NewInvitation> invite_in_place_of(NodeSide side, const std::string& confirm);
+  /// Refused while the node answers and has a configuration of the pair.
+  [[nodiscard]] Outcome<LostNode> look_for_lost(const Node& lost);
   [[nodiscard]] Outcome<void> change(const PairChange& change);
   /// `token`: the one that this request was made with; it stays valid.
   [[nodiscard]] Outcome<Job> join(const std::string& invitation, const NodeWish& node, const Token& token);
@@ -76,7 +86,7 @@ class PairService {
   [[nodiscard]] Outcome<JoinOffer> on_join(const JoinRequest& request, const std::string& fingerprint);
   [[nodiscard]] Outcome<void> on_confirm(const RevisionId& id, const std::string& fingerprint);
 
-  /// Side A's part, whenever volumes may have been marked by cut_off_volumes().
+  /// The part of side A, or of the only node, whenever volumes may have been marked by cut_off_volumes().
   void begin_deleting_cut_off_volumes();
 
  private:

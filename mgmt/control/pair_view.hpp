@@ -20,7 +20,7 @@ enum class PartnerTrouble : std::uint8_t {
   away,               ///< it can't be reached, or does not answer
   other_certificate,  ///< somebody answers in its place
   has_no_pair,        ///< it answers, and knows of no pair: it has lost its database
-  replaced_this,      ///< it says that another machine took the place of this one
+  replaced_this,      ///< it says that this one is out: another machine took its place, or it was taken out
 };
 
 struct NodeView {
@@ -50,9 +50,8 @@ struct PairView {
   std::shared_ptr<const Configuration> configuration;
   RevisionState revision;
   bool conflict = false;
-  std::int64_t replaced_ms =
-      0;                     ///< since when this node is known to have been replaced by another machine; 0: it is not
-  std::string save_problem;  ///< why the copy of the configuration beside the volumes is not of now
+  std::int64_t replaced_ms = 0;      ///< since when this node is known to be out of the pair; 0: it is not
+  std::string save_problem;          ///< why the copy of the configuration beside the volumes is not of now
   std::string certificate_problem;   ///< a sentence about what this node shows to people; empty when all is well
   std::optional<Unpaired> unpaired;  ///< set while this node is in no pair
   std::optional<NodeSide> local_side;

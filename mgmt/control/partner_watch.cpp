@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -24,13 +25,20 @@ PartnerView PartnerWatch::view() const {
 void PartnerWatch::turn() {
   const auto configuration = core_.configuration();
   const Node* partner = core_.partner(*configuration);
-  if (!partner) return;
+  if (!partner) return forget();
   const auto peer = core_.peer();
   if (!peer) return;
   const auto seen = look(*peer);
   const PartnerTrouble trouble = seen ? PartnerTrouble::none : trouble_of(seen.error(), *peer);
   note_standing(trouble, *partner);
   note(seen, trouble, *partner);
+}
+
+/// There is no partner, or not any more: the next one is another.
+void PartnerWatch::forget() {
+  const std::lock_guard lock(mutex_);
+  view_ = {};
+  first_refusals_ = 0;
 }
 
 PartnerTrouble PartnerWatch::trouble_of(const Refusal& refusal, Peer& peer) {
@@ -46,14 +54,15 @@ PartnerTrouble PartnerWatch::trouble_of(const Refusal& refusal, Peer& peer) {
 void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner) {
   if (trouble != PartnerTrouble::none && trouble != PartnerTrouble::replaced_this) return;
   const bool replaced = trouble == PartnerTrouble::replaced_this;
+  if (replaced && core_.forgets_pair()) return;  // it knows
   if (!core_.replaced.set_replaced_here(replaced) || !replaced) return;
   core_.events.append(
       {.kind = "pair.replaced",
-       .severity = Severity::critical,
+       .severity = lets_go(core_, partner.id) ? Severity::info : Severity::critical,
        .side = core_.side(),
        .volume = {},
-       .message = fmt::format("{} says that another machine took the place of this one in the pair. lockstepd here is "
-                              "told nothing any more.",
+       .message = fmt::format("{} says that this machine is not in the pair any more: it was taken out, or another one "
+                              "took its place. lockstepd here is told nothing any more.",
                               partner.name)});
 }
 

@@ -34,6 +34,7 @@ class PartnerWatch {
 
  private:
   Outcome<NodeReport> look(Peer& peer);
+  void forget();
   void fetch_events(Peer& peer);
   void agree(Peer& peer);
   [[nodiscard]] PartnerTrouble trouble_of(const Refusal& refusal, Peer& peer);

@@ -85,6 +85,14 @@ Outcome<void> Peer::carry_out(const ReplicaOrder& order) {
   return nothing(request("POST", "/peer/v1/replicas", wire::to_text(order), kReplica));
 }
 
+Outcome<void> Peer::retire(bool retired) {
+  return nothing(request("POST", "/peer/v1/retirement", wire::retirement_text(retired), kForward));
+}
+
+Outcome<void> Peer::release(const Uuid& pair) {
+  return nothing(request("POST", "/peer/v1/release", wire::to_text(pair), kShort));
+}
+
 Outcome<ForwardedReply> Peer::forward(const ForwardedRequest& forwarded) {
   return understood(request("POST", "/peer/v1/forward", wire::to_text(forwarded), kForward),
                     wire::forwarded_reply_from);

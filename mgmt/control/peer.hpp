@@ -91,6 +91,10 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<std::vector<Event>> events(std::int64_t after);
   Outcome<void> put_job(const Job& job);
   Outcome<void> carry_out(const ReplicaOrder& order);
+  /// All copies on the partner's side out of service, or in again; for the partner that orders changes.
+  Outcome<void> retire(bool retired);
+  /// That one is out of the pair; see LeaveJobs::on_release().
+  Outcome<void> release(const Uuid& pair);
   Outcome<ForwardedReply> forward(const ForwardedRequest& request);
 
   Outcome<JoinOffer> ask_to_join(const JoinRequest& join) override;
@@ -129,6 +133,8 @@ namespace wire {
 [[nodiscard]] Outcome<JoinOffer> join_offer_from(std::string_view text);
 [[nodiscard]] std::string to_text(const NodeStanding& standing);
 [[nodiscard]] Outcome<NodeStanding> standing_from(std::string_view text);
+[[nodiscard]] std::string retirement_text(bool retired);
+[[nodiscard]] Outcome<bool> retirement_from(std::string_view text);
 [[nodiscard]] std::string to_text(const Uuid& id);
 [[nodiscard]] Outcome<Uuid> uuid_from(std::string_view text);
 }  // namespace wire

@@ -252,6 +252,11 @@ Outcome<NodeStanding> standing_from(std::string_view text) {
   });
 }
 
+std::string retirement_text(bool retired) { return text_of({{"retired", retired}}); }
+Outcome<bool> retirement_from(std::string_view text) {
+  return parsed(text, [](const json& j) { return j.at("retired").get<bool>(); });
+}
+
 std::string to_text(const Uuid& id) { return text_of({{"id", id.to_string()}}); }
 Outcome<Uuid> uuid_from(std::string_view text) {
   return parsed(text, [](const json& j) { return uuid(j.at("id")); });

@@ -21,8 +21,8 @@ ReplacedNodes::ReplacedNodes(NodeSettings& settings) : settings_(settings) {
   if (!kept) return;
   for (const auto& j : json::parse(*kept))
     nodes_.push_back({Uuid::parse(j.at("id").get<std::string>()).value_or(Uuid{}),
-                      j.at("side") == "a" ? NodeSide::a : NodeSide::b, j.at("name"), j.at("fingerprint"),
-                      j.at("at_ms")});
+                      j.at("side") == "a" ? NodeSide::a : NodeSide::b, j.at("name"), j.at("fingerprint"), j.at("at_ms"),
+                      j.value("left", false)});
 }
 
 void ReplacedNodes::store() {
@@ -32,14 +32,15 @@ void ReplacedNodes::store() {
                     {"side", side_name(n.side)},
                     {"name", n.name},
                     {"fingerprint", n.fingerprint},
-                    {"at_ms", n.at_ms}});
+                    {"at_ms", n.at_ms},
+                    {"left", n.left}});
   settings_.set(kNodesKey, list.dump());
 }
 
-void ReplacedNodes::add(const Node& node) {
+void ReplacedNodes::add(const Node& node, bool left) {
   const std::lock_guard lock(mutex_);
   std::erase_if(nodes_, [&](const ReplacedNode& n) { return n.id == node.id; });
-  nodes_.push_back({node.id, node.side, node.name, node.fingerprint, wall_clock_ms()});
+  nodes_.push_back({node.id, node.side, node.name, node.fingerprint, wall_clock_ms(), left});
   if (nodes_.size() > kMost) nodes_.erase(nodes_.begin());
   store();
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Machines that another one has taken the place of (pair_replace.cpp), as this node remembers them; and whether this
-// node is such a machine itself, which its partner tells it. Thread-safe.
+// Machines that are out of the pair, as this node remembers them: another one has taken their place
+// (pair_replace.cpp), or they have left (leave_jobs.hpp). And whether this node is such a machine itself, which its
+// partner tells it. Thread-safe.
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@ struct ReplacedNode {
   std::string name;
   std::string fingerprint;
   std::int64_t at_ms = 0;
+  bool left = false;  ///< nobody took its place then
 };
 
 class ReplacedNodes {
@@ -26,11 +28,11 @@ class ReplacedNodes {
   static constexpr std::size_t kMost = 16;  ///< the oldest is forgotten: it is refused all the same, but not by name
 
   explicit ReplacedNodes(NodeSettings& settings);
-  void add(const Node& node);
+  void add(const Node& node, bool left = false);
   /// By id, where the caller said one, else by its certificate.
   [[nodiscard]] std::optional<ReplacedNode> find(std::string_view id, std::string_view fingerprint) const;
 
-  /// When the partner first said so; 0: this node was not replaced.
+  /// When the partner first said that this node is out; 0: it is not.
   [[nodiscard]] std::int64_t replaced_here_ms() const;
   /// True when that is news.
   bool set_replaced_here(bool replaced);

@@ -29,12 +29,19 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
       break;
     case ReplicaOrder::Kind::remove:
       method = "replica.delete";
-      parameters = json{{"volume", id}, {"data", files.data}, {"metadata", files.metadata}}.dump();
+      parameters =
+          json{{"volume", id}, {"side", side_name(*side)}, {"data", files.data}, {"metadata", files.metadata}}.dump();
       break;
     case ReplicaOrder::Kind::discard:
       method = "replica.delete";
-      parameters =
-          json{{"volume", id}, {"data", files.data}, {"metadata", files.metadata}, {"keep_witness", true}}.dump();
+      // A lockstepd that was told nothing does not know its side.
+      parameters = json{
+          {"volume", id},
+          {"side", side_name(*side)},
+          {"data", files.data},
+          {"metadata", files.metadata},
+          {"keep_witness",
+           true}}.dump();
       break;
     case ReplicaOrder::Kind::leave:
       method = "volume.leave";

@@ -163,6 +163,33 @@ Response replace_node(Controller& controller, const Call& call) {
       201);
 }
 
+Response leave_pair(Controller& controller, const Call& call) {
+  const std::string& side = call.parameters.front();
+  if (side != "a" && side != "b") return problem(mgmt::RefusalKind::not_found, "There is no such side: name a or b.");
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const mgmt::LeaveWish wish{.side = side_of(side),
+                             .lost = fields.flag("lost", Presence::optional).value_or(false),
+                             .confirm = fields.text("confirm", Presence::optional).value_or("")};
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.leaving().leave(wish));
+}
+
+Response dissolve_pair(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const mgmt::DissolveWish wish{.delete_volumes = fields.flag("delete_volumes", Presence::optional).value_or(false),
+                                .confirm = fields.text("confirm", Presence::optional).value_or("")};
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.leaving().dissolve(wish));
+}
+
 mgmt::RecoveryWish read_recovery(const nlohmann::json& body, Problems& problems) {
   Fields fields(body, "", problems);
   mgmt::RecoveryWish wish;
@@ -243,6 +270,10 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return recover_pair(controller, call); }});
   router.add({"POST", "/api/v1/nodes/{side}/replacement", Access::admin, false,
               [&controller](const Call& call) { return replace_node(controller, call); }});
+  router.add({"POST", "/api/v1/nodes/{side}/leave", Access::admin, false,
+              [&controller](const Call& call) { return leave_pair(controller, call); }});
+  router.add({"POST", "/api/v1/pair/dissolve", Access::admin, true,
+              [&controller](const Call& call) { return dissolve_pair(controller, call); }});
   router.add({"GET", "/api/v1/nodes", Access::viewer, false,
               [&controller](const Call&) { return ok(nodes_json(controller.view())); }});
   router.add({"GET", "/api/v1/sessions", Access::viewer, false,

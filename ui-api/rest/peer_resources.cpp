@@ -87,6 +87,18 @@ void add_peer_resources(Router& router, Controller& controller) {
                 controller.poke();
                 return done(carried_out);
               })});
+  router.add({"POST", "/peer/v1/retirement", Access::partner, false,
+              with_body(wire::retirement_from, [&controller, &core](bool retired, const Call&) {
+                const auto retirement = retire_copies(core, core.side().value_or(NodeSide::a), retired);
+                controller.poke();
+                return done(retirement);
+              })});
+  // Also for a partner of before: it is told that this node is in that pair no more.
+  router.add({"POST", "/peer/v1/release", Access::joining, false,
+              with_body(wire::uuid_from, [&controller](const Uuid& pair, const Call& call) {
+                const bool partner = controller.is_partner(call.request.nodes, call.request.peer_fingerprint);
+                return done(controller.leaving().on_release(pair, partner));
+              })});
   router.add({"POST", "/peer/v1/standing", Access::joining, false,
               with_body(wire::uuid_from, [&controller](const Uuid& pair, const Call& call) {
                 return text(

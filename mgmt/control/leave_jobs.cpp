@@ -1,0 +1,498 @@
+#include "mgmt/control/leave_jobs.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "mgmt/control/https_client.hpp"
+#include "mgmt/control/leave_task.hpp"
+#include "mgmt/control/pair_members.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using Kind = ReplicaOrder::Kind;
+using nlohmann::json;
+
+/// What release and the node's later refusal need of it when the configuration has it no more.
+json json_of(const Node& node) {
+  return {{"id", node.id.to_string()},
+          {"side", side_name(node.side)},
+          {"name", node.name},
+          {"management_address", node.management_address},
+          {"fingerprint", node.fingerprint}};
+}
+
+std::unexpected<Refusal> ask_for(const std::string& word, const std::string& what) {
+  return refuse(RefusalKind::confirmation_needed, fmt::format("{} Send `{}` as `confirm`.", what, word),
+                {{"/confirm", fmt::format("Must be {}.", word)}});
+}
+
+std::string volumes_of(const Configuration& configuration) {
+  const std::size_t n = configuration.volumes.size();
+  return n == 1 ? "one volume" : fmt::format("{} volumes", n);
+}
+
+std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
+
+}  // namespace
+
+Outcome<void> retire_copies(NodeCore& core, NodeSide side, bool retired) {
+  const auto changed = core.change(retired ? "A node's copies out of service" : "A node's copies in service again",
+                                   [&](Configuration& c) -> Outcome<void> {
+                                     for (auto& v : c.volumes) {
+                                       if (const auto why = why_not_settled(v); why && retired)
+                                         return refuse(RefusalKind::conflict, *why);
+                                       v.copy(side).retired = retired;
+                                     }
+                                     return {};
+                                   });
+  if (!changed) return std::unexpected(changed.error());
+  return {};
+}
+
+bool lets_go(const NodeCore& core, const Uuid& runner) {
+  return std::ranges::any_of(core.jobs.unfinished(), [&](const Job& job) {
+    return job.runner == runner && (job.kind == kLeaveKind || job.kind == kDissolveKind);
+  });
+}
+
+LeaveHands hands_of(NodeCore& core, DataPlane& data_plane, PairService& pair, PairHands pair_hands) {
+  const auto away = [](const Refusal& refusal) -> std::unexpected<Refusal> {
+    return refuse(refusal.kind, fmt::format("The partner {}.", trouble_with_partner(refusal)));
+  };
+  LeaveHands hands;
+  hands.look = std::move(pair_hands.look);
+  hands.carry_out = std::move(pair_hands.carry_out);
+  hands.change = std::move(pair_hands.change);
+  hands.ask_partner = [&core, away]() -> Outcome<CurrentRevision> {
+    const auto peer = core.peer();
+    if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
+    auto theirs = peer->ask();
+    if (!theirs) return away(theirs.error());
+    return theirs;
+  };
+  hands.retire = [&core, away](NodeSide side, bool retired) -> Outcome<void> {
+    if (core.orders_changes()) return retire_copies(core, side, retired);
+    const auto peer = core.peer();
+    if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
+    if (auto done = peer->retire(retired); !done) return away(done.error());
+    return {};
+  };
+  hands.delete_cut_off = [&pair] { pair.begin_deleting_cut_off_volumes(); };
+  hands.look_for_lost = [&pair](const Node& node) { return pair.look_for_lost(node); };
+  hands.release = [&core](const Node& node, const Uuid& id) {
+    Peer peer(core.identity, {node.management_address, node.fingerprint,
+                              fmt::format("{} {}", core.node_id.to_string(), node.id.to_string())});
+    return peer.release(id);
+  };
+  hands.forget = [&data_plane](const std::string& endpoint, const Configuration& c) -> Outcome<void> {
+    constexpr auto kPatience = std::chrono::seconds(20);
+    const auto done =
+        data_plane.call("witness.forget", forget_parameters(endpoint, c.pair->arbiter.access, "", c), kPatience);
+    if (!done) return std::unexpected(done.error());
+    return {};
+  };
+  hands.end_lockstepd = [&data_plane]() -> Outcome<void> {
+    constexpr auto kPatience = std::chrono::seconds(8);
+    const auto done = data_plane.call("node.shutdown", "{}", kPatience);
+    if (!done) return std::unexpected(done.error());
+    return {};
+  };
+  return hands;
+}
+
+LeaveJobs::LeaveJobs(NodeCore& core, JobRunner& runner, LeaveHands hands, std::function<void()> poke)
+    : core_(core), runner_(runner), hands_(std::move(hands)), poke_(std::move(poke)) {}
+
+void LeaveJobs::teach() {
+  for (const char* kind : {kLeaveKind, kDissolveKind, kReleaseKind})
+    runner_.teach(kind, [this](Job& job) { return step(job); });
+}
+
+Outcome<CopyView> LeaveJobs::look(const Configuration& configuration, NodeSide side) const {
+  auto seen = hands_.look(side);
+  if (!seen) return std::unexpected(seen.error());
+  return CopyView{configuration.node(side), std::move(*seen)};
+}
+
+// ---- the requests ----
+
+/// The jobs of a node that is lost end with it.
+Outcome<void> LeaveJobs::check_idle(bool lost) const {
+  if (core_.replaced.replaced_here_ms() != 0)
+    return refuse(RefusalKind::conflict,
+                  "This node itself is not in the pair any more, as the other one says. To have it forget the pair, "
+                  "run `lockstep pair leave` for its own side here.");
+  if (core_.revisions.conflict())
+    return refuse(RefusalKind::conflict,
+                  "The two nodes hold configurations that do not follow from one another. Put that right first: "
+                  "`lockstep health` says how.");
+  const auto configuration = core_.configuration();
+  const Node* partner = core_.partner(*configuration);
+  for (const auto& job : core_.jobs.unfinished()) {
+    const bool counts = job.runner == core_.node_id || (partner && job.runner == partner->id);
+    if (counts && !lost)
+      return refuse(RefusalKind::conflict,
+                    fmt::format("Another job ({}) is under way. Try again when it has ended.", job.kind));
+  }
+  return {};
+}
+
+/// Both nodes are there, and the one that stays has everything.
+Outcome<void> LeaveJobs::check_present(const Configuration& configuration, NodeSide side) const {
+  const auto leaves = look(configuration, side);
+  if (!leaves) {
+    Refusal reason = leaves.error();
+    reason.detail += fmt::format(
+        " Nothing was changed. Try again when {} runs; if it is lost for good, `lockstep pair leave {} --lost`.",
+        configuration.node(side)->name, side_name(side));
+    return std::unexpected(std::move(reason));
+  }
+  const auto stays = look(configuration, engine::other(side));
+  if (!stays) return std::unexpected(stays.error());
+  if (configuration.pair->arbiter.changing)
+    return refuse(RefusalKind::conflict, "The pair's arbiter is being changed. Finish that first.");
+  if (!core_.revisions.state().epoch.members.is_both())
+    return refuse(RefusalKind::not_current, "The two nodes are agreeing on the configuration. Try again in a moment.");
+  for (const auto& volume : configuration.volumes)
+    if (const auto why = why_not_left(*stays, *leaves, volume))
+      return refuse(RefusalKind::conflict, fmt::format("{} Nothing was changed.", *why));
+  return {};
+}
+
+/// The word that confirms it.
+Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, NodeSide side) const {
+  const Node& node = *configuration.node(side);
+  const auto found = hands_.look_for_lost(node);
+  if (!found) return std::unexpected(found.error());
+  const auto stays = look(configuration, engine::other(side));
+  if (!stays) return std::unexpected(stays.error());
+  for (const auto& volume : configuration.volumes)
+    if (const auto why = why_not_alone(*stays, volume))
+      return refuse(RefusalKind::conflict,
+                    fmt::format("{} Nothing was changed: {} may have what this node lacks. Bring it back; if it is "
+                                "gone for good, `lockstep volume force-solo {} --node {}` first.",
+                                *why, node.name, volume.name, stays->node->name));
+  return found->certain ? node.name + " without its changes" : node.name;
+}
+
+Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair already.");
+  if (core_.side() == wish.side) return release_here(wish.confirm);
+  const Node* node = configuration->node(wish.side);
+  if (!node)
+    return refuse(RefusalKind::conflict, fmt::format("No node has side {} of the pair.", side_name(wish.side)));
+  if (auto good = check_idle(wish.lost); !good) return std::unexpected(good.error());
+  std::string word = node->name;
+  if (wish.lost) {
+    auto needed = check_lost(*configuration, wish.side);
+    if (!needed) return std::unexpected(needed.error());
+    word = std::move(*needed);
+  } else if (auto good = check_present(*configuration, wish.side); !good) {
+    return std::unexpected(good.error());
+  }
+  if (wish.confirm != word)
+    return ask_for(
+        word, fmt::format("{} leaves the pair for good{}; this node goes on alone with {}, and there is one "
+                          "copy of each until another node joins.",
+                          node->name, wish.lost ? ", and is refused when it comes back" : " and its copies are deleted",
+                          volumes_of(*configuration)));
+  Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
+                     fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
+  job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();
+  runner_.submit(job);
+  return job;
+}
+
+Outcome<Job> LeaveJobs::dissolve(const DissolveWish& wish) {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair already.");
+  if (auto good = check_idle(false); !good) return std::unexpected(good.error());
+  const Node* other = core_.partner(*configuration);
+  if (!configuration->volumes.empty() && !wish.delete_volumes)
+    return refuse(RefusalKind::conflict,
+                  fmt::format("The pair has {}. To keep them on one node, have the other one leave: `lockstep pair "
+                              "leave`. To delete them with the pair, `lockstep pair dissolve --delete-volumes`.",
+                              volumes_of(*configuration)));
+  for (const auto& volume : configuration->volumes)
+    if (const auto why = why_not_settled(volume)) return refuse(RefusalKind::conflict, *why);
+  if (other) {
+    const auto there = look(*configuration, other->side);
+    if (!there) {
+      Refusal reason = there.error();
+      reason.detail += fmt::format(
+          " Nothing was changed. Try again when {} runs; if it is lost for good, `lockstep pair leave {} --lost` "
+          "first.",
+          other->name, side_name(other->side));
+      return std::unexpected(std::move(reason));
+    }
+  }
+  if (wish.confirm != configuration->pair->name)
+    return ask_for(configuration->pair->name,
+                   fmt::format("The pair {} ends{}. This can't be undone.", configuration->pair->name,
+                               configuration->volumes.empty()
+                                   ? ""
+                                   : fmt::format(", and {} and all data with it", volumes_of(*configuration))));
+  Job job = make_job(core_, kDissolveKind, "delete", fmt::format("Dissolves the pair {}.", configuration->pair->name));
+  json parameters{{"step_since_ms", job.created_ms}};
+  if (other) parameters["node"] = json_of(*other);
+  job.parameters = parameters.dump();
+  runner_.submit(job);
+  return job;
+}
+
+// ---- the steps ----
+
+StepResult LeaveJobs::step(Job& job) {
+  Task task{job, core_.configuration(), json::parse(job.parameters)};
+  const std::string& at = job.step;
+  const bool needs_pair = at != "end";
+  if (needs_pair && !task.configuration->pair)
+    return fail(core_, job, {RefusalKind::no_pair, "This node is in no pair any more.", {}});
+  const auto others = core_.jobs.unfinished();
+  const bool overtaken = std::ranges::any_of(others, [&](const Job& o) {
+    return o.kind == job.kind && o.id != job.id && o.runner == core_.node_id && o.created_ms >= job.created_ms;
+  });
+  if (overtaken && job.kind == kLeaveKind)
+    return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
+  return take(task);
+}
+
+StepResult LeaveJobs::take(Task& task) {
+  const std::string& step = task.job.step;
+  if (step == "leave") return leave(task);
+  if (step == "retire") return retire(task);
+  if (step == "detach") return detach(task);
+  if (step == "delete") return remove_volumes(task);
+  if (step == "decide") return decide(task);
+  if (step == "release") return release(task);
+  if (step == "forget") return forget(task);
+  if (step == "back_out") return back_out(task);
+  if (step == "back_in") return back_in(task);
+  if (step == "stop") return stop(task);
+  if (step == "clear") return clear(task);
+  if (step == "end") return end(task);
+  return fail(core_, task.job, {RefusalKind::internal, "The job is at a step that this version does not know.", {}});
+}
+
+/// Each copy leaves by agreement, so that hosts wait for nothing when it is taken away.
+StepResult LeaveJobs::leave(Task& task) {
+  const auto stays = look(*task.configuration, task.stays());
+  std::optional<Refusal> why;
+  if (!stays) why = stays.error();
+  for (const auto& volume : task.configuration->volumes) {
+    if (why || lone_epoch_of(*stays, volume)) continue;
+    if (const auto unsettled = why_not_settled(volume)) {
+      why = Refusal{RefusalKind::conflict, *unsettled, {}};
+      continue;
+    }
+    const auto left = hands_.carry_out(task.side(), {.kind = Kind::leave, .volume = volume, .birth = {}});
+    if (!left) why = left.error();
+  }
+  // What a lockstepd says after that is what counts.
+  const auto now = why ? stays : look(*task.configuration, task.stays());
+  for (const auto& volume : task.configuration->volumes) {
+    if (why) break;
+    const auto not_alone = now ? why_not_alone(*now, volume) : std::optional(now.error().detail);
+    if (not_alone) why = Refusal{RefusalKind::conflict, *not_alone, {}};
+  }
+  if (!why) return task.next("retire", 0.2, fmt::format("Takes the copies on {} out of service.", task.node().name));
+  poke_();
+  if (task.since_ms() >= patience_of(core_)) return give_up(task, *why);
+  return wait(task.job, why->detail);
+}
+
+StepResult LeaveJobs::retire(Task& task) {
+  const auto stays = look(*task.configuration, task.stays());
+  Outcome<void> changed;
+  if (!stays) changed = std::unexpected(stays.error());
+  for (const auto& volume : task.configuration->volumes)
+    if (const auto why = stays ? why_not_alone(*stays, volume) : std::nullopt)
+      return task.next("leave", 0.1, *why);  // its lockstepd was restarted since, and is a member again
+  if (changed) changed = hands_.retire(task.side(), true);
+  poke_();
+  if (changed) return task.next("detach", 0.3, task.job.message);
+  if (!passing(changed.error()) || task.since_ms() >= patience_of(core_)) return give_up(task, changed.error());
+  return wait(task.job, changed.error().detail);
+}
+
+/// That the node which stays is alone counts only when it was seen after the other could change nothing any more.
+std::optional<std::string> LeaveJobs::why_not_detached(const Task& task) const {
+  const auto leaves = look(*task.configuration, task.side());
+  if (!leaves) return leaves.error().detail;
+  if (leaves->report.status->revision < core_.revisions.state().head.n || !leaves->report.status->volumes.empty())
+    return fmt::format("Waits until {} has let go of its copies.", task.node().name);
+  const auto stays = look(*task.configuration, task.stays());
+  if (!stays) return stays.error().detail;
+  for (const auto& volume : task.configuration->volumes)
+    if (auto why = why_not_alone(*stays, volume)) return why;
+  return std::nullopt;
+}
+
+StepResult LeaveJobs::detach(Task& task) {
+  poke_();
+  const auto why = why_not_detached(task);
+  if (!why) return task.next("decide", 0.4, task.job.message);
+  if (task.since_ms() >= patience_of(core_)) return give_up(task, {RefusalKind::conflict, *why, {}});
+  return wait(task.job, *why);
+}
+
+Outcome<RevisionId> LeaveJobs::mark_deleting() {
+  return hands_.change("All volumes to be deleted", [](Configuration& c) -> Outcome<void> {
+    for (auto& v : c.volumes)
+      if (v.lifecycle == Lifecycle::ready) v.lifecycle = Lifecycle::deleting;
+    return {};
+  });
+}
+
+/// Each in a job of its own, as if it had been deleted by itself.
+StepResult LeaveJobs::remove_volumes(Task& task) {
+  const auto& volumes = task.configuration->volumes;
+  if (volumes.empty()) return task.next(task.has_other() ? "decide" : "forget", 0.4, "Ends the pair.");
+  if (std::ranges::any_of(volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::ready; }))
+    if (const auto marked = mark_deleting(); !marked) return wait(task.job, marked.error().detail);
+  const auto jobs = core_.jobs.newest(kMaxFinishedJobs);
+  for (const auto& volume : volumes) {
+    const auto of_volume = [&](const Job& j) { return j.volume == volume.id && j.created_ms >= task.job.created_ms; };
+    const auto last = std::ranges::find_if(jobs, of_volume);
+    const bool deletes = last != jobs.end() && last->kind == "volume.delete";
+    if (deletes && last->state == JobState::failed)
+      return fail(core_, task.job,
+                  {RefusalKind::conflict,
+                   fmt::format("The pair is not dissolved: {} could not be deleted. {}", volume.name, last->message),
+                   {}});
+    if (deletes || (last != jobs.end() && !last->finished())) continue;
+    Job job = make_job(core_, "volume.delete", "detach", fmt::format("Deletes {} with the pair.", volume.name));
+    job.volume = volume.id;
+    job.parameters = json{{"name", volume.name}}.dump();
+    runner_.submit(job);
+  }
+  return wait(task.job, fmt::format("Deletes {}.", volumes_of(*task.configuration)));
+}
+
+/// Both nodes are seen to have the same revision, and nothing that waits, so that nothing that a user was told is lost.
+Outcome<std::int64_t> LeaveJobs::may_decide(const Task& task, const Revisions::Newest& newest) const {
+  if (task.lost()) {
+    const auto found = hands_.look_for_lost(task.node());
+    if (!found) return std::unexpected(found.error());
+    return std::max(newest.n(), found->reached);
+  }
+  const auto theirs = hands_.ask_partner();
+  if (!theirs) return std::unexpected(theirs.error());
+  const bool agree = theirs->state.head == newest.state.head && !theirs->state.tentative && !newest.state.tentative;
+  if (!agree) return refuse(RefusalKind::not_current, "Waits until both nodes have the same configuration.");
+  return newest.n();
+}
+
+/// The way back ends here.
+StepResult LeaveJobs::decide(Task& task) {
+  const Node node = task.node();
+  const char* after = task.lost() ? "forget" : "release";
+  const std::string rest = fmt::format("{} is out of the pair, and forgets it.", node.name);
+  if (!task.in_pair()) {  // it ended between the commit and the job's next step
+    if (task.lost()) hands_.delete_cut_off();
+    return task.next(after, 0.6, rest);
+  }
+  const auto newest = core_.revisions.newest();
+  if (!newest) return fail(core_, task.job, newest.error());
+  const bool keeps_volumes = task.job.kind == kLeaveKind;
+  const auto may = may_decide(task, *newest);
+  if (!may && task.lost()) return fail(core_, task.job, may.error());
+  if (!may && keeps_volumes && task.since_ms() >= patience_of(core_)) return give_up(task, may.error());
+  if (!may) return wait(task.job, may.error().detail);
+  for (const auto& volume : newest->configuration.volumes)
+    if (!task.lost() && (!keeps_volumes || !volume.copy(node.side).retired))
+      return task.next(keeps_volumes ? "leave" : "delete", 0.1, "A volume was made meanwhile.");
+  if (const auto why = task.lost() || newest->configuration.volumes.empty() ? std::nullopt : why_not_detached(task))
+    return task.next("detach", 0.3, *why);
+  Configuration next = with_node_left(newest->configuration, node.side);
+  if (task.lost() && node.side == NodeSide::a) cut_off_volumes(next);  // their jobs are lost with it
+  const RevisionId id{random_uuid(), *may + 1, random_uuid()};
+  // Refused by name from here on, also when this process ends before it is decided.
+  core_.replaced.add(task.configuration->node(node.side) ? *task.configuration->node(node.side) : node, true);
+  if (!core_.revisions.begin_epoch(newest->state, id, "A node left", next))
+    return wait(task.job, "The configuration changed meanwhile.");
+  if (task.lost()) hands_.delete_cut_off();
+  core_.events.append(
+      {.kind = "pair.left",
+       .severity = task.lost() ? Severity::warning : Severity::info,
+       .side = node.side,
+       .volume = {},
+       .message = fmt::format(
+           "{}, side {}, is out of the pair {}.{}", node.name, side_name(node.side), next.pair->name,
+           newest->tentative.empty()
+               ? ""
+               : fmt::format(" What it had proposed, and perhaps decided, holds now: {}.", newest->tentative))});
+  poke_();
+  return task.next(after, 0.6, rest);
+}
+
+StepResult LeaveJobs::release(Task& task) {
+  const Node node = task.node();
+  const auto gone = hands_.release(node, task.configuration->pair->id);
+  const std::string why = gone ? "" : trouble_with_partner(gone.error());
+  if (!gone && task.since_ms() < patience_of(core_)) return wait(task.job, fmt::format("{} {}.", node.name, why));
+  if (!gone)
+    task.note(
+        fmt::format("{} has not forgotten it yet: it {}. It is refused until it has: run `lockstep pair leave {}` "
+                    "there.",
+                    node.name, why, side_name(node.side)));
+  return task.next("forget", 0.8, "Removes the pair's records from the witness.");
+}
+
+/// An old copy that turns up, with the record of a time when both were members, wins nothing where there is none.
+StepResult LeaveJobs::forget(Task& task) {
+  const Arbiter arbiter = task.configuration->pair->arbiter;
+  Outcome<void> gone;
+  for (const auto& endpoint : arbiter.witness ? arbiter.endpoints : std::vector<std::string>{}) {
+    gone = hands_.forget(endpoint, *task.configuration);
+    if (gone) break;
+  }
+  if (!gone && task.since_ms() < patience_of(core_)) return wait(task.job, gone.error().detail);
+  const Uuid& pair = task.configuration->pair->id;
+  if (!gone)
+    task.note(
+        fmt::format("The witness's records could not be removed ({}): `etcdctl del --prefix /lockstep/{}/` there.",
+                    gone.error().detail, pair.to_string()));
+  if (task.job.kind == kDissolveKind) return task.next("stop", 0.85, "Ends the pair on this node.");
+  return finish(task.job,
+                fmt::format("{} is out of the pair {}. {} goes on alone with {}; `lockstep pair invite` makes "
+                            "an invitation for another node.{}",
+                            task.node().name, task.configuration->pair->name, task.configuration->nodes.front().name,
+                            volumes_of(*task.configuration), task.notes()));
+}
+
+// ---- the way back ----
+
+/// The copies are attached anew, so that those which left come back.
+StepResult LeaveJobs::give_up(Task& task, Refusal reason) {
+  const std::string message = fmt::format("Takes everything back: {}", reason.detail);
+  reason.detail += " Nothing was changed.";
+  task.job.error = std::move(reason);
+  return task.next("back_out", task.job.progress, message);
+}
+
+StepResult LeaveJobs::back_out(Task& task) {
+  if (!task.in_pair()) return fail(core_, task.job, *task.job.error);
+  const auto out = hands_.retire(task.side(), true);
+  poke_();
+  if (!out) return wait(task.job, fmt::format("Will take everything back. {}", out.error().detail));
+  return task.next("back_in", task.job.progress, task.job.message);
+}
+
+StepResult LeaveJobs::back_in(Task& task) {
+  if (!task.in_pair()) return fail(core_, task.job, *task.job.error);
+  poke_();
+  const auto leaves = look(*task.configuration, task.side());
+  const bool out = leaves && leaves->report.status->revision >= core_.revisions.state().head.n &&
+                   leaves->report.status->volumes.empty();
+  if (!out && task.since_ms() < patience_of(core_)) return StepResult::again_later;
+  const auto in = hands_.retire(task.side(), false);
+  if (!in) return wait(task.job, fmt::format("Will take everything back. {}", in.error().detail));
+  poke_();
+  return fail(core_, task.job, *task.job.error);
+}
+
+}  // namespace lockstep::mgmt

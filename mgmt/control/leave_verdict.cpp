@@ -1,0 +1,38 @@
+#include "mgmt/control/leave_verdict.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::mgmt {
+namespace {
+
+std::string state_of(const CopyView& copy, const Volume& volume) {
+  const ReplicaStatus* status = copy.status(volume);
+  if (!status) return "not in use";
+  return status->reason.empty() ? status->state : fmt::format("{} ({})", status->state, status->reason);
+}
+
+}  // namespace
+
+std::optional<std::string> why_not_settled(const Volume& volume) {
+  if (volume.lifecycle == Lifecycle::ready && volume.import_secret.empty()) return std::nullopt;
+  return fmt::format("{} is being made, filled or deleted: wait until it is.", volume.name);
+}
+
+std::optional<std::string> why_not_left(const CopyView& stays, const CopyView& leaves, const Volume& volume) {
+  if (auto why = why_not_settled(volume)) return why;
+  if (lone_epoch_of(stays, volume)) return std::nullopt;
+  const ReplicaStatus* here = stays.status(volume);
+  const ReplicaStatus* there = leaves.status(volume);
+  if (here && here->serving && here->state == "in_sync" && there && there->state == "in_sync") return std::nullopt;
+  return fmt::format("{} is {} on {} and {} on {}: {} has to have all of it first.", volume.name,
+                     state_of(stays, volume), stays.node->name, state_of(leaves, volume), leaves.node->name,
+                     stays.node->name);
+}
+
+std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& volume) {
+  if (volume.lifecycle != Lifecycle::ready || lone_epoch_of(stays, volume)) return std::nullopt;
+  return fmt::format("{} does not serve {} alone: it is {} there.", stays.node->name, volume.name,
+                     state_of(stays, volume));
+}
+
+}  // namespace lockstep::mgmt

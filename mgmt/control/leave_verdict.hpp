@@ -1,0 +1,19 @@
+#pragma once
+// Whether a node may leave its pair now, from what both lockstepds say of the volumes. Pure.
+#include <optional>
+#include <string>
+
+#include "mgmt/control/replace_verdict.hpp"
+
+namespace lockstep::mgmt {
+
+/// Why the node `stays` could not go on with the volume without `leaves`; nothing: it has it whole, alone or with the
+/// other in sync.
+[[nodiscard]] std::optional<std::string> why_not_left(const CopyView& stays, const CopyView& leaves,
+                                                      const Volume& volume);
+/// Why `stays` is not known to be the only member of the volume's epoch and to serve it; nothing: it is.
+[[nodiscard]] std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& volume);
+/// The volume is not one that hosts use, or is not yet.
+[[nodiscard]] std::optional<std::string> why_not_settled(const Volume& volume);
+
+}  // namespace lockstep::mgmt
