@@ -71,6 +71,32 @@ TEST(Witness, ThatAnswersWhatWasAbandonedIsAskedForNothingMore) {
   EXPECT_TRUE(world.witnessed()->members.is_both());
 }
 
+/// Of a node that follows: the epoch of both is on its way to its disk.
+TEST(Witness, ThatWasAskedBeforeTheNodeFollowsIsAskedForNothingMore) {
+  AsksTheWitness world;
+  world.hang_metadata();
+  world.b.propose(world.next(MemberSet::both()));
+  world.pair.run_for(kMillisecond);
+  world.answer_first();
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.slow().held(), 0u) << "a win while both agree shuts B out of a failover";
+}
+
+TEST(Witness, ThatWasAskedBeforeTheNodeAdoptsIsAskedForNothingMore) {
+  AsksTheWitness world;
+  world.hang_metadata();
+  world.b.state.record = world.next(MemberSet::only(kB));
+  world.b.state.serving = true;
+  const std::size_t told = world.b.received(MessageType::state).size();
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::heartbeat); };
+  world.b.let_go(Errc::ok);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.b.received(MessageType::state).size() > told; }, kLease));
+  world.pair.run_for(kMillisecond);
+  world.answer_first();
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.slow().held(), 0u) << "B goes on alone, and this node knows";
+}
+
 /// An answer that was overtaken by a later one shows less than what is known by now: it was all that there was.
 TEST(Witness, IsJudgedByWhatWasKnownWhenItWasAsked) {
   PlayedB world(patient);
