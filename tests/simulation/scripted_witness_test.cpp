@@ -71,6 +71,21 @@ TEST(Witness, ThatAnswersWhatWasAbandonedIsAskedForNothingMore) {
   EXPECT_TRUE(world.witnessed()->members.is_both());
 }
 
+/// Which may be far behind: nobody could tell it of the epochs since.
+TEST(Witness, IsAskedForANumberAboveTheEpochs) {
+  PlayedB world;
+  world.pair.host(kA).witness().set_reachable(false);
+  auto& proposal = world.b.propose(world.next(MemberSet::both(), 10));
+  ASSERT_TRUE(world.pair.wait_for([&] { return proposal.done; }));
+  ASSERT_TRUE(proposal.ended_with(Errc::ok));
+  world.b.state.record = world.pair.status(kA).epoch;
+  world.b.tell_state();
+  world.suspend();
+  world.pair.host(kA).witness().set_reachable(true);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.witnessed()->members == MemberSet::only(kA); }, kLease));
+  EXPECT_GT(world.witnessed()->number, world.b.state.record.number);
+}
+
 /// Of a node that follows: the epoch of both is on its way to its disk.
 TEST(Witness, ThatWasAskedBeforeTheNodeFollowsIsAskedForNothingMore) {
   AsksTheWitness world;
