@@ -88,9 +88,15 @@ def test_both_cut_off_power_one_another_off_and_at_most_one_survives():
         writer.wait_writes(300)
         w.cut()
 
+        def is_alone(node):
+            try:
+                return node.volume_status(volume)["state"] == "solo"
+            except OSError:  # it was powered off just now
+                return False
+
         def decided():
             dead = [n for n in w.nodes if n.process.poll() is not None]
-            alone = [n for n in w.nodes if n not in dead and n.volume_status(volume)["state"] == "solo"]
+            alone = [n for n in w.nodes if n not in dead and is_alone(n)]
             check(len(alone) < 2, "both went on")
             return len(dead) == 2 or (dead and alone)
         wait_for("one to survive, or none", decided, 40)

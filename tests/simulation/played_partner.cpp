@@ -64,6 +64,7 @@ void PlayedPartner::on_link_up() {
   hello.epoch = pair_.world().scenario.pair;
   if (side_ == NodeSide::b) hello.flags = replication::kFlagSideB;
   hello.number = static_cast<std::uint64_t>(lease);
+  hello.sequence = boot;
   send(hello);
   greeted_ = true;
 }
@@ -94,7 +95,10 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   header.status = status;
   header.process = process_;
   header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
-  if (question.type == MessageType::hello) header.number = static_cast<std::uint64_t>(lease);
+  if (question.type == MessageType::hello) {
+    header.number = static_cast<std::uint64_t>(lease);
+    header.sequence = boot;
+  }
   std::vector<std::byte> payload;
   if (question.type == MessageType::heartbeat) payload.assign(request.payload().size() / 32, std::byte{grants_leases});
   if (question.type == MessageType::state) {

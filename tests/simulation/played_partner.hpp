@@ -30,8 +30,9 @@ class PlayedPartner final : public replication::LinkEvents {
   std::uint64_t generation = kGeneration;                  ///< of its replica
   std::uint64_t knows_generation = 0;                      ///< of the other's, when it tells its state
   bool grants_leases = true;
-  Nanos lease = 0;        ///< that it says it has configured; 0: it says nothing
-  Nanos clock_ahead = 0;  ///< its clock shows so much more than the world's
+  Nanos lease = 0;         ///< that it says it has configured; 0: it says nothing
+  std::uint64_t boot = 0;  ///< of its machine; 0: it says nothing
+  Nanos clock_ahead = 0;   ///< its clock shows so much more than the world's
   /// Requests that it does not answer; looked at as they come.
   std::function<bool(const replication::Message&)> keeps = [](const replication::Message&) { return false; };
   /// What it answers to those that it has nothing of its own to say to.

@@ -87,6 +87,44 @@ TEST(WhatWasRead, IsNotToldWhenContactHasEndedBeforeTheLease) {
   moment.expect_nothing_told();
 }
 
+// ---- another process of the partner's ----------------------------------------------------------------------------
+
+/// In sync with a B that tells its machine's boot, and whose next process says nothing of its state.
+struct TellsItsBoot : PlayedB {
+  TellsItsBoot() {
+    b.boot = 7;
+    b.restart();
+    pair.run_for(kSoon);
+    if (!b.proposals.empty()) b.state.record = b.proposals.back();
+    EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::in_sync) && pair.status(kA).serving; }))
+        << pair.status(kA).reason << b.proposals.size();
+    b.keeps = [](const Message& m) { return is(m, MessageType::state); };
+  }
+  [[nodiscard]] bool stops_after_a_restart() {
+    b.restart();
+    return pair.wait_for([&] { return !pair.status(kA).serving; }, kLease / 4);
+  }
+};
+
+TEST(PartnersProcess, ThatIsReplacedWhileNothingStoodStillLosesNoContact) {
+  TellsItsBoot world;
+  EXPECT_FALSE(world.stops_after_a_restart());
+}
+
+/// A stood still meanwhile, for longer than a lease: so says the clock of B's machine, which went on.
+TEST(PartnersProcess, ThatIsReplacedGoesOnWithItsMachinesClock) {
+  TellsItsBoot world;
+  world.b.clock_ahead = 3 * kLease;
+  EXPECT_TRUE(world.stops_after_a_restart());
+}
+
+/// No machine boots within a lease of its last word.
+TEST(PartnersProcess, OfAMachineThatBootedMeanwhileMeansThatThisNodeStoodStill) {
+  TellsItsBoot world;
+  world.b.boot = 8;
+  EXPECT_TRUE(world.stops_after_a_restart());
+}
+
 TEST(WhatWasRead, IsNotToldWhenItWasGivenUpMeanwhile) {
   PlayedB world(patient);
   hang(world.pair, kA);

@@ -71,6 +71,22 @@ TEST(Witness, ThatAnswersWhatWasAbandonedIsAskedForNothingMore) {
   EXPECT_TRUE(world.witnessed()->members.is_both());
 }
 
+/// Without one B may have gone on alone already.
+TEST(Witness, IsToldOfAnEpochOfBothUnderALeaseOnly) {
+  for (const bool leased : {true, false}) {
+    PlayedB world;
+    world.b.grants_leases = leased;
+    world.b.state.attempted = world.b.state.record.number + 50;
+    world.b.tell_state();
+    ASSERT_TRUE(world.pair.wait_for([&] { return !world.b.proposals.empty(); }));
+    world.b.state.record = world.b.proposals.back();
+    world.b.state.attempted = 0;
+    world.b.state.serving = true;
+    world.pair.run_for(5 * kSoon);
+    EXPECT_EQ(world.witnessed()->number == world.b.state.record.number, leased);
+  }
+}
+
 /// Which may be far behind: nobody could tell it of the epochs since.
 TEST(Witness, IsAskedForANumberAboveTheEpochs) {
   PlayedB world;
