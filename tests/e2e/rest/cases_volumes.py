@@ -183,7 +183,8 @@ class Volumes(Scratch):
         for node in (a, b):
             wait_for("lockstepd to be told", lambda n=node: n.wanted_volume(volume_id)["name"] == "mail")
             wait_for("the other node to show it", lambda n=node: n.volume("mail")["id"] == volume_id)
-        self.assertIn("mail was called vm1 before.", [e["message"] for e in b.get("/api/v1/events").json["items"]])
+        wait_for("the other node to hear of it",
+                 lambda: "mail was called vm1 before." in [e["message"] for e in b.get("/api/v1/events").json["items"]])
         self.problem(a.patch(path, {"name": "vm2"}), 409, "conflict", "/name")
         self.problem(a.patch(path, {"name": "a b"}), 422, "invalid", "/name")
         self.assertEqual(a.patch(path, {"name": "mail"}).status, 200, "as it is called already")
