@@ -183,6 +183,7 @@ def test_a_machine_that_was_let_go_as_lost_comes_back_and_is_refused(s):
     check(not any(r["serving"] for r in s.volume(s.b)["replicas"]), f"it serves nothing: {s.volume(s.b)}")
     check(s.b.post("/api/v1/tokens", {"name": "x"}).status == 503, "nothing is changed there")
     writer.wait_writes(300)
+    wait_for("its lockstepd to answer", lambda: s.b.get("/api/v1/nodes").json["items"][1]["lockstepd"]["state"] == "running")
     with kept_running(s.b):
         s.succeed(s.b, "pair", "leave", "b", "--confirm", "node-b")
     s.is_in_no_pair(s.b)
