@@ -62,6 +62,18 @@ TEST(ReadError, IsNoMediumErrorWhenTheWayBreaksWhileThePartnerIsAsked) {
   is_told_busy_and_reads_in_the_end(pair, read);
 }
 
+/// A power cut in the midst of it leaves anything there: the two are compared then.
+TEST(ReadError, ThatIsMendedFromThePartnerIsMarkedBeforeItIsRewritten) {
+  ScriptedPair pair(pair_program(), long_lease);
+  ASSERT_FALSE(pair.written(kA, kHere, 7));
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kA).dirty_bytes == 0; })) << "it is cleaned";
+  make_unreadable(pair, kA);
+  auto& read = pair.read(kA, kHere);
+  ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kSecond));
+  EXPECT_EQ(read.first(), 7);
+  EXPECT_GT(pair.status(kA).dirty_bytes, 0u);
+}
+
 TEST(ReadError, IsNoMediumErrorWhileTheWayToThePartnerIsDown) {
   ScriptedPair pair(pair_program(), long_lease);
   ASSERT_FALSE(pair.written(kA, kHere, 7));
