@@ -100,50 +100,51 @@ std::optional<std::string> why_silent(const BothNodes& nodes) {
   return std::nullopt;
 }
 
-Learnt learnt_preference(const BothNodes& nodes, std::int64_t revision, const Arbiter& preferred) {
+namespace {
+
+void note(Learnt& learnt, const std::string& missing) {
+  if (learnt.missing.empty()) learnt.missing = missing;
+}
+
+/// How many volumes have it on both nodes. `why_not`: of one side's copy of a volume; empty where it has.
+template <class WhyNot>
+Learnt learnt_on_both(const BothNodes& nodes, const WhyNot& why_not) {
   Learnt learnt;
-  const auto note = [&](const std::string& missing) {
-    if (learnt.missing.empty()) learnt.missing = missing;
-  };
   for (const auto& volume : nodes.configuration->volumes) {
     if (!is_wanted(volume)) continue;
     ++learnt.of;
     bool both = true;
     for (const NodeSide side : kSides) {
-      const std::string why = why_not_named(nodes, side, volume, arbiter_name(preferred), false);
+      const std::string why = why_not(side, volume);
       both = both && why.empty();
-      if (!why.empty()) note(why);
+      if (!why.empty()) note(learnt, why);
     }
     if (both) ++learnt.volumes;
   }
+  return learnt;
+}
+
+}  // namespace
+
+Learnt learnt_preference(const BothNodes& nodes, std::int64_t revision, const Arbiter& preferred) {
+  Learnt learnt = learnt_on_both(nodes, [&](NodeSide side, const Volume& volume) {
+    return why_not_named(nodes, side, volume, arbiter_name(preferred), false);
+  });
   for (const NodeSide side : kSides)
-    if (const auto why = why_not_carried_out(nodes, side, revision)) note(*why);
+    if (const auto why = why_not_carried_out(nodes, side, revision)) note(learnt, *why);
   return learnt;
 }
 
 Learnt learnt_by(const BothNodes& nodes, std::int64_t revision) {
-  Learnt learnt;
-  const auto note = [&](const std::string& missing) {
-    if (learnt.missing.empty()) learnt.missing = missing;
-  };
-  for (const auto& volume : nodes.configuration->volumes) {
-    if (!is_wanted(volume)) continue;
-    ++learnt.of;
-    bool both = true;
-    for (const NodeSide side : kSides) {
-      const auto& status = nodes.at(side).status;
-      const auto* replica = status ? status->volume(volume.id) : nullptr;
-      const std::string why = why_not_learnt(replica, volume.name, name_of(nodes, side));
-      both = both && why.empty();
-      if (!why.empty()) note(why);
-    }
-    if (both) ++learnt.volumes;
-  }
+  Learnt learnt = learnt_on_both(nodes, [&](NodeSide side, const Volume& volume) {
+    const auto& status = nodes.at(side).status;
+    return why_not_learnt(status ? status->volume(volume.id) : nullptr, volume.name, name_of(nodes, side));
+  });
   for (const NodeSide side : kSides) {
     if (const auto why = why_not_carried_out(nodes, side, revision))
-      note(*why);
+      note(learnt, *why);
     else if (nodes.at(side).status->witness_changing || !nodes.at(side).status->witness_reachable.value_or(false))
-      note(fmt::format("{} does not reach the witness.", name_of(nodes, side)));
+      note(learnt, fmt::format("{} does not reach the witness.", name_of(nodes, side)));
   }
   return learnt;
 }
