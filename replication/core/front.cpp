@@ -53,13 +53,13 @@ bool Front::is_too_old(const DiskRequest& request, const Receipt& receipt) const
 
 void Front::submit(DiskRequest& request) {
   const std::uint64_t closings = partner_.closings();
-  partner_.check();
+  const engine::TimePoint now = partner_.check();
   // Before anything is said of the extent: a node that does not serve may not have heard yet that the volume grew.
   request.status = {};
   request.holder = nullptr;
   if (standing_.serves_nothing() && !standing_.gated) request.status = Errc::not_serving;
   if (partner_.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
-  const Receipt receipt = partner_.receipt();
+  const Receipt receipt = partner_.receipt(now);
   if (!request.status && is_too_old(request, receipt)) request.status = Errc::resource_exhausted;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty()))

@@ -81,7 +81,7 @@ struct PairNode::Impl final : PartnerUser {
   }
 
   void tick() {
-    partner.watch_own_clock();
+    partner.watch_own_clock(seams.clock.now());
     partner.check();
     for_each([](Mirror& m) { m.membership().tick(); });
     end_fencing();

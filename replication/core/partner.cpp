@@ -91,16 +91,16 @@ namespace {
 constexpr engine::Duration kCatchesUpWithin = std::chrono::milliseconds(200);
 }  // namespace
 
-void Partner::watch_own_clock() {
-  const engine::TimePoint then = std::exchange(awake_at_, now());
+void Partner::watch_own_clock(engine::TimePoint at) {
+  const engine::TimePoint then = std::exchange(awake_at_, at);
   if (then.since_origin.count() == 0 || awake_at_ - then < settings_.lease / 10) return;
   mark<"partner.stood_still">();
   old_since_ = awake_at_ < old_until_ ? std::min(old_since_, then) : then;
   old_until_ = awake_at_ + kCatchesUpWithin;
 }
 
-Receipt Partner::receipt() {
-  watch_own_clock();
+Receipt Partner::receipt(engine::TimePoint at) {
+  watch_own_clock(at);
   return {awake_at_ < old_until_ ? old_since_ : awake_at_, awake_at_};
 }
 
@@ -288,8 +288,8 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   if (now() < beat.sent + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
   const auto until = beat.sent + settings_.lease;
-  if (now() >= until) return check();
-  check();  // contact may have run out unseen: what was held until then is dropped before new contact begins
+  // Contact may have run out unseen: what was held until then is dropped before new contact begins.
+  if (check() >= until) return;
   if (!in_contact_ || until > contact_until_) contact_until_ = until;
   const bool made = !std::exchange(in_contact_, true);
   contact_stamp_ = std::max(contact_stamp_, beat.stamp);
@@ -326,11 +326,13 @@ void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
   answer(request, header, payload, [keep = std::move(granted)] {});
 }
 
-void Partner::check() {
-  if (!in_contact_ || now() < contact_until_) return;
+engine::TimePoint Partner::check() {
+  const engine::TimePoint at = now();
+  if (!in_contact_ || at < contact_until_) return at;
   mark<"partner.contact_lost">();
   lose_contact();
   reset();
+  return at;
 }
 
 }  // namespace lockstep::replication

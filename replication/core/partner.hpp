@@ -52,12 +52,12 @@ class Partner {
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
-  /// Of a command that the program gets to see now.
-  [[nodiscard]] Receipt receipt();
+  /// Of a command that the program gets to see at `at`, which is now.
+  [[nodiscard]] Receipt receipt(engine::TimePoint at);
   /// How long ago that was; of what came before a gap that the clock did not see, longer than a lease.
   [[nodiscard]] engine::Duration age(const Receipt& receipt) const;
   /// To be called all the time: that it was not is how the program knows that it stood still.
-  void watch_own_clock();
+  void watch_own_clock(engine::TimePoint at);
   [[nodiscard]] const engine::Uuid& process() const { return process_; }
   /// What the partner's clock showed, at the latest, when this node sent the heartbeat that its contact rests on: a
   /// forward that carries it was sent before this node could have dropped it.
@@ -103,8 +103,9 @@ class Partner {
   /// Has the partner answer a heartbeat that is sent from now on; who asks while such a one is under way shares the
   /// next.
   void confirm();
-  /// To be called at least every few milliseconds' worth of events: notices that contact has run out.
-  void check();
+  /// To be called at least every few milliseconds' worth of events: notices that contact has run out. The time at which
+  /// it looked.
+  engine::TimePoint check();
 
   void on_link_up();
   void on_link_down();

@@ -51,11 +51,13 @@ void Sequencer::on_granted(engine::RangeLock::Node& node) {
   op.sequencer->run(op);
 }
 
-/// Losing contact or the lease ends every operation that is not in use: this one is, until its caller ends it.
-void Sequencer::check_contact(Op& op) {
+/// Losing contact or the lease ends every operation that is not in use: this one is, until its caller ends it. The time
+/// at which contact was looked at.
+engine::TimePoint Sequencer::check_contact(Op& op) {
   op.local_busy = true;
-  partner_.check();
+  const engine::TimePoint now = partner_.check();
   op.local_busy = false;
+  return now;
 }
 
 void Sequencer::lose_lease(Op& op) {
@@ -64,10 +66,9 @@ void Sequencer::lose_lease(Op& op) {
   op.local_busy = false;
 }
 
-/// Nothing that was received before contact was lost is started after it, and no forward that its sender may have
-/// dropped since.
+/// After check_contact(): nothing that was received before contact was lost is started after it, and no forward that
+/// its sender may have dropped since.
 bool Sequencer::may_start(Op& op) {
-  check_contact(op);
   if (op.dropped) return false;
   if (op.entry && !partner_.is_fresh(op.entry->stamp)) {
     mark<"forward.too_old_to_start">();
@@ -79,8 +80,9 @@ bool Sequencer::may_start(Op& op) {
 }
 
 void Sequencer::run(Op& op) {
+  const engine::TimePoint now = check_contact(op);
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
-  if (standing_.in_sync() && !standing_.lease_valid()) {
+  if (standing_.in_sync() && !standing_.lease_valid(now)) {
     if (standing_.has_lease()) {
       lose_lease(op);
       return finish(op, Errc::not_serving);
@@ -159,10 +161,10 @@ void Sequencer::fail_read(Op& op, std::error_code error) {
 
 /// What was read reveals state: it passes the lease, checked after the reading.
 void Sequencer::answer_read(Op& op) {
-  check_contact(op);
+  const engine::TimePoint now = check_contact(op);
   if (op.dropped) return finish(op, not_started(op));
   if (standing_.serves_nothing()) return finish(op, Errc::not_serving);
-  if (standing_.in_sync() && !standing_.lease_valid()) {
+  if (standing_.in_sync() && !standing_.lease_valid(now)) {
     mark<"read.lease_ran_out_meanwhile">();
     lose_lease(op);
     return finish(op, Errc::not_serving);
@@ -266,11 +268,12 @@ void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
 /// Where the write cache was never on, every acknowledged write is durable already. Else both stores are flushed: one
 /// that was put off leaves in them what was written before, and what was on its way then.
 void Sequencer::flush(Op& op) {
+  const engine::TimePoint now = check_contact(op);
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   if (!store_.was_cached) return answer_read(op);  // it says that this node may answer for the unit
   op.stage = Stage::issued;
   op.local_busy = true;
-  op.since = clock_.now();
+  op.since = now;
   op.remote = mirrored() ? Remote::wanted : Remote::none;
   store_.data.flush([this, &op](std::error_code error) { on_stored(op, error); });
   if (op.remote == Remote::wanted) send(op);
@@ -294,15 +297,16 @@ void Sequencer::mark_dirty(Op& op) {
 }
 
 void Sequencer::issue(Op& op) {
+  const engine::TimePoint now = check_contact(op);
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   // A lazy clearing may have begun while other bits of this write were being made durable.
   if (!store_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
-  regions_.begin_write(op.extent, clock_.now());
+  regions_.begin_write(op.extent, now);
   if (space_.frees(op.opcode, op.may_unmap)) space_.begin_freeing(op.extent);
   op.tracked = true;
   op.stage = Stage::issued;
   op.local_busy = true;
-  op.since = clock_.now();
+  op.since = now;
   op.remote = mirrored() ? Remote::wanted : Remote::none;
   store(op);
   if (op.remote == Remote::wanted) send(op);

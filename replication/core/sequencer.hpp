@@ -97,7 +97,7 @@ class Sequencer {
     return nullptr;
   }
   static void on_granted(engine::RangeLock::Node& node);
-  void check_contact(Op& op);
+  engine::TimePoint check_contact(Op& op);
   void lose_lease(Op& op);
   [[nodiscard]] bool may_start(Op& op);
   void run(Op& op);

@@ -39,7 +39,8 @@ struct Standing {
   }
   /// One was granted since this node is in sync; it may have run out.
   [[nodiscard]] bool has_lease() const { return lease() != nullptr; }
-  [[nodiscard]] bool lease_valid() const { return lease() && clock.now() < lease()->until; }
+  [[nodiscard]] bool lease_valid(engine::TimePoint now) const { return lease() && now < lease()->until; }
+  [[nodiscard]] bool lease_valid() const { return lease_valid(clock.now()); }
   /// A member whose store may be read.
   [[nodiscard]] bool reads_here() const {
     const auto* p = std::get_if<phase::InSync>(&phase);

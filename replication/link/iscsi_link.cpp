@@ -183,7 +183,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   }
 
   void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
-            engine::Callback<engine::IoResult<LinkAnswer>> done) {
+            engine::Callback<engine::IoResult<LinkAnswer>>& done) {
     assert(header.size() <= kMaxLinkHeader && payload_out.size() <= kMaxLinkPayload &&
            payload_in.size() <= kMaxLinkPayload);
     LinkTask& task = make_task();
@@ -263,7 +263,7 @@ std::uint16_t IscsiLink::version() const { return impl_->session ? impl_->sessio
 
 void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byte> payload_out,
                      std::span<std::byte> payload_in, engine::Callback<engine::IoResult<LinkAnswer>> done) {
-  impl_->send(header, payload_out, payload_in, std::move(done));
+  impl_->send(header, payload_out, payload_in, done);
 }
 
 void IscsiLink::reset() { impl_->fail("The session was given up to begin anew."); }
