@@ -9,7 +9,6 @@
 namespace lockstep::replication {
 
 using engine::Errc;
-using engine::IoResult;
 
 namespace {
 constexpr engine::Duration kExchangeUnsettled = std::chrono::milliseconds(100);
@@ -46,9 +45,34 @@ Membership::Membership(const MirrorParts& parts)
       exchange_(clock_, partner_, standing_, store_, outbound_, applier_, generations_, lu_, growth_, changed_, *this),
       steps_(settings_, clock_, standing_, store_, store_watch_, sequencer_, applier_, *this),
       phases_(parts, store_watch_, left_epoch_, exchange_, steps_, *this),
-      alone_(parts, store_watch_, exchange_, steps_, phases_, *this) {}
+      alone_(parts, store_watch_, exchange_, steps_, phases_, *this),
+      driver_(step_parts(), *this),
+      follower_(step_parts(), *this),
+      giving_up_(step_parts(), command_, *this) {}
 
 Membership::~Membership() = default;
+
+StepParts Membership::step_parts() {
+  return {.settings = settings_,
+          .clock = clock_,
+          .random = random_,
+          .partner = partner_,
+          .standing = standing_,
+          .store = store_,
+          .outbound = outbound_,
+          .resync = resync_,
+          .sequencer = sequencer_,
+          .applier = applier_,
+          .witnessing = witnessing_,
+          .lu = lu_,
+          .store_watch = store_watch_,
+          .left_epoch = left_epoch_,
+          .growth = growth_,
+          .exchange = exchange_,
+          .steps = steps_,
+          .phases = phases_,
+          .alone = alone_};
+}
 
 ReplicaState Membership::state() const {
   ReplicaState s;
@@ -115,9 +139,9 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
     case MessageType::state:
       return exchange_.take(session, request, m);
     case MessageType::propose:
-      return take_propose(request, m);
+      return follower_.take_propose(request, m);
     case MessageType::resume:
-      return take_resume(request, m);
+      return follower_.take_resume(request, m);
     default:
       return answer(request, m, Errc::corrupt);
   }
@@ -131,22 +155,18 @@ void Membership::on_partner_state(const ReplicaState& theirs, bool first) {
   resync_.go_on();
 }
 
-void Membership::on_asked(bool learnt) {
-  if (giving_up_ == GivingUp::asking) on_partner_asked(learnt);
-}
-
 /// All is well, and yet the next epoch of both is due.
 void Membership::change_in_sync(const ReplicaState& theirs) {
   if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {
-    return drive_both(theirs, witnessing_.above());
+    return driver_.drive_both(theirs, witnessing_.above());
   }
-  if (!may_change_in_sync()) return;
+  if (!driver_.may_change_in_sync()) return;
   if (growth_.is_due()) {
     mark<"membership.grows">();
-    drive_both(theirs, 0);
+    driver_.drive_both(theirs, 0);
   } else if (next_arbiter(state(), theirs)) {
     mark<"membership.changes_arbiter">();
-    drive_both(theirs, 0);
+    driver_.drive_both(theirs, 0);
   }
 }
 
@@ -173,13 +193,13 @@ void Membership::act(const ReplicaState& theirs) {
       change_in_sync(theirs);
       break;
     case Verdict::drive_resume:
-      drive_resume();
+      driver_.drive_resume();
       break;
     case Verdict::drive_both:
-      drive_both(theirs, 0);
+      driver_.drive_both(theirs, 0);
       break;
     case Verdict::drive_solo:
-      drive_solo(theirs);
+      driver_.drive_solo(theirs);
       break;
     case Verdict::start_solo:
       phases_.apply(event::AloneRecorded{});
@@ -192,16 +212,16 @@ void Membership::act(const ReplicaState& theirs) {
       send_refused_again(settings_.heartbeat_interval);
       break;
     case Verdict::adopt:
-      adopt(theirs.record, false);
+      driver_.adopt(theirs.record, false);
       break;
     case Verdict::take_over:
-      adopt(theirs.record, true);
+      driver_.adopt(theirs.record, true);
       break;
     case Verdict::target:
       if (standing_.metadata_failed()) break;  // it can't keep the unit's state, and nothing passes without
       if (!standing_.is_forwarding()) phases_.apply(event::PartnerRecorded{clock_.now()});
       if (theirs.serving) phases_.settle_left();
-      if (theirs.serving && waiter_ && waiter_is_leave_) finish_waiter({});
+      if (theirs.serving && command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
       break;
     case Verdict::split_brain:
     case Verdict::wait:
@@ -234,11 +254,16 @@ void Membership::stop_if_set_back() {
   phases_.apply(event::Unfit{});
 }
 
+void Membership::resume() {
+  failure_.clear();
+  phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
+}
+
 void Membership::on_step_ended() {
-  answer_proposal(Errc::refused);
+  follower_.answer_proposal(Errc::refused);
   exchange_.answer_states();
   if (standing_.metadata_failed()) phases_.refuse_held();
-  if (giving_up_ != GivingUp::no) end_giving_up({});
+  giving_up_.on_step_ended();
 }
 
 void Membership::on_step_given_up() {
@@ -282,7 +307,7 @@ void Membership::tick() {
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!steps_.busy() && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   if (!steps_.busy() && has_begun()) alone_.decide_without_partner();
-  grow_alone();
+  driver_.grow_alone();
   alone_.go_when_leases_are_over();
   alone_.watch_kept_sessions();
   tell_when_decided();
@@ -294,9 +319,10 @@ void Membership::tick() {
     last_clean_ = now;
     cleaner_.tick();
   }
-  if (waiter_ && now >= waiter_until_) {
-    if (waiter_is_leave_) leaving_ = false;
-    finish_waiter(engine::fail(Errc::timed_out, "The partner did not agree in time. Look at its state and try again."));
+  if (command_.is_overdue(now)) {
+    if (command_.waits_for(OperatorCommand::Kind::leave)) leaving_ = false;
+    command_.finish(
+        engine::fail(Errc::timed_out, "The partner did not agree in time. Look at its state and try again."));
   }
 }
 
@@ -366,7 +392,7 @@ void Membership::take_link_back() {
 
 bool Membership::is_over() const {
   return closed() && !closed_done_ && is_idle() && outbound_.owed == 0 && left_epoch_.idle() && witnessing_.idle() &&
-         exchange_.idle() && !proposal_;
+         exchange_.idle() && follower_.idle();
 }
 
 void Membership::watch_lease(engine::TimePoint now) {

@@ -1,19 +1,22 @@
 #pragma once
-// The steps of this replica from one epoch of its volume to the next: those that it drives, those that its partner
-// does, and what an operator asks for. Steps are few and slow: each is a chain of callbacks under one token
-// (epoch_steps.hpp).
+// A replica's part in the epochs of its volume: hears of what the node, the partner, the store and the operator do, and
+// has the parts below take the steps that follow. Steps are few and slow: each is a chain of callbacks under one token
+// (epoch_steps.hpp); this node drives it (epoch_driver.hpp), or the partner (epoch_follower.hpp).
 //
-// Who acts is decided by verdict.hpp from states that the nodes exchange; a follower refuses what does not follow from
-// its own durable record, so that a decision from an old state does no harm.
+// Who acts is decided by verdict.hpp from states that the nodes exchange.
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "replication/core/epoch_driver.hpp"
+#include "replication/core/epoch_follower.hpp"
 #include "replication/core/epoch_steps.hpp"
+#include "replication/core/giving_up.hpp"
 #include "replication/core/going_alone.hpp"
 #include "replication/core/growth.hpp"
 #include "replication/core/left_epoch.hpp"
 #include "replication/core/mirror_parts.hpp"
+#include "replication/core/operator_command.hpp"
 #include "replication/core/phase_runner.hpp"
 #include "replication/core/state_exchange.hpp"
 #include "replication/core/store_watch.hpp"
@@ -21,9 +24,9 @@
 
 namespace lockstep::replication {
 
-class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
+class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, FollowerUser, GivingUpUser {
  public:
-  using Done = engine::Callback<engine::Result<void>>;
+  using Done = OperatorCommand::Done;
 
   explicit Membership(const MirrorParts& parts);
   ~Membership() override;
@@ -48,14 +51,14 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   [[nodiscard]] bool grant(const engine::Uuid& epoch) { return alone_.grant(epoch); }
   void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
-  void lose_lease();
+  void lose_lease() override;
 
   void look_again() { exchange(); }  ///< something that the partner should know changed
   void make_durable();               ///< everything that the store was given; a failure is the store's
 
-  void on_equal();            ///< the sequencer says that nothing differs any more
-  void join();                ///< the target is equal: {A,B}
-  void on_partner_refused();  ///< an order was refused: look at its state
+  void on_equal();                 ///< the sequencer says that nothing differs any more
+  void join() { driver_.join(); }  ///< the target is equal: {A,B}
+  void on_partner_refused();       ///< an order was refused: look at its state
   void on_store_failed();
   void fail_metadata(const std::string& why);
 
@@ -65,7 +68,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
 
   void leave(Done done);
   void force_solo(bool accept_inconsistent, Done done);
-  void give_up(Done done);
+  void give_up(Done done) { giving_up_.begin(std::move(done)); }
   /// Serves nothing any more; calls back, with a tick, when neither of the stores has anything under way.
   void close(engine::Callback<> done);
   [[nodiscard]] bool closed() const { return std::holds_alternative<phase::Closed>(standing_.phase); }
@@ -88,8 +91,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   [[nodiscard]] bool busy() const { return steps_.busy(); }
 
  private:
-  enum class GivingUp : std::uint8_t { no, asking, doing };
-  [[nodiscard]] bool has_begun() const { return begun_ == Begun::wholly; }
+  [[nodiscard]] StepParts step_parts();
+  [[nodiscard]] bool has_begun() const override { return begun_ == Begun::wholly; }
   // the clock
   [[nodiscard]] bool is_idle() const;
   void finish_closing();
@@ -105,11 +108,11 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   void on_gone_alone() override;
   void on_partner_state(const ReplicaState& theirs, bool first) override;
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
-  void on_asked(bool learnt) override;
+  void on_asked(bool learnt) override { giving_up_.on_partner_asked(learnt); }
   void act(const ReplicaState& theirs);
   void change_in_sync(const ReplicaState& theirs);
   void let_partner_change();
-  // steps (membership_drive.cpp, membership_follow.cpp)
+  // steps
   void send_refused_again(engine::Duration every);
   void record_what_was_left();
   void stop_if_set_back();
@@ -118,35 +121,12 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   void on_recorded() override { failure_.clear(); }
   void on_record_refused() override;
   void on_late_record() override;
-  void drive_resume();
-  void resume();
-  void drive_both(const ReplicaState& theirs, std::uint64_t above);
-  void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
-  void propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
-               engine::Callback<engine::Errc> done);
-  void drive_solo(const ReplicaState& theirs);
-  void adopt(const engine::EpochRecord& record, bool serve);
-  void take_propose(InboundRequest& request, const Message& message);
-  void follow_leave(std::uint64_t step, engine::EpochRecord next);
-  void leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next);
-  void follow_join(std::uint64_t step, engine::EpochRecord next, bool equal);
-  void answer_proposal(engine::Errc status);
-  void take_resume(InboundRequest& request, const Message& message);
-  // giving up (membership_give_up.cpp)
-  [[nodiscard]] std::string why_not_give_up() const;
-  void on_partner_asked(bool answered);
-  void stop_for_good(std::uint64_t step, engine::EpochRecord next);
-  void record_giving_up(std::uint64_t step, engine::EpochRecord next);
-  void end_giving_up(const std::string& why);
-  // growing (membership_grow.cpp)
-  [[nodiscard]] bool may_change_in_sync() const;
-  void grow_alone();
+  void resume() override;
   void prove_store() override { alone_.prove_store(); }
   void watch_stores(engine::TimePoint now);
   void trust_store_again();
   // touch (membership_roles.cpp)
   void tell_when_decided();
-  void finish_waiter(engine::Result<void> result);
 
   const NodeSettings& settings_;
   engine::Clock& clock_;
@@ -176,6 +156,10 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   EpochSteps steps_;
   PhaseRunner phases_;
   GoingAlone alone_;
+  OperatorCommand command_;
+  EpochDriver driver_;
+  EpochFollower follower_;
+  GivingUp giving_up_;
   enum class Begun : std::uint8_t {
     no,
     flushed,  ///< the first flush went well
@@ -188,16 +172,9 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser {
   engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;
   Verdict verdict_ = Verdict::wait;
-  Done waiter_;
-  bool waiter_is_leave_ = false;
-  GivingUp giving_up_ = GivingUp::no;
-  engine::TimePoint waiter_until_;
   engine::Callback<> closed_done_;
   engine::TimePoint link_back_at_;
   bool last_flush_begun_ = false;
-  engine::Callback<> store_settled_;    ///< goes on when the store owes nothing
-  InboundRequest* proposal_ = nullptr;  ///< being followed, not yet answered
-  Message proposal_message_;
   std::string failure_;
 };
 

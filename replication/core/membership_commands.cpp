@@ -8,13 +8,10 @@ using engine::Errc;
 using engine::fail;
 using engine::MemberSet;
 
-void Membership::finish_waiter(engine::Result<void> result) {
-  if (auto done = std::exchange(waiter_, nullptr)) done(std::move(result));
-}
-
 /// The other node proposes {itself} when it sees that this one does not want to be a member.
 void Membership::leave(Done done) {
-  if (waiter_) return done(fail(Errc::refused, "Another command on this volume has not ended yet. Try again later."));
+  if (command_.waits())
+    return done(fail(Errc::refused, "Another command on this volume has not ended yet. Try again later."));
   if (!standing_.epoch().members.contains(standing_.side())) return done({});
   if (!standing_.epoch().members.is_both()) {
     return done(
@@ -24,9 +21,7 @@ void Membership::leave(Done done) {
     return done(fail(Errc::not_serving, "Not in sync with the partner: it can't agree to go on alone."));
   }
   leaving_ = true;
-  waiter_ = std::move(done);
-  waiter_is_leave_ = true;
-  waiter_until_ = clock_.now() + std::chrono::seconds(10);
+  command_.begin(OperatorCommand::Kind::leave, std::move(done), clock_.now() + std::chrono::seconds(10));
   exchange();
 }
 
@@ -37,7 +32,7 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   if (outbound_.ready && exchange_.partner() && exchange_.partner()->serving) {
     return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
   }
-  if (waiter_ || steps_.busy()) {
+  if (command_.waits() || steps_.busy()) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
   if (store_.failed || standing_.metadata_failed())
@@ -60,14 +55,12 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
   if (!member) next.ancestors.clear();
   witnessing_.abandon();
-  waiter_ = std::move(done);
-  waiter_is_leave_ = false;
-  waiter_until_ = clock_.now() + 4 * settings_.lease;
+  command_.begin(OperatorCommand::Kind::force_solo, std::move(done), clock_.now() + 4 * settings_.lease);
   alone_.want(std::move(next), true);
 }
 
 void Membership::on_gone_alone() {
-  if (waiter_ && !waiter_is_leave_) finish_waiter({});
+  if (command_.waits() && !command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
 }
 
 void Membership::close(engine::Callback<> done) {
@@ -79,7 +72,7 @@ void Membership::close(engine::Callback<> done) {
   front_.end_unstarted(Selection::all());
   resync_.stop();
   sequencer_.settle_after_leaving();
-  finish_waiter(fail(Errc::aborted, "The volume was detached."));
+  command_.finish(fail(Errc::aborted, "The volume was detached."));
   closed_done_ = std::move(done);
   exchange_.refuse_states();
 }

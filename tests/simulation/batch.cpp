@@ -27,10 +27,12 @@ struct Tally {
   std::uint64_t events = 0;
   std::uint64_t writes = 0;
   std::uint64_t reads = 0;
+  std::uint64_t digest = 0;  ///< the sum of the worlds' hashes, in any order the same
 
   void add(const Tally& other) {
     passed += other.passed;
     failed += other.failed;
+    digest += other.digest;
     events += other.events;
     writes += other.writes;
     reads += other.reads;
@@ -70,6 +72,7 @@ void run_share(const BatchOptions& options, Share& share) {
   Tally& tally = share.tally;
   for (; share.seed <= options.to; share.seed += options.jobs) {
     const Outcome outcome = options.first ? run_once(options, share.seed) : run_twice(options, share.seed);
+    tally.digest += outcome.hash;
     tally.events += outcome.events;
     tally.writes += outcome.writes;
     tally.reads += outcome.reads;
@@ -233,8 +236,8 @@ int run_batch(const BatchOptions& given) {
   ::munmap(memory, options.jobs * sizeof(Share));
   sum.failed += judge_marks(options, marks);
   std::printf("%" PRIu64 " seeds, %" PRIu64 " writes, %" PRIu64 " reads, %" PRIu64
-              " events in the first runs; commit %s\n",
-              seeds, sum.writes, sum.reads, sum.events, LOCKSTEP_COMMIT);
+              " events in the first runs, digest %016" PRIx64 "; commit %s\n",
+              seeds, sum.writes, sum.reads, sum.events, sum.digest, LOCKSTEP_COMMIT);
   std::printf("%" PRIu64 " passed, %" PRIu64 " failed\n", sum.passed, sum.failed);
   return sum.failed == 0 ? 0 : 1;
 }

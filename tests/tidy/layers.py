@@ -32,8 +32,8 @@ EXEMPT = {
 # The parts of a mirror, from the lowest up; those of one row don't see one another. What a part has to tell upwards it
 # tells by an interface in its own header. A file belongs to the part whose name it begins with.
 PARTS = (
-    "arbiter indeterminate_extents left_records link marks phase pool receipt regions replica_state sequences volume_status"
-    " write_same",
+    "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
+    " sequences volume_status write_same",
     "fencing link_budget messages op verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
@@ -46,6 +46,8 @@ PARTS = (
     "epoch_steps mirror_parts",
     "phase_runner",
     "going_alone",
+    "step_parts",
+    "epoch_driver epoch_follower giving_up",
     "membership",
     "mirror",
     "pair_node",

@@ -1,41 +1,47 @@
-// After a split brain, on the replica that the operator does not keep.
-//
-// It records first, as one that leaves does: an epoch of the partner alone that follows both lines. From then on it
-// serves nothing, whatever becomes of the partner, which takes that record over when it hears of it, and brings this
-// replica up to date. Before it records, the partner's answer to a question of this moment shows that it is there, and
-// does not give up itself: each is `changing` from before it asks until it has recorded.
-//
-// What differs is in the union of both maps, as after any time alone: a bit is durable before its region is written,
-// and is cleared only in an epoch that orders both replicas, when both are equal and flushed there. Neither line has
-// such an epoch, so that each map has everything that its own side wrote since the two were last equal, and what was
-// under way at that moment. The resync copies the union from the survivor: where only the other wrote, what the
-// survivor has had there all along.
+#include "replication/core/giving_up.hpp"
+
 #include <algorithm>
 
 #include "replication/core/marks.hpp"
-#include "replication/core/membership.hpp"
 
 namespace lockstep::replication {
 
 using engine::Errc;
 using engine::fail;
 
-void Membership::give_up(Done done) {
-  if (waiter_ || steps_.busy()) {
+GivingUp::GivingUp(const StepParts& parts, OperatorCommand& command, const GivingUpUser& user)
+    : settings_(parts.settings),
+      clock_(parts.clock),
+      random_(parts.random),
+      partner_(parts.partner),
+      standing_(parts.standing),
+      outbound_(parts.outbound),
+      sequencer_(parts.sequencer),
+      applier_(parts.applier),
+      witnessing_(parts.witnessing),
+      growth_(parts.growth),
+      exchange_(parts.exchange),
+      steps_(parts.steps),
+      phases_(parts.phases),
+      alone_(parts.alone),
+      command_(command),
+      user_(user) {}
+
+void GivingUp::begin(OperatorCommand::Done done) {
+  if (command_.waits() || steps_.busy()) {
     return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
   }
-  if (const std::string why = why_not_give_up(); !why.empty()) return done(fail(Errc::refused, why));
-  waiter_ = std::move(done);
-  waiter_is_leave_ = false;
-  waiter_until_ = clock_.now() + 4 * settings_.lease + 2 * settings_.store_deadline;
-  giving_up_ = GivingUp::asking;
+  if (const std::string why = why_not(); !why.empty()) return done(fail(Errc::refused, why));
+  command_.begin(OperatorCommand::Kind::give_up, std::move(done),
+                 clock_.now() + 4 * settings_.lease + 2 * settings_.store_deadline);
+  stage_ = Stage::asking;
   steps_.begin(Step::driving);
   exchange_.restart();  // an answer that is on its way was given before this step began
-  exchange();
+  exchange_.ask();
 }
 
 /// Empty: it may.
-std::string Membership::why_not_give_up() const {
+std::string GivingUp::why_not() const {
   if (standing_.metadata_failed())
     return "This replica's metadata failed: it can't record that it gives up. Restart lockstepd when its disk works.";
   if (!partner_.connected()) return "The partner is away. It must be there: its copy is the one that is kept.";
@@ -43,7 +49,7 @@ std::string Membership::why_not_give_up() const {
     return "The volume has grown there to more than this replica has room for. Make room here first.";
   if (!outbound_.ready || !exchange_.partner())
     return "The partner has not told yet where it stands. Try again in a moment.";
-  if (decide(state(), *exchange_.partner()) != Verdict::split_brain) {
+  if (decide(user_.state(), *exchange_.partner()) != Verdict::split_brain) {
     return "No split brain is seen with the partner: there is nothing to give up.";
   }
   if (!exchange_.partner()->record.members.contains(engine::other(standing_.side()))) {
@@ -59,15 +65,16 @@ std::string Membership::why_not_give_up() const {
   return {};
 }
 
-void Membership::on_partner_asked(bool answered) {
-  std::string why = why_not_give_up();
+void GivingUp::on_partner_asked(bool answered) {
+  if (stage_ != Stage::asking) return;
+  std::string why = why_not();
   if (why.empty() && !answered) why = "The partner did not answer.";
   if (!why.empty()) {
-    end_giving_up(why);
+    end(why);
     return steps_.end();
   }
   mark<"membership.gives_up">();
-  giving_up_ = GivingUp::doing;
+  stage_ = Stage::doing;
   witnessing_.abandon();
   alone_.forget();
   const std::uint64_t over = std::max(exchange_.partner()->attempted, witnessing_.attempted());
@@ -76,45 +83,45 @@ void Membership::on_partner_asked(bool answered) {
 }
 
 /// Answers of this line are of a truth that ends here: the sessions are closed, and what was started ends first.
-void Membership::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
+void GivingUp::stop_for_good(std::uint64_t step, engine::EpochRecord next) {
   phases_.close_gate();
   if (standing_.is_alone() || standing_.suspended()) phases_.fence();
-  if (!standing_.is_alone()) return record_giving_up(step, std::move(next));
+  if (!standing_.is_alone()) return record(step, std::move(next));
   sequencer_.drain([this, step, next = std::move(next)]() mutable {
-    if (steps_.current(step)) record_giving_up(step, std::move(next));
+    if (steps_.current(step)) record(step, std::move(next));
   });
 }
 
-void Membership::record_giving_up(std::uint64_t step, engine::EpochRecord next) {
+void GivingUp::record(std::uint64_t step, engine::EpochRecord next) {
   applier_.quiesce(Applier::Wait::unless_failed, [this, step, next = std::move(next)] {
     if (!steps_.current(step)) return;
     phases_.apply(event::RecordBegins{});
     steps_.record(next, [this, step](std::error_code error) {
       if (!steps_.current(step)) return;
-      giving_up_ = GivingUp::no;
+      stage_ = Stage::no;
       steps_.end();
       if (error) {
-        return finish_waiter(fail(Errc::io_error, "It could not be recorded: " + error.message() +
-                                                      ". Look at this replica's state before you try again."));
+        return command_.finish(fail(Errc::io_error, "It could not be recorded: " + error.message() +
+                                                        ". Look at this replica's state before you try again."));
       }
-      if (closed()) return;
+      if (standing_.closed()) return;
       mark<"membership.gave_up">();
       phases_.apply(event::PartnerRecorded{clock_.now()});
-      finish_waiter({});
+      command_.finish({});
     });
   });
 }
 
 /// `why`: it is not even begun. Otherwise its step was ended from outside: by the loss of the partner, by its time, or
 /// by metadata that did not return.
-void Membership::end_giving_up(const std::string& why) {
-  const bool begun = std::exchange(giving_up_, GivingUp::no) == GivingUp::doing;
+void GivingUp::end(const std::string& why) {
+  const bool begun = std::exchange(stage_, Stage::no) == Stage::doing;
   if (begun && standing_.serves_nothing()) phases_.refuse_held();
   if (standing_.metadata_failed()) {
-    return finish_waiter(fail(Errc::io_error, "Whether it was recorded is not known: the metadata failed."));
+    return command_.finish(fail(Errc::io_error, "Whether it was recorded is not known: the metadata failed."));
   }
   const std::string what = why.empty() ? "The partner went away, or this replica's store was too slow." : why;
-  finish_waiter(fail(Errc::refused, what + " Nothing was given up."));
+  command_.finish(fail(Errc::refused, what + " Nothing was given up."));
 }
 
 }  // namespace lockstep::replication

@@ -1,12 +1,27 @@
-// Steps that the partner drives.
+#include "replication/core/epoch_follower.hpp"
+
 #include "replication/core/marks.hpp"
-#include "replication/core/membership.hpp"
 
 namespace lockstep::replication {
 
 using engine::Errc;
 
-void Membership::take_propose(InboundRequest& request, const Message& m) {
+EpochFollower::EpochFollower(const StepParts& parts, FollowerUser& user)
+    : clock_(parts.clock),
+      standing_(parts.standing),
+      store_(parts.store),
+      sequencer_(parts.sequencer),
+      applier_(parts.applier),
+      witnessing_(parts.witnessing),
+      lu_(parts.lu),
+      store_watch_(parts.store_watch),
+      left_epoch_(parts.left_epoch),
+      steps_(parts.steps),
+      phases_(parts.phases),
+      alone_(parts.alone),
+      user_(user) {}
+
+void EpochFollower::take_propose(InboundRequest& request, const Message& m) {
   const auto carried = decode_state(request.payload());
   if (!carried) return answer(request, m, Errc::corrupt);
   const engine::EpochRecord& next = carried->record;
@@ -14,13 +29,13 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   const bool higher = next.number > standing_.epoch().number && next.number > witnessing_.attempted();
   const bool members = next.members.contains(engine::other(standing_.side()));
   const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
-  const bool begun = has_begun() || store_.failed;  // one that can't even begin may still leave
+  const bool begun = user_.has_begun() || store_.failed;  // one that can't even begin may still leave
   if (!from_my_record || !higher || !members || !fits || !begun || steps_.busy()) {
     mark<"membership.proposal_refused">();
     return answer(request, m, Errc::refused);
   }
   const bool state_unknown = standing_.is_forwarding() && !lu_.may_join();
-  if (next.members.is_both() && (!state().able || state_unknown)) return answer(request, m, Errc::refused);
+  if (next.members.is_both() && (!user_.state().able || state_unknown)) return answer(request, m, Errc::refused);
   if (next.members.is_both() && !applier_.may_be_resynced()) return answer(request, m, Errc::refused);
   if (standing_.metadata_failed() && next.members.is_both()) return answer(request, m, Errc::io_error);
   phases_.apply(event::NotAlone{});
@@ -35,12 +50,12 @@ void Membership::take_propose(InboundRequest& request, const Message& m) {
   next.members.is_both() ? follow_join(step, next, m.flags & kFlagEqual) : follow_leave(step, next);
 }
 
-void Membership::answer_proposal(Errc status) {
+void EpochFollower::answer_proposal(Errc status) {
   if (InboundRequest* request = std::exchange(proposal_, nullptr)) answer(*request, proposal_message_, status);
 }
 
 /// Stops serving, ends what was ordered, records, then answers.
-void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
+void EpochFollower::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
   sequencer_.drain([this, step, next = std::move(next)] {
     applier_.quiesce(Applier::Wait::unless_failed, [this, step, next] {
@@ -59,7 +74,7 @@ void Membership::follow_leave(std::uint64_t step, engine::EpochRecord next) {
 
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.
 /// One that tried to record that it goes on alone can't take that back, whatever it keeps beside it.
-void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
+void EpochFollower::leave_without_metadata(std::uint64_t step, const engine::EpochRecord& next) {
   const bool witnessed = standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
   if (witnessed || steps_.own_record_unknown() || !left_epoch_.can_keep() || !standing_.metadata_failed()) {
     answer_proposal(Errc::io_error);
@@ -75,7 +90,7 @@ void Membership::leave_without_metadata(std::uint64_t step, const engine::EpochR
   });
 }
 
-void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
+void EpochFollower::follow_join(std::uint64_t step, engine::EpochRecord next, bool equal) {
   mark<"membership.follow_join">();
   if (standing_.is_forwarding()) phases_.settle_left();  // only a member that was alone lets another join
   sequencer_.drain([this, step, equal, next = std::move(next)] {
@@ -97,13 +112,20 @@ void Membership::follow_join(std::uint64_t step, engine::EpochRecord next, bool 
   });
 }
 
-void Membership::join() {
-  if (steps_.busy() || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
-  if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
-  mark<"membership.join">();
-  ReplicaState theirs = *exchange_.partner();
-  theirs.running = true;
-  drive_both(theirs, 0);
+void EpochFollower::take_resume(InboundRequest& request, const Message& m) {
+  const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
+                    !standing_.is_sequencer();
+  const bool decided = witnessing_.attempted() > standing_.epoch().number || alone_.is_wanted();
+  const ReplicaState mine = user_.state();
+  if (!fits || decided || !mine.able || steps_.busy() || applier_.closed()) {
+    mark<"membership.resume_refused">();
+    return answer(request, m, Errc::refused);
+  }
+  witnessing_.abandon();
+  applier_.on_watermark(m.watermark);
+  phases_.apply(event::NotAlone{});
+  if (standing_.serves_nothing()) user_.resume();
+  answer(request, m, Errc::ok);
 }
 
 }  // namespace lockstep::replication

@@ -1,6 +1,6 @@
-// Steps that this node drives: agreed with the partner, or taken from its record.
+#include "replication/core/epoch_driver.hpp"
+
 #include "replication/core/marks.hpp"
-#include "replication/core/membership.hpp"
 
 namespace lockstep::replication {
 
@@ -8,8 +8,27 @@ using engine::Errc;
 using engine::IoResult;
 using engine::MemberSet;
 
+EpochDriver::EpochDriver(const StepParts& parts, DriverUser& user)
+    : clock_(parts.clock),
+      random_(parts.random),
+      partner_(parts.partner),
+      standing_(parts.standing),
+      store_(parts.store),
+      outbound_(parts.outbound),
+      resync_(parts.resync),
+      sequencer_(parts.sequencer),
+      applier_(parts.applier),
+      witnessing_(parts.witnessing),
+      lu_(parts.lu),
+      growth_(parts.growth),
+      exchange_(parts.exchange),
+      steps_(parts.steps),
+      phases_(parts.phases),
+      alone_(parts.alone),
+      user_(user) {}
+
 /// Same epoch, same processes, nothing decided meanwhile: a broken way was mended in time.
-void Membership::drive_resume() {
+void EpochDriver::drive_resume() {
   phases_.apply(event::NotAlone{});
   const std::uint64_t step = steps_.begin(Step::driving);
   // Whoever is in sync again asks the witness for nothing: what it won then would shut the partner out of a failover.
@@ -18,34 +37,13 @@ void Membership::drive_resume() {
   auto answered = [this, step](const IoResult<Message>& result) {
     if (!steps_.current(step)) return;
     steps_.end();
-    if (result && result->status == Errc::ok) resume();
+    if (result && result->status == Errc::ok) user_.resume();
   };
   outbound_.send(outbound_.message(MessageType::resume), {}, {}, counted(outbound_.owed, std::move(answered)));
 }
 
-void Membership::take_resume(InboundRequest& request, const Message& m) {
-  const bool fits = m.epoch == standing_.epoch().id && standing_.epoch().members.is_both() && ran(standing_.phase) &&
-                    !standing_.is_sequencer();
-  const bool decided = witnessing_.attempted() > standing_.epoch().number || alone_.is_wanted();
-  const ReplicaState mine = state();
-  if (!fits || decided || !mine.able || steps_.busy() || applier_.closed()) {
-    mark<"membership.resume_refused">();
-    return answer(request, m, Errc::refused);
-  }
-  witnessing_.abandon();
-  applier_.on_watermark(m.watermark);
-  phases_.apply(event::NotAlone{});
-  if (standing_.serves_nothing()) resume();
-  answer(request, m, Errc::ok);
-}
-
-void Membership::resume() {
-  failure_.clear();
-  phases_.apply(event::Resumed{clock_.now(), standing_.is_sequencer()});
-}
-
-void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
-                         engine::Callback<Errc> done) {
+void EpochDriver::propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
+                          engine::Callback<Errc> done) {
   ReplicaState carried;
   carried.record = next;
   carried.side = standing_.side();
@@ -62,7 +60,7 @@ void Membership::propose(std::uint64_t step, const engine::EpochRecord& next, co
 
 /// {A,B}, this node its sequencer. What was ordered in the old epoch ends first; then this node's record, then the
 /// other's, then both serve.
-void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
+void EpochDriver::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   mark<"membership.drive_both">();
   phases_.apply(event::NotAlone{});
   const std::uint64_t step = steps_.begin(Step::driving);
@@ -86,11 +84,12 @@ void Membership::drive_both(const ReplicaState& theirs, std::uint64_t above) {
   });
 }
 
-void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
+void EpochDriver::record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal) {
   const std::uint64_t over = std::max({above, theirs.attempted, witnessing_.attempted()});
-  engine::EpochRecord next = next_epoch(state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
+  engine::EpochRecord next =
+      next_epoch(user_.state(), theirs, MemberSet::both(), standing_.side(), random_.uuid(), over);
   next.size = std::max(next.size, growth_.size_to_take());
-  if (auto arbiter = next_arbiter(state(), theirs)) next.arbiter = std::move(*arbiter);
+  if (auto arbiter = next_arbiter(user_.state(), theirs)) next.arbiter = std::move(*arbiter);
   const engine::Uuid base = theirs.record.id;
   phases_.apply(event::RecordBegins{});
   steps_.record(next, [this, step, next, base, equal, run = exchange_.run()](std::error_code error) {
@@ -111,7 +110,7 @@ void Membership::record_both(std::uint64_t step, const ReplicaState& theirs, std
 }
 
 /// {me}: the partner stops and records first, then this node.
-void Membership::drive_solo(const ReplicaState& theirs) {
+void EpochDriver::drive_solo(const ReplicaState& theirs) {
   mark<"membership.drive_solo">();
   if (store_.failed) mark<"membership.goes_on_with_a_failed_store">();
   const std::uint64_t step = steps_.begin(Step::driving);
@@ -119,14 +118,14 @@ void Membership::drive_solo(const ReplicaState& theirs) {
   alone_.forget();
   const std::uint64_t over = std::max(theirs.attempted, witnessing_.attempted());
   const engine::EpochRecord next =
-      next_epoch(state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
+      next_epoch(user_.state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
     if (status == Errc::io_error) {
       // It stopped and could not record: this node must win at the witness first.
       mark<"membership.leaver_could_not_record">();
       steps_.end();
       phases_.partner_stopped = true;
-      return lose_lease();  // nobody serves now: what waits goes on as soon as this node may go on alone
+      return user_.lose_lease();  // nobody serves now: what waits goes on as soon as this node may go on alone
     }
     if (status != Errc::ok) return steps_.end();
     steps_.partner_recorded();  // the partner has recorded: nothing that is lost now takes that back
@@ -141,12 +140,11 @@ void Membership::drive_solo(const ReplicaState& theirs) {
 }
 
 /// The partner's epoch names only it (then this replica is its target), or only me (then it left in my favour).
-void Membership::adopt(const engine::EpochRecord& next, bool serve) {
+void EpochDriver::adopt(const engine::EpochRecord& next, bool serve) {
   if (standing_.metadata_failed()) return;
   if (next.size < standing_.epoch().size || next.number <= standing_.epoch().number) {
     mark<"membership.partner_makes_no_sense">();
-    failure_ = "The partner's epoch does not follow the one that is recorded here.";
-    return;
+    return user_.on_partner_unfit("The partner's epoch does not follow the one that is recorded here.");
   }
   serve ? mark<"membership.take_over">() : mark<"membership.adopt">();
   const std::uint64_t step = steps_.begin(Step::recording);
@@ -177,6 +175,42 @@ void Membership::adopt(const engine::EpochRecord& next, bool serve) {
   }
   if (serve) return steps_.settle_store(step, std::move(arrive));
   applier_.quiesce(Applier::Wait::unless_failed, std::move(arrive));
+}
+
+void EpochDriver::join() {
+  if (steps_.busy() || !standing_.is_alone() || !exchange_.partner() || !outbound_.ready) return;
+  if (!lu_.may_join()) return;  // asked again: the target does not have the unit's state yet
+  mark<"membership.join">();
+  ReplicaState theirs = *exchange_.partner();
+  theirs.running = true;
+  drive_both(theirs, 0);
+}
+
+bool EpochDriver::may_change_in_sync() const {
+  return standing_.is_sequencer() && standing_.in_sync() && !standing_.gated && !resync_.active();
+}
+
+/// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes
+/// back makes room and adopts.
+void EpochDriver::grow_alone() {
+  if (!standing_.is_alone() || standing_.gated || steps_.busy() || standing_.closed() || store_.failed) return;
+  if (partner_.connected() || partner_.in_contact() || resync_.active()) return;
+  const std::uint64_t size = growth_.size_to_take_alone();
+  if (size == 0) return;
+  mark<"membership.grows_alone">();
+  engine::EpochRecord next = next_epoch(standing_.epoch(), engine::MemberSet::only(standing_.side()), standing_.side(),
+                                        random_.uuid(), witnessing_.attempted());
+  next.size = size;
+  const std::uint64_t step = steps_.begin(Step::driving);
+  phases_.close_gate();
+  sequencer_.drain([this, step, next] {
+    if (!steps_.current(step)) return;
+    steps_.record(next, [this, step](std::error_code error) {
+      if (!steps_.current(step)) return;
+      steps_.end();
+      if (!error) phases_.apply(event::AloneRecorded{});
+    });
+  });
 }
 
 }  // namespace lockstep::replication
