@@ -28,10 +28,17 @@ class Etcd:
 
     def __init__(self, connect_to, host, ca, pair_of_files=None):
         self.connect_to, self.host, self.token = connect_to, host, None
+        self.how = (connect_to, host, ca, pair_of_files)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.context.load_verify_locations(cafile=str(ca))
         if pair_of_files:
             self.context.load_cert_chain(*map(str, pair_of_files))
+
+    def logged_in_as(self, name, password):
+        """The same etcd, as another user."""
+        etcd = Etcd(*self.how)
+        etcd.log_in(name, password)
+        return etcd
 
     def ask(self, path, **body):
         connection = http.client.HTTPConnection(self.host, timeout=15)

@@ -9,8 +9,11 @@ import secrets
 import subprocess
 
 from lockstep_witness.certificates import complaint_about, make_ca, make_peer_certificate, make_server_certificate
-from lockstep_witness.etcd import UNIT, closed_etcd, etcd_yaml, make_root
+from lockstep_witness.etcd import UNIT, as_root, closed_etcd, etcd_yaml, make_root
 from lockstep_witness.files import Refused, Settings, is_ip
+from lockstep_witness.pairs import make_pair, named, tell_first_node
+
+LISTEN, PORT = "0.0.0.0", 2389
 
 HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 
@@ -51,32 +54,87 @@ def make_files(folder, options, settings):
     folder.write(folder.settings, json.dumps(dataclasses.asdict(settings), indent=2) + "\n")
 
 
+def addresses_of_this_machine():
+    """Those by which it is reached from elsewhere, as the kernel lists them."""
+    done = subprocess.run(["ip", "-json", "address", "show", "up", "scope", "global"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)
+    try:
+        found = [info["local"] for link in json.loads(done.stdout or "[]") for info in link.get("addr_info", [])
+                 if not info.get("temporary") and not info.get("deprecated")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return [address for address in found if is_ip(address)]
+
+
+def only_address():
+    try:
+        found = addresses_of_this_machine()
+    except FileNotFoundError:
+        found = []
+    if len(found) == 1:
+        return found
+    raise Refused("Say by which address the nodes reach this machine: --address ADDRESS, which may be repeated."
+                  + (f" It has {', '.join(found)}." if found else ""))
+
+
+def wanted_settings(options):
+    addresses = options.address or only_address()
+    check_addresses(addresses)
+    listen, port = options.listen or LISTEN, options.port or PORT
+    return Settings(addresses, listen, port, secrets.token_hex(16))
+
+
+def keep_settings(folder, options):
+    """Those that are here, if nothing else was asked for."""
+    settings = Settings.read(folder)
+    differs = any(wanted and wanted != kept for wanted, kept in (
+        (options.address, settings.addresses), (options.listen, settings.listen), (options.port, settings.port)))
+    if differs or options.ca:
+        raise Refused(f"There is a witness here already, at {' '.join(settings.endpoints)}. Nothing was changed. "
+                      "`lockstep-witness renew` gives it other addresses or another certificate.")
+    return settings
+
+
 def setup(folder, options):
-    check_addresses(options.address)
-    if not is_ip(options.listen):
+    check_addresses(options.address or [])
+    if options.listen and not is_ip(options.listen):
         raise Refused(f"--listen {options.listen} is no IP address.")
     given = (options.ca, options.certificate, options.key)
     if any(given) and not all(given):
         raise Refused("--ca, --certificate and --key belong together.")
+    if options.pair:
+        named(folder, options.pair)
+    wanted = None if folder.settings.exists() else wanted_settings(options)
     if all(given):
-        check_certificate(options.certificate, options.key, options.ca, options.address)
+        check_certificate(options.certificate, options.key, options.ca, wanted.addresses if wanted else options.address or [])
     folder.prepare()
     with folder.locked():
         if folder.settings.exists():
-            settings = Settings.read(folder)
-            wanted = (options.address, options.listen, options.port)
-            if wanted != (settings.addresses, settings.listen, settings.port) or any(given):
-                raise Refused(f"There is a witness here already, at {' '.join(settings.endpoints)}. Nothing was changed. "
-                              "`lockstep-witness renew` gives it other addresses or another certificate.")
+            settings = keep_settings(folder, options)
         else:
-            settings = Settings(options.address, options.listen, options.port, secrets.token_hex(16))
+            settings = wanted or wanted_settings(options)
             make_files(folder, options, settings)
-        if not folder.etcd_yaml.exists():
-            with closed_etcd(folder, settings) as etcd:
-                make_root(etcd, folder)
-            folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
-        start(folder, options)
-        print(f"The witness is set up at {' '.join(settings.endpoints)}.\nNext: `lockstep-witness add-pair NAME`.")
+        made = set_up_etcd(folder, settings, options)
+        print(f"The witness is set up at {' '.join(settings.endpoints)}.")
+        if made:
+            tell_first_node(*made)
+        else:
+            print("Next: `lockstep-witness add-pair NAME`.")
+
+
+def set_up_etcd(folder, settings, options):
+    """With its root, and started; gives the pair that was asked for and whether it is in use, or None."""
+    made = None
+    if not folder.etcd_yaml.exists():
+        with closed_etcd(folder, settings) as etcd:
+            make_root(etcd, folder)
+            if options.pair:
+                made = make_pair(folder, etcd, options.pair)
+        folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
+    start(folder, options)
+    if options.pair and not made:
+        made = make_pair(folder, as_root(folder), options.pair)
+    return (made[0], bool(made[1])) if made else None
 
 
 def has_systemd():

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import uuid
 
-from lockstep_witness.etcd import Etcd, EtcdSaid, as_root, loopback_of, prefix_of, span
+from lockstep_witness.etcd import EtcdSaid, as_root, prefix_of, span
 from lockstep_witness.files import Folder, Refused, Settings, keep_names
+from lockstep_witness.token import token_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
@@ -42,6 +43,10 @@ class Pair:
 
     def password(self):
         return self.password_file.read_text().strip()
+
+    def token(self):
+        return token_of(self.name, self.id(), Settings.read(self.folder).endpoints, self.folder.ca.read_text(), self.user,
+                        self.password())
 
 
 def pairs_of(folder):
@@ -78,45 +83,67 @@ def note_pair(folder, pair, pair_id):
     folder.write(pair.path / "id", pair_id + "\n")
 
 
-def make_pairs_user(folder, etcd, pair, pair_id):
+def make_pairs_user(etcd, pair, pair_id):
     """All of it again with the same outcome, wherever an earlier run ended. A pair that uses its user is not disturbed."""
     etcd.ask_unless("role name already exists", "auth/role/add", name=pair.user)
     etcd.ask("auth/role/grant", name=pair.user, perm={"permType": "READWRITE", **span(prefix_of(pair_id))})
     etcd.ask_unless("user name already exists", "auth/user/add", name=pair.user, password=pair.password())
     etcd.ask("auth/user/grant", user=pair.user, role=pair.user)
     try:
-        return records_as_seen_by(folder, pair, pair_id)
+        return records_as_seen_by(etcd, pair, pair_id)
     except EtcdSaid:
         etcd.ask("auth/user/changepw", name=pair.user, password=pair.password())
-    return records_as_seen_by(folder, pair, pair_id)
+    return records_as_seen_by(etcd, pair, pair_id)
 
 
-def records_as_seen_by(folder, pair, pair_id):
+def records_as_seen_by(etcd, pair, pair_id):
     """How many there are; asked for as a node will."""
-    settings = Settings.read(folder)
-    etcd = Etcd((loopback_of(settings), settings.port), settings.addresses[0], folder.ca)
-    etcd.log_in(pair.user, pair.password())
-    return etcd.keys_below(prefix_of(pair_id))
+    return etcd.logged_in_as(pair.user, pair.password()).keys_below(prefix_of(pair_id))
+
+
+def make_pair(folder, etcd, name, wanted=None):
+    """The pair, and how many records it has. The folder is locked, and etcd is spoken to as root."""
+    pair = named(folder, name)
+    known = pair.id()
+    if known and wanted and known != wanted:
+        raise Refused(f"The pair {pair.name} is here already, with the id {known}. Nothing was changed. Choose another name, "
+                      f"or `lockstep-witness remove {pair.name}` first.")
+    if not known:
+        if pair.user in etcd.users():
+            raise Refused(f"etcd has a user {pair.user}, and {pair.path} does not tell whose it is. Restore that from a "
+                          f"backup, or `lockstep-witness remove {pair.name}` first.")
+        note_pair(folder, pair, wanted or str(uuid.uuid4()))
+    (pair.path / "password.new").unlink(missing_ok=True)
+    records = make_pairs_user(etcd, pair, pair.id())
+    folder.write(pair.path / "ca.pem", folder.ca.read_text())
+    return pair, records
 
 
 def add_pair(folder, options):
+    named(folder, options.name)
+    with folder.locked():
+        wanted = wanted_id(options.id) if options.id else None
+        pair, records = make_pair(folder, as_root(folder), options.name, wanted)
+    tell_pair(folder, pair, pair.id(), in_use=bool(records or options.id))
+
+
+def print_token(folder, options):
+    """Alone on standard output, so that it can be sent into a file."""
     pair = named(folder, options.name)
     with folder.locked():
-        etcd = as_root(folder)
-        known, wanted = pair.id(), wanted_id(options.id) if options.id else None
-        if known and wanted and known != wanted:
-            raise Refused(f"The pair {pair.name} is here already, with the id {known}. Nothing was changed. Choose another name, "
-                          f"or `lockstep-witness remove {pair.name}` first.")
-        if not known:
-            if pair.user in etcd.users():
-                raise Refused(f"etcd has a user {pair.user}, and {pair.path} does not tell whose it is. Restore that from a "
-                              f"backup, or `lockstep-witness remove {pair.name}` first.")
-            note_pair(folder, pair, wanted or str(uuid.uuid4()))
-        pair_id = pair.id()
-        (pair.path / "password.new").unlink(missing_ok=True)
-        records = make_pairs_user(folder, etcd, pair, pair_id)
-        folder.write(pair.path / "ca.pem", folder.ca.read_text())
-    tell_pair(folder, pair, pair_id, in_use=bool(records or options.id))
+        if not pair.id():
+            raise Refused(f"There is no pair {pair.name} here. `lockstep-witness list` shows them.")
+        print(pair.token())
+
+
+def tell_first_node(pair, in_use):
+    """After `setup --pair`: what to run on the pair's first node, and what to paste there."""
+    if in_use:
+        print(f"The pair {pair.name} has records here already. To tell it of this witness anew, on a node, once both are in sync:\n"
+              "    lockstep pair witness set --witness-token-file -")
+    else:
+        print(f"Next, on the first node of {pair.name}:\n    lockstep setup --pair {pair.name} --witness-token-file -")
+    print("and paste this token there. It holds the pair's password.\n\n" + pair.token())
 
 
 def tell_pair(folder, pair, pair_id, in_use):
@@ -138,7 +165,8 @@ def tell_pair(folder, pair, pair_id, in_use):
         print("and there, once both nodes are in sync:")
         print(command("lockstep", "pair", "witness", "set", *change, "--ca", "ca.pem", "--user", pair.user,
                       "--password-file", "password"))
-    print("Then remove the copy of the password.")
+    print("Then remove the copy of the password. Or take all of it in one line, to be pasted with --witness-token-file -:\n"
+          f"    lockstep-witness token {pair.name}")
 
 
 def new_password(folder, options):
