@@ -1,5 +1,6 @@
 #include "ui-api/cli/setup/toml_edit.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
