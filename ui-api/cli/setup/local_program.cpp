@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -18,17 +19,29 @@ namespace lockstep::cli::setup {
 namespace {
 
 constexpr std::size_t kMostOutput = 64u << 10;
+constexpr int kLookMs = 50;
 
-std::string all_of(int pipe) {
-  std::string output;
+/// False at the end of output.
+bool take(int pipe, std::string& output) {
   std::array<char, 4096> piece{};
-  for (;;) {
-    const auto size = ::read(pipe, piece.data(), piece.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return output;
-    const auto room = kMostOutput - output.size();
-    output.append(piece.data(), std::min(room, static_cast<std::size_t>(size)));
+  const auto size = ::read(pipe, piece.data(), piece.size());
+  if (size < 0) return errno == EINTR;
+  output.append(piece.data(), std::min(kMostOutput - output.size(), static_cast<std::size_t>(size)));
+  return size > 0;
+}
+
+/// The end is that of the program itself: what it started may go on and keep the pipe open.
+Finished to_its_end(pid_t child, int pipe) {
+  Finished finished;
+  int status = 0;
+  for (bool open = true, ended = false; !ended;) {
+    pollfd wait{pipe, POLLIN, 0};
+    const pid_t waited = ::waitpid(child, &status, open ? WNOHANG : 0);
+    ended = waited == child || (waited < 0 && errno != EINTR);
+    while (open && ::poll(&wait, 1, ended ? 0 : kLookMs) > 0) open = take(pipe, finished.output);
   }
+  finished.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return finished;
 }
 
 }  // namespace
@@ -53,13 +66,7 @@ Outcome<Finished> run_program(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_destroy(&actions);
   writing.close();
   if (failed != 0) return fail(Exit::refused, fmt::format("{} can't be run: {}.", words.front(), std::strerror(failed)));
-  Finished finished;
-  finished.output = all_of(reading.get());
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  finished.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-  return finished;
+  return to_its_end(child, reading.get());
 }
 
 }  // namespace lockstep::cli::setup
