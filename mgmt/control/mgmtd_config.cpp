@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "mgmt/control/address.hpp"
+#include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/validation.hpp"
 
 namespace lockstep::mgmt {
@@ -123,6 +124,30 @@ engine::Result<MgmtdConfig> read_mgmtd_config(const std::filesystem::path& file)
   } catch (const BadFile& e) {
     return refused(e.what);
   }
+}
+
+std::vector<std::string> not_usable(const MgmtdConfig& config) {
+  std::vector<std::string> sentences;
+  const auto is_said = [&](std::string_view key) { return std::ranges::find(config.said, key) != config.said.end(); };
+  const LocalSettings& local = config.local;
+  Node node;
+  node.name = local.node_name;
+  node.portals = local.portals;
+  node.link_address = local.link_address;
+  node.management_address = local.management_address;
+  for (const auto& problem : problems_of(node)) {
+    const std::string_view field = std::string_view(problem.pointer).substr(std::string_view("/node/").size());
+    const std::string_view key = field.substr(0, field.find('/'));
+    if (is_said(key)) sentences.push_back(fmt::format("The setting {} can't be honoured: {}", key, problem.detail));
+  }
+  for (const auto& [key, folder] : {std::pair<const char*, std::filesystem::path>{"data_folder", local.data_folder},
+                                    {"volume_folder", local.volume_folder},
+                                    {"configuration_copy_folder", local.copy_folder},
+                                    {"rpc_socket", local.rpc_socket},
+                                    {"web_folder", config.web_folder}})
+    if (is_said(key) && !folder.empty() && !folder.is_absolute())
+      sentences.push_back(fmt::format("The setting {} can't be honoured: {} must begin with /.", key, folder.string()));
+  return sentences;
 }
 
 std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node) {

@@ -18,6 +18,10 @@ struct MgmtdConfig {
 /// Errors name the file, the line and what to do. A file that is not there is an error.
 [[nodiscard]] engine::Result<MgmtdConfig> read_mgmtd_config(const std::filesystem::path& file);
 
+/// A sentence for each setting that stands in the file and could not be honoured when this node makes or joins a pair,
+/// or starts: what `lockstep-mgmtd --check` says beside the errors above.
+[[nodiscard]] std::vector<std::string> not_usable(const MgmtdConfig& config);
+
 /// A sentence for each setting that stands in the file and is not in force: those about the node itself count when it
 /// makes or joins a pair, and afterwards what the pair has counts.
 [[nodiscard]] std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node);

@@ -1,7 +1,9 @@
 // lockstep-mgmtd: reads its configuration file, opens the node's management, serves the API until it is told to stop.
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,6 +24,13 @@ using namespace lockstep;
 int refuse_to_start(const std::string& reason) {
   mgmt::say_refusal("lockstep-mgmtd", reason);
   return 1;
+}
+
+int say_whether_usable(const std::string& file, const engine::Result<mgmt::MgmtdConfig>& config) {
+  const auto complaints = config ? mgmt::not_usable(*config) : std::vector{config.error().message};
+  for (const auto& complaint : complaints) fmt::print(stderr, "{}\n", complaint);
+  if (complaints.empty()) fmt::print("The configuration file {} can be used.\n", file);
+  return complaints.empty() ? 0 : 1;
 }
 
 // Blocks the signals in every thread made from now on; main() waits for them.
@@ -66,9 +75,12 @@ int main(int argc, char** argv) {
   CLI::App app("Lockstep's management: REST API, web page, desired state of the pair.", "lockstep-mgmtd");
   std::string file = "/etc/lockstep/mgmtd.toml";
   app.add_option("--config", file, "Configuration file")->capture_default_str();
+  bool check = false;
+  app.add_flag("--check", check, "Say whether the configuration file can be used, and start nothing");
   app.set_version_flag("--version", "lockstep-mgmtd " LOCKSTEP_VERSION);
   CLI11_PARSE(app, argc, argv);
   const auto config = mgmt::read_mgmtd_config(file);
+  if (check) return say_whether_usable(file, config);
   if (!config) return refuse_to_start(config.error().message);
   mgmt::start_log("lockstep-mgmtd", config->log_level);
   mgmt::forbid_dumps();

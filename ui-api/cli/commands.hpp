@@ -27,6 +27,7 @@ void add_initiator_secret(CLI::App& initiator, Action& chosen);
 void add_job_commands(CLI::App& app, Action& chosen);
 void add_event_commands(CLI::App& app, Action& chosen);
 void add_token_commands(CLI::App& app, Action& chosen, LocalAction& local);
+void add_setup_command(CLI::App& app, LocalAction& local);
 void add_health_command(CLI::App& app, Action& chosen);
 
 }  // namespace lockstep::cli

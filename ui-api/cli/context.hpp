@@ -2,11 +2,17 @@
 // What every command works with, and the questions that several of them ask.
 #include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string>
 
 #include "ui-api/cli/api.hpp"
+#include "ui-api/cli/settings.hpp"
 
 namespace lockstep::cli {
+
+namespace setup {
+class Host;
+}
 
 struct Context {
   Api& api;
@@ -29,6 +35,11 @@ struct Machine {
   std::ostream& out;
   std::ostream& err;
   std::function<void(unsigned ms)> sleep;
+  std::istream& in;
+  bool terminal = false;  ///< as in Context
+  std::string token;      ///< as the global option gave it, or empty
+  std::function<std::unique_ptr<Transport>(const Settings&)> connect;
+  setup::Host* host = nullptr;  ///< what set-up looks at
 };
 using LocalAction = std::function<Outcome<void>(const Machine&)>;
 

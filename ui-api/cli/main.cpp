@@ -9,6 +9,7 @@
 
 #include "ui-api/cli/https.hpp"
 #include "ui-api/cli/run.hpp"
+#include "ui-api/cli/setup/local_host.hpp"
 
 int main(int argc, char** argv) {
   using namespace lockstep::cli;
@@ -20,6 +21,8 @@ int main(int argc, char** argv) {
     return value;
   };
   world.connect = [](const Settings& settings) { return make_https_transport(settings); };
+  const auto host = setup::make_local_host();
+  world.host = host.get();
   world.sleep = [](unsigned ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
   try {
     return run({argv + 1, argv + argc}, std::move(world));

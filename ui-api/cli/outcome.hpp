@@ -17,6 +17,7 @@ enum class Exit : int {
 struct Failure {
   Exit exit = Exit::refused;
   std::string message;  ///< for a person, may have several lines; empty when everything was said already
+  std::string type{};   ///< the server's problem type, where it was the server that refused
 };
 
 template <class T>

@@ -80,7 +80,8 @@ Outcome<std::string> read_pasted(std::istream& in, bool terminal, const std::str
   while (line.ends_with('\r') || line.ends_with(' ')) line.pop_back();
   const std::string from = path == "-" ? "standard input" : path;
   if (line.empty()) return fail(Exit::usage, fmt::format("{} can't be read from {}: there is nothing.", what, from));
-  if (line.size() > kLongestPasted) return fail(Exit::usage, fmt::format("What {} holds is too long for {}.", from, what));
+  if (line.size() > kLongestPasted)
+    return fail(Exit::usage, fmt::format("What {} holds is too long for {}.", from, what));
   return line;
 }
 

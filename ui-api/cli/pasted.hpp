@@ -10,8 +10,8 @@ namespace lockstep::cli {
 
 constexpr std::size_t kLongestPasted = 64u << 10;
 
-/// The first line of the file, or of `in` where `path` is "-". `terminal`: a person is at `in`. Exit::usage, with `what`
-/// in the sentence, when there is none or it is longer than kLongestPasted.
+/// The first line of the file, or of `in` where `path` is "-". `terminal`: a person is at `in`. Exit::usage, with
+/// `what` in the sentence, when there is none or it is longer than kLongestPasted.
 [[nodiscard]] Outcome<std::string> read_pasted(std::istream& in, bool terminal, const std::string& path,
                                                const std::string& what);
 

@@ -53,7 +53,8 @@ std::string render_problem(const json& problem) {
 
 Failure failure_of(const Response& response) {
   const json problem = json::parse(response.body, nullptr, false);
-  if (problem.is_object() && problem.contains("title")) return {Exit::refused, render_problem(problem)};
+  if (problem.is_object() && problem.contains("title"))
+    return {Exit::refused, render_problem(problem), text_at(problem, "type")};
   return {Exit::refused, fmt::format("The server answered with status {} and gave no reason. Is it a Lockstep node?",
                                      response.status)};
 }

@@ -93,6 +93,7 @@ int run(const std::vector<std::string>& arguments, World world) {
   add_job_commands(app, chosen);
   add_event_commands(app, chosen);
   add_token_commands(app, chosen, local);
+  add_setup_command(app, local);
   const CLI::App* completion =
       app.add_subcommand("completion", "Print a script for bash: eval \"$(lockstep completion)\"");
   add_footer(app);
@@ -112,7 +113,8 @@ int run(const std::vector<std::string>& arguments, World world) {
   }
   if (local) {
     const std::string token_file = options.token_file.empty() ? kLocalToken : options.token_file;
-    const auto done = local(Machine{token_file, world.out, world.err, world.sleep});
+    const auto done = local(Machine{token_file, world.out, world.err, world.sleep, world.in, world.terminal,
+                                    options.token, world.connect, world.host});
     return done ? static_cast<int>(Exit::ok) : report(done.error(), world.err);
   }
   const auto settings = resolve_settings(options, world.getenv);

@@ -11,6 +11,10 @@
 
 namespace lockstep::cli {
 
+namespace setup {
+class Host;
+}
+
 struct World {
   std::istream& in;
   std::ostream& out;
@@ -19,6 +23,7 @@ struct World {
   Getenv getenv;
   std::function<std::unique_ptr<Transport>(const Settings&)> connect;
   std::function<void(unsigned ms)> sleep;
+  setup::Host* host = nullptr;  ///< this machine, for `lockstep setup`
 };
 
 /// `arguments` without the program's name. The exit code is one of Exit's.

@@ -65,7 +65,9 @@ std::string_view field_at_fault(const json& fields) {
 
 }  // namespace
 
-json WitnessToken::access() const { return {{"endpoints", endpoints}, {"ca", ca}, {"user", user}, {"password", password}}; }
+json WitnessToken::access() const {
+  return {{"endpoints", endpoints}, {"ca", ca}, {"user", user}, {"password", password}};
+}
 
 Outcome<WitnessToken> witness_token_from(std::string_view pasted) {
   const std::string_view whole = trimmed(pasted);
@@ -87,7 +89,8 @@ Outcome<WitnessToken> witness_token_from(std::string_view pasted) {
   const json fields = json::parse(body.value_or(""), nullptr, false);
   if (const auto fault = field_at_fault(fields); !fault.empty())
     return damaged(fmt::format("{} cannot be used", fault));
-  WitnessToken token{text(fields, "pair"), text(fields, "id"), {}, text(fields, "ca"), text(fields, "user"), text(fields, "password")};
+  WitnessToken token{text(fields, "pair"), text(fields, "id"),   {},
+                     text(fields, "ca"),   text(fields, "user"), text(fields, "password")};
   for (const json& endpoint : part(fields, "endpoints")) token.endpoints.push_back(endpoint.get<std::string>());
   return token;
 }

@@ -15,7 +15,6 @@ namespace lockstep::cli::setup {
 namespace {
 
 constexpr int kTries = 5;
-constexpr unsigned kPortalPort = 3260, kLinkPort = 3261, kManagementPort = 8443;
 
 /// "10.0.0.11" and "fd00::11" get the port that is used for this.
 std::string with_port(const std::string& text, unsigned port) {
@@ -63,7 +62,8 @@ std::optional<std::string> check_portals(const std::string& text) {
 /// What prepare-state and systemd take as they are; below these folders the daemons see nothing.
 std::optional<std::string> check_folder(const std::string& text) {
   const bool plain = std::ranges::all_of(text, [](char c) {
-    return static_cast<unsigned char>(c) > ' ' && c != 0x7f && std::string_view("\"'\\%$`").find(c) == std::string_view::npos;
+    return static_cast<unsigned char>(c) > ' ' && c != 0x7f &&
+           std::string_view("\"'\\%$`").find(c) == std::string_view::npos;
   });
   if (!text.starts_with('/') || text == "/" || text.ends_with('/') || text.size() > 255 || !plain ||
       text.find("/../") != std::string::npos || text.ends_with("/.."))
@@ -72,9 +72,11 @@ std::optional<std::string> check_folder(const std::string& text) {
     if (text == hidden || text.starts_with(std::string(hidden) + "/"))
       return fmt::format("The daemons do not see what is below {}. Choose another folder, or mount the disk elsewhere.",
                          hidden);
-  for (const char* system : {"/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/var", "/srv", "/mnt", "/media", "/opt"})
-    if (text == system) return fmt::format("{} is the system's. Name a folder of its own, such as /srv/lockstep.", system);
-  for (const char* system : {"/etc/", "/usr/", "/bin/", "/sbin/", "/lib", "/boot/"})
+  for (const char* system :
+       {"/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/var", "/srv", "/mnt", "/media", "/opt"})
+    if (text == system)
+      return fmt::format("{} is the system's. Name a folder of its own, such as /srv/lockstep.", system);
+  for (const char* system : {"/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/boot/"})
     if (text.starts_with(system)) return "It is the system's. Name a folder of its own, such as /srv/lockstep.";
   return std::nullopt;
 }
@@ -156,10 +158,18 @@ Outcome<Present> read_present(const std::string& path) {
       for (const auto& item : *list)
         if (const auto portal = item.value<std::string>()) present.portals.push_back(*portal);
   } catch (const toml::parse_error& e) {
-    return fail(Exit::refused, fmt::format("{} is not TOML: line {}: {}. Mend it, or move it away, and run this again.", path,
-                                           e.source().begin.line, e.description()));
+    return fail(Exit::refused, fmt::format("{} is not TOML: line {}: {}. Mend it, or move it away, and run this again.",
+                                           path, e.source().begin.line, e.description()));
   }
   return present;
+}
+
+Outcome<std::string> address_given(const std::string& option, const std::string& text, unsigned port) {
+  if (text.empty()) return text;
+  std::string whole = with_port(text, port);
+  if (const auto wrong = check_own_address(whole))
+    return fail(Exit::usage, fmt::format("{} {}: {}", option, printable(text), *wrong));
+  return whole;
 }
 
 Outcome<Answers> answers_for(const Options& options, const Present& present, const std::vector<Interface>& interfaces,
@@ -175,17 +185,18 @@ Outcome<Answers> answers_for(const Options& options, const Present& present, con
   const auto link = questions.answer("--link-address", "Where its partner reaches it for replication (IP:PORT)",
                                      options.link, otherwise.link, own(kLinkPort));
   if (!link) return std::unexpected(link.error());
-  const auto management = questions.answer("--management-address", "Where its partner's management reaches it (IP:PORT)",
-                                           options.management, otherwise.management, own(kManagementPort));
+  const auto management =
+      questions.answer("--management-address", "Where its partner's management reaches it (IP:PORT)",
+                       options.management, otherwise.management, own(kManagementPort));
   if (!management) return std::unexpected(management.error());
   Answers answers{with_ports(split(*portals), kPortalPort), with_port(*link, kLinkPort),
                   with_port(*management, kManagementPort), options.node_name, options.volume_folder};
   if (!options.node_name.empty())
-    if (const auto wrong = mgmt::check_node_name(options.node_name))
-      return fail(Exit::usage, "--node-name: " + *wrong);
+    if (const auto wrong = mgmt::check_node_name(options.node_name)) return fail(Exit::usage, "--node-name: " + *wrong);
   const std::string folder = present.volume_folder.empty() ? Places().state_folder + "/volumes" : present.volume_folder;
   if (options.volume_folder.empty() && !questions.may_ask()) return answers;
-  auto chosen = questions.answer("--volume-folder", "The folder for volumes", options.volume_folder, folder, check_folder);
+  auto chosen =
+      questions.answer("--volume-folder", "The folder for volumes", options.volume_folder, folder, check_folder);
   if (!chosen) return std::unexpected(chosen.error());
   answers.volume_folder = *chosen == folder ? present.volume_folder : std::move(*chosen);
   return answers;

@@ -36,6 +36,8 @@ struct Answers {
   std::string node_name, volume_folder;  ///< empty: stays as it is
 };
 
+constexpr unsigned kPortalPort = 3260, kLinkPort = 3261, kManagementPort = 8443;
+
 /// How questions are put, and what answers them.
 class Questions {
  public:
@@ -46,8 +48,8 @@ class Questions {
       : in_(in), err_(err), terminal_(terminal && !yes), yes_(yes) {}
 
   [[nodiscard]] bool may_ask() const { return terminal_; }
-  /// What was given, if it is good; else a person's answer, who takes `otherwise` by Enter; else, after --yes, `otherwise`.
-  /// Exit::usage with the option's name where none of these gives an answer.
+  /// What was given, if it is good; else a person's answer, who takes `otherwise` by Enter; else, after --yes,
+  /// `otherwise`. Exit::usage with the option's name where none of these gives an answer.
   [[nodiscard]] Outcome<std::string> answer(const std::string& option, const std::string& question,
                                             const std::string& given, const std::string& otherwise, const Check& check);
   /// A person's answer, as it is; nothing at the end of input.
@@ -62,6 +64,9 @@ class Questions {
 
 /// Reads the file's text; a file that is not there is an empty one. Exit::refused where it is no TOML.
 [[nodiscard]] Outcome<Present> read_present(const std::string& path);
+
+/// The partner's address as it was given with `option`, with `port` where none was; empty stays empty.
+[[nodiscard]] Outcome<std::string> address_given(const std::string& option, const std::string& text, unsigned port);
 
 [[nodiscard]] Outcome<Answers> answers_for(const Options& options, const Present& present,
                                            const std::vector<Interface>& interfaces, Questions& questions);

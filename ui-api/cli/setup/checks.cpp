@@ -46,14 +46,17 @@ Finding check_address(Host& host, const Purpose& purpose, const std::string& tex
   if (!address) return {Kind::refused, what + " is no address with a port."};
   const PortState state = host.port(*address);
   switch (state.use) {
-    case PortState::Use::free: return {Kind::good, what + " is this machine's, and its port is free."};
+    case PortState::Use::free:
+      return {Kind::good, what + " is this machine's, and its port is free."};
     case PortState::Use::not_here:
-      return {Kind::refused, fmt::format("{} is not an address of this machine, which has {}. Give one of these, or bring "
-                                         "the other interface up.",
-                                         what, addresses_of(host))};
+      return {Kind::refused,
+              fmt::format("{} is not an address of this machine, which has {}. Give one of these, or bring "
+                          "the other interface up.",
+                          what, addresses_of(host))};
     case PortState::Use::unknown:
       return {Kind::warning, what + ": whether the port is free could not be seen."};
-    case PortState::Use::taken: break;
+    case PortState::Use::taken:
+      break;
   }
   if (state.holder == purpose.daemon)
     return {Kind::good, fmt::format("{} is this machine's, and {} has its port.", what, state.holder)};
@@ -94,8 +97,8 @@ std::vector<Finding> check_addresses(Host& host, const Answers& answers, const P
   std::vector<std::string> seen;
   const auto look = [&](const Purpose& purpose, const std::string& address) {
     if (std::ranges::find(seen, address) != seen.end())
-      findings.push_back({Kind::refused, fmt::format("{} {} is given twice. Each needs a port of its own.",
-                                                     purpose.option, address)});
+      findings.push_back(
+          {Kind::refused, fmt::format("{} {} is given twice. Each needs a port of its own.", purpose.option, address)});
     else
       findings.push_back(check_address(host, purpose, address, present));
     seen.push_back(address);
@@ -118,10 +121,17 @@ Finding check_clock(Host& host) {
               : "Whether the clock is synchronised could not be seen."};
 }
 
-std::vector<Finding> check_volume_folder(Host& host, const Answers& answers) {
-  const bool own = answers.volume_folder.empty() || answers.volume_folder.starts_with(host.places().state_folder + "/");
-  const std::string folder = own ? host.places().state_folder : answers.volume_folder;
-  const FolderState state = host.folder(folder);
+std::vector<Finding> check_volume_folder(Host& host, const Answers& answers, const Present& present) {
+  const std::string state_folder = host.places().state_folder;
+  const bool changed = !answers.volume_folder.empty() && answers.volume_folder != present.volume_folder;
+  std::string folder = changed ? answers.volume_folder : present.volume_folder;
+  if (folder.empty()) folder = state_folder + "/volumes";
+  const bool own = folder.starts_with(state_folder + "/");
+  FolderState state = host.folder(folder);
+  if (own && !state.there) {  // the daemons make it
+    folder = state_folder;
+    state = host.folder(folder);
+  }
   if (!state.there)
     return {{Kind::refused, fmt::format("The folder {} is not there. {}", folder,
                                         own ? "Install the package lockstep again." : "Make it, or mount its disk.")}};
@@ -138,10 +148,11 @@ std::vector<Finding> check_volume_folder(Host& host, const Answers& answers) {
     return {{Kind::refused, fmt::format("The user lockstep does not get to {}: a folder above it shuts it out. `chmod "
                                         "o+x` that folder.",
                                         folder)}};
-  if (!own && !state.strangers.empty())
-    return {{Kind::refused, fmt::format("{} holds what is not Lockstep's: {}. All in it would become the user lockstep's. "
-                                        "Choose an empty folder.",
-                                        folder, printable(fmt::format("{}", fmt::join(state.strangers, ", "))))}};
+  if (!own && changed && !state.strangers.empty())
+    return {
+        {Kind::refused, fmt::format("{} holds what is not Lockstep's: {}. All in it would become the user lockstep's. "
+                                    "Choose an empty folder.",
+                                    folder, printable(fmt::format("{}", fmt::join(state.strangers, ", "))))}};
   std::vector<Finding> findings{
       {Kind::good, fmt::format("{} takes direct I/O and has {} free.", folder, format_size(state.free_bytes))}};
   if (state.free_bytes < kLittleSpace)
@@ -161,18 +172,20 @@ std::vector<Finding> check_link(Host& host, const Answers& answers, const std::s
   if (!partner) return findings;
   switch (host.packets(*address, *partner, with->mtu).outcome) {
     case PacketState::Outcome::reached:
-      findings.push_back({Kind::good, fmt::format("Packets of {} bytes reach the partner at {} and come back.", with->mtu,
-                                                  partner->host)});
+      findings.push_back({Kind::good, fmt::format("Packets of {} bytes reach the partner at {} and come back.",
+                                                  with->mtu, partner->host)});
       break;
     case PacketState::Outcome::only_small:
-      findings.push_back({Kind::refused, fmt::format("Packets of {} bytes do not reach the partner at {}, smaller ones do. "
-                                                     "Set one MTU on both nodes and on all between them.",
-                                                     with->mtu, partner->host)});
+      findings.push_back(
+          {Kind::refused, fmt::format("Packets of {} bytes do not reach the partner at {}, smaller ones do. "
+                                      "Set one MTU on both nodes and on all between them.",
+                                      with->mtu, partner->host)});
       break;
     case PacketState::Outcome::silent:
-      findings.push_back({Kind::warning, fmt::format("The partner does not answer a ping at {}. Look at the cable and at "
-                                                     "firewalls; whether large packets reach it is not known.",
-                                                     partner->host)});
+      findings.push_back(
+          {Kind::warning, fmt::format("The partner does not answer a ping at {}. Look at the cable and at "
+                                      "firewalls; whether large packets reach it is not known.",
+                                      partner->host)});
       break;
     case PacketState::Outcome::not_tried:
       findings.push_back({Kind::warning, "Whether large packets reach the partner could not be tried."});
@@ -202,9 +215,10 @@ Finding check_partner(const std::string& address, const Outcome<std::string>& de
   if (!theirs) return {Kind::refused, fmt::format("What answers at {} is no Lockstep node.", address)};
   const auto their_parts = parsed_version(*theirs), own_parts = parsed_version(own_version);
   if (!own_parts || their_parts->major != own_parts->major)
-    return {Kind::refused, fmt::format("The partner at {} has version {}, and this is {}: they do not fit. Install the same "
-                                       "on both.",
-                                       address, *theirs, own_version)};
+    return {Kind::refused,
+            fmt::format("The partner at {} has version {}, and this is {}: they do not fit. Install the same "
+                        "on both.",
+                        address, *theirs, own_version)};
   if (their_parts->minor != own_parts->minor)
     return {Kind::warning, fmt::format("The partner at {} has version {}, and this is {}. Bring both to the newer one.",
                                        address, *theirs, own_version)};

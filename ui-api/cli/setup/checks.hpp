@@ -1,6 +1,6 @@
 #pragma once
-// What set-up looks at before it writes. Each check gives a line that says what was seen and, where it is not well, what
-// to do. They read the machine by Host and change nothing.
+// What set-up looks at before it writes. Each check gives a line that says what was seen and, where it is not well,
+// what to do. They read the machine by Host and change nothing.
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ struct Finding {
 
 [[nodiscard]] std::vector<Finding> check_addresses(Host& host, const Answers& answers, const Present& present);
 [[nodiscard]] Finding check_clock(Host& host);
-[[nodiscard]] std::vector<Finding> check_volume_folder(Host& host, const Answers& answers);
+[[nodiscard]] std::vector<Finding> check_volume_folder(Host& host, const Answers& answers, const Present& present);
 /// `partner_link`: the partner's link address, or empty.
 [[nodiscard]] std::vector<Finding> check_link(Host& host, const Answers& answers, const std::string& partner_link);
 /// What a partner's management answered at `address`: the text of its description, or why there is none.

@@ -1,6 +1,6 @@
 #pragma once
-// The machine that set-up runs on, as far as it looks at it and changes it. The real one is in local_host.hpp; tests bring
-// their own.
+// The machine that set-up runs on, as far as it looks at it and changes it. The real one is in local_host.hpp; tests
+// bring their own.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,10 +31,10 @@ struct ClockState {
 
 struct FolderState {
   bool there = false;
-  bool in_memory = false;     ///< tmpfs, ramfs
-  bool user_gets_there = true;  ///< each folder above it lets the user lockstep pass
-  std::string why_no_writes;  ///< empty: files can be made there
-  std::string why_no_direct_io;  ///< empty: files can be written past the page cache
+  bool in_memory = false;              ///< tmpfs, ramfs
+  bool user_gets_there = true;         ///< each folder above it lets the user lockstep pass
+  std::string why_no_writes;           ///< empty: files can be made there
+  std::string why_no_direct_io;        ///< empty: files can be written past the page cache
   std::vector<std::string> strangers;  ///< some names in it that are not the user lockstep's
   std::uint64_t free_bytes = 0;
 };

@@ -15,5 +15,4 @@ namespace lockstep::cli::setup {
 [[nodiscard]] FolderState state_of_folder(const std::string& path);
 [[nodiscard]] Outcome<Finished> run_program(const std::vector<std::string>& words);
 
-
 }  // namespace lockstep::cli::setup

@@ -37,7 +37,8 @@ unsigned mtu_of(const std::string& name) {
   ifreq request{};
   if (!any.good() || name.size() >= sizeof request.ifr_name) return 0;
   std::memcpy(request.ifr_name, name.data(), name.size());
-  return ::ioctl(any.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0 ? static_cast<unsigned>(request.ifr_mtu) : 0;
+  return ::ioctl(any.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0 ? static_cast<unsigned>(request.ifr_mtu)
+                                                                              : 0;
 }
 
 }  // namespace

@@ -75,7 +75,8 @@ bool reaches(int socket, bool v6, unsigned whole, std::uint16_t identifier) {
   for (int i = 0; i < kTries; ++i) {
     const auto packet = echo_request(v6, identifier, static_cast<std::uint16_t>(i), whole - header);
     const auto sent = ::send(socket, packet.data(), packet.size(), 0);
-    if (sent < 0 && errno == EMSGSIZE) continue;  // the kernel has learnt that it does not fit; or the last answer said so
+    if (sent < 0 && errno == EMSGSIZE)
+      continue;  // the kernel has learnt that it does not fit; or the last answer said so
     if (sent >= 0 && answered(socket, v6, identifier)) return true;
   }
   return false;
@@ -99,7 +100,8 @@ PacketState try_packets(const mgmt::Address& from, const mgmt::Address& to, unsi
   if (::connect(socket.get(), target.get(), target.size) != 0) return {silent};
   const auto identifier = static_cast<std::uint16_t>(::getpid());
   if (!reaches(socket.get(), to.v6, kSmallPacket, identifier)) return {silent};
-  const auto other = static_cast<std::uint16_t>(identifier ^ 0x5555);  // a late answer to a small one counts for nothing
+  const auto other =
+      static_cast<std::uint16_t>(identifier ^ 0x5555);  // a late answer to a small one counts for nothing
   return {reaches(socket.get(), to.v6, bytes, other) ? reached : only_small};
 }
 

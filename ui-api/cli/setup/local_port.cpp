@@ -92,7 +92,8 @@ PortState state_of_port(const mgmt::Address& address) {
   const Descriptor socket(::socket(address.v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.good()) return {unknown, {}};
   const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // connections that have ended are in nobody's way
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof on);  // connections that have ended are in nobody's way
   const SocketAddress wanted(address);
   if (::bind(socket.get(), wanted.get(), wanted.size) == 0 && ::listen(socket.get(), 1) == 0) return {free, {}};
   if (errno == EADDRNOTAVAIL) return {not_here, {}};

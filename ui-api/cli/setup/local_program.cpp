@@ -65,7 +65,8 @@ Outcome<Finished> run_program(const std::vector<std::string>& words) {
   const int failed = ::posix_spawnp(&child, arguments.front(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   writing.close();
-  if (failed != 0) return fail(Exit::refused, fmt::format("{} can't be run: {}.", words.front(), std::strerror(failed)));
+  if (failed != 0)
+    return fail(Exit::refused, fmt::format("{} can't be run: {}.", words.front(), std::strerror(failed)));
   return to_its_end(child, reading.get());
 }
 

@@ -17,8 +17,7 @@ std::size_t offset_of(std::string_view text, const toml::source_position& place)
     const auto end = text.find('\n', at);
     at = end == std::string_view::npos ? text.size() : end + 1;
   }
-  for (toml::source_index column = 1; column < place.column && at < text.size(); ++column)
-    do {
+  for (toml::source_index column = 1; column < place.column && at < text.size(); ++column) do {
       ++at;
     } while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
   return at;
