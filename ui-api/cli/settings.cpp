@@ -69,7 +69,7 @@ Outcome<std::string> resolve_token(const GlobalOptions& options, const Getenv& g
                           kLocalToken));
 }
 
-Outcome<Trust> resolve_trust(const GlobalOptions& options, const ConfigFile& config, const Url& server) {
+Outcome<Trust> resolve_trust(const GlobalOptions& options, const ConfigFile& config, bool this_machine) {
   Trust trust;
   if (options.insecure) {
     trust.insecure = true;
@@ -83,8 +83,7 @@ Outcome<Trust> resolve_trust(const GlobalOptions& options, const ConfigFile& con
     if (!parsed) return std::unexpected(parsed.error());
     trust.fingerprint = std::move(*parsed);
   }
-  if (trust.fingerprint.empty() && trust.ca_file.empty() && is_this_machine(server.host) &&
-      readable(kLocalCertificate)) {
+  if (trust.fingerprint.empty() && trust.ca_file.empty() && this_machine && readable(kLocalCertificate)) {
     trust.ca_file = kLocalCertificate;
     if (readable(kLocalShown)) trust.shown_file = kLocalShown;
   }
@@ -131,6 +130,19 @@ Outcome<Url> parse_url(const std::string& text) {
   return url;
 }
 
+Outcome<Url> local_server(const std::string& mgmtd_config) {
+  std::string listen;
+  try {
+    if (readable(mgmtd_config.c_str())) listen = toml::parse_file(mgmtd_config)["listen"].value_or(std::string());
+  } catch (const toml::parse_error&) {  // lockstep-mgmtd complains of it
+  }
+  if (listen.empty()) return parse_url(kLocalServer);
+  const std::string host = listen.substr(0, listen.rfind(':')), port = listen.substr(host.size());
+  if (host == "0.0.0.0") return parse_url("https://127.0.0.1" + port);
+  if (host == "[::]") return parse_url("https://[::1]" + port);
+  return parse_url("https://" + listen);
+}
+
 Outcome<std::string> parse_fingerprint(const std::string& text) {
   std::string hex;
   for (const char c : text.starts_with("sha256:") ? text.substr(7) : text) {
@@ -147,7 +159,8 @@ Outcome<std::string> parse_fingerprint(const std::string& text) {
   return hex;
 }
 
-Outcome<Settings> resolve_settings(const GlobalOptions& options, const Getenv& getenv) {
+Outcome<Settings> resolve_settings(const GlobalOptions& options, const Getenv& getenv,
+                                   const std::string& mgmtd_config) {
   std::string path = options.config;
   if (path.empty()) path = getenv("LOCKSTEP_CONFIG").value_or("");
   const auto config = read_config(path.empty() ? kConfigFile : path, !path.empty());
@@ -156,10 +169,10 @@ Outcome<Settings> resolve_settings(const GlobalOptions& options, const Getenv& g
   std::string server = options.server;
   if (server.empty()) server = getenv("LOCKSTEP_SERVER").value_or("");
   if (server.empty()) server = config->server;
-  if (server.empty()) server = kLocalServer;
-  auto url = parse_url(server);
+  const bool own = server.empty();
+  auto url = own ? local_server(mgmtd_config) : parse_url(server);
   if (!url) return std::unexpected(url.error());
-  auto trust = resolve_trust(options, *config, *url);
+  auto trust = resolve_trust(options, *config, own || is_this_machine(url->host));
   if (!trust) return std::unexpected(trust.error());
   auto token = resolve_token(options, getenv, *config);
   if (!token) return std::unexpected(token.error());

@@ -12,6 +12,7 @@ namespace lockstep::cli {
 
 inline constexpr const char* kConfigFile = "/etc/lockstep/cli.toml";
 inline constexpr const char* kLocalServer = "https://127.0.0.1:8443";
+inline constexpr const char* kMgmtdConfigFile = "/etc/lockstep/mgmtd.toml";
 inline constexpr const char* kLocalCertificate = "/var/lib/lockstep/mgmt/tls.crt";
 inline constexpr const char* kLocalShown = "/var/lib/lockstep/mgmt/page.crt";  ///< where it is not tls.crt
 inline constexpr const char* kLocalToken = "/var/lib/lockstep/mgmt/admin.token";
@@ -45,7 +46,12 @@ struct Settings {
 
 using Getenv = std::function<std::optional<std::string>(const char*)>;
 
-[[nodiscard]] Outcome<Settings> resolve_settings(const GlobalOptions& options, const Getenv& getenv);
+/// This machine's management as `mgmtd_config` says that it listens: at one address only, perhaps, which is not that of
+/// the loopback.
+[[nodiscard]] Outcome<Url> local_server(const std::string& mgmtd_config);
+/// Where no server is named, it is local_server().
+[[nodiscard]] Outcome<Settings> resolve_settings(const GlobalOptions& options, const Getenv& getenv,
+                                                 const std::string& mgmtd_config = kMgmtdConfigFile);
 
 /// "https://host[:port]"; http only for this machine. The port defaults to 8443 (https) or 8080.
 [[nodiscard]] Outcome<Url> parse_url(const std::string& text);

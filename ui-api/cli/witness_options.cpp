@@ -1,16 +1,19 @@
 #include "ui-api/cli/witness_options.hpp"
 
+#include <iostream>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "ui-api/cli/files.hpp"
+#include "ui-api/cli/pasted.hpp"
+#include "ui-api/cli/witness_token.hpp"
 
 namespace lockstep::cli {
 namespace {
 
 struct Added {
-  CLI::Option *endpoints, *ca, *user, *password, *certificate, *key;
+  CLI::Option *endpoints, *ca, *user, *password, *certificate, *key, *token;
 };
 
 Added add(WitnessOptions& o, CLI::App& command, const std::string& endpoint, const std::string& prefix) {
@@ -27,6 +30,10 @@ Added add(WitnessOptions& o, CLI::App& command, const std::string& endpoint, con
   added.certificate =
       option(prefix + "certificate", o.certificate, "What the nodes show an etcd that asks for it, PEM", "FILE");
   added.key = option(prefix + "key", o.key, "That certificate's key, PEM without a passphrase", "FILE");
+  added.token = option("--witness-token-file", o.token_file,
+                       "All of this at once: the token that `lockstep-witness` printed, - for pasting it", "FILE");
+  for (CLI::Option* other : {added.endpoints, added.ca, added.user, added.password, added.certificate, added.key})
+    added.token->excludes(other);
   added.user->needs(added.password);
   added.certificate->needs(added.key);
   added.key->needs(added.certificate);
@@ -35,19 +42,31 @@ Added add(WitnessOptions& o, CLI::App& command, const std::string& endpoint, con
 
 }  // namespace
 
-CLI::Option* WitnessOptions::add_to(CLI::App& command) {
+WitnessOptions::Names WitnessOptions::add_to(CLI::App& command) {
   const Added added = add(*this, command, "--witness", "--witness-");
   added.ca->needs(added.endpoints);
   added.user->needs(added.ca);
   added.password->needs(added.user);
   added.certificate->needs(added.ca);
-  return added.endpoints;
+  return {added.endpoints, added.token};
 }
 
 void WitnessOptions::add_for_change(CLI::App& command) { add(*this, command, "--endpoint", "--"); }
 
-Outcome<json> WitnessOptions::body(Context& context) const {
+Outcome<json> WitnessOptions::body(Context& context, std::string* pair_id) const {
   json said = json::object();
+  if (!token_file.empty()) {
+    if (token_file == "-" && context.terminal)
+      context.err << "Paste the witness's token (it is not shown): " << std::flush;
+    const auto text = read_pasted(context.in, context.terminal, token_file, "the witness's token");
+    if (!text) return std::unexpected(text.error());
+    const auto token = witness_token_from(*text);
+    if (!token) return std::unexpected(token.error());
+    if (pair_id != nullptr && pair_id->empty()) *pair_id = token->id;
+    if (pair_id != nullptr && *pair_id != token->id)
+      return fail(Exit::usage, "The witness's token is for a pair with another id than --id says.");
+    return token->access();
+  }
   if (!endpoints.empty()) said["endpoints"] = endpoints;
   for (const auto& [file, field] :
        {std::pair{&ca, "ca"}, std::pair{&certificate, "certificate"}, std::pair{&key, "key"}}) {

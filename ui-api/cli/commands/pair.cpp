@@ -42,8 +42,8 @@ struct NodeOptions {
   }
 };
 
-Outcome<json> witness_body(Context& context, const WitnessOptions& witness) {
-  auto body = witness.body(context);
+Outcome<json> witness_body(Context& context, const WitnessOptions& witness, std::string* pair_id) {
+  auto body = witness.body(context, pair_id);
   if (body) (*body)["kind"] = "witness";
   return body;
 }
@@ -92,20 +92,23 @@ void add_create(CLI::App& pair, Action& chosen) {
   auto* c = pair.add_subcommand("create", "Make a pair, with the node asked as side A");
   c->footer(
       "Examples:\n"
+      "  lockstep pair create pair1 --witness-token-file -\n"
       "  lockstep pair create pair1 --witness http://10.0.0.10:2379\n"
       "  lockstep pair create pair1 --witness https://10.0.0.10:2379 --witness-ca ca.pem --witness-user lockstep "
       "--witness-password-file password\n"
       "  lockstep pair create pair1 --preferred a --portal 10.0.0.11:3260 --link 10.0.1.11:3261\n"
       "  lockstep pair create pair1 --fence        /etc/lockstep/fence.toml says what powers the partner off");
   c->add_option("name", o->name, "Lower-case letters, digits and hyphens")->required();
-  auto* witness = o->witness.add_to(*c);
+  const auto witness = o->witness.add_to(*c);
   auto* preferred =
       c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
           ->check(CLI::IsMember({"a", "b"}))
-          ->excludes(witness)
+          ->excludes(witness.endpoints)
+          ->excludes(witness.token)
           ->type_name("a|b");
   c->add_flag("--fence", o->fence, "No witness: who powers the partner off goes on (lockstep-fence(8))")
-      ->excludes(witness)
+      ->excludes(witness.endpoints)
+      ->excludes(witness.token)
       ->excludes(preferred);
   c->add_option("--target-name", o->target, "The target's iSCSI name")->type_name("IQN");
   c->add_option("--id", o->id, "The pair's id that the witness's user is for; `lockstep-witness add-pair` tells it")
@@ -117,7 +120,7 @@ void add_create(CLI::App& pair, Action& chosen) {
   o->node.add_to(*c);
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
-      if (o->witness.endpoints.empty() && o->preferred.empty() && !o->fence) {
+      if (!o->witness.name_one() && o->preferred.empty() && !o->fence) {
         return fail(Exit::usage,
                     "Who decides when the nodes cannot talk? Name a witness with --witness URL (recommended), or the "
                     "node that goes on with --preferred a, or have each power the other off with --fence.");
@@ -125,11 +128,12 @@ void add_create(CLI::App& pair, Action& chosen) {
       json body{{"name", o->name}};
       Outcome<json> arbiter =
           o->fence ? json{{"kind", "fence"}} : json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
-      if (!o->witness.endpoints.empty()) arbiter = witness_body(context, o->witness);
+      std::string id = o->id;
+      if (o->witness.name_one()) arbiter = witness_body(context, o->witness, &id);
       if (!arbiter) return std::unexpected(arbiter.error());
       body["arbiter"] = std::move(*arbiter);
       if (!o->target.empty()) body["target_name"] = o->target;
-      if (!o->id.empty()) body["id"] = o->id;
+      if (!id.empty()) body["id"] = id;
       if (const json node = o->node.body(); !node.empty()) body["node"] = node;
       json settings = json::object();
       if (o->lease_ms != 0) settings["lease_ms"] = o->lease_ms;
@@ -309,8 +313,8 @@ struct RecoverOptions {
     if (!name.empty()) body["name"] = name;
     if (!target.empty()) body["target_name"] = target;
     if (!preferred.empty()) body["arbiter"] = {{"kind", "preferred"}, {"preferred_side", preferred}};
-    if (!witness.endpoints.empty()) {
-      auto arbiter = witness_body(context, witness);
+    if (witness.name_one()) {
+      auto arbiter = witness_body(context, witness, nullptr);
       if (!arbiter) return std::unexpected(arbiter.error());
       body["arbiter"] = std::move(*arbiter);
     }
@@ -384,10 +388,11 @@ void add_recover(CLI::App& pair, Action& chosen) {
   c->add_option("--target-name", o->target, "The target's iSCSI name, if it was not made from the pair's")
       ->type_name("IQN")
       ->group(anew);
-  auto* witness = o->witness.add_to(*c);
+  const auto witness = o->witness.add_to(*c);
   c->add_option("--preferred", o->preferred, "Where the replicas do not name one arbiter: the side that goes on")
       ->check(CLI::IsMember({"a", "b"}))
-      ->excludes(witness)
+      ->excludes(witness.endpoints)
+      ->excludes(witness.token)
       ->type_name("a|b")
       ->group(anew);
   o->node.add_to(*c);

@@ -22,15 +22,16 @@ void add_set(CLI::App& arbiter, Action& chosen) {
       "Examples:\n"
       "  lockstep pair arbiter set --witness http://10.0.0.20:2379\n"
       "  lockstep pair arbiter set --preferred b");
-  auto* witness = o->witness.add_to(*c);
+  const auto witness = o->witness.add_to(*c);
   c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
       ->check(CLI::IsMember({"a", "b"}))
-      ->excludes(witness)
+      ->excludes(witness.endpoints)
+      ->excludes(witness.token)
       ->type_name("a|b");
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
-      if (o->witness.endpoints.empty() && o->preferred.empty())
+      if (!o->witness.name_one() && o->preferred.empty())
         return fail(Exit::usage, "Say who is to decide: --witness URL, or --preferred a.");
       Outcome<json> body = json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
       if (o->preferred.empty()) {

@@ -57,7 +57,7 @@ void add_set(CLI::App& witness, Action& chosen) {
       if (!body) return std::unexpected(body.error());
       if (body->empty())
         return fail(Exit::usage,
-                    "Say what is to be another one: --endpoint, --ca, --user, --password-file or "
+                    "Say what is to be another one: --witness-token-file, --endpoint, --ca, --user, --password-file or "
                     "--certificate.");
       auto job = context.api.patch("/pair/witness", *body);
       if (!job) return std::unexpected(job.error());

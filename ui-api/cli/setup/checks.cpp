@@ -68,6 +68,18 @@ Finding check_address(Host& host, const Purpose& purpose, const std::string& tex
                                      state.holder.empty() ? "another program" : printable(state.holder))};
 }
 
+/// Where management listens is not changed by set-up, and what the partner is told has to be that.
+std::optional<Finding> check_listen(const std::string& management, const std::string& listen) {
+  const auto told = mgmt::parse_address(management), bound = mgmt::parse_address(listen);
+  if (!told || !bound) return std::nullopt;
+  const bool every = bound->host == "0.0.0.0" || bound->host == "::";
+  if (told->port == bound->port && (every || told->host == bound->host)) return std::nullopt;
+  return Finding{Kind::refused,
+                 fmt::format("{} {}: nothing would answer there, because mgmtd.toml has listen = \"{}\". "
+                             "Change that line, or give what it says.",
+                             kManagement.option, management, printable(listen))};
+}
+
 const Interface* interface_with(const std::vector<Interface>& all, const std::string& address) {
   for (const Interface& one : all)
     if (std::ranges::find(one.addresses, address) != one.addresses.end()) return &one;
@@ -106,6 +118,7 @@ std::vector<Finding> check_addresses(Host& host, const Answers& answers, const P
   for (const std::string& portal : answers.portals) look(kPortal, portal);
   look(kLink, answers.link);
   look(kManagement, answers.management);
+  if (auto finding = check_listen(answers.management, present.listen)) findings.push_back(std::move(*finding));
   return findings;
 }
 

@@ -24,14 +24,6 @@ constexpr const char* kDataPlaneUnit = "lockstepd.service";
 
 Url url_of(const mgmt::Address& address) { return {true, address.host, std::to_string(address.port)}; }
 
-/// This machine as management listens on it.
-Url local_url(const std::string& listen) {
-  auto address = mgmt::parse_address(listen).value_or(mgmt::Address{"0.0.0.0", kManagementPort, false});
-  if (address.host == "0.0.0.0") address.host = "127.0.0.1";
-  if (address.host == "::") address.host = "::1";
-  return url_of(address);
-}
-
 class Setup {
  public:
   Setup(const Options& options, const Machine& machine)
@@ -218,7 +210,9 @@ Outcome<void> Setup::try_management() {
   const Places places = host_.places();
   Trust trust{.insecure = false, .fingerprint = {}, .ca_file = places.certificate};
   if (::access(places.shown_certificate.c_str(), R_OK) == 0) trust.shown_file = places.shown_certificate;
-  transport_ = machine_.connect(Settings{local_url(present_.listen), token, trust});
+  auto server = local_server(places.configuration);
+  if (!server) return std::unexpected(server.error());
+  transport_ = machine_.connect(Settings{std::move(*server), token, trust});
   api_.emplace(*transport_);
   const auto pair = api_->get("/pair");
   if (!pair) return std::unexpected(pair.error());
