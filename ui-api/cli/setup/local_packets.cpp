@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 std::uint16_t checksum(const std::vector<unsigned char>& bytes) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < bytes.size(); i += 2)
-    sum += static_cast<std::uint32_t>(bytes[i]) << 8 | (i + 1 < bytes.size() ? bytes[i + 1] : 0u);
+    sum += (static_cast<std::uint32_t>(bytes[i]) << 8) | (i + 1 < bytes.size() ? bytes[i + 1] : 0u);
   while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
   return static_cast<std::uint16_t>(~sum);
 }
@@ -54,7 +54,7 @@ bool is_answer(const unsigned char* bytes, std::size_t size, bool v6, std::uint1
     size -= header;
   }
   if (size < kEchoHeader || bytes[0] != (v6 ? ICMP6_ECHO_REPLY : ICMP_ECHOREPLY)) return false;
-  return bytes[4] == identifier >> 8 && bytes[5] == (identifier & 0xff);
+  return bytes[4] == (identifier >> 8) && bytes[5] == (identifier & 0xff);
 }
 
 bool answered(int socket, bool v6, std::uint16_t identifier) {
@@ -85,24 +85,24 @@ bool reaches(int socket, bool v6, unsigned whole, std::uint16_t identifier) {
 }  // namespace
 
 PacketState try_packets(const mgmt::Address& from, const mgmt::Address& to, unsigned bytes) {
-  using enum PacketState::Outcome;
-  if (from.v6 != to.v6 || bytes < kSmallPacket || bytes > kLargestPacket) return {not_tried};
+  using Seen = PacketState::Outcome;
+  if (from.v6 != to.v6 || bytes < kSmallPacket || bytes > kLargestPacket) return {Seen::not_tried};
   const Descriptor socket(to.v6 ? ::socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6)
                                 : ::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
-  if (!socket.good()) return {not_tried};
+  if (!socket.good()) return {Seen::not_tried};
   const int whole = to.v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
   ::setsockopt(socket.get(), to.v6 ? IPPROTO_IPV6 : IPPROTO_IP, to.v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &whole,
                sizeof whole);
   mgmt::Address here = from, there = to;
   here.port = there.port = 0;
   const SocketAddress source(here), target(there);
-  if (::bind(socket.get(), source.get(), source.size) != 0) return {not_tried};
-  if (::connect(socket.get(), target.get(), target.size) != 0) return {silent};
+  if (::bind(socket.get(), source.get(), source.size) != 0) return {Seen::not_tried};
+  if (::connect(socket.get(), target.get(), target.size) != 0) return {Seen::silent};
   const auto identifier = static_cast<std::uint16_t>(::getpid());
-  if (!reaches(socket.get(), to.v6, kSmallPacket, identifier)) return {silent};
+  if (!reaches(socket.get(), to.v6, kSmallPacket, identifier)) return {Seen::silent};
   const auto other =
       static_cast<std::uint16_t>(identifier ^ 0x5555);  // a late answer to a small one counts for nothing
-  return {reaches(socket.get(), to.v6, bytes, other) ? reached : only_small};
+  return {reaches(socket.get(), to.v6, bytes, other) ? Seen::reached : Seen::only_small};
 }
 
 }  // namespace lockstep::cli::setup

@@ -88,17 +88,17 @@ std::string holder_of(const mgmt::Address& address) {
 }  // namespace
 
 PortState state_of_port(const mgmt::Address& address) {
-  using enum PortState::Use;
+  using Use = PortState::Use;
   const Descriptor socket(::socket(address.v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.good()) return {unknown, {}};
+  if (!socket.good()) return {Use::unknown, {}};
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on,
                sizeof on);  // connections that have ended are in nobody's way
   const SocketAddress wanted(address);
-  if (::bind(socket.get(), wanted.get(), wanted.size) == 0 && ::listen(socket.get(), 1) == 0) return {free, {}};
-  if (errno == EADDRNOTAVAIL) return {not_here, {}};
-  if (errno == EADDRINUSE) return {taken, holder_of(address)};
-  return {unknown, {}};
+  if (::bind(socket.get(), wanted.get(), wanted.size) == 0 && ::listen(socket.get(), 1) == 0) return {Use::free, {}};
+  if (errno == EADDRNOTAVAIL) return {Use::not_here, {}};
+  if (errno == EADDRINUSE) return {Use::taken, holder_of(address)};
+  return {Use::unknown, {}};
 }
 
 }  // namespace lockstep::cli::setup

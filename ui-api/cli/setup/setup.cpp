@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iostream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <unistd.h>
