@@ -134,11 +134,15 @@ Finding check_clock(Host& host) {
               : "Whether the clock is synchronised could not be seen."};
 }
 
+std::string volume_folder(Host& host, const Answers& answers, const Present& present) {
+  if (!answers.volume_folder.empty()) return answers.volume_folder;
+  return present.volume_folder.empty() ? host.places().state_folder + "/volumes" : present.volume_folder;
+}
+
 std::vector<Finding> check_volume_folder(Host& host, const Answers& answers, const Present& present) {
   const std::string state_folder = host.places().state_folder;
   const bool changed = !answers.volume_folder.empty() && answers.volume_folder != present.volume_folder;
-  std::string folder = changed ? answers.volume_folder : present.volume_folder;
-  if (folder.empty()) folder = state_folder + "/volumes";
+  std::string folder = volume_folder(host, answers, present);
   const bool own = folder.starts_with(state_folder + "/");
   FolderState state = host.folder(folder);
   if (own && !state.there) {  // the daemons make it

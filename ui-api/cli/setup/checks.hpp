@@ -19,6 +19,8 @@ struct Finding {
 [[nodiscard]] std::vector<Finding> check_addresses(Host& host, const Answers& answers, const Present& present);
 [[nodiscard]] Finding check_clock(Host& host);
 [[nodiscard]] std::vector<Finding> check_volume_folder(Host& host, const Answers& answers, const Present& present);
+/// Where volumes will be kept.
+[[nodiscard]] std::string volume_folder(Host& host, const Answers& answers, const Present& present);
 /// `partner_link`: the partner's link address, or empty.
 [[nodiscard]] std::vector<Finding> check_link(Host& host, const Answers& answers, const std::string& partner_link);
 /// What a partner's management answered at `address`: the text of its description, or why there is none.

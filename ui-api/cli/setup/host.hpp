@@ -36,6 +36,7 @@ struct FolderState {
   std::string why_no_writes;           ///< empty: files can be made there
   std::string why_no_direct_io;        ///< empty: files can be written past the page cache
   std::vector<std::string> strangers;  ///< some names in it that are not the user lockstep's
+  bool is_users = true;                ///< it belongs to the user lockstep
   std::uint64_t free_bytes = 0;
 };
 

@@ -93,6 +93,8 @@ FolderState state_of_folder(const std::string& path) {
   const passwd* user = ::getpwnam(kUser);
   const std::string above = fs::path(path).parent_path().string();
   if (user != nullptr) state.user_gets_there = user_passes(above, *user);
+  struct stat itself {};
+  state.is_users = user != nullptr && ::stat(path.c_str(), &itself) == 0 && itself.st_uid == user->pw_uid;
   state.strangers = strangers_in(path, user != nullptr ? std::optional(user->pw_uid) : std::nullopt);
   const Descriptor file(file_in(path));
   if (!file.good())

@@ -55,6 +55,11 @@ class Setup {
   [[nodiscard]] bool volume_folder_changes() const {
     return !answers_.volume_folder.empty() && answers_.volume_folder != present_.volume_folder;
   }
+  /// The daemons may not write there yet: it is another one, or a disk was mounted there.
+  [[nodiscard]] bool folder_has_to_be_prepared() {
+    const FolderState folder = host_.folder(volume_folder(host_, answers_, present_));
+    return volume_folder_changes() || (folder.there && !folder.is_users);
+  }
   Context context() {
     return {*api_, machine_.in, machine_.out, machine_.err, false, machine_.terminal, machine_.sleep};
   }
@@ -67,6 +72,7 @@ class Setup {
   Answers answers_;
   PairWish wish_;
   std::string partner_, partner_link_;
+  bool prepares_folder_ = false;
   std::unique_ptr<Transport> transport_;  // to this node's management, once it answers
   std::optional<Api> api_;
 };
@@ -242,13 +248,13 @@ Outcome<void> Setup::restart() {
     return {};
   }
   std::vector<std::string> words{"systemctl", "restart"};
-  if (volume_folder_changes()) words.emplace_back(kDataPlaneUnit);
+  if (prepares_folder_) words.emplace_back(kDataPlaneUnit);
   words.emplace_back(kManagementUnit);
   return run_or_fail(words);
 }
 
 Outcome<void> Setup::bring_in_force() {
-  if (volume_folder_changes())
+  if (prepares_folder_)
     if (auto prepared = run_or_fail({host_.places().prepare_state}); !prepared) return prepared;
   if (auto restarted = restart(); !restarted) return restarted;
   return wait_for_management();
@@ -257,9 +263,11 @@ Outcome<void> Setup::bring_in_force() {
 Outcome<void> Setup::write() {
   const std::string file = host_.places().configuration;
   const auto text = text_with(present_, answers_);
+  prepares_folder_ = folder_has_to_be_prepared();
   if (!text) return fail(Exit::refused, fmt::format("{}: {}", file, text.error().message));
   if (*text == present_.text) {
     machine_.err << file << " says all of this already.\n";
+    if (prepares_folder_) return bring_in_force();
     if (try_management() || !host_.has_systemd()) return wait_for_management();
     if (auto started = run_or_fail({"systemctl", "start", kManagementUnit}); !started) return started;
     return wait_for_management();
