@@ -101,8 +101,8 @@ class InstalledNode:
 
     def setup(self, *arguments, typed=None, **other):
         """With this node's addresses, but for what is said otherwise."""
-        own = {"portal": self.portal, "link_address": self.link, "management_address": self.management, **other}
-        options = [word for key, value in own.items() for word in ("--" + key.replace("_", "-"), value)]
+        own = {"node_name": self.name, "portal": self.portal, "link_address": self.link, "management_address": self.management, **other}
+        options = [word for key, value in own.items() if value for word in ("--" + key.replace("_", "-"), value)]
         return self.command("setup", *options, *arguments, typed=typed)
 
     def systemctl(self, *arguments):
@@ -110,7 +110,7 @@ class InstalledNode:
 
     def get(self, *arguments):
         """What the command answers in JSON."""
-        status, out, err = self.command("--output", "json", *arguments)
+        status, out, err = self.command("--json", *arguments)
         if status != 0:
             raise AssertionError(f"{arguments}: {err}")
         return json.loads(out)

@@ -46,18 +46,14 @@ void add_pair_options(CLI::App& command, setup::Options& o) {
           ->needs(pair)
           ->excludes(token)
           ->group(group);
-  auto* invitation = command.add_option("--invitation", o.invitation, "The second node: join by this invitation")
-                         ->type_name("INVITATION")
-                         ->excludes(pair)
-                         ->excludes(token)
-                         ->excludes(preferred)
-                         ->group(group);
-  command.add_option("--invitation-file", o.invitation_file, "The same, from a file, - for pasting it")
+  // No option takes the invitation itself: it is a secret, and everybody on the machine sees command lines.
+  command
+      .add_option("--invitation-file", o.invitation_file,
+                  "The second node: file with the invitation to join by, - for pasting it")
       ->type_name("FILE")
       ->excludes(pair)
       ->excludes(token)
       ->excludes(preferred)
-      ->excludes(invitation)
       ->group(group);
   command
       .add_option("--partner", o.partner, "The partner's management, which has to answer (default: the invitation's)")

@@ -17,7 +17,7 @@ struct Options {
   std::string link, management, node_name, volume_folder;
   std::string partner, partner_link;
   std::string pair, witness_token_file, preferred;
-  std::string invitation, invitation_file;
+  std::string invitation_file;
   bool yes = false;
 };
 

@@ -52,7 +52,11 @@ Outcome<void> flush_folder_of(const std::string& path) {
 }
 
 Outcome<void> rename_into(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return failed(to);
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    auto failure = failed(to);
+    ::unlink(from.c_str());
+    return failure;
+  }
   return flush_folder_of(to);
 }
 
@@ -67,36 +71,48 @@ Outcome<std::string> text_with(const Present& present, const Answers& answers) {
   return with_settings(present.text, settings);
 }
 
-Outcome<void> ConfigFile::write(const std::string& path, const std::string& text) const {
-  const std::string file = host_.places().configuration;
+Outcome<void> ConfigFile::fill(int fd, const std::string& path, const std::string& text) const {
   struct stat now {};
-  const bool is_there = ::stat(file.c_str(), &now) == 0;
+  const bool is_there = ::stat(host_.places().configuration.c_str(), &now) == 0;
+  // Whoever could read the file can read this one, and nobody else.
+  if (is_there && ::fchown(fd, now.st_uid, now.st_gid) != 0) return failed(path);
+  if (::fchmod(fd, is_there ? now.st_mode & 07777 : 0644) != 0) return failed(path);
+  if (!write_all(fd, text) || ::fsync(fd) != 0) return failed(path);
+  return {};
+}
+
+Outcome<void> ConfigFile::write(const std::string& path, const std::string& text) const {
   ::unlink(path.c_str());
   const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.good()) return failed(path);
-  // Whoever could read the file can read this one, and nobody else.
-  if (is_there && ::fchown(fd.get(), now.st_uid, now.st_gid) != 0) return failed(path);
-  if (::fchmod(fd.get(), is_there ? now.st_mode & 07777 : 0644) != 0) return failed(path);
-  if (!write_all(fd.get(), text) || ::fsync(fd.get()) != 0) return failed(path);
-  return {};
+  auto filled = fill(fd.get(), path, text);
+  if (!filled) ::unlink(path.c_str());
+  return filled;
+}
+
+Outcome<void> ConfigFile::keep_present() const {
+  const std::string kept = host_.places().configuration + kBefore;
+  if (!present_.there) return {};
+  if (auto written = write(kept + kNew, present_.text); !written) return written;
+  return rename_into(kept + kNew, kept);
+}
+
+Outcome<void> ConfigFile::try_out(const std::string& path) const {
+  const auto tried = host_.run({host_.places().mgmtd, "--check", "--config", path});
+  if (!tried) return std::unexpected(tried.error());
+  if (tried->status == 0) return {};
+  return fail(Exit::refused, fmt::format("lockstep-mgmtd could not use the settings. It says:\n{}\n{} is as it was.",
+                                         shown(tried->output), host_.places().configuration));
 }
 
 Outcome<void> ConfigFile::replace(const std::string& text) {
   const std::string file = host_.places().configuration;
   if (auto written = write(file + kNew, text); !written) return written;
-  const auto tried = host_.run({host_.places().mgmtd, "--check", "--config", file + kNew});
-  if (!tried || tried->status != 0) {
-    ::unlink((file + kNew).c_str());
-    return fail(Exit::refused,
-                tried ? fmt::format("lockstep-mgmtd could not use the settings. It says:\n{}\n{} is as it was.",
-                                    shown(tried->output), file)
-                      : tried.error().message);
-  }
-  if (present_.there) {
-    if (auto kept = write(file + kBefore + kNew, present_.text); !kept) return kept;
-    if (auto kept = rename_into(file + kBefore + kNew, file + kBefore); !kept) return kept;
-  }
-  return rename_into(file + kNew, file);
+  auto good = try_out(file + kNew);
+  if (good) good = keep_present();
+  if (good) return rename_into(file + kNew, file);
+  ::unlink((file + kNew).c_str());
+  return good;
 }
 
 Outcome<void> ConfigFile::put_back() {

@@ -15,13 +15,17 @@ class ConfigFile {
   ConfigFile(Host& host, Present present) : host_(host), present_(std::move(present)) {}
 
   /// Writes `text` beside the file, has `lockstep-mgmtd --check` read it, keeps the file as it was with the ending
-  /// .before-setup, and renames the new one into its place: at each moment the file is the one or the other.
+  /// .before-setup, and renames the new one into its place: at each moment the file is the one or the other. Nothing is
+  /// left beside it when that fails.
   [[nodiscard]] Outcome<void> replace(const std::string& text);
   /// The file as it was before replace(), or none where there was none.
   [[nodiscard]] Outcome<void> put_back();
 
  private:
   [[nodiscard]] Outcome<void> write(const std::string& path, const std::string& text) const;
+  [[nodiscard]] Outcome<void> fill(int fd, const std::string& path, const std::string& text) const;
+  [[nodiscard]] Outcome<void> try_out(const std::string& path) const;
+  [[nodiscard]] Outcome<void> keep_present() const;
   Host& host_;
   Present present_;
 };

@@ -48,6 +48,12 @@ Outcome<json> post_when_lockstepd_answers(Context& context, const std::string& p
   }
 }
 
+/// The server names a field; a person at set-up has an option.
+std::unexpected<Failure> with_options_named(Failure failure) {
+  if (failure.message.find("node.name:") != std::string::npos) failure.message += "\n`--node-name NAME` says another.";
+  return std::unexpected(std::move(failure));
+}
+
 json pair_body(const Answers& answers, const PairWish& wish) {
   json body{{"name", wish.pair}, {"node", node_body(answers)}};
   if (wish.witness) {
@@ -89,6 +95,8 @@ Outcome<void> check_against_pair(Context& context, const Answers& answers, const
   if (volume_folder_changes)
     return refused("its volumes would have to move, too: see /usr/share/doc/lockstep/operator/volumes.md");
   if (!wish.pair.empty() && text(*pair, "name") != wish.pair) return refused("not in " + wish.pair);
+  if (wish.witness && text(*pair, "id") != wish.witness->id)
+    return refused("the witness's token is for a pair with another id; `lockstep pair witness set` changes a witness");
   if (wish.invitation.empty()) return {};
   const auto invitation = mgmt::invitation_from(wish.invitation);
   if (invitation && text(part(node_of(*nodes, false), "addresses"), "management") == invitation->address) return {};
@@ -123,7 +131,7 @@ Outcome<void> join_pair(Context& context, const Answers& answers, const std::str
   auto job =
       post_when_lockstepd_answers(context, "/pair/join", {{"invitation", invitation}, {"node", node_body(answers)}});
   if (!job) return std::unexpected(job.error());
-  if (auto joined = finish_job(context, std::move(*job), true); !joined) return joined;
+  if (auto joined = finish_job(context, std::move(*job), true); !joined) return with_options_named(joined.error());
   context.err << "Next, on either node: `lockstep initiator add` and `lockstep volume create`.\n";
   return {};
 }

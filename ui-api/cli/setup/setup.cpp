@@ -86,7 +86,7 @@ Outcome<void> Setup::take_invitation(const std::string& text) {
   const auto invitation = mgmt::invitation_from(text);
   if (!invitation) return fail(Exit::usage, invitation.error().detail);
   wish_.invitation = text;
-  partner_ = invitation->address;
+  if (partner_.empty()) partner_ = invitation->address;
   return {};
 }
 
@@ -116,7 +116,6 @@ Outcome<void> Setup::read_wish() {
     if (!text) return std::unexpected(text.error());
     return take_invitation(*text);
   }
-  if (!options_.invitation.empty()) return take_invitation(options_.invitation);
   if (!options_.witness_token_file.empty()) {
     const auto text = pasted(options_.witness_token_file, "the witness's token");
     if (!text) return std::unexpected(text.error());
@@ -200,9 +199,15 @@ Outcome<void> Setup::look() {
   return {};
 }
 
-/// Management that does not answer yet knows of no pair that it could be asked about.
+/// Management that does not answer yet knows of no pair that it could be asked about. One that answers and does not let
+/// set-up in may know of one: nothing is written past it.
 Outcome<void> Setup::look_at_pair() {
-  if (!try_management()) return {};
+  if (auto answered = try_management(); !answered) {
+    if (answered.error().exit != Exit::refused) return {};
+    Failure failure = answered.error();
+    failure.message += "\nWhether this node is in a pair could not be seen. Nothing was changed.";
+    return std::unexpected(failure);
+  }
   Context here = context();
   return check_against_pair(here, answers_, wish_, volume_folder_changes());
 }
@@ -211,9 +216,12 @@ Outcome<void> Setup::look_at_pair() {
 Outcome<void> Setup::try_management() {
   std::string token = machine_.token;
   if (token.empty()) std::ifstream(machine_.token_file) >> token;
-  if (token.empty())
-    return fail(Exit::unreachable, fmt::format("There is no token in {}. `lockstep token create --local` makes one.",
-                                               machine_.token_file));
+  if (token.empty()) {  // management that was never started has made none yet; an empty file is somebody's wish
+    const bool emptied = ::access(machine_.token_file.c_str(), F_OK) == 0;
+    return fail(
+        emptied ? Exit::refused : Exit::unreachable,
+        fmt::format("There is no token in {}. `lockstep token create --local` makes one.", machine_.token_file));
+  }
   const Places places = host_.places();
   Trust trust{.insecure = false, .fingerprint = {}, .ca_file = places.certificate};
   if (::access(places.shown_certificate.c_str(), R_OK) == 0) trust.shown_file = places.shown_certificate;
