@@ -78,8 +78,9 @@ Complaint check_address(std::string_view address) {
 }
 
 Complaint check_endpoint(std::string_view url) {
-  const auto visible = [](char c) { return c > ' ' && c < 0x7f && c != ','; };
-  if (url.size() <= 120 && std::ranges::all_of(url, visible) && replication::HttpEndpoint::parse(url)) return {};
+  // What names, addresses and ports are made of: an endpoint is shown in commands to be pasted into a shell.
+  const auto allowed = [](char c) { return letter_or_digit(c) || std::string_view(".-_:/[]").contains(c); };
+  if (url.size() <= 120 && std::ranges::all_of(url, allowed) && replication::HttpEndpoint::parse(url)) return {};
   return "Must be the address of an etcd server, such as https://10.0.0.10:2379 or http://etcd1:2379, with the port, "
          "at most 120 characters.";
 }
