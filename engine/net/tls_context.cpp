@@ -1,0 +1,179 @@
+#include "engine/net/tls_context.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+
+#include "engine/base/openssl.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Key;
+
+// AES first: where both ends have it in hardware it is the faster by far. Either is safe.
+constexpr const char* kCipherSuites = "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+
+const char* clause(TlsErrc code) {
+  switch (code) {
+    case TlsErrc::ok:
+      return "no error";
+    case TlsErrc::not_tls:
+      return "the other end does not speak TLS there";
+    case TlsErrc::too_old:
+      return "the other end speaks no TLS 1.3";
+    case TlsErrc::no_certificate:
+      return "the other end shows no certificate";
+    case TlsErrc::foreign:
+      return "the other end's certificate is not the one that the pair knows of its partner";
+    case TlsErrc::expired:
+      return "the other end's certificate has expired; renew it, or correct this machine's clock";
+    case TlsErrc::not_yet_valid:
+      return "the other end's certificate is not valid yet; correct the clocks of both machines";
+    case TlsErrc::refused_there:
+      return "the other end refuses this node's certificate";
+    case TlsErrc::broke_off:
+      return "the other end broke off when TLS began; perhaps its version does not know TLS, or another program listens "
+             "there";
+    case TlsErrc::ended:
+      return "the other end ended the connection";
+    case TlsErrc::broken:
+      return "what came makes no sense as TLS; it may have been changed on the way";
+  }
+  return "unknown error";
+}
+
+class Category final : public std::error_category {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "tls"; }
+  [[nodiscard]] std::string message(int value) const override { return clause(static_cast<TlsErrc>(value)); }
+};
+
+Certificate read_certificate(const std::string& pem) {
+  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  return Certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+}
+
+Key read_key(const std::string& pem) {
+  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const auto no_passphrase = [](char*, int, int, void*) { return 0; };
+  return Key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
+}
+
+std::string fingerprint(const X509* certificate) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  if (X509_digest(certificate, EVP_sha256(), digest.data(), &length) != 1) return {};
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : std::span(digest).first(length)) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+/// In the place of OpenSSL's own verification: certificates are known one by one, so that no chain is built.
+int judge(X509_STORE_CTX* store, void* peers) {
+  const auto& known = *static_cast<const std::vector<std::string>*>(peers);
+  X509* const shown = X509_STORE_CTX_get0_cert(store);
+  int verdict = X509_V_OK;
+  if (!shown || std::ranges::find(known, fingerprint(shown)) == known.end()) {
+    verdict = X509_V_ERR_CERT_UNTRUSTED;
+  } else if (X509_cmp_current_time(X509_get0_notBefore(shown)) > 0) {
+    verdict = X509_V_ERR_CERT_NOT_YET_VALID;
+  } else if (X509_cmp_current_time(X509_get0_notAfter(shown)) < 0) {
+    verdict = X509_V_ERR_CERT_HAS_EXPIRED;
+  }
+  X509_STORE_CTX_set_error(store, verdict);
+  return verdict == X509_V_OK ? 1 : 0;
+}
+
+TlsErrc of_reason(int reason) {
+  switch (reason) {
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+      return TlsErrc::no_certificate;
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return TlsErrc::refused_there;
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+      return TlsErrc::not_tls;
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
+      return TlsErrc::too_old;
+    default:
+      return TlsErrc::broken;
+  }
+}
+
+}  // namespace
+
+const std::error_category& tls_category() noexcept {
+  static const Category category;
+  return category;
+}
+
+std::error_code make_error_code(TlsErrc e) noexcept { return {static_cast<int>(e), tls_category()}; }
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySettings& settings) {
+  const Certificate certificate = read_certificate(settings.certificate);
+  const Key key = read_key(settings.key);
+  ERR_clear_error();
+  if (!certificate) return fail(Errc::refused, "The node's certificate can't be read. It has to be in PEM form.");
+  if (!key) return fail(Errc::refused, "The key of the node's certificate can't be read. It has to be in PEM form.");
+  std::shared_ptr<TlsContext> made(new TlsContext);
+  made->peers_ = settings.peers;
+  SSL_CTX* const context = made->context_ = SSL_CTX_new(TLS_method());
+  if (!context) return fail(Errc::resource_exhausted, "There is no memory for TLS.");
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+                                   SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_cert_verify_callback(context, judge, &made->peers_);
+  const bool good = SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+                    SSL_CTX_set_ciphersuites(context, kCipherSuites) == 1 &&
+                    SSL_CTX_set_num_tickets(context, 0) == 1 &&
+                    SSL_CTX_use_certificate(context, certificate.get()) == 1 &&
+                    SSL_CTX_use_PrivateKey(context, key.get()) == 1;
+  ERR_clear_error();
+  if (!good) return fail(Errc::refused, "The node's certificate and its key do not belong together.");
+  return made;
+}
+
+TlsContext::~TlsContext() { SSL_CTX_free(context_); }
+
+ssl_st* TlsContext::connection() const { return SSL_new(context_); }
+
+std::error_code TlsContext::why_failed(const ssl_st* connection) {
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  ERR_clear_error();
+  switch (SSL_get_verify_result(connection)) {
+    case X509_V_OK:
+      return of_reason(reason);
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      return TlsErrc::expired;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      return TlsErrc::not_yet_valid;
+    default:
+      return TlsErrc::foreign;
+  }
+}
+
+}  // namespace lockstep::engine

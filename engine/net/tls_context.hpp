@@ -1,0 +1,65 @@
+#pragma once
+// Who a node is on a TLS connection, and whom it talks to: its own certificate and key, and the certificates of the
+// other end, each by its fingerprint. TLS 1.3 and nothing older (RFC 8446); both ends show a certificate; no session is
+// resumed, no name is looked at, no authority is asked.
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "engine/base/result.hpp"
+
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX
+struct ssl_st;      // OpenSSL's SSL
+
+namespace lockstep::engine {
+
+/// Why a connection never came to be, or ended. Messages are clauses for a person that say what to do; they stand
+/// behind "the connection was lost: ".
+enum class TlsErrc {
+  ok = 0,
+  not_tls,          ///< the other end's first bytes are no TLS
+  too_old,          ///< it speaks no TLS 1.3
+  no_certificate,   ///< it showed none
+  foreign,          ///< it showed one that is not known
+  expired,          ///< its certificate's time is over
+  not_yet_valid,    ///< … has not begun
+  refused_there,    ///< it refused this end's certificate
+  broke_off,        ///< it hung up in the middle of the handshake
+  ended,            ///< it ended the connection in an orderly way
+  broken,           ///< bytes that TLS can't make sense of: they were changed on the way, or either end is broken
+};
+
+[[nodiscard]] const std::error_category& tls_category() noexcept;
+[[nodiscard]] std::error_code make_error_code(TlsErrc e) noexcept;
+
+struct TlsIdentitySettings {
+  std::string certificate;         ///< PEM
+  std::string key;                 ///< PEM, without a passphrase
+  std::vector<std::string> peers;  ///< SHA-256 of the certificates that are let in, 64 hex digits each, lower case
+};
+
+/// Never changes; may be used by several threads. A connection keeps its own alive.
+class TlsContext {
+ public:
+  /// An error says what of it can't be used.
+  [[nodiscard]] static Result<std::shared_ptr<const TlsContext>> create(const TlsIdentitySettings& settings);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  /// A new connection, or null when there is no memory. The caller frees it.
+  [[nodiscard]] ssl_st* connection() const;
+  /// Why the handshake of this connection failed, from OpenSSL's queue of errors, which is emptied.
+  [[nodiscard]] static std::error_code why_failed(const ssl_st* connection);
+
+ private:
+  TlsContext() = default;
+  ssl_ctx_st* context_ = nullptr;
+  std::vector<std::string> peers_;
+};
+
+}  // namespace lockstep::engine
+
+template <>
+struct std::is_error_code_enum<lockstep::engine::TlsErrc> : std::true_type {};

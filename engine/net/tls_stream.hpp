@@ -1,0 +1,52 @@
+#pragma once
+// TLS on a stream: a stream itself, for a protocol that need not know of it. What the protocol wants sent is
+// encrypted at the end of the turn, as many records as there are, and leaves in one piece; what comes is decrypted to
+// where the protocol wants it. The protocol hears nothing before the other end has proven itself.
+#include <memory>
+#include <string_view>
+
+#include "engine/net/stream.hpp"
+#include "engine/net/tls_context.hpp"
+#include "engine/seams/clock.hpp"
+
+namespace lockstep::engine {
+
+enum class TlsRole : std::uint8_t {
+  client,
+  server,
+  /// Takes either: who begins with something else than a TLS record is spoken to without TLS. For the time in which a
+  /// pair goes over to TLS, and for no other.
+  server_or_plain,
+};
+
+/// After so many records a direction has new keys: well before AES-GCM's bound (RFC 8446 5.5: 24 million).
+constexpr std::uint64_t kTlsRecordsPerKey = std::uint64_t{1} << 22;
+
+class TlsStream final : public Stream {
+ public:
+  /// `below` is connected. `clock` is that of its reactor.
+  TlsStream(Clock& clock, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context, TlsRole role,
+            std::uint64_t records_per_key = kTlsRecordsPerKey);
+  /// As close(StreamClose::now).
+  ~TlsStream() override;
+
+  /// What the stream below is started with.
+  [[nodiscard]] StreamProtocol& lower();
+  /// Once, after the stream below was started. `protocol` outlives the stream or closes it first.
+  void start(StreamProtocol& protocol);
+
+  void want_send() override;
+  void resume_receive() override;
+  void close(StreamClose how) override;
+  [[nodiscard]] const std::string& local_address() const override;
+  [[nodiscard]] const std::string& peer_address() const override;
+
+  /// "TLS_AES_256_GCM_SHA384"; empty before the handshake is over, and without TLS.
+  [[nodiscard]] std::string_view cipher() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::engine
