@@ -41,7 +41,8 @@ const char* clause(TlsErrc code) {
     case TlsErrc::refused_there:
       return "the other end refuses this node's certificate";
     case TlsErrc::broke_off:
-      return "the other end broke off when TLS began; perhaps its version does not know TLS, or another program listens "
+      return "the other end broke off when TLS began; perhaps its version does not know TLS, or another program "
+             "listens "
              "there";
     case TlsErrc::ended:
       return "the other end ended the connection";
@@ -141,15 +142,14 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySe
   made->peers_ = settings.peers;
   SSL_CTX* const context = made->context_ = SSL_CTX_new(TLS_method());
   if (!context) return fail(Errc::resource_exhausted, "There is no memory for TLS.");
-  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
-                                   SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_options(
+      context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(context, judge, &made->peers_);
   const bool good = SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-                    SSL_CTX_set_ciphersuites(context, kCipherSuites) == 1 &&
-                    SSL_CTX_set_num_tickets(context, 0) == 1 &&
+                    SSL_CTX_set_ciphersuites(context, kCipherSuites) == 1 && SSL_CTX_set_num_tickets(context, 0) == 1 &&
                     SSL_CTX_use_certificate(context, certificate.get()) == 1 &&
                     SSL_CTX_use_PrivateKey(context, key.get()) == 1;
   ERR_clear_error();

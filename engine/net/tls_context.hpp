@@ -18,16 +18,16 @@ namespace lockstep::engine {
 /// behind "the connection was lost: ".
 enum class TlsErrc {
   ok = 0,
-  not_tls,          ///< the other end's first bytes are no TLS
-  too_old,          ///< it speaks no TLS 1.3
-  no_certificate,   ///< it showed none
-  foreign,          ///< it showed one that is not known
-  expired,          ///< its certificate's time is over
-  not_yet_valid,    ///< … has not begun
-  refused_there,    ///< it refused this end's certificate
-  broke_off,        ///< it hung up in the middle of the handshake
-  ended,            ///< it ended the connection in an orderly way
-  broken,           ///< bytes that TLS can't make sense of: they were changed on the way, or either end is broken
+  not_tls,         ///< the other end's first bytes are no TLS
+  too_old,         ///< it speaks no TLS 1.3
+  no_certificate,  ///< it showed none
+  foreign,         ///< it showed one that is not known
+  expired,         ///< its certificate's time is over
+  not_yet_valid,   ///< … has not begun
+  refused_there,   ///< it refused this end's certificate
+  broke_off,       ///< it hung up in the middle of the handshake
+  ended,           ///< it ended the connection in an orderly way
+  broken,          ///< bytes that TLS can't make sense of: they were changed on the way, or either end is broken
 };
 
 [[nodiscard]] const std::error_category& tls_category() noexcept;

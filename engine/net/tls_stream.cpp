@@ -13,11 +13,11 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr std::size_t kRecord = std::size_t{16} << 10;             // of plain bytes, RFC 8446 5.1
-constexpr std::size_t kMostUnsent = std::size_t{256} << 10;        // encrypted ahead of the socket
-constexpr std::size_t kPieces = 256;                               // asked of the protocol at once
-constexpr auto kLastWords = std::chrono::seconds(2);               // for what was encrypted to leave
-constexpr std::byte kHandshakeRecord{22};                          // the first byte that any TLS client sends
+constexpr std::size_t kRecord = std::size_t{16} << 10;       // of plain bytes, RFC 8446 5.1
+constexpr std::size_t kMostUnsent = std::size_t{256} << 10;  // encrypted ahead of the socket
+constexpr std::size_t kPieces = 256;                         // asked of the protocol at once
+constexpr auto kLastWords = std::chrono::seconds(2);         // for what was encrypted to leave
+constexpr std::byte kHandshakeRecord{22};                    // the first byte that any TLS client sends
 
 // One a thread: used up before the next use.
 std::span<std::byte> plain_scratch() {

@@ -265,6 +265,10 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   }
   [[nodiscard]] const SessionSettings& session_settings() const override { return options.session; }
   TargetDirectory& directory() override { return registry; }
+  [[nodiscard]] engine::StreamProtection protection() const override {
+    const std::lock_guard lock(mutex);
+    return protects;
+  }
 
   TargetRegistry& registry;
   const ServerOptions options;
@@ -281,6 +285,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   LoginGuard guard;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
   std::string only_from;
+  engine::StreamProtection protects;
   EventLimit strangers, turned_away{1, std::chrono::minutes(1)};
   SessionLimit limit;                // those of them that are no discovery
   std::set<std::uint64_t> old_news;  // connections whose refusal is no news
@@ -320,6 +325,11 @@ void TcpTargetServer::stop_listening(std::string_view address) {
 void TcpTargetServer::accept_only_from(std::string_view host) {
   const std::lock_guard lock(impl_->mutex);
   impl_->only_from = host;
+}
+
+void TcpTargetServer::protect(engine::StreamProtection protection) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->protects = std::move(protection);
 }
 
 void TcpTargetServer::close_all_sessions(engine::Callback<> done) {

@@ -10,6 +10,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/iscsi/keys.hpp"
+#include "engine/net/open_stream.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "iscsi_target/session/settings.hpp"
@@ -75,6 +76,9 @@ class TcpTargetServer {
   /// Calls from other addresses than `host` ("10.0.0.2", "[fd00::2]") are closed before a byte is read. Empty: from
   /// any.
   void accept_only_from(std::string_view host);
+  /// With what calls that come from now on are protected; at first with nothing. Who can't prove itself gets no login,
+  /// and is told of as one that was refused.
+  void protect(engine::StreamProtection protection);
 
   /// Fencing: from the moment this returns no response is begun; every session is reset, its commands are drained.
   /// `done` runs (on reactor 0) when the last command was completed. Any thread. New logins are admitted again

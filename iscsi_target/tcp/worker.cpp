@@ -15,15 +15,14 @@ Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
 Worker::~Worker() { assert(connections_.empty()); }
 
 void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
-  auto stream = std::make_unique<engine::TcpStream>(*reactor_, std::move(socket));
-  engine::TcpStream& tcp = *stream;
-  auto connection = std::make_unique<TargetConnection>(std::move(stream), *this, resources_, hub_.directory(),
+  auto opened = engine::open_stream(*reactor_, std::move(socket), hub_.protection());
+  auto connection = std::make_unique<TargetConnection>(std::move(opened.stream), *this, resources_, hub_.directory(),
                                                        hub_.session_settings());
   TargetConnection& fresh = *connection;
   fresh.id = id;
   fresh.generation = hub_.generation();
   connections_[id].connection = std::move(connection);
-  tcp.start(fresh);
+  opened.start(fresh);
 }
 
 TargetConnection* Worker::find(std::uint64_t id) {

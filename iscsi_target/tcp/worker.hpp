@@ -23,6 +23,8 @@ class WorkerHub {
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
   [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
   virtual TargetDirectory& directory() = 0;
+  /// Of a connection that begins now.
+  [[nodiscard]] virtual engine::StreamProtection protection() const = 0;
   [[nodiscard]] virtual bool holds_logins() const = 0;
   virtual void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) = 0;
   [[nodiscard]] virtual std::optional<engine::Duration> proof_wait(const TargetConnection& connection,

@@ -1,5 +1,6 @@
 #include "mgmt/data_plane/desired_state.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include <arpa/inet.h>
@@ -84,6 +85,20 @@ TargetSpec read_target(Fields fields) {
   return target;
 }
 
+LinkTls read_link_tls(Fields fields) {
+  LinkTls tls;
+  tls.certificate = fields.text("certificate", replication::kMaxPem);
+  tls.key = fields.text("key", replication::kMaxPem);
+  tls.partner = fields.text("partner");
+  tls.mode = fields.word<LinkTlsMode>(
+      "mode", {{"accepts", LinkTlsMode::accepts}, {"calls", LinkTlsMode::calls}, {"requires", LinkTlsMode::requires_}});
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (tls.partner.size() != 64 || !std::ranges::all_of(tls.partner, is_hex))
+    fields.problem().note(fields.path_of("partner"), "is no SHA-256: 64 hex digits, lower case");
+  fields.end();
+  return tls;
+}
+
 PartnerSpec read_partner(Fields fields) {
   PartnerSpec partner;
   partner.name = fields.text("name", 63);
@@ -99,6 +114,7 @@ PartnerSpec read_partner(Fields fields) {
       link.problem().note(also->path_of("chap_user"), "is missing, here or beside it");
     also->end();
   }
+  if (auto tls = link.optional_object("tls")) partner.link.tls = read_link_tls(*tls);
   link.end();
   fields.end();
   return partner;

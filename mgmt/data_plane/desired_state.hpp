@@ -77,11 +77,28 @@ struct VolumeSpec {
   bool operator==(const VolumeSpec&) const = default;
 };
 
+/// How far a pair has come on the way to a link with TLS. Nodes that are one step apart understand one another.
+enum class LinkTlsMode : std::uint8_t {
+  accepts,   ///< calls without TLS; is called with or without
+  calls,     ///< calls with TLS; is called with or without
+  requires_  ///< nothing without TLS
+};
+
+/// Who this node is on the link, and who its partner is.
+struct LinkTls {
+  std::string certificate;  ///< PEM
+  std::string key;          ///< PEM
+  std::string partner;      ///< SHA-256 of the partner's certificate, 64 hex digits
+  LinkTlsMode mode = LinkTlsMode::requires_;
+  bool operator==(const LinkTls&) const = default;
+};
+
 struct LinkSpec {
   SocketAddress listen;
   SocketAddress connect;
   Authentication authentication;         ///< what this node shows, and lets in
   std::optional<Authentication> also{};  ///< lets in, too: of before, or to come
+  std::optional<LinkTls> tls{};          ///< nothing: no TLS, either way
   bool operator==(const LinkSpec&) const = default;
 };
 

@@ -23,6 +23,10 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   return node;
 }
 
+bool calls_with_tls(const PartnerSpec& partner) {
+  return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepts;
+}
+
 bool only_secrets_differ(const std::optional<PartnerSpec>& a, const std::optional<PartnerSpec>& b) {
   return a && b && a->link.listen == b->link.listen && a->link.connect == b->link.connect;
 }
@@ -95,6 +99,7 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
   SocketAddress from = partner->link.listen;
   from.port = 0;
   settings.from = from.to_string();
+  if (calls_with_tls(*partner)) settings.tls = tls_;
   return settings;
 }
 
@@ -107,10 +112,15 @@ void Pair::start() {
 engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner) {
   if (partner == partner_) return {};
   const bool link_same = partner && partner_ && partner->link == partner_->link;
+  if (!link_same) {
+    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used) return used;
+  }
   if (!link_same && only_secrets_differ(partner, partner_)) {
-    // The partner is told of them, too, a moment earlier or later: what stands between the two goes on.
-    link_.use_from_next_login(link_settings(partner));
     let_in(*partner);
+    // The partner is told of them, too, a moment earlier or later: what stands between the two goes on, unless it is
+    // not protected as it is to be from now on.
+    const bool stays = link_.cipher().empty() != calls_with_tls(*partner);
+    stays ? link_.use_from_next_login(link_settings(partner)) : link_.change(link_settings(partner));
   } else if (!link_same) {
     link_.change(link_settings(partner));
     if (!partner && !listening_.empty()) {
@@ -122,6 +132,20 @@ engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner
     }
   }
   partner_ = partner;
+  return {};
+}
+
+engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
+  if (!tls) {
+    tls_.reset();
+    server_.protect({});
+    return {};
+  }
+  auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}});
+  if (!context) return std::unexpected(context.error());
+  tls_ = *std::move(context);
+  const bool only = tls->mode == LinkTlsMode::requires_;
+  server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
   return {};
 }
 

@@ -58,6 +58,8 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] bool link_up() const { return link_up_; }
   [[nodiscard]] std::int64_t since_ms() const { return since_ms_; }  ///< wall clock, of the last change
   [[nodiscard]] const std::string& link_problem() const { return link_.problem(); }
+  /// What the way out is encrypted with; empty: with nothing, or it is down.
+  [[nodiscard]] std::string_view link_cipher() const { return link_.cipher(); }
 
   /// Ends both ways of the link; the mirror was shut down before.
   void stop(engine::Callback<> done);
@@ -70,6 +72,8 @@ class Pair final : private replication::LinkEvents {
   void on_request(std::uint64_t session, replication::InboundRequest& request) override;
   [[nodiscard]] replication::Hello hello() const;
   [[nodiscard]] replication::IscsiLinkSettings link_settings(const std::optional<PartnerSpec>& partner) const;
+  /// What the link is protected with from the next call on, either way.
+  [[nodiscard]] engine::Result<void> use_tls(const std::optional<LinkTls>& tls);
   /// Whom the link's target lets in from the next login on.
   void let_in(const PartnerSpec& partner);
   [[nodiscard]] engine::Result<void> listen(const PartnerSpec& partner);
@@ -89,6 +93,7 @@ class Pair final : private replication::LinkEvents {
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;
   std::optional<PartnerSpec> partner_;
+  std::shared_ptr<const engine::TlsContext> tls_;  ///< where the link has TLS
   std::string listening_;
   std::int64_t since_ms_ = 0;
   bool started_ = false;

@@ -100,7 +100,8 @@ json to_json(const NodeReport& report) {
     status["partner"] = {{"connected", report.partner_connected},
                          {"path", report.partner_connected ? json("tcp") : json(nullptr)},
                          {"since_ms", report.partner_since_ms},
-                         {"problem", report.partner_problem}};
+                         {"problem", report.partner_problem},
+                         {"cipher", report.partner_cipher.empty() ? json(nullptr) : json(report.partner_cipher)}};
   }
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
   const std::int64_t wall = wall_clock_ms();

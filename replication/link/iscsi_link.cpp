@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/net/tcp.hpp"
+#include "engine/net/open_stream.hpp"
 #include "replication/core/messages.hpp"
 
 namespace lockstep::replication {
@@ -26,7 +26,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   LinkEvents* events = nullptr;
   State state = State::idle;
   std::unique_ptr<engine::TcpConnector> connector;
-  std::unique_ptr<engine::TcpStream> stream;
+  std::unique_ptr<engine::Stream> stream;
+  engine::TlsStream* tls = nullptr;  ///< the stream, where it is one
   std::unique_ptr<LinkSession> session;
   engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
   engine::TimerId break_timer = engine::TimerId::none;  // the break that is to come
@@ -65,13 +66,20 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void log_in(engine::TcpSocket socket) {
     state = State::logging_in;
     session = std::make_unique<LinkSession>(settings.identity, random, *this);
-    stream = std::make_unique<engine::TcpStream>(reactor, std::move(socket));
-    stream->start(*session);
+    auto opened = engine::open_stream(reactor, std::move(socket), {settings.tls, engine::TlsRole::client});
+    tls = opened.tls;
+    opened.start(*session);
+    stream = std::move(opened.stream);
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
       fail("The partner took the connection and then did not answer the login in time.");
     });
     session->start(*stream);
+  }
+
+  void end_stream() {
+    tls = nullptr;
+    stream.reset();
   }
 
   void try_again() {
@@ -143,7 +151,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
     }
     session.reset();
-    stream.reset();
+    end_stream();
     state = State::waiting;
     if (was_up) events->on_link_down();
     if (state == State::waiting) try_again();
@@ -168,7 +176,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     cancel(late_timer);
     connector.reset();
     if (session) session->stop();
-    stream.reset();
+    end_stream();
     session.reset();
   }
 
@@ -269,6 +277,8 @@ void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byt
 void IscsiLink::reset() { impl_->fail("The session was given up to begin anew."); }
 
 const std::string& IscsiLink::problem() const { return impl_->problem; }
+
+std::string_view IscsiLink::cipher() const { return is_up() && impl_->tls ? impl_->tls->cipher() : std::string_view{}; }
 
 void IscsiLink::on_problem(engine::Callback<const std::string&> handler) { impl_->tell_problem = std::move(handler); }
 

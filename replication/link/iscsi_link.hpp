@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "engine/net/tls_context.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/core/link.hpp"
@@ -16,6 +18,8 @@ struct IscsiLinkSettings {
   LinkIdentity identity;
   std::string address;  ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
   std::string from;     ///< local address to connect from, "10.0.0.1:0"; empty: any
+  /// Who this node is, and whom it talks to; null: without TLS.
+  std::shared_ptr<const engine::TlsContext> tls{};
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
   engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
@@ -49,6 +53,8 @@ class IscsiLink final : public Link {
 
   /// Why the link is down, a sentence for a person; empty while it is up or was never tried.
   [[nodiscard]] const std::string& problem() const;
+  /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384"; empty: with nothing, or it is down.
+  [[nodiscard]] std::string_view cipher() const;
   /// Tells of a new reason why the link is down, once for each.
   void on_problem(engine::Callback<const std::string&> handler);
 

@@ -165,7 +165,7 @@ class TlsPair {
   }
 
   HandClock clock;
-  std::size_t most = 70000;                               ///< bytes that a send takes at once
+  std::size_t most = 70000;                              ///< bytes that a send takes at once
   std::function<void(std::vector<std::byte>&)> on_wire;  ///< may change what goes over it
 
  private:
