@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <span>
 #include <string_view>
 
@@ -58,9 +59,11 @@ class Category final : public std::error_category {
   [[nodiscard]] std::string message(int value) const override { return clause(static_cast<TlsErrc>(value)); }
 };
 
-Certificate read_certificate(const std::string& pem) {
+std::vector<Certificate> read_certificates(const std::string& pem) {
   const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  return Certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+  std::vector<Certificate> read;
+  while (Certificate next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) read.push_back(std::move(next));
+  return read;
 }
 
 Key read_key(const std::string& pem) {
@@ -82,12 +85,27 @@ std::string fingerprint(const X509* certificate) {
   return hex;
 }
 
-/// In the place of OpenSSL's own verification: certificates are known one by one, so that no chain is built.
+using Peers = std::vector<std::string>;
+
+bool is_known(X509* certificate, const Peers& peers) {
+  return std::ranges::find(peers, fingerprint(certificate)) != peers.end();
+}
+
+/// Whether it is a known one, or one of those that came with it is, and has signed it.
+bool is_of_a_peer(X509* shown, STACK_OF(X509) * beside, const Peers& peers) {
+  if (is_known(shown, peers)) return true;
+  for (int i = 0; i < sk_X509_num(beside); ++i) {
+    X509* const signer = sk_X509_value(beside, i);
+    if (is_known(signer, peers) && X509_verify(shown, X509_get0_pubkey(signer)) == 1) return true;
+  }
+  return false;
+}
+
+/// In the place of OpenSSL's own verification: identities are known one by one, and no authority is asked.
 int judge(X509_STORE_CTX* store, void* peers) {
-  const auto& known = *static_cast<const std::vector<std::string>*>(peers);
   X509* const shown = X509_STORE_CTX_get0_cert(store);
   int verdict = X509_V_OK;
-  if (!shown || std::ranges::find(known, fingerprint(shown)) == known.end()) {
+  if (!shown || !is_of_a_peer(shown, X509_STORE_CTX_get0_untrusted(store), *static_cast<const Peers*>(peers))) {
     verdict = X509_V_ERR_CERT_UNTRUSTED;
   } else if (X509_cmp_current_time(X509_get0_notBefore(shown)) > 0) {
     verdict = X509_V_ERR_CERT_NOT_YET_VALID;
@@ -133,10 +151,11 @@ const std::error_category& tls_category() noexcept {
 std::error_code make_error_code(TlsErrc e) noexcept { return {static_cast<int>(e), tls_category()}; }
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySettings& settings) {
-  const Certificate certificate = read_certificate(settings.certificate);
+  const std::vector<Certificate> certificates = read_certificates(settings.certificate);
   const Key key = read_key(settings.key);
   ERR_clear_error();
-  if (!certificate) return fail(Errc::refused, "The node's certificate can't be read. It has to be in PEM form.");
+  if (certificates.empty())
+    return fail(Errc::refused, "The node's certificate can't be read. It has to be in PEM form.");
   if (!key) return fail(Errc::refused, "The key of the node's certificate can't be read. It has to be in PEM form.");
   std::shared_ptr<TlsContext> made(new TlsContext);
   made->peers_ = settings.peers;
@@ -150,8 +169,11 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySe
   SSL_CTX_set_cert_verify_callback(context, judge, &made->peers_);
   const bool good = SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
                     SSL_CTX_set_ciphersuites(context, kCipherSuites) == 1 && SSL_CTX_set_num_tickets(context, 0) == 1 &&
-                    SSL_CTX_use_certificate(context, certificate.get()) == 1 &&
-                    SSL_CTX_use_PrivateKey(context, key.get()) == 1;
+                    SSL_CTX_use_certificate(context, certificates.front().get()) == 1 &&
+                    SSL_CTX_use_PrivateKey(context, key.get()) == 1 &&
+                    std::ranges::all_of(certificates | std::views::drop(1), [context](const Certificate& signer) {
+                      return SSL_CTX_add1_chain_cert(context, signer.get()) == 1;
+                    });
   ERR_clear_error();
   if (!good) return fail(Errc::refused, "The node's certificate and its key do not belong together.");
   return made;

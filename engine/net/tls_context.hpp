@@ -1,7 +1,9 @@
 #pragma once
-// Who a node is on a TLS connection, and whom it talks to: its own certificate and key, and the certificates of the
-// other end, each by its fingerprint. TLS 1.3 and nothing older (RFC 8446); both ends show a certificate; no session is
-// resumed, no name is looked at, no authority is asked.
+// Who a node is on a TLS connection, and whom it talks to: its own certificate and key, and the other end's identities,
+// each a certificate known by its fingerprint. What the other end shows is such a certificate, or one that such a
+// certificate has signed; the time of what it shows has to be now, that of the identity behind it does not matter. TLS
+// 1.3 and nothing older (RFC 8446); both ends show a certificate; no session is resumed, no name is looked at, no
+// authority is asked.
 #include <memory>
 #include <string>
 #include <system_error>
@@ -34,9 +36,9 @@ enum class TlsErrc {
 [[nodiscard]] std::error_code make_error_code(TlsErrc e) noexcept;
 
 struct TlsIdentitySettings {
-  std::string certificate;         ///< PEM
+  std::string certificate;         ///< PEM, with the one that has signed it behind it, if any
   std::string key;                 ///< PEM, without a passphrase
-  std::vector<std::string> peers;  ///< SHA-256 of the certificates that are let in, 64 hex digits each, lower case
+  std::vector<std::string> peers;  ///< SHA-256 of the identities that are let in, 64 hex digits each, lower case
 };
 
 /// Never changes; may be used by several threads. A connection keeps its own alive.

@@ -24,6 +24,7 @@ using engine::openssl::Certificate;
 using engine::openssl::Deleter;
 using engine::openssl::Key;
 
+constexpr long kTwoYears = 730L * 24 * 3600;
 constexpr long kTenYears = 3650L * 24 * 3600;
 
 std::string openssl_reason() {
@@ -71,7 +72,8 @@ bool is_name(const std::string& host) {
   });
 }
 
-Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& hosts, std::int64_t now_ms) {
+/// With a serial number, a time and a name, but neither issuer nor signature.
+Certificate begin_certificate(EVP_PKEY* key, const std::string& common, std::int64_t now_ms, long life_seconds) {
   Certificate certificate(X509_new());
   X509* x = certificate.get();
   X509_set_version(x, 2);
@@ -82,40 +84,72 @@ Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& host
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(x));
   const std::time_t now = now_ms / 1000;
   ASN1_TIME_set(X509_getm_notBefore(x), now - 3600);  // the partner's clock may be a little behind
-  ASN1_TIME_set(X509_getm_notAfter(x), now + kTenYears);
+  ASN1_TIME_set(X509_getm_notAfter(x), now + life_seconds);
   X509_set_pubkey(x, key);
   X509_NAME* name = X509_get_subject_name(x);
-  const std::string common = hosts.empty() ? "lockstep" : hosts.front().substr(0, 64);
   X509_NAME_add_entry_by_txt(name, "O", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>("Lockstep"), -1, -1, 0);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(common.c_str()), -1, -1,
                              0);
-  X509_set_issuer_name(x, name);
+  return certificate;
+}
+
+bool add_usage(X509* x) {
+  return add_extension(x, NID_basic_constraints, "critical,CA:FALSE") &&
+         add_extension(x, NID_key_usage, "critical,digitalSignature") &&
+         add_extension(x, NID_ext_key_usage, "serverAuth,clientAuth") &&
+         add_extension(x, NID_subject_key_identifier, "hash");
+}
+
+Certificate make_certificate(EVP_PKEY* key, const std::vector<std::string>& hosts, std::int64_t now_ms) {
+  auto certificate =
+      begin_certificate(key, hosts.empty() ? "lockstep" : hosts.front().substr(0, 64), now_ms, kTenYears);
+  X509* x = certificate.get();
+  X509_set_issuer_name(x, X509_get_subject_name(x));
   std::string names;
   for (const auto& host : hosts)
     if (is_address(host) || is_name(host))
       names += fmt::format("{}{}:{}", names.empty() ? "" : ",", is_address(host) ? "IP" : "DNS", host);
-  const bool good = add_extension(x, NID_basic_constraints, "critical,CA:FALSE") &&
-                    add_extension(x, NID_key_usage, "critical,digitalSignature") &&
-                    add_extension(x, NID_ext_key_usage, "serverAuth,clientAuth") &&
-                    add_extension(x, NID_subject_key_identifier, "hash") &&
-                    add_extension(x, NID_authority_key_identifier, "keyid:always") &&
+  const bool good = add_usage(x) && add_extension(x, NID_authority_key_identifier, "keyid:always") &&
                     (names.empty() || add_extension(x, NID_subject_alt_name, names)) &&
                     X509_sign(x, key, EVP_sha256()) != 0;
   return good ? std::move(certificate) : nullptr;
 }
 
-}  // namespace
-
-engine::Result<SelfSigned> make_self_signed(const std::vector<std::string>& hosts, std::int64_t now_ms) {
-  const Key key(EVP_EC_gen("P-256"));
-  const Certificate certificate = key ? make_certificate(key.get(), hosts, now_ms) : nullptr;
+engine::Result<KeyAndCertificate> as_pem(EVP_PKEY* key, X509* certificate) {
   const Bio key_bio(BIO_new(BIO_s_mem()));
   const Bio certificate_bio(BIO_new(BIO_s_mem()));
-  if (!certificate || PEM_write_bio_X509(certificate_bio.get(), certificate.get()) != 1 ||
-      PEM_write_bio_PrivateKey(key_bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1)
+  if (!certificate || PEM_write_bio_X509(certificate_bio.get(), certificate) != 1 ||
+      PEM_write_bio_PrivateKey(key_bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
     return engine::fail(engine::Errc::io_error,
                         fmt::format("Cannot make a certificate for this node: {}.", openssl_reason()));
-  return SelfSigned{text_of(certificate_bio.get()), text_of(key_bio.get())};
+  return KeyAndCertificate{text_of(certificate_bio.get()), text_of(key_bio.get())};
+}
+
+}  // namespace
+
+engine::Result<KeyAndCertificate> make_self_signed(const std::vector<std::string>& hosts, std::int64_t now_ms) {
+  const Key key(EVP_EC_gen("P-256"));
+  const Certificate certificate = key ? make_certificate(key.get(), hosts, now_ms) : nullptr;
+  return as_pem(key.get(), certificate.get());
+}
+
+engine::Result<KeyAndCertificate> make_link_certificate(const TlsIdentity& identity, std::int64_t now_ms) {
+  const auto signer_pem = read_file(identity.key_file);
+  if (!signer_pem) return std::unexpected(signer_pem.error());
+  const Bio signer_bio(BIO_new_mem_buf(signer_pem->data(), static_cast<int>(signer_pem->size())));
+  const Key signer(PEM_read_bio_PrivateKey(signer_bio.get(), nullptr, nullptr, nullptr));
+  const Certificate issuer = read_certificate(identity.certificate_pem);
+  const Key key(EVP_EC_gen("P-256"));
+  Certificate certificate;
+  if (signer && issuer && key) {
+    certificate = begin_certificate(key.get(), "replication link", now_ms, kTwoYears);
+    X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
+    if (!add_usage(certificate.get()) || X509_sign(certificate.get(), signer.get(), EVP_sha256()) == 0)
+      certificate.reset();
+  }
+  auto made = as_pem(key.get(), certificate.get());
+  if (made) made->certificate += identity.certificate_pem;
+  return made;
 }
 
 namespace {

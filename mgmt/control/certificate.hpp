@@ -25,13 +25,19 @@ struct TlsIdentity {
 [[nodiscard]] engine::Result<TlsIdentity> load_or_make_identity(const std::filesystem::path& folder,
                                                                 const std::vector<std::string>& hosts);
 
-/// A fresh key and a certificate of its own, for ten years from `now_ms` (wall clock); both PEM. It names those of the
-/// hosts that are addresses, or names of letters, digits, dots, dashes and underscores.
-struct SelfSigned {
+struct KeyAndCertificate {
   std::string certificate;
   std::string key;
 };
-[[nodiscard]] engine::Result<SelfSigned> make_self_signed(const std::vector<std::string>& hosts, std::int64_t now_ms);
+
+/// A fresh key and a certificate of its own, for ten years from `now_ms` (wall clock); both PEM. It names those of the
+/// hosts that are addresses, or names of letters, digits, dots, dashes and underscores.
+[[nodiscard]] engine::Result<KeyAndCertificate> make_self_signed(const std::vector<std::string>& hosts,
+                                                                 std::int64_t now_ms);
+
+/// A fresh key and a certificate of the node's on the replication link, signed by its identity, for two years from
+/// `now_ms` (wall clock); the identity's own certificate is behind it.
+[[nodiscard]] engine::Result<KeyAndCertificate> make_link_certificate(const TlsIdentity& identity, std::int64_t now_ms);
 
 /// Of the first certificate in a PEM text; empty when there is none.
 [[nodiscard]] std::string fingerprint_of_pem(std::string_view pem);

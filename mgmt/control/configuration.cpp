@@ -32,4 +32,18 @@ void Configuration::sort() {
   for (auto& volume : volumes) std::ranges::sort(volume.access);
 }
 
+const char* name_of(LinkProtection protection) {
+  switch (protection) {
+    case LinkProtection::off:
+      return "off";
+    case LinkProtection::accepted:
+      return "accepted";
+    case LinkProtection::used:
+      return "used";
+    case LinkProtection::required:
+      break;
+  }
+  return "required";
+}
+
 }  // namespace lockstep::mgmt

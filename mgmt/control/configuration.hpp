@@ -62,6 +62,14 @@ struct LinkBeside {
   bool operator==(const LinkBeside&) const = default;
 };
 
+/// How far the pair has come on the way to a replication link with TLS (link_tls_jobs.hpp).
+enum class LinkProtection : std::uint8_t {
+  off,
+  accepted,  ///< both nodes call without TLS, and are called with or without
+  used,      ///< both call with TLS, and are called with or without
+  required,  ///< nothing without TLS
+};
+
 struct Pair {
   Uuid id;
   std::string name;
@@ -77,6 +85,7 @@ struct Pair {
   /// The link's first secrets, where it has others now: with others the witness's records would be a stranger's.
   std::optional<SealSecrets> seal{};
   std::optional<LinkBeside> link_beside{};
+  LinkProtection link_protection = LinkProtection::off;
   bool operator==(const Pair&) const = default;
 };
 
@@ -188,6 +197,8 @@ constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say
 
 /// "witness", "preferred" or "fence".
 [[nodiscard]] const char* kind_name(const Arbiter& arbiter);
+/// "off", "accepted", "used" or "required".
+[[nodiscard]] const char* name_of(LinkProtection protection);
 /// The arbiter alone, secrets included: between the nodes, and for a job that goes from one to another.
 [[nodiscard]] std::string arbiter_document(const Arbiter& arbiter);
 [[nodiscard]] Outcome<Arbiter> arbiter_from_document(std::string_view document);

@@ -56,6 +56,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
                     hands_of(*core_, data_plane_, hands_of(*core_, agent_, [this] { return reports(); })),
                     [this] { poke(); }),
       link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
+      link_tls_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       leave_jobs_(*core_, runner_,
@@ -73,6 +74,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   replace_jobs_.teach();
   witness_jobs_.teach();
   link_jobs_.teach();
+  link_tls_jobs_.teach();
   leave_jobs_.teach();
   core_->on_change([this] {
     poke();
@@ -115,9 +117,11 @@ std::optional<WantedState> Controller::wanted() const {
   const auto head = core_->revisions.state().head;
   const auto configuration = core_->configuration();
   const bool asked = !core_->partner(*configuration) || partner_.view().asked;
+  const std::int64_t now_ms = wall_clock_ms();
+  const auto shown = link_certificate_.at(now_ms);
   return WantedState{
       .revision = head.n,
-      .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder, wall_clock_ms()),
+      .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder, now_ms, shown.get()),
       .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
 }
 

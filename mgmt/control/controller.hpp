@@ -16,7 +16,9 @@
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/lapse_watch.hpp"
 #include "mgmt/control/leave_jobs.hpp"
+#include "mgmt/control/link_certificate.hpp"
 #include "mgmt/control/link_jobs.hpp"
+#include "mgmt/control/link_tls_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/pair_recovery.hpp"
@@ -49,6 +51,7 @@ class Controller {
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
   [[nodiscard]] LinkJobs& link() { return link_jobs_; }
+  [[nodiscard]] LinkTlsJobs& link_tls() { return link_tls_jobs_; }
   [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
@@ -94,6 +97,8 @@ class Controller {
   ReplaceJobs replace_jobs_;
   WitnessJobs witness_jobs_;
   LinkJobs link_jobs_;
+  LinkTlsJobs link_tls_jobs_;
+  mutable LinkCertificate link_certificate_{core_->identity};
   TokenService tokens_;
   PairService pair_;
   LeaveJobs leave_jobs_;

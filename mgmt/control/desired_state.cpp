@@ -45,11 +45,17 @@ json both_ways_json(const Chap& chap, const Chap& mutual) {
           {"mutual_secret", mutual.secret}};
 }
 
-json partner_json(const Pair& pair, const Node& mine, const Node& partner) {
+json partner_json(const Pair& pair, const Node& mine, const Node& partner, const KeyAndCertificate* shown) {
   json link = both_ways_json(pair.link, pair.link_mutual);
   link["listen"] = mine.link_address;
   link["connect"] = partner.link_address;
   if (pair.link_beside) link["also"] = both_ways_json(pair.link_beside->link, pair.link_beside->link_mutual);
+  // A lockstepd that is older than this program refuses what it does not know: a pair with such a one has no TLS yet.
+  if (shown && pair.link_protection != LinkProtection::off)
+    link["tls"] = {{"certificate", shown->certificate},
+                   {"key", shown->key},
+                   {"partner", partner.fingerprint},
+                   {"mode", name_of(pair.link_protection)}};
   return {{"name", partner.name}, {"portals", partner.portals}, {"link", link}};
 }
 
@@ -135,7 +141,7 @@ ReplicaFiles replica_files(const std::filesystem::path& folder, const Uuid& volu
 }
 
 std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
-                             const std::filesystem::path& folder, std::int64_t now_ms) {
+                             const std::filesystem::path& folder, std::int64_t now_ms, const KeyAndCertificate* shown) {
   assert(configuration.pair && configuration.node(side));
   const Pair& pair = *configuration.pair;
   const Node& mine = *configuration.node(side);
@@ -146,7 +152,7 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
       {"node", {{"side", side_name(side)}, {"id", mine.id.to_string()}, {"name", mine.name}}},
       {"target",
        {{"name", pair.target_name}, {"portals", mine.portals}, {"discovery_auth", discovery_json(pair.discovery)}}},
-      {"partner", partner ? partner_json(pair, mine, *partner) : json()},
+      {"partner", partner ? partner_json(pair, mine, *partner, shown) : json()},
       {"arbiter", arbiter_with_secrets_json(pair)},
       {"settings",
        {{"lease_ms", pair.settings.lease_ms},

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "mgmt/control/certificate.hpp"
 #include "mgmt/control/configuration.hpp"
 
 namespace lockstep::mgmt {
@@ -26,9 +27,10 @@ struct ReplicaFiles {
 
 /// Parameters of node.apply. `configuration` has a pair, and a node of this side. Volumes that are being made or
 /// deleted are left out: their replicas are not there yet, or not any more; so are those whose copy here is retired,
-/// and credentials of before whose time is over at `now_ms`.
+/// and credentials of before whose time is over at `now_ms`. `shown` is what this node shows on a link with TLS.
 [[nodiscard]] std::string apply_parameters(const Configuration& configuration, std::int64_t revision, NodeSide side,
-                                           const std::filesystem::path& folder, std::int64_t now_ms = 0);
+                                           const std::filesystem::path& folder, std::int64_t now_ms = 0,
+                                           const KeyAndCertificate* shown = nullptr);
 
 /// The epoch in which a volume lives on in one copy alone.
 struct LoneEpoch {

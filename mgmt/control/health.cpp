@@ -210,6 +210,33 @@ void judge_link_secrets(const Configuration& c, std::vector<HealthProblem>& prob
                       "such job is under way, run `lockstep pair rotate-secrets` again."});
 }
 
+/// Said while the link stands, so that what is read is what goes over the wire.
+void judge_link_protection(const PairView& view, std::vector<HealthProblem>& problems) {
+  const Configuration& c = *view.configuration;
+  if (!c.pair || c.nodes.size() != 2) return;
+  constexpr const char* kTodo =
+      "`lockstep pair protect-link` encrypts it, while hosts go on. Until then keep its network to the two nodes.";
+  if (c.pair->link_protection == LinkProtection::off) {
+    problems.push_back({Severity::warning,
+                        "link",
+                        {},
+                        {},
+                        "The replication link is not encrypted: whoever is on its network can read and change volumes.",
+                        kTodo});
+    return;
+  }
+  if (c.pair->link_protection != LinkProtection::required) {
+    problems.push_back({Severity::warning,
+                        "link",
+                        {},
+                        {},
+                        "The replication link is about to be protected otherwise: it takes calls without TLS, too.",
+                        "It takes both nodes, and then a few seconds; `lockstep job list` says what it waits for. If "
+                        "no such job is under way, run `lockstep pair protect-link` again."});
+    return;
+  }
+}
+
 Health summed_up(std::vector<HealthProblem> problems) {
   std::ranges::stable_sort(problems, std::greater<>(), &HealthProblem::severity);
   Health health;
@@ -288,6 +315,7 @@ Health judge_pair(const PairView& view) {
     if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);
   judge_link_secrets(c, problems);
+  judge_link_protection(view, problems);
   judge_witness(view, problems);
   for (const auto& volume : c.volumes) {
     const auto verdict = judge_volume(view, volume);

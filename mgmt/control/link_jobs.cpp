@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/carried_out.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/pair_members.hpp"
 
@@ -22,21 +23,6 @@ LinkJobs::LinkJobs(NodeCore& core, JobRunner& runner, PairHands hands, std::func
 
 void LinkJobs::teach() {
   runner_.teach(kLinkSecretsKind, [this](Job& job) { return step(job); });
-}
-
-std::optional<std::string> LinkJobs::why_behind() const {
-  const auto configuration = core_.configuration();
-  const std::int64_t revision = core_.revisions.state().head.n;
-  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    const Node* node = configuration->node(side);
-    if (!node) return "The pair has one node.";
-    const auto seen = hands_.look(side);
-    if (!seen) return seen.error().detail;
-    if (!seen->running || !seen->status) return fmt::format("lockstepd does not run on {}.", node->name);
-    if (seen->status->revision < revision)
-      return fmt::format("lockstepd on {} does not carry out the newest configuration yet.", node->name);
-  }
-  return std::nullopt;
 }
 
 // ---- the request ----
@@ -93,7 +79,7 @@ StepResult LinkJobs::accept(Job& job) {
   const Beside now = beside(*core_.configuration());
   if (now == Beside::new_ones) return move_on(job, "send", 0.3, job.message);
   if (now == Beside::old_ones) {
-    if (const auto why = why_behind()) return wait(job, *why);
+    if (const auto why = why_behind(core_, hands_)) return wait(job, *why);
     return change(job, "The link's old secrets forgotten", forget_old_link_secrets, "accept", 0.1, job.message.c_str());
   }
   return change(job, "New secrets of the link accepted", add_link_secrets, "send", 0.3,
@@ -105,7 +91,7 @@ StepResult LinkJobs::send(Job& job) {
   if (now == Beside::old_ones) return move_on(job, "forget", 0.6, job.message);
   // Nobody else removes them: with the new node the link has other secrets than any that were known.
   if (now == Beside::nothing) return finish(job, "A node was replaced meanwhile: the link has new secrets since.");
-  if (const auto why = why_behind()) {
+  if (const auto why = why_behind(core_, hands_)) {
     poke_();
     return wait(job, *why);
   }
@@ -115,7 +101,7 @@ StepResult LinkJobs::send(Job& job) {
 
 StepResult LinkJobs::forget(Job& job) {
   if (beside(*core_.configuration()) != Beside::nothing) {
-    if (const auto why = why_behind()) {
+    if (const auto why = why_behind(core_, hands_)) {
       poke_();
       return wait(job, *why);
     }

@@ -33,8 +33,6 @@ class LinkJobs {
   StepResult send(Job& job);
   StepResult forget(Job& job);
   [[nodiscard]] Outcome<void> may_begin(const Configuration& configuration) const;
-  /// Nothing when both lockstepds carry out what is in force; else a sentence.
-  [[nodiscard]] std::optional<std::string> why_behind() const;
   /// Gives the step to be taken next, or has the job wait.
   StepResult change(Job& job, const char* summary, const Revisions::Edit& edit, const char* next, double progress,
                     const char* message);

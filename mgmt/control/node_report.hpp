@@ -56,6 +56,7 @@ struct DataPlaneStatus {
   bool partner_connected = false;
   std::string partner_path;
   std::int64_t partner_since_ms = 0;
+  std::string partner_cipher;  ///< of the way out; empty: without TLS, or down
   std::string witness_kind;
   std::optional<bool> witness_reachable;
   bool witness_changing = false;  ///< it was told to ask none, and does not

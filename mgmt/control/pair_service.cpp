@@ -88,6 +88,7 @@ Outcome<void> PairService::create(const PairWish& wish) {
   pair.arbiter = wish.arbiter;
   pair.settings = wish.settings;
   make_link_secrets(pair);
+  pair.link_protection = LinkProtection::required;
   pair.created_ms = wall_clock_ms();
   const auto changed = core_.change(fmt::format("Pair {} made", wish.name), [&](Configuration& c) -> Outcome<void> {
     if (c.pair) return in_a_pair_already(c);

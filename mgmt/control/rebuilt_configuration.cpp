@@ -235,6 +235,7 @@ Outcome<Configuration> configuration_of(const Rebuild& rebuild, const RebuildWis
   pair.target_name = target;
   pair.arbiter = *arbiter;
   make_link_secrets(pair);
+  pair.link_protection = LinkProtection::required;
   pair.created_ms = wall_clock_ms();
   pair.next_lun = static_cast<std::int64_t>(rebuild.volumes.size());
   c.pair = std::move(pair);

@@ -91,7 +91,7 @@ LinkTls read_link_tls(Fields fields) {
   tls.key = fields.text("key", replication::kMaxPem);
   tls.partner = fields.text("partner");
   tls.mode = fields.word<LinkTlsMode>(
-      "mode", {{"accepts", LinkTlsMode::accepts}, {"calls", LinkTlsMode::calls}, {"requires", LinkTlsMode::requires_}});
+      "mode", {{"accepted", LinkTlsMode::accepted}, {"used", LinkTlsMode::used}, {"required", LinkTlsMode::required}});
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (tls.partner.size() != 64 || !std::ranges::all_of(tls.partner, is_hex))
     fields.problem().note(fields.path_of("partner"), "is no SHA-256: 64 hex digits, lower case");

@@ -79,9 +79,9 @@ struct VolumeSpec {
 
 /// How far a pair has come on the way to a link with TLS. Nodes that are one step apart understand one another.
 enum class LinkTlsMode : std::uint8_t {
-  accepts,   ///< calls without TLS; is called with or without
-  calls,     ///< calls with TLS; is called with or without
-  requires_  ///< nothing without TLS
+  accepted,  ///< calls without TLS; is called with or without
+  used,      ///< calls with TLS; is called with or without
+  required,  ///< nothing without TLS
 };
 
 /// Who this node is on the link, and who its partner is.
@@ -89,7 +89,7 @@ struct LinkTls {
   std::string certificate;  ///< PEM
   std::string key;          ///< PEM
   std::string partner;      ///< SHA-256 of the partner's certificate, 64 hex digits
-  LinkTlsMode mode = LinkTlsMode::requires_;
+  LinkTlsMode mode = LinkTlsMode::required;
   bool operator==(const LinkTls&) const = default;
 };
 

@@ -24,7 +24,7 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
 }
 
 bool calls_with_tls(const PartnerSpec& partner) {
-  return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepts;
+  return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepted;
 }
 
 bool only_secrets_differ(const std::optional<PartnerSpec>& a, const std::optional<PartnerSpec>& b) {
@@ -144,7 +144,7 @@ engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
   auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}});
   if (!context) return std::unexpected(context.error());
   tls_ = *std::move(context);
-  const bool only = tls->mode == LinkTlsMode::requires_;
+  const bool only = tls->mode == LinkTlsMode::required;
   server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
   return {};
 }

@@ -63,6 +63,7 @@ json link_json(const NodeView& n) {
   const std::string path = n.report.status ? n.report.status->partner_path : "";
   return {{"connected", connected},
           {"path", connected && (path == "tcp" || path == "rdma") ? json(path) : json()},
+          {"cipher", connected ? text_or_null(n.report.status->partner_cipher) : json()},
           {"since", n.report.status ? time_or_null(n.report.status->partner_since_ms) : json()}};
 }
 
@@ -129,9 +130,16 @@ std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_hand
 json pair_json(const PairView& view) {
   const auto& c = *view.configuration;
   if (!c.pair)
-    return {{"state", "none"},        {"id", nullptr},         {"name", nullptr},
-            {"target_name", nullptr}, {"local_side", nullptr}, {"revision", 0},
-            {"arbiter", nullptr},     {"settings", nullptr},   {"discovery_chap_user", nullptr},
+    return {{"state", "none"},
+            {"id", nullptr},
+            {"name", nullptr},
+            {"target_name", nullptr},
+            {"local_side", nullptr},
+            {"revision", 0},
+            {"arbiter", nullptr},
+            {"settings", nullptr},
+            {"discovery_chap_user", nullptr},
+            {"link_protection", nullptr},
             {"created_at", nullptr}};
   return {{"state", c.nodes.size() < 2 ? "alone" : "complete"},
           {"id", c.pair->id.to_string()},
@@ -145,6 +153,7 @@ json pair_json(const PairView& view) {
             {"resync_floor_bytes_per_second", c.pair->settings.resync_floor},
             {"resync_ceiling_bytes_per_second", c.pair->settings.resync_ceiling}}},
           {"discovery_chap_user", c.pair->discovery ? json(c.pair->discovery->user) : json()},
+          {"link_protection", mgmt::name_of(c.pair->link_protection)},
           {"created_at", rfc3339(c.pair->created_ms)}};
 }
 

@@ -243,6 +243,17 @@ Response join(Controller& controller, const Call& call) {
   return accepted(controller.pair().join(*invitation, node, call.token));
 }
 
+Response protect_link(Controller& controller, const Call& call) {
+  auto body = json_body(call);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const bool tls = fields.flag("tls", Presence::required).value_or(false);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.link_tls().protect(tls));
+}
+
 }  // namespace
 
 void add_pair_resources(Router& router, Controller& controller) {
@@ -260,6 +271,8 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return change_witness(controller, call); }});
   router.add({"POST", "/api/v1/pair/link-secrets", Access::admin, true,
               [&controller](const Call&) { return accepted(controller.link().rotate()); }});
+  router.add({"POST", "/api/v1/pair/link-protection", Access::admin, true,
+              [&controller](const Call& call) { return protect_link(controller, call); }});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

@@ -27,8 +27,13 @@ inline std::string text_of(BIO* bio) {
   return {data, static_cast<std::size_t>(length)};
 }
 
-/// Valid from and until so many seconds from now.
-inline MadeCertificate make_certificate(long from = -3600, long until = 3600) {
+inline openssl::Key key_of(const MadeCertificate& made) {
+  const openssl::Bio bio(BIO_new_mem_buf(made.key.data(), static_cast<int>(made.key.size())));
+  return openssl::Key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
+}
+
+/// Valid from and until so many seconds from now; signed by itself, or by another.
+inline MadeCertificate make_certificate(long from = -3600, long until = 3600, const MadeCertificate* signer = nullptr) {
   const openssl::Key key(EVP_EC_gen("P-256"));
   const openssl::Certificate x(X509_new());
   X509_set_version(x.get(), 2);
@@ -36,7 +41,7 @@ inline MadeCertificate make_certificate(long from = -3600, long until = 3600) {
   X509_gmtime_adj(X509_getm_notBefore(x.get()), from);
   X509_gmtime_adj(X509_getm_notAfter(x.get()), until);
   X509_set_pubkey(x.get(), key.get());
-  X509_sign(x.get(), key.get(), EVP_sha256());
+  X509_sign(x.get(), signer ? key_of(*signer).get() : key.get(), EVP_sha256());
   const openssl::Bio certificate(BIO_new(BIO_s_mem())), secret(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(certificate.get(), x.get());
   PEM_write_bio_PrivateKey(secret.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
@@ -47,7 +52,7 @@ inline MadeCertificate make_certificate(long from = -3600, long until = 3600) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  return {text_of(certificate.get()), text_of(secret.get()), hex};
+  return {text_of(certificate.get()) + (signer ? signer->certificate : ""), text_of(secret.get()), hex};
 }
 
 inline std::shared_ptr<const TlsContext> context_of(const MadeCertificate& own, std::vector<std::string> peers) {

@@ -126,6 +126,36 @@ TEST_F(TlsStreamTest, ACertificateWhoseTimeIsOverOrHasNotBegunIsRefusedEitherWay
   EXPECT_EQ(one.protocol.ended, TlsErrc::not_yet_valid) << one.protocol.ended.message();
 }
 
+TEST_F(TlsStreamTest, WhatAKnownIdentityHasSignedIsLetInThoughThatOnesOwnTimeIsOver) {
+  const MadeCertificate identity = make_certificate(-7200, -3600), shown = make_certificate(-60, 3600, &identity);
+  client.protocol.to_send = pattern(5000, 3);
+  connect(context_of(shown, {b.fingerprint}), context_of(b, {identity.fingerprint}));
+  run();
+  EXPECT_EQ(server.protocol.heard, client.protocol.to_send) << server.protocol.ended.message();
+}
+
+TEST_F(TlsStreamTest, WhatAKnownIdentityHasSignedIsRefusedWhenItsTimeIsOver) {
+  const MadeCertificate identity = make_certificate(), shown = make_certificate(-7200, -3600, &identity);
+  connect(context_of(shown, {b.fingerprint}), context_of(b, {identity.fingerprint}));
+  run();
+  EXPECT_EQ(server.protocol.ended, TlsErrc::expired) << server.protocol.ended.message();
+}
+
+TEST_F(TlsStreamTest, AKnownIdentityBesideACertificateThatItHasNotSignedProvesNothing) {
+  MadeCertificate forged = make_certificate();
+  forged.certificate += a.certificate;  // the known one is public: whoever listened may have it
+  connect(context_of(forged, {b.fingerprint}), context_of(b, {a.fingerprint}));
+  run();
+  EXPECT_EQ(server.protocol.ended, TlsErrc::foreign) << server.protocol.ended.message();
+}
+
+TEST_F(TlsStreamTest, WhatAStrangerHasSignedIsRefused) {
+  const MadeCertificate shown = make_certificate(-60, 3600, &stranger);
+  connect(context_of(shown, {b.fingerprint}), context_of(b, {a.fingerprint}));
+  run();
+  EXPECT_EQ(server.protocol.ended, TlsErrc::foreign) << server.protocol.ended.message();
+}
+
 TEST_F(TlsStreamTest, WhoSpeaksNoTlsGetsNotOneByteAndIsNotHeard) {
   pair.start(server, context_of(b, {a.fingerprint}), TlsRole::server);
   server.protocol.to_send = pattern(100, 1);

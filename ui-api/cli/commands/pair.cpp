@@ -58,6 +58,12 @@ std::string arbiter_text(const json& arbiter) {
   return "-";
 }
 
+std::string link_text(const std::string& protection) {
+  if (protection == "required") return "encrypted (TLS 1.3)";
+  if (protection == "off") return "not encrypted: see `lockstep pair protect-link`";
+  return "about to be protected otherwise: takes calls with TLS and without";
+}
+
 std::string pair_text(const json& pair) {
   if (text(pair, "state") == "none")
     return "This node is not in a pair. Make one with `lockstep pair create`; if it was in one, see `lockstep "
@@ -74,6 +80,7 @@ std::string pair_text(const json& pair) {
                                   ceiling == 0 ? "no ceiling" : "at most " + format_size(ceiling) + "/s"));
   const std::string finder = text(pair, "discovery_chap_user");
   facts.add("Discovery", finder.empty() ? "open" : "asks for the secret of " + finder);
+  facts.add("Link", link_text(text(pair, "link_protection")));
   facts.add("Asked", fmt::format("side {}", text(pair, "local_side")));
   facts.add("Revision", std::to_string(number(pair, "revision")));
   facts.add("Id", text(pair, "id"));
@@ -418,7 +425,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   add_set(*pair, chosen);
   add_pair_arbiter_commands(*pair, chosen);
   add_pair_witness_commands(*pair, chosen);
-  add_pair_rotate_secrets(*pair, chosen);
+  add_pair_link_commands(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
   add_pair_leave_commands(*pair, chosen);
