@@ -78,6 +78,7 @@ enum class LinkProtection : std::uint8_t {
   used,      ///< both call with TLS, and are called with or without
   required,  ///< nothing without TLS
 };
+BOOST_DESCRIBE_ENUM(LinkProtection, off, accepted, used, required)
 
 struct Pair {
   Uuid id;
@@ -99,7 +100,7 @@ struct Pair {
 };
 BOOST_DESCRIBE_STRUCT(Pair, (),
                       (id, name, target_name, arbiter, settings, link, link_mutual, created_ms, next_lun, discovery,
-                       seal, link_beside))
+                       seal, link_beside, link_protection))
 
 struct Node {
   Uuid id;
@@ -210,7 +211,7 @@ BOOST_DESCRIBE_STRUCT(Configuration, (), (pair, nodes, volumes, initiators, toke
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 8;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 9;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

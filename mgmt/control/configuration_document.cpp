@@ -22,7 +22,8 @@ using records::Rules;
 //   6  the witness may be changing: it asks the one that the other node is about to ask no more.
 //   7  so may a preferred side: it lets that side go on alone when another one is about to. Fences.
 //   8  credentials of before, or to come, may be accepted beside those in force: it shuts out who has only those.
-static_assert(kNewestDocument == 8);
+//   9  the link may have TLS: it calls without, in vain.
+static_assert(kNewestDocument == 9);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
 
@@ -32,7 +33,7 @@ struct Document {
   static constexpr Rules rules(const Pair*) {
     return {.required = "id name target_name arbiter settings link link_mutual created_ms",
             .written = "next_lun discovery seal",
-            .since = "discovery=4 seal=5 link_beside=8"};
+            .since = "discovery=4 seal=5 link_beside=8 link_protection=9"};
   }
   static constexpr Rules rules(const Arbiter*) {
     return {.required = "witness endpoints preferred", .written = "access", .since = "access=4 fence=7"};

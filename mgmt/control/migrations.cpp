@@ -235,9 +235,16 @@ ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
 ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 14> kMigrations{
-    kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation};
+// A pair of before goes on without TLS on its link until it is told otherwise.
+constexpr std::string_view kLinkProtection = R"sql(
+ALTER TABLE pair ADD COLUMN link_protection TEXT NOT NULL DEFAULT 'off'
+  CHECK (link_protection IN ('off', 'accepted', 'used', 'required'));
+)sql";
+
+constexpr std::array<std::string_view, 15> kMigrations{
+    kInitial,         kVolumeShapes,        kEncryption,  kNextLun,     kDiscovery,
+    kClosedVolumes,   kWitnessAccess,       kEventShares, kReplacement, kCopies,
+    kChangingWitness, kConfigurationEpochs, kFence,       kRotation,    kLinkProtection};
 
 }  // namespace
 

@@ -28,7 +28,7 @@ struct Told {
                 "witness_kind witness_changing volumes sessions findings",
             .renamed =
                 "partner_connected=partner/connected partner_path=partner/path "
-                "partner_since_ms=partner/since_ms witness_kind=witness/kind "
+                "partner_since_ms=partner/since_ms partner_cipher=partner/cipher witness_kind=witness/kind "
                 "witness_reachable=witness/reachable witness_changing=witness/changing"};
   }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }

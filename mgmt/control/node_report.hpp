@@ -77,7 +77,7 @@ struct DataPlaneStatus {
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, partner_connected, partner_path, partner_since_ms,
-                       witness_kind, witness_reachable, witness_changing, volumes, sessions, findings))
+                       partner_cipher, witness_kind, witness_reachable, witness_changing, volumes, sessions, findings))
 
 struct ApplyProblem {
   std::string object;
