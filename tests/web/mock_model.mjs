@@ -39,7 +39,7 @@ export class Model {
     this.pair = {
       state: 'complete', id: randomUUID(), name: 'pair1', target_name: 'iqn.2026-11.io.lockstep:pair1', local_side: 'a', revision: 1,
       arbiter: { kind: 'witness', endpoints: ['http://10.0.0.10:2379'], user: null, client_certificate: false, preferred_side: null },
-      settings: { lease_ms: 1500, resync_floor_bytes_per_second: 8388608, resync_ceiling_bytes_per_second: 0 }, discovery_chap_user: null, created_at: now(),
+      settings: { lease_ms: 1500, resync_floor_bytes_per_second: 8388608, resync_ceiling_bytes_per_second: 0 }, discovery_chap_user: null, link_protection: 'required', created_at: now(),
     };
     this.started = Date.now() - 9_340_000;
     this.nodes = ['a', 'b'].map((side) => ({

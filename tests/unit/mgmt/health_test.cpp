@@ -18,7 +18,8 @@ struct Pairs {
                                .arbiter = {},
                                .settings = {},
                                .link = {},
-                               .link_mutual = {}};
+                               .link_mutual = {},
+                               .link_protection = LinkProtection::required};
     configuration->nodes = {{random_uuid(), NodeSide::a, "node-a", {}, "", "", ""},
                             {random_uuid(), NodeSide::b, "node-b", {}, "", "", ""}};
     Volume v;
@@ -237,6 +238,18 @@ TEST(Health, AReplicaWhoseFilesAreMissingIsToldWithTheCommandThatMakesAnotherAnd
   EXPECT_EQ(health.problems[0].message,
             "vm1: Served by node-a alone; node-b has no replica of it: the files are missing there.");
   EXPECT_NE(health.problems[0].advice.find("`lockstep replica replace vm1 --node b`"), std::string::npos);
+}
+
+TEST(Health, ALinkWithoutTlsIsToldWithTheCommandThatEncryptsIt) {
+  Pairs p;
+  p.configuration->pair->link_protection = LinkProtection::off;
+  const Health open = p.health();
+  EXPECT_EQ(open.verdict, Verdict::degraded);
+  EXPECT_NE(open.summary.find("not encrypted"), std::string::npos) << open.summary;
+  ASSERT_EQ(open.problems.size(), 1U);
+  EXPECT_NE(open.problems[0].advice.find("lockstep pair protect-link"), std::string::npos);
+  p.configuration->pair->link_protection = LinkProtection::used;
+  EXPECT_NE(p.health().summary.find("takes calls without TLS, too"), std::string::npos) << p.health().summary;
 }
 
 TEST(Health, AMachineThatWasReplacedIsCritical) {
