@@ -46,7 +46,7 @@ export class Model {
       id: randomUUID(), side, name: `node-${side}`, local: side === 'a',
       addresses: { portals: [PORTALS[side]], link: `10.0.1.1${side === 'a' ? 1 : 2}:3261`, management: `10.0.0.1${side === 'a' ? 1 : 2}:8443` },
       reachable: true, lockstepd: { state: 'running', uptime_seconds: 0, message: '' }, version: '0.1.0',
-      partner_link: { connected: true, path: 'tcp', since: now() }, witness: { kind: 'witness', reachable: true }, revision: 1,
+      partner_link: { connected: true, path: 'tcp', cipher: 'TLS_AES_256_GCM_SHA384', since: now() }, witness: { kind: 'witness', reachable: true }, revision: 1,
     }));
     this.addToken('first', 'admin');
     this.log('pair.joined', 'info', 'b', null, 'node-b joined the pair.');
@@ -345,7 +345,7 @@ export class Model {
     b.reachable = false;
     b.lockstepd.state = 'unknown';
     b.witness.reachable = null;
-    a.partner_link = { connected: false, path: null, since: now() };
+    a.partner_link = { connected: false, path: null, cipher: null, since: now() };
     b.partner_link = { ...a.partner_link };
     for (const volume of this.volumes) {
       const [here, there] = volume.replicas;

@@ -44,7 +44,9 @@ function linkState(nodes: Node[]): { text: string; detail: string; tone: Tone } 
   if (nodes.length < 2) return { text: 'No partner yet', detail: '', tone: undefined };
   const up = known.find((n) => n.partner_link.connected);
   if (!up || known.some((n) => !n.partner_link.connected)) return { text: 'Link lost', detail: '', tone: 'danger' };
-  return { text: 'Linked', detail: up.partner_link.path === 'rdma' ? 'RDMA' : 'TCP', tone: 'success' };
+  const carrier = up.partner_link.path === 'rdma' ? 'RDMA' : 'TCP';
+  const encrypted = known.every((n) => n.partner_link.cipher !== null);
+  return { text: 'Linked', detail: `${carrier}, ${encrypted ? 'encrypted' : 'not encrypted'}`, tone: 'success' };
 }
 
 function witnessState(pair: Pair, nodes: Node[]): { text: string; tone: Tone } {
