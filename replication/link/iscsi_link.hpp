@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/runtime/reactor.hpp"
 #include "engine/seams/random.hpp"
@@ -12,10 +13,17 @@
 
 namespace lockstep::replication {
 
+struct LinkWay {
+  std::string address;  ///< as in IscsiLinkSettings
+  std::string from;
+  bool operator==(const LinkWay&) const = default;
+};
+
 struct IscsiLinkSettings {
   LinkIdentity identity;
-  std::string address;  ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
-  std::string from;     ///< local address to connect from, "10.0.0.1:0"; empty: any
+  std::string address;            ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
+  std::string from;               ///< local address to connect from, "10.0.0.1:0"; empty: any
+  std::vector<LinkWay> others{};  ///< tried in turn while that way does not work
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
   engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
@@ -34,9 +42,9 @@ class IscsiLink final : public Link {
   ~IscsiLink() override;
 
   void start(LinkEvents& events);
-  /// Another address or other credentials: a session that stands is given up and made anew.
+  /// Another address or other credentials: a session that stands is given up and made anew at once.
   void change(IscsiLinkSettings settings);
-  /// Other credentials: a session that stands goes on.
+  /// Other credentials or other ways: a session that stands goes on.
   void use_from_next_login(IscsiLinkSettings settings);
   /// Ends the session for good without a further event; what is outstanding is forgotten.
   void stop();
@@ -47,6 +55,8 @@ class IscsiLink final : public Link {
             engine::Callback<engine::IoResult<LinkAnswer>> done) override;
   void reset() override;
 
+  /// The way that the session that stands has taken, or the last attempt.
+  [[nodiscard]] const LinkWay& way() const;
   /// Why the link is down, a sentence for a person; empty while it is up or was never tried.
   [[nodiscard]] const std::string& problem() const;
   /// Tells of a new reason why the link is down, once for each.
