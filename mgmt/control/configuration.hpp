@@ -80,6 +80,15 @@ struct Pair {
   bool operator==(const Pair&) const = default;
 };
 
+/// Addresses at which a node is reached, too, while others take their place: about to be in force, or of before. Empty:
+/// there is none.
+struct NodeBeside {
+  std::string link_address;
+  std::string management_address;
+  [[nodiscard]] bool empty() const { return link_address.empty() && management_address.empty(); }
+  bool operator==(const NodeBeside&) const = default;
+};
+
 struct Node {
   Uuid id;
   NodeSide side = NodeSide::a;
@@ -88,6 +97,7 @@ struct Node {
   std::string link_address;
   std::string management_address;
   std::string fingerprint;  ///< of its TLS certificate
+  NodeBeside beside{};
   bool operator==(const Node&) const = default;
 };
 
@@ -178,7 +188,7 @@ struct Configuration {
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 8;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 9;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

@@ -27,7 +27,9 @@ constexpr int kFence = 7;
 // Credentials of before, or to come, may be accepted beside those in force: whoever overlooks that shuts out who has
 // only those.
 constexpr int kRotation = 8;
-static_assert(kRotation == kNewestDocument);
+// A node may be reached at a second address: whoever overlooks that lets nobody call from there, and calls there too late.
+constexpr int kBeside = 9;
+static_assert(kBeside == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -134,9 +136,16 @@ Pair pair_from(const json& j) {
 }
 
 json node_json(const Node& n) {
-  return {{"id", n.id.to_string()},      {"side", side_name(n.side)},      {"name", n.name},
-          {"portals", n.portals},        {"link_address", n.link_address}, {"management_address", n.management_address},
-          {"fingerprint", n.fingerprint}};
+  json node = {{"id", n.id.to_string()},
+               {"side", side_name(n.side)},
+               {"name", n.name},
+               {"portals", n.portals},
+               {"link_address", n.link_address},
+               {"management_address", n.management_address},
+               {"fingerprint", n.fingerprint}};
+  if (!n.beside.empty())
+    node["beside"] = {{"link_address", n.beside.link_address}, {"management_address", n.beside.management_address}};
+  return node;
 }
 
 Node node_from(const json& j) {
@@ -148,6 +157,8 @@ Node node_from(const json& j) {
   n.link_address = j.at("link_address");
   n.management_address = j.at("management_address");
   n.fingerprint = j.at("fingerprint");
+  if (const auto beside = j.find("beside"); beside != j.end())
+    n.beside = {beside->at("link_address"), beside->at("management_address")};
   return n;
 }
 
@@ -245,6 +256,7 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  if (std::ranges::any_of(configuration.nodes, [](const Node& n) { return !n.beside.empty(); })) return kBeside;
   const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
   if (std::ranges::any_of(configuration.initiators, has_old)) return kRotation;
   if (configuration.pair && configuration.pair->link_beside) return kRotation;

@@ -77,11 +77,12 @@ void load_pair(SQLite::Database& db, Configuration& c) {
 }
 
 void load_nodes(SQLite::Database& db, Configuration& c) {
-  Statement q(db, "SELECT side, id, name, portals, link_address, management_address, fingerprint FROM nodes");
+  Statement q(db, "SELECT side, id, name, portals, link_address, management_address, fingerprint, "
+                  "beside_link_address, beside_management_address FROM nodes");
   while (q.executeStep())
     c.nodes.push_back({uuid_of(q.getColumn(1)), side_of(q.getColumn(0)), q.getColumn(2).getString(),
                        split(q.getColumn(3).getString()), q.getColumn(4).getString(), q.getColumn(5).getString(),
-                       q.getColumn(6).getString()});
+                       q.getColumn(6).getString(), {q.getColumn(7).getString(), q.getColumn(8).getString()}});
 }
 
 void load_volumes(SQLite::Database& db, Configuration& c) {
@@ -189,7 +190,7 @@ void save_pair(SQLite::Database& db, const Pair& p) {
 }
 
 void save_node(SQLite::Database& db, const Node& n) {
-  Statement q(db, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)");
+  Statement q(db, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, side_name(n.side));
   q.bind(2, n.id.to_string());
   q.bind(3, n.name);
@@ -197,6 +198,8 @@ void save_node(SQLite::Database& db, const Node& n) {
   q.bind(5, n.link_address);
   q.bind(6, n.management_address);
   q.bind(7, n.fingerprint);
+  q.bind(8, n.beside.link_address);
+  q.bind(9, n.beside.management_address);
   q.exec();
 }
 

@@ -235,9 +235,15 @@ ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
 ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 14> kMigrations{
+// A node may be reached at other addresses, too, while they take the place of those that it has.
+constexpr std::string_view kBeside = R"sql(
+ALTER TABLE nodes ADD COLUMN beside_link_address TEXT NOT NULL DEFAULT '';
+ALTER TABLE nodes ADD COLUMN beside_management_address TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<std::string_view, 15> kMigrations{
     kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation};
+    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation, kBeside};
 
 }  // namespace
 

@@ -123,6 +123,7 @@ void add_node_commands(CLI::App& app, Action& chosen) {
     };
   });
   add_replace(*node, chosen);
+  add_node_set(*node, chosen);
   add_node_certificate_commands(*node, chosen);
 }
 
