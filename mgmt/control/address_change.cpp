@@ -91,7 +91,10 @@ std::vector<FieldProblem> problems_of(const AddressWish& wish, const Configurati
 }
 
 std::string to_json_text(const AddressChange& change) {
-  return json{{"side", side_name(change.side)}, {"before", to_json(change.before)}, {"after", to_json(change.after)}}
+  return json{{"side", side_name(change.side)},
+              {"before", to_json(change.before)},
+              {"after", to_json(change.after)},
+              {"node", change.node.to_string()}}
       .dump();
 }
 
@@ -99,7 +102,7 @@ Outcome<AddressChange> address_change_from(std::string_view text) {
   try {
     const json j = json::parse(text);
     return AddressChange{j.at("side") == "b" ? NodeSide::b : NodeSide::a, from_json(j.at("before")),
-                         from_json(j.at("after"))};
+                         from_json(j.at("after")), Uuid::parse(j.at("node").get<std::string>()).value_or(Uuid{})};
   } catch (const std::exception& e) {
     return refuse(RefusalKind::internal, fmt::format("What the job has to do cannot be read: {}.", e.what()));
   }

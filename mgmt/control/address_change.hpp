@@ -35,6 +35,7 @@ struct AddressChange {
   NodeSide side = NodeSide::a;
   Addresses before;
   Addresses after;
+  Uuid node{};  ///< its id: another machine may take its place
   [[nodiscard]] bool moves_link() const { return before.link_address != after.link_address; }
   [[nodiscard]] bool moves_management() const { return before.management_address != after.management_address; }
   [[nodiscard]] bool moves() const { return moves_link() || moves_management(); }

@@ -120,7 +120,7 @@ Outcome<Job> AddressJobs::change(const AddressWish& wish) {
   if (core_.side() != wish.side && wish.management_address) hands_.look_for_partner_at(*wish.management_address);
   const auto configuration = core_.configuration();
   const Node& node = *configuration->node(wish.side);
-  AddressChange change{wish.side, addresses_of(node), wished(addresses_of(node), wish)};
+  AddressChange change{wish.side, addresses_of(node), wished(addresses_of(node), wish), node.id};
   if (auto good = can_listen(change, node); !good) return std::unexpected(good.error());
   Job job = make_job(core_, kAddressesKind, "open", fmt::format("{} is to have {}.", node.name, listed(change)));
   Task task{job, configuration, std::move(change)};
@@ -137,8 +137,9 @@ StepResult AddressJobs::step(Job& job) {
   const json parameters = json::parse(job.parameters);
   Task task{job, core_.configuration(), *change, parameters.value("step_since_ms", std::int64_t{0}),
             parameters.value("reason", "")};
-  if (!task.configuration->pair || !task.configuration->node(change->side))
-    return fail(core_, job, {RefusalKind::not_found, "The pair, or that node of it, is gone.", {}});
+  const Node* node = task.configuration->pair ? task.configuration->node(change->side) : nullptr;
+  if (!node || node->id != change->node)
+    return fail(core_, job, {RefusalKind::not_found, "That node is not in the pair any more.", {}});
   if (job.step == "open") return open(task);
   if (job.step == "try") return try_new(task);
   if (job.step == "move") return move(task);
@@ -249,6 +250,7 @@ StepResult AddressJobs::give_up(Task& task, std::string why) {
 }
 
 StepResult AddressJobs::back(Task& task) {
+  if (unmade(task.node(), task.change) == task.node()) return task.next("unmake", 0.9, task.job.message);
   if (auto done = edit(task, "The old addresses", taken_back); !done) return wait(task.job, done.error().detail);
   return task.next("unmake", 0.9, task.job.message);
 }

@@ -66,9 +66,13 @@ void NodeCore::look_for_partner_at(const std::string& address) {
   const Node* n = partner(*c);
   const auto at = peer();
   if (!n || !at || address == n->management_address || !parse_address(address)) return;
-  if (const auto who = at->who(); who || who.error().other_certificate) return;
+  if (at->who()) return;
   if (why_partner_is_not_at(address)) return;
   settings.set(kFoundPartner, fmt::format("{} {}", n->id.to_string(), address));
+  {
+    const std::lock_guard lock(reached_mutex_);
+    reached_ = address;
+  }
   events.append({.kind = "node.found",
                  .side = n->side,
                  .volume = {},

@@ -171,20 +171,20 @@ def test_lockstepd_killed_at_each_step_ends_with_the_old_or_the_new_addresses():
 
 
 def machine_has_another_address(side, through):
-    """What its file and its pair say is nobody's address any more: lockstep-mgmtd listens, lockstepd can't."""
+    """Its partner finds nobody at its management address, which lockstep-mgmtd can't have any more."""
     with scene(Moving, witness=True) as s:
         moved, left = (s.a, s.b) if side == "a" else (s.b, s.a)
         gone = s.fresh()
         s.done(side, management_address=gone)
+        moved.listen = f"0.0.0.0:{moved.port}"
         s.write_into_file(moved, management_address=gone)
         moved.stop_mgmtd(signal.SIGKILL)
         host, port = gone.rsplit(":", 1)
         with socket.create_server((host, int(port))):  # somebody else has it now, who speaks no TLS
             moved.start_mgmtd()
-            wait_for("the partner to find nobody there", lambda: left.get("/api/v1/health").json["status"] != "ok", 30)
-            asked = s.a if through == "a" else s.b
-            new = s.fresh()
-            s.done(side, asked, management_address=new)
+            wait_for("the partner to find nobody there", lambda: left.get("/api/v1/health").json["status"] != "ok", 60)
+            new = f"{s.hosts.pop()}:{moved.port}"
+            s.done(side, s.a if through == "a" else s.b, management_address=new)
             s.write_into_file(moved, management_address=new)
         check(s.addresses(left, side)["management_address"] == new, "the pair has it")
         s.check_whole()

@@ -345,7 +345,7 @@ TEST_F(AddressJobsTest, APartnerThatGoesAwayAfterTheMoveIsWaitedFor) {
 }
 
 TEST_F(AddressJobsTest, WhatALostJobLeftIsFinishedByTheNext) {
-  const AddressChange change{kB, addresses_of(before_), {{kNewPortal}, kNewLink, kNewManagement}};
+  const AddressChange change{kB, addresses_of(before_), {{kNewPortal}, kNewLink, kNewManagement}, before_.id};
   for (const auto how : {opened, moved}) {
     const auto leave = [&](Configuration& c) -> Outcome<void> {
       Node& n = *std::ranges::find(c.nodes, kB, &Node::side);
@@ -359,6 +359,24 @@ TEST_F(AddressJobsTest, WhatALostJobLeftIsFinishedByTheNext) {
     EXPECT_EQ(job(id).state, JobState::done) << job(id).message;
     expect_new();
   }
+}
+
+TEST_F(AddressJobsTest, AMachineThatTookTheNodesPlaceKeepsItsOwnAddresses) {
+  const Uuid id = begin();
+  turns(1);
+  ASSERT_TRUE(core_->revisions.change(
+      "replaced",
+      [](Configuration& c) -> Outcome<void> {
+        Node& n = *std::ranges::find(c.nodes, kB, &Node::side);
+        n = {random_uuid(), kB, "node-c", {"10.0.0.3:3260"}, "10.9.0.3:3261", "10.0.0.3:8443", ""};
+        return {};
+      },
+      nullptr));
+  plane_.turn();
+  const Node then = node();
+  turns();
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(node(), then);
 }
 
 TEST_F(AddressJobsTest, WhatMakesNoSenseIsRefusedByField) {
@@ -397,7 +415,7 @@ TEST_F(AddressJobsTest, OneJobAtATimeAndNoneForWhatIsThereAlready) {
 }
 
 TEST_F(AddressJobsTest, TheConfigurationOfEachStepTravelsAndIsStored) {
-  const AddressChange change{kB, addresses_of(before_), {{kNewPortal}, kNewLink, kNewManagement}};
+  const AddressChange change{kB, addresses_of(before_), {{kNewPortal}, kNewLink, kNewManagement}, before_.id};
   for (const auto how : {opened, moved, closed}) {
     ASSERT_TRUE(core_->revisions.change(
         "step",
