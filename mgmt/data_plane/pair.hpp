@@ -21,7 +21,7 @@
 #include "replication/link/link_trial.hpp"
 #include "replication/link/partner_service.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct PairIdentity {
   engine::Uuid pair;
@@ -119,4 +119,4 @@ class Pair final : private replication::LinkEvents {
   bool link_up_ = false;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane
