@@ -6,7 +6,7 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Added ones are opened before removed ones are closed. The initiators of those are asked to log out.
 std::vector<Problem> Node::set_portals(const std::vector<SocketAddress>& portals) {
@@ -52,4 +52,4 @@ void Node::try_link(const LinkTry& way, engine::Callback<const std::string&> don
   pair_->try_way(way, std::move(done));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane
