@@ -242,8 +242,9 @@ ALTER TABLE nodes ADD COLUMN beside_management_address TEXT NOT NULL DEFAULT '';
 )sql";
 
 constexpr std::array<std::string_view, 15> kMigrations{
-    kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation, kBeside};
+    kInitial,         kVolumeShapes,        kEncryption,  kNextLun,     kDiscovery,
+    kClosedVolumes,   kWitnessAccess,       kEventShares, kReplacement, kCopies,
+    kChangingWitness, kConfigurationEpochs, kFence,       kRotation,    kBeside};
 
 }  // namespace
 

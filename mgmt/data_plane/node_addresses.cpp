@@ -8,6 +8,8 @@
 
 namespace lockstep::data_plane {
 
+using mgmt::log_info;
+
 /// Added ones are opened before removed ones are closed. The initiators of those are asked to log out.
 std::vector<Problem> Node::set_portals(const std::vector<SocketAddress>& portals) {
   std::vector<Problem> problems;
