@@ -72,7 +72,11 @@ AddressHands hands_of(NodeCore& core, const AddressAgent& agent, PairHands pair)
     const auto peer = core.peer();
     if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
     auto tried = peer->try_addresses(trial);
-    if (!tried) tried.error().detail = fmt::format("The partner {}.", trouble_with_partner(tried.error()));
+    if (!tried) {
+      std::string& why = tried.error().detail;
+      why = fmt::format("The partner {}", trouble_with_partner(tried.error()));
+      if (!why.ends_with('.') && !why.ends_with('?')) why += '.';
+    }
     return tried;
   };
   return hands;

@@ -142,15 +142,15 @@ struct HttpsServer::Impl {
   std::size_t connections = 0;
   asio::io_context io{1};
   asio::ssl::context context;
-  // Each lives until its coroutine has seen that it is closed. Of the thread that runs `io`.
-  std::map<std::string, std::shared_ptr<tcp::acceptor>> also;
-  std::shared_ptr<tcp::acceptor> acceptor;
+  // Also those that are closed: who accepted there may not have seen it yet. Of the thread that runs `io`.
+  std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
+  std::map<std::string, tcp::acceptor*> also;
   asio::thread_pool workers;
   asio::thread_pool peer_workers;
   std::thread thread;
 
-  asio::awaitable<void> accept_for_ever(std::shared_ptr<tcp::acceptor> acceptor);
-  [[nodiscard]] std::expected<std::shared_ptr<tcp::acceptor>, engine::Error> listen_at(const std::string& address);
+  asio::awaitable<void> accept_for_ever(tcp::acceptor& acceptor);
+  [[nodiscard]] std::expected<tcp::acceptor*, engine::Error> listen_at(const std::string& address);
   std::map<std::string, std::string> also_listen_at(const std::vector<std::string>& addresses);
   asio::awaitable<void> wait(std::chrono::milliseconds time);
   asio::awaitable<void> run_on(asio::thread_pool& pool, std::function<void()> work);
@@ -203,10 +203,10 @@ BodyBudget& HttpsServer::Impl::bodies_of(Standing standing) {
   return standing == Standing::partner ? partner_bodies : standing == Standing::known ? known_bodies : stranger_bodies;
 }
 
-asio::awaitable<void> HttpsServer::Impl::accept_for_ever(std::shared_ptr<tcp::acceptor> acceptor) {
+asio::awaitable<void> HttpsServer::Impl::accept_for_ever(tcp::acceptor& acceptor) {
   for (;;) {
-    auto [error, socket] = co_await acceptor->async_accept(kAwait);
-    if (error == asio::error::operation_aborted || !acceptor->is_open()) co_return;
+    auto [error, socket] = co_await acceptor.async_accept(kAwait);
+    if (error == asio::error::operation_aborted || !acceptor.is_open()) co_return;
     if (error) {  // out of descriptors, most likely: give the others time to close
       co_await wait(std::chrono::milliseconds(100));
       continue;
@@ -407,7 +407,7 @@ HttpsServer::HttpsServer(mgmt::TlsIdentity identity, const mgmt::PageCertificate
 
 HttpsServer::~HttpsServer() { stop(); }
 
-std::expected<std::shared_ptr<tcp::acceptor>, engine::Error> HttpsServer::Impl::listen_at(const std::string& address) {
+std::expected<tcp::acceptor*, engine::Error> HttpsServer::Impl::listen_at(const std::string& address) {
   const auto parsed = mgmt::parse_address(address);
   if (!parsed)
     return engine::fail(engine::Errc::refused, fmt::format("{} is not an address with a port to listen at, such as "
@@ -415,13 +415,13 @@ std::expected<std::shared_ptr<tcp::acceptor>, engine::Error> HttpsServer::Impl::
                                                            address));
   try {
     const tcp::endpoint endpoint(asio::ip::make_address(parsed->host), parsed->port);
-    auto opened = std::make_shared<tcp::acceptor>(io);
+    auto opened = std::make_unique<tcp::acceptor>(io);
     opened->open(endpoint.protocol());
     opened->set_option(tcp::acceptor::reuse_address(true));
     opened->bind(endpoint);
     opened->listen();
-    asio::co_spawn(io, accept_for_ever(opened), asio::detached);
-    return opened;
+    asio::co_spawn(io, accept_for_ever(*opened), asio::detached);
+    return acceptors.emplace_back(std::move(opened)).get();
   } catch (const boost::system::system_error& e) {
     return std::unexpected(engine::Error{
         e.code(), fmt::format("Cannot listen at {}: {}. Is another program using it, or is the address not this "
@@ -433,9 +433,8 @@ std::expected<std::shared_ptr<tcp::acceptor>, engine::Error> HttpsServer::Impl::
 engine::Result<std::string> HttpsServer::start(const std::string& address) {
   auto opened = impl_->listen_at(address);
   if (!opened) return std::unexpected(std::move(opened.error()));
-  impl_->acceptor = std::move(*opened);
   mgmt::Address in_use = *mgmt::parse_address(address);
-  in_use.port = impl_->acceptor->local_endpoint().port();
+  in_use.port = (*opened)->local_endpoint().port();
   impl_->thread = std::thread([this] { impl_->io.run(); });
   return mgmt::to_string(in_use);
 }
@@ -451,7 +450,7 @@ std::map<std::string, std::string> HttpsServer::Impl::also_listen_at(const std::
   for (const auto& address : addresses) {
     if (also.contains(address)) continue;
     if (auto opened = listen_at(address))
-      also.emplace(address, std::move(*opened));
+      also.emplace(address, *opened);
     else
       problems.emplace(address, opened.error().message);
   }
