@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/commands/node_set.hpp"
 #include "ui-api/cli/size.hpp"
 #include "ui-api/cli/table.hpp"
 

@@ -1,11 +1,11 @@
 // lockstep node set
+#include "ui-api/cli/commands/node_set.hpp"
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-
-#include "ui-api/cli/commands.hpp"
 
 namespace lockstep::cli {
 
