@@ -20,6 +20,12 @@ namespace lockstep::iscsi_target {
 namespace {
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+std::string port_of(const std::string& address) { return address.substr(address.rfind(':') + 1); }
+
+bool is_wildcard(const std::string& address) {
+  const std::string host = host_of(address);
+  return host == "0.0.0.0" || host == "[::]";
+}
 
 /// Calls back, on the thread that counts last, when everything is counted.
 struct Countdown {
@@ -74,11 +80,21 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
     if (gives_way) give_up_login(*gives_way);
   }
 
+  /// Whether somebody listens at this end of a connection.
+  [[nodiscard]] bool is_listened(const std::string& local) const {
+    const std::lock_guard lock(mutex);
+    return std::ranges::any_of(listeners, [&](const auto& listener) {
+      return listener.first == local || (is_wildcard(listener.first) && port_of(listener.first) == port_of(local));
+    });
+  }
+
   /// Who alone may call, if that isn't `peer`.
   [[nodiscard]] std::optional<std::string> other_owner(const std::string& peer) const {
     const std::lock_guard lock(mutex);
-    if (only_from.empty() || host_of(peer) == only_from) return std::nullopt;
-    return only_from;
+    if (only_from.empty() || std::ranges::find(only_from, host_of(peer)) != only_from.end()) return std::nullopt;
+    std::string owners;
+    for (const auto& one : only_from) owners += (owners.empty() ? "" : " or ") + one;
+    return owners;
   }
 
   void turn_away(const std::string& peer, const std::string& owner) {
@@ -284,7 +300,7 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   Crowd half_open, discoveries;
   LoginGuard guard;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
-  std::string only_from;
+  std::vector<std::string> only_from;
   engine::StreamProtection protects;
   EventLimit strangers, turned_away{1, std::chrono::minutes(1)};
   SessionLimit limit;                // those of them that are no discovery
@@ -322,9 +338,9 @@ void TcpTargetServer::stop_listening(std::string_view address) {
   impl_->listeners.erase(std::string(address));
 }
 
-void TcpTargetServer::accept_only_from(std::string_view host) {
+void TcpTargetServer::accept_only_from(std::vector<std::string> hosts) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->only_from = host;
+  impl_->only_from = std::move(hosts);
 }
 
 void TcpTargetServer::protect(engine::StreamProtection protection) {
@@ -383,6 +399,25 @@ void TcpTargetServer::request_logout(std::chrono::seconds grace) {
       worker.close([&](std::uint64_t id,
                        const TargetConnection&) { return std::find(asked.begin(), asked.end(), id) != asked.end(); },
                    "The initiator did not log out when asked to.", [] {});
+    });
+  });
+}
+
+void TcpTargetServer::retire_unlistened(std::chrono::seconds grace) {
+  const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>(grace.count(), 0, 65535));
+  impl_->on_each_worker([seconds, impl = impl_, grace](Worker& worker) {
+    std::vector<std::uint64_t> asked;
+    for (const std::uint64_t id : worker.ids()) {
+      TargetConnection* const connection = worker.find(id);
+      if (impl->is_listened(connection->local_address())) continue;
+      connection->request_logout(seconds);
+      asked.push_back(id);
+    }
+    if (asked.empty()) return;
+    worker.reactor().call_after(grace, [impl, &worker, asked = std::move(asked)] {
+      worker.close(
+          [&](std::uint64_t id, const TargetConnection&) { return std::ranges::find(asked, id) != asked.end(); },
+          "The portal that the initiator came by is closed.", [] {});
     });
   });
 }

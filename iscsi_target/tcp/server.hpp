@@ -73,9 +73,9 @@ class TcpTargetServer {
   /// "127.0.0.1:3260"; port 0 picks one, which is given back. Any thread but a reactor's, or reactor 0's.
   [[nodiscard]] engine::Result<std::string> listen(std::string_view address);
   void stop_listening(std::string_view address);
-  /// Calls from other addresses than `host` ("10.0.0.2", "[fd00::2]") are closed before a byte is read. Empty: from
+  /// Calls from other addresses than `hosts` ("10.0.0.2", "[fd00::2]") are closed before a byte is read. None: from
   /// any.
-  void accept_only_from(std::string_view host);
+  void accept_only_from(std::vector<std::string> hosts);
   /// With what calls that come from now on are protected; at first with nothing. Who can't prove itself gets no login,
   /// and is told of as one that was refused.
   void protect(engine::StreamProtection protection);
@@ -95,6 +95,10 @@ class TcpTargetServer {
   void recheck_sessions(engine::Callback<> done = {});
   /// Asks every initiator to log out (async message 1); who does not within `grace` is closed.
   void request_logout(std::chrono::seconds grace);
+  /// After stop_listening(): asks the initiators of sessions that came by an address at which nobody listens any more
+  /// to log out (async message 1); who has not within `grace` is closed, what it had begun is drained. The others go on
+  /// undisturbed. Any thread.
+  void retire_unlistened(std::chrono::seconds grace);
   /// Stops listening and asks every initiator to log out (async message 1), so that they move to the partner on their
   /// own; calls back on reactor 0 when all have, or when `grace` is over. Any thread, before stop().
   void retire(std::chrono::milliseconds grace, engine::Callback<> done);

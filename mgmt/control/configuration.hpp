@@ -102,6 +102,16 @@ BOOST_DESCRIBE_STRUCT(Pair, (),
                       (id, name, target_name, arbiter, settings, link, link_mutual, created_ms, next_lun, discovery,
                        seal, link_beside, link_protection))
 
+/// Addresses at which a node is reached, too, while others take their place: about to be in force, or of before. Empty:
+/// there is none.
+struct NodeBeside {
+  std::string link_address;
+  std::string management_address;
+  [[nodiscard]] bool empty() const { return link_address.empty() && management_address.empty(); }
+  bool operator==(const NodeBeside&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(NodeBeside, (), (link_address, management_address))
+
 struct Node {
   Uuid id;
   NodeSide side = NodeSide::a;
@@ -110,9 +120,10 @@ struct Node {
   std::string link_address;
   std::string management_address;
   std::string fingerprint;  ///< of its TLS certificate
+  NodeBeside beside{};
   bool operator==(const Node&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(Node, (), (id, side, name, portals, link_address, management_address, fingerprint))
+BOOST_DESCRIBE_STRUCT(Node, (), (id, side, name, portals, link_address, management_address, fingerprint, beside))
 
 /// Which files on a node's disk are its copy of a volume. One that takes the place of a copy that is lost has the next
 /// number, so that the lost one, should it turn up, is not taken for it.

@@ -23,6 +23,7 @@ using records::Rules;
 //   7  so may a preferred side: it lets that side go on alone when another one is about to. Fences.
 //   8  credentials of before, or to come, may be accepted beside those in force: it shuts out who has only those.
 //   9  the link may have TLS: it calls without, in vain.
+//   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
 static_assert(kNewestDocument == 9);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
@@ -43,7 +44,7 @@ struct Document {
     return {.required = "link link_mutual are_old", .renamed = "are_old=old"};
   }
   static constexpr Rules rules(const Node*) {
-    return {.required = "id side name portals link_address management_address fingerprint"};
+    return {.required = "id side name portals link_address management_address fingerprint", .since = "beside=9"};
   }
   static constexpr Rules rules(const Copy*) { return {.required = "number folder retired"}; }
   static constexpr Rules rules(const Volume*) {

@@ -57,6 +57,10 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
                     [this] { poke(); }),
       link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       link_tls_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
+      address_agent_(*core_, data_plane_),
+      address_jobs_(*core_, runner_,
+                    hands_of(*core_, address_agent_, hands_of(*core_, agent_, [this] { return reports(); })),
+                    [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       leave_jobs_(*core_, runner_,
@@ -67,7 +71,10 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }),
       initiators_(*core_),
-      lapses_(*core_, [this] { tokens_.see_to_token_file(); }) {
+      lapses_(*core_, [this] {
+        tokens_.see_to_token_file();
+        see_to_addresses();
+      }) {
   core_->use_arbiter(arbiter_);
   volume_jobs_.teach(runner_);
   import_jobs_.teach(runner_);
@@ -75,6 +82,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   witness_jobs_.teach();
   link_jobs_.teach();
   link_tls_jobs_.teach();
+  address_jobs_.teach();
   leave_jobs_.teach();
   core_->on_change([this] {
     poke();
@@ -216,6 +224,24 @@ Outcome<void> Controller::whole(const Volume& volume) const {
   return {};
 }
 
+void Controller::use_listener(Listen listen, Differences differences) {
+  listen_ = std::move(listen);
+  differences_ = std::move(differences);
+  see_to_addresses();
+}
+
+void Controller::see_to_addresses() {
+  if (!listen_) return;
+  auto not_listened = listen_(core_->managed_at());
+  std::vector<FileDifference> differ;
+  const auto configuration = core_->configuration();
+  for (const auto& node : configuration->nodes)
+    if (node.id == core_->node_id && differences_) differ = differences_(node);
+  const std::lock_guard lock(addresses_mutex_);
+  not_listened_ = std::move(not_listened);
+  file_differences_ = std::move(differ);
+}
+
 Unpaired Controller::unpaired() const {
   Unpaired found;
   const NodeReport report = reconciler_.report();
@@ -240,6 +266,11 @@ PairView Controller::view() const {
   view.save_problem = core_->save_problem();
   view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
+  {
+    const std::lock_guard lock(addresses_mutex_);
+    for (const auto& p : not_listened_) view.not_listened.push_back(p.message);
+    view.file_differences = file_differences_;
+  }
   for (const auto& node : view.configuration->nodes) {
     NodeView& n = view.nodes[static_cast<std::size_t>(node.side)];
     n.node = &node;

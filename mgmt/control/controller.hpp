@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "mgmt/control/address_jobs.hpp"
+#include "mgmt/control/address_trial.hpp"
 #include "mgmt/control/configuration_witness_node.hpp"
 #include "mgmt/control/data_plane.hpp"
 #include "mgmt/control/import_jobs.hpp"
@@ -52,6 +54,13 @@ class Controller {
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
   [[nodiscard]] LinkJobs& link() { return link_jobs_; }
   [[nodiscard]] LinkTlsJobs& link_tls() { return link_tls_jobs_; }
+  [[nodiscard]] AddressJobs& addresses() { return address_jobs_; }
+  [[nodiscard]] const AddressAgent& address_agent() const { return address_agent_; }
+  /// Who listens for this node's management, told of all addresses beside its file's about once a second; gives what
+  /// can't be listened at. For start-up only; so is what the file says and is not in force.
+  using Listen = std::function<AddressProblems(const std::vector<std::string>&)>;
+  using Differences = std::function<std::vector<FileDifference>(const Node& in_force)>;
+  void use_listener(Listen listen, Differences differences);
   [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
@@ -80,6 +89,14 @@ class Controller {
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
 
+  void see_to_addresses();
+
+  Listen listen_;
+  Differences differences_;
+  mutable std::mutex addresses_mutex_;  ///< guards the next two
+  AddressProblems not_listened_;
+  std::vector<FileDifference> file_differences_;
+
   std::mutex told_mutex_;
   std::map<Uuid, std::chrono::steady_clock::time_point> told_;  ///< of which replaced machines, and when
   const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
@@ -99,6 +116,8 @@ class Controller {
   LinkJobs link_jobs_;
   LinkTlsJobs link_tls_jobs_;
   mutable LinkCertificate link_certificate_{core_->identity};
+  AddressAgent address_agent_;
+  AddressJobs address_jobs_;
   TokenService tokens_;
   PairService pair_;
   LeaveJobs leave_jobs_;

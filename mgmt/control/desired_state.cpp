@@ -49,6 +49,8 @@ json partner_json(const Pair& pair, const Node& mine, const Node& partner, const
   json link = both_ways_json(pair.link, pair.link_mutual);
   link["listen"] = mine.link_address;
   link["connect"] = partner.link_address;
+  if (!mine.beside.link_address.empty()) link["listen_beside"] = mine.beside.link_address;
+  if (!partner.beside.link_address.empty()) link["connect_beside"] = partner.beside.link_address;
   if (pair.link_beside) link["also"] = both_ways_json(pair.link_beside->link, pair.link_beside->link_mutual);
   // A lockstepd that is older than this program refuses what it does not know: a pair with such a one has no TLS yet.
   if (shown && pair.link_protection != LinkProtection::off)

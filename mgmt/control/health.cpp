@@ -237,6 +237,32 @@ void judge_link_protection(const PairView& view, std::vector<HealthProblem>& pro
   }
 }
 
+/// For seconds, with both nodes; else until the missing one is back.
+void judge_addresses(const PairView& view, std::vector<HealthProblem>& problems) {
+  for (const auto& node : view.configuration->nodes) {
+    if (node.beside.empty()) continue;
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         node.side,
+         {},
+         fmt::format("The addresses of {} are being changed: it is reached at the old and the new ones.", node.name),
+         "It takes both nodes, and then a few seconds; `lockstep job list` says what it waits for. If "
+         "no such job is under way, give the addresses again with `lockstep node set`."});
+  }
+  for (const auto& sentence : view.not_listened)
+    problems.push_back({Severity::warning,
+                        "node",
+                        view.local_side,
+                        {},
+                        fmt::format("The management of this node can't be reached where it should. {}", sentence),
+                        fmt::format("If this machine has another address: `lockstep node set {} --management-address "
+                                    "ADDRESS:PORT`, with --link-address and --portal where these have changed, too.",
+                                    side_name(view.local_side.value_or(NodeSide::a)))});
+  for (const auto& d : view.file_differences)
+    problems.push_back({Severity::warning, "node", view.local_side, {}, d.sentence, d.advice});
+}
+
 Health summed_up(std::vector<HealthProblem> problems) {
   std::ranges::stable_sort(problems, std::greater<>(), &HealthProblem::severity);
   Health health;
@@ -316,6 +342,7 @@ Health judge_pair(const PairView& view) {
   judge_link(view, problems);
   judge_link_secrets(c, problems);
   judge_link_protection(view, problems);
+  judge_addresses(view, problems);
   judge_witness(view, problems);
   for (const auto& volume : c.volumes) {
     const auto verdict = judge_volume(view, volume);

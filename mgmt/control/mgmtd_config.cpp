@@ -101,6 +101,7 @@ MgmtdConfig read(const toml::table& table) {
   local.portals = addresses(table, "portals");
   local.link_address = address(table, "link_address", "");
   local.management_address = address(table, "management_address", config.listen);
+  local.listen = config.listen;
   local.create_patience = seconds(table, "create_patience_seconds", local.create_patience);
   local.invitation_life = seconds(table, "invitation_life_seconds", local.invitation_life);
   if (const auto complaint = check_node_name(local.node_name))
@@ -150,22 +151,45 @@ std::vector<std::string> not_usable(const MgmtdConfig& config) {
   return sentences;
 }
 
-std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node) {
-  std::vector<std::string> sentences;
-  const auto compare = [&](const char* key, const std::string& in_file, const std::string& in_force) {
+std::vector<FileDifference> not_in_force(const MgmtdConfig& config, const Node& node) {
+  std::vector<FileDifference> differ;
+  const auto compare = [&](const char* key, const std::string& in_file, const std::string& in_force,
+                           const std::string& command) {
     if (std::ranges::find(config.said, key) == config.said.end() || in_file == in_force) return;
-    sentences.push_back(fmt::format(
-        "The configuration file says {} = {}, which is not in force: the pair has {}. It counts when this node "
-        "makes or joins a pair.",
-        key, in_file, in_force.empty() ? "none" : in_force));
+    differ.push_back(
+        {fmt::format("The configuration file says {} = {}, which is not in force: the pair has {}.", key, in_file,
+                     in_force.empty() ? "none" : in_force),
+         fmt::format("To have what the file says: {}. To have what is in force, write that into the file, or take the "
+                     "setting out of it.",
+                     command)});
+  };
+  const auto set = [&](const std::string& options) {
+    return fmt::format("`lockstep node set {} {}`", side_name(node.side), options);
   };
   const LocalSettings& local = config.local;
-  compare("node_name", local.node_name, node.name);
-  compare("portals", fmt::format("{}", fmt::join(local.portals, ", ")),
-          fmt::format("{}", fmt::join(node.portals, ", ")));
-  compare("link_address", local.link_address, node.link_address);
-  compare("management_address", local.management_address, node.management_address);
-  return sentences;
+  compare("node_name", local.node_name, node.name, "make or join a pair anew");
+  if (!std::ranges::is_permutation(local.portals, node.portals))
+    compare("portals", fmt::format("{}", fmt::join(local.portals, ", ")),
+            fmt::format("{}", fmt::join(node.portals, ", ")),
+            set(fmt::format("--portal {}", fmt::join(local.portals, " --portal "))));
+  compare("link_address", local.link_address, node.link_address,
+          set(fmt::format("--link-address {}", local.link_address)));
+  compare("management_address", local.management_address, node.management_address,
+          set(fmt::format("--management-address {}", local.management_address)));
+  return differ;
+}
+
+std::vector<FileDifference> FileWatch::differences(const Node& node) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(file_, error);
+  if (error || written != written_ || !config_) {
+    written_ = written;
+    auto read = read_mgmtd_config(file_);
+    config_ = read ? std::optional(std::move(*read)) : std::nullopt;
+    problem_ = read ? "" : read.error().message;
+  }
+  if (config_) return not_in_force(*config_, node);
+  return {{problem_, "lockstep-mgmtd goes on with what it read when it started, and would not start again."}};
 }
 
 }  // namespace lockstep::mgmt

@@ -1,8 +1,10 @@
 #pragma once
 // lockstep-mgmtd's configuration file (TOML).
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "mgmt/control/file_difference.hpp"
 #include "mgmt/control/node_core.hpp"
 
 namespace lockstep::mgmt {
@@ -22,8 +24,21 @@ struct MgmtdConfig {
 /// or starts: what `lockstep-mgmtd --check` says beside the errors above.
 [[nodiscard]] std::vector<std::string> not_usable(const MgmtdConfig& config);
 
-/// A sentence for each setting that stands in the file and is not in force: those about the node itself count when it
-/// makes or joins a pair, and afterwards what the pair has counts.
-[[nodiscard]] std::vector<std::string> not_in_force(const MgmtdConfig& config, const Node& node);
+/// Each setting that stands in the file and is not in force: those about the node itself count when it makes or joins a
+/// pair, and afterwards what the pair has counts.
+[[nodiscard]] std::vector<FileDifference> not_in_force(const MgmtdConfig& config, const Node& node);
+
+/// The same of the file as it is now, which is read again when it has changed. For one thread at a time.
+class FileWatch {
+ public:
+  explicit FileWatch(std::filesystem::path file) : file_(std::move(file)) {}
+  [[nodiscard]] std::vector<FileDifference> differences(const Node& node);
+
+ private:
+  std::filesystem::path file_;
+  std::filesystem::file_time_type written_{};
+  std::optional<MgmtdConfig> config_;
+  std::string problem_;
+};
 
 }  // namespace lockstep::mgmt

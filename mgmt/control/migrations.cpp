@@ -241,10 +241,16 @@ ALTER TABLE pair ADD COLUMN link_protection TEXT NOT NULL DEFAULT 'off'
   CHECK (link_protection IN ('off', 'accepted', 'used', 'required'));
 )sql";
 
-constexpr std::array<std::string_view, 15> kMigrations{
-    kInitial,         kVolumeShapes,        kEncryption,  kNextLun,     kDiscovery,
-    kClosedVolumes,   kWitnessAccess,       kEventShares, kReplacement, kCopies,
-    kChangingWitness, kConfigurationEpochs, kFence,       kRotation,    kLinkProtection};
+// A node may be reached at other addresses, too, while they take the place of those that it has.
+constexpr std::string_view kBeside = R"sql(
+ALTER TABLE nodes ADD COLUMN beside_link_address TEXT NOT NULL DEFAULT '';
+ALTER TABLE nodes ADD COLUMN beside_management_address TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<std::string_view, 16> kMigrations{
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun,       kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,        kChangingWitness, kConfigurationEpochs,
+    kFence,         kRotation,     kBeside,      kLinkProtection};
 
 }  // namespace
 

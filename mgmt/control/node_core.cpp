@@ -109,14 +109,6 @@ const Node* NodeCore::partner(const Configuration& c) const {
   return found == c.nodes.end() ? nullptr : &*found;
 }
 
-std::unique_ptr<Peer> NodeCore::peer() const {
-  const auto c = configuration();
-  const Node* n = partner(*c);
-  if (!n) return nullptr;
-  return std::make_unique<Peer>(identity, HttpsTarget{n->management_address, n->fingerprint,
-                                                      fmt::format("{} {}", node_id.to_string(), n->id.to_string())});
-}
-
 bool NodeCore::forgets_pair() const { return settings.get(kForgetsPair).has_value(); }
 
 bool NodeCore::orders_changes() const {

@@ -35,6 +35,7 @@ struct LocalSettings {
   std::vector<std::string> portals;
   std::string link_address;
   std::string management_address;            ///< where the partner reaches this node's management
+  std::string listen{};                      ///< where lockstep-mgmtd listens by its file
   std::chrono::seconds create_patience{60};  ///< for a new volume to be in sync on both nodes
   std::chrono::seconds invitation_life{3600};
 };
@@ -61,6 +62,9 @@ class NodeCore {
   std::vector<std::function<void()>> listeners_;
   void tell_listeners();
   std::mutex save_mutex_;
+  mutable std::mutex reached_mutex_;
+  mutable std::string reached_;  ///< the partner's address that answered last
+  [[nodiscard]] std::vector<HttpsTarget> targets() const;
   mutable std::mutex save_problem_mutex_;
   std::string save_problem_;
 
@@ -80,7 +84,18 @@ class NodeCore {
   [[nodiscard]] std::optional<NodeSide> side() const;
   /// The partner; null while there is none.
   [[nodiscard]] const Node* partner(const Configuration& configuration) const;
+  /// Asks where the partner should be, then, while an address takes the place of another, at the other one, then where
+  /// it was found by hand.
   [[nodiscard]] std::unique_ptr<Peer> peer() const;
+  /// Nothing when the partner's management answers there; else a sentence.
+  [[nodiscard]] std::optional<std::string> why_partner_is_not_at(const std::string& address) const;
+  /// Where the partner answers nowhere, but there: it is asked there from now on, until the configuration says so, too.
+  void look_for_partner_at(const std::string& address);
+
+  /// Nothing when this node's lockstep-mgmtd listens there, or could; else a sentence.
+  [[nodiscard]] std::optional<std::string> why_not_managed_at(const std::string& address) const;
+  /// Where it listens beside what its file says: wherever the pair's nodes look for it.
+  [[nodiscard]] std::vector<std::string> managed_at() const;
   /// True when this node orders the pair's changes; the other node passes them on to it.
   [[nodiscard]] bool orders_changes() const;
   /// A change of the configuration, made by the node that orders them, or that goes on alone.

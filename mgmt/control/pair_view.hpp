@@ -9,6 +9,7 @@
 
 #include "mgmt/control/configuration.hpp"
 #include "mgmt/control/event_log.hpp"
+#include "mgmt/control/file_difference.hpp"
 #include "mgmt/control/node_report.hpp"
 #include "mgmt/control/revision.hpp"
 
@@ -50,10 +51,12 @@ struct PairView {
   std::shared_ptr<const Configuration> configuration;
   RevisionState revision;
   bool conflict = false;
-  std::int64_t replaced_ms = 0;      ///< since when this node is known to be out of the pair; 0: it is not
-  std::string save_problem;          ///< why the copy of the configuration beside the volumes is not of now
-  std::string certificate_problem;   ///< a sentence about what this node shows to people; empty when all is well
-  std::optional<Unpaired> unpaired;  ///< set while this node is in no pair
+  std::int64_t replaced_ms = 0;           ///< since when this node is known to be out of the pair; 0: it is not
+  std::string save_problem;               ///< why the copy of the configuration beside the volumes is not of now
+  std::string certificate_problem;        ///< a sentence about what this node shows to people; empty when all is well
+  std::vector<std::string> not_listened;  ///< where this node's management should listen and can't: a sentence each
+  std::vector<FileDifference> file_differences;  ///< what this node's configuration file says and is not in force
+  std::optional<Unpaired> unpaired;              ///< set while this node is in no pair
   std::optional<NodeSide> local_side;
   std::array<NodeView, 2> nodes;  ///< by side
 

@@ -11,8 +11,9 @@ using namespace std::chrono_literals;
 constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
-constexpr auto kTrial = 12s;  // its lockstepd gives an endpoint some seconds
-constexpr auto kJoin = 12s;   // the partner connects back before it answers
+constexpr auto kAddresses = 15s;  // its lockstepd logs in somewhere, and it asks this node itself
+constexpr auto kTrial = 12s;      // its lockstepd gives an endpoint some seconds
+constexpr auto kJoin = 12s;       // the partner connects back before it answers
 
 template <class T>
 Outcome<T> understood(const Outcome<std::string>& reply, Outcome<T> (*read)(std::string_view)) {
@@ -29,7 +30,15 @@ Outcome<void> nothing(const Outcome<std::string>& reply) {
 
 Outcome<std::string> Peer::request(const std::string& method, const std::string& path, const std::string& body,
                                    std::chrono::milliseconds patience) {
-  auto reply = https_request(identity_, target_, method, path, body, patience);
+  Outcome<HttpsReply> reply = refuse(RefusalKind::internal, "has no address");
+  for (const HttpsTarget& target : targets_) {
+    auto asked = https_request(identity_, target, method, path, body, patience);
+    const bool first = &target == &targets_.front();
+    // Why it does not answer where it should is said, rather than why not elsewhere.
+    if (asked || first || asked.error().perhaps_done) reply = std::move(asked);
+    if (reply && reached_) reached_(target.address);
+    if (reply || reply.error().perhaps_done) break;
+  }
   if (!reply) return std::unexpected(reply.error());
   if (reply->status >= 200 && reply->status < 300) return std::move(reply->body);
   return std::unexpected(refusal_from(reply->body));
@@ -68,6 +77,14 @@ Outcome<NodeReport> Peer::look() {
 Outcome<WitnessTrial> Peer::try_endpoints(const Arbiter& arbiter) {
   auto tried =
       understood(request("POST", "/peer/v1/witness-trial", arbiter_document(arbiter), kTrial), witness_trial_from);
+  if (!tried && tried.error().kind == RefusalKind::not_found)
+    return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
+  return tried;
+}
+
+Outcome<AddressProblems> Peer::try_addresses(const AddressTrial& trial) {
+  auto tried =
+      understood(request("POST", "/peer/v1/address-trial", to_json_text(trial), kAddresses), address_problems_from);
   if (!tried && tried.error().kind == RefusalKind::not_found)
     return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
   return tried;

@@ -1,11 +1,13 @@
 #pragma once
 // The partner's management, over mutual TLS: what one node asks of the other, and the forms in which it travels.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "mgmt/control/address_trial.hpp"
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/https_client.hpp"
@@ -85,7 +87,10 @@ class MembershipPeer {
 
 class Peer final : public RevisionPeer, public MembershipPeer {
  public:
-  Peer(const TlsIdentity& identity, HttpsTarget target) : identity_(identity), target_(std::move(target)) {}
+  Peer(const TlsIdentity& identity, HttpsTarget target) : identity_(identity), targets_{std::move(target)} {}
+  /// Where the first can't be reached, the next is asked, and so on. `reached` is told which address answered.
+  Peer(const TlsIdentity& identity, std::vector<HttpsTarget> targets, std::function<void(const std::string&)> reached)
+      : identity_(identity), targets_(std::move(targets)), reached_(std::move(reached)) {}
 
   Outcome<PrepareAnswer> prepare(const Proposal& proposal) override;
   Outcome<void> commit(const RevisionId& id) override;
@@ -96,6 +101,7 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<NodeReport> report();
   Outcome<NodeReport> look();                                   ///< as report(), of this very moment
   Outcome<WitnessTrial> try_endpoints(const Arbiter& arbiter);  ///< by its lockstepd
+  Outcome<AddressProblems> try_addresses(const AddressTrial& trial);
   Outcome<std::vector<Event>> events(std::int64_t after);
   Outcome<void> put_job(const Job& job);
   Outcome<void> carry_out(const ReplicaOrder& order);
@@ -114,7 +120,8 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<std::string> request(const std::string& method, const std::string& path, const std::string& body,
                                std::chrono::milliseconds patience);
   const TlsIdentity& identity_;
-  HttpsTarget target_;
+  std::vector<HttpsTarget> targets_;
+  std::function<void(const std::string&)> reached_;
 };
 
 // The forms. Each `..._from` gives malformed when the text is not one.

@@ -106,6 +106,9 @@ PartnerSpec read_partner(Fields fields) {
   Fields link = fields.object("link");
   partner.link.listen = address_of(link.text("listen"), link.path_of("listen"), link.problem());
   partner.link.connect = address_of(link.text("connect"), link.path_of("connect"), link.problem());
+  for (const auto& [key, into] : {std::pair{"listen_beside", &partner.link.listen_beside},
+                                  std::pair{"connect_beside", &partner.link.connect_beside}})
+    if (const auto text = link.optional_text(key)) *into = address_of(*text, link.path_of(key), link.problem());
   partner.link.authentication = authentication(link);
   if (auto also = link.optional_object("also")) {
     partner.link.also = authentication(*also);
@@ -362,6 +365,24 @@ std::expected<ReplicaCreate, RpcError> read_replica_create(const json& params) {
   }
   fields.end();
   return verdict(problem, std::move(create));
+}
+
+std::expected<ListenTry, RpcError> read_listen_try(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  ListenTry wanted{addresses(fields, "addresses")};
+  fields.end();
+  return verdict(problem, std::move(wanted));
+}
+
+std::expected<LinkTry, RpcError> read_link_try(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  LinkTry wanted;
+  wanted.from = address_of(fields.text("from"), fields.path_of("from"), problem);
+  wanted.connect = address_of(fields.text("connect"), fields.path_of("connect"), problem);
+  fields.end();
+  return verdict(problem, std::move(wanted));
 }
 
 std::expected<ReplicaGrow, RpcError> read_replica_grow(const json& params) {

@@ -99,6 +99,8 @@ struct LinkSpec {
   Authentication authentication;         ///< what this node shows, and lets in
   std::optional<Authentication> also{};  ///< lets in, too: of before, or to come
   std::optional<LinkTls> tls{};          ///< nothing: no TLS, either way
+  /// While an address takes the place of another: the other one of this node's, and of the partner's.
+  std::optional<SocketAddress> listen_beside{}, connect_beside{};
   bool operator==(const LinkSpec&) const = default;
 };
 
@@ -147,6 +149,17 @@ struct DesiredState {
   std::vector<VolumeSpec> volumes;
 };
 
+/// Addresses that are to be listened at, which need not be in use.
+struct ListenTry {
+  std::vector<SocketAddress> addresses;
+};
+
+/// A way to the partner that need not be in use; `from` is an address of this node's, whatever its port.
+struct LinkTry {
+  SocketAddress from;
+  SocketAddress connect;
+};
+
 struct WitnessTry {
   std::string endpoint;
   engine::Uuid pair;                  ///< whose keys are asked for: etcd may let its user see no others
@@ -187,6 +200,8 @@ struct ReplicaDelete {
 };
 
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
+[[nodiscard]] std::expected<ListenTry, RpcError> read_listen_try(const nlohmann::json& params);
+[[nodiscard]] std::expected<LinkTry, RpcError> read_link_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessTry, RpcError> read_witness_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessForget, RpcError> read_witness_forget(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);

@@ -430,6 +430,7 @@ NodeReport Node::report() {
     report.partner_since_ms = pair_->since_ms();
     report.partner_problem = pair_->link_problem();
     report.partner_cipher = pair_->link_cipher();
+    if (pair_->link_up()) report.partner_address = pair_->link_address();
     report.witness_reachable = pair_->witness().reachable() || pair_->fence().ready();
     if (!pair_->fence().problem().empty())
       report.findings.push_back("The partner could not be powered off, and so I/O stops if it fails: " +

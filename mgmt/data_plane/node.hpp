@@ -52,6 +52,7 @@ class Node final : public replication::NodeObserver {
   static constexpr engine::Duration kLinger = std::chrono::seconds(8);  ///< of closed stores, on a busy machine
   // Both together stay below the daemon's patience with a stop.
   static constexpr auto kRetireGrace = std::chrono::milliseconds(1000);  ///< for initiators to log out
+  static constexpr auto kPortalGrace = std::chrono::seconds(3);          ///< the same, where the portal alone is closed
   static constexpr engine::Duration kLeavePatience = std::chrono::milliseconds(3000);
   /// Initiators whose sessions were closed, or that come before this node knows what it serves, are let in when it does
   /// or when this is over: some give up for good over what they are told in between.
@@ -78,6 +79,10 @@ class Node final : public replication::NodeObserver {
   void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
   void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
   [[nodiscard]] NodeReport report();
+  /// Tries those at which this node does not listen yet. Gives the ones that can't be listened at.
+  [[nodiscard]] std::vector<Problem> try_to_listen(const std::vector<SocketAddress>& addresses);
+  /// `done` gets nothing, or what keeps the two nodes from talking by that way.
+  void try_link(const LinkTry& way, engine::Callback<const std::string&> done);
   struct PairWitness {
     replication::Witness& witness;
     engine::Uuid pair;
@@ -119,7 +124,8 @@ class Node final : public replication::NodeObserver {
   void make_room_before_attach(const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& opened, Grown done);
   void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk);
   void finish_apply(const ApplyPtr& apply);
-  void set_portals(Apply& apply);
+  // node_addresses.cpp
+  [[nodiscard]] std::vector<Problem> set_portals(const std::vector<SocketAddress>& portals);
 
   void publish_map(engine::Callback<> adopted);
   // node_detach.cpp

@@ -95,9 +95,8 @@ void Node::set_up_pair(Apply& apply) {
   }
   pair_->fence().use(state.arbiter.kind == engine::ArbiterKind::fence);
   wish_arbiter(wish_of(state, pair_->witness().configured()));
-  if (auto set = pair_->set_partner(state.partner); !set) {
-    apply.problem("partner link " + state.partner->link.listen.to_string(), set.error().message);
-  }
+  for (const auto& [address, message] : pair_->set_partner(state.partner))
+    apply.problem("partner link " + address, message);
 }
 
 // ---- volumes out ----
@@ -285,34 +284,12 @@ void Node::finish_apply(const ApplyPtr& apply) {
   server_.recheck_sessions([this, apply] {
     publish_map([this, apply] {
       // Not before there is a target: an initiator that is told "not found" may give up for good.
-      set_portals(*apply);
+      for (const auto& problem : set_portals(apply->state.target.portals))
+        apply->problem(problem.object, problem.message);
       apply->done(std::move(apply->outcome));
       apply->next();
     });
   });
-}
-
-void Node::set_portals(Apply& apply) {
-  std::vector<std::string> wanted;
-  wanted.reserve(apply.state.target.portals.size());
-  for (const auto& portal : apply.state.target.portals) wanted.push_back(portal.to_string());
-  for (const auto& address : std::exchange(listening_, {})) {
-    if (std::ranges::find(wanted, address) != wanted.end()) {
-      listening_.push_back(address);
-    } else {
-      server_.stop_listening(address);
-    }
-  }
-  for (const auto& address : wanted) {
-    if (std::ranges::find(listening_, address) != listening_.end()) continue;
-    auto listens = server_.listen(address);
-    if (listens) {
-      listening_.push_back(address);
-      log_info("Serving at " + address + ".");
-    } else {
-      apply.problem("portal " + address, listens.error().message);
-    }
-  }
 }
 
 /// `adopted` runs when no reactor starts anything under the map before.

@@ -1,5 +1,7 @@
 #include "mgmt/data_plane/pair.hpp"
 
+#include <algorithm>
+
 #include "engine/net/socket_address.hpp"
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
@@ -31,8 +33,29 @@ bool calls_with_tls(const PartnerSpec& partner) {
   return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepted;
 }
 
-bool only_secrets_differ(const std::optional<PartnerSpec>& a, const std::optional<PartnerSpec>& b) {
-  return a && b && a->link.listen == b->link.listen && a->link.connect == b->link.connect;
+template <class T>
+bool holds(const std::vector<T>& list, const T& one) {
+  return std::ranges::find(list, one) != list.end();
+}
+
+std::string any_port(SocketAddress address) {
+  address.port = 0;
+  return address.to_string();
+}
+
+/// The first of them is wanted; while an address takes the place of another the old one works, too.
+std::vector<replication::LinkWay> ways_of(const LinkSpec& link) {
+  std::vector<replication::LinkWay> ways;
+  for (const auto& from : {std::optional(link.listen), link.listen_beside})
+    for (const auto& to : {std::optional(link.connect), link.connect_beside})
+      if (from && to) ways.push_back({to->to_string(), any_port(*from)});
+  return ways;
+}
+
+std::vector<SocketAddress> both(const SocketAddress& one, const std::optional<SocketAddress>& other) {
+  std::vector<SocketAddress> all{one};
+  if (other) all.push_back(*other);
+  return all;
 }
 
 /// The host's part, in the one form that a socket's own address has.
@@ -67,6 +90,8 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
            const SettingsSpec& settings, const PairOptions& options, replication::LeftRecords& left_records,
            replication::NodeObserver& observer, EventSink& events)
     : identity_(identity),
+      reactor_(home.reactor),
+      random_(random),
       observer_(observer),
       events_(events),
       witness_(home.reactor),
@@ -99,10 +124,10 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
   settings.identity.ours = hello();
   if (!partner) return settings;
   settings.identity.chap = to_chap(partner->link.authentication);
-  settings.address = partner->link.connect.to_string();
-  SocketAddress from = partner->link.listen;
-  from.port = 0;
-  settings.from = from.to_string();
+  auto ways = ways_of(partner->link);
+  settings.address = ways.front().address;
+  settings.from = ways.front().from;
+  settings.others.assign(ways.begin() + 1, ways.end());
   if (calls_with_tls(*partner)) settings.tls = tls_;
   return settings;
 }
@@ -113,30 +138,15 @@ void Pair::start() {
   link_.start(*this);
 }
 
-engine::Result<void> Pair::set_partner(const std::optional<PartnerSpec>& partner) {
-  if (partner == partner_) return {};
-  const bool link_same = partner && partner_ && partner->link == partner_->link;
+Pair::AddressProblems Pair::set_partner(const std::optional<PartnerSpec>& partner) {
+  const bool link_same = partner == partner_ || (partner && partner_ && partner->link == partner_->link);
   if (!link_same) {
-    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used) return used;
-  }
-  if (!link_same && only_secrets_differ(partner, partner_)) {
-    let_in(*partner);
-    // The partner is told of them, too, a moment earlier or later: what stands between the two goes on, unless it is
-    // not protected as it is to be from now on.
-    const bool stays = link_.cipher().empty() != calls_with_tls(*partner);
-    stays ? link_.use_from_next_login(link_settings(partner)) : link_.change(link_settings(partner));
-  } else if (!link_same) {
-    link_.change(link_settings(partner));
-    if (!partner && !listening_.empty()) {
-      server_.stop_listening(listening_);
-      listening_.clear();
-    }
-    if (partner) {
-      if (auto listens = listen(*partner); !listens) return listens;
-    }
+    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used)
+      return {{partner->link.listen.to_string(), used.error().message}};
+    use_way_of(partner);
   }
   partner_ = partner;
-  return {};
+  return listen(partner ? both(partner->link.listen, partner->link.listen_beside) : std::vector<SocketAddress>());
 }
 
 engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
@@ -153,6 +163,61 @@ engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
   return {};
 }
 
+/// The partner is told of the change, too, a moment earlier or later: what stands between the two goes on while it may,
+/// unless it is not protected as it is to be from now on.
+void Pair::use_way_of(const std::optional<PartnerSpec>& partner) {
+  const bool same_way = partner && partner_ && holds(ways_of(partner->link), link_.way());
+  const bool goes_on = same_way && link_.cipher().empty() != calls_with_tls(*partner);
+  goes_on ? link_.use_from_next_login(link_settings(partner)) : link_.change(link_settings(partner));
+  if (!partner) return;
+  let_in(*partner);
+  if (!goes_on) server_.recheck_sessions();
+  std::vector<std::string> callers;
+  for (const auto& address : both(partner->link.connect, partner->link.connect_beside))
+    callers.push_back(as_callers_are_written(address));
+  server_.accept_only_from(std::move(callers));
+  first_way_.reset();
+  look_for_first_way_in(engine::Duration{0});
+}
+
+/// A session that stands is given up only for a way that was seen to work.
+void Pair::look_for_first_way() {
+  if (!partner_ || !link_up_ || ways_of(partner_->link).front() == link_.way()) return;
+  first_way_ = std::make_unique<replication::LinkTrial>(
+      reactor_, random_, link_settings(partner_), [this](const std::string& problem) {
+        const auto over = std::move(first_way_);
+        if (!problem.empty()) {
+          log_info("Partner link: stays where it is for now: " + problem);
+          return look_for_first_way_in(kLookForFirstWay);
+        }
+        if (partner_ && link_up_) link_.change(link_settings(partner_));
+      });
+}
+
+void Pair::look_for_first_way_in(engine::Duration time) {
+  reactor_.cancel(look_);
+  look_ = reactor_.call_after(time, [this] {
+    look_ = engine::TimerId::none;
+    look_for_first_way();
+  });
+}
+
+void Pair::try_way(const LinkTry& way, engine::Callback<const std::string&> done) {
+  if (!partner_) return done("There is no partner yet.");
+  if (trials_.size() >= kMaxTrials) return done("Too many ways are being tried already; try again later.");
+  auto settings = link_settings(partner_);
+  settings.address = way.connect.to_string();
+  settings.from = any_port(way.from);
+  const std::uint64_t id = ++last_trial_;
+  trials_[id] = std::make_unique<replication::LinkTrial>(
+      reactor_, random_, std::move(settings), [this, id, done = std::move(done)](const std::string& problem) mutable {
+        const auto over = trials_.extract(id);
+        done(problem);
+      });
+}
+
+bool Pair::listens_at(const std::string& address) const { return holds(listening_, address); }
+
 void Pair::let_in(const PartnerSpec& partner) {
   iscsi_target::Target target;
   target.name = replication::link_name(identity_.pair, identity_.side);
@@ -166,21 +231,31 @@ void Pair::let_in(const PartnerSpec& partner) {
   registry_.put(std::move(target));
 }
 
-engine::Result<void> Pair::listen(const PartnerSpec& partner) {
-  let_in(partner);
-  server_.recheck_sessions();
-  server_.accept_only_from(as_callers_are_written(partner.link.connect));
-  const std::string address = partner.link.listen.to_string();
-  if (address == listening_) return {};
-  if (!listening_.empty()) server_.stop_listening(listening_);
-  listening_.clear();
-  auto listens = server_.listen(address);
-  if (!listens) return std::unexpected(listens.error());
-  listening_ = address;
-  return {};
+Pair::AddressProblems Pair::listen(const std::vector<SocketAddress>& addresses) {
+  AddressProblems problems;
+  std::vector<std::string> wanted;
+  wanted.reserve(addresses.size());
+  for (const auto& address : addresses) wanted.push_back(address.to_string());
+  for (const auto& address : wanted) {
+    if (listens_at(address)) continue;
+    if (auto listens = server_.listen(address)) {
+      listening_.push_back(address);
+    } else {
+      problems.emplace_back(address, listens.error().message);
+    }
+  }
+  std::erase_if(listening_, [&](const std::string& address) {
+    if (holds(wanted, address)) return false;
+    server_.stop_listening(address);
+    return true;
+  });
+  return problems;
 }
 
 void Pair::stop(engine::Callback<> done) {
+  reactor_.cancel(look_);
+  first_way_.reset();
+  trials_.clear();
   service_.stop();
   link_.stop();
   server_.stop(std::move(done));
@@ -206,6 +281,9 @@ void Pair::on_link_up() {
   link_up_ = true;
   since_ms_ = wall_clock_ms();
   tell("partner.connected", "The partner is connected.");
+  look_for_first_way_in(engine::Duration{0});
+  log_info("The partner link goes from " + link_.way().from.substr(0, link_.way().from.rfind(':')) + " to " +
+           link_.way().address + ".");
   log_info("The partner link speaks version " + std::to_string(link_.version()) + ".");
   node_.on_link_up();
 }

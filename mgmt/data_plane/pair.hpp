@@ -2,9 +2,12 @@
 // This node's half of the pair, wired up: the mirror, its way out to the partner, the reserved target that the partner
 // comes in by, and the witness. Lives on the home worker's reactor.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/seams/random.hpp"
 #include "iscsi_target/tcp/server.hpp"
@@ -15,6 +18,7 @@
 #include "mgmt/data_plane/worker.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/link/iscsi_link.hpp"
+#include "replication/link/link_trial.hpp"
 #include "replication/link/partner_service.hpp"
 
 namespace lockstep::data_plane {
@@ -34,6 +38,8 @@ struct PairOptions {
 
 class Pair final : private replication::LinkEvents {
  public:
+  static constexpr engine::Duration kLookForFirstWay = std::chrono::seconds(1);  ///< while the link has another
+  static constexpr std::size_t kMaxTrials = 4;  ///< at a time; the link's target lets in eight sessions
   /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
   /// that none of them ends with BUSY.
   static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
@@ -47,9 +53,16 @@ class Pair final : private replication::LinkEvents {
   /// After the volumes that are there from the first moment were attached.
   void start();
   [[nodiscard]] bool started() const { return started_; }
-  /// Listens for the partner and connects to it; null ends both. An error names the address. Where the secrets alone
-  /// differ, a session that stands goes on; whoever logs in from now on needs the new ones.
-  [[nodiscard]] engine::Result<void> set_partner(const std::optional<PartnerSpec>& partner);
+  /// What keeps it from listening where it is told to: the address, and a sentence.
+  using AddressProblems = std::vector<std::pair<std::string, std::string>>;
+  /// Listens for the partner and connects to it; null ends both. Where the secrets alone differ, a session that stands
+  /// goes on; whoever logs in from now on needs the new ones. So does one whose way is still among those that there
+  /// are; it is moved to the first of them when a login there has succeeded. Again after problems: what is missing is
+  /// tried again.
+  [[nodiscard]] AddressProblems set_partner(const std::optional<PartnerSpec>& partner);
+  [[nodiscard]] bool listens_at(const std::string& address) const;
+  /// `done` gets nothing, or what keeps a login from succeeding that way. The link is not touched.
+  void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
@@ -57,6 +70,8 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
   [[nodiscard]] std::int64_t since_ms() const { return since_ms_; }  ///< wall clock, of the last change
+  /// Of the partner's; where the link goes while it is up.
+  [[nodiscard]] const std::string& link_address() const { return link_.way().address; }
   [[nodiscard]] const std::string& link_problem() const { return link_.problem(); }
   /// What the way out is encrypted with; empty: with nothing, or it is down.
   [[nodiscard]] std::string_view link_cipher() const { return link_.cipher(); }
@@ -76,11 +91,16 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] engine::Result<void> use_tls(const std::optional<LinkTls>& tls);
   /// Whom the link's target lets in from the next login on.
   void let_in(const PartnerSpec& partner);
-  [[nodiscard]] engine::Result<void> listen(const PartnerSpec& partner);
+  [[nodiscard]] AddressProblems listen(const std::vector<SocketAddress>& addresses);
+  void use_way_of(const std::optional<PartnerSpec>& partner);
+  void look_for_first_way();
+  void look_for_first_way_in(engine::Duration time);
   void tell(const std::string& kind, const std::string& message);
   void on_session(const iscsi_target::SessionEvent& event);
 
   PairIdentity identity_;
+  engine::Reactor& reactor_;
+  engine::Random& random_;
   replication::NodeObserver& observer_;
   EventSink& events_;
   WitnessSlot witness_;
@@ -95,6 +115,11 @@ class Pair final : private replication::LinkEvents {
   std::optional<PartnerSpec> partner_;
   std::shared_ptr<const engine::TlsContext> tls_;  ///< where the link has TLS
   std::string listening_;
+  std::vector<std::string> listening_;
+  std::unique_ptr<replication::LinkTrial> first_way_;  ///< under way, while the link has taken another one
+  engine::TimerId look_ = engine::TimerId::none;       ///< at the first way, again
+  std::map<std::uint64_t, std::unique_ptr<replication::LinkTrial>> trials_;
+  std::uint64_t last_trial_ = 0;
   std::int64_t since_ms_ = 0;
   bool started_ = false;
   bool link_up_ = false;

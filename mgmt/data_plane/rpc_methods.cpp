@@ -30,12 +30,14 @@ std::expected<VolumeParams, RpcError> read_volume_params(const json& params, boo
   return read;
 }
 
+json problems_json(const std::vector<Problem>& problems) {
+  json list = json::array();
+  for (const auto& problem : problems) list.push_back({{"object", problem.object}, {"message", problem.message}});
+  return list;
+}
+
 json to_json(const ApplyOutcome& outcome) {
-  json problems = json::array();
-  for (const auto& problem : outcome.problems) {
-    problems.push_back({{"object", problem.object}, {"message", problem.message}});
-  }
-  return {{"revision", outcome.revision}, {"problems", std::move(problems)}};
+  return {{"revision", outcome.revision}, {"problems", problems_json(outcome.problems)}};
 }
 
 }  // namespace
@@ -47,6 +49,7 @@ const RpcMethods::Entry RpcMethods::kMethods[] = {
     {"volume.leave", &RpcMethods::leave},        {"volume.force_solo", &RpcMethods::force_solo},
     {"volume.give_up", &RpcMethods::give_up},    {"witness.try", &RpcMethods::witness_try},
     {"fence.try", &RpcMethods::fence_try},       {"witness.forget", &RpcMethods::witness_forget},
+    {"listen.try", &RpcMethods::listen_try},     {"link.try", &RpcMethods::link_try},
     {"witness.read", &RpcMethods::witness_read}, {"witness.swap", &RpcMethods::witness_swap},
 };
 
@@ -172,6 +175,27 @@ void RpcMethods::witness_try(const RpcRequest& request, RpcReply reply) {
                    {"problem", found.problem},
                    {"cluster", cluster_text(found.cluster)}});
       });
+    });
+  });
+}
+
+void RpcMethods::listen_try(const RpcRequest& request, RpcReply reply) {
+  auto wanted = read_listen_try(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  home_.post([this, wanted = std::move(*wanted), reply = std::move(reply)]() mutable {
+    auto found = problems_json(node_.try_to_listen(wanted.addresses));
+    control_.post([found = std::move(found), reply = std::move(reply)]() mutable {
+      reply(json{{"problems", std::move(found)}});
+    });
+  });
+}
+
+void RpcMethods::link_try(const RpcRequest& request, RpcReply reply) {
+  auto wanted = read_link_try(request.params);
+  if (!wanted) return reply(std::unexpected(wanted.error()));
+  home_.post([this, wanted = std::move(*wanted), reply = std::move(reply)]() mutable {
+    node_.try_link(wanted, [this, reply = std::move(reply)](const std::string& problem) mutable {
+      control_.post([problem, reply = std::move(reply)]() mutable { reply(json{{"problem", problem}}); });
     });
   });
 }

@@ -32,6 +32,8 @@ class RpcMethods final : public RpcHandler {
   void replica_delete(const RpcRequest& request, RpcReply reply);
   void leave(const RpcRequest& request, RpcReply reply);
   void force_solo(const RpcRequest& request, RpcReply reply);
+  void listen_try(const RpcRequest& request, RpcReply reply);
+  void link_try(const RpcRequest& request, RpcReply reply);
   void witness_try(const RpcRequest& request, RpcReply reply);
   void fence_try(const RpcRequest& request, RpcReply reply);
   void witness_read(const RpcRequest& request, RpcReply reply);

@@ -100,6 +100,7 @@ json to_json(const NodeReport& report) {
     status["partner"] = {{"connected", report.partner_connected},
                          {"path", report.partner_connected ? json("tcp") : json(nullptr)},
                          {"since_ms", report.partner_since_ms},
+                         {"address", report.partner_address},
                          {"problem", report.partner_problem},
                          {"cipher", report.partner_cipher.empty() ? json(nullptr) : json(report.partner_cipher)}};
   }

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ int refuse_to_start(const std::string& reason) {
   return 1;
 }
 
+mgmt::AddressProblems not_listened(const std::map<std::string, std::string>& problems) {
+  mgmt::AddressProblems all;
+  for (const auto& [address, why] : problems) all.push_back({address, why});
+  return all;
+}
+
 int say_whether_usable(const std::string& file, const engine::Result<mgmt::MgmtdConfig>& config) {
   const auto complaints = config ? mgmt::not_usable(*config) : std::vector{config.error().message};
   for (const auto& complaint : complaints) fmt::print(stderr, "{}\n", complaint);
@@ -44,7 +51,7 @@ sigset_t block_signals() {
   return signals;
 }
 
-int run(const mgmt::MgmtdConfig& config) {
+int run(const mgmt::MgmtdConfig& config, const std::string& file) {
   const sigset_t signals = block_signals();
   auto controller = mgmt::Controller::open(config.local);
   if (!controller) return refuse_to_start(controller.error().message);
@@ -52,13 +59,20 @@ int run(const mgmt::MgmtdConfig& config) {
   const auto configuration = (*controller)->core().configuration();
   for (const auto& node : configuration->nodes)
     if (node.id == (*controller)->core().node_id)
-      for (const auto& sentence : mgmt::not_in_force(config, node)) spdlog::warn("{}", sentence);
+      for (const auto& d : mgmt::not_in_force(config, node)) spdlog::warn("{} {}", d.sentence, d.advice);
   ui_api::Api api(**controller, {.web_folder = config.web_folder});
   ui_api::HttpsServer server(identity, (*controller)->core().page, {}, api);
   const auto listening = server.start(config.listen);
   if (!listening) return refuse_to_start(listening.error().message);
   spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
                (*controller)->core().page.view().facts.fingerprint);
+  mgmt::FileWatch watch(file);
+  (*controller)
+      ->use_listener(
+          [&server](const std::vector<std::string>& addresses) {
+            return not_listened(server.also_listen_at(addresses));
+          },
+          [&watch](const mgmt::Node& node) { return watch.differences(node); });
   (*controller)->start();
   mgmt::tell_ready();
   int signal = 0;
@@ -87,7 +101,7 @@ int main(int argc, char** argv) {
   if (const auto why_not = mgmt::keep_in_memory()) mgmt::log_info(*why_not);
   int status = 1;
   try {
-    status = run(*config);
+    status = run(*config, file);
   } catch (const std::exception& e) {
     status = refuse_to_start(fmt::format("{}.", e.what()));
   }

@@ -34,6 +34,9 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   engine::TimerId watch = engine::TimerId::none;
   engine::TimerId late_timer = engine::TimerId::none;
   engine::Duration retry;
+  std::size_t turn = 0;  ///< which way is tried next
+  LinkWay taken;         ///< by the session, or the last attempt
+  bool at_once = false;  ///< the session is given up for another, which need not wait
   TimePoint up_since;
   std::uint64_t heard = 0;
   TimePoint heard_at;
@@ -54,13 +57,14 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       return;
     }
     state = State::connecting;
-    connector =
-        std::make_unique<engine::TcpConnector>(reactor, settings.from, settings.address, settings.connect_timeout,
-                                               [this](engine::Result<engine::TcpSocket> socket) {
-                                                 if (socket) return log_in(std::move(*socket));
-                                                 note_problem(socket.error().message);
-                                                 try_again();
-                                               });
+    const std::size_t which = turn++ % (1 + settings.others.size());
+    taken = which == 0 ? LinkWay{settings.address, settings.from} : settings.others[which - 1];
+    connector = std::make_unique<engine::TcpConnector>(reactor, taken.from, taken.address, settings.connect_timeout,
+                                                       [this](engine::Result<engine::TcpSocket> socket) {
+                                                         if (socket) return log_in(std::move(*socket));
+                                                         note_problem(socket.error().message);
+                                                         try_again();
+                                                       });
   }
 
   void log_in(engine::TcpSocket socket) {
@@ -94,6 +98,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void on_session_ready() override {
     cancel(timer);
     state = State::up;
+    turn = 0;
     problem.clear();
     up_since = heard_at = reactor.now();
     heard = session->heard();
@@ -154,7 +159,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     end_stream();
     state = State::waiting;
     if (was_up) events->on_link_down();
-    if (state == State::waiting) try_again();
+    if (state != State::waiting) return;
+    std::exchange(at_once, false) ? connect() : try_again();
   }
 
   void note_problem(const std::string& why) {
@@ -259,7 +265,12 @@ void IscsiLink::use_from_next_login(IscsiLinkSettings settings) { impl_->setting
 
 void IscsiLink::change(IscsiLinkSettings settings) {
   use_from_next_login(std::move(settings));
-  if (impl_->session) return impl_->fail("The partner's address or credentials were changed.");
+  impl_->turn = 0;
+  impl_->retry = impl_->settings.first_retry;
+  if (impl_->session) {
+    impl_->at_once = true;
+    return impl_->fail("The partner's address or credentials were changed.");
+  }
   if (impl_->events && impl_->state == Impl::State::idle) impl_->connect();
 }
 
@@ -275,6 +286,8 @@ void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byt
 }
 
 void IscsiLink::reset() { impl_->fail("The session was given up to begin anew."); }
+
+const LinkWay& IscsiLink::way() const { return impl_->taken; }
 
 const std::string& IscsiLink::problem() const { return impl_->problem; }
 

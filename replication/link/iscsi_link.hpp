@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/net/tls_context.hpp"
 #include "engine/runtime/reactor.hpp"
@@ -14,10 +15,17 @@
 
 namespace lockstep::replication {
 
+struct LinkWay {
+  std::string address;  ///< as in IscsiLinkSettings
+  std::string from;
+  bool operator==(const LinkWay&) const = default;
+};
+
 struct IscsiLinkSettings {
   LinkIdentity identity;
-  std::string address;  ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
-  std::string from;     ///< local address to connect from, "10.0.0.1:0"; empty: any
+  std::string address;            ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
+  std::string from;               ///< local address to connect from, "10.0.0.1:0"; empty: any
+  std::vector<LinkWay> others{};  ///< tried in turn while that way does not work
   /// Who this node is, and whom it talks to; null: without TLS.
   std::shared_ptr<const engine::TlsContext> tls{};
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
@@ -38,9 +46,9 @@ class IscsiLink final : public Link {
   ~IscsiLink() override;
 
   void start(LinkEvents& events);
-  /// Another address or other credentials: a session that stands is given up and made anew.
+  /// Another address or other credentials: a session that stands is given up and made anew at once.
   void change(IscsiLinkSettings settings);
-  /// Other credentials: a session that stands goes on.
+  /// Other credentials or other ways: a session that stands goes on.
   void use_from_next_login(IscsiLinkSettings settings);
   /// Ends the session for good without a further event; what is outstanding is forgotten.
   void stop();
@@ -51,6 +59,8 @@ class IscsiLink final : public Link {
             engine::Callback<engine::IoResult<LinkAnswer>> done) override;
   void reset() override;
 
+  /// The way that the session that stands has taken, or the last attempt.
+  [[nodiscard]] const LinkWay& way() const;
   /// Why the link is down, a sentence for a person; empty while it is up or was never tried.
   [[nodiscard]] const std::string& problem() const;
   /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384"; empty: with nothing, or it is down.

@@ -20,7 +20,8 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = link_name(identity.ours.pair, identity.ours.side);
   settings.target_name = link_name(identity.ours.pair, engine::other(identity.ours.side));
-  settings.isid = {0x80, 0, 0, 0, 0, 1};  // always the same: a new session takes the place of the old one
+  // Always the same: a new session takes the place of the old one. A trial leaves that in its place.
+  settings.isid = {0x80, 0, 0, 0, 0, static_cast<std::uint8_t>(identity.only_tries ? 2 : 1)};
   settings.chap = identity.chap;
   settings.asker = settings.initiator_name;
   iscsi::Offers& offers = settings.offers;
@@ -208,7 +209,9 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   transmit_.set_digests(parameters_.header_digest, parameters_.data_digest);
   reader_.set_limits(
       {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
-  greet();
+  if (!identity_.only_tries) return greet();
+  phase_ = Phase::ready;
+  owner_.on_session_ready();
 }
 
 void LinkSession::greet() {

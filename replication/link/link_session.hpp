@@ -19,6 +19,8 @@ namespace lockstep::replication {
 struct LinkIdentity {
   Hello ours;                                  ///< pair, process and side of this node
   std::optional<iscsi::ChapCredentials> chap;  ///< ours, and what the partner must prove
+  /// Logs in beside the session that stands and says nothing: both have proven who they are then.
+  bool only_tries = false;
 };
 
 class LinkSessionOwner {

@@ -79,6 +79,7 @@ class Node:
         self.socket = self.folder / "lockstepd.sock"
         self.log = self.folder / "lockstepd.log"
         self.iscsi, self.link = free_port(address), free_port(address)
+        self.link_at = None  # where the link has moved to
         self.options = {"buffer_mib": 64, "link_buffer_mib": 64}
         self.process = None
         self.rpc = None
@@ -89,7 +90,7 @@ class Node:
 
     @property
     def link_address(self):
-        return f"{self.address}:{self.link}"
+        return self.link_at or f"{self.address}:{self.link}"
 
     def data(self, volume):
         return "memory:" if volume.memory else str(self.volume_folder / f"{volume.name}.data")

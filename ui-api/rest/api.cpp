@@ -81,8 +81,11 @@ bool Api::is_from_partner(const Request& request) {
 bool Api::is_partners(const std::string& address) {
   const auto configuration = controller_.core().configuration();
   const mgmt::Node* partner = controller_.core().partner(*configuration);
-  const auto known = partner ? mgmt::parse_address(partner->management_address) : std::nullopt;
-  return known && network_of(known->host) == network_of(address);
+  if (!partner) return false;
+  for (const auto& one : {partner->management_address, partner->beside.management_address})
+    if (const auto known = mgmt::parse_address(one); known && network_of(known->host) == network_of(address))
+      return true;
+  return false;
 }
 
 Response Api::handle(const Request& request) {
@@ -103,6 +106,7 @@ Response Api::handle(const Request& request) {
   }
   const Call call{request, match.parameters, *token};
   const bool here = match.route->here && match.route->here(call);
+  if (match.route->before && !here && !controller_.core().orders_changes()) match.route->before(call);
   if (match.route->ordered && !here && !controller_.core().orders_changes()) return pass_on(*match.route, call);
   return match.route->answer(call);
 }

@@ -1,7 +1,9 @@
 #include "ui-api/rest/https_server.hpp"
 
+#include <algorithm>
 #include <expected>
 #include <functional>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -9,6 +11,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -124,7 +127,6 @@ struct HttpsServer::Impl {
         known_bodies(l.known_bodies),
         stranger_bodies(l.stranger_bodies),
         context(make_server_context(identity, page)),
-        acceptor(io),
         workers(l.workers),
         peer_workers(l.peer_workers) {}
 
@@ -140,12 +142,16 @@ struct HttpsServer::Impl {
   std::size_t connections = 0;
   asio::io_context io{1};
   asio::ssl::context context;
-  tcp::acceptor acceptor;
+  // Also those that are closed: who accepted there may not have seen it yet. Of the thread that runs `io`.
+  std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
+  std::map<std::string, tcp::acceptor*> also;
   asio::thread_pool workers;
   asio::thread_pool peer_workers;
   std::thread thread;
 
-  asio::awaitable<void> accept_for_ever();
+  asio::awaitable<void> accept_for_ever(tcp::acceptor& acceptor);
+  [[nodiscard]] std::expected<tcp::acceptor*, engine::Error> listen_at(const std::string& address);
+  std::map<std::string, std::string> also_listen_at(const std::vector<std::string>& addresses);
   asio::awaitable<void> wait(std::chrono::milliseconds time);
   asio::awaitable<void> run_on(asio::thread_pool& pool, std::function<void()> work);
   asio::awaitable<void> serve(tcp::socket socket);
@@ -197,10 +203,10 @@ BodyBudget& HttpsServer::Impl::bodies_of(Standing standing) {
   return standing == Standing::partner ? partner_bodies : standing == Standing::known ? known_bodies : stranger_bodies;
 }
 
-asio::awaitable<void> HttpsServer::Impl::accept_for_ever() {
+asio::awaitable<void> HttpsServer::Impl::accept_for_ever(tcp::acceptor& acceptor) {
   for (;;) {
     auto [error, socket] = co_await acceptor.async_accept(kAwait);
-    if (error == asio::error::operation_aborted) co_return;
+    if (error == asio::error::operation_aborted || !acceptor.is_open()) co_return;
     if (error) {  // out of descriptors, most likely: give the others time to close
       co_await wait(std::chrono::milliseconds(100));
       continue;
@@ -401,7 +407,7 @@ HttpsServer::HttpsServer(mgmt::TlsIdentity identity, const mgmt::PageCertificate
 
 HttpsServer::~HttpsServer() { stop(); }
 
-engine::Result<std::string> HttpsServer::start(const std::string& address) {
+std::expected<tcp::acceptor*, engine::Error> HttpsServer::Impl::listen_at(const std::string& address) {
   const auto parsed = mgmt::parse_address(address);
   if (!parsed)
     return engine::fail(engine::Errc::refused, fmt::format("{} is not an address with a port to listen at, such as "
@@ -409,22 +415,55 @@ engine::Result<std::string> HttpsServer::start(const std::string& address) {
                                                            address));
   try {
     const tcp::endpoint endpoint(asio::ip::make_address(parsed->host), parsed->port);
-    auto& acceptor = impl_->acceptor;
-    acceptor.open(endpoint.protocol());
-    acceptor.set_option(tcp::acceptor::reuse_address(true));
-    acceptor.bind(endpoint);
-    acceptor.listen();
-    asio::co_spawn(impl_->io, impl_->accept_for_ever(), asio::detached);
-    impl_->thread = std::thread([this] { impl_->io.run(); });
-    mgmt::Address in_use = *parsed;
-    in_use.port = acceptor.local_endpoint().port();
-    return mgmt::to_string(in_use);
+    auto opened = std::make_unique<tcp::acceptor>(io);
+    opened->open(endpoint.protocol());
+    opened->set_option(tcp::acceptor::reuse_address(true));
+    opened->bind(endpoint);
+    opened->listen();
+    asio::co_spawn(io, accept_for_ever(*opened), asio::detached);
+    return acceptors.emplace_back(std::move(opened)).get();
   } catch (const boost::system::system_error& e) {
     return std::unexpected(engine::Error{
         e.code(), fmt::format("Cannot listen at {}: {}. Is another program using it, or is the address not this "
                               "machine's?",
                               address, e.code().message())});
   }
+}
+
+engine::Result<std::string> HttpsServer::start(const std::string& address) {
+  auto opened = impl_->listen_at(address);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  mgmt::Address in_use = *mgmt::parse_address(address);
+  in_use.port = (*opened)->local_endpoint().port();
+  impl_->thread = std::thread([this] { impl_->io.run(); });
+  return mgmt::to_string(in_use);
+}
+
+std::map<std::string, std::string> HttpsServer::Impl::also_listen_at(const std::vector<std::string>& addresses) {
+  std::erase_if(also, [&](const auto& one) {
+    if (std::ranges::find(addresses, one.first) != addresses.end()) return false;
+    error_code ignored;
+    one.second->close(ignored);
+    return true;
+  });
+  std::map<std::string, std::string> problems;
+  for (const auto& address : addresses) {
+    if (also.contains(address)) continue;
+    if (auto opened = listen_at(address))
+      also.emplace(address, *opened);
+    else
+      problems.emplace(address, opened.error().message);
+  }
+  return problems;
+}
+
+std::map<std::string, std::string> HttpsServer::also_listen_at(const std::vector<std::string>& addresses) {
+  std::promise<std::map<std::string, std::string>> done;
+  auto problems = done.get_future();
+  asio::post(impl_->io, [&] { done.set_value(impl_->also_listen_at(addresses)); });
+  while (problems.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
+    if (impl_->io.stopped()) return {};
+  return problems.get();
 }
 
 void HttpsServer::stop() {

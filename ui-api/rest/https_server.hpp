@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.hpp"
 #include "mgmt/control/page_certificate.hpp"
@@ -41,6 +43,9 @@ class HttpsServer {
 
   /// Listens at "address:port" (port 0: one that is free) and serves. Returns the address in use.
   [[nodiscard]] engine::Result<std::string> start(const std::string& address);
+  /// Listens there, too, and at no other addresses that were given before. Gives what can't be listened at, with a
+  /// sentence. After start(), from any thread; connections go on.
+  std::map<std::string, std::string> also_listen_at(const std::vector<std::string>& addresses);
   /// Ends connections and waits for running handlers.
   void stop();
 

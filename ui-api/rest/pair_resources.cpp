@@ -178,6 +178,37 @@ Response leave_pair(Controller& controller, const Call& call) {
   return accepted(controller.leaving().leave(wish));
 }
 
+/// Gives the wish, or why it is none.
+std::expected<mgmt::AddressWish, Response> read_addresses(const Call& call) {
+  const std::string& side = call.parameters.front();
+  if (side != "a" && side != "b")
+    return std::unexpected(problem(mgmt::RefusalKind::not_found, "There is no such side: name a or b."));
+  const auto body = body_of(call.request);
+  if (!body) return std::unexpected(problem(body.error()));
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::AddressWish wish{.side = side_of(side), .portals = {}, .link_address = {}, .management_address = {}};
+  wish.portals = fields.texts("portals", Presence::optional);
+  wish.link_address = fields.text("link_address", Presence::optional);
+  wish.management_address = fields.text("management_address", Presence::optional);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return std::unexpected(problem(good.error()));
+  return wish;
+}
+
+Response change_addresses(Controller& controller, const Call& call) {
+  auto wish = read_addresses(call);
+  if (!wish) return std::move(wish.error());
+  return accepted(controller.addresses().change(*wish));
+}
+
+/// The node that orders changes may be the one that is not found where it was.
+void find_orderer(Controller& controller, const Call& call) {
+  const auto wish = read_addresses(call);
+  if (wish && wish->management_address && controller.core().side() != wish->side)
+    controller.core().look_for_partner_at(*wish->management_address);
+}
+
 Response dissolve_pair(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
@@ -283,6 +314,12 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return recover_pair(controller, call); }});
   router.add({"POST", "/api/v1/nodes/{side}/replacement", Access::admin, false,
               [&controller](const Call& call) { return replace_node(controller, call); }});
+  router.add({.method = "PATCH",
+              .pattern = "/api/v1/nodes/{side}/addresses",
+              .access = Access::admin,
+              .ordered = true,
+              .answer = [&controller](const Call& call) { return change_addresses(controller, call); },
+              .before = [&controller](const Call& call) { find_orderer(controller, call); }});
   router.add({"POST", "/api/v1/nodes/{side}/leave", Access::admin, false,
               [&controller](const Call& call) { return leave_pair(controller, call); }});
   router.add({"POST", "/api/v1/pair/dissolve", Access::admin, true,

@@ -70,6 +70,11 @@ void add_peer_resources(Router& router, Controller& controller) {
                 const auto tried = try_endpoints(controller.data_plane(), pair, arbiter);
                 return tried ? text(to_json_text(*tried)) : problem(tried.error());
               })});
+  router.add({"POST", "/peer/v1/address-trial", Access::partner, false,
+              with_body(address_trial_from, [&controller](const AddressTrial& trial, const Call&) {
+                const auto tried = controller.address_agent().try_out(trial);
+                return tried ? text(to_json_text(*tried)) : problem(tried.error());
+              })});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {
                 const auto after = query_integer(call.request, "after", 0, INT64_MAX);
                 if (!after) return problem(after.error());

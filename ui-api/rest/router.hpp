@@ -33,6 +33,8 @@ struct Route {
   std::function<Response(const Call&)> answer;
   bool alone = false;  ///< ordered, but made here where the orderer is away and the arbiter lets this node go on
   std::function<bool(const Call&)> here{};  ///< ordered, but about what is this node's alone
+  std::function<void(const Call&)>
+      before{};  ///< ordered: what is done here before the one that orders changes is asked
 };
 
 class Router {

@@ -119,6 +119,13 @@ class Node:
         found = script.get("tries", {}).get(p["endpoint"]) or script.get("try", {})
         return {"answers": True, "refused": False, "problem": "", "cluster": p["endpoint"].split(":")[-1], **found}
 
+    def listen_try(self, p, script):
+        return {"problems": [{"object": a, "message": "It is not an address of this machine's."}
+                             for a in p["addresses"] if a.startswith("192.0.2.")]}
+
+    def link_try(self, p, script):
+        return {"problem": script.get("link", "")}
+
     def fence_try(self, p, script):
         return {"answers": True, "off": False, "problem": "", **script.get("fence", {})}
 

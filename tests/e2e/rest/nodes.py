@@ -36,6 +36,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
+        self.listen = None  # where lockstep-mgmtd listens by its file, if not there
         self.portal, self.link = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.socket = self.folder / "lockstepd.sock"
         self.script_file = pathlib.Path(str(self.socket) + ".script")
@@ -45,7 +46,7 @@ class Node:
 
     def write_configuration(self):
         self.replace("mgmtd.toml",
-                     f'listen = "{self.address}"\ndata_folder = "{self.folder}/mgmt"\n'
+                     f'listen = "{self.listen or self.address}"\ndata_folder = "{self.folder}/mgmt"\n'
                      f'volume_folder = "{self.folder}/volumes"\nrpc_socket = "{self.socket}"\n'
                      f'node_name = "{self.name}"\nportals = ["{self.portal}"]\nlink_address = "{self.link}"\n{self.extra}')
         self.replace("lockstepd.toml", f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = 1\n'

@@ -11,7 +11,6 @@
 namespace lockstep::mgmt {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -56,11 +55,35 @@ TEST(MgmtdConfigFile, SaysWhichOfItsSettingsAreNotInForceInThePair) {
   EXPECT_THAT(not_in_force(*config, node), IsEmpty()) << "management_address does not stand in the file";
   node.portals = {"10.0.0.1:3260", "10.0.2.1:3260"};
   node.link_address = "10.0.1.7:3261";
-  EXPECT_THAT(
-      not_in_force(*config, node),
-      ElementsAre(
-          HasSubstr("portals = 10.0.0.1:3260, which is not in force: the pair has 10.0.0.1:3260, 10.0.2.1:3260"),
-          HasSubstr("link_address = 10.0.1.1:3261, which is not in force: the pair has 10.0.1.7:3261")));
+  const auto differ = not_in_force(*config, node);
+  ASSERT_EQ(differ.size(), 2u);
+  EXPECT_THAT(differ[0].sentence,
+              HasSubstr("portals = 10.0.0.1:3260, which is not in force: the pair has 10.0.0.1:3260, 10.0.2.1:3260"));
+  EXPECT_THAT(differ[0].advice, HasSubstr("lockstep node set a --portal 10.0.0.1:3260"));
+  EXPECT_THAT(differ[1].sentence,
+              HasSubstr("link_address = 10.0.1.1:3261, which is not in force: the pair has 10.0.1.7:3261"));
+  EXPECT_THAT(differ[1].advice, HasSubstr("lockstep node set a --link-address 10.0.1.1:3261"));
+}
+
+TEST(MgmtdConfigFile, IsReadAgainWhenItWasChangedSoThatWhatDiffersIsOfNow) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "mgmtd.toml";
+  const auto write = [&](const std::string& text) {
+    static int seconds = 0;
+    std::ofstream(file) << text;
+    std::filesystem::last_write_time(file,
+                                     std::filesystem::file_time_type::clock::now() + std::chrono::seconds(++seconds));
+  };
+  Node node;
+  node.link_address = "10.0.1.7:3261";
+  write("link_address = \"10.0.1.1:3261\"\n");
+  FileWatch watch(file);
+  EXPECT_EQ(watch.differences(node).size(), 1u);
+  write("link_address = \"10.0.1.7:3261\"\n");
+  EXPECT_THAT(watch.differences(node), IsEmpty());
+  write("nonsense = 1\n");
+  ASSERT_EQ(watch.differences(node).size(), 1u);
+  EXPECT_THAT(watch.differences(node)[0].sentence, HasSubstr("there is no setting nonsense"));
 }
 
 }  // namespace

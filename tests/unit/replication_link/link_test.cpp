@@ -1,4 +1,5 @@
 // The partner link: what it carries, in which order, and how it comes up and goes down.
+#include "replication/link/link_trial.hpp"
 #include "tests/unit/replication_link/link_fixture.hpp"
 
 namespace lockstep::replication {
@@ -209,6 +210,65 @@ TEST_F(PartnerLink, IsRefusedWithAWrongSecretEitherWay) {
   start_link(s);
   ASSERT_TRUE(eventually([this] { return !link_->problem().empty(); }));
   EXPECT_TRUE(run([this] { return node_.events; }).empty());
+}
+
+TEST_F(PartnerLink, TriesItsOtherWaysInTurnWhileTheFirstDoesNotWork) {
+  start_server();
+  IscsiLinkSettings s = settings();
+  s.others = {{address_, "127.0.0.9:0"}};
+  s.address = "127.0.0.1:1";
+  start_link(s);
+  ASSERT_TRUE(eventually([this] { return link_->is_up(); })) << run([this] { return link_->problem(); });
+  EXPECT_EQ(run([this] { return link_->way(); }), (LinkWay{address_, "127.0.0.9:0"}));
+}
+
+TEST_F(PartnerLink, ATrialSucceedsBesideTheSessionThatStandsAndSaysNothingToThePartner) {
+  connect();
+  std::optional<std::string> outcome;
+  std::unique_ptr<LinkTrial> trial;
+  run([&] {
+    trial =
+        std::make_unique<LinkTrial>(reactor_, random_, settings(), [&](const std::string& said) { outcome = said; });
+  });
+  ASSERT_TRUE(eventually([&] { return outcome.has_value(); }));
+  EXPECT_EQ(*outcome, "");
+  EXPECT_EQ(*send("still there").get().header, "still there");
+  EXPECT_EQ(run([this] { return node_.events; }), (std::vector<std::string>{"up"}));
+  EXPECT_EQ(run([this] { return partner_.events; }), (std::vector<std::string>{"up 1"}));
+  run([&] { trial.reset(); });
+}
+
+TEST_F(PartnerLink, ATrialNamesWhatDoesNotWork) {
+  connect();
+  const auto tried = [this](IscsiLinkSettings s) {
+    std::optional<std::string> outcome;
+    std::unique_ptr<LinkTrial> trial;
+    run([&] {
+      trial = std::make_unique<LinkTrial>(reactor_, random_, std::move(s),
+                                          [&](const std::string& said) { outcome = said; });
+    });
+    EXPECT_TRUE(eventually([&] { return outcome.has_value(); }));
+    run([&] { trial.reset(); });
+    return outcome.value_or("");
+  };
+  IscsiLinkSettings nowhere = settings();
+  nowhere.address = "127.0.0.1:1";
+  EXPECT_NE(tried(nowhere).find("127.0.0.1:1"), std::string::npos);
+  IscsiLinkSettings stranger = settings();
+  stranger.identity.chap->secret = "wrong-secret-of-ours";
+  EXPECT_NE(tried(stranger).find("did not let us in"), std::string::npos);
+  IscsiLinkSettings foreign = settings();
+  foreign.from = "192.0.2.1:0";  // no address of this machine's
+  EXPECT_NE(tried(foreign), "");
+  EXPECT_TRUE(run([this] { return link_->is_up(); }));
+}
+
+TEST_F(PartnerLink, ATrialThatIsGivenUpTellsNobody) {
+  start_server();
+  bool told = false;
+  run([&] { const LinkTrial trial(reactor_, random_, settings(), [&](const std::string&) { told = true; }); });
+  EXPECT_EQ(run([this] { return partner_.events.size(); }), 0u);
+  EXPECT_FALSE(told);
 }
 
 TEST_F(PartnerLink, NoticesASilentPartnerWithinItsTimeAndSaysSo) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ui-api/cli/commands.hpp"
+#include "ui-api/cli/commands/node_set.hpp"
 #include "ui-api/cli/size.hpp"
 #include "ui-api/cli/table.hpp"
 
@@ -123,6 +124,7 @@ void add_node_commands(CLI::App& app, Action& chosen) {
     };
   });
   add_replace(*node, chosen);
+  add_node_set(*node, chosen);
   add_node_certificate_commands(*node, chosen);
 }
 
