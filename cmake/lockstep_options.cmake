@@ -75,10 +75,10 @@ function(lockstep_layer name)
   endif()
 endfunction()
 
-# lockstep_test(NAME DEPENDS ... [LABELS ...] [PRECOMPILED HEADER]): one GoogleTest executable of all .cpp files in the calling folder,
+# lockstep_test(NAME DEPENDS ... [LABELS ...]): one GoogleTest executable of all .cpp files in the calling folder,
 # each of its tests known to ctest under the label(s).
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;PRECOMPILED" "DEPENDS;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPENDS;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   endif()
@@ -90,9 +90,5 @@ function(lockstep_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lockstep_options ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main)
-  if(NOT ARG_PRECOMPILED)
-    set(ARG_PRECOMPILED test)
-  endif()
-  lockstep_precompiled(${name} ${ARG_PRECOMPILED})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()

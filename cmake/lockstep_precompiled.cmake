@@ -1,5 +1,6 @@
-# Precompiled headers: one for the data path and the cores, one for management, one for the command line, two for tests, each
-# made once and used by many targets. g++ only: clang serves fuzzers and analysis, and sees that sources include what they use.
+# Precompiled headers, one for management and one for the command line, where most of the time goes into reading Asio, JSON and
+# CLI11. The data path has none: g++ 12 gives false warnings about inlined library code that comes out of one at -O2.
+# g++ only: clang serves fuzzers and analysis, and sees that sources include what they use.
 option(LOCKSTEP_PRECOMPILED "Precompile the headers that most sources include (g++)" ON)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(LOCKSTEP_PRECOMPILED OFF)
@@ -9,10 +10,9 @@ add_library(lockstep_json STATIC ${CMAKE_SOURCE_DIR}/cmake/static/json.cpp)
 target_link_libraries(lockstep_json PUBLIC nlohmann_json::nlohmann_json)
 target_compile_options(lockstep_json PRIVATE ${lockstep_not_hot_options})
 
-# lockstep_precompiled_header(NAME [PROGRAM] [OPTIONS ...] DEPENDS ...): cmake/precompiled/NAME.hpp, for libraries or, with
-# PROGRAM, for executables, whose code is placed by other rules.
+# lockstep_precompiled_header(NAME [OPTIONS ...] DEPENDS ...): cmake/precompiled/NAME.hpp, made once, for libraries.
 function(lockstep_precompiled_header name)
-  cmake_parse_arguments(ARG "PROGRAM" "" "DEPENDS;OPTIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;OPTIONS" ${ARGN})
   if(NOT LOCKSTEP_PRECOMPILED)
     return()
   endif()
@@ -20,10 +20,6 @@ function(lockstep_precompiled_header name)
   add_library(${owner} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled/nothing.cpp)
   target_link_libraries(${owner} PUBLIC lockstep_options ${ARG_DEPENDS})
   target_compile_options(${owner} PRIVATE ${ARG_OPTIONS})
-  if(ARG_PROGRAM)
-    set_target_properties(${owner} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${owner} PRIVATE -fPIE)
-  endif()
   target_precompile_headers(${owner} PRIVATE <cmake/precompiled/${name}.hpp>)
   set_target_properties(${owner} PROPERTIES LOCKSTEP_DEPENDS "${ARG_DEPENDS}")
 endfunction()
@@ -41,11 +37,5 @@ function(lockstep_precompiled target name)
   target_compile_options(${target} PRIVATE -fpch-preprocess)  # for ccache
 endfunction()
 
-lockstep_precompiled_header(standard)
 lockstep_precompiled_header(management DEPENDS lockstep_asio lockstep_fmt lockstep_json OPTIONS ${lockstep_not_hot_options})
 lockstep_precompiled_header(command_line DEPENDS lockstep_fmt lockstep_json CLI11::CLI11 OPTIONS ${lockstep_not_hot_options})
-if(BUILD_TESTING)
-  lockstep_precompiled_header(test PROGRAM DEPENDS GTest::gtest GTest::gmock OPTIONS ${lockstep_not_hot_options})
-  lockstep_precompiled_header(test_json PROGRAM DEPENDS GTest::gtest GTest::gmock lockstep_fmt lockstep_json
-                              OPTIONS ${lockstep_not_hot_options})
-endif()

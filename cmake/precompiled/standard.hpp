@@ -1,5 +1,5 @@
-// What nearly every source of the cores and of the data path includes of the standard library, read by the compiler once.
-// Sources name what they use all the same: clang, clang-tidy and a build without precompiled headers do not see this file.
+// The parts of the standard library that nearly every source includes. Sources name what they use all the same: clang,
+// clang-tidy and a build without precompiled headers do not see this file.
 #include <algorithm>
 #include <array>
 #include <bit>
