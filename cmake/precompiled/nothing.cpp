@@ -1,0 +1,1 @@
+// A library that has nothing but a precompiled header needs a source.
