@@ -235,6 +235,9 @@ std::optional<engine::ArbiterSettings> next_arbiter(const ReplicaState& mine, co
       if (!named_none) break;
       return engine::ArbiterSettings{engine::ArbiterKind::preferred,
                                      mine.wish == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b, ""};
+    case ArbiterWish::fence:
+      if (!named_none) break;
+      return engine::ArbiterSettings{engine::ArbiterKind::fence, r.arbiter.preferred, ""};
   }
   return std::nullopt;
 }

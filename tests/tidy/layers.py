@@ -33,7 +33,7 @@ EXEMPT = {
 # tells by an interface in its own header. A file belongs to the part whose name it begins with.
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
-    " sequences volume_status write_same",
+    " resync_governor sequences volume_status write_same",
     "fencing link_budget messages op verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
