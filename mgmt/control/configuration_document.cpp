@@ -27,7 +27,9 @@ constexpr int kFence = 7;
 // Credentials of before, or to come, may be accepted beside those in force: whoever overlooks that shuts out who has
 // only those.
 constexpr int kRotation = 8;
-static_assert(kRotation == kNewestDocument);
+// One lease may be taking the place of another: whoever overlooks that waits for the shorter one alone.
+constexpr int kTwoLeases = 9;
+static_assert(kTwoLeases == kNewestDocument);
 
 struct BadDocument : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -108,6 +110,7 @@ json pair_json(const Pair& p) {
                {"seal", seal_json(p.seal)},
                {"created_ms", p.created_ms},
                {"next_lun", p.next_lun}};
+  if (p.settings.other_lease_ms != 0) pair["settings"]["other_lease_ms"] = p.settings.other_lease_ms;
   if (const auto& beside = p.link_beside)
     pair["link_beside"] = {
         {"link", chap_json(beside->link)}, {"link_mutual", chap_json(beside->link_mutual)}, {"old", beside->are_old}};
@@ -121,7 +124,8 @@ Pair pair_from(const json& j) {
   p.name = j.at("name");
   p.target_name = j.at("target_name");
   p.arbiter = arbiter_from(j.at("arbiter"));
-  p.settings = {settings.at("lease_ms"), settings.at("resync_floor"), settings.at("resync_ceiling")};
+  p.settings = {settings.at("lease_ms"), settings.at("resync_floor"), settings.at("resync_ceiling"),
+                settings.value("other_lease_ms", std::int64_t{0})};
   p.link = chap_from(j.at("link"));
   p.link_mutual = chap_from(j.at("link_mutual"));
   p.created_ms = j.at("created_ms");
@@ -245,6 +249,7 @@ Token token_from(const json& j) {
 }  // namespace
 
 int document_version(const Configuration& configuration) {
+  if (configuration.pair && configuration.pair->settings.other_lease_ms != 0) return kTwoLeases;
   const auto has_old = [](const Initiator& i) { return i.old.has_value(); };
   if (std::ranges::any_of(configuration.initiators, has_old)) return kRotation;
   if (configuration.pair && configuration.pair->link_beside) return kRotation;

@@ -45,12 +45,13 @@ void bind_chap(Statement& statement, int at, const std::optional<Chap>& chap) {
 }
 
 void load_pair(SQLite::Database& db, Configuration& c) {
-  Statement q(db,
-              "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
-              "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
-              "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
-              "witness_password, seal_one, seal_other, witness_changing, fence, "
-              "beside_user, beside_secret, beside_mutual_user, beside_mutual_secret, beside_old FROM pair");
+  Statement q(
+      db,
+      "SELECT id, name, target_name, arbiter, endpoints, preferred, lease_ms, resync_floor, resync_ceiling, "
+      "link_user, link_secret, link_mutual_user, link_mutual_secret, created_ms, next_lun, "
+      "discovery_user, discovery_secret, witness_ca, witness_certificate, witness_key, witness_user, "
+      "witness_password, seal_one, seal_other, witness_changing, fence, "
+      "beside_user, beside_secret, beside_mutual_user, beside_mutual_secret, beside_old, other_lease_ms FROM pair");
   if (!q.executeStep()) return;
   Pair p;
   p.id = uuid_of(q.getColumn(0));
@@ -63,7 +64,8 @@ void load_pair(SQLite::Database& db, Configuration& c) {
                 q.getColumn(20).getString(), q.getColumn(21).getString()},
                q.getColumn(24).getInt() != 0,
                q.getColumn(25).getInt() != 0};
-  p.settings = {q.getColumn(6).getInt64(), q.getColumn(7).getInt64(), q.getColumn(8).getInt64()};
+  p.settings = {q.getColumn(6).getInt64(), q.getColumn(7).getInt64(), q.getColumn(8).getInt64(),
+                q.getColumn(31).getInt64()};
   p.link = {q.getColumn(9).getString(), q.getColumn(10).getString()};
   p.link_mutual = {q.getColumn(11).getString(), q.getColumn(12).getString()};
   p.created_ms = q.getColumn(13).getInt64();
@@ -152,7 +154,7 @@ void load_tokens(SQLite::Database& db, Configuration& c) {
 void save_pair(SQLite::Database& db, const Pair& p) {
   Statement q(db,
               "INSERT INTO pair VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-              "?, ?, ?, ?, ?, ?)");
+              "?, ?, ?, ?, ?, ?, ?)");
   q.bind(1, p.id.to_string());
   q.bind(2, p.name);
   q.bind(3, p.target_name);
@@ -185,6 +187,7 @@ void save_pair(SQLite::Database& db, const Pair& p) {
     bind_chap(q, 29, beside->link_mutual);
     q.bind(31, beside->are_old ? 1 : 0);
   }
+  q.bind(32, p.settings.other_lease_ms);
   q.exec();
 }
 

@@ -90,6 +90,10 @@ DataPlaneStatus status_of(const json& j) {
   s.process = text(j, "process");
   s.revision = number(j, "revision");
   s.uptime_ms = number(j, "uptime_ms");
+  if (const json& lease = member(j, "lease"); !lease.empty()) {
+    s.lease_ms = number(lease, "ms");
+    s.lease_settled = flag(lease, "settled");
+  }
   const json& partner = member(j, "partner");
   s.partner_connected = flag(partner, "connected");
   s.partner_path = text(partner, "path");
@@ -120,6 +124,7 @@ json status_json(const DataPlaneStatus& s) {
       {"volumes", json::array()},
       {"sessions", json::array()},
       {"findings", s.findings}};
+  if (s.lease_ms) j["lease"] = {{"ms", *s.lease_ms}, {"settled", s.lease_settled}};
   if (s.witness_reachable) j["witness"]["reachable"] = *s.witness_reachable;
   for (const auto& v : s.volumes) j["volumes"].push_back(replica_json(v));
   for (const auto& v : s.sessions)
