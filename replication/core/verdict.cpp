@@ -232,12 +232,12 @@ std::optional<engine::ArbiterSettings> next_arbiter(const ReplicaState& mine, co
       return engine::ArbiterSettings{engine::ArbiterKind::witness, r.arbiter.preferred, ""};
     case ArbiterWish::preferred_a:
     case ArbiterWish::preferred_b:
-      if (!named_none) break;
-      return engine::ArbiterSettings{engine::ArbiterKind::preferred,
-                                     mine.wish == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b, ""};
     case ArbiterWish::fence:
       if (!named_none) break;
-      return engine::ArbiterSettings{engine::ArbiterKind::fence, r.arbiter.preferred, ""};
+      if (mine.wish == ArbiterWish::fence)
+        return engine::ArbiterSettings{engine::ArbiterKind::fence, r.arbiter.preferred, ""};
+      return engine::ArbiterSettings{engine::ArbiterKind::preferred,
+                                     mine.wish == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b, ""};
   }
   return std::nullopt;
 }

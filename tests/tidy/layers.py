@@ -33,8 +33,8 @@ EXEMPT = {
 # tells by an interface in its own header. A file belongs to the part whose name it begins with.
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
-    " resync_governor sequences volume_status write_same",
-    "fencing link_budget messages op verdict witness_memory",
+    " sequences volume_status write_same",
+    "fencing link_budget messages op resync_governor verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
     "forward_entries local_store",
