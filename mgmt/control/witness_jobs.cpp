@@ -193,10 +193,8 @@ Outcome<void> WitnessJobs::try_fence_on_both(const Configuration& configuration)
     problems.push_back({"/kind", fmt::format("{}: {}", name, one.error().detail)});
   }
   if (problems.empty()) return {};
-  std::string all;
-  for (const auto& p : problems) all += " " + p.detail;
   return refuse(RefusalKind::invalid,
-                "The arbiter was not changed: each node's fence has to be able to power the other off." + all,
+                "The arbiter was not changed: each node's fence has to be able to power the other off.",
                 std::move(problems));
 }
 

@@ -249,7 +249,8 @@ TEST_F(ArbiterJobsTest, AFenceIsTakenOnlyIfEachNodesWasTriedAndAnswered) {
     const auto refused = jobs_->change_arbiter(kFence);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, RefusalKind::invalid);
-    EXPECT_NE(refused.error().detail.find(*a ? "node-a: No answer." : "node-b: No answer."), std::string::npos);
+    ASSERT_EQ(refused.error().fields.size(), 1u);
+    EXPECT_EQ(refused.error().fields[0].detail, *a ? "node-a: No answer." : "node-b: No answer.");
     EXPECT_EQ(plane_.fence_trials, (std::array<unsigned, 2>{1, 1})) << "both, so that both are mended at once";
     EXPECT_EQ(arbiter(), kWitness);
   }
