@@ -24,6 +24,7 @@ using records::Rules;
 //   8  credentials of before, or to come, may be accepted beside those in force: it shuts out who has only those.
 //   9  the link may have TLS: it calls without, in vain.
 //   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
+//   9  one lease may be taking the place of another: it waits for the shorter one alone.
 static_assert(kNewestDocument == 9);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
@@ -39,7 +40,9 @@ struct Document {
   static constexpr Rules rules(const Arbiter*) {
     return {.required = "witness endpoints preferred", .written = "access", .since = "access=4 fence=7"};
   }
-  static constexpr Rules rules(const PairSettings*) { return {.required = "lease_ms resync_floor resync_ceiling"}; }
+  static constexpr Rules rules(const PairSettings*) {
+    return {.required = "lease_ms resync_floor resync_ceiling", .since = "other_lease_ms=9"};
+  }
   static constexpr Rules rules(const LinkBeside*) {
     return {.required = "link link_mutual are_old", .renamed = "are_old=old"};
   }

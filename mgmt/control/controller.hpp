@@ -17,6 +17,7 @@
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/lapse_watch.hpp"
+#include "mgmt/control/lease_jobs.hpp"
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/link_certificate.hpp"
 #include "mgmt/control/link_jobs.hpp"
@@ -61,6 +62,7 @@ class Controller {
   using Listen = std::function<AddressProblems(const std::vector<std::string>&)>;
   using Differences = std::function<std::vector<FileDifference>(const Node& in_force)>;
   void use_listener(Listen listen, Differences differences);
+  [[nodiscard]] LeaseJobs& lease() { return lease_jobs_; }
   [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
@@ -118,6 +120,7 @@ class Controller {
   mutable LinkCertificate link_certificate_{core_->identity};
   AddressAgent address_agent_;
   AddressJobs address_jobs_;
+  LeaseJobs lease_jobs_;
   TokenService tokens_;
   PairService pair_;
   LeaveJobs leave_jobs_;
