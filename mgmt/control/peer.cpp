@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
-constexpr auto kTrial = 12s;  // its lockstepd gives an endpoint some seconds
+constexpr auto kTrial = 24s;  // more than its lockstepd's patience with an endpoint
 constexpr auto kJoin = 12s;   // the partner connects back before it answers
 
 template <class T>

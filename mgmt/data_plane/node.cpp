@@ -429,6 +429,7 @@ NodeReport Node::report() {
     if (!pair_->fence().problem().empty())
       report.findings.push_back("The partner could not be powered off, and so I/O stops if it fails: " +
                                 pair_->fence().problem());
+    if (auto slow = pair_->slow_witness(); !slow.empty()) report.findings.push_back(std::move(slow));
     report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
     for (auto& status : pair_->node().status()) {
       if (leaving_.contains(status.volume)) continue;

@@ -53,6 +53,8 @@ class Pair final : private replication::LinkEvents {
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
+  /// A sentence about its line; empty where that is fast, or not known.
+  [[nodiscard]] std::string slow_witness() const;
   [[nodiscard]] FenceSlot& fence() { return fence_; }
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
@@ -77,6 +79,7 @@ class Pair final : private replication::LinkEvents {
   void on_session(const iscsi_target::SessionEvent& event);
 
   PairIdentity identity_;
+  engine::Duration lease_;
   replication::NodeObserver& observer_;
   EventSink& events_;
   WitnessSlot witness_;

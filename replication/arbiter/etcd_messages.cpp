@@ -89,6 +89,12 @@ std::string etcd_range_request(const WitnessSlot& slot) {
   return json{{"key", key_of(slot)}, {"serializable", false}}.dump();
 }
 
+std::string etcd_reads_request(std::span<const WitnessSlot> slots) {
+  json reads = json::array();
+  for (const auto& slot : slots) reads.push_back({{"request_range", {{"key", key_of(slot)}}}});
+  return json{{"success", std::move(reads)}}.dump();
+}
+
 std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen, const WitnessRecord& record) {
   const std::string key = key_of(slot);
   const std::string value = base64_encode(encode_witness_value(slot, record, seen.writes + 1));
@@ -107,6 +113,25 @@ engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::str
   const auto answer = parse_object(body);
   if (!answer) return std::unexpected(answer.error());
   return view_of(slot, *answer, *answer);
+}
+
+std::vector<engine::Result<WitnessView>> parse_reads_answer(std::span<const WitnessSlot> slots, std::string_view body) {
+  const auto all = [&](const engine::Error& error) {
+    return std::vector<engine::Result<WitnessView>>(slots.size(), std::unexpected(error));
+  };
+  const auto answer = parse_object(body);
+  if (!answer) return all(answer.error());
+  const auto responses = answer->find("responses");
+  if (responses == answer->end() || !responses->is_array() || responses->size() != slots.size())
+    return all({make_error_code(Errc::corrupt), "etcd's answer lacks the transaction's responses"});
+  std::vector<engine::Result<WitnessView>> views;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const json& one = (*responses)[i];
+    const bool there = one.is_object() && one.contains("response_range") && one["response_range"].is_object();
+    views.push_back(there ? view_of(slots[i], *answer, one["response_range"])
+                          : fail(Errc::corrupt, "etcd's answer lacks a record"));
+  }
+  return views;
 }
 
 engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
