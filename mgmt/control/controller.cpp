@@ -65,7 +65,8 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
-          [this](const Volume& volume) { return whole(volume); }),
+          [this](const Volume& volume) { return whole(volume); },
+          [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); }),
       initiators_(*core_),
       lapses_(*core_, [this] { tokens_.see_to_token_file(); }) {
   core_->use_arbiter(arbiter_);
@@ -125,6 +126,9 @@ std::optional<WantedState> Controller::wanted() const {
 NodeReport Controller::report() const {
   NodeReport report = reconciler_.report();
   report.missing = core_->missing_replicas();
+  // Beside what lockstepd finds, so that both nodes tell of it.
+  if (auto trouble = core_->database().trouble(); !trouble.empty() && report.status)
+    report.status->findings.push_back(trouble + " Free or add space on its file system.");
   return report;
 }
 
@@ -211,6 +215,23 @@ Outcome<void> Controller::whole(const Volume& volume) const {
                                                      replica ? replica->state : "not attached", todo));
   }
   return {};
+}
+
+/// Its management answers, so that it is not gone, whatever the link says.
+Outcome<void> Controller::unserved_beside(const Volume& volume, NodeSide side) const {
+  const PairView now = view();
+  const NodeView& other = now.at(engine::other(side));
+  if (!other.node || !other.current()) return {};
+  const ReplicaStatus* replica = other.report.status->volume(volume.id);
+  if (!replica || !replica->serving) return {};
+  const std::string& name = other.node->name;
+  return refuse(
+      RefusalKind::conflict,
+      fmt::format("{} says at this moment that it serves {} ({}), so that nothing has to be forced: hosts reach it "
+                  "there. If both served it, each would take writes that the other lacks, and those of one side would "
+                  "be lost later. Stop lockstepd on {} first, or cut its hosts off; if it is to be forced all the "
+                  "same, say --despite-partner (despite_partner in the API).",
+                  name, volume.name, replica->state, name));
 }
 
 Unpaired Controller::unpaired() const {

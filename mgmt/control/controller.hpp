@@ -76,6 +76,7 @@ class Controller {
   [[nodiscard]] PairReports reports() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
+  [[nodiscard]] Outcome<void> unserved_beside(const Volume& volume, NodeSide side) const;
 
   std::mutex told_mutex_;
   std::map<Uuid, std::chrono::steady_clock::time_point> told_;  ///< of which replaced machines, and when

@@ -235,7 +235,7 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
 std::optional<Node::PairWitness> Node::witness_at(const std::string& addresses) {
   if (!pair_ || stopping_ || !pair_->witness().configured() || pair_->witness().addresses() != addresses)
     return std::nullopt;
-  return PairWitness{pair_->witness(), state_->pair};
+  return PairWitness{pair_->witness(), state_->pair, pair_->witness().lost()};
 }
 
 void Node::look_at_fence(engine::Callback<const FenceWord&> done) { fence_trials_.look(std::move(done)); }

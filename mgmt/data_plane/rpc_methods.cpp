@@ -201,7 +201,7 @@ void RpcMethods::witness_read(const RpcRequest& request, RpcReply reply) {
         const auto there = node_.witness_at(wanted.addresses);
         if (!there) return said(std::unexpected(make_error_code(engine::Errc::not_serving)));
         // Whether it is back is found out by the probes: management's loops are not held up for that.
-        if (there->witness.lost()) return said(std::unexpected(make_error_code(engine::Errc::timed_out)));
+        if (there->lost) return said(std::unexpected(make_error_code(engine::Errc::timed_out)));
         there->witness.read(there->pair, std::move(said));
       });
 }

@@ -75,20 +75,22 @@ engine::Duration WitnessSlot::slow_line() const {
 void WitnessSlot::probe() {
   timer_ = engine::TimerId::none;
   probing_ = true;
-  etcd_->probe([this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
-    if (asked.lock() != etcd_) return;
-    probing_ = false;
-    const bool reachable = found.answers;
-    const bool refused_anew = found.refused && found.problem != refusal_;
-    const bool is_new = !told_ || reachable != reachable_ || refused_anew;
-    told_ = true;
-    reachable_ = reachable;
-    refusal_ = found.refused ? found.problem : "";
-    if (is_new && changed_) changed_(reachable, found.problem);
-    note_line();
-    etcd_->tend();
-    probe_after(reachable ? kProbeEvery : kProbeAgain);
-  });
+  etcd_->probe(
+      [this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
+        if (asked.lock() != etcd_) return;
+        probing_ = false;
+        const bool reachable = found.answers;
+        const bool refused_anew = found.refused && found.problem != refusal_;
+        const bool is_new = !told_ || reachable != reachable_ || refused_anew;
+        told_ = true;
+        reachable_ = reachable;
+        refusal_ = found.refused ? found.problem : "";
+        if (is_new && changed_) changed_(reachable, found.problem);
+        note_line();
+        etcd_->tend();
+        probe_after(reachable ? kProbeEvery : kProbeAgain);
+      },
+      told_ ? engine::Duration{0} : kFirstProbe);
 }
 
 void WitnessSlot::probe_after(engine::Duration delay) {

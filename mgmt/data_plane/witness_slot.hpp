@@ -39,6 +39,8 @@ class WitnessSlot final : public replication::Witness {
   /// A connection that ends is noticed at once, and whatever else is answered is as good as a probe.
   static constexpr engine::Duration kProbeEvery = std::chrono::seconds(5);
   static constexpr engine::Duration kProbeAgain = std::chrono::seconds(2);  ///< one that does not answer
+  /// Of one of which nothing is known: a connection, TLS, a token and the answer over a slow line that loses packets.
+  static constexpr engine::Duration kFirstProbe = std::chrono::seconds(20);
   static constexpr engine::Duration kProbeSoon = std::chrono::milliseconds(200);
   void probe();
   void probe_after(engine::Duration delay);

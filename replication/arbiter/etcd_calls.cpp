@@ -47,6 +47,7 @@ struct EtcdCalls::Call {
   std::string body;
   EtcdCallKind kind = EtcdCallKind::idempotent;
   EtcdAnswered done;
+  Duration patience{0};
   bool asks_for_token = false;
   TimePoint give_up{};
   TimerId overdue = TimerId::none, another = TimerId::none;
@@ -78,9 +79,10 @@ EtcdCalls::~EtcdCalls() = default;
 
 void EtcdCalls::close() {
   closed_ = true;
+  for (const CallPtr& call : live_) cancel_timers(*call);
+  live_.clear();
   queue_.clear();
   without_token_.clear();
-  token_call_ = nullptr;
   lines_.clear();
 }
 
@@ -99,9 +101,10 @@ HttpLine& EtcdCalls::line_of(const Call& call) const { return *lines_[(preferred
 
 // ---- a call ----
 
-void EtcdCalls::submit(std::string_view path, std::string body, EtcdCallKind kind, EtcdAnswered done) {
-  auto call =
-      std::make_shared<Call>(Call{.path = path, .body = std::move(body), .kind = kind, .done = std::move(done)});
+void EtcdCalls::submit(std::string_view path, std::string body, EtcdCallKind kind, EtcdAnswered done,
+                       Duration patience) {
+  auto call = std::make_shared<Call>(
+      Call{.path = path, .body = std::move(body), .kind = kind, .done = std::move(done), .patience = patience});
   if (queue_.size() >= kMaxQueued)
     return reactor_.post(unless_closed([call](EtcdCalls&) {
       call->done({{}, {make_error_code(Errc::resource_exhausted), "too many requests wait for the witness"}});
@@ -111,20 +114,19 @@ void EtcdCalls::submit(std::string_view path, std::string body, EtcdCallKind kin
 }
 
 void EtcdCalls::pump() {
-  while (!closed_ && under_way_ < kMaxUnderWay && !queue_.empty()) {
+  while (!closed_ && live_.size() < kMaxUnderWay && !queue_.empty()) {
     const CallPtr call = std::move(queue_.front());
     queue_.pop_front();
-    ++under_way_;
-    begin(call);
+    begin(call, std::max(patience_, call->patience));
     attempt(call);
   }
 }
 
 /// From now on its time runs, also while it waits for a token.
-void EtcdCalls::begin(const CallPtr& call) {
+void EtcdCalls::begin(const CallPtr& call, Duration patience) {
+  live_.push_back(call);
   const LineEstimate& line = lines_[preferred_]->estimate();
-  Duration limit = std::max({line.limit(), patience_, line.patience() * static_cast<int>(lines_.size() + 1)});
-  if (call->asks_for_token) limit = std::max(limit, kTokenLimit);
+  Duration limit = std::max({line.limit(), patience, line.patience() * static_cast<int>(lines_.size() + 1)});
   call->give_up = reactor_.now() + limit;
   call->overdue = reactor_.call_after(limit, unless_closed([call](EtcdCalls& self) { self.on_overdue(call); }));
 }
@@ -140,7 +142,7 @@ void EtcdCalls::attempt(const CallPtr& call) {
       return finish_later(call, {{}, {make_error_code(Errc::refused), login_.problem()}, true});
     case EtcdLogin::Step::ask:
       without_token_.push_back(call);
-      return ask_for_token();
+      return ask_for_token(call->give_up);
   }
 }
 
@@ -250,19 +252,17 @@ void EtcdCalls::on_overdue(const CallPtr& call) {
 
 // ---- the token ----
 
-void EtcdCalls::ask_for_token() {
-  token_call_ = std::make_shared<Call>(
+void EtcdCalls::ask_for_token(TimePoint until) {
+  const auto call = std::make_shared<Call>(
       Call{.path = kEtcdAuthenticatePath,
            .body = etcd_authenticate_request(user_.name, user_.password),
            .done = unless_closed([](EtcdCalls& self, EtcdAnswer answer) { self.on_token_answer(std::move(answer)); }),
            .asks_for_token = true});
-  ++under_way_;
-  begin(token_call_);
-  launch(token_call_);
+  begin(call, std::max(kTokenLimit, until - reactor_.now()));
+  launch(call);
 }
 
 void EtcdCalls::on_token_answer(EtcdAnswer answer) {
-  token_call_ = nullptr;
   if (!answer.problem.code && !answer.body.empty()) {
     auto token = parse_authenticate_answer(answer.body);
     if (token) {
@@ -279,6 +279,11 @@ void EtcdCalls::on_token_answer(EtcdAnswer answer) {
 
 // ---- the end ----
 
+void EtcdCalls::cancel_timers(Call& call) {
+  reactor_.cancel(std::exchange(call.another, TimerId::none));
+  reactor_.cancel(std::exchange(call.overdue, TimerId::none));
+}
+
 /// No try of it is waited for any more. One that was sent may still arrive, and changes nothing then: a swap is void
 /// when another try of it, or anybody else, has written since.
 void EtcdCalls::retire(const CallPtr& call) {
@@ -293,14 +298,15 @@ void EtcdCalls::finish_later(const CallPtr& call, EtcdAnswer answer) {
   }));
 }
 
-void EtcdCalls::finish(const CallPtr& call, EtcdAnswer answer) {
+void EtcdCalls::finish(const CallPtr& ended, EtcdAnswer answer) {
+  const CallPtr call = ended;  // whoever holds it lets go of it on the way
   retire(call);
-  reactor_.cancel(std::exchange(call->overdue, TimerId::none));
+  cancel_timers(*call);
   const bool failed = static_cast<bool>(answer.problem.code);
   if (failed && call->kind == EtcdCallKind::compare_and_swap && call->maybe_done)
     answer.problem.code = make_error_code(Errc::unknown_outcome);
   last_problem_ = answer.problem.message;
-  --under_way_;
+  std::erase(live_, call);
   const auto keep = shared_from_this();  // the callback may destroy the witness
   std::exchange(call->done, nullptr)(std::move(answer));
   pump();

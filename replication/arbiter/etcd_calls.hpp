@@ -50,8 +50,9 @@ class EtcdCalls : public std::enable_shared_from_this<EtcdCalls> {
   EtcdCalls& operator=(const EtcdCalls&) = delete;
   void close();
 
-  /// `path` outlives all calls.
-  void submit(std::string_view path, std::string body, EtcdCallKind kind, EtcdAnswered done);
+  /// `path` outlives all calls. `patience`: how long it goes on at least.
+  void submit(std::string_view path, std::string body, EtcdCallKind kind, EtcdAnswered done,
+              engine::Duration patience = {});
   /// Now and then: keeps connections open for the next request.
   void tend();
   /// A kept connection was ended by the other side: perhaps it is gone.
@@ -67,7 +68,7 @@ class EtcdCalls : public std::enable_shared_from_this<EtcdCalls> {
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
   void pump();
-  void begin(const CallPtr& call);
+  void begin(const CallPtr& call, engine::Duration patience);
   void attempt(const CallPtr& call);
   void launch(const CallPtr& call);
   void try_next(const CallPtr& call);
@@ -78,10 +79,11 @@ class EtcdCalls : public std::enable_shared_from_this<EtcdCalls> {
   void on_failure(const CallPtr& call, std::size_t index);
   void on_refusal(const CallPtr& call, std::size_t index, const std::string& token, EtcdRefusal refusal);
   void on_overdue(const CallPtr& call);
-  void ask_for_token();
+  void ask_for_token(engine::TimePoint until);
   void on_token_answer(EtcdAnswer answer);
+  void cancel_timers(Call& call);
   void retire(const CallPtr& call);
-  void finish(const CallPtr& call, EtcdAnswer answer);
+  void finish(const CallPtr& ended, EtcdAnswer answer);
   void finish_later(const CallPtr& call, EtcdAnswer answer);
   [[nodiscard]] HttpLine& line_of(const Call& call) const;
   template <class Then>
@@ -93,10 +95,9 @@ class EtcdCalls : public std::enable_shared_from_this<EtcdCalls> {
   EtcdLogin login_;
   std::vector<std::unique_ptr<HttpLine>> lines_;  ///< one an endpoint
   std::size_t preferred_ = 0;                     ///< index of the one to ask first
-  std::size_t under_way_ = 0;                     ///< those that wait for a token, too
+  std::vector<CallPtr> live_;                     ///< begun and not answered, those that wait for a token, too
   std::deque<CallPtr> queue_;
   std::vector<CallPtr> without_token_;  ///< wait for one
-  CallPtr token_call_;
   std::string last_problem_;
   engine::TimePoint answered_at_;
   bool closed_ = false;

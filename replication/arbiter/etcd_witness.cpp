@@ -142,14 +142,16 @@ void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error
                        });
 }
 
-void EtcdWitness::probe(engine::Callback<EtcdProbe> done) {
+void EtcdWitness::probe(engine::Callback<EtcdProbe> done, engine::Duration patience) {
   const WitnessSlot slot = impl_->slot({});
-  impl_->calls->submit(kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::idempotent,
-                       [slot, done = std::move(done)](EtcdAnswer answer) mutable {
-                         const bool answers = !answer.problem.code;
-                         const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
-                         done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
-                       });
+  impl_->calls->submit(
+      kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::idempotent,
+      [slot, done = std::move(done)](EtcdAnswer answer) mutable {
+        const bool answers = !answer.problem.code;
+        const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
+        done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
+      },
+      patience);
 }
 
 void EtcdWitness::tend() { impl_->calls->tend(); }

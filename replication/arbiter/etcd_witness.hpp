@@ -59,7 +59,8 @@ class EtcdWitness final : public Witness {
             engine::Callback<engine::IoResult<SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
-  void probe(engine::Callback<EtcdProbe> done);
+  /// `patience`: how long it goes on at least.
+  void probe(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
   /// Now and then: keeps connections open for the next request.
   void tend();
   /// The other side ended a connection on which nothing was asked: perhaps it is gone.

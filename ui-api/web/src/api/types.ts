@@ -136,6 +136,7 @@ export interface VolumeAction {
   action: VolumeActionName;
   side: Side;
   accept_inconsistent?: boolean;
+  despite_partner?: boolean;
   confirm?: string;
 }
 
