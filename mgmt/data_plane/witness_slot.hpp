@@ -40,7 +40,7 @@ class WitnessSlot final : public replication::Witness {
   static constexpr engine::Duration kProbeEvery = std::chrono::seconds(5);
   static constexpr engine::Duration kProbeAgain = std::chrono::seconds(2);  ///< one that does not answer
   /// Of one of which nothing is known: a connection, TLS, a token and the answer over a slow line that loses packets.
-  static constexpr engine::Duration kFirstProbe = std::chrono::seconds(20);
+  static constexpr engine::Duration kFirstProbe = std::chrono::seconds(45);
   static constexpr engine::Duration kProbeSoon = std::chrono::milliseconds(200);
   void probe();
   void probe_after(engine::Duration delay);

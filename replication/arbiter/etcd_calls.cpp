@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr Duration kTokenLimit = 3s;     // checking a password takes etcd a while, on purpose
 constexpr Duration kTokenPatience = 1s;  // a second try costs it as much again
-constexpr Duration kPause = 250ms;       // before a try on a slow line on which the one before failed
-constexpr unsigned kFailuresOnASlowLine = 4;
+constexpr Duration kPause = 250ms;       // before a try on a bad line on which the one before failed
+constexpr unsigned kFailuresOnABadLine = 4;
 
 // What to say of an outcome that is not a 200.
 EtcdAnswer failed_answer(const HttpEndpoint& endpoint, const Outcome& outcome) {
@@ -193,15 +193,17 @@ void EtcdCalls::on_outcome(const CallPtr& call, std::size_t index, const std::st
   // A connection that was idle may have ended just when it was used: that says nothing of the endpoint.
   if (!outcome && outcome.error().kept) return try_next(call);
   call->worst = failed_answer(lines_[index]->endpoint(), outcome);
-  on_failure(call, index);
+  on_failure(call, index, !outcome && outcome.error().broken);
 }
 
-void EtcdCalls::on_failure(const CallPtr& call, std::size_t index) {
+/// Connections over a bad line break; one that is refused, or that says what is wrong, is not tried again for that.
+void EtcdCalls::on_failure(const CallPtr& call, std::size_t index, bool broken) {
   ++call->failures;
-  const bool slow = lines_[index]->estimate().is_slow();
+  const LineEstimate& line = lines_[index]->estimate();
+  const bool bad_line = line.is_slow() || (!line.is_known() && broken);
   const bool is_unknown = call->kind == EtcdCallKind::compare_and_swap && call->maybe_done;
   if (is_unknown && preferred_ == index) preferred_ = (index + 1) % lines_.size();
-  if (slow && call->failures < kFailuresOnASlowLine * lines_.size()) return try_next_later(call);
+  if (bad_line && call->failures < kFailuresOnABadLine * lines_.size()) return try_next_later(call);
   if (!is_unknown && call->failures < lines_.size()) return try_next(call);
   if (!call->under_way.empty()) return;  // another try may still be answered
   finish(call, std::move(call->worst));

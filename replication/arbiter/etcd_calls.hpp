@@ -76,7 +76,7 @@ class EtcdCalls : public std::enable_shared_from_this<EtcdCalls> {
   void watch(const CallPtr& call);
   void on_outcome(const CallPtr& call, std::size_t index, const std::string& token,
                   std::expected<HttpReply, HttpFailure> outcome);
-  void on_failure(const CallPtr& call, std::size_t index);
+  void on_failure(const CallPtr& call, std::size_t index, bool broken);
   void on_refusal(const CallPtr& call, std::size_t index, const std::string& token, EtcdRefusal refusal);
   void on_overdue(const CallPtr& call);
   void ask_for_token(engine::TimePoint until);

@@ -133,7 +133,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
       return fail("the host's name is not one that a certificate could have");
     secure_->async_handshake(asio::ssl::stream_base::client, [self = shared_from_this()](error_code e) {
       if (self->closed()) return;
-      if (e) return self->fail(self->trouble(e));
+      if (e) return self->fail(e);
       self->shaken_hands_ = true;
       self->on_open();
     });
@@ -155,7 +155,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     sent_ = writing_ = true;  // from here on nobody can say that it was not sent
     http::async_write(stream, request_, [self = shared_from_this()](error_code e, std::size_t) {
       self->writing_ = false;
-      if (!self->closed() && e) self->fail(self->trouble(e));
+      if (!self->closed() && e) self->fail(e);
     });
   }
 
@@ -168,7 +168,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     parser_->body_limit(kMaxHttpReply);
     http::async_read(stream, buffer_, *parser_, [self = shared_from_this()](error_code e, std::size_t) {
       if (self->closed()) return;
-      if (e || self->state_ != State::busy) return self->fail(self->trouble(e));
+      if (e || self->state_ != State::busy) return self->fail(e);
       self->on_reply();
     });
   }
@@ -197,8 +197,14 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     return error ? error.message() : "it said something that was not asked for";
   }
 
-  void fail(std::string message, bool timed_out = false) {
-    const HttpFailure failure{sent_, reached_, timed_out, answered_, endpoint_.to_string() + ": " + message};
+  void fail(error_code e) {
+    const bool broken = reached_ && (e == asio::error::connection_reset || e == asio::error::eof ||
+                                     e == asio::error::broken_pipe || e == http::error::end_of_stream);
+    fail(trouble(e), false, broken);
+  }
+
+  void fail(std::string message, bool timed_out = false, bool broken = false) {
+    const HttpFailure failure{sent_, reached_, timed_out, broken, answered_, endpoint_.to_string() + ": " + message};
     auto opened = std::exchange(opened_, nullptr);
     auto done = std::exchange(done_, nullptr);
     auto ended = std::exchange(ended_, nullptr);

@@ -25,7 +25,8 @@ struct HttpFailure {
   bool sent = false;     ///< true: the other side may have seen the request
   bool reached = false;  ///< true: somebody took the connection
   bool timed_out = false;
-  bool kept = false;  ///< true: the connection had answered before; that of an idle one may have ended at any time
+  bool broken = false;  ///< true: it was reached, and the connection broke without a word
+  bool kept = false;    ///< true: the connection had answered before; that of an idle one may have ended at any time
   std::string message;
 };
 

@@ -78,7 +78,7 @@ void HttpLine::drop(const Kept& kept) {
     reactor_.post(
         [weak = std::weak_ptr<int>(alive_), done = std::move(sent->done), name = endpoint_.to_string()]() mutable {
           if (!weak.expired())
-            done(std::unexpected(HttpFailure{true, true, true, false, name + ": no answer in time"}));
+            done(std::unexpected(HttpFailure{true, true, true, false, false, name + ": no answer in time"}));
         });
   sent_.erase(sent);
 }

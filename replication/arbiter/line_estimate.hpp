@@ -24,6 +24,7 @@ class LineEstimate {
   /// The median of the last answers; 0: there was none.
   [[nodiscard]] engine::Duration round_trip() const;
   [[nodiscard]] bool is_slow() const { return slow_; }
+  [[nodiscard]] bool is_known() const { return answers_ > 0; }
   /// A try that has no answer yet gets another one beside it after this.
   [[nodiscard]] engine::Duration patience() const;
   /// Nobody waits longer for a request, with all its tries.

@@ -144,12 +144,15 @@ std::size_t connections_to(std::uint16_t port) {
 TEST(EtcdWitness, IsAskedAgainAndAgainOverOneConnection) {
   EtcdProcess etcd;
   Client client({etcd.url()});
+  const auto port = static_cast<std::uint16_t>(std::stoi(HttpEndpoint::parse(etcd.url())->port));
+  ASSERT_TRUE(client.read());
+  const std::size_t begun = connections_to(port);  // etcd's gateway is a client of itself
   WitnessView seen;
   for (std::uint64_t i = 1; i <= 20; ++i) {
     seen = client.swap(seen, record(i, kOnlyA))->current;
     ASSERT_TRUE(client.read());
   }
-  EXPECT_EQ(connections_to(static_cast<std::uint16_t>(std::stoi(HttpEndpoint::parse(etcd.url())->port))), 1u);
+  EXPECT_EQ(connections_to(port), begun);
 }
 
 TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
