@@ -92,7 +92,7 @@ void EtcdCalls::when_ended(std::function<void()> ended) {
 
 void EtcdCalls::tend() {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    const std::size_t idle = lines_[i]->estimate().is_slow() ? 3 : 1;
+    const std::size_t idle = lines_[i]->estimate().is_far() ? 3 : 1;
     lines_[i]->tend(i == preferred_ ? idle : 0);
   }
 }
@@ -146,9 +146,9 @@ void EtcdCalls::attempt(const CallPtr& call) {
   }
 }
 
-/// A fifth of all packets may be lost on a slow line: two tries at once arrive where one would cost a round trip more.
+/// A fifth of all packets may be lost on a long line: two tries at once arrive where one would cost a round trip more.
 void EtcdCalls::launch(const CallPtr& call) {
-  const bool twice = line_of(*call).estimate().is_slow() && !call->asks_for_token;
+  const bool twice = line_of(*call).estimate().is_far() && !call->asks_for_token;
   try_next(call);
   if (twice) try_next(call);
   watch(call);
@@ -159,7 +159,7 @@ void EtcdCalls::try_next(const CallPtr& call) {
   const std::size_t index = (preferred_ + number) % lines_.size();
   call->token = call->asks_for_token ? std::string() : login_.token();
   const auto which = lines_[index]->post(
-      call->path, call->body, call->token,
+      call->path, call->body, call->token, /*beside=*/!call->under_way.empty(),
       unless_closed([call, number, index, token = call->token](EtcdCalls& self, Outcome outcome) {
         std::erase_if(call->under_way, [&](const Call::UnderWay& it) { return it.number == number; });
         self.on_outcome(call, index, token, std::move(outcome));
@@ -167,11 +167,14 @@ void EtcdCalls::try_next(const CallPtr& call) {
   call->under_way.push_back({number, index, which});
 }
 
-/// Another try beside those that are under way, when they take longer than usual; and so on, ever later.
+/// Another try beside those that are under way, when they take longer than usual; and so on, on a long line as often,
+/// else ever later: a witness that has much to do must not get more for that.
 void EtcdCalls::watch(const CallPtr& call) {
   reactor_.cancel(call->another);
   Duration patience = line_of(*call).estimate().patience();
   if (call->asks_for_token) patience = std::max(patience, kTokenPatience);
+  if (line_of(*call).estimate().is_known() && !line_of(*call).estimate().is_far())
+    patience *= 1 << std::min<std::size_t>((call->tries - 1) / lines_.size(), 6);
   call->another = reactor_.call_after(patience, unless_closed([call](EtcdCalls& self) {
                                         self.try_next(call);
                                         self.watch(call);
@@ -200,7 +203,7 @@ void EtcdCalls::on_outcome(const CallPtr& call, std::size_t index, const std::st
 void EtcdCalls::on_failure(const CallPtr& call, std::size_t index, bool broken) {
   ++call->failures;
   const LineEstimate& line = lines_[index]->estimate();
-  const bool bad_line = line.is_slow() || (!line.is_known() && broken);
+  const bool bad_line = line.is_far() || (!line.is_known() && broken);
   const bool is_unknown = call->kind == EtcdCallKind::compare_and_swap && call->maybe_done;
   if (is_unknown && preferred_ == index) preferred_ = (index + 1) % lines_.size();
   if (bad_line && call->failures < kFailuresOnABadLine * lines_.size()) return try_next_later(call);

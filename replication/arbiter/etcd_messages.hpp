@@ -25,6 +25,14 @@ constexpr std::ptrdiff_t kEtcdMostReads = 64;  ///< in one request; etcd takes 1
 /// Put and read back if what stands there is still what was `seen`, else only read.
 [[nodiscard]] std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen,
                                             const WitnessRecord& record);
+constexpr std::size_t kEtcdMostSwaps = 32;  ///< in one request, which lockstep-witness lets have 64 KiB
+struct EtcdSwap {
+  WitnessSlot slot;
+  WitnessView seen;
+  WitnessRecord record;
+};
+/// All of them, or none: where one of these records is another one by now.
+[[nodiscard]] std::string etcd_swaps_request(std::span<const EtcdSwap> swaps);
 [[nodiscard]] std::string etcd_delete_request(const WitnessSlot& slot);
 
 // An answer that is not what etcd says in such a case gives an Error that quotes what was wrong: Errc::corrupt. A value
@@ -35,6 +43,9 @@ constexpr std::ptrdiff_t kEtcdMostReads = 64;  ///< in one request; etcd takes 1
                                                                           std::string_view body);
 [[nodiscard]] engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
                                                             std::string_view body);
+/// One for each of `swaps`, all won; empty: none was carried out.
+[[nodiscard]] engine::Result<std::vector<SwapOutcome>> parse_swaps_answer(std::span<const EtcdSwap> swaps,
+                                                                          std::string_view body);
 [[nodiscard]] engine::Result<void> parse_delete_answer(std::string_view body);
 
 }  // namespace lockstep::replication

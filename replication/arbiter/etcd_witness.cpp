@@ -80,6 +80,76 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
     }
   }
 
+  // ---- swaps that are asked in one turn: all in one request, or, where one of the records is another one, each alone
+  // ----
+
+  using SwapDone = engine::Callback<engine::IoResult<SwapOutcome>>;
+  struct Swaps {
+    std::vector<EtcdSwap> what;
+    std::vector<SwapDone> done;
+  };
+  Swaps swaps;  ///< asked in this turn
+
+  void swap(EtcdSwap what, SwapDone done) {
+    swaps.what.push_back(std::move(what));
+    swaps.done.push_back(std::move(done));
+    if (swaps.what.size() > 1) return;
+    reactor.post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_swaps();
+    });
+  }
+
+  void send_swaps() {
+    Swaps all = std::exchange(swaps, {});
+    for (std::size_t from = 0; from < all.what.size(); from += kEtcdMostSwaps) {
+      const std::size_t until = std::min(all.what.size(), from + kEtcdMostSwaps);
+      if (until - from == 1) {
+        send_swap(all.what[from], std::move(all.done[from]));
+        continue;
+      }
+      auto some = std::make_shared<Swaps>();
+      for (std::size_t i = from; i < until; ++i) {
+        some->what.push_back(std::move(all.what[i]));
+        some->done.push_back(std::move(all.done[i]));
+      }
+      calls->submit(kEtcdTxnPath, etcd_swaps_request(some->what), EtcdCallKind::compare_and_swap,
+                    [this, some](EtcdAnswer answer) { on_swaps(*some, answer); });
+    }
+  }
+
+  void send_swap(const EtcdSwap& what, SwapDone done) {
+    calls->submit(kEtcdTxnPath, etcd_swap_request(what.slot, what.seen, what.record), EtcdCallKind::compare_and_swap,
+                  [this, what, done = std::move(done)](EtcdAnswer answer) mutable {
+                    if (answer.problem.code) return done(std::unexpected(answer.problem.code));
+                    auto outcome = parse_swap_answer(what.slot, what.record, answer.body);
+                    if (outcome) return done(*outcome);
+                    calls->note_problem(outcome.error().message);
+                    done(std::unexpected(make_error_code(Errc::unknown_outcome)));
+                  });
+  }
+
+  void on_swaps(Swaps& some, const EtcdAnswer& answer) {
+    std::error_code error = answer.problem.code;
+    std::vector<SwapOutcome> won;
+    if (!error) {
+      auto outcomes = parse_swaps_answer(some.what, answer.body);
+      if (outcomes && outcomes->empty()) {
+        for (std::size_t i = 0; i < some.what.size(); ++i) send_swap(some.what[i], std::move(some.done[i]));
+        return;
+      }
+      if (outcomes) won = std::move(*outcomes);
+      if (!outcomes) calls->note_problem(outcomes.error().message);
+      if (!outcomes) error = make_error_code(Errc::unknown_outcome);
+    }
+    const auto alive = weak_from_this();
+    for (std::size_t i = 0; i < some.done.size() && !alive.expired(); ++i) {
+      if (error)
+        some.done[i](std::unexpected(error));
+      else
+        some.done[i](won[i]);
+    }
+  }
+
   void note(const WitnessSlot& slot, const engine::Result<WitnessView>& view) {
     if (!view) calls->note_problem(view.error().message);
     if (view && view->tampered) calls->note_problem(is_tampered(slot));
@@ -120,15 +190,7 @@ void EtcdWitness::read(const engine::Uuid& volume, engine::Callback<engine::IoRe
 
 void EtcdWitness::swap(const engine::Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                        engine::Callback<engine::IoResult<SwapOutcome>> done) {
-  const WitnessSlot slot = impl_->slot(volume);
-  impl_->calls->submit(kEtcdTxnPath, etcd_swap_request(slot, seen, record), EtcdCallKind::compare_and_swap,
-                       [impl = impl_.get(), slot, record, done = std::move(done)](EtcdAnswer answer) mutable {
-                         if (answer.problem.code) return done(std::unexpected(answer.problem.code));
-                         auto outcome = parse_swap_answer(slot, record, answer.body);
-                         if (outcome) return done(*outcome);
-                         impl->calls->note_problem(outcome.error().message);
-                         done(std::unexpected(make_error_code(Errc::unknown_outcome)));
-                       });
+  impl_->swap({impl_->slot(volume), seen, record}, std::move(done));
 }
 
 void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) {

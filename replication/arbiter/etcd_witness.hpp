@@ -3,7 +3,8 @@
 // What is asked goes by etcd_calls.hpp: over connections that are kept, with time limits that follow the line, and sent
 // again where no answer came. The very same swap may so be sent more than once; etcd carries it out at most once, for
 // the first changes the revision. One that was sent and got no clear answer has an unknown outcome. Reads that are
-// asked in one turn of the reactor are one request.
+// asked in one turn of the reactor are one request, and so are swaps: of those all are carried out, or, where one of
+// the records is another one by now, none, and then each is sent alone.
 #include <functional>
 #include <memory>
 #include <span>

@@ -15,9 +15,10 @@ HttpLine::~HttpLine() {
   for (auto& kept : kept_) kept.connection->close();
 }
 
-HttpLine::Try HttpLine::post(std::string_view path, std::string body, std::string authorization, HttpCallback done) {
+HttpLine::Try HttpLine::post(std::string_view path, std::string body, std::string authorization, bool beside,
+                             HttpCallback done) {
   const Try id = ++last_try_;
-  waiting_.push_back({id, path, std::move(body), std::move(authorization), std::move(done)});
+  waiting_.push_back({id, path, std::move(body), std::move(authorization), beside, std::move(done)});
   pump();
   return id;
 }
@@ -36,7 +37,7 @@ std::size_t HttpLine::count(bool (HttpConnection::*is)() const) const {
       std::ranges::count_if(kept_, [&](const Kept& kept) { return ((*kept.connection).*is)(); }));
 }
 
-/// Each try that waits has a connection that is being opened, if there is room for so many.
+/// Tries that wait have connections that are being opened, if there is room for so many.
 void HttpLine::pump() {
   sweep();
   while (!waiting_.empty()) {
@@ -49,9 +50,10 @@ void HttpLine::pump() {
     waiting_.pop_front();
     send(*best, std::move(next));
   }
+  const bool many = estimate_.is_far() || std::ranges::any_of(waiting_, &Waiting::beside);
   for (std::size_t opening = count(&HttpConnection::opening); opening < waiting_.size(); ++opening) {
     make_room();
-    if (kept_.size() >= kMaxConnections) return;
+    if (kept_.size() >= (many ? kMaxConnections : kMaxNear)) return;
     open();
   }
 }
@@ -127,7 +129,7 @@ void HttpLine::on_outcome(Try which, std::expected<HttpReply, HttpFailure> outco
   if (at == sent_.end()) return;
   Sent sent = std::move(*at);
   sent_.erase(at);
-  if (outcome) estimate_.on_answer(reactor_.now() - sent.at);
+  if (outcome) estimate_.on_answer(reactor_.now() - sent.at, reactor_.now());
   const auto weak = std::weak_ptr<int>(alive_);
   if (sent.done) sent.done(std::move(outcome));
   if (!weak.expired()) pump();

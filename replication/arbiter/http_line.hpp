@@ -15,6 +15,8 @@ namespace lockstep::replication {
 class HttpLine {
  public:
   static constexpr std::size_t kMaxConnections = 8;
+  /// To a witness near by: a handshake costs it more than a request, and a thousand pairs may ask at once.
+  static constexpr std::size_t kMaxNear = 2;
   /// A handshake over a slow line takes two round trips, and each packet that is lost seconds more.
   static constexpr engine::Duration kOpenWithin = std::chrono::seconds(30);
   /// An older one is replaced, so that the certificate is looked at anew now and then.
@@ -29,10 +31,10 @@ class HttpLine {
   /// A connection that was open ended while nothing was asked: perhaps the endpoint is gone.
   void when_ended(engine::Callback<> ended) { ended_ = std::move(ended); }
 
-  /// One try of a request, on the next connection that is idle. `done` runs once, never from inside the call, unless
-  /// the try was forgotten before.
+  /// One try of a request, on the next connection that is idle, or else `beside` those that are busy on a new one.
+  /// `done` runs once, never from inside the call, unless the try was forgotten before.
   using Try = std::uint64_t;
-  Try post(std::string_view path, std::string body, std::string authorization, HttpCallback done);
+  Try post(std::string_view path, std::string body, std::string authorization, bool beside, HttpCallback done);
   /// Nobody waits for its answer any more. One that was not sent yet never is.
   void forget(Try which);
   /// It was written to a connection.
@@ -53,6 +55,7 @@ class HttpLine {
     Try id;
     std::string_view path;
     std::string body, authorization;
+    bool beside;
     HttpCallback done;
   };
   struct Sent {

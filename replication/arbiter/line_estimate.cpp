@@ -1,19 +1,25 @@
 #include "replication/arbiter/line_estimate.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::replication {
 namespace {
 using engine::Duration;
 using namespace std::chrono_literals;
 
-constexpr Duration kLeastLimit = 1500ms, kMostLimit = 45s;
+constexpr Duration kLeastLimit = 2s, kMostLimit = 45s;
 constexpr int kTriesOnAFastLine = 3, kTriesOnASlowLine = 8;  // a fifth of all packets may be lost on a slow one
 // Of a line that is not known, or known to be fast: it may have become slow, or the witness may be away.
 constexpr Duration kMostUnknown = 4s, kMostFast = 2s;
 }  // namespace
 
-void LineEstimate::on_answer(Duration took) {
+void LineEstimate::on_answer(Duration took, engine::TimePoint now) {
+  if (answers_ == 0 || now - window_ >= kWindow) {
+    least_before_ = std::exchange(least_, kNever);
+    window_ = now;
+  }
+  least_ = std::min(least_, took);
   took_[answers_++ % kKept] = took;
   silences_ = 0;
   const Duration usual = round_trip();
