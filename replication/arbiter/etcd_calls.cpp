@@ -278,8 +278,15 @@ void EtcdCalls::on_token_answer(EtcdAnswer answer) {
     }
   }
   if (login_.is_asking()) login_.on_no_answer();
-  for (const CallPtr& call : std::exchange(without_token_, {}))
-    answer.problem.code ? finish_later(call, answer) : attempt(call);
+  // Who asked for it may have had less time than others that wait for it.
+  const bool again = answer.problem.code == make_error_code(Errc::timed_out);
+  for (const CallPtr& call : std::exchange(without_token_, {})) {
+    const bool in_time = again && call->give_up - reactor_.now() > kTokenPatience;
+    if (answer.problem.code && !in_time)
+      finish_later(call, answer);
+    else
+      attempt(call);
+  }
 }
 
 // ---- the end ----

@@ -6,7 +6,7 @@ import subprocess
 import time
 import uuid
 
-from nodes import PREFERRED, join, wait_for
+from nodes import PREFERRED, join, make_pair, wait_for
 from scratch import GIB, HOST1, HOST2, Scratch, attack
 
 
