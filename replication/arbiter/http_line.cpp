@@ -61,7 +61,8 @@ void HttpLine::pump() {
 /// An endpoint that never answered a first packet, and is there again, must not wait for those that hang.
 void HttpLine::make_room() {
   if (kept_.size() < kMaxConnections) return;
-  const Duration hopeless = std::max<Duration>(std::chrono::seconds(5), 4 * estimate_.patience());
+  const bool near = estimate_.is_known() && !estimate_.is_far();
+  const Duration hopeless = std::chrono::seconds(near ? 5 : 20);
   const auto hangs = [&](const Kept& kept) {
     return !kept.connection->idle() && reactor_.now() - kept.used > hopeless;
   };
