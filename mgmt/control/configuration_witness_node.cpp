@@ -10,7 +10,7 @@ using replication::WitnessView;
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kPatience = std::chrono::seconds(20);  // over a slow line; one that is lost is told at once
 constexpr const char* kKnownKey = "configuration.witness";
 
 json json_of(const WitnessRecord& record) {

@@ -12,9 +12,10 @@ namespace lockstep::mgmt {
 namespace {
 
 Severity severity_of(const std::string& kind, const std::string& to) {
-  if (kind == "store.failed" || kind == "fenced") return Severity::critical;
-  if (kind == "partner.lost" || kind == "link.stranger" || kind == "witness.lost" || kind == "session.refused" ||
-      kind == "store.full" || kind == "store.low_space")
+  if (kind == "store.failed" || kind == "fenced" || kind == "fence.failed") return Severity::critical;
+  if (kind == "partner.lost" || kind == "link.stranger" || kind == "witness.lost" || kind == "witness.slow" ||
+      kind == "session.refused" || kind == "store.full" || kind == "store.low_space" || kind == "fence.begun" ||
+      kind == "fence.lost")
     return Severity::warning;
   if (kind != "volume.state") return Severity::info;
   if (to == "split_brain" || to == "failed" || to == "suspended" || to == "waiting") return Severity::critical;
@@ -70,7 +71,8 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
-          [this](const Volume& volume) { return whole(volume); }),
+          [this](const Volume& volume) { return whole(volume); },
+          [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); }),
       initiators_(*core_),
       lapses_(*core_, [this] {
         tokens_.see_to_token_file();
@@ -138,6 +140,9 @@ std::optional<WantedState> Controller::wanted() const {
 NodeReport Controller::report() const {
   NodeReport report = reconciler_.report();
   report.missing = core_->missing_replicas();
+  // Beside what lockstepd finds, so that both nodes tell of it.
+  if (auto trouble = core_->database().trouble(); !trouble.empty() && report.status)
+    report.status->findings.push_back(trouble + " Free or add space on its file system.");
   return report;
 }
 
@@ -242,6 +247,23 @@ void Controller::see_to_addresses() {
   const std::lock_guard lock(addresses_mutex_);
   not_listened_ = std::move(not_listened);
   file_differences_ = std::move(differ);
+}
+
+/// Its management answers, so that it is not gone, whatever the link says.
+Outcome<void> Controller::unserved_beside(const Volume& volume, NodeSide side) const {
+  const PairView now = view();
+  const NodeView& other = now.at(engine::other(side));
+  if (!other.node || !other.current()) return {};
+  const ReplicaStatus* replica = other.report.status->volume(volume.id);
+  if (!replica || !replica->serving) return {};
+  const std::string& name = other.node->name;
+  return refuse(
+      RefusalKind::conflict,
+      fmt::format("{} says at this moment that it serves {} ({}), so that nothing has to be forced: hosts reach it "
+                  "there. If both served it, each would take writes that the other lacks, and those of one side would "
+                  "be lost later. Stop lockstepd on {} first, or cut its hosts off; if it is to be forced all the "
+                  "same, say --despite-partner (despite_partner in the API).",
+                  name, volume.name, replica->state, name));
 }
 
 Unpaired Controller::unpaired() const {

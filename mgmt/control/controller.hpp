@@ -90,6 +90,7 @@ class Controller {
   [[nodiscard]] PairReports reports() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
+  [[nodiscard]] Outcome<void> unserved_beside(const Volume& volume, NodeSide side) const;
 
   void see_to_addresses();
 

@@ -11,7 +11,9 @@ namespace {
 
 using engine::Errc;
 
-constexpr int kCorrupt = 11, kFull = 13, kNotADatabase = 26;  // SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB
+// SQLITE_IOERR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB
+constexpr int kIoError = 10, kCorrupt = 11, kFull = 13, kNotADatabase = 26;
+constexpr std::uintmax_t kLeastSpace = std::uintmax_t{1} << 20;  // bytes; a change takes some tens of KiB at once
 
 int pragma(SQLite::Database& db, const char* name) { return db.execAndGet(fmt::format("PRAGMA {}", name)).getInt(); }
 
@@ -64,7 +66,8 @@ std::string corrupt_message(const std::string& path, const char* reason) {
 
 }  // namespace
 
-Database::Database(std::unique_ptr<SQLite::Database> handle) : handle_(std::move(handle)) {}
+Database::Database(std::unique_ptr<SQLite::Database> handle)
+    : handle_(std::move(handle)), path_(handle_->getFilename()) {}
 Database::~Database() = default;
 
 engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::path& path) {
@@ -96,6 +99,21 @@ engine::Result<std::unique_ptr<Database>> Database::open(const std::filesystem::
   }
 }
 
+void Database::note(std::string failure) {
+  const std::lock_guard lock(trouble_mutex_);
+  failure_ = std::move(failure);
+}
+
+std::string Database::trouble() const {
+  std::error_code error;
+  const auto space = std::filesystem::space(std::filesystem::path(path_).parent_path(), error);
+  if (!error && space.available < kLeastSpace)
+    return fmt::format("Less than 1 MiB is left for {}: changes of the configuration are refused, or soon will be.",
+                       path_);
+  const std::lock_guard lock(trouble_mutex_);
+  return failure_;
+}
+
 void Database::use(const std::function<void(SQLite::Database&)>& work) {
   const std::lock_guard lock(mutex_);
   work(*handle_);
@@ -117,8 +135,11 @@ void Database::transact(const std::function<void(SQLite::Database&)>& work) {
     SQLite::Transaction transaction(*handle_);
     work(*handle_);
     transaction.commit();
+    note("");
   } catch (const SQLite::Exception& e) {
+    if (e.getErrorCode() == kIoError) note(fmt::format("{} can't be written: {}.", path_, e.what()));
     if (e.getErrorCode() != kFull) throw;
+    note(fmt::format("There is no space left for {}: changes of the configuration are refused.", path_));
     throw std::runtime_error(fmt::format(
         "There is no space left for {}, so nothing was changed. Free or add space on its file system, then try again",
         handle_->getFilename()));

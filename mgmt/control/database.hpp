@@ -29,6 +29,9 @@ class Database {
   void use(const std::function<void(SQLite::Database&)>& work);
   /// Runs `work` alone and durably, whole or not at all. May be nested: the outermost one commits.
   void transact(const std::function<void(SQLite::Database&)>& work);
+  /// Why changes can't be stored, or soon may not be: the last one failed, or next to no space is left. A sentence;
+  /// empty when all is well.
+  [[nodiscard]] std::string trouble() const;
   /// Empties the write-ahead log into the database: pages of before are in neither any more.
   void empty_log();
 
@@ -37,6 +40,10 @@ class Database {
   std::unique_ptr<SQLite::Database> handle_;
   std::recursive_mutex mutex_;
   int depth_ = 0;
+  mutable std::mutex trouble_mutex_;
+  std::string path_;
+  std::string failure_;  ///< of the last transaction; empty when it was stored
+  void note(std::string failure);
 };
 
 }  // namespace lockstep::mgmt

@@ -12,7 +12,7 @@ constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
 constexpr auto kAddresses = 15s;  // its lockstepd logs in somewhere, and it asks this node itself
-constexpr auto kTrial = 12s;      // its lockstepd gives an endpoint some seconds
+constexpr auto kTrial = 24s;      // more than its lockstepd's patience with an endpoint
 constexpr auto kFence = 38s;      // a power device may take its time
 constexpr auto kJoin = 12s;       // the partner connects back before it answers
 

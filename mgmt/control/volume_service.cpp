@@ -290,6 +290,8 @@ Outcome<Job> VolumeService::act(const Uuid& id, const VolumeActionWish& wish) {
                                        "/confirm");
         !good)
       return std::unexpected(good.error());
+    if (unserved_ && !wish.despite_partner)
+      if (auto good = unserved_(*volume, wish.side); !good) return std::unexpected(good.error());
   } else if (wish.kind == Kind::give_up) {
     kind = "volume.give_up";
     message = fmt::format("Drops what {} alone has of {}.", node->name, volume->name);

@@ -42,6 +42,7 @@ struct VolumeActionWish {
   ReplicaOrder::Kind kind = ReplicaOrder::Kind::leave;
   NodeSide side = NodeSide::a;
   bool accept_inconsistent = false;
+  bool despite_partner = false;  ///< force_solo, although the other node is known to serve
   std::string confirm;
 };
 
@@ -54,10 +55,12 @@ struct ImportWish {
 class VolumeService {
  public:
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
-  /// `whole` refuses when not every node serves the volume in sync now.
+  /// `whole` refuses when not every node serves the volume in sync now, `unserved` when the node beside that of this
+  /// side serves it.
   VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready,
-                std::function<Outcome<void>(const Volume&)> whole = {})
-      : core_(core), jobs_(jobs), ready_(std::move(ready)), whole_(std::move(whole)) {}
+                std::function<Outcome<void>(const Volume&)> whole = {},
+                std::function<Outcome<void>(const Volume&, NodeSide)> unserved = {})
+      : core_(core), jobs_(jobs), ready_(std::move(ready)), whole_(std::move(whole)), unserved_(std::move(unserved)) {}
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
   [[nodiscard]] Outcome<void> change(const Uuid& id, const VolumeChange& change);
   /// Larger, in use; never smaller.
@@ -73,6 +76,7 @@ class VolumeService {
   JobRunner& jobs_;
   std::function<Outcome<void>()> ready_;
   std::function<Outcome<void>(const Volume&)> whole_;
+  std::function<Outcome<void>(const Volume&, NodeSide)> unserved_;
 };
 
 /// What to say behind the sentence that it is made: how a host gets in, when none may yet; begins with a space.

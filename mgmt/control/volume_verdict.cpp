@@ -121,6 +121,14 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume
                     "--node NODE.",
                     volume.name)};
   if (!a.serving() && !b.serving()) return not_served({a, b}, volume);
+  const auto alone = [](const Replica& r) { return (r.is("solo") || r.is("syncing_source")) && r.serving(); };
+  if (alone(a) && alone(b))
+    return {
+        Verdict::critical,
+        fmt::format("Both {} and {} serve it alone: each takes writes that the other lacks.", a.name(), b.name()),
+        fmt::format("It was forced on one of them. Have its hosts use one node only, cut them off from the other, and "
+                    "then give up what that other has alone: lockstep volume give-up {} --node NODE.",
+                    volume.name)};
   if (a.is("in_sync") && b.is("in_sync")) {
     if (!a.status->failover_limited && !b.status->failover_limited) {
       for (const Replica* r : {&a, &b}) {  // a disk that is full says so; all that has its space already goes on

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 8s;             // lockstepd itself gives an endpoint half of it
+constexpr auto kPatience = 20s;            // lockstepd itself gives an endpoint 16 s
 constexpr std::size_t kRecordBytes = 255;  // of an epoch record, for all endpoints with a comma between them
 
 EndpointTrial try_endpoint(DataPlane& data_plane, const Uuid& pair, const std::string& endpoint,

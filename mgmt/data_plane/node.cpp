@@ -239,7 +239,7 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
 std::optional<Node::PairWitness> Node::witness_at(const std::string& addresses) {
   if (!pair_ || stopping_ || !pair_->witness().configured() || pair_->witness().addresses() != addresses)
     return std::nullopt;
-  return PairWitness{pair_->witness(), state_->pair};
+  return PairWitness{pair_->witness(), state_->pair, pair_->witness().lost()};
 }
 
 void Node::look_at_fence(engine::Callback<const FenceWord&> done) { fence_trials_.look(std::move(done)); }
@@ -436,6 +436,7 @@ NodeReport Node::report() {
     if (!pair_->fence().problem().empty())
       report.findings.push_back("The partner could not be powered off, and so I/O stops if it fails: " +
                                 pair_->fence().problem());
+    if (auto slow = pair_->slow_witness(); !slow.empty()) report.findings.push_back(std::move(slow));
     report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
     for (auto& status : pair_->node().status()) {
       if (leaving_.contains(status.volume)) continue;

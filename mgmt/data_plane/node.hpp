@@ -86,6 +86,7 @@ class Node final : public replication::NodeObserver {
   struct PairWitness {
     replication::Witness& witness;
     engine::Uuid pair;
+    bool lost = false;  ///< it was asked a moment ago, and did not answer
   };
   /// The witness with these addresses, comma separated; nothing where another one is in use, or none.
   [[nodiscard]] std::optional<PairWitness> witness_at(const std::string& addresses);

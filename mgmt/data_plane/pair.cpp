@@ -98,6 +98,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
     : identity_(identity),
       reactor_(home.reactor),
       random_(random),
+      lease_(settings.lease),
       observer_(observer),
       events_(events),
       witness_(home.reactor),
@@ -110,10 +111,14 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
       service_(home.reactor, link_buffers, hello(), *this),
       server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
       since_ms_(wall_clock_ms()) {
-  witness_.watch([this](bool reachable, const std::string& why) {
-    tell(reachable ? "witness.found" : "witness.lost",
-         reachable ? "The witness answers." : "The witness does not answer: " + why);
-  });
+  witness_.watch(
+      [this](bool reachable, const std::string& why) {
+        tell(reachable ? "witness.found" : "witness.lost",
+             reachable ? "The witness answers." : "The witness does not answer: " + why);
+      },
+      [this](bool slow) {
+        tell(slow ? "witness.slow" : "witness.fast", slow ? slow_witness() : "The line to the witness is fast again.");
+      });
   link_.on_problem([](const std::string& why) { log_info("Partner link: " + why); });
   service_.on_refused([](const std::string& why) { log_warning(why); });
   server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
@@ -141,6 +146,7 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
 void Pair::use(const SettingsSpec& settings) {
   fencing_.set_patience(patience_with_fence(settings));
   node_.set_lease(settings.lease, settings.other_lease);
+  lease_ = settings.lease;
   node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
 }
 
@@ -276,6 +282,18 @@ void Pair::stop(engine::Callback<> done) {
 void Pair::tell(const std::string& kind, const std::string& message) {
   log_info(message);
   events_.publish({kind, std::nullopt, {}, {}, message});
+}
+
+/// The lease runs out, the witness is read, and the record is written.
+std::string Pair::slow_witness() const {
+  const engine::Duration line = witness_.slow_line();
+  if (line == engine::Duration{0}) return {};
+  const auto seconds = [](engine::Duration d) {
+    const auto tenths = (std::chrono::duration_cast<std::chrono::milliseconds>(d).count() + 50) / 100;
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+  };
+  return "The witness answers, but its line takes " + seconds(line) + ": a failover takes at least " +
+         seconds(lease_ + 2 * line) + ", and hosts wait so long.";
 }
 
 void Pair::on_session(const iscsi_target::SessionEvent& event) {

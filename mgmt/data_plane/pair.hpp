@@ -69,6 +69,8 @@ class Pair final : private replication::LinkEvents {
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
+  /// A sentence about its line; empty where that is fast, or not known.
+  [[nodiscard]] std::string slow_witness() const;
   [[nodiscard]] FenceSlot& fence() { return fence_; }
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
@@ -104,6 +106,7 @@ class Pair final : private replication::LinkEvents {
   PairIdentity identity_;
   engine::Reactor& reactor_;
   engine::Random& random_;
+  engine::Duration lease_;
   replication::NodeObserver& observer_;
   EventSink& events_;
   WitnessSlot witness_;

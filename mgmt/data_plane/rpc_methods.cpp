@@ -145,12 +145,12 @@ void RpcMethods::give_up(const RpcRequest& request, RpcReply reply) {
 }
 
 namespace {
-/// A person waits: for a slow answer, too, rather than for none.
+/// A person waits: for an answer over a slow line, too, rather than for none. A connection, TLS, a token and the answer
+/// are four round trips, and packets may be lost.
 Result<replication::EtcdSettings> settings_to_try(const WitnessTry& wanted) {
   auto settings = replication::EtcdSettings::create(wanted.pair, std::span(&wanted.endpoint, 1), wanted.access);
   if (!settings) return settings;
-  settings->try_deadline = std::chrono::seconds(2);
-  settings->total_deadline = std::chrono::seconds(4);
+  settings->patience = std::chrono::seconds(16);
   return settings;
 }
 
@@ -225,6 +225,8 @@ void RpcMethods::witness_read(const RpcRequest& request, RpcReply reply) {
       [this, wanted = std::move(*wanted), said = answered<replication::WitnessView>(std::move(reply))]() mutable {
         const auto there = node_.witness_at(wanted.addresses);
         if (!there) return said(std::unexpected(make_error_code(engine::Errc::not_serving)));
+        // Whether it is back is found out by the probes: management's loops are not held up for that.
+        if (there->lost) return said(std::unexpected(make_error_code(engine::Errc::timed_out)));
         there->witness.read(there->pair, std::move(said));
       });
 }

@@ -55,31 +55,66 @@ engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
   addresses_ = addresses;
   seal_ = seal;
   access_ = access;
-  told_ = reachable_ = false;
+  told_ = reachable_ = probing_ = slow_ = false;
   reactor_.cancel(timer_);
-  if (etcd_) probe();
+  if (!etcd_) return true;
+  etcd_->when_ended([this] { on_connection_ended(); });
+  probe();
   return true;
 }
 
-void WitnessSlot::watch(engine::Callback<bool, const std::string&> changed) { changed_ = std::move(changed); }
+void WitnessSlot::watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow) {
+  changed_ = std::move(reachable);
+  slow_changed_ = std::move(slow);
+}
+
+engine::Duration WitnessSlot::slow_line() const {
+  return etcd_ && reachable_ && slow_ ? etcd_->line().round_trip() : engine::Duration{0};
+}
 
 void WitnessSlot::probe() {
   timer_ = engine::TimerId::none;
-  etcd_->probe([this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
-    if (asked.lock() != etcd_) return;
-    const bool reachable = found.answers;
-    const bool refused_anew = found.refused && found.problem != refusal_;
-    const bool is_new = !told_ || reachable != reachable_ || refused_anew;
-    told_ = true;
-    reachable_ = reachable;
-    refusal_ = found.refused ? found.problem : "";
-    if (is_new && changed_) changed_(reachable, found.problem);
-    probe_later();
-  });
+  probing_ = true;
+  etcd_->probe(
+      [this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
+        if (asked.lock() != etcd_) return;
+        probing_ = false;
+        const bool reachable = found.answers;
+        const bool refused_anew = found.refused && found.problem != refusal_;
+        const bool is_new = !told_ || reachable != reachable_ || refused_anew;
+        told_ = true;
+        reachable_ = reachable;
+        refusal_ = found.refused ? found.problem : "";
+        if (is_new && changed_) changed_(reachable, found.problem);
+        note_line();
+        etcd_->tend();
+        probe_after(reachable ? kProbeEvery : kProbeAgain);
+      },
+      told_ ? engine::Duration{0} : kFirstProbe);
 }
 
-void WitnessSlot::probe_later() {
-  timer_ = reactor_.call_after(kProbeEvery, [this] { probe(); });
+void WitnessSlot::probe_after(engine::Duration delay) {
+  reactor_.cancel(timer_);
+  timer_ = reactor_.call_after(delay, [this] { probe_if_silent(); });
+}
+
+void WitnessSlot::probe_if_silent() {
+  if (!reachable_ || reactor_.now() - etcd_->answered_at() >= kProbeEvery) return probe();
+  note_line();
+  etcd_->tend();
+  probe_after(kProbeEvery - (reactor_.now() - etcd_->answered_at()));
+}
+
+void WitnessSlot::on_connection_ended() {
+  if (probing_ || !reachable_) return;
+  reactor_.cancel(timer_);
+  timer_ = reactor_.call_after(kProbeSoon, [this] { probe(); });
+}
+
+/// Told once: the estimate itself has a band in which nothing changes.
+void WitnessSlot::note_line() {
+  const bool slow = etcd_->line().is_slow();
+  if (reachable_ && std::exchange(slow_, slow) != slow && slow_changed_) slow_changed_(slow);
 }
 
 void WitnessSlot::read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) {

@@ -21,10 +21,14 @@ class WitnessSlot final : public replication::Witness {
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
   [[nodiscard]] const std::string& addresses() const { return addresses_; }
-  /// Asks every few seconds; `changed(reachable, why not)` runs when the answer is another one, also when a witness
-  /// that was away is there again and refuses this node.
-  void watch(engine::Callback<bool, const std::string&> changed);
+  /// Asks every few seconds; `reachable(is it, why not)` runs when the answer is another one, also when a witness
+  /// that was away is there again and refuses this node. `slow(is it)` when its line has become so, or is no more.
+  void watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow);
   [[nodiscard]] bool reachable() const { return reachable_; }
+  /// It was asked, and did not answer, or refused.
+  [[nodiscard]] bool lost() const { return told_ && !reachable_; }
+  /// A round trip to it and back, where that is long; 0: it is not, or is not known.
+  [[nodiscard]] engine::Duration slow_line() const;
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
   void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
@@ -32,9 +36,17 @@ class WitnessSlot final : public replication::Witness {
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
  private:
-  static constexpr engine::Duration kProbeEvery = std::chrono::seconds(2);
+  /// A connection that ends is noticed at once, and whatever else is answered is as good as a probe.
+  static constexpr engine::Duration kProbeEvery = std::chrono::seconds(5);
+  static constexpr engine::Duration kProbeAgain = std::chrono::seconds(2);  ///< one that does not answer
+  /// Of one of which nothing is known: a connection, TLS, a token and the answer over a slow line that loses packets.
+  static constexpr engine::Duration kFirstProbe = std::chrono::seconds(45);
+  static constexpr engine::Duration kProbeSoon = std::chrono::milliseconds(200);
   void probe();
-  void probe_later();
+  void probe_after(engine::Duration delay);
+  void probe_if_silent();
+  void on_connection_ended();
+  void note_line();
 
   engine::Reactor& reactor_;
   std::shared_ptr<replication::EtcdWitness> etcd_;
@@ -42,7 +54,10 @@ class WitnessSlot final : public replication::Witness {
   replication::WitnessSeal seal_{};
   replication::WitnessAccess access_;
   engine::Callback<bool, const std::string&> changed_;
+  engine::Callback<bool> slow_changed_;
   engine::TimerId timer_ = engine::TimerId::none;
+  bool probing_ = false;
+  bool slow_ = false;  ///< as it was told
   bool reachable_ = false;
   bool told_ = false;    ///< whether `reachable_` was ever found out
   std::string refusal_;  ///< why it refuses this node, if it does

@@ -52,6 +52,8 @@ class EtcdLogin {
     fail,  ///< the password was wrong a moment ago: nothing is asked, see problem()
   };
   [[nodiscard]] Step next(engine::TimePoint now);
+  /// Somebody was told to ask, and did not tell the outcome yet.
+  [[nodiscard]] bool is_asking() const { return std::holds_alternative<Asking>(state_); }
   [[nodiscard]] const std::string& token() const;    ///< empty: none is needed
   [[nodiscard]] const std::string& problem() const;  ///< after Step::fail
 

@@ -83,23 +83,57 @@ engine::Result<WitnessView> view_of(const WitnessSlot& slot, const json& answer,
   return WitnessView{sealed->record, *mod_revision, record_since(*cluster, *made), *revision, *writes};
 }
 
+json swaps_json(std::span<const EtcdSwap> swaps) {
+  json compare = json::array(), success = json::array();
+  for (const auto& [slot, seen, record] : swaps) {
+    const std::string key = key_of(slot);
+    compare.push_back(
+        {{"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", std::to_string(seen.mod_revision)}});
+    const std::string value = base64_encode(encode_witness_value(slot, record, seen.writes + 1));
+    success.push_back({{"request_put", {{"key", key}, {"value", value}}}});
+    success.push_back({{"request_range", {{"key", key}}}});
+  }
+  return {{"compare", std::move(compare)}, {"success", std::move(success)}};
+}
+
+/// Whether a transaction was carried out.
+engine::Result<bool> succeeded(const json& answer) {
+  const auto found = answer.find("succeeded");
+  if (found != answer.end() && !found->is_boolean())
+    return fail(Errc::corrupt, "etcd's \"succeeded\" is neither true nor false");
+  return found != answer.end() && found->get<bool>();
+}
+
+engine::Result<SwapOutcome> outcome_of(const WitnessSlot& slot, const WitnessRecord& record, const json& answer,
+                                       const json& read, bool won) {
+  if (!read.is_object() || !read.contains("response_range") || !read["response_range"].is_object())
+    return fail(Errc::corrupt, "etcd's answer lacks the record read back");
+  auto view = view_of(slot, answer, read["response_range"]);
+  if (!view) return std::unexpected(view.error());
+  if (won && view->record != record) return fail(Errc::corrupt, "etcd says it wrote the record but shows another");
+  return SwapOutcome{won, *view};
+}
+
 }  // namespace
 
 std::string etcd_range_request(const WitnessSlot& slot) {
   return json{{"key", key_of(slot)}, {"serializable", false}}.dump();
 }
 
-std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen, const WitnessRecord& record) {
-  const std::string key = key_of(slot);
-  const std::string value = base64_encode(encode_witness_value(slot, record, seen.writes + 1));
-  const json read = {{"request_range", {{"key", key}}}};
-  const json put = {{"request_put", {{"key", key}, {"value", value}}}};
-  const json compare = {
-      {"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", std::to_string(seen.mod_revision)}};
-  return json{
-      {"compare", json::array({compare})}, {"success", json::array({put, read})}, {"failure", json::array({read})}}
-      .dump();
+std::string etcd_reads_request(std::span<const WitnessSlot> slots) {
+  json reads = json::array();
+  for (const auto& slot : slots) reads.push_back({{"request_range", {{"key", key_of(slot)}}}});
+  return json{{"success", std::move(reads)}}.dump();
 }
+
+std::string etcd_swap_request(const WitnessSlot& slot, const WitnessView& seen, const WitnessRecord& record) {
+  const EtcdSwap one{slot, seen, record};
+  json request = swaps_json(std::span(&one, 1));
+  request["failure"] = json::array({{{"request_range", {{"key", key_of(slot)}}}}});
+  return request.dump();
+}
+
+std::string etcd_swaps_request(std::span<const EtcdSwap> swaps) { return swaps_json(swaps).dump(); }
 
 std::string etcd_delete_request(const WitnessSlot& slot) { return json{{"key", key_of(slot)}}.dump(); }
 
@@ -109,27 +143,53 @@ engine::Result<WitnessView> parse_range_answer(const WitnessSlot& slot, std::str
   return view_of(slot, *answer, *answer);
 }
 
+std::vector<engine::Result<WitnessView>> parse_reads_answer(std::span<const WitnessSlot> slots, std::string_view body) {
+  const auto all = [&](const engine::Error& error) {
+    return std::vector<engine::Result<WitnessView>>(slots.size(), std::unexpected(error));
+  };
+  const auto answer = parse_object(body);
+  if (!answer) return all(answer.error());
+  const auto responses = answer->find("responses");
+  if (responses == answer->end() || !responses->is_array() || responses->size() != slots.size())
+    return all({make_error_code(Errc::corrupt), "etcd's answer lacks the transaction's responses"});
+  std::vector<engine::Result<WitnessView>> views;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const json& one = (*responses)[i];
+    const bool there = one.is_object() && one.contains("response_range") && one["response_range"].is_object();
+    views.push_back(there ? view_of(slots[i], *answer, one["response_range"])
+                          : fail(Errc::corrupt, "etcd's answer lacks a record"));
+  }
+  return views;
+}
+
 engine::Result<SwapOutcome> parse_swap_answer(const WitnessSlot& slot, const WitnessRecord& record,
                                               std::string_view body) {
   const auto answer = parse_object(body);
   if (!answer) return std::unexpected(answer.error());
-  const auto succeeded = answer->find("succeeded");
-  if (succeeded != answer->end() && !succeeded->is_boolean()) {
-    return fail(Errc::corrupt, "etcd's \"succeeded\" is neither true nor false");
-  }
-  const bool won = succeeded != answer->end() && succeeded->get<bool>();
+  const auto won = succeeded(*answer);
+  if (!won) return std::unexpected(won.error());
   const auto responses = answer->find("responses");
-  if (responses == answer->end() || !responses->is_array() || responses->size() != (won ? 2u : 1u)) {
+  if (responses == answer->end() || !responses->is_array() || responses->size() != (*won ? 2u : 1u))
     return fail(Errc::corrupt, "etcd's answer lacks the transaction's responses");
+  return outcome_of(slot, record, *answer, responses->back(), *won);
+}
+
+engine::Result<std::vector<SwapOutcome>> parse_swaps_answer(std::span<const EtcdSwap> swaps, std::string_view body) {
+  const auto answer = parse_object(body);
+  if (!answer) return std::unexpected(answer.error());
+  const auto won = succeeded(*answer);
+  if (!won) return std::unexpected(won.error());
+  if (!*won) return std::vector<SwapOutcome>();
+  const auto responses = answer->find("responses");
+  if (responses == answer->end() || !responses->is_array() || responses->size() != 2 * swaps.size())
+    return fail(Errc::corrupt, "etcd's answer lacks the transaction's responses");
+  std::vector<SwapOutcome> outcomes;
+  for (std::size_t i = 0; i < swaps.size(); ++i) {
+    auto outcome = outcome_of(swaps[i].slot, swaps[i].record, *answer, (*responses)[2 * i + 1], true);
+    if (!outcome) return std::unexpected(outcome.error());
+    outcomes.push_back(*outcome);
   }
-  const json& last = responses->back();
-  if (!last.is_object() || !last.contains("response_range") || !last["response_range"].is_object()) {
-    return fail(Errc::corrupt, "etcd's answer lacks the record read back");
-  }
-  auto view = view_of(slot, *answer, last["response_range"]);
-  if (!view) return std::unexpected(view.error());
-  if (won && view->record != record) return fail(Errc::corrupt, "etcd says it wrote the record but shows another");
-  return SwapOutcome{won, *view};
+  return outcomes;
 }
 
 engine::Result<void> parse_delete_answer(std::string_view body) {

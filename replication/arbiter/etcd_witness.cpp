@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <deque>
-#include <functional>
-#include <iterator>
+#include <utility>
 
-#include "replication/arbiter/etcd_auth.hpp"
+#include "replication/arbiter/etcd_calls.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
 #include "replication/arbiter/tls_client.hpp"
 
@@ -16,239 +14,146 @@ using engine::Errc;
 
 namespace {
 
-struct Answer {
-  std::string body;
-  engine::Error problem;  ///< code set: there is no body
-  bool refused = false;   ///< somebody answered, and did not do what was asked
-};
-
 std::string is_tampered(const WitnessSlot& slot) {
   return "what stands at " + witness_key(slot.pair, slot.volume) +
          " was not written there by a node of this pair, or not as the last. Keep others from writing to this etcd";
 }
 
-struct Request {
-  std::string_view path;
-  std::string body;
-  bool repeatable = false;  ///< may be sent to another endpoint after this one may have seen it
-  engine::Callback<Answer> done;
-  std::size_t tries = 0;
-  engine::TimePoint give_up{};
-  std::string token{};         ///< what it was last sent with
-  bool token_renewed = false;  ///< once is enough
-};
-
-using Outcome = std::expected<HttpReply, HttpFailure>;
-
-// What to say of an outcome that is not a 200.
-Answer failed_answer(const HttpEndpoint& endpoint, const Outcome& outcome) {
-  if (outcome)
-    return {{},
-            {make_error_code(Errc::io_error), endpoint.to_string() + ": etcd answered HTTP " +
-                                                  std::to_string(outcome->status) + " " + outcome->body.substr(0, 200)},
-            true};
-  const HttpFailure& failure = outcome.error();
-  return {{},
-          {make_error_code(failure.timed_out ? Errc::timed_out : Errc::io_error), failure.message},
-          failure.reached && !failure.timed_out};
-}
-
 }  // namespace
 
 struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
-  Impl(engine::Reactor& r, EtcdSettings s) : reactor(r), settings(std::move(s)), login(!settings.user.empty()) {}
+  using ReadDone = engine::Callback<engine::IoResult<WitnessView>>;
+  struct Asked {
+    WitnessSlot slot;
+    ReadDone done;
+  };
+
+  Impl(engine::Reactor& r, EtcdSettings s)
+      : reactor(r),
+        settings(std::move(s)),
+        calls(std::make_shared<EtcdCalls>(reactor, settings.endpoints, settings.tls,
+                                          EtcdUser{settings.user, settings.password}, settings.patience)) {}
 
   engine::Reactor& reactor;
   EtcdSettings settings;
-  EtcdLogin login;
-  std::size_t preferred = 0;  ///< index of the endpoint to ask first
-  std::size_t in_flight = 0;  ///< those that wait for a token, too
-  std::deque<Request> queue;
-  std::vector<Request> without_token;  ///< wait for one
-  std::string last_problem;
-  bool closed = false;
+  std::shared_ptr<EtcdCalls> calls;
+  std::vector<Asked> reads;  ///< asked in this turn
 
   [[nodiscard]] WitnessSlot slot(const engine::Uuid& volume) const {
     return {settings.pair, volume, settings.seal, settings.side};
   }
 
-  void submit(Request request) {
-    if (queue.size() >= kMaxQueued) {
-      reactor.post([weak = weak_from_this(), done = std::move(request.done)]() mutable {
-        if (const auto self = weak.lock(); !self || self->closed) return;
-        done(Answer{{}, {make_error_code(Errc::resource_exhausted), "too many requests wait for the witness"}});
-      });
-      return;
-    }
-    queue.push_back(std::move(request));
-    pump();
-  }
-
-  void pump() {
-    while (in_flight < kMaxInFlight && !queue.empty()) {
-      Request request = std::move(queue.front());
-      queue.pop_front();
-      ++in_flight;
-      request.give_up = reactor.now() + settings.total_deadline;
-      attempt(std::move(request));
-    }
-  }
-
-  void attempt(Request request) {
-    switch (login.next(reactor.now())) {
-      case EtcdLogin::Step::go:
-        return send(std::move(request));
-      case EtcdLogin::Step::wait:
-        return wait_for_token(std::move(request));
-      case EtcdLogin::Step::fail:
-        return finish_later(std::move(request), {{}, {make_error_code(Errc::refused), login.problem()}, true});
-      case EtcdLogin::Step::ask:
-        wait_for_token(std::move(request));
-        return ask_for_token(0);
-    }
-  }
-
-  /// `then(self, outcome)` runs unless the witness is gone.
-  template <class Then>
-  void post(std::size_t index, std::string_view path, std::string body, engine::Duration deadline, Then then) {
-    http_post(reactor, {settings.endpoints[index], path, std::move(body), login.token(), settings.tls}, deadline,
-              [weak = weak_from_this(), then = std::move(then)](Outcome outcome) mutable {
-                const auto self = weak.lock();
-                if (self && !self->closed) then(*self, std::move(outcome));
-              });
-  }
-
-  void send(Request request) {
-    if (reactor.now() >= request.give_up)
-      return finish_later(std::move(request), {{}, {make_error_code(Errc::timed_out), "no answer in time"}});
-    const std::size_t index = (preferred + request.tries) % settings.endpoints.size();
-    request.token = login.token();
-    std::string body = request.body;
-    const auto path = request.path;
-    const engine::Duration deadline = std::min(request.give_up - reactor.now(), settings.try_deadline);
-    post(index, path, std::move(body), deadline,
-         [request = std::move(request), index](Impl& self, Outcome outcome) mutable {
-           self.on_outcome(std::move(request), index, std::move(outcome));
-         });
-  }
-
-  void on_outcome(Request request, std::size_t index, Outcome outcome) {
-    if (!outcome && outcome.error().reached && outcome.error().timed_out) login.on_unanswered(request.token);
-    if (outcome && outcome->status == 200) {
-      login.on_answered(request.token);
-      preferred = index;
-      return finish(request, Answer{std::move(outcome->body), {}});
-    }
-    if (const auto refusal = outcome ? etcd_refusal(outcome->body) : EtcdRefusal::none; refusal != EtcdRefusal::none)
-      return on_refusal(std::move(request), index, refusal);
-    // An endpoint that answers with an error may still have passed the request on: etcd reports its own time-outs so.
-    const bool maybe_done = outcome.has_value() || outcome.error().sent;
-    Answer answer = failed_answer(settings.endpoints[index], outcome);
-    ++request.tries;
-    if (maybe_done && !request.repeatable) {
-      answer.problem.code = Errc::unknown_outcome;
-      preferred = (index + 1) % settings.endpoints.size();
-      return finish(request, std::move(answer));
-    }
-    if (request.tries >= settings.endpoints.size() || reactor.now() >= request.give_up) {
-      return finish(request, std::move(answer));
-    }
-    attempt(std::move(request));
-  }
-
-  /// etcd carried out nothing of it.
-  void on_refusal(Request request, std::size_t index, EtcdRefusal refusal) {
-    const bool about_token = refusal == EtcdRefusal::stale_token || refusal == EtcdRefusal::no_user;
-    if (about_token && !request.token_renewed && login.on_refused(request.token)) {
-      request.token_renewed = true;
-      return attempt(std::move(request));
-    }
-    finish(request, {{},
-                     {make_error_code(Errc::refused),
-                      settings.endpoints[index].to_string() + ": " + explain(refusal, settings.user)},
-                     true});
-  }
-
-  void wait_for_token(Request request) {
-    const engine::Duration left = request.give_up - reactor.now();
-    without_token.push_back(std::move(request));
-    reactor.call_after(left, [weak = weak_from_this()] {
-      if (const auto self = weak.lock(); self && !self->closed) self->end_overdue();
+  void read(const engine::Uuid& volume, ReadDone done) {
+    reads.push_back({slot(volume), std::move(done)});
+    if (reads.size() > 1) return;
+    reactor.post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_reads();
     });
   }
 
-  /// The token may come later, for others.
-  void end_overdue() {
-    const auto overdue = [now = reactor.now()](const Request& request) { return request.give_up <= now; };
-    const auto from = std::stable_partition(without_token.begin(), without_token.end(), std::not_fn(overdue));
-    std::vector<Request> late(std::make_move_iterator(from), std::make_move_iterator(without_token.end()));
-    without_token.erase(from, without_token.end());
-    for (Request& request : late)
-      finish_later(std::move(request), {{}, {make_error_code(Errc::timed_out), "etcd gave no token in time"}});
-  }
-
-  void ask_for_token(std::size_t tries) {
-    const std::size_t index = (preferred + tries) % settings.endpoints.size();
-    // One that never answers must not take the time of those behind it.
-    const bool last = tries + 1 == settings.endpoints.size();
-    const engine::Duration deadline = last ? settings.token_deadline : settings.token_deadline / 3;
-    post(index, kEtcdAuthenticatePath, etcd_authenticate_request(settings.user, settings.password), deadline,
-         [tries, index](Impl& self, Outcome outcome) { self.on_token_outcome(tries, index, std::move(outcome)); });
-  }
-
-  void on_token_outcome(std::size_t tries, std::size_t index, Outcome outcome) {
-    const HttpEndpoint& endpoint = settings.endpoints[index];
-    Answer answer = failed_answer(endpoint, outcome);
-    if (outcome && outcome->status == 200) {
-      auto token = parse_authenticate_answer(outcome->body);
-      if (token) {
-        preferred = index;
-        login.on_token(std::move(*token));
-        return resume();
-      }
-      answer.problem = {token.error().code, endpoint.to_string() + ": " + token.error().message};
-    } else if (outcome) {
-      const EtcdRefusal refusal = etcd_refusal(outcome->body);
-      if (refusal == EtcdRefusal::auth_off) {
-        login.on_auth_off();
-        return resume();
-      }
-      if (refusal != EtcdRefusal::none) {
-        answer.problem = {make_error_code(Errc::refused),
-                          endpoint.to_string() + ": " + explain(refusal, settings.user)};
-        login.on_wrong_password(reactor.now(), answer.problem.message);
-        return fail_without_token(answer);
-      }
+  void send_reads() {
+    std::vector<Asked> all = std::exchange(reads, {});
+    for (auto from = all.begin(); from != all.end();) {
+      const auto count = std::min<std::ptrdiff_t>(all.end() - from, kEtcdMostReads);
+      auto asked =
+          std::make_shared<std::vector<Asked>>(std::make_move_iterator(from), std::make_move_iterator(from + count));
+      from += count;
+      std::vector<WitnessSlot> slots;
+      for (const auto& one : *asked) slots.push_back(one.slot);
+      calls->submit(kEtcdTxnPath, etcd_reads_request(slots), EtcdCallKind::idempotent,
+                    [this, asked, slots](EtcdAnswer answer) { on_reads(*asked, slots, answer); });
     }
-    if (tries + 1 < settings.endpoints.size()) return ask_for_token(tries + 1);
-    login.on_no_answer();
-    fail_without_token(answer);
   }
 
-  void resume() {
-    for (Request& request : std::exchange(without_token, {})) attempt(std::move(request));
+  void on_reads(std::vector<Asked>& asked, const std::vector<WitnessSlot>& slots, const EtcdAnswer& answer) {
+    const auto alive = weak_from_this();
+    const auto views =
+        answer.problem.code ? std::vector<engine::Result<WitnessView>>() : parse_reads_answer(slots, answer.body);
+    for (std::size_t i = 0; i < views.size(); ++i) note(slots[i], views[i]);
+    for (std::size_t i = 0; i < asked.size() && !alive.expired(); ++i) {  // a callback may destroy the witness
+      if (views.empty())
+        asked[i].done(std::unexpected(answer.problem.code));
+      else if (views[i])
+        asked[i].done(*views[i]);
+      else
+        asked[i].done(std::unexpected(views[i].error().code));
+    }
   }
 
-  void fail_without_token(const Answer& answer) {
-    for (Request& request : std::exchange(without_token, {})) finish_later(std::move(request), answer);
-  }
+  // ---- swaps that are asked in one turn: all in one request, or, where one of the records is another one, each alone
+  // ----
 
-  /// Not from inside the call that asked.
-  void finish_later(Request request, Answer answer) {
-    reactor.post([weak = weak_from_this(), request = std::move(request), answer = std::move(answer)]() mutable {
-      if (const auto self = weak.lock(); self && !self->closed) self->finish(request, std::move(answer));
+  using SwapDone = engine::Callback<engine::IoResult<SwapOutcome>>;
+  struct Swaps {
+    std::vector<EtcdSwap> what;
+    std::vector<SwapDone> done;
+  };
+  Swaps swaps;  ///< asked in this turn
+
+  void swap(EtcdSwap what, SwapDone done) {
+    swaps.what.push_back(std::move(what));
+    swaps.done.push_back(std::move(done));
+    if (swaps.what.size() > 1) return;
+    reactor.post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_swaps();
     });
   }
 
-  void finish(Request& request, Answer answer) {
-    last_problem = answer.problem.message;
-    --in_flight;
-    auto keep = shared_from_this();  // the callback may destroy the witness
-    request.done(std::move(answer));
-    if (!closed) pump();
+  void send_swaps() {
+    Swaps all = std::exchange(swaps, {});
+    for (std::size_t from = 0; from < all.what.size(); from += kEtcdMostSwaps) {
+      const std::size_t until = std::min(all.what.size(), from + kEtcdMostSwaps);
+      if (until - from == 1) {
+        send_swap(all.what[from], std::move(all.done[from]));
+        continue;
+      }
+      auto some = std::make_shared<Swaps>();
+      for (std::size_t i = from; i < until; ++i) {
+        some->what.push_back(std::move(all.what[i]));
+        some->done.push_back(std::move(all.done[i]));
+      }
+      calls->submit(kEtcdTxnPath, etcd_swaps_request(some->what), EtcdCallKind::compare_and_swap,
+                    [this, some](EtcdAnswer answer) { on_swaps(*some, answer); });
+    }
   }
 
-  void note(const engine::Error& error) { last_problem = error.message; }
+  void send_swap(const EtcdSwap& what, SwapDone done) {
+    calls->submit(kEtcdTxnPath, etcd_swap_request(what.slot, what.seen, what.record), EtcdCallKind::compare_and_swap,
+                  [this, what, done = std::move(done)](EtcdAnswer answer) mutable {
+                    if (answer.problem.code) return done(std::unexpected(answer.problem.code));
+                    auto outcome = parse_swap_answer(what.slot, what.record, answer.body);
+                    if (outcome) return done(*outcome);
+                    calls->note_problem(outcome.error().message);
+                    done(std::unexpected(make_error_code(Errc::unknown_outcome)));
+                  });
+  }
+
+  void on_swaps(Swaps& some, const EtcdAnswer& answer) {
+    std::error_code error = answer.problem.code;
+    std::vector<SwapOutcome> won;
+    if (!error) {
+      auto outcomes = parse_swaps_answer(some.what, answer.body);
+      if (outcomes && outcomes->empty()) {
+        for (std::size_t i = 0; i < some.what.size(); ++i) send_swap(some.what[i], std::move(some.done[i]));
+        return;
+      }
+      if (outcomes) won = std::move(*outcomes);
+      if (!outcomes) calls->note_problem(outcomes.error().message);
+      if (!outcomes) error = make_error_code(Errc::unknown_outcome);
+    }
+    const auto alive = weak_from_this();
+    for (std::size_t i = 0; i < some.done.size() && !alive.expired(); ++i) {
+      if (error)
+        some.done[i](std::unexpected(error));
+      else
+        some.done[i](won[i]);
+    }
+  }
+
+  void note(const WitnessSlot& slot, const engine::Result<WitnessView>& view) {
+    if (!view) calls->note_problem(view.error().message);
+    if (view && view->tampered) calls->note_problem(is_tampered(slot));
+  }
 };
 
 engine::Result<EtcdSettings> EtcdSettings::create(const engine::Uuid& pair, std::span<const std::string> endpoints,
@@ -277,58 +182,44 @@ EtcdWitness::EtcdWitness(engine::Reactor& reactor, EtcdSettings settings) {
   impl_ = std::make_shared<Impl>(reactor, std::move(settings));
 }
 
-EtcdWitness::~EtcdWitness() {
-  impl_->closed = true;
-  impl_->queue.clear();
-  impl_->without_token.clear();
-}
+EtcdWitness::~EtcdWitness() { impl_->calls->close(); }
 
 void EtcdWitness::read(const engine::Uuid& volume, engine::Callback<engine::IoResult<WitnessView>> done) {
-  const WitnessSlot slot = impl_->slot(volume);
-  impl_->submit({kEtcdRangePath, etcd_range_request(slot), true,
-                 [impl = impl_.get(), slot, done = std::move(done)](Answer answer) mutable {
-                   if (answer.problem.code) return done(std::unexpected(answer.problem.code));
-                   auto view = parse_range_answer(slot, answer.body);
-                   if (view && view->tampered) impl->note({make_error_code(Errc::refused), is_tampered(slot)});
-                   if (view) return done(*view);
-                   impl->note(view.error());
-                   done(std::unexpected(view.error().code));
-                 }});
+  impl_->read(volume, std::move(done));
 }
 
 void EtcdWitness::swap(const engine::Uuid& volume, const WitnessView& seen, const WitnessRecord& record,
                        engine::Callback<engine::IoResult<SwapOutcome>> done) {
-  const WitnessSlot slot = impl_->slot(volume);
-  impl_->submit({kEtcdTxnPath, etcd_swap_request(slot, seen, record), false,
-                 [impl = impl_.get(), slot, record, done = std::move(done)](Answer answer) mutable {
-                   if (answer.problem.code) return done(std::unexpected(answer.problem.code));
-                   auto outcome = parse_swap_answer(slot, record, answer.body);
-                   if (outcome) return done(*outcome);
-                   impl->note(outcome.error());
-                   done(std::unexpected(make_error_code(Errc::unknown_outcome)));
-                 }});
+  impl_->swap({impl_->slot(volume), seen, record}, std::move(done));
 }
 
 void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) {
-  impl_->submit({kEtcdDeletePath, etcd_delete_request(impl_->slot(volume)), true,
-                 [impl = impl_.get(), done = std::move(done)](Answer answer) mutable {
-                   if (answer.problem.code) return done(answer.problem.code);
-                   const auto outcome = parse_delete_answer(answer.body);
-                   if (outcome) return done({});
-                   impl->note(outcome.error());
-                   done(make_error_code(Errc::unknown_outcome));
-                 }});
+  impl_->calls->submit(kEtcdDeletePath, etcd_delete_request(impl_->slot(volume)), EtcdCallKind::idempotent,
+                       [impl = impl_.get(), done = std::move(done)](EtcdAnswer answer) mutable {
+                         if (answer.problem.code) return done(answer.problem.code);
+                         const auto outcome = parse_delete_answer(answer.body);
+                         if (outcome) return done({});
+                         impl->calls->note_problem(outcome.error().message);
+                         done(make_error_code(Errc::unknown_outcome));
+                       });
 }
 
-void EtcdWitness::probe(engine::Callback<EtcdProbe> done) {
+void EtcdWitness::probe(engine::Callback<EtcdProbe> done, engine::Duration patience) {
   const WitnessSlot slot = impl_->slot({});
-  impl_->submit({kEtcdRangePath, etcd_range_request(slot), true, [slot, done = std::move(done)](Answer answer) mutable {
-                   const bool answers = !answer.problem.code;
-                   const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
-                   done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
-                 }});
+  impl_->calls->submit(
+      kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::idempotent,
+      [slot, done = std::move(done)](EtcdAnswer answer) mutable {
+        const bool answers = !answer.problem.code;
+        const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
+        done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
+      },
+      patience);
 }
 
-const std::string& EtcdWitness::last_problem() const { return impl_->last_problem; }
+void EtcdWitness::tend() { impl_->calls->tend(); }
+void EtcdWitness::when_ended(std::function<void()> ended) { impl_->calls->when_ended(std::move(ended)); }
+const std::string& EtcdWitness::last_problem() const { return impl_->calls->last_problem(); }
+const LineEstimate& EtcdWitness::line() const { return impl_->calls->estimate(); }
+engine::TimePoint EtcdWitness::answered_at() const { return impl_->calls->answered_at(); }
 
 }  // namespace lockstep::replication

@@ -1,20 +1,26 @@
 #pragma once
 // The witness kept in etcd: a key a volume, read linearizably, changed by compare-and-swap on its mod_revision.
-// Endpoints are asked one after the other, the one that answered last first. A request that reached an endpoint and got
-// no clear answer is never repeated for a swap: its outcome is unknown. One that etcd refused because of its token was
-// not carried out: it is sent once more, with a new token.
+// What is asked goes by etcd_calls.hpp: over connections that are kept, with time limits that follow the line, and sent
+// again where no answer came. The very same swap may so be sent more than once; etcd carries it out at most once, for
+// the first changes the revision. One that was sent and got no clear answer has an unknown outcome. Reads that are
+// asked in one turn of the reactor are one request, and so are swaps: of those all are carried out, or, where one of
+// the records is another one by now, none, and then each is sent alone.
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/runtime/reactor.hpp"
-#include "replication/arbiter/http_post.hpp"
+#include "replication/arbiter/http_endpoint.hpp"
+#include "replication/arbiter/line_estimate.hpp"
 #include "replication/arbiter/witness_access.hpp"
 #include "replication/arbiter/witness_value.hpp"
 #include "replication/core/arbiter.hpp"
 
 namespace lockstep::replication {
+
+class TlsClient;
 
 struct EtcdSettings {
   engine::Uuid pair;
@@ -24,11 +30,9 @@ struct EtcdSettings {
   std::shared_ptr<TlsClient> tls;               ///< there when an endpoint's `tls` is
   std::string user;                             ///< empty: etcd asks for none
   std::string password;
-  engine::Duration try_deadline = std::chrono::milliseconds(500);
-  engine::Duration total_deadline = std::chrono::milliseconds(1500);  ///< over all endpoints, from leaving the queue
-  /// For a token, of the last endpoint, a third of it for each before: checking a password takes etcd a while, on
-  /// purpose. Requests do not wait as long.
-  engine::Duration token_deadline = std::chrono::seconds(3);
+  /// How long a request goes on at least while nothing is known of the line: one that comes first over a slow line
+  /// needs four round trips.
+  engine::Duration patience{0};
 
   /// An error says what is wrong with an endpoint or with `access`. No endpoints are no error here.
   [[nodiscard]] static engine::Result<EtcdSettings> create(const engine::Uuid& pair,
@@ -48,9 +52,6 @@ struct EtcdProbe {
 /// Owned by one reactor; callbacks run on it. Destroying it drops what is outstanding without calling back.
 class EtcdWitness final : public Witness {
  public:
-  static constexpr std::size_t kMaxInFlight = 16;
-  static constexpr std::size_t kMaxQueued = 4096;  ///< beyond: Errc::resource_exhausted, nothing was asked
-
   EtcdWitness(engine::Reactor& reactor, EtcdSettings settings);
   ~EtcdWitness() override;
 
@@ -59,9 +60,17 @@ class EtcdWitness final : public Witness {
             engine::Callback<engine::IoResult<SwapOutcome>> done) override;
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
-  void probe(engine::Callback<EtcdProbe> done);
+  /// `patience`: how long it goes on at least.
+  void probe(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
+  /// Now and then: keeps connections open for the next request.
+  void tend();
+  /// The other side ended a connection on which nothing was asked: perhaps it is gone.
+  void when_ended(std::function<void()> ended);
   /// Why the last request failed, a sentence for a person; empty when it did not.
   [[nodiscard]] const std::string& last_problem() const;
+  /// What the line takes to the endpoint that answered last, and when that was.
+  [[nodiscard]] const LineEstimate& line() const;
+  [[nodiscard]] engine::TimePoint answered_at() const;
 
  private:
   struct Impl;

@@ -20,6 +20,11 @@ class Etcd:
         self.client, self.peer = free_port(address), free_port(address)
         self.health = free_port(address) if secure else self.client  # plain, for tests and etcdctl
         self.process = None
+        self.line = None  # a SlowLine, by which the nodes reach it
+
+    @property
+    def endpoint(self):
+        return self.line.url("https" if self.secure else "http") if self.line else self.url
 
     @property
     def url(self):
@@ -28,7 +33,7 @@ class Etcd:
     @property
     def arbiter(self):
         """As lockstepd and the API are told of it."""
-        arbiter = {"kind": "witness", "endpoints": [self.url]}
+        arbiter = {"kind": "witness", "endpoints": [self.endpoint]}
         if self.secure:
             arbiter |= {"ca": (self.folder / "ca.pem").read_text(), "user": self.USER, "password": self.PASSWORD}
         return arbiter

@@ -158,6 +158,7 @@ Response act(Controller& controller, const Call& call) {
   const auto action = fields.one_of("action", Presence::required, {"leave", "force_solo", "give_up"});
   const auto side = fields.one_of("side", Presence::required, {"a", "b"});
   wish.accept_inconsistent = fields.flag("accept_inconsistent", Presence::optional).value_or(false);
+  wish.despite_partner = fields.flag("despite_partner", Presence::optional).value_or(false);
   wish.confirm = fields.text("confirm", Presence::optional).value_or("");
   fields.nothing_else();
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());

@@ -6,7 +6,7 @@ import subprocess
 import time
 import uuid
 
-from nodes import PREFERRED, join, wait_for
+from nodes import PREFERRED, join, make_pair, wait_for
 from scratch import GIB, HOST1, HOST2, Scratch, attack
 
 
@@ -18,6 +18,43 @@ def certificate_and_key(folder):
     assert made.returncode == 0, made.stderr
     certificate = (folder / "certificate.pem").read_text()
     return certificate, certificate, (folder / "key.pem").read_text()
+
+
+def identity(folder, since, until):
+    """tls.crt and tls.key of a node, good from and until these days."""
+    folder.mkdir(parents=True)
+    settings = folder / "settings"
+    settings.write_text(f"[ca]\ndefault_ca=it\n[it]\ndatabase={folder}/index\nnew_certs_dir={folder}\nrand_serial=yes\n"
+                        "default_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n")
+    (folder / "index").touch()
+    for command in (["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=test", "-keyout",
+                     folder / "tls.key", "-out", folder / "request"],
+                    ["ca", "-batch", "-notext", "-selfsign", "-config", settings, "-keyfile", folder / "tls.key", "-in",
+                     folder / "request", "-startdate", since, "-enddate", until, "-out", folder / "tls.crt"]):
+        made = subprocess.run(["openssl", *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+    for file in folder.iterdir():
+        file.unlink() if file.name not in ("tls.crt", "tls.key") else file.chmod(0o600)
+
+
+class Identity(Scratch):
+    def test_nodes_know_one_another_by_the_certificate_itself_not_by_its_dates(self):
+        a, b = self.node("node-a", start=False), self.node("node-b", start=False)
+        identity(a.folder / "mgmt", "20100101000000Z", "20200101000000Z")  # its end has come
+        identity(b.folder / "mgmt", "20900101000000Z", "20990101000000Z")  # or a clock is wrong by decades
+        pinned = [(node.folder / "mgmt/tls.crt").read_text() for node in (a, b)]
+        for node in (a, b):
+            node.ca = False
+            node.start()
+        make_pair(a, b)
+        volume_id = self.volume(b)
+        self.assertEqual(a.get(f"/api/v1/volumes/{volume_id}").json["name"], "vm1")
+        for node in (a, b):
+            node.stop_mgmtd()
+            node.start_mgmtd()
+        wait_for("both to talk again", lambda: all(
+            n["reachable"] for node in (a, b) for n in node.get("/api/v1/nodes").json["items"]))
+        self.assertEqual(pinned, [(node.folder / "mgmt/tls.crt").read_text() for node in (a, b)])
 
 
 class Discovery(Scratch):

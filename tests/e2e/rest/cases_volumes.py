@@ -329,9 +329,34 @@ class Volumes(Scratch):
         self.problem(a.post(path, raw=b"x", headers={"Content-Type": "application/json"}), 400, "malformed")
         self.problem(a.post(f"/api/v1/volumes/{uuid.uuid4()}/actions", {"action": "leave", "side": "a"}), 404, "not-found")
         b.script(fail={"volume.force_solo": "The replica is inconsistent."})
-        job = a.job(a.post(path, {"action": "force_solo", "side": "b", "confirm": "vm1"}))
+        job = a.job(a.post(path, {"action": "force_solo", "side": "b", "confirm": "vm1", "despite_partner": True}))
         self.assertEqual(job["state"], "failed")
         self.assertIn("inconsistent", job["error"]["detail"])
+
+    def test_a_node_cut_off_is_not_forced_while_the_other_says_that_it_serves(self):
+        a, b = self.pair()
+        volume_id = self.volume(a)
+        path = f"/api/v1/volumes/{volume_id}/actions"
+        force = {"action": "force_solo", "side": "a", "confirm": "vm1"}
+        a.script(state="waiting", serving=False, linked=False, epoch={"members": "both"})
+        b.script(state="solo", linked=False, epoch={"members": "b"})
+        for node in (a, b):
+            wait_for("both to know", lambda n=node: "Served by node-b alone" in json.dumps(n.get("/api/v1/health").json))
+            refused = node.post(path, force)
+            self.problem(refused, 409, "conflict")
+            for words in ("node-b says at this moment that it serves vm1 (solo)", "lost later", "--despite-partner"):
+                self.assertIn(words, refused.json["detail"])
+        job = a.job(a.post(path, {**force, "despite_partner": True}))
+        self.assertEqual(job["state"], "done", job)
+        a.script(state="solo", linked=False, epoch={"members": "a"})
+        for node in (a, b):
+            health = wait_for("the health to call it by its name", lambda n=node: (
+                lambda h: h if h["status"] == "critical" else None)(n.get("/api/v1/health").json))
+            self.assertIn("vm1: Both node-a and node-b serve it alone", health["summary"])
+        b.script(state="waiting", serving=False, linked=False, epoch={"members": "both"})
+        wait_for("both to know", lambda: "Served by node-a alone" in json.dumps(a.get("/api/v1/health").json))
+        job = b.job(b.post(path, {"action": "force_solo", "side": "a", "confirm": "vm1"}))
+        self.assertEqual(job["state"], "done", "a node that serves nothing is in nobody's way")
 
     def test_a_lost_copy_is_replaced_through_either_node(self):
         a, b = self.pair()

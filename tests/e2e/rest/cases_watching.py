@@ -1,10 +1,11 @@
 """Lists, health, metrics, the stream of events."""
 import json
+import subprocess
 import time
 import uuid
 
 import scratch
-from nodes import make_pair, wait_for
+from nodes import PREFERRED, make_pair, wait_for
 from scratch import HOST1, Scratch
 
 
@@ -47,6 +48,45 @@ class Watching(Scratch):
         subjects = wait_for("both problems", lambda: (lambda s: s if len(s) == 2 else None)(
             [p["subject"] for p in b.get("/api/v1/health").json["problems"]]))
         self.assertEqual(sorted(subjects), ["link", "witness"])
+
+    def test_what_endangers_io_is_no_piece_of_information(self):
+        told = {"fence.failed": "critical", "fence.lost": "warning", "fence.begun": "warning", "fence.found": "info",
+                "witness.lost": "warning", "witness.slow": "warning", "witness.fast": "info"}
+        a = self.node("node-a", start=False)
+        a.script(events=[{"kind": kind, "message": f"{kind}."} for kind in told])
+        a.start()
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        seen = wait_for("the events", lambda: (lambda s: s if len(s) == len(told) else None)(
+            {e["kind"]: e["severity"] for e in a.get("/api/v1/events").json["items"] if e["kind"] in told}))
+        self.assertEqual(seen, told)
+
+    def test_a_full_disk_under_the_database_is_told_by_both_nodes_until_there_is_space(self):
+        a, b = self.node("node-a", start=False), self.node("node-b")
+        data = a.folder / "mgmt"
+        data.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", data], capture_output=True).returncode != 0:
+            self.skipTest("may not mount")
+        try:
+            a.start()
+            make_pair(a, b)
+            self.volume(a)
+            self.assertEqual(a.get("/api/v1/health").json["status"], "ok")
+            with open(data / "ballast", "wb", buffering=0) as ballast:
+                try:
+                    while ballast.write(b"x" * 4096):
+                        pass
+                except OSError:
+                    pass
+            for node in (a, b):
+                wait_for("the health to tell", lambda n=node: [
+                    p for p in n.get("/api/v1/health").json["problems"]
+                    if "mgmt.db: changes of the configuration are refused" in p["message"] and p["side"] == "a"])
+            (data / "ballast").unlink()
+            for node in (a, b):
+                wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
+        finally:
+            a.stop()
+            subprocess.run(["umount", "-l", data], check=True)
 
     def test_metrics_are_prometheus_text_with_the_pair(self):
         a, b = self.pair()

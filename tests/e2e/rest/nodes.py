@@ -42,7 +42,7 @@ class Node:
         self.script_file = pathlib.Path(str(self.socket) + ".script")
         self.mgmtd = self.lockstepd = None
         self.extra = self.lockstepd_extra = ""  # more lines of their configuration files
-        self.ca = None  # the certificate that it shows, where it was given one
+        self.ca = None  # the certificate that it shows, where it was given one; False: any is taken
 
     def write_configuration(self):
         self.replace("mgmtd.toml",
@@ -139,6 +139,8 @@ class Node:
     def connect(self, timeout=60):
         context = ssl.create_default_context(cafile=self.ca or self.folder / "mgmt/tls.crt")
         context.check_hostname = False
+        if self.ca is False:
+            context.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
 
     def request(self, method, path, body=None, token=True, headers=None, raw=None, quiet=False):

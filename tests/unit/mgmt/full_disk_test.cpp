@@ -95,6 +95,18 @@ TEST_F(FullDiskTest, AChangeThatFindsNoSpaceIsRefusedWithWhatToDoAndNothingIsCha
   EXPECT_EQ(plane_.applied["volumes"].size(), 2u);
 }
 
+TEST_F(FullDiskTest, IsToldBeforeAChangeIsRefusedAndNoMoreOnceThereIsSpace) {
+  EXPECT_EQ(node_->core->database().trouble(), "");
+  fill();
+  EXPECT_NE(node_->core->database().trouble().find("mgmt.db: changes of the configuration are refused"),
+            std::string::npos)
+      << node_->core->database().trouble();
+  refused();
+  make_space();
+  make_volume("vm2");
+  EXPECT_EQ(node_->core->database().trouble(), "");
+}
+
 TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
   const fs::path file = folder_.path() / "mgmt/admin.token";
   ASSERT_TRUE(TokenService(*node_->core).ensure_token_file(file));

@@ -71,6 +71,18 @@ TEST(Health, OneNodesOwnChangesAreNamedUntilTheOtherHasThem) {
             "node-b has changed the configuration alone: node-a does not carry out the changes yet.");
 }
 
+TEST(Health, AVolumeThatBothNodesServeAloneIsCritical) {
+  Pairs p;
+  p.states("solo", true, "solo", true);
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+  EXPECT_EQ(p.volume().summary, "Both node-a and node-b serve it alone: each takes writes that the other lacks.");
+  EXPECT_NE(p.volume().advice.find("lockstep volume give-up vm1 --node NODE"), std::string::npos);
+  p.states("solo", true, "solo", false);
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded) << "one of them alone is";
+  p.states("solo", true, "syncing_target", true);
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+}
+
 TEST(Health, AFullDiskUnderAVolumeInSyncIsDegradedAndNamesTheNode) {
   Pairs p;
   p.b().reason = "No space is left for /d/vm1.data.";

@@ -43,6 +43,22 @@ class EtcdClient {
   engine::IoResult<WitnessView> read() {
     return run<engine::IoResult<WitnessView>>([this](auto set) { witness_->read(kVolume, std::move(set)); }).get();
   }
+  /// Of several volumes, asked at once.
+  std::vector<engine::IoResult<WitnessView>> read_all(const std::vector<engine::Uuid>& volumes) {
+    std::vector<std::future<engine::IoResult<WitnessView>>> asked;
+    std::vector<std::shared_ptr<std::promise<engine::IoResult<WitnessView>>>> promises;
+    for (std::size_t i = 0; i < volumes.size(); ++i) {
+      promises.push_back(std::make_shared<std::promise<engine::IoResult<WitnessView>>>());
+      asked.push_back(promises.back()->get_future());
+    }
+    reactor_.post([this, promises, volumes] {
+      for (std::size_t i = 0; i < volumes.size(); ++i)
+        witness_->read(volumes[i], [promise = promises[i]](auto view) { promise->set_value(std::move(view)); });
+    });
+    std::vector<engine::IoResult<WitnessView>> views;
+    for (auto& one : asked) views.push_back(one.get());
+    return views;
+  }
   std::future<engine::IoResult<SwapOutcome>> start_swap(const WitnessView& seen, const WitnessRecord& to) {
     return run<engine::IoResult<SwapOutcome>>(
         [this, seen, to](auto set) { witness_->swap(kVolume, seen, to, std::move(set)); });

@@ -9,6 +9,7 @@
 #include "replication/arbiter/tls_client.hpp"
 #include "tests/unit/replication_link/etcd_client.hpp"
 #include "tests/unit/replication_link/etcd_process.hpp"
+#include "tests/unit/replication_link/http_post.hpp"
 #include "tests/unit/replication_link/test_ca.hpp"
 
 namespace lockstep::replication {
@@ -161,8 +162,8 @@ HttpReply ask(const std::string& url, const WitnessAccess& access, std::string_v
   std::promise<HttpReply> promise;
   const auto tls = TlsClient::create(access);
   reactor.post([&] {
-    http_post(reactor, {*HttpEndpoint::parse(url), path, body, token, *tls}, std::chrono::seconds(5),
-              [&](auto outcome) { promise.set_value(outcome.value_or(HttpReply())); });
+    tests::http_post(reactor, *HttpEndpoint::parse(url), path, body, token, *tls, std::chrono::seconds(5),
+                     [&](auto outcome) { promise.set_value(outcome.value_or(HttpReply())); });
   });
   return promise.get_future().get();
 }

@@ -174,6 +174,34 @@ TEST(EtcdAnswer, GivesTheRecordAndItsRevision) {
   EXPECT_EQ(none->revision, 17);
 }
 
+TEST(EtcdAnswer, OfSeveralReadsGivesEachItsOwn) {
+  WitnessSlot other = kSlot;
+  other.volume.bytes[0] ^= 1;
+  const std::vector<WitnessSlot> slots{kSlot, other, kSlot};
+  const std::string one = R"({"response_range":{"kvs":[)" + kv(kKey, "\"16\"", kValue) + "]}}";
+  const std::string none = R"({"response_range":{}})";
+  const auto body = [](const std::string& responses) { return "{" + kHeader + R"(,"responses":[)" + responses + "]}"; };
+  const auto views = parse_reads_answer(slots, body(one + "," + none + "," + one));
+  ASSERT_EQ(views.size(), 3u);
+  ASSERT_TRUE(views[0] && views[1] && views[2]) << views[0].error().message;
+  EXPECT_EQ(views[0]->record, kRecord);
+  EXPECT_EQ(views[0]->revision, 17);
+  EXPECT_FALSE(views[1]->record);
+  EXPECT_EQ(views[1]->mod_revision, 0);
+  EXPECT_EQ(views[2]->mod_revision, 16);
+
+  const auto mixed = parse_reads_answer(slots, body(one + "," + one + ",{}"));
+  ASSERT_EQ(mixed.size(), 3u);
+  EXPECT_TRUE(mixed[0]) << "what is wrong with one says nothing of another";
+  EXPECT_FALSE(mixed[1]) << "that is another volume's";
+  EXPECT_FALSE(mixed[2]);
+  for (const std::string& wrong : {body(one), body(one + "," + none), std::string("{"), std::string("{}"), body("")}) {
+    const auto refused = parse_reads_answer(slots, wrong);
+    ASSERT_EQ(refused.size(), 3u);
+    for (const auto& view : refused) EXPECT_FALSE(view) << wrong;
+  }
+}
+
 TEST(EtcdAnswer, IsRefusedWithoutAClusterAndARevisionThatCanBe) {
   const std::string good = R"("cluster_id":"1","revision":"17")";
   for (const std::string& header : {

@@ -34,7 +34,7 @@ constexpr Wording kActions[] = {
 
 struct Options {
   std::string name, node, confirm;
-  bool yes = false, no_wait = false, accept_inconsistent = false;
+  bool yes = false, no_wait = false, accept_inconsistent = false, despite_partner = false;
 };
 
 Outcome<void> act(Context& context, const Wording& words, const Options& o) {
@@ -50,6 +50,7 @@ Outcome<void> act(Context& context, const Wording& words, const Options& o) {
     body["confirm"] = name;
   }
   if (o.accept_inconsistent) body["accept_inconsistent"] = true;
+  if (o.despite_partner) body["despite_partner"] = true;
   auto job = context.api.post("/volumes/" + text(*found, "id") + "/actions", body);
   if (!job) return std::unexpected(job.error());
   return finish_job(context, std::move(*job), !o.no_wait);
@@ -73,6 +74,8 @@ void add_volume_action_commands(CLI::App& volume, Action& chosen) {
     if (words.action == std::string_view("force_solo")) {
       c->add_flag("--accept-inconsistent", o->accept_inconsistent,
                   "Even in the middle of a resync; its data is then a mixture of old and new");
+      c->add_flag("--despite-partner", o->despite_partner,
+                  "Although the other node says that it serves the volume: what one of the two takes is lost later");
     }
     c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
     c->callback([o, &words, &chosen] { chosen = [o, &words](Context& context) { return act(context, words, *o); }; });

@@ -1,5 +1,5 @@
 // An HTTP server given by a name that has more than one address.
-#include "replication/arbiter/http_post.hpp"
+#include "replication/arbiter/http_connection.hpp"
 
 #include <future>
 #include <vector>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/runtime/reactor.hpp"
+#include "tests/unit/replication_link/http_post.hpp"
 #include "tests/unit/replication_link/scripted_server.hpp"
 
 namespace lockstep::replication {
@@ -25,8 +26,8 @@ Outcome post(const std::string& url, engine::Duration deadline) {
   reactor.start();
   std::promise<Outcome> promise;
   reactor.post([&] {
-    http_post(reactor, {*HttpEndpoint::parse(url), "/v3/kv/range", "{}", "", nullptr}, deadline,
-              [&](Outcome outcome) { promise.set_value(std::move(outcome)); });
+    tests::http_post(reactor, *HttpEndpoint::parse(url), "/v3/kv/range", "{}", "", nullptr, deadline,
+                     [&](Outcome outcome) { promise.set_value(std::move(outcome)); });
   });
   return promise.get_future().get();
 }
@@ -78,7 +79,7 @@ class SilentPort {
   bool silent_ = false;
 };
 
-struct HttpPostToAName : testing::Test {
+struct HttpConnectionToAName : testing::Test {
   tests::ScriptedServer server{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"};  // on 127.0.0.1 only
   std::string url = "http://localhost:" + std::to_string(server.port());
   void SetUp() override {
@@ -86,13 +87,13 @@ struct HttpPostToAName : testing::Test {
   }
 };
 
-TEST_F(HttpPostToAName, GoesToTheNextAddressWhenOneRefuses) {
+TEST_F(HttpConnectionToAName, GoesToTheNextAddressWhenOneRefuses) {
   const auto outcome = post(url, 5s);
   ASSERT_TRUE(outcome) << outcome.error().message;
   EXPECT_EQ(outcome->body, "{}");
 }
 
-TEST_F(HttpPostToAName, GoesToTheNextAddressWhenOneNeverAnswers) {
+TEST_F(HttpConnectionToAName, GoesToTheNextAddressWhenOneNeverAnswers) {
   const SilentPort first(server.port());
   if (!first.silent()) GTEST_SKIP() << "no port of ::1 could be made to keep silent";
   const auto outcome = post(url, 2s);
@@ -100,7 +101,7 @@ TEST_F(HttpPostToAName, GoesToTheNextAddressWhenOneNeverAnswers) {
   EXPECT_EQ(outcome->body, "{}");
 }
 
-TEST_F(HttpPostToAName, WasNotSentWhenNoAddressTookTheConnection) {
+TEST_F(HttpConnectionToAName, WasNotSentWhenNoAddressTookTheConnection) {
   std::uint16_t nobody = 0;
   {
     const tests::ScriptedServer gone("");
