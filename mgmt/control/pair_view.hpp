@@ -78,6 +78,7 @@ struct HealthProblem {
   std::string message;
   std::string advice;
 };
+BOOST_DESCRIBE_STRUCT(HealthProblem, (), (severity, subject, side, volume, message, advice))
 
 struct Health {
   Verdict verdict = Verdict::ok;
