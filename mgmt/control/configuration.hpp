@@ -141,9 +141,9 @@ enum class Lifecycle : std::uint8_t { creating, ready, deleting };
 BOOST_DESCRIBE_ENUM(Lifecycle, creating, ready, deleting)
 
 struct Volume {
-  Uuid id;
-  std::string name;
-  std::string serial;
+  Uuid id{};
+  std::string name{};
+  std::string serial{};
   std::int64_t lun = 0;
   std::int64_t size = 0;  ///< bytes
   std::int64_t block_size = 512;
@@ -154,12 +154,12 @@ struct Volume {
   bool encrypted = false;  ///< on each node's disk, with a key of that node's own; never changes
   bool write_cache = false;
   Lifecycle lifecycle = Lifecycle::creating;
-  Uuid first_epoch;                 ///< the id of epoch number 1, the same on both nodes
-  bool any_initiator = false;       ///< there is no list: whatever host may use it; `access` is empty then
-  std::vector<std::string> access;  ///< initiators' names, sorted; nobody else may use it
+  Uuid first_epoch{};                 ///< the id of epoch number 1, the same on both nodes
+  bool any_initiator = false;         ///< there is no list: whatever host may use it; `access` is empty then
+  std::vector<std::string> access{};  ///< initiators' names, sorted; nobody else may use it
   /// Set while the volume is being filled from another array: nobody may use it then but the importing node itself,
   /// which proves itself with this, and read_only is not yet in force.
-  std::string import_secret;
+  std::string import_secret{};
   std::int64_t created_ms = 0;
   std::array<Copy, 2> copies{};  ///< by side
   bool operator==(const Volume&) const = default;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cassert>
 
-#include <nlohmann/json.hpp>
+#include "mgmt/data_plane/volume_spec.hpp"
+#include "mgmt/records/json.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-using nlohmann::json;
+using records::json;
 
 json access_fields(const replication::WitnessAccess& access) {
   json fields = json::object();
@@ -105,26 +106,28 @@ json access_json(const Configuration& configuration, const Volume& volume, std::
   return list;
 }
 
-// `encrypted` is said only where it is true, `any_initiator` only where no list says that it is false: a lockstepd that
-// is older than this program refuses what it does not know, and is to go on with the volumes that it does.
+// What is not listed is said only where it is not what it is by default, `any_initiator` only where no list says that
+// it is false: a lockstepd that is older than this program refuses what it does not know, and is to go on with the
+// volumes that it does.
+struct Applied {
+  static constexpr records::Rules rules(const data_plane::VolumeSpec*) {
+    return {.required =
+                "id name serial lun size block_size physical_block_size thin read_only removable write_cache "
+                "mirrored data metadata",
+            .hidden = "any_initiator access"};
+  }
+};
+
 json volume_json(const Configuration& configuration, const Volume& volume, const ReplicaFiles& files,
                  std::int64_t now_ms) {
-  json wanted = {{"id", volume.id.to_string()},
-                 {"name", volume.name},
-                 {"serial", volume.serial},
-                 {"lun", volume.lun},
-                 {"size", volume.size},
-                 {"block_size", volume.block_size},
-                 {"thin", volume.thin},
-                 {"physical_block_size", volume.physical_block},
-                 {"read_only", volume.read_only && volume.import_secret.empty()},
-                 {"removable", volume.removable},
-                 {"write_cache", volume.write_cache},
-                 {"mirrored", true},
-                 {"data", files.data},
-                 {"metadata", files.metadata},
-                 {"access", access_json(configuration, volume, now_ms)}};
-  if (volume.encrypted) wanted["encrypted"] = true;
+  data_plane::VolumeSpec spec;
+  records::copy_same_fields(volume, spec);
+  spec.physical_block_size = static_cast<std::uint32_t>(volume.physical_block);
+  spec.read_only = volume.read_only && volume.import_secret.empty();
+  spec.data = files.data;
+  spec.metadata = files.metadata;
+  json wanted = records::to_json<Applied>(spec);
+  wanted["access"] = access_json(configuration, volume, now_ms);
   if (volume.is_closed() && volume.import_secret.empty()) wanted["any_initiator"] = false;
   return wanted;
 }

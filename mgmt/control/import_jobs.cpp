@@ -5,17 +5,17 @@
 #include <future>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/control/volume_service.hpp"
+#include "mgmt/records/json.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
-using nlohmann::json;
+using records::json;
 using Clock = std::chrono::steady_clock;
 constexpr auto kFirstRetry = std::chrono::seconds(1);
 constexpr auto kLastRetry = std::chrono::seconds(30);
@@ -44,20 +44,23 @@ LunAddress source_of(const json& p) {
   return address;
 }
 
+// A job that was begun before there was such a thing lacks it.
+struct Kept {
+  static constexpr records::Rules rules(const Volume*) {
+    return {.required = "name physical_block thin read_only removable write_cache access",
+            .written = "encrypted any_initiator",
+            .hidden = "id serial lun size block_size lifecycle first_epoch import_secret created_ms copies"};
+  }
+  static void read(const json& j, Volume& wish) {
+    if (!j.contains("any_initiator")) wish.any_initiator = wish.access.empty();  // meant by it, then
+  }
+};
+
 VolumeWish wish_of(const json& p) {
-  const json& w = p.at("volume");
-  VolumeWish wish;
-  wish.name = w.at("name");
+  auto wish = records::from_json<Kept, VolumeWish>(p.at("volume"));
   wish.size = p.at("size");
   wish.block_size = p.at("block_size");
-  wish.physical_block = std::max(w.at("physical_block").get<std::int64_t>(), wish.block_size);
-  wish.thin = w.at("thin");
-  wish.read_only = w.at("read_only");
-  wish.removable = w.at("removable");
-  wish.encrypted = w.value("encrypted", false);  // a job that was begun before there was such a thing lacks it
-  wish.write_cache = w.at("write_cache");
-  wish.any_initiator = w.value("any_initiator", w.at("access").empty());  // a job from before it was said meant that
-  wish.access = w.at("access").get<std::vector<std::string>>();
+  wish.physical_block = std::max(wish.physical_block, wish.block_size);
   return wish;
 }
 
@@ -116,21 +119,11 @@ std::string import_parameters(const ImportWish& wish) {
     source["user"] = wish.source.chap->user;
     source["secret"] = wish.source.chap->secret;
   }
-  const VolumeWish& v = wish.volume;
   return json{{"source", source},
               {"initiator", wish.initiator},
               {"position", 0},
               {"begun", false},
-              {"volume",
-               {{"name", v.name},
-                {"physical_block", v.physical_block},
-                {"thin", v.thin},
-                {"read_only", v.read_only},
-                {"removable", v.removable},
-                {"encrypted", v.encrypted},
-                {"write_cache", v.write_cache},
-                {"any_initiator", v.any_initiator},
-                {"access", v.access}}}}
+              {"volume", records::to_json<Kept>(wish.volume)}}
       .dump();
 }
 

@@ -81,6 +81,7 @@ struct HealthProblem {
   std::string message;
   std::string advice;
 };
+BOOST_DESCRIBE_STRUCT(HealthProblem, (), (severity, subject, side, volume, message, advice))
 
 struct Health {
   Verdict verdict = Verdict::ok;

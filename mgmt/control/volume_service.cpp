@@ -51,23 +51,12 @@ std::int64_t next_free_lun(const Configuration& c) {
 }
 
 Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id) {
-  Volume v;
+  Volume v = wish;
   v.id = id;
-  v.name = wish.name;
   v.serial = v.id.to_string();
   std::erase(v.serial, '-');
   v.lun = next_free_lun(c);
-  v.size = wish.size;
-  v.block_size = wish.block_size;
-  v.physical_block = wish.physical_block;
-  v.thin = wish.thin;
-  v.read_only = wish.read_only;
-  v.removable = wish.removable;
-  v.encrypted = wish.encrypted;
-  v.write_cache = wish.write_cache;
   v.first_epoch = random_uuid();
-  v.any_initiator = wish.any_initiator;
-  v.access = wish.access;
   v.created_ms = wall_clock_ms();
   return v;
 }

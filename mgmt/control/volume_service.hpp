@@ -15,19 +15,8 @@ constexpr std::size_t kMaxVolumes = 511;           ///< each has a LUN that both
 constexpr std::size_t kMaxAccess = 256;            ///< initiators of one volume
 constexpr std::size_t kMaxAccessInAll = 32 << 10;  ///< of all volumes: each entry is sent with every change
 
-struct VolumeWish {
-  std::string name;
-  std::int64_t size = 0;
-  std::int64_t block_size = 512;
-  std::int64_t physical_block = 4096;
-  bool thin = true;
-  bool read_only = false;
-  bool removable = false;
-  bool encrypted = false;
-  bool write_cache = false;
-  bool any_initiator = false;  ///< else only those of `access`: nobody, if it is empty
-  std::vector<std::string> access;
-};
+/// A volume as it is asked for: what says which one it is (id, serial, LUN, life cycle, time) is not there yet.
+using VolumeWish = Volume;
 
 /// What may change of a volume that is there; what is not set stays.
 struct VolumeChange {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/data_plane/fields.hpp"
+#include "mgmt/records/fields.hpp"
 
 namespace lockstep::data_plane {
 namespace {
@@ -217,12 +218,10 @@ VolumeSpec read_volume(Fields fields) {
     fields.problem().note(fields.path_of("physical_block_size"), "must be 512 or 4096");
   if (volume.physical_block_size < volume.block_size)
     fields.problem().note(fields.path_of("physical_block_size"), "must not be less than block_size");
-  volume.thin = fields.flag_or("thin", true);
-  volume.read_only = fields.flag_or("read_only", false);
-  volume.removable = fields.flag_or("removable", false);
-  volume.encrypted = fields.flag_or("encrypted", false);
-  volume.write_cache = fields.flag_or("write_cache", false);
-  volume.mirrored = fields.flag_or("mirrored", true);
+  records::each_field<VolumeSpec>([&]<class Member>() {
+    if constexpr (std::is_same_v<records::Field<VolumeSpec, Member>, bool>)
+      volume.*Member::pointer = fields.flag_or(Member::name, volume.*Member::pointer);
+  });
   volume.data = fields.text("data", kMaxPath);
   volume.metadata = fields.text_or("metadata", "", kMaxPath);
   if (volume.data == "memory:") {

@@ -11,6 +11,7 @@
 #include "engine/metadata/identity.hpp"
 #include "engine/seams/clock.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
+#include "mgmt/data_plane/volume_spec.hpp"
 #include "replication/arbiter/witness_access.hpp"
 
 namespace lockstep::data_plane {
@@ -27,54 +28,6 @@ struct SocketAddress {
   bool operator==(const SocketAddress&) const = default;
   [[nodiscard]] static std::optional<SocketAddress> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
-};
-
-struct Credentials {
-  std::string user;
-  std::string secret;
-  bool operator==(const Credentials&) const = default;
-};
-
-/// Who connects proves itself with `chap`, who listens with `mutual`.
-struct Authentication {
-  std::optional<Credentials> chap;
-  std::optional<Credentials> mutual;
-  bool operator==(const Authentication&) const = default;
-};
-
-/// What was there before, accepted beside it until then.
-struct OldAuthentication {
-  Authentication authentication;
-  std::int64_t until_ms = 0;  ///< wall clock
-  bool operator==(const OldAuthentication&) const = default;
-};
-
-struct AccessEntry {
-  std::string initiator;
-  Authentication authentication;
-  std::optional<OldAuthentication> old{};
-  bool operator==(const AccessEntry&) const = default;
-};
-
-struct VolumeSpec {
-  engine::Uuid id;
-  std::string name;
-  std::string serial;
-  std::uint32_t lun = 0;
-  std::uint64_t size = 0;  ///< bytes
-  std::uint32_t block_size = 512;
-  std::uint32_t physical_block_size = 4096;
-  bool thin = true;
-  bool read_only = false;
-  bool removable = false;
-  bool write_cache = false;
-  bool encrypted = false;
-  bool mirrored = true;
-  std::string data;                 ///< a file, a block device, or "memory:"
-  std::string metadata;             ///< a file; the same as `data` on a block device; may be empty when not mirrored
-  bool any_initiator = false;       ///< whatever initiator may use it; `access` is empty then
-  std::vector<AccessEntry> access;  ///< else these
-  bool operator==(const VolumeSpec&) const = default;
 };
 
 /// How far a pair has come on the way to a link with TLS. Nodes that are one step apart understand one another.

@@ -39,6 +39,8 @@ struct Rules {
   std::string_view hidden{};   ///< not in this form, or by the form's own hands
   std::string_view numbers{};  ///< enumerations that travel as numbers
   std::string_view renamed{};  ///< "field=name", or "field=" for a nested record whose fields stand in this one's place
+  std::string_view times{};    ///< milliseconds that are shown as a time (Form::time), 0 as null
+  std::string_view or_null{};  ///< null where they are empty, or 0
   std::string_view since{};    ///< "field=version": who doesn't know it would get something wrong
   /// All others: written only where they are not what they are by default. "*" stands for all.
 };
@@ -133,7 +135,7 @@ template <class Form, Record R>
     return all;
   };
   static_assert(known(found.required) && known(found.written) && known(found.hidden) && known(found.numbers) &&
-                    known(found.renamed) && known(found.since),
+                    known(found.renamed) && known(found.times) && known(found.or_null) && known(found.since),
                 "a form names a field that the record does not have");
   return found;
 }
@@ -193,12 +195,14 @@ template <class Form, class T>
   return version;
 }
 
-/// Gives every field of `to` the value that the field of the same name has in `from`.
+/// Gives every field of `to` the value that the field of the same name has in `from`, where it can be given it.
 template <Record To, Record From>
 void copy_same_fields(const From& from, To& to) {
   each_field<To>([&]<class Target>() {
     each_field<From>([&]<class Source>() {
-      if constexpr (std::string_view(Target::name) == Source::name) to.*Target::pointer = from.*Source::pointer;
+      if constexpr (std::string_view(Target::name) == Source::name)
+        if constexpr (requires { to.*Target::pointer = from.*Source::pointer; })
+          to.*Target::pointer = static_cast<Field<To, Target>>(from.*Source::pointer);
     });
   });
 }

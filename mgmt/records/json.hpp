@@ -2,6 +2,7 @@
 // A record as JSON, in a form (fields.hpp), and back. A form may have, for a type that it has a word of its own for:
 //   static json to_json(const T&);  static void from_json(const json&, T&);     in place of the derived ones
 //   static void wrote(json&, const R&);  static void read(const json&, R&);     after them
+//   static std::string time(std::int64_t ms);                                   for fields that are `times`
 // Reading throws std::runtime_error or one of nlohmann's exceptions, which the border of the message catches.
 #include <stdexcept>
 #include <string>
@@ -53,7 +54,13 @@ template <class Form, Record R>
           if constexpr (written) place(object, name) = nullptr;
           return;
         }
-      place(object, name) = to_json<Form>(value, lists(how.numbers, Member::name));
+      json& there = place(object, name);
+      if constexpr (lists(how.times, Member::name))
+        there = value > 0 ? json(Form::time(value)) : json();
+      else if constexpr (lists(how.or_null, Member::name))
+        there = value == T() ? json() : json(value);
+      else
+        there = to_json<Form>(value, lists(how.numbers, Member::name));
     }
   });
   if constexpr (requires { Form::wrote(object, record); }) Form::wrote(object, record);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -30,6 +31,9 @@ class Fields {
   std::optional<std::int64_t> integer(const char* name, Presence presence, std::int64_t least, std::int64_t most);
   std::optional<bool> flag(const char* name, Presence presence);
   std::optional<std::vector<std::string>> texts(const char* name, Presence presence);
+  /// Reads an optional field of `value`'s type into it; without one it stays as it is.
+  template <class T>
+  void take(const char* name, T& value);
   /// Known, whatever its type.
   bool is_there(const char* name);
   /// The object of that name; nothing when it is not there.
@@ -47,6 +51,18 @@ class Fields {
   Problems* problems_;
   std::set<std::string> known_;
 };
+
+template <class T>
+void Fields::take(const char* name, T& value) {
+  if constexpr (std::is_same_v<T, bool>)
+    value = flag(name, Presence::optional).value_or(value);
+  else if constexpr (std::is_same_v<T, std::string>)
+    value = text(name, Presence::optional).value_or(value);
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    value = integer(name, Presence::optional, INT64_MIN, INT64_MAX).value_or(value);
+  else
+    value = texts(name, Presence::optional).value_or(value);
+}
 
 /// The body as JSON. Refusals: unsupported_media_type, malformed.
 [[nodiscard]] mgmt::Outcome<nlohmann::json> body_of(const Request& request);

@@ -4,24 +4,108 @@
 #include <ctime>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "mgmt/control/credentials_change.hpp"
 #include "mgmt/control/refusal_json.hpp"
 #include "mgmt/control/replace_verdict.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/records/json.hpp"
 
 namespace lockstep::ui_api {
 namespace {
 
-using nlohmann::json;
 using namespace mgmt;
+using records::json;
+using records::Rules;
 
-constexpr const char* kLifecycles[] = {"creating", "ready", "deleting"};
+// What the API shows of a record: all that its description has and is not hidden here. tests/unit/ui_api holds it
+// against lockstep.yaml.
+struct Shown {
+  static constexpr Rules rules(const Pair*) {
+    return {.written = "*",
+            .hidden = "arbiter link link_mutual next_lun discovery seal link_beside",
+            .renamed = "created_ms=created_at",
+            .times = "created_ms"};
+  }
+  static constexpr Rules rules(const PairSettings*) {
+    return {.written = "*",
+            .renamed = "resync_floor=resync_floor_bytes_per_second resync_ceiling=resync_ceiling_bytes_per_second"};
+  }
+  static constexpr Rules rules(const Node*) {
+    return {.written = "*",
+            .hidden = "fingerprint beside",
+            .renamed = "portals=addresses/portals link_address=addresses/link management_address=addresses/management",
+            .or_null = "link_address management_address"};
+  }
+  static constexpr Rules rules(const Volume*) {
+    return {.written = "*",
+            .hidden = "first_epoch import_secret copies",
+            .renamed =
+                "size=size_bytes block_size=block_size_bytes physical_block=physical_block_size_bytes "
+                "created_ms=created_at",
+            .times = "created_ms"};
+  }
+  static constexpr Rules rules(const ReplicaStatus*) {
+    return {.written = "*",
+            .hidden = "volume size",
+            .renamed =
+                "resync_running=resync/running resync_total=resync/bytes_total resync_done=resync/bytes_done "
+                "resync_rate=resync/bytes_per_second reads=io/reads writes=io/writes read_bytes=io/read_bytes "
+                "write_bytes=io/write_bytes"};
+  }
+  static constexpr Rules rules(const EpochView*) { return {.written = "*", .hidden = "arbiter"}; }
+  static constexpr Rules rules(const SessionStatus*) {
+    return {.written = "*", .renamed = "since_ms=since", .times = "since_ms"};
+  }
+  static constexpr Rules rules(const Initiator*) {
+    return {.written = "*", .hidden = "chap mutual old", .renamed = "created_ms=created_at", .times = "created_ms"};
+  }
+  static constexpr Rules rules(const Token*) {
+    return {.written = "*",
+            .hidden = "digest",
+            .renamed = "created_ms=created_at expires_ms=expires_at",
+            .times = "created_ms expires_ms"};
+  }
+  static constexpr Rules rules(const Job*) {
+    return {.written = "*",
+            .hidden = "runner step parameters",
+            .renamed = "volume=volume_id created_ms=created_at finished_ms=finished_at",
+            .times = "created_ms finished_ms"};
+  }
+  static constexpr Rules rules(const Event*) {
+    return {.written = "*", .renamed = "at_ms=time volume=volume_id times=count", .times = "at_ms"};
+  }
+  static constexpr Rules rules(const HealthProblem*) { return {.written = "*", .renamed = "volume=volume_id"}; }
+  // Never shown, wherever they may come to stand.
+  static constexpr Rules rules(const Chap*) = delete;
+  static constexpr Rules rules(const SealSecrets*) = delete;
+  static constexpr Rules rules(const replication::WitnessAccess*) = delete;
+
+  static std::string time(std::int64_t ms) { return rfc3339(ms); }
+  static json to_json(const Refusal& error) { return json::parse(to_json_text(error)); }
+};
+
+// A field with such a name has to be hidden by name.
+template <class Record>
+consteval bool shows_no_secret() {
+  bool safe = true;
+  records::each_field<Record>([&]<class Member>() {
+    for (const char* word : {"secret", "password", "digest", "key"})
+      if (std::string_view(Member::name).contains(word) &&
+          !records::lists(records::rules<Shown, Record>().hidden, Member::name))
+        safe = false;
+  });
+  return safe;
+}
+
+template <class Record>
+json shown(const Record& record) {
+  static_assert(shows_no_secret<Record>());
+  return records::to_json<Shown>(record);
+}
 
 json time_or_null(std::int64_t ms) { return ms > 0 ? json(rfc3339(ms)) : json(); }
 json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
-json uuid_or_null(const std::optional<Uuid>& id) { return id ? json(id->to_string()) : json(); }
 json side_or_null(const std::optional<NodeSide>& side) { return side ? json(side_name(*side)) : json(); }
 
 // Neither the witness's password nor the key is ever given out.
@@ -67,52 +151,31 @@ json link_json(const NodeView& n) {
           {"since", n.report.status ? time_or_null(n.report.status->partner_since_ms) : json()}};
 }
 
-json resync_json(const ReplicaStatus& r) {
-  json left;
-  if (r.resync_running && r.resync_rate > 0)
-    left = std::max<std::int64_t>(0, r.resync_total - r.resync_done) / r.resync_rate;
-  return {{"running", r.resync_running},
-          {"bytes_total", r.resync_total},
-          {"bytes_done", r.resync_done},
-          {"bytes_per_second", r.resync_rate},
-          {"seconds_left", left}};
-}
-
 // The figures are the last known ones; the state and whether it serves are of now, or unknown.
 json replica_json(const NodeView& n, const Volume& volume) {
   const ReplicaStatus* last = n.report.status ? n.report.status->volume(volume.id) : nullptr;
   const bool now = n.current() && last;
-  const ReplicaStatus r = last ? *last : ReplicaStatus{};
-  json epoch;
-  if (r.epoch && !r.epoch->id.empty())
-    epoch = {{"number", r.epoch->number},
-             {"id", r.epoch->id},
-             {"members", r.epoch->members},
-             {"sequencer", r.epoch->sequencer}};
+  ReplicaStatus r = last ? *last : ReplicaStatus{};
+  if (r.epoch && r.epoch->id.empty()) r.epoch.reset();
   const Copy& copy = volume.copy(n.node->side);
   const std::string problem = CopyView{n.node, n.report}.problem(volume);
-  std::string reason = r.reason;
-  if (!now) {
-    reason = !n.current()       ? "The node cannot be asked."
-             : copy.retired     ? "It is being replaced by a new copy."
-             : !problem.empty() ? problem
-                                : "lockstepd on this node does not have the volume attached.";
-  }
-  return {
-      {"side", side_name(n.node->side)},
-      {"node", n.node->name},
-      {"state", now ? r.state : "unknown"},
-      {"serving", now && r.serving},
-      {"access", now && !r.access.empty() ? r.access : "unavailable"},
-      {"failover_limited", now && r.failover_limited},
-      {"dirty_bytes", r.dirty_bytes},
-      {"allocated_bytes", r.allocated_bytes},
-      {"reason", reason},
-      {"lost", n.reachable && is_lost({n.node, n.report}, volume)},
-      {"store", copy.folder.empty() ? json() : json(copy.folder)},
-      {"epoch", epoch},
-      {"resync", resync_json(r)},
-      {"io", {{"reads", r.reads}, {"writes", r.writes}, {"read_bytes", r.read_bytes}, {"write_bytes", r.write_bytes}}}};
+  json replica = shown(r);
+  replica["side"] = side_name(n.node->side);
+  replica["node"] = n.node->name;
+  replica["lost"] = n.reachable && is_lost({n.node, n.report}, volume);
+  replica["store"] = text_or_null(copy.folder);
+  replica["resync"]["seconds_left"] = nullptr;
+  if (r.resync_running && r.resync_rate > 0)
+    replica["resync"]["seconds_left"] = std::max<std::int64_t>(0, r.resync_total - r.resync_done) / r.resync_rate;
+  if (!now || r.access.empty()) replica["access"] = "unavailable";
+  if (now) return replica;
+  replica["state"] = "unknown";
+  replica["serving"] = replica["failover_limited"] = false;
+  replica["reason"] = !n.current()       ? "The node cannot be asked."
+                      : copy.retired     ? "It is being replaced by a new copy."
+                      : !problem.empty() ? problem
+                                         : "lockstepd on this node does not have the volume attached.";
+  return replica;
 }
 
 }  // namespace
@@ -129,33 +192,17 @@ std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_hand
 
 json pair_json(const PairView& view) {
   const auto& c = *view.configuration;
+  json pair = shown(c.pair.value_or(Pair{}));
+  pair["local_side"] = side_or_null(view.local_side);
+  pair["arbiter"] = c.pair ? arbiter_json(c.pair->arbiter) : json();
+  pair["discovery_chap_user"] = c.pair && c.pair->discovery ? json(c.pair->discovery->user) : json();
   if (!c.pair)
-    return {{"state", "none"},
-            {"id", nullptr},
-            {"name", nullptr},
-            {"target_name", nullptr},
-            {"local_side", nullptr},
-            {"revision", 0},
-            {"arbiter", nullptr},
-            {"settings", nullptr},
-            {"discovery_chap_user", nullptr},
-            {"link_protection", nullptr},
-            {"created_at", nullptr}};
-  return {{"state", c.nodes.size() < 2 ? "alone" : "complete"},
-          {"id", c.pair->id.to_string()},
-          {"name", c.pair->name},
-          {"target_name", c.pair->target_name},
-          {"local_side", side_or_null(view.local_side)},
-          {"revision", view.revision.head.n},
-          {"arbiter", arbiter_json(c.pair->arbiter)},
-          {"settings",
-           {{"lease_ms", c.pair->settings.lease_ms},
-            {"resync_floor_bytes_per_second", c.pair->settings.resync_floor},
-            {"resync_ceiling_bytes_per_second", c.pair->settings.resync_ceiling},
-            {"other_lease_ms", c.pair->settings.other_lease_ms == 0 ? json() : json(c.pair->settings.other_lease_ms)}}},
-          {"discovery_chap_user", c.pair->discovery ? json(c.pair->discovery->user) : json()},
-          {"link_protection", mgmt::name_of(c.pair->link_protection)},
-          {"created_at", rfc3339(c.pair->created_ms)}};
+    for (auto& value : pair) value = nullptr;
+  else if (c.pair->settings.other_lease_ms == 0)
+    pair["settings"]["other_lease_ms"] = nullptr;
+  pair["state"] = !c.pair ? "none" : c.nodes.size() < 2 ? "alone" : "complete";
+  pair["revision"] = c.pair ? view.revision.head.n : 0;
+  return pair;
 }
 
 json pair_witness_json(const PairView& view) {
@@ -243,20 +290,15 @@ json recovery_json(const RecoveryView& view) {
 }
 
 json node_json(const PairView& view, const NodeView& n) {
-  return {{"id", n.node->id.to_string()},
-          {"side", side_name(n.node->side)},
-          {"name", n.node->name},
-          {"local", n.local},
-          {"addresses",
-           {{"portals", n.node->portals},
-            {"link", text_or_null(n.node->link_address)},
-            {"management", text_or_null(n.node->management_address)}}},
-          {"reachable", n.local || (n.asked && n.reachable)},
-          {"lockstepd", lockstepd_json(n)},
-          {"version", n.report.status ? text_or_null(n.report.status->version) : json()},
-          {"partner_link", link_json(n)},
-          {"witness", witness_json(view, n)},
-          {"revision", n.report.status ? json(n.report.status->revision) : json()}};
+  json node = shown(*n.node);
+  node["local"] = n.local;
+  node["reachable"] = n.local || (n.asked && n.reachable);
+  node["lockstepd"] = lockstepd_json(n);
+  node["version"] = n.report.status ? text_or_null(n.report.status->version) : json();
+  node["partner_link"] = link_json(n);
+  node["witness"] = witness_json(view, n);
+  node["revision"] = n.report.status ? json(n.report.status->revision) : json();
+  return node;
 }
 
 json nodes_json(const PairView& view) {
@@ -272,12 +314,10 @@ json sessions_json(const PairView& view) {
     if (!n.node || !n.current()) continue;
     auto sessions = n.report.status->sessions;
     std::ranges::stable_sort(sessions, {}, &SessionStatus::initiator);
-    for (const auto& s : sessions)
-      items.push_back({{"side", side_name(n.node->side)},
-                       {"initiator", s.initiator},
-                       {"address", s.address},
-                       {"portal", s.portal},
-                       {"since", rfc3339(s.since_ms)}});
+    for (const auto& s : sessions) {
+      items.push_back(shown(s));
+      items.back()["side"] = side_name(n.node->side);
+    }
   }
   return {{"items", items}};
 }
@@ -292,93 +332,50 @@ json volume_json(const PairView& view, const Volume& v) {
     replicas.push_back(replica_json(n, v));
   }
   const VolumeVerdict verdict = judge_volume(view, v);
-  return {{"id", v.id.to_string()},
-          {"name", v.name},
-          {"size_bytes", v.size},
-          {"block_format", v.block_size == 4096      ? "4kn"
-                           : v.physical_block == 512 ? "512n"
-                                                     : "512e"},
-          {"block_size_bytes", v.block_size},
-          {"physical_block_size_bytes", v.physical_block},
-          {"thin", v.thin},
-          {"read_only", v.read_only},
-          {"removable", v.removable},
-          {"encrypted", v.encrypted},
-          {"write_cache", v.write_cache},
-          {"importing", !v.import_secret.empty()},
-          {"any_initiator", v.any_initiator},
-          {"access", v.access},
-          {"serial", v.serial},
-          {"lun", v.lun},
-          {"target_name", view.configuration->pair ? view.configuration->pair->target_name : ""},
-          {"portals", portals},
-          {"lifecycle", kLifecycles[static_cast<int>(v.lifecycle)]},
-          {"health", to_string(verdict.verdict)},
-          {"summary", verdict.summary},
-          {"replicas", replicas},
-          {"created_at", rfc3339(v.created_ms)}};
+  json volume = shown(v);
+  volume["block_format"] = v.block_size == 4096 ? "4kn" : v.physical_block == 512 ? "512n" : "512e";
+  volume["importing"] = !v.import_secret.empty();
+  volume["target_name"] = view.configuration->pair ? view.configuration->pair->target_name : "";
+  volume["portals"] = portals;
+  volume["health"] = to_string(verdict.verdict);
+  volume["summary"] = verdict.summary;
+  volume["replicas"] = replicas;
+  return volume;
 }
 
 json initiator_json(const Configuration& c, const Initiator& i) {
   json volumes = json::array();
   for (const auto& v : c.volumes)
     if (std::ranges::find(v.access, i.iqn) != v.access.end()) volumes.push_back(v.id.to_string());
-  return {{"iqn", i.iqn},
-          {"chap", !i.chap    ? "none"
-                   : i.mutual ? "mutual"
-                              : "one_way"},
-          {"chap_user", i.chap ? json(i.chap->user) : json()},
-          {"mutual_user", i.mutual ? json(i.mutual->user) : json()},
-          {"old_secret_valid_until",
-           mgmt::are_in_use(i.old, mgmt::wall_clock_ms()) ? json(rfc3339(i.old->until_ms)) : json()},
-          {"volumes", volumes},
-          {"created_at", rfc3339(i.created_ms)}};
+  json initiator = shown(i);
+  initiator["chap"] = !i.chap ? "none" : i.mutual ? "mutual" : "one_way";
+  initiator["chap_user"] = i.chap ? json(i.chap->user) : json();
+  initiator["mutual_user"] = i.mutual ? json(i.mutual->user) : json();
+  initiator["old_secret_valid_until"] =
+      mgmt::are_in_use(i.old, mgmt::wall_clock_ms()) ? json(rfc3339(i.old->until_ms)) : json();
+  initiator["volumes"] = volumes;
+  return initiator;
 }
 
-json job_json(const Job& job) {
-  const bool failed = job.state == JobState::failed && job.error;
-  return {{"id", job.id.to_string()},
-          {"kind", job.kind},
-          {"state", to_string(job.state)},
-          {"progress", job.progress},
-          {"message", job.message},
-          {"error", failed ? json::parse(to_json_text(*job.error)) : json()},
-          {"volume_id", uuid_or_null(job.volume)},
-          {"created_at", rfc3339(job.created_ms)},
-          {"finished_at", time_or_null(job.finished_ms)}};
+json job_json(const Job& j) {
+  json job = shown(j);
+  if (j.state != JobState::failed) job["error"] = nullptr;
+  return job;
 }
 
-json event_json(const Event& e) {
-  return {{"id", e.id},
-          {"time", rfc3339(e.at_ms)},
-          {"kind", e.kind},
-          {"severity", to_string(e.severity)},
-          {"side", side_or_null(e.side)},
-          {"volume_id", uuid_or_null(e.volume)},
-          {"message", e.message},
-          {"count", e.times}};
-}
+json event_json(const Event& event) { return shown(event); }
 
 json health_json(const Health& health) {
   json problems = json::array();
-  for (const auto& p : health.problems)
-    problems.push_back({{"severity", to_string(p.severity)},
-                        {"subject", p.subject},
-                        {"side", side_or_null(p.side)},
-                        {"volume_id", uuid_or_null(p.volume)},
-                        {"message", p.message},
-                        {"advice", p.advice}});
+  for (const auto& problem : health.problems) problems.push_back(shown(problem));
   return {{"status", to_string(health.verdict)}, {"summary", health.summary}, {"problems", problems}};
 }
 
 json token_json(const Token& t, std::int64_t last_used_ms, bool here_only) {
-  return {{"id", t.id.to_string()},
-          {"name", t.name},
-          {"role", t.role == Role::viewer ? "viewer" : "admin"},
-          {"node_only", here_only},
-          {"created_at", rfc3339(t.created_ms)},
-          {"last_used_at", time_or_null(last_used_ms)},
-          {"expires_at", time_or_null(t.expires_ms)}};
+  json token = shown(t);
+  token["node_only"] = here_only;
+  token["last_used_at"] = time_or_null(last_used_ms);
+  return token;
 }
 
 }  // namespace lockstep::ui_api

@@ -1,6 +1,7 @@
 #pragma once
 // What the API shows, as JSON: the schemas of ui-api/openapi/lockstep.yaml.
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -27,6 +28,9 @@ namespace lockstep::ui_api {
 [[nodiscard]] nlohmann::json event_json(const mgmt::Event& event);
 [[nodiscard]] nlohmann::json health_json(const mgmt::Health& health);
 [[nodiscard]] nlohmann::json token_json(const mgmt::Token& token, std::int64_t last_used_ms, bool here_only);
+
+/// What may be asked for of a new volume, or of an imported one, by the name that the volume shows it by.
+[[nodiscard]] std::vector<std::string> volume_wish_fields();
 
 /// Text that is not UTF-8 (an initiator may call itself anything) is made so.
 [[nodiscard]] std::string dump(const nlohmann::json& json);

@@ -1,6 +1,7 @@
 // /api/v1/volumes
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/validation.hpp"
+#include "mgmt/records/fields.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/respond.hpp"
@@ -46,14 +47,14 @@ void read_blocks(Fields& fields, mgmt::VolumeWish& wish) {
   if (size) wish.block_size = *size;
 }
 
+// What nobody chooses, or chooses in words of its own. All else of a volume may be asked for by its name.
+constexpr std::string_view kNotRead =
+    "id name serial lun size block_size physical_block lifecycle first_epoch import_secret created_ms copies";
+
 void read_use(Fields& fields, mgmt::VolumeWish& wish) {
-  wish.thin = fields.flag("thin", Presence::optional).value_or(true);
-  wish.read_only = fields.flag("read_only", Presence::optional).value_or(false);
-  wish.removable = fields.flag("removable", Presence::optional).value_or(false);
-  wish.encrypted = fields.flag("encrypted", Presence::optional).value_or(false);
-  wish.write_cache = fields.flag("write_cache", Presence::optional).value_or(false);
-  wish.any_initiator = fields.flag("any_initiator", Presence::optional).value_or(false);
-  wish.access = fields.texts("access", Presence::optional).value_or(std::vector<std::string>());
+  records::each_field<mgmt::Volume>([&]<class Member>() {
+    if constexpr (!records::lists(kNotRead, Member::name)) fields.take(Member::name, wish.*Member::pointer);
+  });
 }
 
 Response create(Controller& controller, const Call& call) {
@@ -187,6 +188,14 @@ Response replace(Controller& controller, const Call& call) {
 }
 
 }  // namespace
+
+std::vector<std::string> volume_wish_fields() {
+  std::vector<std::string> names;
+  records::each_field<mgmt::Volume>([&]<class Member>() {
+    if constexpr (!records::lists(kNotRead, Member::name)) names.emplace_back(Member::name);
+  });
+  return names;
+}
 
 void add_volume_resources(Router& router, Controller& controller) {
   router.add(

@@ -15,7 +15,9 @@
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/job.hpp"
+#include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/peer.hpp"
+#include "mgmt/data_plane/volume_spec.hpp"
 #include "mgmt/records/fields.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
@@ -317,11 +319,12 @@ void expect_all_fields_described() {
 }
 
 TEST(DescribedRecords, NameEachOfTheirFields) {
-  expect_all_fields_described<
-      Chap, PairSettings, replication::WitnessAccess, Arbiter, SealSecrets, LinkBeside, Pair, Node, Copy, Volume,
-      OldCredentials, Initiator, Token, Configuration, Job, Event, RevisionId, ConfigurationEpoch, RevisionState,
-      Proposal, CurrentRevision, LoneEpoch, ReplicaBirth, ReplicaOrder, ForwardedRequest, ForwardedReply, JoinRequest,
-      JoinOffer, NodeStanding, EpochView, ReplicaStatus, SessionStatus, DataPlaneStatus, ApplyProblem, NodeReport>();
+  expect_all_fields_described<Chap, PairSettings, replication::WitnessAccess, Arbiter, SealSecrets, LinkBeside, Pair,
+                              Node, Copy, Volume, OldCredentials, Initiator, Token, Configuration, Job, Event,
+                              RevisionId, ConfigurationEpoch, RevisionState, Proposal, CurrentRevision, LoneEpoch,
+                              ReplicaBirth, ReplicaOrder, ForwardedRequest, ForwardedReply, JoinRequest, JoinOffer,
+                              NodeStanding, EpochView, ReplicaStatus, SessionStatus, DataPlaneStatus, ApplyProblem,
+                              NodeReport, HealthProblem, data_plane::VolumeSpec>();
 }
 
 TEST(GoldenForms, OfWhatThePartnerIsTold) {
