@@ -120,7 +120,6 @@ class Pair final : private replication::LinkEvents {
   iscsi_target::TcpTargetServer server_;
   std::optional<PartnerSpec> partner_;
   std::shared_ptr<const engine::TlsContext> tls_;  ///< where the link has TLS
-  std::string listening_;
   std::vector<std::string> listening_;
   std::unique_ptr<replication::LinkTrial> first_way_;  ///< under way, while the link has taken another one
   engine::TimerId look_ = engine::TimerId::none;       ///< at the first way, again

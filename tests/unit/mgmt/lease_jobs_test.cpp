@@ -128,6 +128,10 @@ class LeaseJobsTest : public ::testing::Test {
     return begun.value_or(Job{}).id;
   }
   void set(std::int64_t lease, std::int64_t other) {
+    store(lease, other);
+    plane_.turn();
+  }
+  void store(std::int64_t lease, std::int64_t other) {
     ASSERT_TRUE(core_->revisions.change(
         "set",
         [&](Configuration& c) -> Outcome<void> {
@@ -136,7 +140,6 @@ class LeaseJobsTest : public ::testing::Test {
           return {};
         },
         nullptr));
-    plane_.turn();
   }
   void turns(int n = 20) {
     for (int i = 0; i < n; ++i) {
@@ -220,12 +223,10 @@ TEST_F(LeaseJobsTest, APartnerThatGoesAwayOnTheWayIsWaitedForAndBothCountMeanwhi
 TEST_F(LeaseJobsTest, WhatALostJobLeftIsFinishedOrTakenBackByTheNext) {
   for (const auto& [lease, other] : {std::pair{kFirst, kLonger}, {kLonger, kFirst}, {kShorter, kLonger}})
     for (const std::int64_t next : {kFirst, kLonger, kShorter}) {
-      plane_.settles = false;
-      // As the job before left it, from whichever was in force alone.
-      set(other, 0);
-      plane_.settles = true;
+      store(other, 0);
       for (auto& node : plane_.nodes) node = {.lease = other, .longest_held = other};
       plane_.turn();
+      // As the job before left it, which began where that one was in force alone.
       set(other, lease);
       set(lease, other);
       const Uuid id = begin(next);
