@@ -26,8 +26,6 @@ add_library(lockstep_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/static/fmt.cpp)
 target_compile_definitions(lockstep_fmt PUBLIC $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
 add_library(lockstep_spdlog STATIC ${CMAKE_SOURCE_DIR}/cmake/static/spdlog.cpp)
 target_compile_definitions(lockstep_spdlog PUBLIC $<TARGET_PROPERTY:spdlog::spdlog,INTERFACE_COMPILE_DEFINITIONS>)
-target_compile_options(lockstep_fmt PRIVATE ${lockstep_not_hot_options})
-target_compile_options(lockstep_spdlog PRIVATE ${lockstep_not_hot_options})
 target_link_libraries(lockstep_spdlog PUBLIC lockstep_fmt Threads::Threads)
 
 add_library(lockstep_asio INTERFACE)

@@ -10,8 +10,7 @@ option(LOCKSTEP_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # Precompiled headers are found again, too, if ccache may take their macros and times on trust.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM AND NOT LOCKSTEP_FUZZ)
@@ -51,14 +50,13 @@ endif()
 
 # For folders whose code is never in a hurry (management, its tests): a compiler spends half of its time on JSON and
 # coroutines optimized for speed. Asserts and warnings are as everywhere.
-set(lockstep_not_hot_options $<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g1>)
 macro(lockstep_not_hot)
-  add_compile_options(${lockstep_not_hot_options})
+  add_compile_options($<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g1>)
 endmacro()
 
-# lockstep_layer(NAME DEPENDS ... [PRECOMPILED HEADER]): one static library of all .cpp files below the calling folder.
+# lockstep_layer(NAME DEPENDS ...): one static library of all .cpp files below the calling folder.
 function(lockstep_layer name)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "DEPENDS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(pattern IN LISTS ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${pattern}")
@@ -66,9 +64,6 @@ function(lockstep_layer name)
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC lockstep_options ${ARG_DEPENDS})
-    if(ARG_PRECOMPILED)
-      lockstep_precompiled(${name} ${ARG_PRECOMPILED})
-    endif()
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE lockstep_options ${ARG_DEPENDS})

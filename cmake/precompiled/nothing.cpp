@@ -1,1 +1,0 @@
-// A library that has nothing but a precompiled header needs a source.
