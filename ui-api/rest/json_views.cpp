@@ -29,7 +29,8 @@ struct Shown {
   }
   static constexpr Rules rules(const PairSettings*) {
     return {.written = "*",
-            .renamed = "resync_floor=resync_floor_bytes_per_second resync_ceiling=resync_ceiling_bytes_per_second"};
+            .renamed = "resync_floor=resync_floor_bytes_per_second resync_ceiling=resync_ceiling_bytes_per_second",
+            .or_null = "other_lease_ms"};
   }
   static constexpr Rules rules(const Node*) {
     return {.written = "*",
