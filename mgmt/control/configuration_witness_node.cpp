@@ -1,6 +1,10 @@
 #include "mgmt/control/configuration_witness_node.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
+
+#include "mgmt/control/job_steps.hpp"
 
 namespace lockstep::mgmt {
 
@@ -111,6 +115,11 @@ WitnessSurroundings::Swapped NodeWitnessSurroundings::swap(const Arbiter& witnes
 
 void NodeWitnessSurroundings::tell(const std::string& kind, Severity severity, const std::string& message) {
   core_.events.append({.kind = kind, .severity = severity, .side = {}, .volume = {}, .message = message});
+}
+
+bool NodeWitnessSurroundings::is_at_work_alone() {
+  return std::ranges::any_of(core_.jobs.unfinished(),
+                             [this](const Job& job) { return job.runner == core_.node_id && is_alone(job); });
 }
 
 }  // namespace lockstep::mgmt

@@ -250,8 +250,8 @@ Health judge_pair(const PairView& view) {
                         {},
                         {},
                         "The two nodes hold configurations that do not follow from one another.",
-                        "Decide which node's is right. On the other one stop lockstep-mgmtd, move mgmt.db away and "
-                        "start it again; then run `lockstep node replace` on the first, for the other's side."});
+                        "`lockstep pair configuration` shows both. On the node whose changes are to be dropped run "
+                        "`lockstep pair configuration give-up`."});
   judge_who_decides(view, problems);
   if (view.replaced_ms != 0)
     problems.push_back(

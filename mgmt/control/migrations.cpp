@@ -235,9 +235,15 @@ ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
 ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 14> kMigrations{
+// A volume that was made while the other node was away.
+constexpr std::string_view kUnmadeCopies = R"sql(
+ALTER TABLE copies ADD COLUMN unmade INTEGER NOT NULL DEFAULT 0 CHECK (unmade IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 15> kMigrations{
     kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation};
+    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation,
+    kUnmadeCopies};
 
 }  // namespace
 

@@ -93,6 +93,7 @@ json replica_json(const NodeView& n, const Volume& volume) {
   std::string reason = r.reason;
   if (!now) {
     reason = !n.current()       ? "The node cannot be asked."
+             : copy.unmade      ? "There is no copy here yet: the volume was made while this node was away."
              : copy.retired     ? "It is being replaced by a new copy."
              : !problem.empty() ? problem
                                 : "lockstepd on this node does not have the volume attached.";
