@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 
@@ -15,6 +16,8 @@ using replication::WitnessView;
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
+/// A job that has not ended by then may never do, if this node is not let go on any more.
+constexpr auto kAtWorkAlone = std::chrono::milliseconds(180'000);
 constexpr const char* kKnownKey = "configuration.witness";
 
 json json_of(const WitnessRecord& record) {
@@ -118,8 +121,9 @@ void NodeWitnessSurroundings::tell(const std::string& kind, Severity severity, c
 }
 
 bool NodeWitnessSurroundings::is_at_work_alone() {
-  return std::ranges::any_of(core_.jobs.unfinished(),
-                             [this](const Job& job) { return job.runner == core_.node_id && is_alone(job); });
+  return std::ranges::any_of(core_.jobs.unfinished(), [this, now = wall_clock_ms()](const Job& job) {
+    return job.runner == core_.node_id && is_alone(job) && now - job.created_ms < kAtWorkAlone.count();
+  });
 }
 
 }  // namespace lockstep::mgmt

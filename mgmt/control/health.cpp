@@ -84,9 +84,8 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
          fmt::format("The management of {} has not been reachable since {}: it {}.", name, clock_time(n.since_ms),
                      n.reason),
          "Check its power and its network. Volumes are brought up to date by themselves when it returns. Until then "
-         "hosts, access lists, tokens and names can be changed where the arbiter lets one node go on; volumes are "
-         "made, "
-         "grown and deleted only when both nodes answer."});
+         "hosts, access lists, tokens and names can be changed, and volumes made, grown and deleted, where the arbiter "
+         "lets one node go on."});
     return;
   }
   if (!n.report.running) {

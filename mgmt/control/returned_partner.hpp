@@ -12,7 +12,7 @@ namespace lockstep::mgmt {
 
 class ReturnedPartner {
  public:
-  static constexpr auto kTryAgain = std::chrono::minutes(2);  ///< after a job that failed
+  static constexpr auto kTryAgain = std::chrono::minutes(10);  ///< after a job that failed
 
   ReturnedPartner(NodeCore& core, ReplaceJobs& replacing, PairService& pair)
       : core_(core), replacing_(replacing), pair_(pair) {}

@@ -18,9 +18,8 @@ bool forget_volume(Configuration& configuration, const Uuid& id, NodeSide here, 
 }
 
 Owed owed_on(const Volume& volume, NodeSide side) {
-  if (!volume.copy(side).unmade) return Owed::nothing;
-  if (volume.lifecycle == Lifecycle::ready) return Owed::copy;
-  return volume.lifecycle == Lifecycle::deleting ? Owed::removal : Owed::nothing;
+  if (volume.lifecycle == Lifecycle::deleting) return Owed::removal;
+  return volume.copy(side).unmade && volume.lifecycle == Lifecycle::ready ? Owed::copy : Owed::nothing;
 }
 
 }  // namespace lockstep::mgmt

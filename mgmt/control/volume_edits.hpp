@@ -12,8 +12,8 @@ void make_on_one_node(Volume& volume, NodeSide here);
 [[nodiscard]] bool forget_volume(Configuration& configuration, const Uuid& id, NodeSide here, bool alone);
 
 enum class Owed : std::uint8_t { nothing, copy, removal };
-/// What is to be done about a volume as soon as both nodes decide together: a copy on `side`, which has none, or the
-/// removal of what the other node still has.
+/// What is to be done about a volume, that no job is at work on, as soon as both nodes decide together: a copy on
+/// `side`, which has none, or the removal of what either node still has.
 [[nodiscard]] Owed owed_on(const Volume& volume, NodeSide side);
 
 }  // namespace lockstep::mgmt

@@ -56,6 +56,13 @@ bool VolumeJobs::out_of_patience(std::int64_t since_ms, const Volume& volume) co
 StepResult VolumeJobs::step(Job& job) {
   const auto configuration = core_.configuration();
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
+  if (is_alone(job) && !core_.orders_changes())
+    return fail(
+        core_, job,
+        {RefusalKind::conflict,
+         "Both nodes decide together again, and this node was not at the end of what it began alone. A volume that "
+         "was to be deleted is deleted by the other node; delete one that is still being made.",
+         {}});
   if (job.step == "begin") return begin(job, volume);
   if (!volume) {  // only its last step does this
     if (job.error) return fail(core_, job, *job.error);

@@ -86,7 +86,8 @@ class ConfigurationWorld::Surroundings final : public WitnessSurroundings {
   }
   bool is_at_work_alone() override {
     if (world_.plan_.defect == Defect::decides_together_at_work) return false;
-    return std::ranges::any_of(me_.jobs, &VolumeJob::alone);
+    return std::ranges::any_of(
+        me_.jobs, [this](const VolumeJob& job) { return job.alone && world_.now_ < job.since + kAtWorkAlone; });
   }
 
  private:
@@ -294,6 +295,10 @@ void ConfigurationWorld::ask_for_a_change(Machine& m, bool passed_on) {
         denied_.insert(name);
     }
   });
+}
+
+Outcome<RevisionId> ConfigurationWorld::change(Machine& m, const ConfigurationEdits& edits, Agreement agreement) {
+  return change_configuration({*m.revisions, m.side, m.partner.get(), m.arbiter.get()}, "a volume", edits, agreement);
 }
 
 // A look at the partner, as once a second.

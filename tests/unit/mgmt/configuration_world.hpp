@@ -93,6 +93,7 @@ class ConfigurationWorld {
     bool removes = false;
     bool alone = false;
     int step = 0;
+    std::chrono::steady_clock::time_point since{};
     bool operator==(const VolumeJob&) const = default;
   };
   /// What the hosts know of a volume, and who has it.
@@ -126,6 +127,8 @@ class ConfigurationWorld {
     std::uint64_t life = 1;  ///< another one each time the record is made anew
   };
 
+  static constexpr auto kAtWorkAlone = std::chrono::seconds(30);
+
   bool chance(int in_a_thousand) { return std::uniform_int_distribution<int>(0, 999)(random_) < in_a_thousand; }
   std::size_t pick(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
   Machine& at(NodeSide side) { return machines_[static_cast<std::size_t>(side)]; }
@@ -150,7 +153,8 @@ class ConfigurationWorld {
   void take_up_what_is_owed(Machine& m);
   void data_plane();
   void write();
-  void destroy(Machine& m, const engine::Uuid& id);
+  [[nodiscard]] bool destroy(Machine& m, const engine::Uuid& id);
+  [[nodiscard]] bool there(Machine& other, const std::function<void()>& effect);
   [[nodiscard]] bool has_in_service(const Machine& m, const engine::Uuid& id) const;
   [[nodiscard]] bool is_lone(const Machine& m, const engine::Uuid& id);
   [[nodiscard]] bool linked() const;

@@ -10,10 +10,6 @@ namespace lockstep::test {
 
 using engine::Uuid;
 
-Outcome<RevisionId> ConfigurationWorld::change(Machine& m, const ConfigurationEdits& edits, Agreement agreement) {
-  return change_configuration({*m.revisions, m.side, m.partner.get(), m.arbiter.get()}, "a volume", edits, agreement);
-}
-
 bool ConfigurationWorld::linked() const { return machines_[0].up && machines_[1].up && way_[0] && way_[1]; }
 
 bool ConfigurationWorld::has_in_service(const Machine& m, const Uuid& id) const {
@@ -60,11 +56,23 @@ void ConfigurationWorld::write() {
   }
 }
 
-void ConfigurationWorld::destroy(Machine& m, const Uuid& id) {
+/// On a node that is asked by the other one: false when it is not there, or ends with it.
+bool ConfigurationWorld::there(Machine& other, const std::function<void()>& effect) {
+  try {
+    durably(other, effect);
+    return true;
+  } catch (const Crash& crash) {
+    if (crash.side != other.side) throw;
+    return false;
+  }
+}
+
+/// True when it is done.
+bool ConfigurationWorld::destroy(Machine& m, const Uuid& id) {
   const Volume* v = m.disk.configuration.volume(id);
   if (v && v->lifecycle == Lifecycle::ready) broken_ = "removed on a node where it is in service";
   if (!truths_[id].to_delete) broken_ = "removed, and nobody asked for it";
-  durably(m, [&] { m.files.erase(id); });
+  return there(m, [&] { m.files.erase(id); });
 }
 
 // ---- what users ask for ----
@@ -97,7 +105,7 @@ void ConfigurationWorld::begin_making(Machine& m) {
     Volume v = made;
     if (alone && plan_.defect != Defect::makes_it_for_both) make_on_one_node(v, m.side);
     std::erase_if(m.jobs, [&](const VolumeJob& job) { return job.volume == v.id; });
-    m.jobs.push_back({.volume = v.id, .removes = false, .alone = alone, .step = 0});
+    m.jobs.push_back({.volume = v.id, .removes = false, .alone = alone, .step = 0, .since = now_});
     c.volumes.push_back(v);
     return {};
   };
@@ -120,7 +128,7 @@ void ConfigurationWorld::begin_deleting(Machine& m, const Uuid& id) {
     if (!v || v->lifecycle != Lifecycle::ready) return refuse(RefusalKind::conflict, "");
     if (alone && !is_lone(m, id)) return refuse(RefusalKind::not_current, "");
     std::erase_if(m.jobs, [&](const VolumeJob& job) { return job.volume == id; });
-    m.jobs.push_back({.volume = id, .removes = true, .alone = alone, .step = 0});
+    m.jobs.push_back({.volume = id, .removes = true, .alone = alone, .step = 0, .since = now_});
     v->lifecycle = Lifecycle::deleting;
     truths_[id].to_delete = true;
     return {};
@@ -176,6 +184,8 @@ bool ConfigurationWorld::take_step(Machine& m, VolumeJob& job) {
   Machine& other = at(engine::other(m.side));
   const Volume* v = m.disk.configuration.volume(id);
   if (!v) return false;
+  const RevisionState now = m.revisions->state();
+  if (job.alone && now.epoch.members.is_both() && !orders(now.epoch, m.side)) return false;  // the other one goes on
   if (job.step == 0) {  // the node ended as it was begun
     if (v->lifecycle != (job.removes ? Lifecycle::deleting : Lifecycle::creating)) return false;
     job.step = 1;
@@ -185,7 +195,7 @@ bool ConfigurationWorld::take_step(Machine& m, VolumeJob& job) {
   if (!job.removes) {
     if (job.step == 1) {
       if (!job.alone && !reaches) return true;
-      if (!job.alone) durably(other, [&] { other.files[id] = 0; });
+      if (!job.alone && !there(other, [&] { other.files[id] = 0; })) return true;
       durably(m, [&] { m.files[id] = 0; });
       truths_[id].members = job.alone ? MemberSet::only(m.side) : MemberSet::both();
       job.step = 2;
@@ -207,8 +217,8 @@ bool ConfigurationWorld::take_step(Machine& m, VolumeJob& job) {
   if (job.step == 1) {
     const bool adopted = reaches && other.disk.head == m.disk.head;
     if (!job.alone && !(plan_.defect == Defect::removes_before_adoption ? other.up : adopted)) return true;
-    if (!job.alone) destroy(other, id);
-    destroy(m, id);
+    if (!job.alone && !destroy(other, id)) return true;
+    if (!destroy(m, id)) throw Crash{m.side};
     job.step = 2;
     return true;
   }
@@ -230,19 +240,22 @@ void ConfigurationWorld::take_up_what_is_owed(Machine& m) {
   if (!plan_.volumes || !state.epoch.members.is_both() || !orders(state.epoch, m.side)) return;
   const std::vector<Volume> volumes = m.disk.configuration.volumes;
   for (const Volume& v : volumes) {
-    if (std::ranges::find(m.jobs, v.id, &VolumeJob::volume) != m.jobs.end()) continue;
+    const auto at_work = [&](const Machine& one) {
+      return std::ranges::find(one.jobs, v.id, &VolumeJob::volume) != one.jobs.end();
+    };
+    if (at_work(machines_[0]) || at_work(machines_[1])) continue;
     for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
       const Owed owed = owed_on(v, side);
       if (owed == Owed::removal) {
         ++marks.removals_owed;
-        m.jobs.push_back({.volume = v.id, .removes = true, .alone = false, .step = 1});
+        m.jobs.push_back({.volume = v.id, .removes = true, .alone = false, .step = 1, .since = now_});
         break;
       }
       Machine& target = at(side);
       const bool survivor_alone = truths_[v.id].members == MemberSet::only(engine::other(side)) &&
                                   has_in_service(at(engine::other(side)), v.id);
       if (owed != Owed::copy || !linked() || !survivor_alone) continue;
-      durably(target, [&] { target.files[v.id] = -1; });  // blank
+      if (!there(target, [&] { target.files[v.id] = -1; })) return;  // blank
       const auto published = change(m, {.together = [&](Configuration& c) -> Outcome<void> {
                                       if (Volume* now = c.volume(v.id)) now->copy(side) = {.number = 2, .folder = ""};
                                       return {};
