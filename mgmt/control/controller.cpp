@@ -196,16 +196,17 @@ Outcome<void> Controller::ready_for_a_volume() const {
 Outcome<void> Controller::whole(const Volume& volume) const {
   const PairView now = view();
   const bool alone = core_->peer() == nullptr;
+  const std::string todo = "While both nodes are there a volume grows on both; try again when both are in sync.";
+  for (const auto& n : now.nodes) {
+    if (!n.node || n.local || n.reachable) continue;
+    Refusal refusal{
+        RefusalKind::not_current, fmt::format("The management of {} cannot be reached. {}", n.node->name, todo), {}};
+    refusal.partner_away = n.trouble == PartnerTrouble::away;
+    return std::unexpected(std::move(refusal));
+  }
   for (const auto& n : now.nodes) {
     if (!n.node) continue;
     const std::string& name = n.node->name;
-    const std::string todo = "While both nodes are there a volume grows on both; try again when both are in sync.";
-    if (!n.local && !n.reachable) {
-      Refusal refusal{
-          RefusalKind::not_current, fmt::format("The management of {} cannot be reached. {}", name, todo), {}};
-      refusal.partner_away = n.trouble == PartnerTrouble::away;
-      return std::unexpected(std::move(refusal));
-    }
     if (!n.report.running || !n.report.status)
       return refuse(RefusalKind::data_plane_away, fmt::format("lockstepd does not run on {}. {}", name, todo));
     const ReplicaStatus* replica = n.report.status->volume(volume.id);
