@@ -13,7 +13,7 @@
 #include "mgmt/data_plane/json_rpc.hpp"
 #include "replication/arbiter/witness_access.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 constexpr std::size_t kMaxVolumes = 1024;
 constexpr std::size_t kMaxPortals = 16;
@@ -101,6 +101,8 @@ struct TargetSpec {
 
 struct SettingsSpec {
   engine::Duration lease = std::chrono::milliseconds(1500);
+  /// The one that `lease` takes the place of, or that is about to take its place: it counts, too. 0: there is none.
+  engine::Duration other_lease{0};
   std::uint64_t resync_floor = std::uint64_t{8} << 20;  ///< bytes a second
   std::uint64_t resync_ceiling = 0;                     ///< bytes a second, 0: none
   bool operator==(const SettingsSpec&) const = default;
@@ -176,4 +178,4 @@ struct ReplicaDelete {
 [[nodiscard]] std::expected<ReplicaGrow, RpcError> read_replica_grow(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -2,7 +2,11 @@
 
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
+using mgmt::log_warning;
+using mgmt::LogLevel;
 
 using engine::Errc;
 using engine::Result;
@@ -414,6 +418,7 @@ NodeReport Node::report() {
   report.uptime = report.now - started_;
   report.sessions = server_.sessions();
   report.findings = options_.findings;
+  if (pair_) report.lease = pair_->node().lease();
   report.arbiter = "none";
   if (state_) {
     report.revision = state_->revision;
@@ -504,4 +509,4 @@ void Node::leave_pair(engine::Callback<> then) {
   });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

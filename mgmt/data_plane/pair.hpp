@@ -17,7 +17,7 @@
 #include "replication/link/iscsi_link.hpp"
 #include "replication/link/partner_service.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct PairIdentity {
   engine::Uuid pair;
@@ -50,6 +50,9 @@ class Pair final : private replication::LinkEvents {
   /// Listens for the partner and connects to it; null ends both. An error names the address. Where the secrets alone
   /// differ, a session that stands goes on; whoever logs in from now on needs the new ones.
   [[nodiscard]] engine::Result<void> set_partner(const std::optional<PartnerSpec>& partner);
+
+  /// In use, from now on. Of the lease, the next step of a change (replication/core/partner.hpp).
+  void use(const SettingsSpec& settings);
 
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
@@ -95,4 +98,4 @@ class Pair final : private replication::LinkEvents {
   bool link_up_ = false;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,7 @@
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/version.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using nlohmann::json;
 
@@ -89,6 +89,7 @@ json to_json(const NodeReport& report) {
       {"revision", report.revision},
       {"side", nullptr},
       {"uptime_ms", milliseconds(report.uptime)},
+      {"lease", {{"ms", milliseconds(report.lease.held)}, {"settled", report.lease.settled}}},
       {"partner", nullptr},
       {"witness",
        {{"kind", report.arbiter}, {"reachable", report.witness_reachable}, {"changing", report.witness_changing}}},
@@ -113,4 +114,4 @@ json to_json(const NodeReport& report) {
   return status;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -11,7 +11,7 @@
 #include "mgmt/data_plane/hop_disk.hpp"
 #include "replication/core/pair_node.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct VolumeReport {
   engine::Uuid id;
@@ -32,6 +32,7 @@ struct NodeReport {
   bool partner_connected = false;
   std::int64_t partner_since_ms = 0;
   std::string partner_problem;
+  replication::PairNode::LeaseStatus lease;
   std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
   bool witness_reachable = false;  ///< … or the fence's device
   bool witness_changing = false;   ///< none is asked
@@ -49,4 +50,4 @@ struct NodeReport {
 [[nodiscard]] const char* name_of(const engine::ArbiterSettings& arbiter);
 [[nodiscard]] const char* name_of(engine::AccessState state);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane
