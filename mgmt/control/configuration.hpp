@@ -35,9 +35,11 @@ struct PairSettings {
   std::int64_t lease_ms = 1500;
   std::int64_t resync_floor = std::int64_t{8} << 20;  ///< bytes a second
   std::int64_t resync_ceiling = 0;                    ///< bytes a second, 0: none
+  /// While one lease takes the place of another: the other one of the two, which counts, too (lease_jobs.hpp). 0: none.
+  std::int64_t other_lease_ms = 0;
   bool operator==(const PairSettings&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(PairSettings, (), (lease_ms, resync_floor, resync_ceiling))
+BOOST_DESCRIBE_STRUCT(PairSettings, (), (lease_ms, resync_floor, resync_ceiling, other_lease_ms))
 
 struct Arbiter {
   bool witness = false;                ///< else, without a fence: the preferred node goes on

@@ -60,6 +60,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       address_jobs_(*core_, runner_,
                     hands_of(*core_, address_agent_, hands_of(*core_, agent_, [this] { return reports(); })),
                     [this] { poke(); }),
+      lease_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       leave_jobs_(*core_, runner_,
@@ -81,6 +82,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   witness_jobs_.teach();
   link_jobs_.teach();
   address_jobs_.teach();
+  lease_jobs_.teach();
   leave_jobs_.teach();
   core_->on_change([this] {
     poke();

@@ -17,6 +17,7 @@
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/lapse_watch.hpp"
+#include "mgmt/control/lease_jobs.hpp"
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/link_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
@@ -58,6 +59,7 @@ class Controller {
   using Listen = std::function<AddressProblems(const std::vector<std::string>&)>;
   using Differences = std::function<std::vector<FileDifference>(const Node& in_force)>;
   void use_listener(Listen listen, Differences differences);
+  [[nodiscard]] LeaseJobs& lease() { return lease_jobs_; }
   [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
@@ -113,6 +115,7 @@ class Controller {
   LinkJobs link_jobs_;
   AddressAgent address_agent_;
   AddressJobs address_jobs_;
+  LeaseJobs lease_jobs_;
   TokenService tokens_;
   PairService pair_;
   LeaveJobs leave_jobs_;

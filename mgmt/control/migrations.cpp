@@ -241,10 +241,14 @@ ALTER TABLE nodes ADD COLUMN beside_link_address TEXT NOT NULL DEFAULT '';
 ALTER TABLE nodes ADD COLUMN beside_management_address TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<std::string_view, 15> kMigrations{
-    kInitial,         kVolumeShapes,        kEncryption,  kNextLun,     kDiscovery,
-    kClosedVolumes,   kWitnessAccess,       kEventShares, kReplacement, kCopies,
-    kChangingWitness, kConfigurationEpochs, kFence,       kRotation,    kBeside};
+constexpr std::string_view kTwoLeases = R"sql(
+ALTER TABLE pair ADD COLUMN other_lease_ms INTEGER NOT NULL DEFAULT 0 CHECK (other_lease_ms >= 0);
+)sql";
+
+constexpr std::array<std::string_view, 16> kMigrations{
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs,
+    kFence,         kRotation,     kTwoLeases,   kBeside};
 
 }  // namespace
 

@@ -13,6 +13,7 @@ constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a fi
 constexpr auto kForward = 40s;
 constexpr auto kAddresses = 15s;  // its lockstepd logs in somewhere, and it asks this node itself
 constexpr auto kTrial = 12s;      // its lockstepd gives an endpoint some seconds
+constexpr auto kFence = 38s;      // a power device may take its time
 constexpr auto kJoin = 12s;       // the partner connects back before it answers
 
 template <class T>
@@ -85,6 +86,13 @@ Outcome<WitnessTrial> Peer::try_endpoints(const Arbiter& arbiter) {
 Outcome<AddressProblems> Peer::try_addresses(const AddressTrial& trial) {
   auto tried =
       understood(request("POST", "/peer/v1/address-trial", to_json_text(trial), kAddresses), address_problems_from);
+  if (!tried && tried.error().kind == RefusalKind::not_found)
+    return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
+  return tried;
+}
+
+Outcome<void> Peer::try_fence() {
+  auto tried = nothing(request("POST", "/peer/v1/fence-trial", "{}", kFence));
   if (!tried && tried.error().kind == RefusalKind::not_found)
     return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
   return tried;

@@ -22,6 +22,7 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   node.process = identity.process;
   node.boot = this_boot();
   node.lease = settings.lease;
+  node.other_lease = settings.other_lease;
   node.heartbeat_interval = settings.lease / 6;
   node.resync_floor = settings.resync_floor;
   node.resync_ceiling = settings.resync_ceiling;
@@ -52,6 +53,11 @@ std::vector<SocketAddress> both(const SocketAddress& one, const std::optional<So
   std::vector<SocketAddress> all{one};
   if (other) all.push_back(*other);
   return all;
+}
+
+/// Several of the mirror's ticks, which the shorter lease sets.
+engine::Duration patience_with_fence(const SettingsSpec& settings) {
+  return std::max(settings.lease, settings.other_lease) / 6;
 }
 
 /// The host's part, in the one form that a socket's own address has.
@@ -93,7 +99,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
       witness_(home.reactor),
       fence_(home.reactor, options.fence_socket,
              [this](const std::string& kind, const std::string& message) { tell(kind, message); }),
-      fencing_(home.reactor, fence_, settings.lease / 6),
+      fencing_(home.reactor, fence_, patience_with_fence(settings)),
       link_(home.reactor, random, link_settings(std::nullopt)),
       node_(node_settings(identity, settings, options.confirms_reads),
             {home.reactor, random, home.pool, link_, &witness_, &left_records, &fencing_}, observer),
@@ -125,6 +131,12 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
   settings.from = ways.front().from;
   settings.others.assign(ways.begin() + 1, ways.end());
   return settings;
+}
+
+void Pair::use(const SettingsSpec& settings) {
+  fencing_.set_patience(patience_with_fence(settings));
+  node_.set_lease(settings.lease, settings.other_lease);
+  node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
 }
 
 void Pair::start() {

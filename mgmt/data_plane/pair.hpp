@@ -64,6 +64,9 @@ class Pair final : private replication::LinkEvents {
   /// `done` gets nothing, or what keeps a login from succeeding that way. The link is not touched.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
 
+  /// In use, from now on. Of the lease, the next step of a change (replication/core/partner.hpp).
+  void use(const SettingsSpec& settings);
+
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   [[nodiscard]] FenceSlot& fence() { return fence_; }

@@ -32,7 +32,8 @@ struct NodeReport {
   bool partner_connected = false;
   std::int64_t partner_since_ms = 0;
   std::string partner_problem;
-  std::string partner_address;     ///< where the link goes; empty while it is down
+  std::string partner_address;  ///< where the link goes; empty while it is down
+  replication::PairNode::LeaseStatus lease;
   std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
   bool witness_reachable = false;  ///< … or the fence's device
   bool witness_changing = false;   ///< none is asked

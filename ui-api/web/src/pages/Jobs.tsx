@@ -18,6 +18,7 @@ const KINDS: Record<string, string> = {
   'node.addresses': 'Change addresses',
   'pair.witness': 'Change witness',
   'pair.arbiter': 'Change arbiter',
+  'pair.lease': 'Change lease',
   'pair.leave': 'Take node out',
   'pair.dissolve': 'Dissolve pair',
   'pair.release': 'Forget pair',
