@@ -167,7 +167,8 @@ std::vector<FileDifference> not_in_force(const MgmtdConfig& config, const Node& 
     return fmt::format("`lockstep node set {} {}`", side_name(node.side), options);
   };
   const LocalSettings& local = config.local;
-  compare("node_name", local.node_name, node.name, "make or join a pair anew");
+  compare("node_name", local.node_name, node.name,
+          fmt::format("`lockstep node rename {} {}`", side_name(node.side), local.node_name));
   if (!std::ranges::is_permutation(local.portals, node.portals))
     compare("portals", fmt::format("{}", fmt::join(local.portals, ", ")),
             fmt::format("{}", fmt::join(node.portals, ", ")),

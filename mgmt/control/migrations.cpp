@@ -259,7 +259,7 @@ ALTER TABLE copies ADD COLUMN unmade INTEGER NOT NULL DEFAULT 0 CHECK (unmade IN
 constexpr std::array<std::string_view, 18> kMigrations{
     kInitial,       kVolumeShapes, kEncryption,  kNextLun,   kDiscovery,       kClosedVolumes,
     kWitnessAccess, kEventShares,  kReplacement, kCopies,    kChangingWitness, kConfigurationEpochs,
-    kFence,         kRotation,     kBeside,      kTwoLeases, kUnmadeCopies,    kLinkProtection};
+    kFence,         kRotation,     kTwoLeases,   kBeside,    kUnmadeCopies,    kLinkProtection};
 
 }  // namespace
 

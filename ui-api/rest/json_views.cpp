@@ -200,8 +200,6 @@ json pair_json(const PairView& view) {
   pair["discovery_chap_user"] = c.pair && c.pair->discovery ? json(c.pair->discovery->user) : json();
   if (!c.pair)
     for (auto& value : pair) value = nullptr;
-  else if (c.pair->settings.other_lease_ms == 0)
-    pair["settings"]["other_lease_ms"] = nullptr;
   pair["state"] = !c.pair ? "none" : c.nodes.size() < 2 ? "alone" : "complete";
   pair["revision"] = c.pair ? view.revision.head.n : 0;
   return pair;

@@ -309,7 +309,7 @@ Response join(Controller& controller, const Call& call) {
 }
 
 Response protect_link(Controller& controller, const Call& call) {
-  auto body = json_body(call);
+  const auto body = body_of(call.request);
   if (!body) return problem(body.error());
   Problems problems;
   Fields fields(*body, "", problems);
