@@ -35,9 +35,11 @@ struct PairSettings {
   std::int64_t lease_ms = 1500;
   std::int64_t resync_floor = std::int64_t{8} << 20;  ///< bytes a second
   std::int64_t resync_ceiling = 0;                    ///< bytes a second, 0: none
+  /// While one lease takes the place of another: the other one of the two, which counts, too (lease_jobs.hpp). 0: none.
+  std::int64_t other_lease_ms = 0;
   bool operator==(const PairSettings&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(PairSettings, (), (lease_ms, resync_floor, resync_ceiling))
+BOOST_DESCRIBE_STRUCT(PairSettings, (), (lease_ms, resync_floor, resync_ceiling, other_lease_ms))
 
 struct Arbiter {
   bool witness = false;                ///< else, without a fence: the preferred node goes on
@@ -201,7 +203,7 @@ BOOST_DESCRIBE_STRUCT(Configuration, (), (pair, nodes, volumes, initiators, toke
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 8;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 9;       ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

@@ -22,7 +22,8 @@ using records::Rules;
 //   6  the witness may be changing: it asks the one that the other node is about to ask no more.
 //   7  so may a preferred side: it lets that side go on alone when another one is about to. Fences.
 //   8  credentials of before, or to come, may be accepted beside those in force: it shuts out who has only those.
-static_assert(kNewestDocument == 8);
+//   9  one lease may be taking the place of another: it waits for the shorter one alone.
+static_assert(kNewestDocument == 9);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
 
@@ -37,7 +38,9 @@ struct Document {
   static constexpr Rules rules(const Arbiter*) {
     return {.required = "witness endpoints preferred", .written = "access", .since = "access=4 fence=7"};
   }
-  static constexpr Rules rules(const PairSettings*) { return {.required = "lease_ms resync_floor resync_ceiling"}; }
+  static constexpr Rules rules(const PairSettings*) {
+    return {.required = "lease_ms resync_floor resync_ceiling", .since = "other_lease_ms=9"};
+  }
   static constexpr Rules rules(const LinkBeside*) {
     return {.required = "link link_mutual are_old", .renamed = "are_old=old"};
   }

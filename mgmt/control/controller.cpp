@@ -57,6 +57,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
                     hands_of(*core_, data_plane_, hands_of(*core_, agent_, [this] { return reports(); })),
                     [this] { poke(); }),
       link_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
+      lease_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
       pair_(*core_, runner_, agent_, data_plane_),
       leave_jobs_(*core_, runner_,
@@ -75,6 +76,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
   replace_jobs_.teach();
   witness_jobs_.teach();
   link_jobs_.teach();
+  lease_jobs_.teach();
   leave_jobs_.teach();
   core_->on_change([this] {
     poke();

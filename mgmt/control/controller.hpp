@@ -15,6 +15,7 @@
 #include "mgmt/control/initiator_service.hpp"
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/lapse_watch.hpp"
+#include "mgmt/control/lease_jobs.hpp"
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/link_jobs.hpp"
 #include "mgmt/control/node_core.hpp"
@@ -49,6 +50,7 @@ class Controller {
   [[nodiscard]] ReplaceJobs& replacing() { return replace_jobs_; }
   [[nodiscard]] WitnessJobs& witness() { return witness_jobs_; }
   [[nodiscard]] LinkJobs& link() { return link_jobs_; }
+  [[nodiscard]] LeaseJobs& lease() { return lease_jobs_; }
   [[nodiscard]] LeaveJobs& leaving() { return leave_jobs_; }
   [[nodiscard]] DataPlane& data_plane() { return data_plane_; }
   [[nodiscard]] VolumeService& volumes() { return volumes_; }
@@ -95,6 +97,7 @@ class Controller {
   ReplaceJobs replace_jobs_;
   WitnessJobs witness_jobs_;
   LinkJobs link_jobs_;
+  LeaseJobs lease_jobs_;
   TokenService tokens_;
   PairService pair_;
   LeaveJobs leave_jobs_;

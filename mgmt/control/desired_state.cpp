@@ -153,6 +153,7 @@ std::string apply_parameters(const Configuration& configuration, std::int64_t re
         {"resync_floor", pair.settings.resync_floor},
         {"resync_ceiling", pair.settings.resync_ceiling}}},
       {"volumes", json::array()}};
+  if (pair.settings.other_lease_ms != 0) wanted["settings"]["other_lease_ms"] = pair.settings.other_lease_ms;
   for (const auto& volume : configuration.volumes) {
     const Copy& copy = volume.copy(side);
     if (volume.lifecycle != Lifecycle::ready || copy.retired) continue;

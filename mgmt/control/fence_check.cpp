@@ -14,7 +14,10 @@ constexpr std::chrono::seconds kPatience{40};  // lockstepd itself waits for 30
 }
 
 Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter) {
-  if (!arbiter.fence) return {};
+  return arbiter.fence ? try_fence(data_plane) : Outcome<void>{};
+}
+
+Outcome<void> try_fence(DataPlane& data_plane) {
   const auto answer = data_plane.call("fence.try", "{}", kPatience);
   if (!answer) return std::unexpected(answer.error());
   const json found = json::parse(*answer, nullptr, false);

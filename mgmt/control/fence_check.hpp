@@ -8,5 +8,7 @@ namespace lockstep::mgmt {
 /// Has lockstepd look at the partner's power, if the arbiter is a fence. Refusal invalid with what was run and what it
 /// said; data_plane_away where it can't be asked: a pair that nobody may go on in is not made on trust.
 [[nodiscard]] Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter);
+/// The same, whatever the arbiter is.
+[[nodiscard]] Outcome<void> try_fence(DataPlane& data_plane);
 
 }  // namespace lockstep::mgmt

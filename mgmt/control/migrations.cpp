@@ -235,9 +235,14 @@ ALTER TABLE pair ADD COLUMN beside_mutual_secret TEXT;
 ALTER TABLE pair ADD COLUMN beside_old INTEGER CHECK (beside_old IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 14> kMigrations{
-    kInitial,     kVolumeShapes, kEncryption, kNextLun,         kDiscovery,           kClosedVolumes, kWitnessAccess,
-    kEventShares, kReplacement,  kCopies,     kChangingWitness, kConfigurationEpochs, kFence,         kRotation};
+constexpr std::string_view kTwoLeases = R"sql(
+ALTER TABLE pair ADD COLUMN other_lease_ms INTEGER NOT NULL DEFAULT 0 CHECK (other_lease_ms >= 0);
+)sql";
+
+constexpr std::array<std::string_view, 15> kMigrations{
+    kInitial,         kVolumeShapes,        kEncryption,  kNextLun,     kDiscovery,
+    kClosedVolumes,   kWitnessAccess,       kEventShares, kReplacement, kCopies,
+    kChangingWitness, kConfigurationEpochs, kFence,       kRotation,    kTwoLeases};
 
 }  // namespace
 

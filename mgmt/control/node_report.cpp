@@ -27,6 +27,7 @@ struct Told {
                 "version process revision uptime_ms partner_connected partner_path partner_since_ms "
                 "witness_kind witness_changing volumes sessions findings",
             .renamed =
+                "lease_ms=lease/ms lease_settled=lease/settled "
                 "partner_connected=partner/connected partner_path=partner/path "
                 "partner_since_ms=partner/since_ms witness_kind=witness/kind "
                 "witness_reachable=witness/reachable witness_changing=witness/changing"};

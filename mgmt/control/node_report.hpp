@@ -62,6 +62,9 @@ struct DataPlaneStatus {
   std::string process;
   std::int64_t revision = 0;
   std::int64_t uptime_ms = 0;
+  /// What it holds on an answer of its partner's; nothing: it does not tell, and its lease can't be changed in use.
+  std::optional<std::int64_t> lease_ms;
+  bool lease_settled = false;  ///< nothing that was held, or sent, by another one counts any more
   bool partner_connected = false;
   std::string partner_path;
   std::int64_t partner_since_ms = 0;
@@ -75,8 +78,9 @@ struct DataPlaneStatus {
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
-                      (version, process, revision, uptime_ms, partner_connected, partner_path, partner_since_ms,
-                       witness_kind, witness_reachable, witness_changing, volumes, sessions, findings))
+                      (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
+                       partner_since_ms, witness_kind, witness_reachable, witness_changing, volumes, sessions,
+                       findings))
 
 struct ApplyProblem {
   std::string object;

@@ -21,6 +21,12 @@ namespace {
 
 constexpr std::int64_t kOfferLife = 30'000;  // ms; a joining node confirms at once
 
+std::vector<FieldProblem> rate_problems(const PairSettings& s) {
+  if (const auto complaint = check_resync_ceiling(s.resync_ceiling, s.resync_floor))
+    return {{"/settings/resync_ceiling_bytes_per_second", *complaint}};
+  return {};
+}
+
 std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
   std::vector<FieldProblem> problems = problems_of(node);
   if (const auto complaint = check_pair_name(wish.name)) problems.push_back({"/name", *complaint});
@@ -28,9 +34,9 @@ std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
     if (const auto complaint = check_iscsi_name(wish.target_name)) problems.push_back({"/target_name", *complaint});
   if (wish.id && wish.id->is_nil()) problems.push_back({"/id", "Must be a UUID, and not the one of zeros."});
   std::ranges::move(problems_of(wish.arbiter), std::back_inserter(problems));
-  const auto& s = wish.settings;
-  if (s.resync_ceiling != 0 && s.resync_ceiling < s.resync_floor)
-    problems.push_back({"/settings/resync_ceiling_bytes_per_second", "Must be 0 or at least the floor."});
+  if (const auto complaint = check_lease(wish.settings.lease_ms))
+    problems.push_back({"/settings/lease_ms", *complaint});
+  std::ranges::move(rate_problems(wish.settings), std::back_inserter(problems));
   return problems;
 }
 
@@ -153,6 +159,13 @@ std::string sentence_of(const PairChange& change, const std::string& name_before
   if (change.discovery) what += *change.discovery ? "Discovery asks for a secret" : "Discovery is open to everybody";
   return what;
 }
+
+std::string sentence_of_rates(const PairSettings& s) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  const std::string most =
+      s.resync_ceiling == 0 ? "no ceiling" : fmt::format("at most {} MiB/s", s.resync_ceiling / kMiB);
+  return fmt::format("Resync has at least {} MiB/s, and {}", s.resync_floor / kMiB, most);
+}
 }  // namespace
 
 Outcome<void> PairService::change(const PairChange& change) {
@@ -165,9 +178,16 @@ Outcome<void> PairService::change(const PairChange& change) {
         if (change.discovery && *change.discovery) problems = discovery_problems(**change.discovery, c);
         if (change.name)
           if (const auto complaint = check_pair_name(*change.name)) problems.push_back({"/name", *complaint});
+        PairSettings settings = c.pair->settings;
+        settings.resync_floor = change.resync_floor.value_or(settings.resync_floor);
+        settings.resync_ceiling = change.resync_ceiling.value_or(settings.resync_ceiling);
+        if (settings != c.pair->settings) std::ranges::move(rate_problems(settings), std::back_inserter(problems));
         if (!problems.empty())
           return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
         what = sentence_of(change, c.pair->name);
+        if (change.resync_floor || change.resync_ceiling)
+          what += (what.empty() ? "" : ". ") + sentence_of_rates(settings);
+        c.pair->settings = settings;
         c.pair->name = change.name.value_or(c.pair->name);
         if (change.discovery) c.pair->discovery = *change.discovery;
         return {};
@@ -175,6 +195,39 @@ Outcome<void> PairService::change(const PairChange& change) {
       Agreement::one_is_let);
   if (!changed) return std::unexpected(changed.error());
   core_.events.append({.kind = "pair.changed", .side = {}, .volume = {}, .message = what + "."});
+  return {};
+}
+
+Outcome<void> PairService::rename_node(NodeSide side, const std::string& name) {
+  std::string before;
+  const auto changed = core_.change(
+      "A node renamed",
+      [&](Configuration& c) -> Outcome<void> {
+        if (!c.pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
+        const auto node = std::ranges::find(c.nodes, side, &Node::side);
+        if (node == c.nodes.end())
+          return refuse(RefusalKind::not_found, fmt::format("The pair has no node of side {}.", side_name(side)));
+        if (const auto complaint = check_node_name(name))
+          return refuse(RefusalKind::invalid, "Correct the fields named in errors.", {{"/name", *complaint}});
+        if (name == "a" || name == "b")
+          return refuse(RefusalKind::invalid, "Correct the fields named in errors.",
+                        {{"/name", "Must not be a or b: commands take those for the sides."}});
+        const Node* other = c.node(engine::other(side));
+        if (other && other->name == name)
+          return refuse(RefusalKind::conflict,
+                        fmt::format("The other node is called {}, too. Choose another name.", name),
+                        {{"/name", "The other node has the same name."}});
+        before = std::exchange(node->name, name);
+        return {};
+      },
+      Agreement::one_is_let);
+  if (!changed) return std::unexpected(changed.error());
+  if (before == name) return {};
+  core_.events.append(
+      {.kind = "pair.changed",
+       .side = side,
+       .volume = {},
+       .message = fmt::format("The node {}, side {}, is called {} now.", before, side_name(side), name)});
   return {};
 }
 

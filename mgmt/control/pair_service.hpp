@@ -46,6 +46,7 @@ struct PairChange {
   std::optional<std::string> name;  ///< for people; the target's name stays
   /// What discovery sessions prove themselves with; nothing within: they need not.
   std::optional<std::optional<Chap>> discovery;
+  std::optional<std::int64_t> resync_floor{}, resync_ceiling{};  ///< bytes a second
 };
 
 struct NewInvitation {
@@ -79,6 +80,8 @@ class PairService {
   /// Refused while the node answers and has a configuration of the pair.
   [[nodiscard]] Outcome<LostNode> look_for_lost(const Node& lost);
   [[nodiscard]] Outcome<void> change(const PairChange& change);
+  /// Another name for that node, in use.
+  [[nodiscard]] Outcome<void> rename_node(NodeSide side, const std::string& name);
   /// `token`: the one that this request was made with; it stays valid.
   [[nodiscard]] Outcome<Job> join(const std::string& invitation, const NodeWish& node, const Token& token);
 

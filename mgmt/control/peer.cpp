@@ -12,6 +12,7 @@ constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
 constexpr auto kTrial = 24s;  // more than its lockstepd's patience with an endpoint
+constexpr auto kFence = 38s;  // a power device may take its time
 constexpr auto kJoin = 12s;   // the partner connects back before it answers
 
 template <class T>
@@ -68,6 +69,13 @@ Outcome<NodeReport> Peer::look() {
 Outcome<WitnessTrial> Peer::try_endpoints(const Arbiter& arbiter) {
   auto tried =
       understood(request("POST", "/peer/v1/witness-trial", arbiter_document(arbiter), kTrial), witness_trial_from);
+  if (!tried && tried.error().kind == RefusalKind::not_found)
+    return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
+  return tried;
+}
+
+Outcome<void> Peer::try_fence() {
+  auto tried = nothing(request("POST", "/peer/v1/fence-trial", "{}", kFence));
   if (!tried && tried.error().kind == RefusalKind::not_found)
     return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
   return tried;

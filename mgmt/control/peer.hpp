@@ -96,6 +96,7 @@ class Peer final : public RevisionPeer, public MembershipPeer {
   Outcome<NodeReport> report();
   Outcome<NodeReport> look();                                   ///< as report(), of this very moment
   Outcome<WitnessTrial> try_endpoints(const Arbiter& arbiter);  ///< by its lockstepd
+  Outcome<void> try_fence();                                    ///< looks, by its lockstepd, at this node's power
   Outcome<std::vector<Event>> events(std::int64_t after);
   Outcome<void> put_job(const Job& job);
   Outcome<void> carry_out(const ReplicaOrder& order);

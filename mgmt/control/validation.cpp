@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "mgmt/control/address.hpp"
 #include "replication/arbiter/http_endpoint.hpp"
 
@@ -90,6 +92,32 @@ Complaint check_volume_size(std::int64_t bytes) {
   if (bytes > kMaxVolumeSize) return "Must be at most 70368744177664 (64 TiB).";
   if (bytes % kVolumeGranule != 0) return "Must be a multiple of 4096.";
   return {};
+}
+
+Complaint check_lease(std::int64_t ms) {
+  constexpr std::int64_t kShortest = 500, kLongest = 20'000;
+  if (ms < kShortest)
+    return fmt::format(
+        "Must be at least {} ms: with a shorter one a node that a busy machine holds up for a moment loses its "
+        "partner, "
+        "and hosts are cut off though nothing is broken.",
+        kShortest);
+  if (ms > kLongest)
+    return fmt::format(
+        "Must be at most {} ms: for a lease, and a fifth more, hosts wait when a node fails, and most give a disk up "
+        "after 30 s.",
+        kLongest);
+  return std::nullopt;
+}
+
+Complaint check_resync_ceiling(std::int64_t bytes, std::int64_t floor) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20;
+  if (bytes == 0) return std::nullopt;
+  if (bytes < floor) return fmt::format("Must be 0, for none, or at least the floor, which is {} bytes.", floor);
+  if (bytes < kLeast)
+    return fmt::format("Must be 0, for none, or at least {} bytes: a resync of 1 TiB would take longer than 12 days.",
+                       kLeast);
+  return std::nullopt;
 }
 
 Complaint check_chap_user(std::string_view user) {

@@ -21,6 +21,10 @@ constexpr std::int64_t kVolumeGranule = 4096;
 [[nodiscard]] Complaint check_address(std::string_view address);
 [[nodiscard]] Complaint check_endpoint(std::string_view url);
 [[nodiscard]] Complaint check_volume_size(std::int64_t bytes);
+/// How long a node may serve without having heard from its partner, in milliseconds; says why not shorter or longer.
+[[nodiscard]] Complaint check_lease(std::int64_t ms);
+/// A ceiling of resync, in bytes a second.
+[[nodiscard]] Complaint check_resync_ceiling(std::int64_t bytes, std::int64_t floor);
 [[nodiscard]] Complaint check_chap_user(std::string_view user);
 [[nodiscard]] Complaint check_chap_secret(std::string_view secret);
 

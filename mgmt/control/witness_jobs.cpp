@@ -1,11 +1,13 @@
 #include "mgmt/control/witness_jobs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <future>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/fence_check.hpp"
 #include "mgmt/control/https_client.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
@@ -20,6 +22,7 @@ constexpr std::int64_t kStopsWithinMs = 10'000;
 constexpr double kStopped = 0.3, kStarted = 0.4, kLearnt = 0.95;  ///< of the whole progress
 
 std::string said(const Arbiter& arbiter) {
+  if (arbiter.fence) return "the fence";
   if (!arbiter.witness) return fmt::format("side {} preferred", arbiter.preferred == NodeSide::a ? "A" : "B");
   return fmt::format("{}", fmt::join(arbiter.endpoints, ", "));
 }
@@ -95,6 +98,12 @@ WitnessHands hands_of(NodeCore& core, DataPlane& data_plane, PairHands pair) {
     if (!tried) tried.error().detail = fmt::format("The partner {}.", trouble_with_partner(tried.error()));
     return tried;
   };
+  hands.try_fence = [&core, &data_plane](NodeSide side) -> Outcome<void> {
+    if (core.side() == side) return try_fence(data_plane);
+    const auto peer = core.peer();
+    if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
+    return peer->try_fence();
+  };
   hands.forget = [&core, &data_plane](const std::string& endpoint, const replication::WitnessAccess& access,
                                       const std::string& keep) -> Outcome<void> {
     constexpr auto kPatience = std::chrono::seconds(20);
@@ -169,15 +178,35 @@ Outcome<void> WitnessJobs::try_on_both(const Configuration& configuration, const
       std::move(problems));
 }
 
+/// At once, as by two people: a device may take its time.
+Outcome<void> WitnessJobs::try_fence_on_both(const Configuration& configuration) const {
+  auto by_b = std::async(std::launch::async, [&] { return hands_.try_fence(NodeSide::b); });
+  const std::array<Outcome<void>, 2> tried{hands_.try_fence(NodeSide::a), by_b.get()};
+  std::vector<FieldProblem> problems;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    const auto& one = tried[static_cast<std::size_t>(side)];
+    const std::string& name = configuration.node(side)->name;
+    if (one) continue;
+    if (one.error().kind != RefusalKind::invalid)
+      return refuse(one.error().kind, fmt::format("The fence of {} could not be tried: {} Nothing was changed.", name,
+                                                  one.error().detail));
+    problems.push_back({"/kind", fmt::format("{}: {}", name, one.error().detail)});
+  }
+  if (problems.empty()) return {};
+  return refuse(RefusalKind::invalid,
+                "The arbiter was not changed: each node's fence has to be able to power the other off.",
+                std::move(problems));
+}
+
 Outcome<Job> WitnessJobs::change(const WitnessWish& wish) {
   const auto configuration = core_.configuration();
   if (!configuration->pair) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
   const Arbiter& old = configuration->pair->arbiter;
-  if (!old.witness && !old.fence)
+  if (!old.witness)
     return refuse(RefusalKind::conflict,
-                  fmt::format("The pair {} has no witness, but a preferred side: `lockstep pair arbiter set --witness "
-                              "URL` gives it one.",
-                              configuration->pair->name));
+                  fmt::format("The pair {} has no witness, but {}: `lockstep pair arbiter set --witness URL` gives it "
+                              "one.",
+                              configuration->pair->name, old.fence ? "a fence" : "a preferred side"));
   return begin(kWitnessKind, *configuration, arbiter_after(wish, old));
 }
 
@@ -190,11 +219,6 @@ Outcome<Job> WitnessJobs::change_arbiter(const Arbiter& next) {
 Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configuration, const Arbiter& next) {
   if (auto good = may_begin(configuration, next); !good) return std::unexpected(good.error());
   const Arbiter& old = configuration.pair->arbiter;
-  if (next.fence || old.fence)
-    return refuse(
-        RefusalKind::conflict,
-        "The arbiter fence is chosen when a pair is made (`lockstep pair create --fence`), and stays. Nothing "
-        "was changed.");
   if (auto problems = problems_of(next); !problems.empty()) {
     constexpr std::string_view kBelow = "/arbiter";
     for (auto& p : problems) p.pointer.erase(0, kBelow.size());
@@ -202,11 +226,16 @@ Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configura
   }
   if (next == old)
     return refuse(RefusalKind::conflict, next.witness ? "The pair's witness is this one already, asked in this way."
+                                         : next.fence ? "The pair's arbiter is the fence already."
                                                       : "The pair prefers this side already.");
   if (next.witness)
     if (auto usable = try_on_both(configuration, next); !usable) return std::unexpected(usable.error());
+  if (next.fence)
+    if (auto usable = try_fence_on_both(configuration); !usable) return std::unexpected(usable.error());
   Job job = make_job(core_, kind, "stop",
-                     fmt::format("Has both nodes let go of the {}.", old.witness ? "witness" : "preferred side"));
+                     fmt::format("Has both nodes let go of the {}.", old.witness ? "witness"
+                                                                     : old.fence ? "fence"
+                                                                                 : "preferred side"));
   Arbiter back = old;
   back.changing = false;
   job.parameters = json{

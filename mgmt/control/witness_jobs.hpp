@@ -1,17 +1,17 @@
 #pragma once
 // Another arbiter for a pair that is in use: another witness, or the same one with other endpoints, another CA or other
-// credentials; a preferred side in a witness's place, the reverse, or the other side:
+// credentials; a preferred side in a witness's place, the reverse, or the other side; to a fence and from one:
 //
 //   stop -> stopped -> start -> learn -> clear -> done
 //   a failure before start: start (the old one) -> learn -> failed
 //   a failure from start on: stop -> stopped -> start (the old one) -> learn -> failed
 //
 // With two arbiters in force at a time, one on each node, both nodes could go on alone: split brain. So between any
-// two there is a revision in which the arbiter is `changing`: neither node asks a witness, and every volume's epoch
-// names one, so that no side is preferred. Both lockstepds are seen to carry it out before another one is named. From
-// the moment when the new one may be in force somewhere, the old one comes back only in that way, too, and only with
-// every volume in sync: one node may have gone on alone by the new one's word (docs/developer/management.md). Every
-// step may be taken again.
+// two there is a revision in which the arbiter is `changing`: neither node asks a witness or uses a fence, and every
+// volume's epoch names a witness, so that no side is preferred. Both lockstepds are seen to carry it out before another
+// one is named. From the moment when the new one may be in force somewhere, the old one comes back only in that way,
+// too, and only with every volume in sync: one node may have gone on alone by the new one's word
+// (docs/developer/management.md). Every step may be taken again.
 #include <functional>
 
 #include "mgmt/control/job_runner.hpp"
@@ -34,6 +34,7 @@ struct WitnessWish {
 struct WitnessHands {
   std::function<Outcome<NodeReport>(NodeSide)> look;  ///< of this very moment
   std::function<Outcome<WitnessTrial>(NodeSide, const Arbiter&)> try_endpoints;
+  std::function<Outcome<void>(NodeSide)> try_fence;  ///< looks at the other node's power; changes nothing
   std::function<Outcome<RevisionId>(const std::string& summary, const Revisions::Edit&)> change;
   /// Removes the volumes' records there, by this node; refused where the cluster is `keep`.
   std::function<Outcome<void>(const std::string& endpoint, const replication::WitnessAccess&, const std::string& keep)>
@@ -65,6 +66,7 @@ class WitnessJobs {
   StepResult end(Task& task, std::string message);
   [[nodiscard]] Outcome<Job> begin(const char* kind, const Configuration& configuration, const Arbiter& next);
   [[nodiscard]] Outcome<void> may_begin(const Configuration& configuration, const Arbiter& next) const;
+  [[nodiscard]] Outcome<void> try_fence_on_both(const Configuration& configuration) const;
   [[nodiscard]] Outcome<void> try_on_both(const Configuration& configuration, const Arbiter& next) const;
   [[nodiscard]] Learnt learnt_of(const BothNodes& both, const Arbiter& target) const;
   [[nodiscard]] Outcome<BothNodes> look(const Configuration& configuration) const;

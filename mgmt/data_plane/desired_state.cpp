@@ -157,6 +157,10 @@ engine::ArbiterSettings read_arbiter(Fields fields, DesiredState* all) {
 SettingsSpec read_settings(Fields fields) {
   SettingsSpec settings;
   settings.lease = std::chrono::milliseconds(fields.number_or("lease_ms", 1500, 500, 60000));
+  if (const auto other = fields.number_or("other_lease_ms", 0, 0, 60000); other != 0) {
+    settings.other_lease = std::chrono::milliseconds(other);
+    if (other < 500) fields.problem().note(fields.path_of("other_lease_ms"), "must be 0, or from 500 to 60000");
+  }
   settings.resync_floor = fields.number_or("resync_floor", settings.resync_floor, 0, kMaxNumber);
   settings.resync_ceiling = fields.number_or("resync_ceiling", settings.resync_ceiling, 0, kMaxNumber);
   fields.end();

@@ -101,6 +101,8 @@ struct TargetSpec {
 
 struct SettingsSpec {
   engine::Duration lease = std::chrono::milliseconds(1500);
+  /// The one that `lease` takes the place of, or that is about to take its place: it counts, too. 0: there is none.
+  engine::Duration other_lease{0};
   std::uint64_t resync_floor = std::uint64_t{8} << 20;  ///< bytes a second
   std::uint64_t resync_ceiling = 0;                     ///< bytes a second, 0: none
   bool operator==(const SettingsSpec&) const = default;

@@ -418,6 +418,7 @@ NodeReport Node::report() {
   report.uptime = report.now - started_;
   report.sessions = server_.sessions();
   report.findings = options_.findings;
+  if (pair_) report.lease = pair_->node().lease();
   report.arbiter = "none";
   if (state_) {
     report.revision = state_->revision;

@@ -62,6 +62,7 @@ replication::ArbiterWish wish_of(const DesiredState& state, bool asks_witness) {
   if (!state.names_arbiter || asks_witness) return ArbiterWish::none;
   if (state.arbiter.kind == engine::ArbiterKind::preferred)
     return state.arbiter.preferred == engine::NodeSide::a ? ArbiterWish::preferred_a : ArbiterWish::preferred_b;
+  if (state.arbiter.kind == engine::ArbiterKind::fence) return ArbiterWish::fence;
   return state.witness_changing ? ArbiterWish::nobody : ArbiterWish::none;
 }
 }  // namespace
@@ -82,10 +83,12 @@ void Node::set_up_pair(Apply& apply) {
     pair_settings_ = state.settings;
   }
   if (state.settings != pair_settings_) {
-    apply.problem("settings", "The lease and the resync rates take effect when lockstepd is restarted.");
+    pair_->use(state.settings);
+    pair_settings_ = state.settings;
   }
   const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
-  // Whoever wishes a preferred side asks no witness: the wish ends before one is asked, and begins when none is.
+  // Whoever wishes a preferred side or a fence asks no witness, and whoever wishes nobody uses no fence: the wish ends
+  // before one is asked or used, and begins when none is.
   if (!witness.empty()) wish_arbiter(replication::ArbiterWish::none);
   const auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access);
   if (!used) {

@@ -20,11 +20,17 @@ replication::NodeSettings node_settings(const PairIdentity& identity, const Sett
   node.process = identity.process;
   node.boot = this_boot();
   node.lease = settings.lease;
+  node.other_lease = settings.other_lease;
   node.heartbeat_interval = settings.lease / 6;
   node.resync_floor = settings.resync_floor;
   node.resync_ceiling = settings.resync_ceiling;
   node.confirms_reads = confirms_reads;
   return node;
+}
+
+/// Several of the mirror's ticks, which the shorter lease sets.
+engine::Duration patience_with_fence(const SettingsSpec& settings) {
+  return std::max(settings.lease, settings.other_lease) / 6;
 }
 
 bool only_secrets_differ(const std::optional<PartnerSpec>& a, const std::optional<PartnerSpec>& b) {
@@ -69,7 +75,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
       witness_(home.reactor),
       fence_(home.reactor, options.fence_socket,
              [this](const std::string& kind, const std::string& message) { tell(kind, message); }),
-      fencing_(home.reactor, fence_, settings.lease / 6),
+      fencing_(home.reactor, fence_, patience_with_fence(settings)),
       link_(home.reactor, random, link_settings(std::nullopt)),
       node_(node_settings(identity, settings, options.confirms_reads),
             {home.reactor, random, home.pool, link_, &witness_, &left_records, &fencing_}, observer),
@@ -105,6 +111,12 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
   from.port = 0;
   settings.from = from.to_string();
   return settings;
+}
+
+void Pair::use(const SettingsSpec& settings) {
+  fencing_.set_patience(patience_with_fence(settings));
+  node_.set_lease(settings.lease, settings.other_lease);
+  node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
 }
 
 void Pair::start() {

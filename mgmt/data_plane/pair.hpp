@@ -51,6 +51,9 @@ class Pair final : private replication::LinkEvents {
   /// differ, a session that stands goes on; whoever logs in from now on needs the new ones.
   [[nodiscard]] engine::Result<void> set_partner(const std::optional<PartnerSpec>& partner);
 
+  /// In use, from now on. Of the lease, the next step of a change (replication/core/partner.hpp).
+  void use(const SettingsSpec& settings);
+
   [[nodiscard]] replication::PairNode& node() { return node_; }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   /// A sentence about its line; empty where that is fast, or not known.

@@ -89,6 +89,7 @@ json to_json(const NodeReport& report) {
       {"revision", report.revision},
       {"side", nullptr},
       {"uptime_ms", milliseconds(report.uptime)},
+      {"lease", {{"ms", milliseconds(report.lease.held)}, {"settled", report.lease.settled}}},
       {"partner", nullptr},
       {"witness",
        {{"kind", report.arbiter}, {"reachable", report.witness_reachable}, {"changing", report.witness_changing}}},

@@ -32,6 +32,7 @@ struct NodeReport {
   bool partner_connected = false;
   std::int64_t partner_since_ms = 0;
   std::string partner_problem;
+  replication::PairNode::LeaseStatus lease;
   std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
   bool witness_reachable = false;  ///< … or the fence's device
   bool witness_changing = false;   ///< none is asked

@@ -61,8 +61,16 @@ bool Completions::waits_for_this_node(const Op& op, std::error_code status) cons
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 
+/// Of the partner's, from when the store had it: when its initiator's command came is another clock's.
+void Completions::note_latency(const Op& op) {
+  const engine::TimePoint since = op.entry ? op.since : op.receipt.taken;
+  if (op.on_state() || since.since_origin.count() == 0) return;
+  governor_->note(op.reads() ? ResyncGovernor::Kind::read : ResyncGovernor::Kind::write, partner_.now() - since);
+}
+
 void Completions::finish(Op& op, std::error_code status) {
   if (waits_for_this_node(op, status)) return hold(op);
+  if (governor_ && !status) note_latency(op);
   op.status = status;
   in_force_.left(op);
   if (op.entry) return entries_.finished(op);

@@ -8,6 +8,7 @@
 #include "replication/core/lu_state_in_force.hpp"
 #include "replication/core/operations.hpp"
 #include "replication/core/partner.hpp"
+#include "replication/core/resync_governor.hpp"
 #include "replication/core/standing.hpp"
 
 namespace lockstep::replication {
@@ -31,17 +32,21 @@ class Completions {
   void conclude(engine::DiskRequest& request);
   /// The sessions were closed: what failed meanwhile ends, too.
   void answer_withheld();
+  /// How long operations take is told there from now on; null: nowhere.
+  void measure(ResyncGovernor* governor) { governor_ = governor; }
   [[nodiscard]] bool holds_something() const { return !held.empty(); }
   [[nodiscard]] bool idle() const { return parents_.in_use() == 0 && !withheld_; }
 
  private:
   [[nodiscard]] bool waits_for_this_node(const Op& op, std::error_code status) const;
+  void note_latency(const Op& op);
 
   const Partner& partner_;
   const Standing& standing_;
   Operations& operations_;
   LuStateInForce& in_force_;
   ForwardEntries& entries_;
+  ResyncGovernor* governor_ = nullptr;  ///< while a resync is under way
   Pool<Parent> parents_;
   engine::DiskRequest* withheld_ = nullptr;  ///< failed while the sessions are about to be closed
 };

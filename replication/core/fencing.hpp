@@ -41,6 +41,8 @@ class Fencing {
   /// The partner's machine was powered off by a command that began at `since` or later. If not, one is run as soon as
   /// may be.
   [[nodiscard]] bool is_off(engine::TimePoint since);
+  /// From the next look on.
+  void set_patience(engine::Duration patience) { patience_ = patience; }
   /// The partner talks to this node: it is not to be powered off, and what was found out before counts no more.
   void on_contact();
 
@@ -56,7 +58,7 @@ class Fencing {
 
   engine::Clock& clock_;
   Fence& fence_;
-  const engine::Duration patience_;
+  engine::Duration patience_;
   bool running_ = false;
   bool wanted_ = false;  ///< since the last look
   std::uint64_t run_ = 0;

@@ -123,7 +123,7 @@ void GoingAlone::go_when_leases_are_over() {
   }
   // Alone with a store that does not return is nothing: a partner that comes back may take over meanwhile.
   if (store_.failed) return;
-  const auto wait = settings_.lease * (100 + settings_.drift_percent) / 100;
+  const auto wait = settings_.granted_lease * (100 + settings_.drift_percent) / 100;
   const engine::TimePoint since = std::max(last_grant_, attached_);
   if (!phases_.partner_stopped && clock_.now() < since + wait) return;
   mark<"membership.goes_solo">();

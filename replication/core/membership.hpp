@@ -49,7 +49,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
 
   [[nodiscard]] bool wants_lease() const { return standing_.in_sync(); }
   [[nodiscard]] bool grant(const engine::Uuid& epoch) { return alone_.grant(epoch); }
-  void on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until);
+  void on_lease(const engine::Uuid& epoch, bool granted, const Lease& lease);
   /// The lease ran out: suspend. What was not started waits until it is known whether this node goes on alone.
   void lose_lease() override;
 

@@ -14,9 +14,9 @@ void Membership::on_contact_made() {
   lu_.pump();
 }
 
-void Membership::on_lease(const engine::Uuid& epoch, bool granted, engine::TimePoint until) {
+void Membership::on_lease(const engine::Uuid& epoch, bool granted, const Lease& lease) {
   if (!granted || epoch != standing_.epoch().id) return;
-  phases_.apply(event::LeaseGranted{{.from = {until.since_origin - settings_.lease}, .until = until}});
+  phases_.apply(event::LeaseGranted{lease});
 }
 
 void Membership::on_connected() {

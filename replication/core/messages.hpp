@@ -20,7 +20,9 @@ enum class MessageType : std::uint8_t {
   /// setting
   /// in nanoseconds (0: it tells none), in `tag` its margin for drift in percent
   hello = 1,
-  heartbeat = 2,  ///< payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted
+  /// Payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted. In `number` and `tag` the
+  /// sender's lease, as in hello: it may have another one by now
+  heartbeat = 2,
   state = 3,      ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
                   ///< receiver's, as known). Answered: nothing of an old session's is started any more
   propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one

@@ -22,14 +22,19 @@ struct NodeSettings {
   engine::NodeSide side = engine::NodeSide::a;
   engine::Uuid process;    ///< this process incarnation, new at every start
   std::uint64_t boot = 0;  ///< which boot of its machine this is, 0: not known
-  // Of these three the shorter lease of both nodes counts as soon as they have met, with the larger margin.
+  // Of these the shorter lease of both nodes counts as soon as they have met, with the larger margin.
   engine::Duration lease = std::chrono::milliseconds(1500);
+  /// While one lease takes the place of another: the other of the two, which the partner may hold; 0: there is none.
+  /// Then `lease` is the one that this node holds, or, for the parts of a mirror, the shorter of all.
+  engine::Duration other_lease{0};
+  /// What is waited for of a lease that was granted: the longest that the partner may hold. The node fills it in.
+  engine::Duration granted_lease{0};
   engine::Duration heartbeat_interval = std::chrono::milliseconds(250);  ///< a part of the lease
   unsigned drift_percent = 20;                                           ///< added to the lease by its grantor
   std::uint64_t dirty_bound = std::uint64_t{4} << 30;                    ///< bytes of volume that may be dirty in sync
   engine::Duration clean_after = std::chrono::seconds(10);               ///< a region unwritten for this long is cold
-  std::uint64_t resync_floor = std::uint64_t{8} << 20;                   ///< bytes a second
-  std::uint64_t resync_ceiling = 0;                                      ///< bytes a second, 0: none
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;                   ///< bytes a second, of all volumes together
+  std::uint64_t resync_ceiling = 0;                                      ///< the same; 0: none
   // What may be on its way to the partner and not answered, of all volumes together. With what the partner forwards,
   // this is less than a session of the link takes at once (240 requests, 32 MiB; replication/link/format.md).
   LinkLimits link_orders{std::uint64_t{8} << 20, 80};    ///< of this node's own initiators

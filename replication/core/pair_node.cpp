@@ -48,7 +48,9 @@ struct PairNode::Impl final : PartnerUser {
         settings(configured),
         seams(seams_in),
         observer(observer_in),
-        partner(settings, seams, *this) {}
+        partner(settings, seams, *this) {
+    go_by_both_leases();
+  }
   ~Impl() override {
     seams.clock.cancel(tick_timer);
     seams.clock.cancel(beat_timer);
@@ -78,6 +80,22 @@ struct PairNode::Impl final : PartnerUser {
   template <class Act>
   void for_each(Act act) {
     for (auto& [id, mirror] : mirrors) act(*mirror);
+  }
+
+  /// Of two that the partner may hold, also before the two have met.
+  void go_by_both_leases() {
+    const engine::Duration other = configured.other_lease;
+    const engine::Duration shortest = other.count() == 0 ? configured.lease : std::min(configured.lease, other);
+    on_lease_agreed(shortest, std::max(configured.lease, other), configured.drift_percent);
+  }
+  /// What is due by the lease of before would come too late for a shorter one.
+  void set_lease(engine::Duration lease, engine::Duration other) {
+    partner.set_lease(lease, other);
+    if (!started) return;
+    seams.clock.cancel(tick_timer);
+    seams.clock.cancel(beat_timer);
+    tick_timer = seams.clock.call_after({}, [this] { tick(); });
+    beat_timer = seams.clock.call_after({}, [this] { beat(); });
   }
 
   void tick() {
@@ -114,9 +132,10 @@ struct PairNode::Impl final : PartnerUser {
     for_each([](Mirror& m) { m.membership().on_contact_made(); });
   }
   /// Both nodes' heartbeats keep the proportion to the lease that they are configured with.
-  void on_lease_agreed(engine::Duration lease, unsigned drift_percent) override {
+  void on_lease_agreed(engine::Duration lease, engine::Duration granted, unsigned drift_percent) override {
     settings.heartbeat_interval = configured.heartbeat_interval * lease.count() / configured.lease.count();
     settings.lease = lease;
+    settings.granted_lease = granted;
     settings.drift_percent = drift_percent;
   }
   void on_contact_lost() override {
@@ -164,13 +183,13 @@ struct PairNode::Impl final : PartnerUser {
       ids.insert(ids.end(), epoch.begin(), epoch.end());
     });
   }
-  void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted, engine::TimePoint until) override {
+  void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted, const Lease& lease) override {
     for (std::size_t i = 0; i < granted.size(); ++i) {
       Uuid volume, epoch;
       std::memcpy(volume.bytes.data(), ids.data() + i * 32, 16);
       std::memcpy(epoch.bytes.data(), ids.data() + i * 32 + 16, 16);
       Mirror* mirror = find(volume);
-      if (mirror) mirror->membership().on_lease(epoch, granted[i] == std::byte{1}, until);
+      if (mirror) mirror->membership().on_lease(epoch, granted[i] == std::byte{1}, lease);
     }
   }
   bool grant_lease(const Uuid& volume, const Uuid& epoch) override {
@@ -254,6 +273,15 @@ std::vector<VolumeStatus> PairNode::status() const {
 }
 
 bool PairNode::partner_connected() const { return impl_->partner.connected(); }
+
+void PairNode::set_lease(engine::Duration lease, engine::Duration other) { impl_->set_lease(lease, other); }
+
+PairNode::LeaseStatus PairNode::lease() const { return {impl_->partner.held_lease(), impl_->partner.lease_settled()}; }
+
+void PairNode::set_resync_rates(std::uint64_t floor, std::uint64_t ceiling) {
+  impl_->settings.resync_floor = floor;
+  impl_->settings.resync_ceiling = ceiling;
+}
 
 void PairNode::set_write_cache(const Uuid& volume, bool on) {
   if (Mirror* mirror = impl_->find(volume)) mirror->set_write_cache(on);

@@ -52,6 +52,18 @@ class PairNode final : public LinkEvents {
   /// Stops serving, drains and lets go of the stores; the epoch stays as it is.
   void detach(const engine::Uuid& volume, engine::Callback<> done);
 
+  /// Another lease, in the steps that partner.hpp has: `other` is the one that it takes the place of, or that is about
+  /// to; 0: none. Both nodes have to be at a step before either takes the next one.
+  void set_lease(engine::Duration lease, engine::Duration other);
+  struct LeaseStatus {
+    engine::Duration held{};  ///< on an answer of the partner's
+    bool settled = false;     ///< nothing that was held, or sent, by another one is of importance any more
+  };
+  [[nodiscard]] LeaseStatus lease() const;
+
+  /// Bytes a second, of all volumes together; a ceiling of 0: none. Counts from the next region on.
+  void set_resync_rates(std::uint64_t floor, std::uint64_t ceiling);
+
   /// Put on or off while the volume is in use; off makes durable what was not.
   void set_write_cache(const engine::Uuid& volume, bool on);
 

@@ -39,13 +39,13 @@ constexpr engine::Duration kShortestLease = std::chrono::milliseconds(100);
 constexpr engine::Duration kLongestLease = std::chrono::hours(1);
 constexpr std::uint64_t kLargestDrift = 100;  ///< percent
 
-bool tells_lease(const Message& hello) { return hello.number != 0; }
+bool tells_lease(const Message& message) { return message.number != 0; }
 
-bool lease_makes_sense(const Message& hello) {
-  if (!tells_lease(hello)) return true;
+bool lease_makes_sense(const Message& message) {
+  if (!tells_lease(message)) return true;
   const auto shortest = static_cast<std::uint64_t>(kShortestLease.count());
   const auto longest = static_cast<std::uint64_t>(kLongestLease.count());
-  return hello.number >= shortest && hello.number <= longest && hello.tag <= kLargestDrift;
+  return message.number >= shortest && message.number <= longest && message.tag <= kLargestDrift;
 }
 }  // namespace
 
@@ -62,7 +62,9 @@ struct Partner::Beat {
 Partner::Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user)
     : settings_(settings),
       own_lease_(settings.lease),
+      other_lease_(settings.other_lease),
       own_drift_percent_(settings.drift_percent),
+      held_(settings.lease),
       seams_(seams),
       user_(user),
       orders_(seams.clock, settings.link_orders),
@@ -179,32 +181,51 @@ void Partner::lose_contact() {
   user_.on_contact_lost();
 }
 
-void Partner::tell_lease(Message& hello) const {
-  hello.number = static_cast<std::uint64_t>(own_lease_.count());
-  hello.tag = own_drift_percent_;
+void Partner::tell_lease(Message& message) const {
+  message.number = static_cast<std::uint64_t>(own_lease_.count());
+  message.tag = own_drift_percent_;
+}
+
+void Partner::hear_lease(const Message& message) {
+  told_lease_ = engine::Duration(message.number);
+  told_drift_percent_ = static_cast<unsigned>(message.tag);
+  agree_on_lease();
+}
+
+void Partner::set_lease(engine::Duration lease, engine::Duration other) {
+  own_lease_ = lease;
+  other_lease_ = other;
+  agree_on_lease();
 }
 
 /// Were the leases of different length, the one that grants would go on alone before the other's has run out, and that
 /// one answer reads that are stale by then. So would forwards be begun for longer than their sender holds them.
-void Partner::agree_on_lease(const Message& hello) {
-  engine::Duration lease = own_lease_;
-  unsigned drift_percent = own_drift_percent_;
-  if (tells_lease(hello)) {
-    lease = std::min(lease, engine::Duration(hello.number));
-    drift_percent = std::max(drift_percent, static_cast<unsigned>(hello.tag));
+/// While one takes the place of another, either node may hold either of the two.
+void Partner::agree_on_lease() {
+  const engine::Duration told = told_lease_.count() == 0 ? own_lease_ : told_lease_;
+  const engine::Duration held = std::min(own_lease_, told);
+  const bool changes = other_lease_.count() != 0;
+  const engine::Duration shortest = changes ? std::min(held, other_lease_) : held;
+  const engine::Duration granted = std::max(held, other_lease_);
+  const unsigned drift_percent = std::max(own_drift_percent_, told_drift_percent_);
+  const engine::Duration before = std::exchange(held_, held);
+  if (held < before)
+    contact_until_ = {contact_until_.since_origin - std::min(contact_until_.since_origin, before - held)};
+  if (held != before) {
+    const engine::Duration longest = std::max({before, held, settings_.granted_lease, granted});
+    settled_at_ = now() + longest * (100 + drift_percent) / 100;
   }
-  if (lease == settings_.lease && drift_percent == settings_.drift_percent) return;
+  const bool same = shortest == settings_.lease && granted == settings_.granted_lease;
+  if (same && drift_percent == settings_.drift_percent) return;
   mark<"partner.lease_differs">();
-  if (lease < settings_.lease)
-    contact_until_ = {contact_until_.since_origin - std::min(contact_until_.since_origin, settings_.lease - lease)};
-  user_.on_lease_agreed(lease, drift_percent);
+  user_.on_lease_agreed(shortest, granted, drift_percent);
 }
 
 /// Everything known of an earlier process of the partner's is void, but for its machine's clock, which goes on until
 /// the machine boots. That takes longer than a lease: who is in contact with the one before has stood still meanwhile.
 void Partner::meet(const Message& hello) {
   if (hello.process == process_) return;
-  agree_on_lease(hello);
+  hear_lease(hello);
   const bool restarted = !process_.is_nil();
   const bool known_boot = boot_ != 0 && hello.sequence != 0;
   const bool rebooted = restarted && known_boot && boot_ != hello.sequence;
@@ -271,6 +292,7 @@ std::uint64_t Partner::send_beat() {
   beat->busy = true;
   Message message;
   message.type = MessageType::heartbeat;
+  tell_lease(message);
   send(message, beat->ids, beat->granted,
        [this, beat](const IoResult<Message>& result) { on_beat_answer(*beat, result); });
   return beat->number;
@@ -287,13 +309,13 @@ void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   if (!result || result->status != Errc::ok || result->process != process_) return;
   if (now() < beat.sent + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
-  const auto until = beat.sent + settings_.lease;
+  const auto until = beat.sent + held_;
   // Contact may have run out unseen: what was held until then is dropped before new contact begins.
   if (check() >= until) return;
   if (!in_contact_ || until > contact_until_) contact_until_ = until;
   const bool made = !std::exchange(in_contact_, true);
   contact_stamp_ = std::max(contact_stamp_, beat.stamp);
-  if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, until);
+  if (result->payload == beat.granted.size()) user_.on_leases(beat.ids, beat.granted, {beat.sent, until});
   if (made) user_.on_contact_made();
   if (confirming_ == 0 && std::exchange(confirm_again_, false)) confirm();
 }
@@ -312,9 +334,10 @@ void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
   header.type = message.type;
   header.process = settings_.process;
   header.stamp = stamp();
-  if (ids.size() % 32 != 0 || ids.size() / 32 > request.max_answer_payload()) {
+  if (ids.size() % 32 != 0 || ids.size() / 32 > request.max_answer_payload() || !lease_makes_sense(message)) {
     return answer(request, message, Errc::corrupt);
   }
+  if (tells_lease(message)) hear_lease(message);  // what it holds on this very answer
   auto granted = std::make_unique<std::vector<std::byte>>(ids.size() / 32);
   for (std::size_t i = 0; i < granted->size(); ++i) {
     engine::Uuid volume, epoch;

@@ -5,8 +5,16 @@
 // this node holds for initiators and that needs the partner is dropped (on_contact_lost), and the way out is reset, so
 // that nothing sent before arrives long after.
 //
-// The lease is one for both nodes: each tells its setting in hello, and the shorter counts, with the larger margin for
-// drift. A partner of an earlier version tells none: it must be configured as this node is.
+// The lease is one for both nodes: each tells its setting in hello and in each heartbeat, and the shorter counts, with
+// the larger margin for drift. A partner of an earlier version tells none: it must be configured as this node is.
+//
+// It can be changed in use, in three steps that each node takes by itself, so that the two are never further apart than
+// one (docs/developer/mirror.md):
+//
+//   lease 2 s                the one in force
+//   lease 2 s, other 9 s     both may be held: whoever grants waits for the longer, nothing else trusts more than the
+//   lease 9 s, other 2 s     shorter; `lease` is what this node holds
+//   lease 9 s
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,8 +23,10 @@
 #include "replication/core/link_budget.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/core/node_settings.hpp"
+#include "replication/core/phase.hpp"
 #include "replication/core/pool.hpp"
 #include "replication/core/receipt.hpp"
+#include "replication/core/resync_governor.hpp"
 
 namespace lockstep::replication {
 
@@ -35,11 +45,11 @@ class PartnerUser {
   virtual void on_partner_restarted() = 0;  ///< another process than the one known before
   virtual void on_contact_made() = 0;
   virtual void on_contact_lost() = 0;
-  /// Another lease than before counts on both nodes from now on: NodeSettings::lease and drift_percent are to be these.
-  virtual void on_lease_agreed(engine::Duration lease, unsigned drift_percent) = 0;
+  /// Another lease than before counts from now on: NodeSettings::lease, granted_lease and drift_percent are to be
+  /// these.
+  virtual void on_lease_agreed(engine::Duration lease, engine::Duration granted_lease, unsigned drift_percent) = 0;
   virtual void list_leases(std::vector<std::byte>& ids) = 0;  ///< appends volume id, epoch id for each wanted lease
-  virtual void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted,
-                         engine::TimePoint until) = 0;
+  virtual void on_leases(std::span<const std::byte> ids, std::span<const std::byte> granted, const Lease& lease) = 0;
   [[nodiscard]] virtual bool grant_lease(const engine::Uuid& volume, const engine::Uuid& epoch) = 0;
 };
 
@@ -48,6 +58,12 @@ class Partner {
   Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& user);
   ~Partner();
 
+  /// Another one is configured, by the steps above.
+  void set_lease(engine::Duration lease, engine::Duration other);
+  /// What this node holds on an answer of the partner's.
+  [[nodiscard]] engine::Duration held_lease() const { return held_; }
+  /// Whatever this node held by another one has run out since, and what it sent then is fresh to nobody.
+  [[nodiscard]] bool lease_settled() const { return now() >= settled_at_; }
   /// Hello was answered on the present way out.
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
@@ -83,6 +99,7 @@ class Partner {
   [[nodiscard]] LinkBudget& orders() { return orders_; }
   [[nodiscard]] LinkBudget& forwards() { return forwards_; }
   [[nodiscard]] LinkBudget& copies() { return copies_; }
+  [[nodiscard]] ResyncPace& resyncs() { return resyncs_; }
   /// The initiators' sessions are about to be closed: nothing new is forwarded for them.
   [[nodiscard]] bool fencing() const { return fencing_; }
   void set_fencing(bool on) {
@@ -124,8 +141,9 @@ class Partner {
   void note_answered(const Beat& beat);
   void on_beat_answer(Beat& beat, const engine::IoResult<Message>& result);
   void meet(const Message& hello);
-  void agree_on_lease(const Message& hello);
-  void tell_lease(Message& hello) const;
+  void hear_lease(const Message& message);
+  void agree_on_lease();
+  void tell_lease(Message& message) const;
   void watch_clock(std::uint64_t its_stamp);
   void lose_contact();
   [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
@@ -133,11 +151,16 @@ class Partner {
   static constexpr std::size_t kMaxBeats = 8;
 
   const NodeSettings& settings_;
-  const engine::Duration own_lease_;  // as configured here: what counts may be shorter
+  engine::Duration own_lease_, other_lease_;  // as configured here: what counts may be shorter
   const unsigned own_drift_percent_;
+  engine::Duration told_lease_{0};  // by the partner's process; 0: it told none
+  unsigned told_drift_percent_ = 0;
+  engine::Duration held_;
+  engine::TimePoint settled_at_;
   NodeSeams& seams_;
   PartnerUser& user_;
   LinkBudget orders_, forwards_, copies_;
+  ResyncPace resyncs_;
   engine::Uuid process_;
   std::uint64_t boot_ = 0;  // of its machine; 0: not known
   bool connected_ = false;

@@ -30,7 +30,7 @@ bool is_side(std::uint8_t v) { return v <= 1; }
 bool is_kind(std::uint8_t v) { return v >= 1 && v <= 3; }
 ArbiterWish wish_from(std::uint16_t flags) {
   const unsigned wish = (flags & kWish) >> kWishShift;
-  return wish > static_cast<unsigned>(ArbiterWish::preferred_b) ? ArbiterWish::none : static_cast<ArbiterWish>(wish);
+  return wish > static_cast<unsigned>(ArbiterWish::fence) ? ArbiterWish::none : static_cast<ArbiterWish>(wish);
 }
 }  // namespace
 

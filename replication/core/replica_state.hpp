@@ -16,6 +16,7 @@ enum class ArbiterWish : std::uint8_t {
   nobody,       ///< a witness of which this node asks none: alone, neither goes on
   preferred_a,  ///< and this node asks no witness
   preferred_b,
+  fence,  ///< the same, and this node has a command; an older version takes it for none
 };
 
 struct ReplicaState {

@@ -27,6 +27,7 @@ struct Resync::Copy {
 };
 
 Resync::~Resync() {
+  set_active(false);
   for (Copy* copy : copies_) copy->lock.granted = [](engine::RangeLock::Node&) {};
   for (Copy* copy : copies_) {
     store_.locks.cancel(copy->lock);
@@ -50,7 +51,7 @@ void Resync::set(std::uint64_t region, bool unequal) {
 
 void Resync::start(bool solo) {
   stop();
-  active_ = true;
+  set_active(true);
   solo_ = solo;
   words_.assign((store_.region_count() + 63) / 64, 0);
   began_ = clock_.now();
@@ -64,7 +65,8 @@ void Resync::cover_volume() {
 
 void Resync::stop() {
   ++run_;
-  active_ = known_ = told_ = map_asked_ = false;
+  set_active(false);
+  known_ = told_ = map_asked_ = false;
   unequal_ = total_ = cursor_ = map_at_ = 0;
   words_.clear();
   regions_.remember(standing_.in_sync());  // nobody else is kept equal
@@ -73,6 +75,15 @@ void Resync::stop() {
     if (std::ranges::find(copies_, copy) != copies_.end() && !copy->busy) end(*copy, false);
   }
   wake();
+}
+
+/// While it is, operations that end tell how long they took.
+void Resync::set_active(bool active) {
+  if (std::exchange(active_, active) == active) return;
+  active ? pace_.begin() : pace_.end();
+  completions_.measure(active ? &governor_ : nullptr);
+  if (active) return governor_.begin(clock_.now());
+  clock_.cancel(std::exchange(timer_, engine::TimerId::none));
 }
 
 void Resync::go_on() {
@@ -183,24 +194,40 @@ std::optional<std::uint64_t> Resync::next_region() {
   return {};
 }
 
+/// What an operation waits for is not held back, and counts.
 bool Resync::may_spend(std::uint64_t bytes) {
-  const std::uint64_t ceiling = settings_.resync_ceiling;
-  if (ceiling == 0 || !waiting_.empty()) return true;
   const engine::TimePoint now = clock_.now();
-  if (now < spent_until_) return false;
-  spent_until_ = now + engine::Duration(bytes * 1'000'000'000 / ceiling);
+  const ResyncLimits limits = pace_.share(settings_.resync_floor, settings_.resync_ceiling);
+  const std::uint64_t rate = governor_.rate(now, limits);
+  const std::uint64_t most = limits.ceiling == 0 ? ResyncGovernor::kFastest : limits.ceiling;
+  const bool now_here = limit_.may_begin(now, rate), now_in_all = pace_.ceiling().may_begin(now, most);
+  if (waiting_.empty() && !(now_here && now_in_all)) {
+    look_again_in(std::max(limit_.wait(rate), pace_.ceiling().wait(most)));
+    return false;
+  }
+  limit_.take(bytes);
+  pace_.ceiling().take(bytes);
+  governor_.spend(bytes);
   return true;
+}
+
+void Resync::look_again_in(engine::Duration delay) {
+  if (timer_ != engine::TimerId::none) return;
+  timer_ = clock_.call_after(delay, [this] {
+    timer_ = engine::TimerId::none;
+    go_on();
+  });
 }
 
 void Resync::pump() {
   if (!active_ || !known_ || standing_.gated || !outbound_.ready) return;
   if (clock_.now() < pause_until_) return;
-  const bool busy = operations_.at_work.size() > kBusyOperations + waiting_.size();
-  const std::size_t limit = busy && waiting_.empty() ? kBusyCopies : kMaxCopies;
-  while (unequal_ > 0 && copies_.size() < limit) {
+  while (unequal_ > 0 && copies_.size() < kMaxCopies) {
     if (!share_.ready()) return;
+    const auto cursor = cursor_;
     const auto region = next_region();
-    if (!region || !may_spend(store_.region_size())) return;
+    if (!region) return;
+    if (!may_spend(store_.region_size())) return void(cursor_ = cursor);
     const std::uint64_t run = run_;
     begin(*region);
     if (run != run_ || clock_.now() < pause_until_) return;
@@ -324,7 +351,7 @@ void Resync::finish_if_equal() {
   auto answered = [this, run](const IoResult<Message>& result) {
     if (run != run_) return;
     if (!result || result->status != Errc::ok) return void(told_ = false);
-    active_ = false;
+    set_active(false);
     changed_();
   };
   outbound_.send(outbound_.message(MessageType::equal), {}, {}, counted(outbound_.owed, std::move(answered)));

@@ -11,12 +11,14 @@
 #include <optional>
 #include <vector>
 
+#include "replication/core/completions.hpp"
 #include "replication/core/link_budget.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/messages.hpp"
-#include "replication/core/operations.hpp"
 #include "replication/core/outbound.hpp"
+#include "replication/core/partner.hpp"
 #include "replication/core/regions.hpp"
+#include "replication/core/resync_governor.hpp"
 #include "replication/core/space.hpp"
 #include "replication/core/standing.hpp"
 #include "replication/core/volume_status.hpp"
@@ -34,26 +36,25 @@ class ResyncUser {
 
 class Resync {
  public:
-  static constexpr std::size_t kMaxCopies = 16;      ///< regions under way when nothing else is
-  static constexpr std::size_t kBusyCopies = 2;      ///< … while initiators are busy: the floor
-  static constexpr std::size_t kBusyOperations = 8;  ///< this many operations at once are busy
-  static constexpr std::uint64_t kMapWords = 8192;   ///< words of a map asked for at once
+  static constexpr std::size_t kMaxCopies = 16;     ///< regions under way
+  static constexpr std::uint64_t kMapWords = 8192;  ///< words of a map asked for at once
 
-  Resync(const NodeSettings& settings, const engine::Clock& clock, engine::BufferPool& buffers,
-         const Standing& standing, LocalStore& store, Outbound& outbound, const Operations& operations,
-         Regions& regions, Space& space, const std::function<void()>& changed, ResyncUser& user, LinkBudget& copies)
+  Resync(const NodeSettings& settings, engine::Clock& clock, engine::BufferPool& buffers, const Standing& standing,
+         LocalStore& store, Outbound& outbound, Completions& completions, Regions& regions, Space& space,
+         const std::function<void()>& changed, ResyncUser& user, Partner& partner)
       : settings_(settings),
         clock_(clock),
         buffers_(buffers),
         standing_(standing),
         store_(store),
         outbound_(outbound),
-        operations_(operations),
+        completions_(completions),
         regions_(regions),
         space_(space),
         changed_(changed),
         user_(user),
-        share_(copies, [this] { go_on(); }) {}
+        share_(partner.copies(), [this] { go_on(); }),
+        pace_(partner.resyncs()) {}
   ~Resync();
 
   /// Begins as the source of the partner as it is connected now. `solo`: it is a target, and joins at the end.
@@ -109,14 +110,16 @@ class Resync {
   [[nodiscard]] std::optional<std::uint64_t> next_unequal(std::uint64_t region, std::uint64_t end) const;
   [[nodiscard]] bool is_being_copied(std::uint64_t region);
   [[nodiscard]] bool may_spend(std::uint64_t bytes);
+  void look_again_in(engine::Duration delay);
+  void set_active(bool active);
 
   const NodeSettings& settings_;
-  const engine::Clock& clock_;
+  engine::Clock& clock_;
   engine::BufferPool& buffers_;
   const Standing& standing_;
   LocalStore& store_;
   Outbound& outbound_;
-  const Operations& operations_;
+  Completions& completions_;
   Regions& regions_;
   Space& space_;
   const std::function<void()>& changed_;
@@ -132,7 +135,11 @@ class Resync {
   unsigned marking_ = 0;  ///< unions that are on their way into this node's map
   std::vector<Copy*> copies_;
   std::vector<Op*> waiting_;
-  engine::TimePoint began_, spent_until_, pause_until_;
+  ResyncGovernor governor_;
+  RateLimit limit_;   ///< by the governor's rate
+  ResyncPace& pace_;  ///< of all volumes
+  engine::TimerId timer_ = engine::TimerId::none;
+  engine::TimePoint began_, pause_until_;
 };
 
 }  // namespace lockstep::replication

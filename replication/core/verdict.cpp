@@ -232,7 +232,10 @@ std::optional<engine::ArbiterSettings> next_arbiter(const ReplicaState& mine, co
       return engine::ArbiterSettings{engine::ArbiterKind::witness, r.arbiter.preferred, ""};
     case ArbiterWish::preferred_a:
     case ArbiterWish::preferred_b:
+    case ArbiterWish::fence:
       if (!named_none) break;
+      if (mine.wish == ArbiterWish::fence)
+        return engine::ArbiterSettings{engine::ArbiterKind::fence, r.arbiter.preferred, ""};
       return engine::ArbiterSettings{engine::ArbiterKind::preferred,
                                      mine.wish == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b, ""};
   }

@@ -11,11 +11,12 @@ using replication::ArbiterWish;
 namespace {
 
 constexpr NodeSide kSides[] = {NodeSide::a, NodeSide::b};
-constexpr const char* kNames[] = {"witness", "nobody", "preferred a", "preferred b"};
+constexpr const char* kNames[] = {"witness", "nobody", "preferred a", "preferred b", "fence"};
 
 ArbiterChanger::Told named_by(const engine::ArbiterSettings& arbiter) {
   using Told = ArbiterChanger::Told;
   if (arbiter.kind == ArbiterKind::witness) return Told::witness;
+  if (arbiter.kind == ArbiterKind::fence) return Told::fence;
   return arbiter.preferred == NodeSide::a ? Told::preferred_a : Told::preferred_b;
 }
 
@@ -37,8 +38,8 @@ void ArbiterChanger::start() {
 void ArbiterChanger::on_begin(void* self, std::uint64_t) {
   auto& changer = *static_cast<ArbiterChanger*>(self);
   if (changer.world_.scheduler.now() > changer.world_.scenario.duration) return;
-  constexpr Told kAll[] = {Told::witness, Told::preferred_a, Told::preferred_b};
-  changer.change(kAll[changer.random_.below(3)]);
+  constexpr Told kAll[] = {Told::witness, Told::preferred_a, Told::preferred_b, Told::fence};
+  changer.change(kAll[changer.random_.below(changer.world_.scenario.fences_in_use ? 4 : 3)]);
 }
 
 void ArbiterChanger::change(Told target) {
@@ -70,6 +71,7 @@ void ArbiterChanger::tell(NodeSide side, Told what) {
   wishes_[i] = what == Told::witness ? ArbiterWish::none : static_cast<ArbiterWish>(what);
   Host& host = world_.host(side);
   host.witness().use(what == Told::witness ? &world_.witness : nullptr);
+  host.fence().use(what == Told::fence);
   if (!host.running()) return;
   host.program()->look_at_witness_again();
   for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) host.program()->want_arbiter(v, wishes_[i]);

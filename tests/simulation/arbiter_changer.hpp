@@ -14,7 +14,7 @@ class World;
 class ArbiterChanger {
  public:
   /// Who decides, as each node's management tells it. In the order of replication::ArbiterWish, but for the first.
-  enum class Told : std::uint8_t { witness, nobody, preferred_a, preferred_b };
+  enum class Told : std::uint8_t { witness, nobody, preferred_a, preferred_b, fence };
 
   explicit ArbiterChanger(World& world);
   /// Changes by chance, where the scenario has them.

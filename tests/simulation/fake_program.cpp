@@ -221,6 +221,7 @@ ProgramKind fake_program(FakeFlaw flaw) {
   kind.keeps_state = false;
   kind.grows = false;
   kind.changes_arbiter = false;
+  kind.changes_lease = false;
   return kind;
 }
 

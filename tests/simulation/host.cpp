@@ -55,11 +55,12 @@ bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
 std::unique_ptr<Machine> Host::machine() {
   const bool may_ask = world_.scenario.changes_arbiter || world_.scenario.arbiter.kind == engine::ArbiterKind::witness;
   replication::Witness* witness = may_ask ? slow_witness_.get() : nullptr;
-  replication::Fence* fence = world_.scenario.arbiter.kind == engine::ArbiterKind::fence ? fence_.get() : nullptr;
+  const bool may_fence = world_.scenario.fences_in_use || world_.scenario.arbiter.kind == engine::ArbiterKind::fence;
+  replication::Fence* fence = may_fence ? fence_.get() : nullptr;
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
                                               owner_, *clock_, random_.split(), way_out(), witness, fence, stores_,
                                               left_records_, world_.wanted_size, world_.arbiter_changer->wish(side_),
-                                              *this});
+                                              world_.lease_changer->told(side_), *this});
 }
 
 void Host::format() {

@@ -37,6 +37,11 @@ replication::NodeSettings settings_for(Machine& m) {
     settings.lease = engine::Duration(s.longer_lease);
     settings.heartbeat_interval = settings.lease / (s.lease / s.heartbeat);
   }
+  if (m.lease.lease != 0) {
+    settings.lease = engine::Duration(m.lease.lease);
+    settings.other_lease = engine::Duration(m.lease.other);
+    settings.heartbeat_interval = settings.lease / (s.lease / s.heartbeat);
+  }
   settings.dirty_bound = s.dirty_bound;
   settings.clean_after = engine::Duration(s.clean_after);
   settings.resync_ceiling = s.resync_ceiling;
@@ -166,6 +171,10 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void look_at_witness_again() override { node_->look_at_witness_again(); }
+  void set_lease(Nanos lease, Nanos other) override {
+    node_->set_lease(engine::Duration(lease), engine::Duration(other));
+  }
+  replication::PairNode::LeaseStatus lease() override { return node_->lease(); }
   void set_write_cache(unsigned volume, bool on) override {
     node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
   }

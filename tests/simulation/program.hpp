@@ -37,6 +37,13 @@ class ProgramOutlet {
   virtual void attach_refused(unsigned volume, const engine::Error& why) = 0;
 };
 
+/// The lease, as a node's management tells it.
+struct LeaseTold {
+  Nanos lease = 0;  ///< 0: as the scenario has it
+  Nanos other = 0;  ///< that it takes the place of, or that is about to take its place; 0: none
+  bool operator==(const LeaseTold&) const = default;
+};
+
 /// The machine, as its program sees it.
 struct Machine {
   engine::NodeSide side;
@@ -54,6 +61,7 @@ struct Machine {
   LeftOnDisk& left_records;
   const std::uint64_t& wanted_size;      ///< of the first volume, by the configuration; 0: as it was made
   const replication::ArbiterWish& wish;  ///< for all volumes, as its management was told
+  const LeaseTold& lease;                ///< the same, where it is changed in use
   ProgramOutlet& outlet;
 };
 
@@ -83,6 +91,8 @@ class Program {
   virtual void replace_copy(unsigned volume, Survivor survivor) { (void)volume, (void)survivor; }
   virtual void look_at_witness_again() {}
   virtual void want_arbiter(unsigned volume, replication::ArbiterWish wish) { (void)volume, (void)wish; }
+  virtual void set_lease(Nanos lease, Nanos other) { (void)lease, (void)other; }
+  [[nodiscard]] virtual replication::PairNode::LeaseStatus lease() { return {}; }
   virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
@@ -122,6 +132,7 @@ struct ProgramKind {
                                                    std::span<const std::byte> metadata)>
       recorded;
   bool changes_arbiter = true;
+  bool changes_lease = true;
 };
 
 }  // namespace lockstep::simulation

@@ -73,6 +73,8 @@ struct Scenario {
   std::uint64_t grown_regions = 0;   ///< that the first volume has in the end; 0: it does not grow
   engine::ArbiterSettings arbiter;   ///< at first
   bool changes_arbiter = false;      ///< in use, again and again
+  bool fences_in_use = false;        ///< … also to the command that powers the other node off
+  bool changes_lease = false;        ///< in use, again and again; never to a longer one than `lease`
   engine::NodeSide first_sequencer = engine::NodeSide::a;
 
   Nanos lease = 0;         ///< of both nodes, or the shorter one,

@@ -17,10 +17,13 @@ struct Change {
 };
 constexpr Change kChanges[] = {{Told::witness, Told::preferred_a},     {Told::witness, Told::preferred_b},
                                {Told::preferred_a, Told::witness},     {Told::preferred_b, Told::witness},
-                               {Told::preferred_a, Told::preferred_b}, {Told::preferred_b, Told::preferred_a}};
+                               {Told::preferred_a, Told::preferred_b}, {Told::preferred_b, Told::preferred_a},
+                               {Told::witness, Told::fence},           {Told::fence, Told::witness},
+                               {Told::preferred_b, Told::fence},       {Told::fence, Told::preferred_b}};
 
 engine::ArbiterSettings settings_of(Told told) {
   if (told == Told::witness) return {ArbiterKind::witness, kA, "http://192.0.2.1:2379"};
+  if (told == Told::fence) return {ArbiterKind::fence, kA, {}};
   return {ArbiterKind::preferred, told == Told::preferred_a ? kA : kB, {}};
 }
 
@@ -31,8 +34,9 @@ struct ArbitratedPair {
   explicit ArbitratedPair(Told first)
       : pair(pair_program(), [first](Scenario& s) {
           s.arbiter = settings_of(first);
-          s.changes_arbiter = true;
+          s.changes_arbiter = s.fences_in_use = true;
         }) {
+    for (const auto side : {kA, kB}) pair.host(side).fence().hold();
     both_told(first);
     EXPECT_EQ(pair.written(kA, 8, 1), std::error_code{});
     EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
@@ -48,6 +52,24 @@ struct ArbitratedPair {
   [[nodiscard]] bool solo(NodeSide side) { return pair.is(side, MirrorState::solo); }
   void cut() {
     for (const auto side : {kA, kB}) pair.world().cut(side, false);
+  }
+  /// A's device is the quicker one, where both nodes have their partner powered off.
+  void carry_out_fencing() {
+    for (const auto side : {kA, kB}) {
+      if (!pair.host(side).running() || !pair.host(side).fence().waits()) continue;
+      if (pair.host(other(side)).running()) pair.host(other(side)).end(Host::End::power_cut);
+      pair.host(side).fence().answer("");
+    }
+  }
+  void power_on() {
+    for (const auto side : {kA, kB})
+      if (!pair.host(side).running()) pair.host(side).boot();
+  }
+  void run_with_fences(Nanos time) {
+    for (Nanos passed = 0; passed < time; passed += 100 * kMillisecond) {
+      pair.run_for(100 * kMillisecond);
+      carry_out_fencing();
+    }
   }
   void mend() {
     for (const auto side : {kA, kB}) pair.world().cut(side, true);
@@ -66,11 +88,13 @@ TEST(AnotherArbiter, DecidesInTheEndAndOneNodeGoesOnByIt) {
     ASSERT_TRUE(w.pair.wait_for([&] { return w.changer().satisfied(); }, 30 * kSecond));
     for (const auto side : {kA, kB}) {
       EXPECT_EQ(w.named(side).kind, settings_of(to).kind);
-      if (to != Told::witness) {
+      if (to != Told::witness && to != Told::fence) {
         EXPECT_EQ(w.named(side).preferred, settings_of(to).preferred);
       }
     }
     w.cut();
+    w.run_with_fences(15 * kSecond);
+    EXPECT_EQ(w.pair.host(kA).fence().begun() > 0, to == Told::fence);
     ASSERT_TRUE(w.pair.wait_for([&] { return w.solo(kA) || w.solo(kB); }, 15 * kSecond));
     w.pair.run_for(10 * kSecond);
     EXPECT_NE(w.solo(kA), w.solo(kB));
@@ -103,7 +127,7 @@ TEST(AnotherArbiter, IsTakenOnlyWhereBothNodesWereToldOfIt) {
 
 /// Whoever holds the older record would go by it.
 TEST(AnotherArbiter, IsNeverTakenInThePlaceOfAnotherOneWithoutAnEpochThatNobodyDecides) {
-  for (const auto& [from, to] : {kChanges[4], kChanges[5]}) {
+  for (const auto& [from, to] : {kChanges[4], kChanges[5], kChanges[8], kChanges[9]}) {
     ArbitratedPair w(from);
     w.both_told(to);
     w.pair.run_for(10 * kSecond);
@@ -113,14 +137,15 @@ TEST(AnotherArbiter, IsNeverTakenInThePlaceOfAnotherOneWithoutAnEpochThatNobodyD
 }
 
 TEST(AnotherArbiter, MeansThatNeitherGoesOnAloneWhileNobodyDecides) {
-  for (const Told from : {Told::witness, Told::preferred_a, Told::preferred_b}) {
+  for (const Told from : {Told::witness, Told::preferred_a, Told::preferred_b, Told::fence}) {
     ArbitratedPair w(from);
     w.both_told(Told::nobody);
     ASSERT_TRUE(w.pair.wait_for([&] { return w.both_named(ArbiterKind::witness); }, 10 * kSecond));
     w.pair.run_for(kSecond);
     w.cut();
-    w.pair.run_for(20 * kSecond);
+    w.run_with_fences(20 * kSecond);
     EXPECT_FALSE(w.solo(kA) || w.solo(kB));
+    for (const auto side : {kA, kB}) EXPECT_TRUE(w.pair.host(side).running()) << "nobody is powered off";
     w.mend();
     EXPECT_TRUE(w.pair.wait_for([&] { return w.mirrors(); })) << "and it goes on as if nothing had been";
     EXPECT_EQ(w.pair.violation(), "");
@@ -136,8 +161,9 @@ TEST(AnotherArbiter, LetsNoMomentBeWhenBothGoOn) {
       w.changer().change(to);
       w.pair.run_for(at);
       w.cut();
-      w.pair.run_for(12 * kSecond);
+      w.run_with_fences(12 * kSecond);
       ASSERT_FALSE(w.solo(kA) && w.solo(kB)) << at;
+      w.power_on();
       w.mend();
       ASSERT_TRUE(w.pair.wait_for([&] { return w.changer().satisfied() && w.pair.in_sync(); })) << at;
       EXPECT_EQ(w.pair.violation(), "");

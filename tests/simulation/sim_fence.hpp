@@ -26,6 +26,8 @@ class SimFence final : public replication::Fence {
 
   /// None is set up on this node any more.
   void take_away() { configured_ = false; }
+  /// Whether the pair's arbiter is this one, as its management says.
+  void use(bool yes) { configured_ = yes; }
   /// From now on each command waits for the test: to cut the power, and to be answered. Empty: it succeeded.
   void hold() { holds_ = true; }
   [[nodiscard]] bool waits() const { return !calls_.empty() && calls_.back()->done != nullptr; }

@@ -28,7 +28,7 @@ void draw_narrow_link(Scenario& s) {
 
 void draw_values(Scenario& s) {
   if (s.fence) s.arbiter = {engine::ArbiterKind::fence, engine::NodeSide::a, {}};
-  s.changes_arbiter &= !s.fence;  // it stays
+  s.changes_arbiter = s.fences_in_use || (s.changes_arbiter && !s.fence);
   SimRandom random(stream_of(s, "values of switches"));
   // Twice the lease is more than a lease and the margin for drift, which is what the mirror may rely on.
   s.hosts.patience = random.between(2 * s.lease, random.chance(800'000) ? 3 * s.lease : 30 * kSecond);
@@ -79,6 +79,8 @@ const std::vector<Switch>& switches() {
       {"both_stores", [](Scenario& s) -> bool& { return s.faults.both_stores; }, 120'000, true},
       {"fence", [](Scenario& s) -> bool& { return s.fence; }, 120'000, true},
       {"other_arbiters", [](Scenario& s) -> bool& { return s.changes_arbiter; }, 120'000, true},
+      {"fences_in_use", [](Scenario& s) -> bool& { return s.fences_in_use; }, 80'000, true},
+      {"other_leases", [](Scenario& s) -> bool& { return s.changes_lease; }, 150'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
   };
   return all;
@@ -101,8 +103,9 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
     SimRandom random(stream_of(scenario, s.name));
     s.of(scenario) = random.chance(s.parts) && (s.drawn || orders.draw_all);
   }
-  // The seeds that were there before this arbiter was keep what they mean.
+  // The seeds that were there before these were keep what they mean.
   scenario.fence &= scenario.seed > kWithoutFence;
+  scenario.fences_in_use &= scenario.seed > kWithoutFence;
   settle_switches(scenario, orders);
   draw_values(scenario);
 }

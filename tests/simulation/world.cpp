@@ -32,6 +32,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
   scenario.changes_arbiter &= kind.changes_arbiter;
+  scenario.changes_lease &= kind.changes_lease;
   if (scenario.faults.force) scenario.reservations = false;  // each side of a split has a state of its own
   if (options.without_faults) {
     scenario.faults = {};
@@ -54,6 +55,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   grower = std::make_unique<Grower>(*this);
   arbiter_changer = std::make_unique<ArbiterChanger>(*this);
+  lease_changer = std::make_unique<LeaseChanger>(*this);
   for (unsigned i = 0; i < scenario.initiators; ++i) {
     initiators.push_back(std::make_unique<Initiator>(*this, i, random.split()));
   }
@@ -81,6 +83,7 @@ Outcome World::run() {
   nemesis->start();
   grower->start();
   arbiter_changer->start();
+  lease_changer->start();
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
   // After a split nobody's history holds: what one of the two acknowledged was given up.
@@ -144,7 +147,8 @@ void World::settle() {
     const auto& f = scenario.faults;
     const bool witness_changes = f.witness_set_back || f.witness_emptied || f.witness_overwritten;
     if (witness_changes) over &= scheduler.now() > healed + kLooks;
-    if (over && all_in_sync() && grower->satisfied() && arbiter_changer->satisfied()) break;
+    const bool settled = grower->satisfied() && arbiter_changer->satisfied() && lease_changer->satisfied();
+    if (over && all_in_sync() && settled) break;
     if (scheduler.now() > limit) return explain_no_sync();
     demand_answers(healed);
     nemesis->nurse();
@@ -184,6 +188,7 @@ void World::explain_no_sync() {
   for (const auto& initiator : initiators) {
     if (!initiator->idle()) text += " an initiator waits;";
   }
+  if (!lease_changer->satisfied()) text += " the lease is being changed;";
   verdict.fail(text);
 }
 

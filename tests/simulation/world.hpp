@@ -13,6 +13,7 @@
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/host.hpp"
 #include "tests/simulation/initiator.hpp"
+#include "tests/simulation/lease_changer.hpp"
 #include "tests/simulation/nemesis.hpp"
 #include "tests/simulation/network.hpp"
 #include "tests/simulation/program.hpp"
@@ -68,6 +69,7 @@ class World {
   std::unique_ptr<Nemesis> nemesis;
   std::unique_ptr<Grower> grower;
   std::unique_ptr<ArbiterChanger> arbiter_changer;
+  std::unique_ptr<LeaseChanger> lease_changer;
   std::uint64_t wanted_size = 0;  ///< of the first volume, as its operator decided; 0: as it was made
   unsigned operations_left = 0;
 

@@ -34,7 +34,7 @@ EXEMPT = {
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
     " sequences volume_status write_same",
-    "fencing link_budget messages op verdict witness_memory",
+    "fencing link_budget messages op resync_governor verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
     "forward_entries local_store",

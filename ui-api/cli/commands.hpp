@@ -9,6 +9,7 @@ class App;
 namespace lockstep::cli {
 
 void add_pair_commands(CLI::App& app, Action& chosen);
+void add_pair_set_command(CLI::App& pair, Action& chosen);
 void add_pair_witness_commands(CLI::App& pair, Action& chosen);
 void add_pair_arbiter_commands(CLI::App& pair, Action& chosen);
 void add_pair_rotate_secrets(CLI::App& pair, Action& chosen);
@@ -29,5 +30,8 @@ void add_event_commands(CLI::App& app, Action& chosen);
 void add_token_commands(CLI::App& app, Action& chosen, LocalAction& local);
 void add_setup_command(CLI::App& app, LocalAction& local);
 void add_health_command(CLI::App& app, Action& chosen);
+
+/// A pair, as its commands show it.
+[[nodiscard]] std::string pair_text(const json& pair);
 
 }  // namespace lockstep::cli

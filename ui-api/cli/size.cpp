@@ -92,6 +92,22 @@ Outcome<std::uint64_t> parse_duration(std::string_view text) {
   return count * seconds;
 }
 
+Outcome<std::uint64_t> parse_milliseconds(std::string_view text) {
+  constexpr std::uint64_t kMost = 1'000'000'000;
+  const bool ms = text.ends_with("ms");
+  const std::string_view number = text.substr(0, text.size() - std::min<std::size_t>(text.size(), ms ? 2 : 1));
+  const std::size_t dot = number.find('.');
+  const std::string_view fraction = dot == number.npos ? "" : number.substr(dot + 1);
+  const std::string digits = std::string(number.substr(0, dot)) + std::string(fraction);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool reads = error == std::errc{} && end == digits.data() + digits.size() && value <= kMost;
+  if (!reads || !(ms || text.ends_with('s')) || fraction.size() > 3 || (dot != number.npos && (ms || fraction.empty())))
+    return fail(Exit::usage, fmt::format("\"{}\" is no time. Write it like 1500ms, 1.5s or 2s.", text));
+  for (std::size_t i = ms ? 3 : fraction.size(); i < 3; ++i) value *= 10;
+  return value;
+}
+
 std::string format_duration(std::uint64_t seconds) {
   if (seconds < 60) return fmt::format("{} s", seconds);
   if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);

@@ -18,6 +18,9 @@ namespace lockstep::cli {
 /// "90s", "15m", "1h", "7d", "0" -> seconds; a number alone is one of seconds. Exit::usage for anything else.
 [[nodiscard]] Outcome<std::uint64_t> parse_duration(std::string_view text);
 
+/// "1500ms", "1.5s", "2s" -> milliseconds. Exit::usage for anything else.
+[[nodiscard]] Outcome<std::uint64_t> parse_milliseconds(std::string_view text);
+
 /// 3725 -> "1 h 2 min".
 [[nodiscard]] std::string format_duration(std::uint64_t seconds);
 

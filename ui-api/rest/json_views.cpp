@@ -143,7 +143,8 @@ json pair_json(const PairView& view) {
           {"settings",
            {{"lease_ms", c.pair->settings.lease_ms},
             {"resync_floor_bytes_per_second", c.pair->settings.resync_floor},
-            {"resync_ceiling_bytes_per_second", c.pair->settings.resync_ceiling}}},
+            {"resync_ceiling_bytes_per_second", c.pair->settings.resync_ceiling},
+            {"other_lease_ms", c.pair->settings.other_lease_ms == 0 ? json() : json(c.pair->settings.other_lease_ms)}}},
           {"discovery_chap_user", c.pair->discovery ? json(c.pair->discovery->user) : json()},
           {"created_at", rfc3339(c.pair->created_ms)}};
 }

@@ -1,5 +1,6 @@
 // /api/v1/pair, /nodes, /sessions
 #include "mgmt/control/controller.hpp"
+#include "mgmt/control/validation.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/chap.hpp"
 #include "ui-api/rest/fields.hpp"
@@ -44,9 +45,10 @@ mgmt::Arbiter read_arbiter(Fields fields, const std::string& at, Problems& probl
   return arbiter;
 }
 
-mgmt::PairSettings read_settings(Fields fields) {
+mgmt::PairSettings read_settings(Fields fields, Problems& problems) {
   mgmt::PairSettings s;
-  s.lease_ms = fields.integer("lease_ms", Presence::optional, 500, 60'000).value_or(s.lease_ms);
+  s.lease_ms = fields.integer("lease_ms", Presence::optional, 0, INT64_MAX).value_or(s.lease_ms);
+  if (const auto complaint = mgmt::check_lease(s.lease_ms)) problems.push_back({"/settings/lease_ms", *complaint});
   s.resync_floor =
       fields.integer("resync_floor_bytes_per_second", Presence::optional, 0, INT64_MAX).value_or(s.resync_floor);
   s.resync_ceiling =
@@ -71,7 +73,7 @@ Response create_pair(Controller& controller, const Call& call) {
   if (auto arbiter = fields.object("arbiter", Presence::required))
     wish.arbiter = read_arbiter(std::move(*arbiter), "/arbiter", problems);
   if (auto settings = fields.object("settings", Presence::optional))
-    wish.settings = read_settings(std::move(*settings));
+    wish.settings = read_settings(std::move(*settings), problems);
   fields.nothing_else();
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   if (auto done = controller.pair().create(wish); !done) return problem(done.error());
@@ -84,12 +86,19 @@ Response change_pair(Controller& controller, const Call& call) {
   Problems problems;
   Fields fields(*body, "", problems);
   mgmt::PairChange change{.name = fields.text("name", Presence::optional), .discovery = {}};
+  const auto settings = fields.object("settings", Presence::optional);
+  if (settings) {
+    Fields rates = *settings;
+    change.resync_floor = rates.integer("resync_floor_bytes_per_second", Presence::optional, 0, INT64_MAX);
+    change.resync_ceiling = rates.integer("resync_ceiling_bytes_per_second", Presence::optional, 0, INT64_MAX);
+    rates.nothing_else();
+  }
   const bool open = fields.is_null("discovery_chap");
   const auto chap = open ? std::nullopt : read_chap(fields, "discovery_chap");
   if (open || chap) change.discovery = chap;
   fields.nothing_else();
-  if (problems.empty() && !change.name && !change.discovery)
-    problems.push_back({"", "Nothing is to be changed: give name or discovery_chap."});
+  if (problems.empty() && !change.name && !change.discovery && !settings)
+    problems.push_back({"", "Nothing is to be changed: give name, discovery_chap or settings."});
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   if (auto done = controller.pair().change(change); !done) return problem(done.error());
   return ok(pair_json(controller.view()));
@@ -129,6 +138,31 @@ Response change_arbiter(Controller& controller, const Call& call) {
   const mgmt::Arbiter next = read_arbiter(Fields(*body, "", problems), "", problems);
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   return accepted(controller.witness().change_arbiter(next));
+}
+
+Response change_lease(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto lease_ms = fields.integer("lease_ms", Presence::required, 0, INT64_MAX);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  return accepted(controller.lease().change(*lease_ms));
+}
+
+Response change_node(Controller& controller, const Call& call) {
+  const std::string& side = call.parameters.front();
+  if (side != "a" && side != "b") return problem(mgmt::RefusalKind::not_found, "There is no such side: name a or b.");
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto name = fields.text("name", Presence::required);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto done = controller.pair().rename_node(side_of(side), *name); !done) return problem(done.error());
+  return ok(nodes_json(controller.view()));
 }
 
 Response invite(Controller& controller) {
@@ -254,6 +288,10 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call& call) { return change_pair(controller, call); }, true});
   router.add({"PATCH", "/api/v1/pair/arbiter", Access::admin, true,
               [&controller](const Call& call) { return change_arbiter(controller, call); }});
+  router.add({"PATCH", "/api/v1/pair/lease", Access::admin, true,
+              [&controller](const Call& call) { return change_lease(controller, call); }});
+  router.add({"PATCH", "/api/v1/nodes/{side}", Access::admin, true,
+              [&controller](const Call& call) { return change_node(controller, call); }, true});
   router.add({"GET", "/api/v1/pair/witness", Access::viewer, false,
               [&controller](const Call&) { return show_witness(controller); }});
   router.add({"PATCH", "/api/v1/pair/witness", Access::admin, true,

@@ -1,5 +1,6 @@
 // /peer/v1: what the two nodes' management ask of one another. Not for people: no part of the API's description.
 #include "mgmt/control/controller.hpp"
+#include "mgmt/control/fence_check.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/respond.hpp"
@@ -70,6 +71,8 @@ void add_peer_resources(Router& router, Controller& controller) {
                 const auto tried = try_endpoints(controller.data_plane(), pair, arbiter);
                 return tried ? text(to_json_text(*tried)) : problem(tried.error());
               })});
+  router.add({"POST", "/peer/v1/fence-trial", Access::partner, false,
+              [&controller](const Call&) { return done(try_fence(controller.data_plane())); }});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {
                 const auto after = query_integer(call.request, "after", 0, INT64_MAX);
                 if (!after) return problem(after.error());

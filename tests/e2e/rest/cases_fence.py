@@ -62,13 +62,39 @@ class Fence(Scratch):
         self.problem(self.create(a, endpoints=["http://127.0.0.1:2379"]), 422, "invalid", "/arbiter/endpoints")
         self.problem(self.create(a, preferred_side="a"), 422, "invalid", "/arbiter/preferred_side")
 
-    def test_stays_and_is_not_taken_in_the_place_of_another(self):
+    def told(self, *nodes, **arbiter):
+        for node in nodes:
+            wait_for(f"lockstepd to be told {arbiter}", lambda: arbiter.items() <= node.applied()["arbiter"].items())
+
+    def test_takes_the_place_of_another_and_gives_it_up_in_use(self):
         a, b = self.ready("node-a"), self.ready("node-b")
-        make_pair(a, b, arbiter=FENCE)
-        refused = a.patch("/api/v1/pair/arbiter", {"kind": "preferred", "preferred_side": "a"})
-        self.problem(refused, 409, "conflict")
-        self.assertIn("chosen when a pair is made", refused.json["detail"])
-        self.assertEqual(a.get("/api/v1/pair").json["arbiter"]["kind"], "fence")
+        make_pair(a, b)
+        self.volume(a)
+        for arbiter, said in ((FENCE, "The arbiter is the fence now."),
+                              ({"kind": "preferred", "preferred_side": "b"}, "The arbiter is side B preferred now.")):
+            reply = b.patch("/api/v1/pair/arbiter", arbiter)
+            self.assertEqual(reply.status, 202, reply)
+            job = b.job(reply)
+            self.assertEqual((job["state"], job["message"]), ("done", said), job)
+            self.told(a, b, kind=arbiter["kind"])
+            self.assertEqual(a.get("/api/v1/pair").json["arbiter"]["kind"], arbiter["kind"])
+        a.patch("/api/v1/pair/arbiter", FENCE)
+        wait_for("it to decide", lambda: a.get("/api/v1/pair").json["arbiter"]["kind"] == "fence")
+        wait_for("the job to end", lambda: all(j["state"] == "done" for j in a.get("/api/v1/jobs").json["items"]))
+        self.problem(a.patch("/api/v1/pair/arbiter", FENCE), 409, "conflict")
+
+    def test_of_each_node_is_tried_before_it_decides_in_use(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        make_pair(a, b)
+        for node in (a, b):
+            node.script(fence=DEAD)
+            refused = a.patch("/api/v1/pair/arbiter", FENCE)
+            self.problem(refused, 422, "invalid", "/kind")
+            self.assertIn(f"{node.name}: ", refused.json["errors"][0]["detail"])
+            self.assertIn("Connection timed out.", refused.json["errors"][0]["detail"])
+            node.script()
+        for node in (a, b):
+            self.assertEqual(node.applied()["arbiter"]["kind"], "preferred")
 
     def test_lets_nobody_change_the_configuration_alone(self):
         a, b = self.ready("node-a"), self.ready("node-b")

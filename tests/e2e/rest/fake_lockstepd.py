@@ -2,7 +2,7 @@
 """A lockstepd that keeps nothing: it speaks docs/developer/rpc.md, believes what it is told and says that all is well.
 For tests of the management alone. A file beside the socket, <socket>.script, changes its mind:
 
-    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "uptime_ms": 9, "resync": {...}, "silent": ["node.apply"]}
+    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "uptime_ms": 9, "resync": {...}, "lease": {"settled": false}, "silent": ["node.apply"]}
 """
 import json
 import pathlib
@@ -141,10 +141,14 @@ class Node:
                 "side": applied["node"]["side"], "uptime_ms": script.get("uptime_ms", int((time.monotonic() - self.start) * 1000)),
                 "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
                                                    "since_ms": int(time.time() * 1000)},
-                "witness": witness,
+                "witness": witness, **self.lease(script),
                 "volumes": [self.volume(v, script) for v in applied["volumes"]
                             if v["id"] in self.replicas and not self.lost(v, script)],
                 "sessions": script.get("sessions", [])}
+
+    def lease(self, script):
+        held = (self.applied or {}).get("settings", {}).get("lease_ms", 1500)
+        return {} if "lease" in script and not script["lease"] else {"lease": {"ms": held, "settled": True, **script.get("lease", {})}}
 
     def volume(self, v, script):
         epoch = self.replicas[v["id"]]["epoch"]

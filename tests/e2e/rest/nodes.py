@@ -40,7 +40,7 @@ class Node:
         self.socket = self.folder / "lockstepd.sock"
         self.script_file = pathlib.Path(str(self.socket) + ".script")
         self.mgmtd = self.lockstepd = None
-        self.extra = ""
+        self.extra = self.lockstepd_extra = ""  # more lines of their configuration files
         self.ca = None  # the certificate that it shows, where it was given one; False: any is taken
 
     def write_configuration(self):
@@ -49,7 +49,7 @@ class Node:
                      f'volume_folder = "{self.folder}/volumes"\nrpc_socket = "{self.socket}"\n'
                      f'node_name = "{self.name}"\nportals = ["{self.portal}"]\nlink_address = "{self.link}"\n{self.extra}')
         self.replace("lockstepd.toml", f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = 1\n'
-                                       'buffer_mib = 64\n')
+                                       f'buffer_mib = 64\n{self.lockstepd_extra}')
 
     def replace(self, name, text):
         """At once: the daemon that was started last may be reading it."""

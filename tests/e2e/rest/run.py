@@ -23,6 +23,7 @@ import cases_lost  # noqa: E402
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
 import cases_rotation  # noqa: E402
+import cases_settings  # noqa: E402
 import cases_strangers  # noqa: E402
 import cases_volumes  # noqa: E402
 import cases_watching  # noqa: E402
@@ -36,8 +37,8 @@ NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
 }
 
-MODULES = (cases_arbiter, cases_fence, cases_leave, cases_lost, cases_node, cases_pair, cases_rotation, cases_strangers, cases_volumes,
-           cases_watching, cases_witness)
+MODULES = (cases_arbiter, cases_fence, cases_leave, cases_lost, cases_node, cases_pair, cases_rotation, cases_settings, cases_strangers,
+           cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 
 

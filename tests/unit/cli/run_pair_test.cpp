@@ -41,6 +41,43 @@ TEST_F(Run, PairSetRenames) {
   EXPECT_EQ(run({"pair", "set"}), 2);
 }
 
+TEST_F(Run, PairSetChangesTheLimitsOfResyncAtOnceAndTheLeaseByAJob) {
+  const json pair{{"state", "complete"},
+                  {"name", "p"},
+                  {"settings",
+                   {{"lease_ms", 1500},
+                    {"other_lease_ms", 2500},
+                    {"resync_floor_bytes_per_second", 52428800},
+                    {"resync_ceiling_bytes_per_second", 0}}}};
+  answer("PATCH /api/v1/pair", 200, pair);
+  EXPECT_EQ(run({"pair", "set", "--resync-floor", "50MiB", "--resync-ceiling", "0"}), 0);
+  EXPECT_EQ(
+      sent(0),
+      (json{{"settings", {{"resync_floor_bytes_per_second", 52428800}, {"resync_ceiling_bytes_per_second", 0}}}}));
+  EXPECT_THAT(out_.str(), HasSubstr("at least 50 MiB/s, no ceiling"));
+  EXPECT_THAT(out_.str(), HasSubstr("1500 ms; is being changed, 2500 ms counts, too"));
+  answer("PATCH /api/v1/pair/lease", 202, job("done", 1));
+  EXPECT_EQ(run({"pair", "set", "--lease", "2.5s"}), 0);
+  EXPECT_EQ(sent(1), (json{{"lease_ms", 2500}}));
+  for (const char* wrong : {"2", "s", "2.5ms", "1.2345s", "two", "-1s", ""})
+    EXPECT_EQ(run({"pair", "set", "--lease", wrong}), 2) << wrong;
+}
+
+TEST_F(Run, PairArbiterSetMayNameAFence) {
+  answer("PATCH /api/v1/pair/arbiter", 202, job("done", 1));
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--fence"}), 0);
+  EXPECT_EQ(sent(0), (json{{"kind", "fence"}}));
+  EXPECT_EQ(run({"pair", "arbiter", "set", "--fence", "--preferred", "a"}), 2);
+}
+
+TEST_F(Run, NodeRenameNamesTheSideOrTheNode) {
+  const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "rack8"}}}}};
+  answer("PATCH /api/v1/nodes/b", 200, nodes);
+  EXPECT_EQ(run({"node", "rename", "b", "rack8"}), 0);
+  EXPECT_EQ(sent(0), (json{{"name", "rack8"}}));
+  EXPECT_THAT(out_.str(), HasSubstr("rack8"));
+}
+
 TEST_F(Run, PairDiscoveryAsksForASecretOrIsOpen) {
   const json pair{{"state", "complete"}, {"name", "p"}, {"discovery_chap_user", "finder"}};
   answer("PATCH /api/v1/pair", 200, pair);

@@ -20,6 +20,8 @@ const std::string kEtcd = "http://10.0.0.1:2379";
 const Arbiter kWitness{.witness = true, .endpoints = {kEtcd}, .preferred = kA, .access = {}};
 const Arbiter kPreferA{.witness = false, .endpoints = {}, .preferred = kA, .access = {}};
 const Arbiter kPreferB{.witness = false, .endpoints = {}, .preferred = kB, .access = {}};
+const Arbiter kFence{
+    .witness = false, .endpoints = {}, .preferred = kA, .access = {}, .changing = false, .fence = true};
 
 /// Both nodes' lockstepds, and their copies of one volume: A orders, and records the next epoch first. Where both wish
 /// the same, it names another arbiter, by the rule of replication/core/verdict.hpp.
@@ -28,7 +30,8 @@ struct Lockstepds {
     bool runs = true, is_told = true;
     std::int64_t revision = 0;
     bool asks = false;     ///< the witness
-    std::string wish;      ///< "" none, "nobody", "preferred_a", "preferred_b"
+    bool fences = false;   ///< the command is used
+    std::string wish;      ///< "" none, "nobody", "preferred_a", "preferred_b", "fence"
     std::string named;     ///< in its copy's record
     bool limited = false;  ///< the witness is not known to hold it
   };
@@ -37,6 +40,8 @@ struct Lockstepds {
   bool in_sync = true, b_answers = true;
   std::string proposed;  ///< recorded by A, not yet by B
   unsigned forgotten = 0;
+  std::array<std::string, 2> fence_problems;
+  std::array<unsigned, 2> fence_trials{};
 
   Node& at(NodeSide side) { return nodes[static_cast<std::size_t>(side)]; }
   [[nodiscard]] const Node& at(NodeSide side) const { return nodes[static_cast<std::size_t>(side)]; }
@@ -45,6 +50,7 @@ struct Lockstepds {
     if (!node.runs || !node.is_told || (side == kB && !b_answers)) return;
     const Arbiter& arbiter = core->configuration()->pair->arbiter;
     node.asks = arbiter.witness && !arbiter.changing;
+    node.fences = arbiter.fence && !arbiter.changing;
     node.wish = arbiter.changing ? "nobody" : arbiter.witness ? "" : arbiter_name(arbiter);
     node.revision = core->revisions.state().head.n;
   }
@@ -67,12 +73,14 @@ struct Lockstepds {
   [[nodiscard]] std::string decider(NodeSide side) const {
     const Node& node = at(side);
     if (node.named == "witness") return node.asks ? "witness" : "";
+    if (node.named == "fence") return node.fences ? "fence" : "";
     return node.named == std::string("preferred_") + side_name(side) ? node.named : "";
   }
   void judge() const {
     const std::string a = decider(kA), b = decider(kB);
     EXPECT_TRUE(a.empty() || b.empty() || a == b) << "both could go on: A by " << a << ", B by " << b;
     for (const NodeSide side : kSides) EXPECT_FALSE(at(side).asks && at(side).wish.starts_with("preferred"));
+    for (const NodeSide side : kSides) EXPECT_FALSE(at(side).fences && at(side).wish == "nobody");
   }
   [[nodiscard]] Outcome<NodeReport> look(NodeSide side) const {
     if (side == kB && !b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
@@ -141,6 +149,12 @@ class ArbiterJobsTest : public ::testing::Test {
     hands.try_endpoints = [](NodeSide, const Arbiter& arbiter) -> Outcome<WitnessTrial> {
       return WitnessTrial{{arbiter.endpoints.at(0), true, false, "", "a1"}};
     };
+    hands.try_fence = [this](NodeSide side) -> Outcome<void> {
+      const auto i = static_cast<std::size_t>(side);
+      ++plane_.fence_trials[i];
+      if (plane_.fence_problems[i].empty()) return {};
+      return refuse(RefusalKind::invalid, plane_.fence_problems[i], {{"/arbiter/kind", plane_.fence_problems[i]}});
+    };
     hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
       if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
       return core_->revisions.change(summary, edit, nullptr);
@@ -191,9 +205,10 @@ class ArbiterJobsTest : public ::testing::Test {
   }
 };
 
-const std::pair<const Arbiter*, const Arbiter*> kChanges[] = {{&kPreferA, &kPreferB}, {&kPreferB, &kPreferA},
-                                                              {&kPreferA, &kWitness}, {&kPreferB, &kWitness},
-                                                              {&kWitness, &kPreferA}, {&kWitness, &kPreferB}};
+const std::pair<const Arbiter*, const Arbiter*> kChanges[] = {
+    {&kPreferA, &kPreferB}, {&kPreferB, &kPreferA}, {&kPreferA, &kWitness}, {&kPreferB, &kWitness},
+    {&kWitness, &kPreferA}, {&kWitness, &kPreferB}, {&kWitness, &kFence},   {&kFence, &kWitness},
+    {&kPreferB, &kFence},   {&kFence, &kPreferA}};
 
 TEST_F(ArbiterJobsTest, EveryKindIsChangedToEveryOtherByWayOfNone) {
   for (const auto& [from, to] : kChanges) {
@@ -224,6 +239,21 @@ TEST_F(ArbiterJobsTest, TheNewOneIsNotNamedBeforeEachCopyNamesNobodyOnBothNodes)
   plane_.at(kB).is_told = true;
   turns(10);
   EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+}
+
+/// Nobody is powered off by that: each node's device is asked whether the other machine is on.
+TEST_F(ArbiterJobsTest, AFenceIsTakenOnlyIfEachNodesWasTriedAndAnswered) {
+  for (const auto& [a, b] : {std::pair<const char*, const char*>{"No answer.", ""}, {"", "No answer."}}) {
+    begin_with(kWitness);
+    plane_.fence_problems = {a, b};
+    const auto refused = jobs_->change_arbiter(kFence);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, RefusalKind::invalid);
+    ASSERT_EQ(refused.error().fields.size(), 1u);
+    EXPECT_EQ(refused.error().fields[0].detail, *a ? "node-a: No answer." : "node-b: No answer.");
+    EXPECT_EQ(plane_.fence_trials, (std::array<unsigned, 2>{1, 1})) << "both, so that both are mended at once";
+    EXPECT_EQ(arbiter(), kWitness);
+  }
 }
 
 TEST_F(ArbiterJobsTest, WaitsForVolumesThatAreBeingMadeAndForVersionsThatCanDoIt) {

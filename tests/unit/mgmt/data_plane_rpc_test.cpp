@@ -143,6 +143,7 @@ TEST(NodeApply, ABadFieldIsNamedByItsPathWithWhatWasExpected) {
       {"/arbiter/endpoints", json::array(), "params.arbiter.endpoints", "is empty"},
       {"/arbiter/changing", true, "params.arbiter.endpoints", "while none is to be asked"},
       {"/settings/lease_ms", 10, "params.settings.lease_ms", "from 500 to 60000"},
+      {"/settings/other_lease_ms", 10, "params.settings.other_lease_ms", "0, or from 500 to 60000"},
       {"/volumes/0/size", 1000, "params.volumes[0].size", "from 4096"},
       {"/volumes/0/size", 4097, "params.volumes[0].size", "multiple of 4096"},
       {"/volumes/0/block_size", 1024, "params.volumes[0].block_size", "512 or 4096"},

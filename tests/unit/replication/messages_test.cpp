@@ -163,7 +163,8 @@ std::vector<std::byte> with_flags(std::uint16_t flags) {
 }
 
 TEST(ReplicaStates, TellTheArbiterThatIsWishedAndTakeOneThatIsNotKnownForNone) {
-  for (const auto wish : {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a, ArbiterWish::preferred_b}) {
+  for (const auto wish : {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a, ArbiterWish::preferred_b,
+                          ArbiterWish::fence}) {
     auto wishing = state();
     wishing.wish = wish;
     const auto back = decode_state(encode_state(wishing));
@@ -172,7 +173,8 @@ TEST(ReplicaStates, TellTheArbiterThatIsWishedAndTakeOneThatIsNotKnownForNone) {
   }
   EXPECT_EQ(decode_state(with_flags(0x0401))->wish, ArbiterWish::nobody);
   EXPECT_EQ(decode_state(with_flags(0x0C01))->wish, ArbiterWish::preferred_b);
-  EXPECT_EQ(decode_state(with_flags(0x1001))->wish, ArbiterWish::none) << "of a later version";
+  EXPECT_EQ(decode_state(with_flags(0x1001))->wish, ArbiterWish::fence);
+  EXPECT_EQ(decode_state(with_flags(0x1401))->wish, ArbiterWish::none) << "of a later version";
 }
 
 TEST(ReplicaStates, OfALaterVersionMayTellMore) {

@@ -97,10 +97,12 @@ class PartnerFixture : public testing::Test, public PartnerUser {
     return static_cast<std::uint64_t>((clock.now().since_origin + std::chrono::hours(24)).count());
   }
   /// What the node itself takes, or refuses, of a request that comes by `session`; nothing: it is passed on.
-  std::optional<Message> said_to(std::uint64_t session, MessageType type, const engine::Uuid& process) {
+  std::optional<Message> said_to(std::uint64_t session, MessageType type, const engine::Uuid& process,
+                                 engine::Duration lease = {}) {
     Message message;
     message.type = type;
     message.process = process;
+    message.number = static_cast<std::uint64_t>(lease.count());
     if (type == MessageType::hello) message.flags = kFlagSideB;
     HeldRequest request(message);
     const bool taken = partner.take(session, request, message);
@@ -118,17 +120,18 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   void on_partner_restarted() override { events.push_back("restarted"); }
   void on_contact_made() override { events.push_back("contact made"); }
   void on_contact_lost() override { events.push_back("contact lost"); }
-  void on_lease_agreed(engine::Duration lease, unsigned drift_percent) override {
+  void on_lease_agreed(engine::Duration lease, engine::Duration granted, unsigned drift_percent) override {
     settings.lease = lease;
+    settings.granted_lease = granted;
     settings.drift_percent = drift_percent;
   }
   void list_leases(std::vector<std::byte>&) override {}
-  void on_leases(std::span<const std::byte>, std::span<const std::byte>, engine::TimePoint) override {}
+  void on_leases(std::span<const std::byte>, std::span<const std::byte>, const Lease&) override {}
   bool grant_lease(const engine::Uuid&, const engine::Uuid&) override { return false; }
 
   static NodeSettings node_settings() {
     NodeSettings s;
-    s.lease = kLease;
+    s.lease = s.granted_lease = kLease;
     s.process.bytes[0] = 1;
     return s;
   }

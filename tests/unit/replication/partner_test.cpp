@@ -111,6 +111,84 @@ TEST_F(SharedLease, ThatMakesNoSenseIsNotTaken) {
   }
 }
 
+/// One lease takes the place of another, in the steps of partner.hpp.
+class ChangedLease : public PartnerFixture {
+ protected:
+  static constexpr auto kShort = kLease / 2;
+  void meet() {
+    connect();
+    answer(0, their_clock());
+    answer(0, their_clock());
+    ASSERT_TRUE(partner.in_contact());
+  }
+};
+
+TEST_F(ChangedLease, MakesThisNodeTrustTheShorterAndWaitForTheLongerUntilItHoldsTheNewOneAlone) {
+  meet();
+  for (const auto& [before, after] :
+       {std::pair<engine::Duration, engine::Duration>{kLease, kShort}, {kShort, kLease}}) {
+    partner.set_lease(before, after);
+    EXPECT_EQ(settings.lease, kShort);
+    EXPECT_EQ(settings.granted_lease, kLease);
+    EXPECT_EQ(partner.held_lease(), before);
+    partner.set_lease(after, before);
+    EXPECT_EQ(settings.lease, kShort);
+    EXPECT_EQ(settings.granted_lease, kLease);
+    EXPECT_EQ(partner.held_lease(), after);
+    partner.set_lease(after, {});
+    EXPECT_EQ(settings.lease, after);
+    EXPECT_EQ(settings.granted_lease, after);
+  }
+}
+
+TEST_F(ChangedLease, CountsForWhatIsHeldFromTheStepOnInWhichItIsHeld) {
+  meet();
+  partner.set_lease(kLease, kShort);
+  clock.advance(kShort);
+  EXPECT_TRUE(partner.in_contact()) << "the old one is held still";
+  partner.heartbeat_now();
+  answer(0, their_clock());
+  partner.set_lease(kShort, kLease);
+  clock.advance(kShort - 1ms);
+  EXPECT_TRUE(partner.in_contact());
+  clock.advance(1ms);
+  EXPECT_FALSE(partner.in_contact());
+}
+
+TEST_F(ChangedLease, IsSettledWhenNothingHeldOrSentByTheOldOneCounts) {
+  meet();
+  EXPECT_TRUE(partner.lease_settled());
+  partner.set_lease(kLease, kShort);
+  EXPECT_TRUE(partner.lease_settled()) << "nothing is held that was not before";
+  partner.set_lease(kShort, kLease);
+  EXPECT_FALSE(partner.lease_settled());
+  clock.advance(kLease * 12 / 10 - 1ms);
+  EXPECT_FALSE(partner.lease_settled());
+  clock.advance(1ms);
+  EXPECT_TRUE(partner.lease_settled());
+}
+
+/// The partner took the next step: it tells so with each heartbeat, not in hello alone.
+TEST_F(ChangedLease, OfThePartnersIsToldByItsHeartbeats) {
+  their_lease = kShort;
+  meet();
+  ASSERT_EQ(partner.held_lease(), kShort);
+  partner.on_inbound_up(1);
+  ASSERT_EQ(said_to(1, MessageType::hello, theirs, kShort)->status, engine::Errc::ok);
+  ASSERT_EQ(said_to(1, MessageType::heartbeat, theirs, kLease)->status, engine::Errc::ok);
+  EXPECT_EQ(partner.held_lease(), kLease);
+  ASSERT_EQ(said_to(1, MessageType::heartbeat, theirs, engine::Duration(1))->status, engine::Errc::corrupt);
+  EXPECT_EQ(partner.held_lease(), kLease);
+}
+
+TEST_F(ChangedLease, IsToldInEachHeartbeat) {
+  meet();
+  partner.set_lease(kShort, kLease);
+  partner.heartbeat_now();
+  EXPECT_EQ(link.sent.back().message.number, static_cast<std::uint64_t>(engine::Duration(kShort).count()));
+  EXPECT_EQ(link.sent.back().message.tag, 20u);
+}
+
 TEST_F(StandingClock, IsSeenByTwoAnswersThatAreFartherApartThere) {
   connect();
   answer(0, their_clock());

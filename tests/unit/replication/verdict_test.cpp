@@ -325,7 +325,7 @@ TEST(Alone, APartnersWinStandsBesideAnEpochThatThePartnerMayNotHaveRecorded) {
 /// Its two records become durable one after the other.
 TEST(NextArbiter, IsNamedOnlyWhereBothWishItAndNeverInThePlaceOfAnotherThatDecides) {
   constexpr ArbiterWish kWishes[] = {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a,
-                                     ArbiterWish::preferred_b};
+                                     ArbiterWish::preferred_b, ArbiterWish::fence};
   const engine::ArbiterSettings kNamed[] = {{engine::ArbiterKind::witness, NodeSide::a, "http://w"},
                                             {engine::ArbiterKind::preferred, NodeSide::a, ""},
                                             {engine::ArbiterKind::preferred, NodeSide::b, ""},
@@ -342,13 +342,16 @@ TEST(NextArbiter, IsNamedOnlyWhereBothWishItAndNeverInThePlaceOfAnotherThatDecid
         theirs.wish = theirs_wishes;
         const auto next = next_arbiter(mine, theirs);
         const bool by_witness = named.kind == engine::ArbiterKind::witness;
+        const bool to_fence = mine_wishes == ArbiterWish::fence;
         const bool to_a_side = mine_wishes == ArbiterWish::preferred_a || mine_wishes == ArbiterWish::preferred_b;
         const bool to_nobody = mine_wishes == ArbiterWish::nobody;
         const bool agreed = mine_wishes == theirs_wishes && mine_wishes != ArbiterWish::none;
-        ASSERT_EQ(next.has_value(), agreed && (by_witness ? to_a_side : to_nobody));
+        ASSERT_EQ(next.has_value(), agreed && (by_witness ? to_a_side || to_fence : to_nobody));
         if (!next) continue;
-        EXPECT_EQ(next->kind, by_witness ? engine::ArbiterKind::preferred : engine::ArbiterKind::witness);
-        if (by_witness) {
+        EXPECT_EQ(next->kind, !by_witness ? engine::ArbiterKind::witness
+                              : to_fence  ? engine::ArbiterKind::fence
+                                          : engine::ArbiterKind::preferred);
+        if (to_a_side) {
           EXPECT_EQ(next->preferred, mine_wishes == ArbiterWish::preferred_a ? NodeSide::a : NodeSide::b);
         }
         theirs.record.id.bytes[0] = 9;

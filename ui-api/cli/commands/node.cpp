@@ -109,6 +109,27 @@ void add_replace(CLI::App& node, Action& chosen) {
   });
 }
 
+void add_rename(CLI::App& node, Action& chosen) {
+  struct Options {
+    std::string node, name;
+  };
+  auto o = std::make_shared<Options>();
+  auto* c = node.add_subcommand("rename", "Give a node another name; nothing but what is shown changes");
+  c->footer("Example:\n  lockstep node rename b rack8-b");
+  c->add_option("node", o->node, "The side, a or b, or the node's name")->required();
+  c->add_option("name", o->name, "Letters, digits, dots and hyphens")->required()->type_name("NEW");
+  c->callback([o, &chosen] {
+    chosen = [o](Context& context) -> Outcome<void> {
+      const auto side = find_side(context, o->node);
+      if (!side) return std::unexpected(side.error());
+      const auto changed = context.api.patch("/nodes/" + *side, json{{"name", o->name}});
+      if (!changed) return std::unexpected(changed.error());
+      context.show(*changed, [](const json& nodes) { return nodes_text(part(nodes, "items")); });
+      return {};
+    };
+  });
+}
+
 }  // namespace
 
 void add_node_commands(CLI::App& app, Action& chosen) {
@@ -122,6 +143,7 @@ void add_node_commands(CLI::App& app, Action& chosen) {
       return {};
     };
   });
+  add_rename(*node, chosen);
   add_replace(*node, chosen);
   add_node_certificate_commands(*node, chosen);
 }

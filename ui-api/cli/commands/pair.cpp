@@ -58,6 +58,8 @@ std::string arbiter_text(const json& arbiter) {
   return "-";
 }
 
+}  // namespace
+
 std::string pair_text(const json& pair) {
   if (text(pair, "state") == "none")
     return "This node is not in a pair. Make one with `lockstep pair create`; if it was in one, see `lockstep "
@@ -68,7 +70,10 @@ std::string pair_text(const json& pair) {
   facts.add("Target", text(pair, "target_name"));
   facts.add("Arbiter", arbiter_text(part(pair, "arbiter")));
   const json& settings = part(pair, "settings");
-  facts.add("Lease", fmt::format("{} ms", number(settings, "lease_ms")));
+  std::string lease = fmt::format("{} ms", number(settings, "lease_ms"));
+  if (const std::uint64_t other = number(settings, "other_lease_ms"); other != 0)
+    lease += fmt::format("; is being changed, {} ms counts, too", other);
+  facts.add("Lease", lease);
   const std::uint64_t ceiling = number(settings, "resync_ceiling_bytes_per_second");
   facts.add("Resync", fmt::format("at least {}/s, {}", format_size(number(settings, "resync_floor_bytes_per_second")),
                                   ceiling == 0 ? "no ceiling" : "at most " + format_size(ceiling) + "/s"));
@@ -79,6 +84,8 @@ std::string pair_text(const json& pair) {
   facts.add("Id", text(pair, "id"));
   return facts.text();
 }
+
+namespace {
 
 void add_create(CLI::App& pair, Action& chosen) {
   struct Options {
@@ -176,21 +183,6 @@ void add_discovery(CLI::App& pair, Action& chosen) {
       if (chap->is_null() && !o->open)
         return fail(Exit::usage, "Say --chap-user USER with --chap-secret-file FILE, or --open.");
       const auto changed = context.api.patch("/pair", json{{"discovery_chap", std::move(*chap)}});
-      if (!changed) return std::unexpected(changed.error());
-      context.show(*changed, pair_text);
-      return {};
-    };
-  });
-}
-
-void add_set(CLI::App& pair, Action& chosen) {
-  auto name = std::make_shared<std::string>();
-  auto* c = pair.add_subcommand("set", "Rename the pair; its target's name stays");
-  c->footer("Example:\n  lockstep pair set --name rack7");
-  c->add_option("--name", *name, "Lower-case letters, digits and hyphens")->required()->type_name("NEW");
-  c->callback([name, &chosen] {
-    chosen = [name](Context& context) -> Outcome<void> {
-      const auto changed = context.api.patch("/pair", json{{"name", *name}});
       if (!changed) return std::unexpected(changed.error());
       context.show(*changed, pair_text);
       return {};
@@ -415,7 +407,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   });
   add_create(*pair, chosen);
   add_discovery(*pair, chosen);
-  add_set(*pair, chosen);
+  add_pair_set_command(*pair, chosen);
   add_pair_arbiter_commands(*pair, chosen);
   add_pair_witness_commands(*pair, chosen);
   add_pair_rotate_secrets(*pair, chosen);

@@ -13,6 +13,7 @@ void add_set(CLI::App& arbiter, Action& chosen) {
   struct Options {
     WitnessOptions witness;
     std::string preferred;
+    bool fence = false;
     bool no_wait = false;
   };
   auto o = std::make_shared<Options>();
@@ -21,20 +22,28 @@ void add_set(CLI::App& arbiter, Action& chosen) {
       "Both nodes must be up and in sync. While it goes on, for some seconds, the loss of a node stops I/O.\n"
       "Examples:\n"
       "  lockstep pair arbiter set --witness http://10.0.0.20:2379\n"
-      "  lockstep pair arbiter set --preferred b");
+      "  lockstep pair arbiter set --preferred b\n"
+      "  lockstep pair arbiter set --fence         /etc/lockstep/fence.toml says on each node what powers the other "
+      "off");
   const auto witness = o->witness.add_to(*c);
-  c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
-      ->check(CLI::IsMember({"a", "b"}))
+  auto* preferred =
+      c->add_option("--preferred", o->preferred, "No witness: this side goes on when the nodes cannot talk")
+          ->check(CLI::IsMember({"a", "b"}))
+          ->excludes(witness.endpoints)
+          ->excludes(witness.token)
+          ->type_name("a|b");
+  c->add_flag("--fence", o->fence, "No witness: who powers the partner off goes on; tried on both nodes first")
       ->excludes(witness.endpoints)
       ->excludes(witness.token)
-      ->type_name("a|b");
+      ->excludes(preferred);
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
-      if (!o->witness.name_one() && o->preferred.empty())
-        return fail(Exit::usage, "Say who is to decide: --witness URL, or --preferred a.");
-      Outcome<json> body = json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
-      if (o->preferred.empty()) {
+      if (!o->witness.name_one() && o->preferred.empty() && !o->fence)
+        return fail(Exit::usage, "Say who is to decide: --witness URL, --preferred a, or --fence.");
+      Outcome<json> body =
+          o->fence ? json{{"kind", "fence"}} : json{{"kind", "preferred"}, {"preferred_side", o->preferred}};
+      if (o->witness.name_one()) {
         body = o->witness.body(context);
         if (!body) return std::unexpected(body.error());
         (*body)["kind"] = "witness";
@@ -50,7 +59,7 @@ void add_set(CLI::App& arbiter, Action& chosen) {
 
 void add_pair_arbiter_commands(CLI::App& pair, Action& chosen) {
   auto* arbiter =
-      pair.add_subcommand("arbiter", "Who decides when the nodes cannot talk: a witness, or a preferred side");
+      pair.add_subcommand("arbiter", "Who decides when the nodes cannot talk: a witness, a preferred side, or a fence");
   arbiter->require_subcommand(1);
   add_set(*arbiter, chosen);
 }

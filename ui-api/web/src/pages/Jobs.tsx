@@ -17,6 +17,7 @@ const KINDS: Record<string, string> = {
   'pair.link_secrets': 'New link secrets',
   'pair.witness': 'Change witness',
   'pair.arbiter': 'Change arbiter',
+  'pair.lease': 'Change lease',
   'pair.leave': 'Take node out',
   'pair.dissolve': 'Dissolve pair',
   'pair.release': 'Forget pair',
