@@ -13,6 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)parse_range_answer(slot, body);
   (void)parse_reads_answer(std::array{slot, slot}, body);
   (void)parse_swap_answer(slot, WitnessRecord{}, body);
+  (void)parse_swaps_answer(std::array{EtcdSwap{slot, {}, {}}, EtcdSwap{slot, {}, {}}}, body);
   (void)parse_delete_answer(body);
   (void)parse_authenticate_answer(body);
   (void)etcd_refusal(body);

@@ -191,12 +191,13 @@ class LoadNode {
     read(pair_.volumes[i], [this, i](const auto& view) {
       if (!view) return after(200ms, [this, i] { ask(i); });
       seen_[i] = *view;
-      swap(i, record((view->record ? view->record->number : 0) + 1, engine::MemberSet::only(side_)),
-           [this, i](const auto& outcome) {
-             if (!outcome || !outcome->won) return again([this, i] { ask(i); });
-             world_.phase.failovers.push_back(milliseconds(world_.reactor.now() - lost_at_));
-             if (!std::exchange(alone_, true)) look();
-           });
+      const WitnessRecord mine = record((view->record ? view->record->number : 0) + 1, engine::MemberSet::only(side_));
+      swap(i, mine, [this, i, mine](const auto& outcome) {
+        const bool there = outcome && outcome->current.record == mine;  // by an earlier try of the same swap
+        if (!there) return again([this, i] { ask(i); });
+        world_.phase.failovers.push_back(milliseconds(world_.reactor.now() - lost_at_));
+        if (!std::exchange(alone_, true)) look();
+      });
     });
   }
 

@@ -59,6 +59,24 @@ class EtcdClient {
     for (auto& one : asked) views.push_back(one.get());
     return views;
   }
+  /// Of several volumes, asked at once.
+  std::vector<engine::IoResult<SwapOutcome>> swap_all(const std::vector<engine::Uuid>& volumes,
+                                                      const std::vector<WitnessView>& seen, const WitnessRecord& to) {
+    std::vector<std::future<engine::IoResult<SwapOutcome>>> asked;
+    std::vector<std::shared_ptr<std::promise<engine::IoResult<SwapOutcome>>>> promises;
+    for (std::size_t i = 0; i < volumes.size(); ++i) {
+      promises.push_back(std::make_shared<std::promise<engine::IoResult<SwapOutcome>>>());
+      asked.push_back(promises.back()->get_future());
+    }
+    reactor_.post([this, promises, volumes, seen, to] {
+      for (std::size_t i = 0; i < volumes.size(); ++i)
+        witness_->swap(volumes[i], seen[i], to,
+                       [promise = promises[i]](auto outcome) { promise->set_value(std::move(outcome)); });
+    });
+    std::vector<engine::IoResult<SwapOutcome>> outcomes;
+    for (auto& one : asked) outcomes.push_back(one.get());
+    return outcomes;
+  }
   std::future<engine::IoResult<SwapOutcome>> start_swap(const WitnessView& seen, const WitnessRecord& to) {
     return run<engine::IoResult<SwapOutcome>>(
         [this, seen, to](auto set) { witness_->swap(kVolume, seen, to, std::move(set)); });

@@ -155,6 +155,27 @@ TEST(EtcdWitness, IsAskedAgainAndAgainOverOneConnection) {
   EXPECT_EQ(connections_to(port), begun);
 }
 
+TEST(EtcdWitness, SwapsOfManyVolumesAtOnceAreEachWonOrLostByItself) {
+  EtcdProcess etcd;
+  Client client({etcd.url()}), other({etcd.url()});
+  std::vector<engine::Uuid> volumes(70);  // more than fit into one request
+  for (std::size_t i = 0; i < volumes.size(); ++i) volumes[i].bytes[0] = static_cast<std::uint8_t>(i + 1);
+  volumes[40] = kVolume;
+  std::vector<WitnessView> seen(volumes.size());
+  const auto made = client.swap_all(volumes, seen, record(1, engine::MemberSet::both()));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    ASSERT_TRUE(made[i] && made[i]->won) << i << client.witness().last_problem();
+    seen[i] = made[i]->current;
+  }
+  ASSERT_TRUE(other.swap(seen[40], record(2, kOnlyB))->won);
+  const auto changed = client.swap_all(volumes, seen, record(3, kOnlyA));
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    ASSERT_TRUE(changed[i]) << i << client.witness().last_problem();
+    EXPECT_EQ(changed[i]->won, i != 40);
+    EXPECT_EQ(changed[i]->current.record, i == 40 ? record(2, kOnlyB) : record(3, kOnlyA));
+  }
+}
+
 TEST(EtcdWitness, AsksTheNextEndpointWhenTheFirstIsNotThere) {
   EtcdProcess etcd;
   Client client({"http://127.0.0.1:" + std::to_string(tests::free_port()), etcd.url()});
