@@ -97,14 +97,13 @@ mgmt::PairView view_of(const mgmt::Configuration& c) {
   view.configuration = std::make_shared<const mgmt::Configuration>(c);
   view.local_side = mgmt::NodeSide::a;
   for (std::size_t i = 0; i < c.nodes.size(); ++i) view.nodes[i].node = &view.configuration->nodes[i];
-  mgmt::DataPlaneStatus status{.version = "1",
-                               .process = "p",
-                               .partner_path = "tcp",
-                               .witness_kind = "witness",
-                               .witness_reachable = true,
-                               .volumes = {},
-                               .sessions = {},
-                               .findings = {}};
+  mgmt::DataPlaneStatus status;
+  status.version = "1";
+  status.process = "p";
+  status.partner_path = "tcp";
+  status.partner_cipher = "TLS_AES_256_GCM_SHA384";
+  status.witness_kind = "witness";
+  status.witness_reachable = true;
   status.partner_connected = true;
   status.partner_since_ms = 1;
   if (!c.volumes.empty()) {
