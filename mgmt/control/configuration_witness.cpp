@@ -129,10 +129,7 @@ void ConfigurationWitness::on_agreement(RevisionPeer& peer) {
     }
   }
   // Not under the lock: a change that waits for the arbiter holds the right to change.
-  if (state.epoch.is_only(*me)) {
-    if (!node_.is_at_work_alone()) join(state, peer);
-    return;
-  }
+  if (state.epoch.is_only(*me)) return join(state, peer);
   if (!mend || mend->what != Mending::next_epoch) return;
   const auto lost = static_cast<std::int64_t>(std::max(mend->record.generations[0], mend->record.generations[1]));
   if (!revisions_.begin_next_epoch(mend->record.number, peer)) return;  // the next look finds it again

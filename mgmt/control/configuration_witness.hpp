@@ -34,8 +34,6 @@ class WitnessSurroundings {
 
   [[nodiscard]] virtual std::chrono::steady_clock::time_point now() = 0;
   virtual void tell(const std::string& kind, Severity severity, const std::string& message) = 0;  ///< an event
-  /// Work that this node began alone, and that needs more changes, is not at its end: it decides alone until then.
-  [[nodiscard]] virtual bool is_at_work_alone() { return false; }
 };
 
 class ConfigurationWitness final : public ConfigurationArbiter {

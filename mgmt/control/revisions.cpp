@@ -239,36 +239,6 @@ bool Revisions::begin_epoch(const RevisionState& over, const RevisionId& id, con
   return true;
 }
 
-Outcome<RevisionId> Revisions::force(engine::NodeSide me, const std::string& summary) {
-  const std::lock_guard one_at_a_time(change_mutex_);
-  const auto newest = this->newest();
-  if (!newest) return std::unexpected(newest.error());
-  ConfigurationEpoch epoch = newest->epoch.next(random_uuid(), engine::MemberSet::only(me), newest->id(), 0);
-  epoch.forced = true;
-  const RevisionId id{epoch.id, newest->n() + 1, random_uuid()};
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_.head != newest->state.head || state_.tentative != newest->state.tentative) return overtaken();
-    commit_locked(id, epoch, summary, newest->configuration);
-  }
-  changed_();
-  return id;
-}
-
-bool Revisions::give_up(const RevisionState& over, const CurrentRevision& theirs) {
-  const auto configuration = from_document(theirs.document);
-  if (!configuration) return false;
-  const std::lock_guard one_at_a_time(change_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_.head != over.head || state_.tentative != over.tentative) return false;
-    commit_locked(theirs.state.head, theirs.state.epoch, "Given up for the partner's", *configuration);
-    conflict_ = false;
-  }
-  changed_();
-  return true;
-}
-
 PrepareAnswer Revisions::on_prepare(const Proposal& proposal) {
   const std::lock_guard lock(mutex_);
   const bool known = proposal.process == partner_process_ && proposal.attempt > partner_attempt_;

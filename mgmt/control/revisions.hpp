@@ -134,13 +134,6 @@ class Revisions {
   [[nodiscard]] bool begin_epoch(const RevisionState& over, const RevisionId& id, const std::string& summary,
                                  const Configuration& configuration);
 
-  /// An operator's word: the next revision, of an epoch of this node alone that no arbiter has let it begin. If the
-  /// partner has changed something meanwhile, or does before it takes this over, there are two lines.
-  [[nodiscard]] Outcome<RevisionId> force(engine::NodeSide me, const std::string& summary);
-  /// Of two lines this node's ends: `theirs` is in force here, whatever was changed here without it. False: something
-  /// was changed or proposed since `over` was seen, or `theirs` can't be read.
-  [[nodiscard]] bool give_up(const RevisionState& over, const CurrentRevision& theirs);
-
   // The follower's part: the partner's requests.
   [[nodiscard]] PrepareAnswer on_prepare(const Proposal& proposal);
   [[nodiscard]] Outcome<void> on_commit(const RevisionId& id);

@@ -84,11 +84,6 @@ class ConfigurationWorld::Surroundings final : public WitnessSurroundings {
   void tell(const std::string& kind, Severity, const std::string&) override {
     if (kind == "configuration.together") ++world_.marks.joined;
   }
-  bool is_at_work_alone() override {
-    if (world_.plan_.defect == Defect::decides_together_at_work) return false;
-    return std::ranges::any_of(
-        me_.jobs, [this](const VolumeJob& job) { return job.alone && world_.now_ < job.since + kAtWorkAlone; });
-  }
 
  private:
   ConfigurationWorld& world_;
@@ -121,8 +116,6 @@ class ConfigurationWorld::Wire final : public RevisionPeer {
       if (world_.plan_.defect == Defect::takes_over_what_follows)
         for (auto& last : current.state.epoch.ancestors)
           if (last.epoch == mine.head.epoch) last = mine.head;
-      if (world_.plan_.defect == Defect::merges_after_a_force && current.state.head.n > mine.head.n)
-        current.state.epoch.ancestors.push_back(mine.head);
       if (world_.plan_.defect == Defect::cannot_follow && current.state.head.epoch != mine.head.epoch)
         current.state.epoch.ancestors.clear();
       return current;
@@ -176,12 +169,6 @@ ConfigurationWorld::ConfigurationWorld(std::uint64_t seed, Plan plan) : random_(
   pair.arbiter.witness = plan.witness;
   if (plan.witness) pair.arbiter.endpoints = {"http://10.0.0.1:2379"};
   beginning.configuration.pair = pair;
-  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    Node node;
-    node.id = random_uuid();
-    node.side = side;
-    beginning.configuration.nodes.push_back(node);
-  }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Machine& m = at(side);
     m.side = side;
@@ -271,16 +258,16 @@ void ConfigurationWorld::ask_for_a_change(Machine& m, bool passed_on) {
       }
     } generous(m.side);
     if (plan_.defect == Defect::goes_on_without_asking) arbiter = &generous;
-    const auto done =
-        change_configuration({*m.revisions, m.side, m.partner.get(), arbiter}, "add " + name,
-                             {.together = [&](Configuration& c) -> Outcome<void> {
-                               if (plan_.defect == Defect::forgets_what_was_tentative && m.disk.tentative &&
-                                   m.disk.head.n + 1 == m.disk.tentative->id.n)
-                                 c.tokens = m.disk.configuration.tokens;
-                               c.tokens.push_back({random_uuid(), name, std::string(64, '0'), Role::admin, 1, 0});
-                               return {};
-                             }},
-                             agreement);
+    const auto done = change_configuration(
+        {*m.revisions, m.side, m.partner.get(), arbiter}, "add " + name,
+        [&](Configuration& c) -> Outcome<void> {
+          if (plan_.defect == Defect::forgets_what_was_tentative && m.disk.tentative &&
+              m.disk.head.n + 1 == m.disk.tentative->id.n)
+            c.tokens = m.disk.configuration.tokens;
+          c.tokens.push_back({random_uuid(), name, std::string(64, '0'), Role::admin, 1, 0});
+          return {};
+        },
+        agreement);
     m.busy = false;
     if (done) {
       promised_.insert(name);
@@ -297,10 +284,6 @@ void ConfigurationWorld::ask_for_a_change(Machine& m, bool passed_on) {
   });
 }
 
-Outcome<RevisionId> ConfigurationWorld::change(Machine& m, const ConfigurationEdits& edits, Agreement agreement) {
-  return change_configuration({*m.revisions, m.side, m.partner.get(), m.arbiter.get()}, "a volume", edits, agreement);
-}
-
 // A look at the partner, as once a second.
 void ConfigurationWorld::turn(Machine& m) {
   if (!m.up) return;
@@ -313,7 +296,6 @@ void ConfigurationWorld::turn(Machine& m) {
     if (m.busy) return;
     m.busy = true;
     m.arbiter->on_agreement(*m.partner);
-    take_up_what_is_owed(m);
   });
   m.busy = m.up && was_busy;
 }
@@ -323,7 +305,6 @@ void ConfigurationWorld::set_back(Machine& m) {
   if (m.frames > 0 || m.backups.empty()) return;
   const ConfigurationDisk before = m.disk;
   m.disk = m.backups[pick(m.backups.size())];
-  m.jobs.clear();
   ++marks.set_back;
   const auto& other = at(engine::other(m.side)).disk;
   for (const auto& name : before.tokens())
@@ -375,13 +356,6 @@ void ConfigurationWorld::break_something() {
 void ConfigurationWorld::step() {
   now_ += std::chrono::seconds(1);
   Machine& m = machines_[pick(2)];
-  if (plan_.volumes) {
-    data_plane();
-    if (chance(200)) return ask_for_a_volume(m);
-    if (chance(300)) return run_job(m);
-    if (chance(150)) return write();
-  }
-  if (plan_.force && chance(15)) return force(m);
   const std::size_t what = pick(100);
   if (what < 30)
     ask_for_a_change(m);
@@ -423,7 +397,7 @@ std::string ConfigurationWorld::check(bool at_the_end) {
   const auto& b = at(NodeSide::b);
   if (a.revisions->conflict() || b.revisions->conflict()) {
     ++marks.conflicts;
-    return excused_ || marks.forced > 0 ? "" : "two lines of configuration";
+    return excused_ ? "" : "two lines of configuration";
   }
   if (!at_the_end) return "";
   if (a.disk.head != b.disk.head || a.disk.configuration != b.disk.configuration) return "the two do not agree";
@@ -447,25 +421,12 @@ std::string ConfigurationWorld::verdict() {
     m.sees_witness = true;
     if (!m.up) start(m);
   }
-  const auto settle = [&] {
-    for (int i = 0; i < 12; ++i) {
-      now_ += std::chrono::seconds(5);
-      for (auto& m : machines_) turn(m);
-      if (plan_.volumes) data_plane();
-      for (int jobs = 0; jobs < 40; ++jobs)
-        for (auto& m : machines_) run_job(m);
-    }
-  };
-  settle();
-  if (plan_.force && (at(NodeSide::a).revisions->conflict() || at(NodeSide::b).revisions->conflict())) {
-    give_one_line_up();
-    settle();
+  for (int i = 0; i < 12; ++i) {
+    now_ += std::chrono::seconds(5);
+    for (auto& m : machines_) turn(m);
   }
-  if (!broken_.empty()) return broken_;
   const bool parted = at(NodeSide::a).revisions->conflict() || at(NodeSide::b).revisions->conflict();
-  const std::string broken = check(!parted);
-  if (!broken.empty() || parted || !plan_.volumes || plan_.set_back) return broken;
-  return check_volumes();
+  return check(!parted);
 }
 
 }  // namespace lockstep::test
