@@ -368,6 +368,11 @@ TEST_F(VolumeJobsTest, TokensWorkUntilRevokedAndTheLastAdminStays) {
 }
 
 TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfEncryptionIsNotLetInToEncryptedVolumes) {
+  // Of a pair whose link has TLS an older node knows too little in any case.
+  ASSERT_TRUE(node_->core->change("A pair of before", [](Configuration& c) -> Outcome<void> {
+    c.pair->link_protection = LinkProtection::off;
+    return {};
+  }));
   JoinRequest request;
   request.node = node_->core->configuration()->nodes.front();
   const auto answer = [&](int reads) {
@@ -382,6 +387,17 @@ TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfEncryptionIsNotLetInToEncryptedVolu
   node_->turns();
   EXPECT_NE(answer(2).find("version of Lockstep is older"), std::string::npos) << answer(2);
   EXPECT_NE(answer(3).find("inviting node itself"), std::string::npos) << answer(3);
+}
+
+TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfTlsOnTheLinkIsNotLetInToANewPair) {
+  JoinRequest request;
+  request.node = node_->core->configuration()->nodes.front();
+  const auto invitation = node_->pair.invite();
+  request.secret = invitation->text.substr(invitation->text.rfind('.') + 1);
+  request.reads = 8;
+  const auto refused = node_->pair.on_join(request, "fp");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().detail.find("version of Lockstep is older"), std::string::npos) << refused.error().detail;
 }
 
 TEST_F(VolumeJobsTest, AnInvitationWorksOnceAndANewOneEndsTheOld) {
