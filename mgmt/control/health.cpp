@@ -214,15 +214,15 @@ void judge_link_secrets(const Configuration& c, std::vector<HealthProblem>& prob
 void judge_link_protection(const PairView& view, std::vector<HealthProblem>& problems) {
   const Configuration& c = *view.configuration;
   if (!c.pair || c.nodes.size() != 2) return;
-  constexpr const char* kTodo =
-      "`lockstep pair protect-link` encrypts it, while hosts go on. Until then keep its network to the two nodes.";
   if (c.pair->link_protection == LinkProtection::off) {
-    problems.push_back({Severity::warning,
-                        "link",
-                        {},
-                        {},
-                        "The replication link is not encrypted: whoever is on its network can read and change volumes.",
-                        kTodo});
+    problems.push_back(
+        {Severity::warning,
+         "link",
+         {},
+         {},
+         "The replication link is not encrypted: whoever is on its network can read and change volumes.",
+         "`lockstep pair protect-link` encrypts it, while hosts go on. Until then keep its network to the "
+         "two nodes."});
     return;
   }
   if (c.pair->link_protection != LinkProtection::required) {

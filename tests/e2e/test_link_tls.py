@@ -103,10 +103,7 @@ def test_the_nodes_own_identity_opens_the_link_but_no_session_without_the_links_
         s.in_sync()
 
 
-def longest_gap(writer, since):
-    return writer.longest_gap_since(since)
-
-
+@group("security")
 def test_a_pair_goes_over_to_a_link_without_tls_and_back_while_a_host_writes():
     with scene(Scene, witness=True) as s:
         writer = Writer(s, s.volume, [s.a, s.b], all_paths=True)
@@ -125,7 +122,7 @@ def test_a_pair_goes_over_to_a_link_without_tls_and_back_while_a_host_writes():
             again = protect(s.a, tls)
             check(again.status == 409, f"what is so already is refused: {again}")
         check(s.epoch(s.a) == epoch, "no epoch ended for it")
-        gap = longest_gap(writer, since)
+        gap = writer.longest_gap_since(since)
         check(gap <= LONGEST_PAUSE_MS, f"the longest pause was {gap} ms")
         s.in_sync()
         writer.stop()
@@ -147,6 +144,7 @@ def begun(s, tls, progress):
     raise Failed("no job was met at that step")
 
 
+@group("security")
 def test_a_node_that_is_killed_in_a_step_comes_back_to_a_link_that_works():
     with scene(Scene, witness=True) as s:
         writer = Writer(s, s.volume, [s.a, s.b])
