@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/iscsi/stream_transport.hpp"
+
 namespace lockstep::iscsi_target {
 
 Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
@@ -17,13 +19,15 @@ Worker::~Worker() { assert(connections_.empty()); }
 void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
   auto stream = std::make_unique<engine::TcpStream>(*reactor_, std::move(socket));
   engine::TcpStream& tcp = *stream;
-  auto connection = std::make_unique<TargetConnection>(std::move(stream), *this, resources_, hub_.directory(),
+  auto transport = std::make_unique<iscsi::StreamTransport>(std::move(stream), resources_.pdus);
+  iscsi::StreamTransport& pdus = *transport;
+  auto connection = std::make_unique<TargetConnection>(std::move(transport), *this, resources_, hub_.directory(),
                                                        hub_.session_settings());
   TargetConnection& fresh = *connection;
   fresh.id = id;
   fresh.generation = hub_.generation();
   connections_[id].connection = std::move(connection);
-  tcp.start(fresh);
+  tcp.start(pdus);
 }
 
 TargetConnection* Worker::find(std::uint64_t id) {

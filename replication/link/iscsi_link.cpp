@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/iscsi/stream_transport.hpp"
 #include "engine/net/tcp.hpp"
 #include "replication/core/messages.hpp"
 
@@ -26,7 +27,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   LinkEvents* events = nullptr;
   State state = State::idle;
   std::unique_ptr<engine::TcpConnector> connector;
-  std::unique_ptr<engine::TcpStream> stream;
+  iscsi::OutPduPool pdus;
+  std::unique_ptr<iscsi::PduTransport> transport;
   std::unique_ptr<LinkSession> session;
   engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
   engine::TimerId break_timer = engine::TimerId::none;  // the break that is to come
@@ -65,13 +67,17 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void log_in(engine::TcpSocket socket) {
     state = State::logging_in;
     session = std::make_unique<LinkSession>(settings.identity, random, *this);
-    stream = std::make_unique<engine::TcpStream>(reactor, std::move(socket));
-    stream->start(*session);
+    auto stream = std::make_unique<engine::TcpStream>(reactor, std::move(socket));
+    engine::TcpStream& tcp = *stream;
+    auto over_tcp = std::make_unique<iscsi::StreamTransport>(std::move(stream), pdus);
+    tcp.start(*over_tcp);
+    tcp.start(*over_tcp);
+    transport = std::move(over_tcp);
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
       fail("The partner took the connection and then did not answer the login in time.");
     });
-    session->start(*stream);
+    session->start(*transport);
   }
 
   void try_again() {
@@ -94,7 +100,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     pump();
   }
 
-  void on_session_failed(const std::string& why) override { fail(why); }
+  void on_session_failed(const std::string& why) override { note_problem(why); }  // it stops itself
 
   // ---- silence ----
 
@@ -117,12 +123,17 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     });
   }
 
-  // ---- the end of a session: always later, never from inside whatever noticed it ----
+  // ---- the end of a session: when nothing can touch its tasks' buffers, and never from inside whatever noticed it
+  // ----
 
   void fail(const std::string& why) {
-    if (break_timer != engine::TimerId::none || !session) return;
+    if (!session || session->stopped()) return;
     note_problem(why);
     session->stop();
+  }
+
+  void on_session_silent() override {
+    if (state == State::stopped) return;
     break_timer = reactor.call_after(engine::Duration{0}, [this] {
       break_timer = engine::TimerId::none;
       end_session();
@@ -143,7 +154,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
     }
     session.reset();
-    stream.reset();
+    transport.reset();
     state = State::waiting;
     if (was_up) events->on_link_down();
     if (state == State::waiting) try_again();
@@ -168,7 +179,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     cancel(late_timer);
     connector.reset();
     if (session) session->stop();
-    stream.reset();
+    transport.reset();  // waits for silence
     session.reset();
   }
 
