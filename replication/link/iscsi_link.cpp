@@ -71,7 +71,6 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     engine::TcpStream& tcp = *stream;
     auto over_tcp = std::make_unique<iscsi::StreamTransport>(std::move(stream), pdus);
     tcp.start(*over_tcp);
-    tcp.start(*over_tcp);
     transport = std::move(over_tcp);
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
