@@ -61,6 +61,8 @@ bool Completions::waits_for_this_node(const Op& op, std::error_code status) cons
   return status == Errc::not_serving || (op.opcode == DiskOpcode::change_state && status == Errc::unknown_outcome);
 }
 
+void Completions::half_done(const Op& op) { ForwardEntries::half_done(*op.entry, standing_.epoch().id); }
+
 void Completions::finish(Op& op, std::error_code status) {
   if (waits_for_this_node(op, status)) return hold(op);
   op.status = status;
