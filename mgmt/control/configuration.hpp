@@ -1,12 +1,16 @@
 #pragma once
 // What the operator wants of a pair: the whole desired state as one value. A change makes a new value, which becomes
-// the next revision on both nodes (revision.hpp); nothing in it belongs to one node's process or disk.
+// the next revision on both nodes (revision.hpp); nothing in it belongs to one node's process or disk. Its records are
+// described: what is named in a description is in the document, the tables and the API (docs/developer/management.md).
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <boost/describe/class.hpp>
+#include <boost/describe/enum.hpp>
 
 #include "engine/base/uuid.hpp"
 #include "engine/metadata/identity.hpp"
@@ -25,6 +29,7 @@ struct Chap {
   std::string secret;
   bool operator==(const Chap&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Chap, (), (user, secret))
 
 struct PairSettings {
   std::int64_t lease_ms = 1500;
@@ -32,6 +37,7 @@ struct PairSettings {
   std::int64_t resync_ceiling = 0;                    ///< bytes a second, 0: none
   bool operator==(const PairSettings&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(PairSettings, (), (lease_ms, resync_floor, resync_ceiling))
 
 struct Arbiter {
   bool witness = false;                ///< else, without a fence: the preferred node goes on
@@ -46,6 +52,7 @@ struct Arbiter {
   bool fence = false;
   bool operator==(const Arbiter&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Arbiter, (), (witness, endpoints, preferred, access, changing, fence))
 
 /// What the witness's records are sealed with, where it is not the link's secrets.
 struct SealSecrets {
@@ -53,6 +60,7 @@ struct SealSecrets {
   std::string other;
   bool operator==(const SealSecrets&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(SealSecrets, (), (one, other))
 
 /// The link's other secrets, while one pair of them takes the place of another: let in beside those in force.
 struct LinkBeside {
@@ -61,6 +69,7 @@ struct LinkBeside {
   bool are_old = false;  ///< they were in force; else they are about to be
   bool operator==(const LinkBeside&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(LinkBeside, (), (link, link_mutual, are_old))
 
 struct Pair {
   Uuid id;
@@ -79,6 +88,9 @@ struct Pair {
   std::optional<LinkBeside> link_beside{};
   bool operator==(const Pair&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Pair, (),
+                      (id, name, target_name, arbiter, settings, link, link_mutual, created_ms, next_lun, discovery,
+                       seal, link_beside))
 
 struct Node {
   Uuid id;
@@ -90,6 +102,7 @@ struct Node {
   std::string fingerprint;  ///< of its TLS certificate
   bool operator==(const Node&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Node, (), (id, side, name, portals, link_address, management_address, fingerprint))
 
 /// Which files on a node's disk are its copy of a volume. One that takes the place of a copy that is lost has the next
 /// number, so that the lost one, should it turn up, is not taken for it.
@@ -99,8 +112,10 @@ struct Copy {
   bool retired = false;  ///< out of service, to be replaced
   bool operator==(const Copy&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Copy, (), (number, folder, retired))
 
 enum class Lifecycle : std::uint8_t { creating, ready, deleting };
+BOOST_DESCRIBE_ENUM(Lifecycle, creating, ready, deleting)
 
 struct Volume {
   Uuid id;
@@ -129,6 +144,9 @@ struct Volume {
   [[nodiscard]] Copy& copy(NodeSide side) { return copies[static_cast<std::size_t>(side)]; }
   [[nodiscard]] bool is_closed() const { return !any_initiator && access.empty(); }  ///< to every host
 };
+BOOST_DESCRIBE_STRUCT(Volume, (),
+                      (id, name, serial, lun, size, block_size, physical_block, thin, read_only, removable, encrypted,
+                       write_cache, lifecycle, first_epoch, any_initiator, access, import_secret, created_ms, copies))
 
 /// What an initiator was let in with before it was given other credentials, and is until then beside them. Whoever
 /// shows `chap` is answered with this `mutual`.
@@ -138,6 +156,7 @@ struct OldCredentials {
   std::int64_t until_ms = 0;  ///< wall clock
   bool operator==(const OldCredentials&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(OldCredentials, (), (chap, mutual, until_ms))
 
 struct Initiator {
   std::string iqn;
@@ -147,8 +166,10 @@ struct Initiator {
   std::optional<OldCredentials> old{};  ///< only beside `chap`
   bool operator==(const Initiator&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Initiator, (), (iqn, chap, mutual, created_ms, old))
 
 enum class Role : std::uint8_t { admin, viewer };
+BOOST_DESCRIBE_ENUM(Role, admin, viewer)
 
 struct Token {
   Uuid id;
@@ -159,6 +180,7 @@ struct Token {
   std::int64_t expires_ms = 0;  ///< 0: never
   bool operator==(const Token&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(Token, (), (id, name, digest, role, created_ms, expires_ms))
 
 struct Configuration {
   std::optional<Pair> pair;
@@ -175,6 +197,7 @@ struct Configuration {
   /// Puts every list into its order.
   void sort();
 };
+BOOST_DESCRIBE_STRUCT(Configuration, (), (pair, nodes, volumes, initiators, tokens))
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <boost/describe/class.hpp>
+
 #include "engine/base/uuid.hpp"
 #include "engine/metadata/identity.hpp"
 #include "replication/core/witness_memory.hpp"
@@ -23,6 +25,7 @@ struct RevisionId {
   engine::Uuid change;
   bool operator==(const RevisionId&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(RevisionId, (), (epoch, n, change))
 
 struct ConfigurationEpoch {
   static constexpr std::size_t kMaxAncestors = 128;
@@ -43,6 +46,7 @@ struct ConfigurationEpoch {
   [[nodiscard]] ConfigurationEpoch next(const engine::Uuid& with_id, engine::MemberSet with_members,
                                         const RevisionId& last, std::uint64_t above) const;
 };
+BOOST_DESCRIBE_STRUCT(ConfigurationEpoch, (), (id, number, members, ancestors, forced))
 
 /// What a node knows of its partner and of the pair's record at the witness. Durable before anything rests on it.
 struct ConfigurationKnowledge {

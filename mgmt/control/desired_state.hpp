@@ -38,6 +38,7 @@ struct LoneEpoch {
   std::int64_t size = 0;  ///< bytes of the volume in it
   bool operator==(const LoneEpoch&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(LoneEpoch, (), (number, id, member, size))
 
 /// How a replica begins.
 struct ReplicaBirth {
@@ -46,6 +47,7 @@ struct ReplicaBirth {
   /// It takes the place of a lost one, as no member of this epoch of the other's; instead of `both`.
   std::optional<LoneEpoch> joins{};
 };
+BOOST_DESCRIBE_STRUCT(ReplicaBirth, (), (both, clean, joins))
 [[nodiscard]] std::string create_parameters(const Configuration& configuration, const Volume& volume, NodeSide side,
                                             const ReplicaBirth& birth, const std::filesystem::path& folder);
 

@@ -11,26 +11,24 @@
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/table_rows.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
 constexpr const char* kPartnersLast = "partner_event";
-constexpr const char* kColumns = "SELECT id, at_ms, kind, severity, side, volume, message, times FROM events ";
+
+struct Kept {
+  static constexpr records::Rules rules(const Event*) { return {}; }
+  static records::Cell cell(const Severity& severity) { return std::string(to_string(severity)); }
+  static void take(const std::string& text, Severity& severity) { severity = severity_from(text); }
+};
 
 void insert(SQLite::Database& db, const Event& event, bool partners) {
-  SQLite::Statement q(db,
-                      "INSERT OR IGNORE INTO events (at_ms, kind, severity, side, volume, message, partner_id, "
-                      "times) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-  q.bind(1, event.at_ms);
-  q.bind(2, event.kind);
-  q.bind(3, to_string(event.severity));
-  if (event.side) q.bind(4, side_name(*event.side));
-  if (event.volume) q.bind(5, event.volume->to_string());
-  q.bind(6, event.message);
-  if (partners) q.bind(7, event.id);
-  q.bind(8, event.times);
-  q.exec();
+  records::Row row = records::row_of<Kept>(event);
+  row.drop("id");  // the log gives it one of its own
+  row.put("partner_id", partners ? records::Cell(event.id) : records::Cell());
+  insert_row(db, "events", row, "INSERT OR IGNORE");
 }
 
 // What happens often pushes out what is of its own family, and nothing else.
@@ -46,20 +44,9 @@ void drop_oldest(SQLite::Database& db, const std::string& kind) {
   all.exec();
 }
 
-std::vector<Event> read(SQLite::Statement& q) {
+std::vector<Event> select(Database& database, std::string_view rest, const std::vector<records::Cell>& parameters) {
   std::vector<Event> events;
-  while (q.executeStep()) {
-    Event e;
-    e.id = q.getColumn(0).getInt64();
-    e.at_ms = q.getColumn(1).getInt64();
-    e.kind = q.getColumn(2).getString();
-    e.severity = severity_from(q.getColumn(3).getString());
-    if (!q.getColumn(4).isNull()) e.side = q.getColumn(4).getString() == "a" ? NodeSide::a : NodeSide::b;
-    if (!q.getColumn(5).isNull()) e.volume = Uuid::parse(q.getColumn(5).getString());
-    e.message = q.getColumn(6).getString();
-    e.times = q.getColumn(7).getInt64();
-    events.push_back(std::move(e));
-  }
+  database.use([&](SQLite::Database& db) { events = select_records<Kept, Event>(db, "events", rest, parameters); });
   return events;
 }
 
@@ -73,13 +60,9 @@ void log(const Event& event) {
 
 }  // namespace
 
-const char* to_string(Severity severity) {
-  return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
-}
+const char* to_string(Severity severity) { return records::word_of(severity); }
 
-Severity severity_from(const std::string& text) {
-  return text == "critical" ? Severity::critical : text == "warning" ? Severity::warning : Severity::info;
-}
+Severity severity_from(const std::string& text) { return records::from_word<Severity>(text).value_or(Severity::info); }
 
 EventLog::EventLog(Database& database) : database_(database) {}
 
@@ -124,27 +107,14 @@ void EventLog::forget_partner_ids() {
 }
 
 std::vector<Event> EventLog::list(std::optional<std::int64_t> after, std::int64_t limit) const {
-  std::vector<Event> events;
-  database_.use([&](SQLite::Database& db) {
-    SQLite::Statement q(db, std::string(kColumns) +
-                                (after ? "WHERE id > ? ORDER BY id LIMIT ?" : "WHERE id > ? ORDER BY id DESC LIMIT ?"));
-    q.bind(1, after.value_or(0));
-    q.bind(2, limit);
-    events = read(q);
-  });
+  auto events = select(database_, after ? "WHERE id > ? ORDER BY id LIMIT ?" : "WHERE id > ? ORDER BY id DESC LIMIT ?",
+                       {after.value_or(0), limit});
   if (!after) std::ranges::reverse(events);
   return events;
 }
 
 std::vector<Event> EventLog::own(std::int64_t after, std::int64_t limit) const {
-  std::vector<Event> events;
-  database_.use([&](SQLite::Database& db) {
-    SQLite::Statement q(db, std::string(kColumns) + "WHERE id > ? AND partner_id IS NULL ORDER BY id LIMIT ?");
-    q.bind(1, after);
-    q.bind(2, limit);
-    events = read(q);
-  });
-  return events;
+  return select(database_, "WHERE id > ? AND partner_id IS NULL ORDER BY id LIMIT ?", {after, limit});
 }
 
 std::int64_t EventLog::last_id() const {

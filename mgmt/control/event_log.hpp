@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <boost/describe/class.hpp>
+#include <boost/describe/enum.hpp>
+
 #include "engine/base/uuid.hpp"
 #include "engine/metadata/identity.hpp"
 
@@ -18,8 +21,9 @@ namespace lockstep::mgmt {
 class Database;
 
 enum class Severity : std::uint8_t { info, warning, critical };
+BOOST_DESCRIBE_ENUM(Severity, info, warning, critical)
 [[nodiscard]] const char* to_string(Severity severity);
-[[nodiscard]] Severity severity_from(const std::string& text);
+[[nodiscard]] Severity severity_from(const std::string& text);  ///< info, where the word is not known
 
 struct Event {
   std::int64_t id = 0;
@@ -31,6 +35,7 @@ struct Event {
   std::string message;
   std::int64_t times = 1;  ///< how often it happened; repeated ones are counted by whoever tells of them
 };
+BOOST_DESCRIBE_STRUCT(Event, (), (id, at_ms, kind, severity, side, volume, message, times))
 
 constexpr std::int64_t kMaxEvents = 10'000;
 constexpr std::int64_t kMaxEventsOfFamily = 2'000;

@@ -4,52 +4,42 @@
 #include <stdexcept>
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <nlohmann/json.hpp>
 
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/refusal_json.hpp"
+#include "mgmt/control/table_rows.hpp"
+#include "mgmt/records/json.hpp"
 
 namespace lockstep::mgmt {
 namespace {
 
 using engine::Uuid;
-constexpr const char* kStates[] = {"pending", "running", "done", "failed"};
-constexpr const char* kColumns =
-    "SELECT id, kind, runner, state, step, progress, message, error, volume, parameters, created_ms, finished_ms "
-    "FROM jobs ";
+using records::json;
+using records::Row;
+using records::Rules;
 
-Uuid parsed(const std::string& text) {
-  const auto id = Uuid::parse(text);
-  if (!id) throw std::runtime_error("A job holds a malformed UUID: " + text);
-  return *id;
-}
+// In both forms an error is the text of a problem document.
+struct Told {
+  static constexpr Rules rules(const void*) { return {.required = "*"}; }
+  static json to_json(const Refusal& error) { return to_json_text(error); }
+  static void from_json(const json& j, Refusal& error) { error = refusal_from(j.get<std::string>()); }
+};
 
-JobState state_from(const std::string& text) {
-  for (int i = 0; i < 4; ++i)
-    if (text == kStates[i]) return static_cast<JobState>(i);
-  throw std::runtime_error("A job has the unknown state " + text);
-}
+struct Kept {
+  static constexpr Rules rules(const Job*) { return {.hidden = "finished_ms"}; }
+  static records::Cell cell(const Refusal& error) { return to_json_text(error); }
+  static void take(const std::string& text, Refusal& error) { error = refusal_from(text); }
+  static void wrote(Row& row, const std::string&, const Job& job) {
+    row.put("finished_ms", job.finished_ms ? records::Cell(job.finished_ms) : records::Cell());
+  }
+  static void read(const Row& row, const std::string&, Job& job) {
+    job.finished_ms = row.is_null("finished_ms") ? 0 : row.number("finished_ms");
+  }
+};
 
-Job read(SQLite::Statement& q) {
-  Job job;
-  job.id = parsed(q.getColumn(0).getString());
-  job.kind = q.getColumn(1).getString();
-  job.runner = parsed(q.getColumn(2).getString());
-  job.state = state_from(q.getColumn(3).getString());
-  job.step = q.getColumn(4).getString();
-  job.progress = q.getColumn(5).getDouble();
-  job.message = q.getColumn(6).getString();
-  if (!q.getColumn(7).isNull()) job.error = refusal_from(q.getColumn(7).getString());
-  if (!q.getColumn(8).isNull()) job.volume = parsed(q.getColumn(8).getString());
-  job.parameters = q.getColumn(9).getString();
-  job.created_ms = q.getColumn(10).getInt64();
-  if (!q.getColumn(11).isNull()) job.finished_ms = q.getColumn(11).getInt64();
-  return job;
-}
-
-std::vector<Job> read_all(SQLite::Statement& q) {
+std::vector<Job> select(Database& database, std::string_view rest, const std::vector<records::Cell>& parameters = {}) {
   std::vector<Job> jobs;
-  while (q.executeStep()) jobs.push_back(read(q));
+  database.use([&](SQLite::Database& db) { jobs = select_records<Kept, Job>(db, "jobs", rest, parameters); });
   return jobs;
 }
 
@@ -63,24 +53,11 @@ void drop_oldest(SQLite::Database& db) {
 
 }  // namespace
 
-const char* to_string(JobState state) { return kStates[static_cast<int>(state)]; }
+const char* to_string(JobState state) { return records::word_of(state); }
 
 void JobTable::put(const Job& job) {
   database_.transact([&](SQLite::Database& db) {
-    SQLite::Statement q(db, "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    q.bind(1, job.id.to_string());
-    q.bind(2, job.kind);
-    q.bind(3, job.runner.to_string());
-    q.bind(4, to_string(job.state));
-    q.bind(5, job.step);
-    q.bind(6, job.progress);
-    q.bind(7, job.message);
-    if (job.error) q.bind(8, to_json_text(*job.error));
-    if (job.volume) q.bind(9, job.volume->to_string());
-    q.bind(10, job.parameters);
-    q.bind(11, job.created_ms);
-    if (job.finished_ms) q.bind(12, job.finished_ms);
-    q.exec();
+    insert_row(db, "jobs", records::row_of<Kept>(job), "INSERT OR REPLACE");
     drop_oldest(db);
   });
 }
@@ -100,71 +77,26 @@ void JobTable::erase(const Uuid& id) {
 }
 
 std::optional<Job> JobTable::get(const Uuid& id) const {
-  std::optional<Job> job;
-  database_.use([&](SQLite::Database& db) {
-    SQLite::Statement q(db, std::string(kColumns) + "WHERE id = ?");
-    q.bind(1, id.to_string());
-    if (q.executeStep()) job = read(q);
-  });
-  return job;
+  auto found = select(database_, "WHERE id = ?", {id.to_string()});
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
 
 std::vector<Job> JobTable::newest(std::int64_t limit) const {
-  std::vector<Job> jobs;
-  database_.use([&](SQLite::Database& db) {
-    // Unfinished first, so that the limit never hides one; then all by time.
-    SQLite::Statement q(db, std::string(kColumns) + "ORDER BY finished_ms IS NOT NULL, created_ms DESC LIMIT ?");
-    q.bind(1, limit);
-    jobs = read_all(q);
-  });
+  // Unfinished first, so that the limit never hides one; then all by time.
+  auto jobs = select(database_, "ORDER BY finished_ms IS NOT NULL, created_ms DESC LIMIT ?", {limit});
   std::ranges::stable_sort(jobs, std::greater<>(), &Job::created_ms);
   return jobs;
 }
 
 std::vector<Job> JobTable::unfinished() const {
-  std::vector<Job> jobs;
-  database_.use([&](SQLite::Database& db) {
-    SQLite::Statement q(db, std::string(kColumns) + "WHERE finished_ms IS NULL ORDER BY created_ms");
-    jobs = read_all(q);
-  });
-  return jobs;
+  return select(database_, "WHERE finished_ms IS NULL ORDER BY created_ms");
 }
 
-std::string to_json_text(const Job& job) {
-  nlohmann::json j = {{"id", job.id.to_string()},
-                      {"kind", job.kind},
-                      {"runner", job.runner.to_string()},
-                      {"state", to_string(job.state)},
-                      {"step", job.step},
-                      {"progress", job.progress},
-                      {"message", job.message},
-                      {"error", nullptr},
-                      {"volume", nullptr},
-                      {"parameters", job.parameters},
-                      {"created_ms", job.created_ms},
-                      {"finished_ms", job.finished_ms}};
-  if (job.error) j["error"] = to_json_text(*job.error);
-  if (job.volume) j["volume"] = job.volume->to_string();
-  return j.dump();
-}
+std::string to_json_text(const Job& job) { return records::to_json<Told>(job).dump(); }
 
 Outcome<Job> job_from(std::string_view text) {
   try {
-    const auto j = nlohmann::json::parse(text);
-    Job job;
-    job.id = parsed(j.at("id"));
-    job.kind = j.at("kind");
-    job.runner = parsed(j.at("runner"));
-    job.state = state_from(j.at("state"));
-    job.step = j.at("step");
-    job.progress = j.at("progress");
-    job.message = j.at("message");
-    if (!j.at("error").is_null()) job.error = refusal_from(j.at("error").get<std::string>());
-    if (!j.at("volume").is_null()) job.volume = parsed(j.at("volume"));
-    job.parameters = j.at("parameters");
-    job.created_ms = j.at("created_ms");
-    job.finished_ms = j.at("finished_ms");
-    return job;
+    return records::from_json<Told, Job>(json::parse(text));
   } catch (const std::exception& e) {
     return refuse(RefusalKind::malformed, std::string("This is not a job: ") + e.what());
   }

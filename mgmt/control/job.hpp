@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include <boost/describe/class.hpp>
+#include <boost/describe/enum.hpp>
+
 #include "engine/base/uuid.hpp"
 #include "mgmt/control/refusal.hpp"
 
@@ -13,6 +16,7 @@ namespace lockstep::mgmt {
 class Database;
 
 enum class JobState : std::uint8_t { pending, running, done, failed };
+BOOST_DESCRIBE_ENUM(JobState, pending, running, done, failed)
 [[nodiscard]] const char* to_string(JobState state);
 
 struct Job {
@@ -31,6 +35,9 @@ struct Job {
 
   [[nodiscard]] bool finished() const { return state == JobState::done || state == JobState::failed; }
 };
+BOOST_DESCRIBE_STRUCT(Job, (),
+                      (id, kind, runner, state, step, progress, message, error, volume, parameters, created_ms,
+                       finished_ms))
 
 constexpr std::int64_t kMaxFinishedJobs = 1000;
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/describe/class.hpp>
+
 #include "engine/base/uuid.hpp"
 #include "mgmt/control/refusal.hpp"
 
@@ -18,7 +20,9 @@ struct EpochView {
   std::string members;
   std::string sequencer;
   std::string arbiter;  ///< "witness", "preferred_a" or "preferred_b"; empty: its lockstepd does not tell
+  bool operator==(const EpochView&) const = default;
 };
+BOOST_DESCRIBE_STRUCT(EpochView, (), (number, id, members, sequencer, arbiter))
 
 struct ReplicaStatus {
   engine::Uuid volume;
@@ -40,6 +44,10 @@ struct ReplicaStatus {
   std::int64_t read_bytes = 0;
   std::int64_t write_bytes = 0;
 };
+BOOST_DESCRIBE_STRUCT(ReplicaStatus, (),
+                      (volume, state, serving, access, failover_limited, epoch, size, dirty_bytes, allocated_bytes,
+                       reason, resync_running, resync_total, resync_done, resync_rate, reads, writes, read_bytes,
+                       write_bytes))
 
 struct SessionStatus {
   std::string initiator;
@@ -47,6 +55,7 @@ struct SessionStatus {
   std::string portal;
   std::int64_t since_ms = 0;
 };
+BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, since_ms))
 
 struct DataPlaneStatus {
   std::string version;
@@ -65,11 +74,15 @@ struct DataPlaneStatus {
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
+BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
+                      (version, process, revision, uptime_ms, partner_connected, partner_path, partner_since_ms,
+                       witness_kind, witness_reachable, witness_changing, volumes, sessions, findings))
 
 struct ApplyProblem {
   std::string object;
   std::string message;
 };
+BOOST_DESCRIBE_STRUCT(ApplyProblem, (), (object, message))
 
 struct NodeReport {
   bool running = false;                   ///< lockstepd answers
@@ -82,6 +95,7 @@ struct NodeReport {
 
   [[nodiscard]] bool misses(const engine::Uuid& volume) const;
 };
+BOOST_DESCRIBE_STRUCT(NodeReport, (), (running, message, status, applied, problems, missing, at_ms))
 
 /// Of node.status's result. Fields that are missing stay as they are above: an older lockstepd says less.
 [[nodiscard]] Outcome<DataPlaneStatus> status_from(std::string_view json);

@@ -20,11 +20,13 @@ namespace lockstep::mgmt {
 struct ReplicaOrder {
   /// `discard` removes one copy of a volume that lives on. Numbers travel.
   enum class Kind : std::uint8_t { create, remove, leave, force_solo, give_up, grow, discard };
+  BOOST_DESCRIBE_NESTED_ENUM(Kind, create, remove, leave, force_solo, give_up, grow, discard)
   Kind kind = Kind::create;
   Volume volume;
   ReplicaBirth birth;                ///< create
   bool accept_inconsistent = false;  ///< force_solo
 };
+BOOST_DESCRIBE_STRUCT(ReplicaOrder, (), (kind, volume, birth, accept_inconsistent))
 
 /// A request of a user's, passed on to the node that orders changes.
 struct ForwardedRequest {
@@ -33,12 +35,14 @@ struct ForwardedRequest {
   std::string content_type;
   std::string body;
 };
+BOOST_DESCRIBE_STRUCT(ForwardedRequest, (), (method, target, content_type, body))
 struct ForwardedReply {
   int status = 0;
   std::string content_type;
   std::string location;
   std::string body;
 };
+BOOST_DESCRIBE_STRUCT(ForwardedReply, (), (status, content_type, location, body))
 
 /// A node that was given an invitation asks to become side B.
 struct JoinRequest {
@@ -47,20 +51,24 @@ struct JoinRequest {
   Token token;                  ///< stays valid, so that whoever joined the node is not locked out of it
   int reads = kNewestDocument;  ///< as in CurrentRevision
 };
+BOOST_DESCRIBE_STRUCT(JoinRequest, (), (secret, node, token, reads))
 /// What the pair will be: kept by the joining node as tentative, then confirmed.
 struct JoinOffer {
   RevisionId id;
   std::string document;
   bool replaces = false;  ///< the joining node takes the place of one that was in the pair before
 };
+BOOST_DESCRIBE_STRUCT(JoinOffer, (), (id, document, replaces))
 
 /// What a node that is perhaps not the partner any more, or not yet, may know of another one's management.
 struct NodeStanding {
   enum class Asker : std::uint8_t { stranger, partner, replaced };  // numbers travel
+  BOOST_DESCRIBE_NESTED_ENUM(Asker, stranger, partner, replaced)
   Asker asker = Asker::stranger;     ///< what the node that asks is to the one that answers
   std::optional<std::int64_t> head;  ///< its revision of the pair that was asked about; nothing: it is not in that pair
   std::optional<std::int64_t> saved;  ///< the revision of its saved copy of that pair's configuration
 };
+BOOST_DESCRIBE_STRUCT(NodeStanding, (), (asker, head, saved))
 
 /// Another node's management as the change of a pair's membership sees it.
 class MembershipPeer {

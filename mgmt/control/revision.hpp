@@ -23,6 +23,7 @@ struct RevisionState {
   std::optional<RevisionId> tentative;    ///< waits for the orderer's decision
   std::optional<engine::Uuid> in_flight;  ///< the change that this node is asking its partner to keep right now
 };
+BOOST_DESCRIBE_STRUCT(RevisionState, (), (head, epoch, tentative, in_flight))
 
 enum class RevisionVerdict : std::uint8_t {
   agree,              ///< nothing to do

@@ -44,6 +44,7 @@ struct Proposal {
   std::int64_t attempt = 0;
   ConfigurationEpoch epoch{};  ///< of `id`
 };
+BOOST_DESCRIBE_STRUCT(Proposal, (), (base, id, summary, document, process, attempt, epoch))
 
 struct CurrentRevision {
   RevisionState state;
@@ -52,6 +53,7 @@ struct CurrentRevision {
   int reads = kNewestDocument;  ///< the newest version of a document that this node knows
   bool knows_epochs = true;     ///< it can take over what its partner changed alone
 };
+BOOST_DESCRIBE_STRUCT(CurrentRevision, (), (state, document, process, reads, knows_epochs))
 
 enum class PrepareAnswer : std::uint8_t {
   kept,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 std::optional<iscsi::ChapCredentials> to_chap(const Authentication& authentication) {
   if (!authentication.chap) return std::nullopt;
@@ -57,4 +57,4 @@ iscsi_target::AccessAnswer Access::may_log_in(std::string_view initiator, std::s
   return answer;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -12,7 +12,7 @@
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Immutable once made; what it answers changes when the time of credentials of before is over.
 class Access final : public iscsi_target::AccessView, public iscsi_target::AccessPolicy {
@@ -43,4 +43,4 @@ class Access final : public iscsi_target::AccessView, public iscsi_target::Acces
 /// Nothing when there is no secret to prove.
 [[nodiscard]] std::optional<iscsi::ChapCredentials> to_chap(const Authentication& authentication);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -9,7 +9,7 @@
 
 #include <toml++/toml.h>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Errc;
@@ -104,4 +104,4 @@ engine::Result<Configuration> load_configuration(const std::string& path) {
   return parse_configuration(text.str(), path);
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,7 @@
 
 #include "engine/base/result.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct Configuration {
   std::string rpc_socket = "/run/lockstep/lockstepd.sock";
@@ -24,4 +24,4 @@ struct Configuration {
 [[nodiscard]] engine::Result<Configuration> load_configuration(const std::string& path);
 [[nodiscard]] engine::Result<Configuration> parse_configuration(std::string_view text, const std::string& name);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -3,7 +3,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 namespace asio = boost::asio;
 using nlohmann::json;
@@ -107,4 +107,4 @@ void ControlClient::write() {
                     });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

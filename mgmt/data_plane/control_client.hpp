@@ -9,7 +9,7 @@
 
 #include "mgmt/data_plane/control_server.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 class ControlClient;
 
@@ -57,4 +57,4 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   bool closed_ = false;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

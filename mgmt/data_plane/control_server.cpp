@@ -10,7 +10,7 @@
 #include "engine/runtime/reactor_asio.hpp"
 #include "mgmt/data_plane/control_client.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 namespace asio = boost::asio;
 using asio::local::stream_protocol;
@@ -115,4 +115,4 @@ void ControlServer::drain(engine::Duration patience, engine::Callback<> done) {
   impl_->drain(impl_->reactor.now() + patience, std::move(done));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

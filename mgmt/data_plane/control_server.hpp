@@ -10,7 +10,7 @@
 #include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using RpcReply = engine::Callback<RpcResult>;
 
@@ -50,4 +50,4 @@ class ControlServer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

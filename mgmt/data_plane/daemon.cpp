@@ -22,7 +22,12 @@
 #include "mgmt/log/log.hpp"
 #include "mgmt/process/readiness.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::flush_log;
+using mgmt::log_info;
+using mgmt::log_warning;
+using mgmt::tell_ready;
 
 using engine::Errc;
 using engine::Result;
@@ -179,4 +184,4 @@ int Daemon::run() {
   return 0;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,7 @@
 #include "engine/base/result.hpp"
 #include "mgmt/data_plane/configuration.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 class Daemon {
  public:
@@ -21,4 +21,4 @@ class Daemon {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

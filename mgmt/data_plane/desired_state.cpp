@@ -7,7 +7,7 @@
 
 #include "mgmt/data_plane/fields.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::ArbiterKind;
@@ -373,4 +373,4 @@ std::expected<ReplicaDelete, RpcError> read_replica_delete(const json& params) {
   return verdict(problem, std::move(request));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

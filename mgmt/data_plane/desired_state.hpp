@@ -13,7 +13,7 @@
 #include "mgmt/data_plane/json_rpc.hpp"
 #include "replication/arbiter/witness_access.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 constexpr std::size_t kMaxVolumes = 1024;
 constexpr std::size_t kMaxPortals = 16;
@@ -176,4 +176,4 @@ struct ReplicaDelete {
 [[nodiscard]] std::expected<ReplicaGrow, RpcError> read_replica_grow(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaDelete, RpcError> read_replica_delete(const nlohmann::json& params);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

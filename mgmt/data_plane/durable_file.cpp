@@ -10,7 +10,7 @@
 
 #include "engine/stores/descriptor.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Descriptor;
@@ -61,4 +61,4 @@ Result<void> remove_durably(const std::string& path) {
   return {};
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

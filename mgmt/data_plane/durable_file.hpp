@@ -6,7 +6,7 @@
 
 #include "engine/base/result.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Puts a file of that content, readable by its owner alone, in the place of the one that is there; blocks. An error's
 /// message begins with `what`; then the old one is there still, or the new one is, not yet durable.
@@ -17,4 +17,4 @@ namespace lockstep::mgmt {
 /// Errc::no_space or io_error, with what the system said of it last.
 [[nodiscard]] std::unexpected<engine::Error> system_failure(const std::string& what);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

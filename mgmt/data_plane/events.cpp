@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -20,4 +20,4 @@ nlohmann::json to_json(const Event& event) {
   return json;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -7,7 +7,7 @@
 
 #include "engine/base/uuid.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct Event {
   std::string kind;  ///< one of docs/developer/rpc.md
@@ -31,4 +31,4 @@ class EventSink {
 /// Milliseconds since 1970.
 [[nodiscard]] std::int64_t wall_clock_ms();
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

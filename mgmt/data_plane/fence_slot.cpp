@@ -10,7 +10,7 @@
 
 #include "engine/runtime/reactor_asio.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
@@ -189,4 +189,4 @@ void FenceSlot::stop() {
   tell_("fence.stopped", "The partner is not to be powered off any more: the command was called off.");
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

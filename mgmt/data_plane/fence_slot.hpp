@@ -7,7 +7,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "replication/core/fencing.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// What lockstep-fence answered, or why it did not.
 struct FenceWord {
@@ -59,4 +59,4 @@ class FenceSlot final : public replication::Fence {
   std::shared_ptr<FenceCall> order_, look_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using nlohmann::json;
 
@@ -144,4 +144,4 @@ void Fields::end() {
   }
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

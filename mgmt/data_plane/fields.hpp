@@ -15,7 +15,7 @@
 #include "engine/base/uuid.hpp"
 #include "mgmt/data_plane/json_rpc.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Shared by all Fields of one document.
 class FieldProblem {
@@ -103,4 +103,4 @@ void Fields::objects(std::string_view name, std::size_t max, Each&& each) {
        [&](const nlohmann::json& value, std::string path) { each(Fields(value, std::move(path), *problem_)); });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

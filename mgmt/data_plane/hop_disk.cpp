@@ -3,7 +3,7 @@
 #include <cassert>
 #include <utility>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::DiskOpcode;
 using engine::DiskRequest;
@@ -152,4 +152,4 @@ DiskCounters HopDisk::counters() const {
   return sum;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -10,7 +10,7 @@
 #include "engine/disk.hpp"
 #include "engine/runtime/reactor.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct DiskCounters {
   std::uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0;
@@ -54,4 +54,4 @@ class HopDisk final : public engine::Disk {
   std::atomic<engine::AccessState> access_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

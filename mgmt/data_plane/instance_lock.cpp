@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::Errc;
 
@@ -26,4 +26,4 @@ engine::Result<InstanceLock> InstanceLock::take(const std::string& socket_path) 
                                          ". Stop it first, or set another rpc_socket in the configuration.");
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,7 @@
 #include "engine/base/result.hpp"
 #include "engine/stores/descriptor.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Held by the process that may listen at `socket_path` and replace a socket that is there. The kernel lets go of it
 /// however the process ends, so it can't be stale.
@@ -24,4 +24,4 @@ class InstanceLock {
   engine::Descriptor file_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

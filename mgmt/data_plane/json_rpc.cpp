@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Errc;
@@ -81,4 +81,4 @@ RpcError to_rpc_error(const engine::Error& error) {
   return {RpcCode::failed, error.message, ours ? static_cast<Errc>(error.code.value()) : Errc::io_error, {}};
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -7,7 +7,7 @@
 
 #include "engine/base/result.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 enum class RpcCode : int {  // JSON-RPC 2.0, 5.1
   parse_error = -32700,
@@ -48,4 +48,4 @@ struct RpcRefusal {
 [[nodiscard]] std::string_view errc_name(const std::error_code& code);
 [[nodiscard]] RpcError to_rpc_error(const engine::Error& error);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

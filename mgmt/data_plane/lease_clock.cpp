@@ -7,7 +7,9 @@
 #include "engine/base/uuid.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
 
 bool is_virtual_machine(const std::string& cpuinfo) {
   std::ifstream file(cpuinfo);
@@ -40,4 +42,4 @@ bool asks_partner(const std::string& lease_clock) {
   return false;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// True when /proc/cpuinfo tells of a hypervisor: such a machine may be paused, and its clocks with it.
 [[nodiscard]] bool is_virtual_machine(const std::string& cpuinfo = "/proc/cpuinfo");
@@ -14,4 +14,4 @@ namespace lockstep::mgmt {
 /// By the option `lease_clock`: whether reads wait for the partner's word. Logs which it is, and why.
 [[nodiscard]] bool asks_partner(const std::string& lease_clock);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

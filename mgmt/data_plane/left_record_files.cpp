@@ -10,7 +10,10 @@
 #include "mgmt/log/log.hpp"
 #include "replication/core/replica_state.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_error;
+using mgmt::log_warning;
 
 using engine::Errc;
 using engine::Uuid;
@@ -68,4 +71,4 @@ void LeftRecordFiles::forget(const Uuid& volume) {
   });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

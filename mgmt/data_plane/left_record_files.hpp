@@ -8,7 +8,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "replication/core/left_records.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 class LeftRecordFiles final : public replication::LeftRecords {
  public:
@@ -31,4 +31,4 @@ class LeftRecordFiles final : public replication::LeftRecords {
   boost::asio::thread_pool writer_{1};  // a disk may take longer than a lease
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

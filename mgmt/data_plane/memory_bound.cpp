@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
@@ -70,4 +70,4 @@ std::optional<std::string> memory_problem(const Configuration& c, const MemoryLi
                              : "Lower them in lockstepd.toml and restart lockstepd, or give the machine more.");
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -7,7 +7,7 @@
 
 #include "mgmt/data_plane/configuration.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct MemoryLimit {
   std::uint64_t bytes = 0;
@@ -27,4 +27,4 @@ constexpr std::uint64_t kBesideBuffers = 256ULL << 20;
 /// A sentence for an operator when the bound does not fit into the limit.
 [[nodiscard]] std::optional<std::string> memory_problem(const Configuration& configuration, const MemoryLimit& limit);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

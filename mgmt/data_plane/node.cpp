@@ -2,7 +2,11 @@
 
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
+using mgmt::log_warning;
+using mgmt::LogLevel;
 
 using engine::Errc;
 using engine::Result;
@@ -504,4 +508,4 @@ void Node::leave_pair(engine::Callback<> then) {
   });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

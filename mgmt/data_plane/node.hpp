@@ -21,7 +21,7 @@
 #include "mgmt/data_plane/volume.hpp"
 #include "mgmt/data_plane/worker.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct Problem {
   std::string object;   ///< "volume vm1", "portal 10.0.0.1:3260"
@@ -38,7 +38,7 @@ using ReplicaOpener = std::function<void(engine::IoUring& ring, const ReplicaPla
 
 /// Something else than this in tests only.
 struct NodeOptions {
-  ReplicaOpener open_replica = mgmt::open_replica;
+  ReplicaOpener open_replica = data_plane::open_replica;
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
   std::string fence_socket{};           ///< of lockstep-fence
@@ -199,4 +199,4 @@ class Node final : public replication::NodeObserver {
   bool busy_ = false;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,11 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_error;
+using mgmt::log_info;
+using mgmt::log_warning;
 
 using engine::Errc;
 using engine::Result;
@@ -355,4 +359,4 @@ void Node::put_target() {
   registry_.set_discovery_credentials(std::move(discovery));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -6,7 +6,9 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
 
 using engine::Uuid;
 
@@ -66,4 +68,4 @@ std::string Node::still_owed(const Volume& volume) {
          "node; all else goes on. Bring the disk back; if that can't be, restart this node.";
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

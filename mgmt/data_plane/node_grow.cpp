@@ -3,7 +3,9 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
 
 using engine::Errc;
 using engine::Result;
@@ -91,4 +93,4 @@ void Node::grow(const ReplicaGrow& request, Grown done) {
       });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -10,7 +10,7 @@
 #include "engine/stores/descriptor.hpp"
 #include "mgmt/data_plane/durable_file.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Descriptor;
@@ -50,4 +50,4 @@ Result<NodeKey> NodeKeyFile::load_or_make() const {
   return key;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

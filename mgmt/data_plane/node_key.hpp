@@ -5,7 +5,7 @@
 #include "engine/base/result.hpp"
 #include "engine/encryption/keys.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Small files on a thread of the caller's; blocks.
 class NodeKeyFile {
@@ -21,4 +21,4 @@ class NodeKeyFile {
   std::string path_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -4,7 +4,9 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::LogLevel;
 
 struct Node::SpaceSeen {
   engine::Uuid volume;
@@ -77,4 +79,4 @@ void Node::tell_low_space(Volume& volume) {
   if (!sent) volume.tells_space = false;  // the map that it is in is being published
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,11 @@
 #include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/log/log.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
+using mgmt::log_warning;
+
 namespace {
 
 replication::NodeSettings node_settings(const PairIdentity& identity, const SettingsSpec& settings,
@@ -197,4 +201,4 @@ void Pair::on_request(std::uint64_t session, replication::InboundRequest& reques
   node_.on_request(session, request);
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

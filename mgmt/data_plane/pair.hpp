@@ -17,7 +17,7 @@
 #include "replication/link/iscsi_link.hpp"
 #include "replication/link/partner_service.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct PairIdentity {
   engine::Uuid pair;
@@ -95,4 +95,4 @@ class Pair final : private replication::LinkEvents {
   bool link_up_ = false;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

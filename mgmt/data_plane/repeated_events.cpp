@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 std::optional<Event> RepeatedEvents::take(const std::string& source, Event event, engine::TimePoint now) {
   auto key = std::pair(event.kind, source);
@@ -39,4 +39,4 @@ std::vector<Event> RepeatedEvents::due(engine::TimePoint now) {
   return told;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -11,7 +11,7 @@
 #include "engine/seams/clock.hpp"
 #include "mgmt/data_plane/events.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Not thread-safe.
 class RepeatedEvents {
@@ -40,4 +40,4 @@ class RepeatedEvents {
   std::map<std::pair<std::string, std::string>, Account> accounts_;  // by kind and source
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

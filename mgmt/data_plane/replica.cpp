@@ -10,7 +10,7 @@
 #include "engine/stores/file_store.hpp"
 #include "mgmt/data_plane/replica_stores.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::BlockDevice;
 using engine::BlockStore;
@@ -193,4 +193,4 @@ void open_metadata(engine::IoUring& ring, const std::string& path, const engine:
   read_area(ring, open_metadata_file(ring, path), volume, side, std::move(done));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -15,7 +15,7 @@
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/node_key.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 constexpr std::uint32_t kRegionSize = 65536;  ///< bytes a bit of the dirty map stands for, in replicas made here
 
@@ -85,4 +85,4 @@ void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate
 void delete_replica(engine::IoUring& ring, const FileWorker& files, const ReplicaDelete& request,
                     engine::Callback<engine::Result<std::optional<engine::ArbiterSettings>>> done);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

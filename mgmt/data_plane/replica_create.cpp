@@ -7,7 +7,7 @@
 #include "engine/stores/file_draft.hpp"
 #include "mgmt/data_plane/replica_stores.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Errc;
@@ -203,4 +203,4 @@ void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate
                });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -3,7 +3,7 @@
 #include "engine/stores/file_draft.hpp"
 #include "mgmt/data_plane/replica_stores.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::Error;
 using engine::Result;
@@ -84,4 +84,4 @@ void delete_replica(engine::IoUring& ring, const FileWorker& files, const Replic
   open_replica(ring, {request.data, request.metadata, size, 512}, request.volume, side, std::move(remove_opened));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

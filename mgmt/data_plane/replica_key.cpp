@@ -1,7 +1,7 @@
 // An encrypted replica's key, between its metadata and the node's key.
 #include "mgmt/data_plane/replica.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::Errc;
 using engine::Result;
@@ -30,4 +30,4 @@ Result<void> unlock(engine::IoUring& ring, engine::BufferPool& buffers, OpenedRe
   return {};
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -5,7 +5,7 @@
 
 #include "mgmt/data_plane/replica.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 enum class PathKind { nothing, file, device, other };
 
@@ -32,4 +32,4 @@ void open_metadata(engine::IoUring& ring, const std::string& path, const engine:
 enum class Metadata { is_ours, is_a_draft };
 [[nodiscard]] engine::Result<void> drop_files(const std::string& data, const std::string& path, Metadata metadata);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -6,7 +6,7 @@
 #include "mgmt/data_plane/fields.hpp"
 #include "mgmt/data_plane/witness_question.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::Result;
 using engine::Uuid;
@@ -86,7 +86,8 @@ void RpcMethods::apply(const RpcRequest& request, RpcReply reply) {
 
 void RpcMethods::status(const RpcRequest&, RpcReply reply) {
   home_.post([this, reply = std::move(reply)]() mutable {
-    control_.post([report = node_.report(), reply = std::move(reply)]() mutable { reply(mgmt::to_json(report)); });
+    control_.post(
+        [report = node_.report(), reply = std::move(reply)]() mutable { reply(data_plane::to_json(report)); });
   });
 }
 
@@ -189,7 +190,7 @@ void RpcMethods::fence_try(const RpcRequest&, RpcReply reply) {
 template <class T>
 engine::Callback<engine::IoResult<T>> RpcMethods::answered(RpcReply reply) {
   return [this, reply = std::move(reply)](engine::IoResult<T> said) mutable {
-    control_.post([said = std::move(said), reply = std::move(reply)]() mutable { reply(mgmt::to_json(said)); });
+    control_.post([said = std::move(said), reply = std::move(reply)]() mutable { reply(data_plane::to_json(said)); });
   };
 }
 
@@ -226,4 +227,4 @@ void RpcMethods::witness_forget(const RpcRequest& request, RpcReply reply) {
       });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

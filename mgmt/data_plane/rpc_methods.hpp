@@ -6,7 +6,7 @@
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/data_plane/witness_trials.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 class RpcMethods final : public RpcHandler {
  public:
@@ -51,4 +51,4 @@ class RpcMethods final : public RpcHandler {
   WitnessTrials trials_;  ///< used on the home reactor
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

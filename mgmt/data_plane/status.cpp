@@ -5,7 +5,7 @@
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/version.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using nlohmann::json;
 
@@ -113,4 +113,4 @@ json to_json(const NodeReport& report) {
   return status;
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -11,7 +11,7 @@
 #include "mgmt/data_plane/hop_disk.hpp"
 #include "replication/core/pair_node.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct VolumeReport {
   engine::Uuid id;
@@ -49,4 +49,4 @@ struct NodeReport {
 [[nodiscard]] const char* name_of(const engine::ArbiterSettings& arbiter);
 [[nodiscard]] const char* name_of(engine::AccessState state);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -1,7 +1,7 @@
 #include "mgmt/data_plane/version.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 const char* const kVersion = LOCKSTEP_VERSION;
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

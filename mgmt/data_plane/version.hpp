@@ -1,4 +1,4 @@
 #pragma once
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 extern const char* const kVersion;  ///< of the product, as CMake's project has it
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -4,7 +4,7 @@
 #include "engine/stores/file_store.hpp"
 #include "engine/stores/memory_store.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Result;
@@ -131,4 +131,4 @@ void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, co
   });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -11,7 +11,7 @@
 #include "mgmt/data_plane/worker.hpp"
 #include "replication/core/pair_node.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct Volume {
   VolumeSpec spec;
@@ -41,4 +41,4 @@ void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, co
                      engine::NodeSide side, const NodeKeyFile& keys,
                      engine::Callback<engine::Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>> done);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -4,7 +4,7 @@
 
 #include "mgmt/data_plane/fields.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::NodeSide;
 using nlohmann::json;
@@ -99,4 +99,4 @@ json to_json(const engine::IoResult<replication::SwapOutcome>& outcome) {
   return {{"won", outcome->won}, {"view", view_json(outcome->current)}};
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

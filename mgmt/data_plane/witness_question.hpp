@@ -9,7 +9,7 @@
 #include "mgmt/data_plane/json_rpc.hpp"
 #include "replication/core/arbiter.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct WitnessRead {
   std::string addresses;  ///< of the witness that is meant, as in node.apply, comma separated
@@ -26,4 +26,4 @@ struct WitnessSwap {
 [[nodiscard]] nlohmann::json to_json(const engine::IoResult<replication::WitnessView>& view);
 [[nodiscard]] nlohmann::json to_json(const engine::IoResult<replication::SwapOutcome>& outcome);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 using engine::Errc;
 
@@ -103,4 +103,4 @@ void WitnessSlot::remove(const engine::Uuid& volume, engine::Callback<std::error
   if (etcd_) etcd_->remove(volume, std::move(guarded));
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -6,7 +6,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "replication/arbiter/etcd_witness.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 class WitnessSlot final : public replication::Witness {
  public:
@@ -48,4 +48,4 @@ class WitnessSlot final : public replication::Witness {
   std::string refusal_;  ///< why it refuses this node, if it does
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Errc;
@@ -56,4 +56,4 @@ void WitnessTrials::forget_next(const std::shared_ptr<Forgetting>& order) {
   });
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -7,7 +7,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "replication/arbiter/etcd_witness.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 /// Owned by one reactor. Destroying it drops what is outstanding without calling back.
 class WitnessTrials {
@@ -31,4 +31,4 @@ class WitnessTrials {
   Trials trials_;
 };
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 engine::Result<Workers> make_workers(const Configuration& configuration) {
   Workers workers;
@@ -38,4 +38,4 @@ void on_every_worker(const Workers& workers, std::function<void(Worker&, engine:
   }
 }
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

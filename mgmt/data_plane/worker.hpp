@@ -12,7 +12,7 @@
 #include "iscsi_target/scsi/target_device.hpp"
 #include "mgmt/data_plane/configuration.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 
 struct Worker {
   Worker(const engine::ReactorOptions& options, std::uint64_t buffer_bytes)
@@ -33,4 +33,4 @@ using Workers = std::vector<std::unique_ptr<Worker>>;
 void on_every_worker(const Workers& workers, std::function<void(Worker&, engine::Callback<>)> work,
                      engine::Callback<> done);
 
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

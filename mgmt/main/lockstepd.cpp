@@ -14,9 +14,9 @@ namespace {
 constexpr const char* kDefaultConfiguration = "/etc/lockstep/lockstepd.toml";
 
 // The default file may be missing: then the defaults hold.
-lockstep::engine::Result<lockstep::mgmt::Configuration> configuration_of(const std::string& path) {
-  if (path.empty() && !std::filesystem::exists(kDefaultConfiguration)) return lockstep::mgmt::Configuration{};
-  return lockstep::mgmt::load_configuration(path.empty() ? kDefaultConfiguration : path);
+lockstep::engine::Result<lockstep::data_plane::Configuration> configuration_of(const std::string& path) {
+  if (path.empty() && !std::filesystem::exists(kDefaultConfiguration)) return lockstep::data_plane::Configuration{};
+  return lockstep::data_plane::load_configuration(path.empty() ? kDefaultConfiguration : path);
 }
 
 int fail(const std::string& message) {
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       "lockstep-mgmtd through its control socket.");
   std::string path;
   app.add_option("--config", path, std::string("Configuration file (default: ") + kDefaultConfiguration + ")");
-  app.set_version_flag("--version", std::string("lockstepd ") + lockstep::mgmt::kVersion);
+  app.set_version_flag("--version", std::string("lockstepd ") + lockstep::data_plane::kVersion);
   CLI11_PARSE(app, argc, argv);
 
   const auto configuration = configuration_of(path);
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   lockstep::mgmt::start_log("lockstepd", configuration->log_level);
   lockstep::mgmt::forbid_dumps();
   if (const auto why_not = lockstep::mgmt::keep_in_memory()) lockstep::mgmt::log_info(*why_not);
-  auto daemon = lockstep::mgmt::Daemon::create(*configuration);
+  auto daemon = lockstep::data_plane::Daemon::create(*configuration);
   if (!daemon) return fail(daemon.error().message);
   const int status = (*daemon)->run();
   lockstep::mgmt::flush_log();

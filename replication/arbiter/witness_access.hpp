@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/describe/class.hpp>
+
 namespace lockstep::replication {
 
 constexpr std::size_t kMaxPem = std::size_t{64} << 10;  ///< bytes of each PEM text
@@ -21,6 +23,7 @@ struct WitnessAccess {
   bool operator==(const WitnessAccess&) const = default;
   [[nodiscard]] bool empty() const { return *this == WitnessAccess(); }
 };
+BOOST_DESCRIBE_STRUCT(WitnessAccess, (), (ca, certificate, key, user, password))
 
 struct WitnessAccessProblem {
   std::string_view field;  ///< a member's name, or "endpoints"

@@ -393,7 +393,8 @@ TEST(DesiredState, TheLargestConfigurationThatIsLetInFitsALineOfTheControlSocket
   Volume open = c.volumes[0];
   open.access.clear();
   c.volumes.resize(kMaxVolumes, open);
-  EXPECT_LT(apply_parameters(c, 9, NodeSide::a, std::string(255, 'p')).size(), ControlServer::kMaxLine - 1024);
+  EXPECT_LT(apply_parameters(c, 9, NodeSide::a, std::string(255, 'p')).size(),
+            data_plane::ControlServer::kMaxLine - 1024);
   EXPECT_LT(to_document(c).size(), std::size_t{16} << 20) << "what the partner takes";
 }
 

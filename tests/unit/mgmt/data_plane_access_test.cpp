@@ -16,7 +16,7 @@
 #include "mgmt/data_plane/node.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using namespace std::chrono_literals;
@@ -330,4 +330,4 @@ TEST_F(PairAccess, OfANodeWhoseReplicaLeftIsSaidToBeActiveByBothAsLongAsItForwar
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

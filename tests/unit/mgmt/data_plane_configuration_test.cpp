@@ -4,7 +4,7 @@
 
 #include "mgmt/data_plane/configuration.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using testing::HasSubstr;
@@ -29,4 +29,4 @@ TEST(LockstepdFile, WithAValueThatCannotBeUsedIsRefusedByItsName) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

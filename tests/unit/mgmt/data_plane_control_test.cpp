@@ -14,7 +14,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/control_server.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using nlohmann::json;
@@ -289,4 +289,4 @@ TEST_F(ControlSocket, IsGoneAfterACleanStop) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

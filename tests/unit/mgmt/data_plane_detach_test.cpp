@@ -13,7 +13,7 @@
 #include "mgmt/data_plane/node.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using namespace std::chrono_literals;
@@ -331,4 +331,4 @@ TEST_F(DetachTest, AStopDoesNotWaitForADiskThatHangsAndSaysThatItIsOwed) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -9,7 +9,7 @@
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::DiskRequest;
@@ -206,4 +206,4 @@ TEST_F(HopDiskTest, CancelsNeverMeetARequestThatIsOverNorOneThatTookItsPlace) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

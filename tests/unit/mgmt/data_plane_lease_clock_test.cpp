@@ -5,7 +5,7 @@
 
 #include "mgmt/data_plane/lease_clock.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 bool told_by(const std::string& text) {
@@ -38,4 +38,4 @@ TEST(LeaseClock, TheOptionDecidesWhereItIsNotLeftToTheMachine) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -8,7 +8,7 @@
 #include "mgmt/data_plane/left_record_files.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Uuid;
@@ -85,4 +85,4 @@ TEST_F(LeftRecords, ThatCannotBeWrittenSaySo) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -6,7 +6,7 @@
 #include "mgmt/data_plane/memory_bound.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(MemoryProblem, SaysWhatDoesNotFitAndWhatToDo) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

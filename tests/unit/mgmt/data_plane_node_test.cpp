@@ -10,7 +10,7 @@
 #include "tests/unit/engine/reactor_fixture.hpp"
 #include "tests/unit/mgmt/data_plane_file_calls.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using namespace std::chrono_literals;
@@ -235,4 +235,4 @@ TEST_F(ANode, ShutsDownWhenTheReplicaThatIsBeingMadeIsDone) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

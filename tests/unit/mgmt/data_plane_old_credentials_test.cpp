@@ -4,7 +4,7 @@
 
 #include "mgmt/data_plane/access.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 constexpr const char* kHost = "iqn.2000-01.com.example:h1";
@@ -87,4 +87,4 @@ TEST(DesiredState, ThatWouldAskNobodyForASecretAfterOldOnesIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

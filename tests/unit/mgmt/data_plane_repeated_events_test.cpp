@@ -3,7 +3,7 @@
 
 #include "mgmt/data_plane/repeated_events.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using namespace std::chrono_literals;
@@ -79,4 +79,4 @@ TEST_F(RepeatedEventsTest, AThousandSourcesAreBounded) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -17,7 +17,7 @@
 #include "tests/unit/engine/reactor_fixture.hpp"
 #include "tests/unit/mgmt/data_plane_file_calls.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using engine::Errc;
@@ -357,4 +357,4 @@ TEST_F(ReplicasOnDevices, TheDeviceStaysWhereItIsAndIsTakenAgainAfterARemoval) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

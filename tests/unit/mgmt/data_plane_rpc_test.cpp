@@ -4,7 +4,7 @@
 #include "mgmt/data_plane/json_rpc.hpp"
 #include "mgmt/data_plane/witness_question.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 using nlohmann::json;
@@ -310,4 +310,4 @@ TEST(WitnessQuestion, IsAnsweredWithWhatStandsThereOrWithTheReason) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane

@@ -3,7 +3,7 @@
 
 #include "mgmt/data_plane/witness_slot.hpp"
 
-namespace lockstep::mgmt {
+namespace lockstep::data_plane {
 namespace {
 
 struct ASlot : testing::Test {
@@ -42,4 +42,4 @@ TEST_F(ASlot, WithoutAWitnessAnswersEachRequestWithAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep::mgmt
+}  // namespace lockstep::data_plane
