@@ -19,4 +19,15 @@ std::optional<std::string> why_behind(NodeCore& core, const PairHands& hands) {
   return std::nullopt;
 }
 
+Outcome<void> both_run(const Configuration& configuration, const PairHands& hands, const char* consequence) {
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    const auto seen = hands.look(side);
+    if (!seen) return refuse(seen.error().kind, fmt::format("{} {}", seen.error().detail, consequence));
+    if (!seen->running)
+      return refuse(RefusalKind::data_plane_away,
+                    fmt::format("lockstepd does not run on {}. {}", configuration.node(side)->name, consequence));
+  }
+  return {};
+}
+
 }  // namespace lockstep::mgmt

@@ -10,4 +10,8 @@ namespace lockstep::mgmt {
 /// Nothing when both lockstepds carry out what is in force, looked at afresh; else a sentence.
 [[nodiscard]] std::optional<std::string> why_behind(NodeCore& core, const PairHands& hands);
 
+/// Refuses while either node, or its lockstepd, does not answer; `consequence` is the sentence behind the reason.
+[[nodiscard]] Outcome<void> both_run(const Configuration& configuration, const PairHands& hands,
+                                     const char* consequence);
+
 }  // namespace lockstep::mgmt

@@ -34,15 +34,8 @@ Outcome<void> LinkJobs::may_begin(const Configuration& configuration) const {
   for (const auto& job : core_.jobs.unfinished())
     if (job.kind == kLinkSecretsKind)
       return refuse(RefusalKind::conflict, "The link's secrets are being replaced already. Wait for that job to end.");
-  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    constexpr const char* kTodo = "The link's secrets are replaced on both nodes or not at all; nothing was changed.";
-    const auto seen = hands_.look(side);
-    if (!seen) return refuse(seen.error().kind, fmt::format("{} {}", seen.error().detail, kTodo));
-    if (!seen->running)
-      return refuse(RefusalKind::data_plane_away,
-                    fmt::format("lockstepd does not run on {}. {}", configuration.node(side)->name, kTodo));
-  }
-  return {};
+  return both_run(configuration, hands_,
+                  "The link's secrets are replaced on both nodes or not at all; nothing was changed.");
 }
 
 Outcome<Job> LinkJobs::rotate() {

@@ -50,11 +50,8 @@ Outcome<void> LinkTlsJobs::may_begin(const Configuration& configuration, bool wi
   if (now == next_on_the_way(now, with_tls))
     return refuse(RefusalKind::conflict,
                   with_tls ? "The replication link has TLS already." : "The replication link has no TLS already.");
-  if (configuration.nodes.size() == 2)
-    if (const auto why = why_behind(core_, hands_))
-      return refuse(RefusalKind::conflict,
-                    fmt::format("{} The link is changed on both nodes or not at all; nothing was changed.", *why));
-  return {};
+  if (configuration.nodes.size() != 2) return {};
+  return both_run(configuration, hands_, "The link is changed on both nodes or not at all; nothing was changed.");
 }
 
 Outcome<Job> LinkTlsJobs::protect(bool with_tls) {

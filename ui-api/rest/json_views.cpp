@@ -196,6 +196,7 @@ json pair_json(const PairView& view) {
   json pair = shown(c.pair.value_or(Pair{}));
   pair["local_side"] = side_or_null(view.local_side);
   pair["arbiter"] = c.pair ? arbiter_json(c.pair->arbiter) : json();
+  pair["settings"] = c.pair ? shown(c.pair->settings) : json();  // also where all are as they come
   pair["discovery_chap_user"] = c.pair && c.pair->discovery ? json(c.pair->discovery->user) : json();
   if (!c.pair)
     for (auto& value : pair) value = nullptr;

@@ -143,6 +143,46 @@ class LinkSecrets(Scratch):
         self.assertEqual(a.job(reply)["state"], "done")
 
 
+class LinkProtection(Scratch):
+    PATH = "/api/v1/pair/link-protection"
+
+    def pair(self):
+        a, b = self.node("node-a"), self.node("node-b")
+        make_pair(a, b)
+        return a, b
+
+    @staticmethod
+    def mode(node):
+        return node.applied()["partner"]["link"].get("tls", {}).get("mode", "off")
+
+    def test_a_new_pair_has_it_and_loses_and_gets_it_step_by_step(self):
+        a, b = self.pair()
+        wait_for("both to be told", lambda: self.mode(a) == self.mode(b) == "required")
+        ours, theirs = (n.applied()["partner"]["link"]["tls"] for n in (a, b))
+        self.assertNotEqual(ours["key"], theirs["key"])
+        self.assertNotEqual(ours["partner"], theirs["partner"])
+        for tls, mode in ((False, "off"), (True, "required")):
+            reply = b.post(self.PATH, {"tls": tls})
+            self.assertEqual((reply.status, reply.json["kind"]), (202, "pair.link_tls"), reply)
+            job = b.job(reply)
+            self.assertEqual(job["state"], "done", job)
+            wait_for("both to be told", lambda: self.mode(a) == self.mode(b) == mode)
+            self.assertEqual(a.get("/api/v1/pair").json["link_protection"], mode)
+            self.problem(a.post(self.PATH, {"tls": tls}), 409, "conflict")
+        for node in (a, b):
+            self.assertNotIn("PRIVATE KEY", node.log())
+
+    def test_it_takes_a_pair_of_two_that_answer_and_a_request_that_makes_sense(self):
+        a = self.node("alone")
+        self.problem(a.post(self.PATH, {"tls": True}), 409, "no-pair")
+        a, b = self.pair()
+        self.problem(a.post(self.PATH, {"tls": "yes"}), 422, "invalid", "/tls")
+        self.problem(a.post(self.PATH, {"tls": False, "more": 1}), 422, "invalid", "/more")
+        self.problem(a.post(self.PATH, raw=b"{", headers={"Content-Type": "application/json"}), 400, "malformed")
+        b.stop_mgmtd()
+        self.problem(a.post(self.PATH, {"tls": False}), 503, "not-current")
+
+
 class Certificates(Scratch):
     NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
