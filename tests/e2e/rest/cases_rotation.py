@@ -7,7 +7,7 @@ import ssl
 import subprocess
 
 import scratch
-from nodes import wait_for
+from nodes import make_pair, wait_for
 from scratch import HOST1, HOST2, Scratch, attack
 
 OLD, NEW, NEWER, TARGETS = "old-secret-0001", "new-secret-0001", "newer-secret-01", "targets-secret1"
