@@ -171,14 +171,18 @@ std::optional<std::uint64_t> Resync::next_unequal(std::uint64_t region, std::uin
   return {};
 }
 
-/// What an operation waits for comes first, then the walk.
-std::optional<std::uint64_t> Resync::next_region() {
+/// What an operation waits for comes first.
+std::optional<std::uint64_t> Resync::wanted_region() {
   for (const Op* op : waiting_) {
     const std::uint64_t end = (op->extent.end() + store_.region_size() - 1) / store_.region_size();
     auto r = next_unequal(op->extent.offset / store_.region_size(), end);
     while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
     if (r) return r;
   }
+  return {};
+}
+
+std::optional<std::uint64_t> Resync::next_in_walk() {
   for (std::uint64_t seen = 0; seen <= words_.size(); ++seen) {
     const std::uint64_t at = (cursor_ / 64) % words_.size();
     std::uint64_t word = words_[at];
@@ -194,14 +198,14 @@ std::optional<std::uint64_t> Resync::next_region() {
   return {};
 }
 
-/// What an operation waits for is not held back, and counts.
-bool Resync::may_spend(std::uint64_t bytes) {
+/// What an operation waits for (`wanted`) is not held back, and counts.
+bool Resync::may_spend(std::uint64_t bytes, bool wanted) {
   const engine::TimePoint now = clock_.now();
   const ResyncLimits limits = pace_.share(settings_.resync_floor, settings_.resync_ceiling);
   const std::uint64_t rate = governor_.rate(now, limits);
   const std::uint64_t most = limits.ceiling == 0 ? ResyncGovernor::kFastest : limits.ceiling;
   const bool now_here = limit_.may_begin(now, rate), now_in_all = pace_.ceiling().may_begin(now, most);
-  if (waiting_.empty() && !(now_here && now_in_all)) {
+  if (!wanted && !(now_here && now_in_all)) {
     look_again_in(std::max(limit_.wait(rate), pace_.ceiling().wait(most)));
     return false;
   }
@@ -225,9 +229,11 @@ void Resync::pump() {
   while (unequal_ > 0 && copies_.size() < kMaxCopies) {
     if (!share_.ready()) return;
     const auto cursor = cursor_;
-    const auto region = next_region();
+    auto region = wanted_region();
+    const bool wanted = region.has_value();
+    if (!wanted) region = next_in_walk();
     if (!region) return;
-    if (!may_spend(store_.region_size())) return void(cursor_ = cursor);
+    if (!may_spend(store_.region_size(), wanted)) return void(cursor_ = cursor);
     const std::uint64_t run = run_;
     begin(*region);
     if (run != run_ || clock_.now() < pause_until_) return;

@@ -96,7 +96,8 @@ class Resync {
   void unite();
   void mark_union();
   void pump();
-  [[nodiscard]] std::optional<std::uint64_t> next_region();
+  [[nodiscard]] std::optional<std::uint64_t> wanted_region();
+  [[nodiscard]] std::optional<std::uint64_t> next_in_walk();
   void begin(std::uint64_t region);
   static void on_granted(engine::RangeLock::Node& node);
   void read(Copy& copy);
@@ -109,7 +110,7 @@ class Resync {
   void set(std::uint64_t region, bool unequal);
   [[nodiscard]] std::optional<std::uint64_t> next_unequal(std::uint64_t region, std::uint64_t end) const;
   [[nodiscard]] bool is_being_copied(std::uint64_t region);
-  [[nodiscard]] bool may_spend(std::uint64_t bytes);
+  [[nodiscard]] bool may_spend(std::uint64_t bytes, bool wanted);
   void look_again_in(engine::Duration delay);
   void set_active(bool active);
 

@@ -19,6 +19,12 @@ std::int64_t bytes_in(std::uint64_t rate, Duration time) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
   return static_cast<std::int64_t>(std::min(rate, ResyncGovernor::kFastest)) * us / kMicrosecondsASecond;
 }
+
+std::uint64_t rate_of(std::uint64_t bytes, Duration time) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  return std::min(bytes, ResyncGovernor::kFastest) * kMicrosecondsASecond /
+         static_cast<std::uint64_t>(std::max(us, decltype(us){1}));
+}
 }  // namespace
 
 void ResyncGovernor::begin(TimePoint now) { *this = {}, looked_ = now; }
@@ -59,8 +65,7 @@ void ResyncGovernor::look(TimePoint now, const ResyncLimits& limits) {
   if (slow) {
     mark<"resync.narrowed">();
     // What was not used says nothing.
-    const std::uint64_t used = spent * rate_ / std::max<std::uint64_t>(allowed, 1);
-    rate_ = std::min(rate_, std::max(used, least)) / 2;
+    rate_ = std::min(rate_, std::max(rate_of(spent, interval), least)) / 2;
   } else if (spent >= allowed / 2) {
     rate_ += idle ? rate_ : std::max(rate_ / 4, least / 4);
   }
@@ -73,7 +78,14 @@ std::uint64_t ResyncGovernor::rate(TimePoint now, const ResyncLimits& limits) {
   return rate_;
 }
 
+void RateLimit::take(std::uint64_t bytes) {
+  const auto taken = static_cast<std::int64_t>(std::min(bytes, ResyncGovernor::kFastest));
+  largest_ = std::max(largest_, taken);
+  owed_ += taken;
+}
+
 bool RateLimit::may_begin(TimePoint now, std::uint64_t rate) {
+  owed_ = std::min(owed_, std::max(largest_, bytes_in(rate, kLongest)));
   const Duration passed = std::min(now - since_, kLongest);
   const std::int64_t earned = bytes_in(rate, passed);
   if (earned > 0) {

@@ -55,18 +55,20 @@ class ResyncGovernor {
   std::uint64_t spent_ = 0;  ///< in this interval
 };
 
-/// Something may begin while nothing is owed. What it takes is owed then, and earned back at the rate.
+/// Something may begin while nothing is owed. What it takes is owed then, and earned back at the rate. What is taken
+/// without asking is owed, too, up to a second's worth: else much of it would keep all others waiting for minutes.
 class RateLimit {
  public:
   static constexpr engine::Duration kBurst = std::chrono::milliseconds(20);  ///< that may be saved up
 
   [[nodiscard]] bool may_begin(engine::TimePoint now, std::uint64_t rate);
-  void take(std::uint64_t bytes) { owed_ += static_cast<std::int64_t>(bytes); }
+  void take(std::uint64_t bytes);
   /// Until may_begin(), at that rate.
   [[nodiscard]] engine::Duration wait(std::uint64_t rate) const;
 
  private:
-  std::int64_t owed_ = 0;  ///< bytes; negative: saved
+  std::int64_t owed_ = 0;     ///< bytes; negative: saved
+  std::int64_t largest_ = 0;  ///< taken at once
   engine::TimePoint since_;
 };
 

@@ -45,7 +45,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.dirty_bound = s.dirty_bound;
   settings.clean_after = engine::Duration(s.clean_after);
   settings.resync_ceiling = s.resync_ceiling;
-  settings.resync_floor = s.resync_ceiling == 0 ? std::uint64_t{8} << 20 : s.resync_ceiling;
+  settings.resync_floor = s.resync_ceiling == 0 ? s.resync_floor : s.resync_ceiling;
   settings.store_deadline = settings.store_silence = engine::Duration(s.store_deadline);
   if (s.link_orders.requests != 0) settings.link_orders = s.link_orders;
   if (s.link_forwards.requests != 0) settings.link_forwards = s.link_forwards;

@@ -82,8 +82,9 @@ struct Scenario {
   Nanos heartbeat = 0;
   Nanos clean_after = 0;
   Nanos store_deadline = 0;
-  std::uint64_t dirty_bound = 0;     ///< bytes
-  std::uint64_t resync_ceiling = 0;  ///< bytes a second, 0: none
+  std::uint64_t dirty_bound = 0;                        ///< bytes
+  std::uint64_t resync_ceiling = 0;                     ///< bytes a second, 0: none
+  std::uint64_t resync_floor = std::uint64_t{8} << 20;  ///< where there is no ceiling
   std::uint32_t clock_rate[2] = {1'000'000, 1'000'000};
 
   bool reservations = false;  ///< initiators reserve, and their commands are judged by that

@@ -132,6 +132,23 @@ TEST(ResyncGovernor, AFewSlowOperationsSayNothing) {
   EXPECT_GE(v.rate(), before);
 }
 
+/// Of 100 Gbit/s for a whole interval.
+TEST(ResyncGovernor, NarrowsToHalfOfWhatItUsedHoweverFastThatWas) {
+  Volume v;
+  v.capacity = std::uint64_t{12'500'000'000};
+  for (int i = 0; i < 60; ++i) v.pass(50, 1ms);
+  ASSERT_GT(v.rate(), v.capacity);
+  v.pass(50, 4ms);
+  EXPECT_NEAR(static_cast<double>(v.rate()), 6.25e9, 1e8);
+}
+
+/// What limits it is the partner, or the link.
+TEST(ResyncGovernor, DoesNotWidenFarBeyondWhatIsUsed) {
+  Volume v;
+  for (int i = 0; i < 100; ++i) v.pass(0, 0ms);
+  EXPECT_LE(v.rate(), 4 * v.capacity);
+}
+
 TEST(RateLimit, LetsThroughWhatTheRateSaysOverAnyTime) {
   RateLimit limit;
   TimePoint now{1h};
@@ -140,6 +157,27 @@ TEST(RateLimit, LetsThroughWhatTheRateSaysOverAnyTime) {
     while (limit.may_begin(now, 10 * kMiB)) limit.take(64 << 10), bytes += 64 << 10;
   }
   EXPECT_NEAR(static_cast<double>(bytes), 100.0 * static_cast<double>(kMiB), static_cast<double>(kMiB));
+}
+
+/// Operations that wait for what is not copied yet take it without asking.
+TEST(RateLimit, WhatWasTakenWithoutAskingKeepsNobodyWaitingForMinutes) {
+  RateLimit limit;
+  TimePoint now{1h};
+  ASSERT_TRUE(limit.may_begin(now, 8 * kMiB));
+  for (int i = 0; i < 10'000; ++i) limit.take(1 << 20);
+  EXPECT_FALSE(limit.may_begin(now, 8 * kMiB));
+  EXPECT_FALSE(limit.may_begin(now + 900ms, 8 * kMiB)) << "it counts";
+  EXPECT_TRUE(limit.may_begin(now + 1001ms, 8 * kMiB));
+}
+
+/// However large one copy is.
+TEST(RateLimit, KeepsARateBelowOneCopyASecond) {
+  RateLimit limit;
+  TimePoint now{1h};
+  int copies = 0;
+  for (int i = 0; i < 16'000; ++i, now = now + 10ms)
+    if (limit.may_begin(now, 64 << 10)) limit.take(kMiB), ++copies;
+  EXPECT_NEAR(copies, 10, 1) << "160 seconds";
 }
 
 TEST(RateLimit, TellsHowLongToWait) {
