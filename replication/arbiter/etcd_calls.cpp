@@ -245,7 +245,6 @@ void EtcdCalls::on_overdue(const CallPtr& call) {
   for (std::size_t i = 0; i < lines_.size(); ++i)
     if (std::ranges::find(call->under_way, i, &Call::UnderWay::line) != call->under_way.end())
       lines_[i]->estimate().on_silence();
-  call->maybe_done |= sent;
   if (sent && !call->asks_for_token) login_.on_unanswered(call->token);
   const bool waited_for_token = call->tries == 0;
   EtcdAnswer answer{{}, {make_error_code(Errc::timed_out), ""}};
@@ -300,7 +299,10 @@ void EtcdCalls::cancel_timers(Call& call) {
 /// when another try of it, or anybody else, has written since.
 void EtcdCalls::retire(const CallPtr& call) {
   reactor_.cancel(std::exchange(call->another, TimerId::none));
-  for (const auto& it : std::exchange(call->under_way, {})) lines_[it.line]->forget(it.which);
+  for (const auto& it : std::exchange(call->under_way, {})) {
+    call->maybe_done |= lines_[it.line]->was_sent(it.which);
+    lines_[it.line]->forget(it.which);
+  }
 }
 
 /// Not from inside the call that asked.

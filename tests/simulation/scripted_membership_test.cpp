@@ -91,6 +91,28 @@ TEST(BothRestarted, ARegionThatDiffersIsMadeEqualBeforeEitherMemberShowsIt) {
   }
 }
 
+/// A host does not wait for the ceiling, which is a region a second here; and the walk does not go faster for it.
+TEST(BothRestarted, WhatAHostWaitsForIsCopiedAtOnceAndNothingElseWithIt) {
+  BothDied world;
+  const auto unequal = [&] {
+    const std::size_t size = world.kRegionBlocks * kBlock;
+    std::uint64_t regions = 0;
+    for (std::uint64_t i = 0; i < world.kRegions; ++i) {
+      const auto of = [&](NodeSide side) { return world.pair.host(side).data(0).visible().subspan(i * size, size); };
+      if (!std::ranges::equal(of(kA), of(kB))) ++regions;
+    }
+    return regions;
+  };
+  const Nanos from = world.pair.world().scheduler.now();
+  const auto before = unequal();
+  ASSERT_GT(before, 6u + 2) << "the test would show nothing";
+  for (std::uint64_t i = 1; i <= 6; ++i)
+    EXPECT_NE(world.pair.stamp_at(kA, world.kLast - i * world.kRegionBlocks), 0) << i;
+  EXPECT_LE(world.pair.world().scheduler.now() - from, kSecond);
+  EXPECT_GE(unequal() + 6 + 2, before) << "beside those six, one a second";
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 /// B orders, and its store keeps a write of its own that A has; A goes on alone and overwrites it.
 constexpr std::uint64_t kBlockOfBoth = 8;
 void adopts_with_a_write_in_its_store(Nanos returned_after) {

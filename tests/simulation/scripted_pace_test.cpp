@@ -41,6 +41,21 @@ TEST(ResyncPace, OneVolumeTakesTheTimeThatTheCeilingSays) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// What is held back goes on when it may, also where all copies have ended and heartbeats are rare.
+TEST(ResyncPace, ReachesTheCeilingWhereNothingElseHappens) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    s.regions = 256;
+    s.resync_ceiling = 64 * s.region_size;
+    s.lease = 10 * kSecond;
+    s.heartbeat = 2 * kSecond;
+  });
+  ASSERT_TRUE(is_replaced(pair));
+  const double took = seconds(pair);
+  EXPECT_GE(took, 3.5) << "256 regions, 64 a second";
+  EXPECT_LE(took, 6);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(ResyncPace, TwoVolumesHaveOneCeiling) {
   ScriptedPair pair(pair_program(), [](Scenario& s) {
     s.resync_ceiling = 8 * s.region_size;

@@ -142,6 +142,15 @@ TEST(ResyncGovernor, NarrowsToHalfOfWhatItUsedHoweverFastThatWas) {
   EXPECT_NEAR(static_cast<double>(v.rate()), 6.25e9, 1e8);
 }
 
+/// It began in a bad moment.
+TEST(ResyncGovernor, TakesTheBestThatItSawForWhatIsUsual) {
+  Volume v;
+  v.pass(50, 10ms);
+  for (int i = 0; i < 60; ++i) v.pass(50, 1ms);
+  for (int i = 0; i < 10; ++i) v.pass(50, 6ms);
+  EXPECT_EQ(v.rate(), v.limits.floor);
+}
+
 /// What limits it is the partner, or the link.
 TEST(ResyncGovernor, DoesNotWidenFarBeyondWhatIsUsed) {
   Volume v;
