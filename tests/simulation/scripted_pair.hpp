@@ -63,8 +63,8 @@ class ScriptedPair {
   Io& ask_state(engine::NodeSide side, unsigned volume, engine::DiskOpcode opcode, std::vector<std::byte> bytes);
   Io& start(engine::NodeSide side, unsigned volume, Io& io);
 
+  std::deque<Io> ios_;  ///< outlive the world: a process that dies may still have part of its writes done
   std::unique_ptr<World> world_;
-  std::deque<Io> ios_;
 };
 
 constexpr engine::NodeSide kA = engine::NodeSide::a, kB = engine::NodeSide::b;
