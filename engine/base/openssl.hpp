@@ -17,6 +17,7 @@ struct Deleter {
 };
 using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
+using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, Deleter<EVP_CIPHER_CTX_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
 
 }  // namespace lockstep::engine::openssl

@@ -12,9 +12,12 @@
 
 #include "engine/base/byte_order.hpp"
 #include "engine/base/crc32c.hpp"
+#include "engine/base/openssl.hpp"
 
 namespace lockstep::engine {
 namespace {
+
+using openssl::CipherContext;
 
 constexpr std::string_view kMagic = "LSTEPNKY";
 constexpr std::uint16_t kVersion = 1;
@@ -29,16 +32,11 @@ struct Layout {
 };
 static_assert(sizeof(Layout) == kNodeKeyBytes && WireStruct<Layout>);
 
-struct FreeContext {
-  void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-};
-using Context = std::unique_ptr<EVP_CIPHER_CTX, FreeContext>;
-
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
-Context wrapping(const NodeKey& node, bool wraps) {
-  Context context(EVP_CIPHER_CTX_new());
+CipherContext wrapping(const NodeKey& node, bool wraps) {
+  CipherContext context(EVP_CIPHER_CTX_new());
   assert(context);
   EVP_CIPHER_CTX_set_flags(context.get(), EVP_CIPHER_CTX_FLAG_WRAP_ALLOW);
   [[maybe_unused]] const int ready = EVP_CipherInit_ex(context.get(), EVP_aes_256_wrap(), nullptr,
@@ -75,7 +73,7 @@ Result<NodeKey> NodeKey::make() {
 
 SealedKey seal(const VolumeKey& key, const NodeKey& node) {
   SealedKey sealed{node.id, {}};
-  const Context context = wrapping(node, true);
+  const CipherContext context = wrapping(node, true);
   const auto in = key.bytes.span();
   int length = 0;
   [[maybe_unused]] const int done =
@@ -91,7 +89,7 @@ Result<VolumeKey> unseal(const SealedKey& sealed, const NodeKey& node) {
   }
   VolumeKey key;
   SecretBytes<sizeof sealed.bytes> out;  // the library may write as much as it reads
-  const Context context = wrapping(node, false);
+  const CipherContext context = wrapping(node, false);
   int length = 0;
   const int done = EVP_CipherUpdate(context.get(), raw(out.span().data()), &length, raw(sealed.bytes.data()),
                                     static_cast<int>(sealed.bytes.size()));

@@ -6,16 +6,15 @@
 
 #include <openssl/evp.h>
 
+#include "engine/base/openssl.hpp"
+
 namespace lockstep::engine {
 namespace {
 
-struct FreeContext {
-  void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-};
-using Context = std::unique_ptr<EVP_CIPHER_CTX, FreeContext>;
+using openssl::CipherContext;
 
-Context make(const VolumeKey& key, bool encrypts) {
-  Context context(EVP_CIPHER_CTX_new());
+CipherContext make(const VolumeKey& key, bool encrypts) {
+  CipherContext context(EVP_CIPHER_CTX_new());
   assert(context);
   const auto* bytes = reinterpret_cast<const unsigned char*>(key.bytes.span().data());
   [[maybe_unused]] const int ready =
@@ -43,7 +42,7 @@ bool is_zero(const std::byte* bytes, std::size_t size) {
 }  // namespace
 
 struct SectorCipher::Contexts {
-  Context encrypts, decrypts;
+  CipherContext encrypts, decrypts;
 };
 
 SectorCipher::SectorCipher(const VolumeKey& key, std::size_t sector)

@@ -9,8 +9,6 @@ using engine::Errc;
 
 constexpr unsigned kMaxLoginTurns = 64;
 
-Stage next_stage(std::uint8_t flags) { return static_cast<Stage>(flags & 3); }
-
 const char* describe(LoginStatus status) {
   switch (status) {
     case LoginStatus::authentication_failure:

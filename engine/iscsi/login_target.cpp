@@ -22,7 +22,6 @@ bool is_reserved_word(std::string_view value) {
 }
 
 Stage current_stage(std::uint8_t flags) { return static_cast<Stage>(flags >> 2 & 3); }
-Stage next_stage(std::uint8_t flags) { return static_cast<Stage>(flags & 3); }
 
 std::string printable(std::string_view text) {
   std::string out(text.substr(0, 64));

@@ -110,5 +110,7 @@ enum class LoginStatus : std::uint16_t {
 };
 
 enum class Stage : std::uint8_t { security = 0, operational = 1, full_feature = 3 };
+/// NSG of a login PDU, from its flags (RFC 7143 11.12.3).
+[[nodiscard]] constexpr Stage next_stage(std::uint8_t flags) { return static_cast<Stage>(flags & 3); }
 
 }  // namespace lockstep::iscsi

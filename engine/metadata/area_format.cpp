@@ -10,8 +10,6 @@ namespace {
 
 using layout::kBlock;
 
-constexpr std::size_t kChunk = 256;  // map blocks written at a time: 1 MiB
-
 /// Kept alive by the callback of the step under way.
 class Formatter : public std::enable_shared_from_this<Formatter> {
  public:
@@ -60,7 +58,7 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
 
   void write_map(std::uint64_t block) {
     if (block == map_->blocks()) return write_slot(layout::Kind::epoch, 0);
-    const std::size_t count = std::min<std::uint64_t>(kChunk, map_->blocks() - block);
+    const std::size_t count = std::min<std::uint64_t>(kMapChunk, map_->blocks() - block);
     for (std::size_t i = 0; i < count; ++i) {
       map_->store(block + i, chunk_[i]);
       layout::seal(chunk_[i], layout::Kind::map, state_.key, block + i, state_.map_generation);
@@ -107,7 +105,7 @@ class Formatter : public std::enable_shared_from_this<Formatter> {
   Done done_;
   AreaState state_;
   std::optional<DirtyMap> map_;
-  layout::Blocks chunk_{kChunk};
+  layout::Blocks chunk_{kMapChunk};
 };
 
 }  // namespace

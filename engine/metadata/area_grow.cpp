@@ -10,7 +10,6 @@
 namespace lockstep::engine {
 namespace {
 using layout::kBlock;
-constexpr std::size_t kChunk = 256;  // map blocks written at a time: 1 MiB
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 /// Where the state stands when the volume has grown to `size`: where it is, if the map does not reach it.
@@ -30,7 +29,7 @@ struct MetadataArea::Impl::Grower {
   VolumeIdentity next;
   IoCallback done;
   bool waits_for_state = false;
-  layout::Blocks chunk{kChunk};
+  layout::Blocks chunk{kMapChunk};
 
   [[nodiscard]] std::uint64_t old_state_at() const { return *state_at(area.store, area.state.identity); }
 
@@ -79,7 +78,7 @@ struct MetadataArea::Impl::Grower {
   void write_map(std::uint64_t block) {
     const std::uint64_t blocks = layout::map_blocks(layout::region_count(next.size, next.region_size));
     if (block == blocks) return flush();
-    const std::size_t count = std::min<std::uint64_t>(kChunk, blocks - block);
+    const std::size_t count = std::min<std::uint64_t>(kMapChunk, blocks - block);
     chunk.clear();
     for (std::size_t i = 0; i < count; ++i) {
       layout::seal(chunk[i], layout::Kind::map, area.state.key, block + i, area.state.map_generation);

@@ -7,6 +7,8 @@
 
 namespace lockstep::engine {
 
+constexpr std::size_t kMapChunk = 256;  ///< map blocks read or written at a time: 1 MiB
+
 /// What was read back or laid out.
 struct AreaState {
   VolumeIdentity identity;

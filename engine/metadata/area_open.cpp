@@ -13,8 +13,6 @@ namespace {
 
 using layout::kBlock;
 
-constexpr std::size_t kChunk = 256;  // map blocks read at a time: 1 MiB
-
 /// Kept alive by the callback of the step under way.
 class Opener : public std::enable_shared_from_this<Opener> {
  public:
@@ -86,7 +84,7 @@ class Opener : public std::enable_shared_from_this<Opener> {
 
   void read_map(std::uint64_t block) {
     if (block == map_->blocks()) return read_state(0);
-    const std::size_t count = std::min<std::uint64_t>(kChunk, map_->blocks() - block);
+    const std::size_t count = std::min<std::uint64_t>(kMapChunk, map_->blocks() - block);
     if (!chunk_) chunk_.emplace(count);
     const std::uint64_t end_block = block + count;
     store_.read(layout::kMapAt + block * kBlock, chunk_->first(count),

@@ -11,13 +11,12 @@
 
 #include "engine/stores/descriptor.hpp"
 #include "engine/stores/descriptor_store.hpp"
+#include "engine/stores/system_reason.hpp"
 
 namespace lockstep::engine {
 namespace {
 
 constexpr std::uint64_t kPartAlignment = 4096;
-
-std::string system_reason(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 Result<Descriptor> claim(const std::string& path) {
   Descriptor opened(::open(path.c_str(), O_RDWR | O_DIRECT | O_EXCL | O_CLOEXEC));

@@ -10,11 +10,10 @@
 
 #include "engine/stores/descriptor.hpp"
 #include "engine/stores/file_draft.hpp"
+#include "engine/stores/system_reason.hpp"
 
 namespace lockstep::engine {
 namespace {
-
-std::string system_reason(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 Errc code_of(int error) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) return Errc::no_space;

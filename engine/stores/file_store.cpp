@@ -8,11 +8,10 @@
 
 #include "engine/stores/descriptor.hpp"
 #include "engine/stores/descriptor_store.hpp"
+#include "engine/stores/system_reason.hpp"
 
 namespace lockstep::engine {
 namespace {
-
-std::string system_reason(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 Result<Descriptor> open_file(const std::string& path) {
   Descriptor opened(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));

@@ -11,8 +11,6 @@ namespace {
 constexpr std::uint8_t kFua = 0x08;
 constexpr std::uint8_t kByteCheck = 0x06;
 
-void finish_good(Task& task) { finish(task); }
-
 /// Of what is left, as much as the buffer takes.
 engine::Extent next_piece(Task& task) {
   const engine::Extent now{task.left.offset, std::min<std::uint64_t>(task.left.length, task.buffer.size())};

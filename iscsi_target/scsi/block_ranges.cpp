@@ -12,16 +12,15 @@ namespace {
 
 using engine::load_be;
 
-constexpr std::uint8_t kUnmapBit = 0x08;   // of WRITE SAME's byte 1
-constexpr std::uint8_t kNoDataOut = 0x01;  // NDOB
-constexpr std::uint8_t kFua = 0x08;        // of COMPARE AND WRITE's byte 1
+constexpr std::uint8_t kUnmapBit = 0x08;    // of WRITE SAME's byte 1
+constexpr std::uint8_t kNoDataOut = 0x01;   // NDOB
+constexpr std::uint8_t kCompareFua = 0x08;  // of COMPARE AND WRITE's byte 1
 
 constexpr std::uint64_t kOrPiece = LogicalUnit::kMaxCompare;
 
 constexpr std::size_t kUnmapHeader = 8;
 constexpr std::size_t kUnmapDescriptor = 16;
 
-void finish_good(Task& task) { finish(task); }
 void read_for_or(Task& task);
 void write_or(Task& task);
 
@@ -143,7 +142,7 @@ void compare_and_write(Task& task) {
   if (!expect_data_out(task, 2 * extent.length)) return;
   if (extent.length == 0) return finish(task);
   if (!take_buffer(task, 2 * extent.length)) return;
-  task.request.fua = task.cdb(1) & kFua;
+  task.request.fua = task.cdb(1) & kCompareFua;
   pull(task, 2 * extent.length,
        [](Task& t) { submit(t, engine::DiskOpcode::compare_and_write, t.extent(), t.buffer.span(), finish_good); });
 }
@@ -153,7 +152,7 @@ void or_write(Task& task) {
   if (!expect_data_out(task, extent.length)) return;
   if (extent.length == 0) return finish(task);
   if (!take_buffer(task, extent.length + 2 * std::min(extent.length, kOrPiece))) return;
-  task.request.fua = task.cdb(1) & kFua;
+  task.request.fua = task.cdb(1) & kCompareFua;
   pull(task, extent.length, read_for_or);
 }
 

@@ -20,7 +20,6 @@ constexpr std::uint8_t kDpoFua = 0x10;
 constexpr std::uint8_t kNoBlockDescriptor = 0x08;  // DBD, of byte 1
 constexpr std::uint8_t kLongLbaAccepted = 0x10;    // LLBAA, of MODE SENSE(10)'s byte 1
 constexpr std::uint8_t kPageFormat = 0x10;         // PF, of MODE SELECT's byte 1
-constexpr std::uint8_t kSubpageFormat = 0x40;      // SPF, of a page's byte 0
 
 void block_descriptor(Reply& reply, const LogicalUnit& unit, bool long_lba) {
   if (long_lba) {

@@ -14,7 +14,6 @@ constexpr std::uint8_t kWriteProtect = 0x08;        // control page, byte 4: SWP
 constexpr std::uint8_t kTaskAborted = 0x40;         // control page, byte 5: TAS, as sessions do it
 constexpr std::uint8_t kWriteCache = 0x04;          // caching page, byte 2: WCE
 constexpr std::uint8_t kNoExceptions = 0x08;        // informational exceptions, byte 2: DEXCPT
-constexpr std::uint8_t kSubpageFormat = 0x40;       // byte 0: SPF
 constexpr std::uint8_t kEnabled = 0x80;             // threshold descriptor, byte 0: ENABLED
 constexpr std::uint8_t kAvailable = 0x01;           // threshold descriptor, byte 1: available LBA mapping resources
 

@@ -39,6 +39,7 @@ struct PageFacts {
 inline constexpr std::array<PageId, 5> kModePages{{{0x01}, {0x08}, {0x0A}, {0x1C}, {0x1C, 0x02}}};
 constexpr std::uint8_t kAllModePages = 0x3F;
 constexpr std::uint8_t kAllSubpages = 0xFF;
+constexpr std::uint8_t kSubpageFormat = 0x40;  ///< SPF, of a page's byte 0
 
 /// Nothing when the unit has no such page.
 [[nodiscard]] std::optional<PageImage> mode_page(PageId id, PageControl control, ModeState state,

@@ -51,6 +51,7 @@ static_assert(alignof(Task) <= 16);
 
 // The ways to end a task.
 void finish(Task& task, scsi::Status status = scsi::Status::good);
+inline void finish_good(Task& task) { finish(task); }  ///< as a step
 /// `bytes` (at most 4 KiB), cut to `allocation_length`, which the residual count is based on.
 void finish_with_data(Task& task, std::span<const std::byte> bytes, std::size_t allocation_length);
 /// The first `bytes` of task.buffer, as far as the initiator takes them.

@@ -24,6 +24,11 @@ std::optional<Address> parse_address(std::string_view text) {
   return address;
 }
 
+bool is_wildcard(std::string_view address) {
+  const auto parsed = parse_address(address);
+  return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");
+}
+
 std::string to_string(const Address& address) {
   return address.v6 ? fmt::format("[{}]:{}", address.host, address.port)
                     : fmt::format("{}:{}", address.host, address.port);

@@ -16,5 +16,7 @@ struct Address {
 
 [[nodiscard]] std::optional<Address> parse_address(std::string_view text);
 [[nodiscard]] std::string to_string(const Address& address);
+/// An address that stands for every one of a machine.
+[[nodiscard]] bool is_wildcard(std::string_view address);
 
 }  // namespace lockstep::mgmt

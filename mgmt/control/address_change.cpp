@@ -16,11 +16,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxPortals = 8;
 
-bool is_wildcard(const std::string& address) {
-  const auto parsed = parse_address(address);
-  return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");
-}
-
 struct Use {
   std::string address;
   std::string what;  ///< "the link of node-b"

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 6s;
+constexpr auto kTrialPatience = 6s;
 
 std::string text(const json& j, const char* key) { return j.value(key, std::string()); }
 
@@ -110,7 +110,7 @@ std::optional<std::string> why_not_listen(const std::string& text) {
 Outcome<AddressProblems> AddressAgent::try_out(const AddressTrial& trial) const {
   AddressProblems problems;
   if (!trial.listen.empty()) {
-    const auto tried = data_plane_.call("listen.try", json{{"addresses", trial.listen}}.dump(), kPatience);
+    const auto tried = data_plane_.call("listen.try", json{{"addresses", trial.listen}}.dump(), kTrialPatience);
     if (!tried) return std::unexpected(tried.error());
     auto found = address_problems_from(*tried);
     if (!found) return std::unexpected(found.error());
@@ -119,8 +119,8 @@ Outcome<AddressProblems> AddressAgent::try_out(const AddressTrial& trial) const 
   if (!trial.management.empty())
     if (const auto why = core_.why_not_managed_at(trial.management)) problems.push_back({trial.management, *why});
   if (!trial.link_to.empty()) {
-    const auto tried =
-        data_plane_.call("link.try", json{{"from", trial.link_from}, {"connect", trial.link_to}}.dump(), kPatience);
+    const auto tried = data_plane_.call("link.try", json{{"from", trial.link_from}, {"connect", trial.link_to}}.dump(),
+                                        kTrialPatience);
     if (!tried) return std::unexpected(tried.error());
     if (auto problem = text(json::parse(*tried, nullptr, false), "problem"); !problem.empty())
       problems.push_back({trial.link_to, fmt::format("No login from {}: {}", trial.link_from, problem)});

@@ -10,7 +10,7 @@ using replication::WitnessView;
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);  // over a slow line; one that is lost is told at once
+constexpr auto kWitnessPatience = std::chrono::seconds(20);  // over a slow line; one that is lost is told at once
 constexpr const char* kKnownKey = "configuration.witness";
 
 json json_of(const WitnessRecord& record) {
@@ -84,7 +84,7 @@ void NodeWitnessSurroundings::keep(const engine::Uuid& pair, const Configuration
 
 // The endpoints go along, so that a lockstepd that was not told yet of another witness does not ask the one of before.
 Outcome<WitnessView> NodeWitnessSurroundings::read(const Arbiter& witness) {
-  const auto answer = data_plane_.call("witness.read", json{{"endpoints", witness.endpoints}}.dump(), kPatience);
+  const auto answer = data_plane_.call("witness.read", json{{"endpoints", witness.endpoints}}.dump(), kWitnessPatience);
   if (!answer) return std::unexpected(answer.error());
   try {
     const json j = json::parse(*answer);
@@ -98,7 +98,7 @@ Outcome<WitnessView> NodeWitnessSurroundings::read(const Arbiter& witness) {
 WitnessSurroundings::Swapped NodeWitnessSurroundings::swap(const Arbiter& witness, const WitnessView& seen,
                                                            const WitnessRecord& record) {
   const json wanted{{"endpoints", witness.endpoints}, {"seen", json_of(seen)}, {"record", json_of(record)}};
-  const auto answer = data_plane_.call("witness.swap", wanted.dump(), kPatience);
+  const auto answer = data_plane_.call("witness.swap", wanted.dump(), kWitnessPatience);
   if (!answer) return {};
   try {
     const json j = json::parse(*answer);

@@ -18,14 +18,14 @@ namespace {
 
 constexpr const char* kPartnersLast = "partner_event";
 
-struct Kept {
+struct EventRow {
   static constexpr records::Rules rules(const Event*) { return {}; }
   static records::Cell cell(const Severity& severity) { return std::string(to_string(severity)); }
   static void take(const std::string& text, Severity& severity) { severity = severity_from(text); }
 };
 
 void insert(SQLite::Database& db, const Event& event, bool partners) {
-  records::Row row = records::row_of<Kept>(event);
+  records::Row row = records::row_of<EventRow>(event);
   row.drop("id");  // the log gives it one of its own
   row.put("partner_id", partners ? records::Cell(event.id) : records::Cell());
   insert_row(db, "events", row, "INSERT OR IGNORE");
@@ -44,9 +44,10 @@ void drop_oldest(SQLite::Database& db, const std::string& kind) {
   all.exec();
 }
 
-std::vector<Event> select(Database& database, std::string_view rest, const std::vector<records::Cell>& parameters) {
+std::vector<Event> select_events(Database& database, std::string_view rest,
+                                 const std::vector<records::Cell>& parameters) {
   std::vector<Event> events;
-  database.use([&](SQLite::Database& db) { events = select_records<Kept, Event>(db, "events", rest, parameters); });
+  database.use([&](SQLite::Database& db) { events = select_records<EventRow, Event>(db, "events", rest, parameters); });
   return events;
 }
 
@@ -107,14 +108,15 @@ void EventLog::forget_partner_ids() {
 }
 
 std::vector<Event> EventLog::list(std::optional<std::int64_t> after, std::int64_t limit) const {
-  auto events = select(database_, after ? "WHERE id > ? ORDER BY id LIMIT ?" : "WHERE id > ? ORDER BY id DESC LIMIT ?",
-                       {after.value_or(0), limit});
+  auto events =
+      select_events(database_, after ? "WHERE id > ? ORDER BY id LIMIT ?" : "WHERE id > ? ORDER BY id DESC LIMIT ?",
+                    {after.value_or(0), limit});
   if (!after) std::ranges::reverse(events);
   return events;
 }
 
 std::vector<Event> EventLog::own(std::int64_t after, std::int64_t limit) const {
-  return select(database_, "WHERE id > ? AND partner_id IS NULL ORDER BY id LIMIT ?", {after, limit});
+  return select_events(database_, "WHERE id > ? AND partner_id IS NULL ORDER BY id LIMIT ?", {after, limit});
 }
 
 std::int64_t EventLog::last_id() const {

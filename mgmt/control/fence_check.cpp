@@ -10,7 +10,7 @@ namespace lockstep::mgmt {
 using nlohmann::json;
 
 namespace {
-constexpr std::chrono::seconds kPatience{40};  // lockstepd itself waits for 30
+constexpr std::chrono::seconds kFencePatience{40};  // lockstepd itself waits for 30
 }
 
 Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter) {
@@ -18,7 +18,7 @@ Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter) {
 }
 
 Outcome<void> try_fence(DataPlane& data_plane) {
-  const auto answer = data_plane.call("fence.try", "{}", kPatience);
+  const auto answer = data_plane.call("fence.try", "{}", kFencePatience);
   if (!answer) return std::unexpected(answer.error());
   const json found = json::parse(*answer, nullptr, false);
   if (!found.is_object() || !found.contains("answers") || !found["answers"].is_boolean())

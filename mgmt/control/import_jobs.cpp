@@ -45,7 +45,7 @@ LunAddress source_of(const json& p) {
 }
 
 // A job that was begun before there was such a thing lacks it.
-struct Kept {
+struct KeptWish {
   static constexpr records::Rules rules(const Volume*) {
     return {.required = "name physical_block thin read_only removable write_cache access",
             .written = "encrypted any_initiator",
@@ -57,7 +57,7 @@ struct Kept {
 };
 
 VolumeWish wish_of(const json& p) {
-  auto wish = records::from_json<Kept, VolumeWish>(p.at("volume"));
+  auto wish = records::from_json<KeptWish, VolumeWish>(p.at("volume"));
   wish.size = p.at("size");
   wish.block_size = p.at("block_size");
   wish.physical_block = std::max(wish.physical_block, wish.block_size);
@@ -123,7 +123,7 @@ std::string import_parameters(const ImportWish& wish) {
               {"initiator", wish.initiator},
               {"position", 0},
               {"begun", false},
-              {"volume", records::to_json<Kept>(wish.volume)}}
+              {"volume", records::to_json<KeptWish>(wish.volume)}}
       .dump();
 }
 

@@ -19,13 +19,13 @@ using records::Row;
 using records::Rules;
 
 // In both forms an error is the text of a problem document.
-struct Told {
+struct JobMessage {
   static constexpr Rules rules(const void*) { return {.required = "*"}; }
   static json to_json(const Refusal& error) { return to_json_text(error); }
   static void from_json(const json& j, Refusal& error) { error = refusal_from(j.get<std::string>()); }
 };
 
-struct Kept {
+struct JobRow {
   static constexpr Rules rules(const Job*) { return {.hidden = "finished_ms"}; }
   static records::Cell cell(const Refusal& error) { return to_json_text(error); }
   static void take(const std::string& text, Refusal& error) { error = refusal_from(text); }
@@ -37,9 +37,10 @@ struct Kept {
   }
 };
 
-std::vector<Job> select(Database& database, std::string_view rest, const std::vector<records::Cell>& parameters = {}) {
+std::vector<Job> select_jobs(Database& database, std::string_view rest,
+                             const std::vector<records::Cell>& parameters = {}) {
   std::vector<Job> jobs;
-  database.use([&](SQLite::Database& db) { jobs = select_records<Kept, Job>(db, "jobs", rest, parameters); });
+  database.use([&](SQLite::Database& db) { jobs = select_records<JobRow, Job>(db, "jobs", rest, parameters); });
   return jobs;
 }
 
@@ -57,7 +58,7 @@ const char* to_string(JobState state) { return records::word_of(state); }
 
 void JobTable::put(const Job& job) {
   database_.transact([&](SQLite::Database& db) {
-    insert_row(db, "jobs", records::row_of<Kept>(job), "INSERT OR REPLACE");
+    insert_row(db, "jobs", records::row_of<JobRow>(job), "INSERT OR REPLACE");
     drop_oldest(db);
   });
 }
@@ -77,26 +78,26 @@ void JobTable::erase(const Uuid& id) {
 }
 
 std::optional<Job> JobTable::get(const Uuid& id) const {
-  auto found = select(database_, "WHERE id = ?", {id.to_string()});
+  auto found = select_jobs(database_, "WHERE id = ?", {id.to_string()});
   return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
 
 std::vector<Job> JobTable::newest(std::int64_t limit) const {
   // Unfinished first, so that the limit never hides one; then all by time.
-  auto jobs = select(database_, "ORDER BY finished_ms IS NOT NULL, created_ms DESC LIMIT ?", {limit});
+  auto jobs = select_jobs(database_, "ORDER BY finished_ms IS NOT NULL, created_ms DESC LIMIT ?", {limit});
   std::ranges::stable_sort(jobs, std::greater<>(), &Job::created_ms);
   return jobs;
 }
 
 std::vector<Job> JobTable::unfinished() const {
-  return select(database_, "WHERE finished_ms IS NULL ORDER BY created_ms");
+  return select_jobs(database_, "WHERE finished_ms IS NULL ORDER BY created_ms");
 }
 
-std::string to_json_text(const Job& job) { return records::to_json<Told>(job).dump(); }
+std::string to_json_text(const Job& job) { return records::to_json<JobMessage>(job).dump(); }
 
 Outcome<Job> job_from(std::string_view text) {
   try {
-    return records::from_json<Told, Job>(json::parse(text));
+    return records::from_json<JobMessage, Job>(json::parse(text));
   } catch (const std::exception& e) {
     return refuse(RefusalKind::malformed, std::string("This is not a job: ") + e.what());
   }

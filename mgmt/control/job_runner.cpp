@@ -8,9 +8,9 @@
 namespace lockstep::mgmt {
 namespace {
 
-constexpr auto kTurn = std::chrono::milliseconds(300);
+constexpr auto kRunnerTurn = std::chrono::milliseconds(300);
 constexpr int kStepsATurn = 16;  // so that one job can't keep the others waiting for ever
-constexpr auto kTellAgain = std::chrono::seconds(30);
+constexpr auto kTellPartnerAgain = std::chrono::seconds(30);
 constexpr std::int64_t kTellAfterStart = 50;  // jobs; what was told of them before is not known
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr std::int64_t kTellAfterStart = 50;  // jobs; what was told of them bef
 JobRunner::JobRunner(NodeCore& core, Tell tell)
     : core_(core),
       tell_(tell ? std::move(tell) : [this](Job job) { return tell_partner(std::move(job)); }),
-      loop_("The job runner", kTurn, [this] { turn(); }) {
+      loop_("The job runner", kRunnerTurn, [this] { turn(); }) {
   for (const auto& job : core_.jobs.newest(kTellAfterStart))
     if (job.runner == core_.node_id) untold_.insert(job.id);
 }
@@ -56,7 +56,7 @@ bool JobRunner::tell_partner(Job job) const {
 void JobRunner::tell_again() {
   const auto now = std::chrono::steady_clock::now();
   if (now < tell_again_at_) return;
-  tell_again_at_ = now + kTellAgain;
+  tell_again_at_ = now + kTellPartnerAgain;
   std::vector<Uuid> untold;
   {
     const std::lock_guard lock(tell_mutex_);

@@ -10,7 +10,7 @@
 namespace lockstep::mgmt {
 namespace {
 
-constexpr auto kTurn = std::chrono::seconds(1);
+constexpr auto kLapseTurn = std::chrono::seconds(1);
 constexpr std::int64_t kTryAgainMs = 10'000;
 
 std::size_t old_ones(const Configuration& configuration) {
@@ -22,7 +22,7 @@ std::size_t old_ones(const Configuration& configuration) {
 }  // namespace
 
 LapseWatch::LapseWatch(NodeCore& core, std::function<void()> each_turn)
-    : core_(core), each_turn_(std::move(each_turn)), loop_("The watch over old credentials", kTurn, [this] {
+    : core_(core), each_turn_(std::move(each_turn)), loop_("The watch over old credentials", kLapseTurn, [this] {
         turn(wall_clock_ms());
         if (each_turn_) each_turn_();
       }) {}

@@ -11,7 +11,7 @@ using records::json;
 using records::Rules;
 
 // As lockstepd says it (docs/developer/rpc.md), and so for the partner, too.
-struct Told {
+struct NodeMessage {
   static constexpr bool kNullIsMissing = true;
   static constexpr Rules rules(const ReplicaStatus*) {
     return {.written =
@@ -57,19 +57,19 @@ bool NodeReport::misses(const engine::Uuid& volume) const {
 
 Outcome<DataPlaneStatus> status_from(std::string_view text) {
   try {
-    return records::from_json<Told, DataPlaneStatus>(json::parse(text));
+    return records::from_json<NodeMessage, DataPlaneStatus>(json::parse(text));
   } catch (const std::exception& e) {
     return refuse(RefusalKind::internal, std::string("lockstepd's status cannot be read: ") + e.what());
   }
 }
 
 std::string to_json_text(const NodeReport& report) {
-  return records::to_json<Told>(report).dump(-1, ' ', false, json::error_handler_t::replace);
+  return records::to_json<NodeMessage>(report).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Outcome<NodeReport> report_from(std::string_view text) {
   try {
-    return records::from_json<Told, NodeReport>(json::parse(text));
+    return records::from_json<NodeMessage, NodeReport>(json::parse(text));
   } catch (const std::exception& e) {
     return refuse(RefusalKind::internal, std::string("The partner's report cannot be read: ") + e.what());
   }

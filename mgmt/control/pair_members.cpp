@@ -19,11 +19,6 @@ void keep_seal(Pair& pair) {
   if (pair.arbiter.witness && !pair.seal) pair.seal = SealSecrets{pair.link.secret, pair.link_mutual.secret};
 }
 
-bool is_wildcard(const std::string& address) {
-  const auto parsed = parse_address(address);
-  return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");
-}
-
 void check_own_address(const std::string& address, const char* pointer, const char* key,
                        std::vector<FieldProblem>& problems) {
   if (address.empty())

@@ -9,13 +9,13 @@
 namespace lockstep::mgmt {
 namespace {
 
-constexpr auto kTurn = std::chrono::seconds(1);
+constexpr auto kPartnerTurn = std::chrono::seconds(1);
 constexpr int kFirstRefusals = 3;
 
 }  // namespace
 
 PartnerWatch::PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter)
-    : core_(core), arbiter_(arbiter), loop_("Looking at the partner", kTurn, [this] { turn(); }) {}
+    : core_(core), arbiter_(arbiter), loop_("Looking at the partner", kPartnerTurn, [this] { turn(); }) {}
 
 PartnerView PartnerWatch::view() const {
   const std::lock_guard lock(mutex_);

@@ -11,10 +11,10 @@ using namespace std::chrono_literals;
 constexpr auto kShort = 4s;
 constexpr auto kReplica = 30s;  // the partner's lockstepd may have to make a file
 constexpr auto kForward = 40s;
-constexpr auto kAddresses = 15s;  // its lockstepd logs in somewhere, and it asks this node itself
-constexpr auto kTrial = 24s;      // more than its lockstepd's patience with an endpoint
-constexpr auto kFence = 38s;      // a power device may take its time
-constexpr auto kJoin = 12s;       // the partner connects back before it answers
+constexpr auto kAddresses = 15s;   // its lockstepd logs in somewhere, and it asks this node itself
+constexpr auto kTrial = 24s;       // more than its lockstepd's patience with an endpoint
+constexpr auto kFenceTrial = 38s;  // a power device may take its time
+constexpr auto kJoin = 12s;        // the partner connects back before it answers
 
 template <class T>
 Outcome<T> understood(const Outcome<std::string>& reply, Outcome<T> (*read)(std::string_view)) {
@@ -84,7 +84,7 @@ Outcome<WitnessTrial> Peer::try_endpoints(const Arbiter& arbiter) {
 }
 
 Outcome<void> Peer::try_fence() {
-  auto tried = nothing(request("POST", "/peer/v1/fence-trial", "{}", kFence));
+  auto tried = nothing(request("POST", "/peer/v1/fence-trial", "{}", kFenceTrial));
   if (!tried && tried.error().kind == RefusalKind::not_found)
     return refuse(RefusalKind::conflict, "its lockstep-mgmtd is too old for this. Upgrade it.");
   return tried;

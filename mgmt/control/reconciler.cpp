@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTurn = 1s;
+constexpr auto kReconcileTurn = 1s;
 constexpr int kFirstFailures = 5;
 constexpr auto kRetry = 5s;  // of an apply that left problems
 constexpr auto kStatusPatience = 3s;
@@ -36,7 +36,7 @@ Reconciler::Reconciler(DataPlane& data_plane, EventLog& events, std::function<st
       events_(events),
       wanted_(std::move(wanted)),
       side_(std::move(side)),
-      loop_("The reconcile loop", kTurn, [this] { turn(); }) {
+      loop_("The reconcile loop", kReconcileTurn, [this] { turn(); }) {
   report_.message = "lockstepd has not been asked yet.";
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
-constexpr auto kPatience = 25s;  // less than the partner's, so that it hears the reason
+constexpr auto kReplicaPatience = 25s;  // less than the partner's, so that it hears the reason
 constexpr auto kLookPatience = 3s;
 
 }  // namespace
@@ -58,7 +58,7 @@ Outcome<void> ReplicaAgent::carry_out(const ReplicaOrder& order) {
       parameters = json{{"volume", id}, {"size", order.volume.size}}.dump();
       break;
   }
-  auto answer = data_plane_.call(method, parameters, kPatience);
+  auto answer = data_plane_.call(method, parameters, kReplicaPatience);
   if (!answer) return std::unexpected(answer.error());
   return {};
 }

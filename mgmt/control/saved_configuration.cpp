@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kForm = "lockstep-configuration 1 ";
+constexpr std::string_view kFirstWords = "lockstep-configuration 1 ";
 constexpr std::string_view kAnyForm = "lockstep-configuration ";
 constexpr std::uintmax_t kMaxBytes = std::uintmax_t{16} << 20;
 constexpr JsonBounds kBounds{.values = 500'000, .depth = 32};
@@ -118,7 +118,7 @@ std::string to_file(const SavedConfiguration& saved) {
                                 {"document", to_document(saved.configuration)}}
                                .dump() +
                            "\n";
-  return fmt::format("{}{}\n{}", kForm, sha256_hex(body), body);
+  return fmt::format("{}{}\n{}", kFirstWords, sha256_hex(body), body);
 }
 
 Outcome<SavedConfiguration> saved_from_file(std::string_view content) {
@@ -126,8 +126,8 @@ Outcome<SavedConfiguration> saved_from_file(std::string_view content) {
     return refuse(RefusalKind::conflict, fmt::format("The saved copy of the configuration is of no use: {}.", why));
   };
   if (!content.starts_with(kAnyForm)) return unusable("it is not one that Lockstep made");
-  if (!content.starts_with(kForm)) return unusable("a newer version of Lockstep made it");
-  content.remove_prefix(kForm.size());
+  if (!content.starts_with(kFirstWords)) return unusable("a newer version of Lockstep made it");
+  content.remove_prefix(kFirstWords.size());
   if (content.size() <= kDigest || content[kDigest] != '\n') return unusable("it is not whole");
   const std::string_view digest = content.substr(0, kDigest);
   const std::string_view body = content.substr(kDigest + 1);

@@ -92,7 +92,7 @@ std::vector<std::string> names_of(const X509* certificate) {
   return names;
 }
 
-std::string fingerprint_of(X509* certificate) {
+std::string shown_fingerprint(X509* certificate) {
   const Bio bio(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(bio.get(), certificate);
   return fingerprint_of_pem(written(bio.get()));
@@ -159,8 +159,9 @@ Outcome<std::shared_ptr<const ShownCertificate>> read_certificate_of_any_age(con
   shown->leaf = std::move(shown->chain.front());
   shown->chain.erase(shown->chain.begin());
   X509* leaf = shown->leaf.get();
-  shown->facts = {name_text(X509_get_subject_name(leaf)), name_text(X509_get_issuer_name(leaf)), names_of(leaf),
-                  ms_of(X509_get0_notBefore(leaf)),       ms_of(X509_get0_notAfter(leaf)),       fingerprint_of(leaf)};
+  shown->facts = {
+      name_text(X509_get_subject_name(leaf)), name_text(X509_get_issuer_name(leaf)), names_of(leaf),
+      ms_of(X509_get0_notBefore(leaf)),       ms_of(X509_get0_notAfter(leaf)),       shown_fingerprint(leaf)};
   if (auto good = check_leaf(*shown); !good) return std::unexpected(good.error());
   if (auto good = check_chain(leaf, shown->chain); !good) return std::unexpected(good.error());
   return shown;

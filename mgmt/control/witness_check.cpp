@@ -15,12 +15,12 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 20s;            // lockstepd itself gives an endpoint 16 s
-constexpr std::size_t kRecordBytes = 255;  // of an epoch record, for all endpoints with a comma between them
+constexpr auto kWitnessTrialPatience = 20s;  // lockstepd itself gives an endpoint 16 s
+constexpr std::size_t kRecordBytes = 255;    // of an epoch record, for all endpoints with a comma between them
 
 EndpointTrial try_endpoint(DataPlane& data_plane, const Uuid& pair, const std::string& endpoint,
                            const replication::WitnessAccess& access, bool& away) {
-  const auto answer = data_plane.call("witness.try", try_parameters(endpoint, access, pair), kPatience);
+  const auto answer = data_plane.call("witness.try", try_parameters(endpoint, access, pair), kWitnessTrialPatience);
   away = !answer && answer.error().kind == RefusalKind::data_plane_away;
   if (!answer) {
     std::string why = answer.error().detail;

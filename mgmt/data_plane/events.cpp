@@ -12,12 +12,12 @@ std::int64_t wall_clock_ms() {
 }
 
 nlohmann::json to_json(const Event& event) {
-  nlohmann::json json = {{"time_ms", wall_clock_ms()}, {"kind", event.kind}, {"message", event.message}};
-  if (event.volume) json["volume"] = event.volume->to_string();
-  if (event.times > 1) json["times"] = event.times;
-  if (!event.from.empty()) json["from"] = event.from;
-  if (!event.to.empty()) json["to"] = event.to;
-  return json;
+  nlohmann::json told = {{"time_ms", wall_clock_ms()}, {"kind", event.kind}, {"message", event.message}};
+  if (event.volume) told["volume"] = event.volume->to_string();
+  if (event.times > 1) told["times"] = event.times;
+  if (!event.from.empty()) told["from"] = event.from;
+  if (!event.to.empty()) told["to"] = event.to;
+  return told;
 }
 
 }  // namespace lockstep::data_plane

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxEndpoints = 16;
 constexpr std::uint64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint64_t kMaxNumber = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint64_t>::max();
 
 std::string addresses_of(Fields& fields) {
   std::string all;
@@ -29,11 +29,11 @@ std::int64_t count(Fields& fields, std::string_view name) {
 
 WitnessRecord read_record(Fields fields) {
   WitnessRecord record;
-  record.number = fields.number("number", 1, kMaxNumber);
+  record.number = fields.number("number", 1, kAnyNumber);
   record.epoch = fields.uuid("epoch");
   record.members.bits = static_cast<std::uint8_t>(fields.number("members", 1, 3));
   Fields reached = fields.object("generations");
-  record.generations = {reached.number("a", 0, kMaxNumber), reached.number("b", 0, kMaxNumber)};
+  record.generations = {reached.number("a", 0, kAnyNumber), reached.number("b", 0, kAnyNumber)};
   reached.end();
   fields.end();
   return record;
@@ -43,7 +43,7 @@ WitnessView read_view(Fields fields) {
   WitnessView view;
   if (auto record = fields.optional_object("record")) view.record = read_record(*record);
   view.mod_revision = count(fields, "mod_revision");
-  view.cluster = fields.number("cluster", 0, kMaxNumber);
+  view.cluster = fields.number("cluster", 0, kAnyNumber);
   view.revision = count(fields, "revision");
   view.writes = count(fields, "writes");
   view.tampered = fields.flag("tampered");

@@ -10,8 +10,8 @@ using engine::Errc;
 using engine::NodeSide;
 using engine::Uuid;
 
-constexpr std::uint32_t kMagic = 0x4C535354;  // "LSST"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kStateMagic = 0x4C535354;  // "LSST"
+constexpr std::uint16_t kStateVersion = 1;
 constexpr std::uint16_t kRunning = 1, kAble = 2, kServing = 4, kChanging = 8, kForwarding = 0x0100,
                         kOnlyFailedOperations = 0x0200;
 // Three bits; of a value that is not known, as of none, nothing follows.
@@ -38,8 +38,8 @@ std::vector<std::byte> encode_state(const ReplicaState& s) {
   std::vector<std::byte> bytes(kMaxStateBytes);
   engine::ByteWriter out(bytes);
   const auto& r = s.record;
-  out.be32(kMagic);
-  out.be16(kVersion);
+  out.be32(kStateMagic);
+  out.be16(kStateVersion);
   out.be16(static_cast<std::uint16_t>((s.running ? kRunning : 0) | (s.able ? kAble : 0) | (s.serving ? kServing : 0) |
                                       (s.changing ? kChanging : 0) | (s.forwarding ? kForwarding : 0) |
                                       (s.only_failed_operations ? kOnlyFailedOperations : 0) |
@@ -69,8 +69,8 @@ engine::IoResult<ReplicaState> decode_state(std::span<const std::byte> bytes) {
     return corrupt;
   }
   engine::ByteReader in(bytes.first(bytes.size() - 4));
-  if (in.be32() != kMagic) return corrupt;
-  if (in.be16() != kVersion) return std::unexpected(make_error_code(Errc::wrong_version));
+  if (in.be32() != kStateMagic) return corrupt;
+  if (in.be16() != kStateVersion) return std::unexpected(make_error_code(Errc::wrong_version));
   const std::uint16_t flags = in.be16();
   const std::uint8_t side = in.u8(), members = in.u8(), sequencer = in.u8(), kind = in.u8(), preferred = in.u8();
   const std::uint8_t address = in.u8();

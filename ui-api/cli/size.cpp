@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kPrefixes = "KMGTPE";
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 63) - 1;
 
-std::string_view trimmed(std::string_view s) {
+std::string_view without_spaces(std::string_view s) {
   while (!s.empty() && std::isspace(static_cast<unsigned char>(s.front()))) s.remove_prefix(1);
   while (!s.empty() && std::isspace(static_cast<unsigned char>(s.back()))) s.remove_suffix(1);
   return s;
@@ -39,13 +39,13 @@ std::unexpected<Failure> not_a_size(std::string_view text) {
 }  // namespace
 
 Outcome<std::uint64_t> parse_size(std::string_view text) {
-  const std::string_view all = trimmed(text);
+  const std::string_view all = without_spaces(text);
   const std::size_t digits = std::min(all.find_first_not_of("0123456789"), all.size());
   std::size_t end = digits;
   if (end < all.size() && all[end] == '.') end = std::min(all.find_first_not_of("0123456789", end + 1), all.size());
   const bool has_fraction = end > digits;
   if (digits == 0 || digits > 19 || (has_fraction && (end - digits < 2 || end - digits > 10))) return not_a_size(text);
-  const auto unit = unit_bytes(trimmed(all.substr(end)));
+  const auto unit = unit_bytes(without_spaces(all.substr(end)));
   if (!unit) return not_a_size(text);
 
   // Exact: value = whole.fraction as an integer over a power of ten, in 128 bits.

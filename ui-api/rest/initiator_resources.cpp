@@ -10,21 +10,21 @@ namespace {
 
 using mgmt::Controller;
 
-Response list(Controller& controller) {
+Response list_initiators(Controller& controller) {
   const auto configuration = controller.core().configuration();
   nlohmann::json items = nlohmann::json::array();
   for (const auto& i : configuration->initiators) items.push_back(initiator_json(*configuration, i));
   return ok({{"items", items}});
 }
 
-Response show(Controller& controller, const std::string& iqn) {
+Response show_initiator(Controller& controller, const std::string& iqn) {
   const auto configuration = controller.core().configuration();
   const mgmt::Initiator* initiator = configuration->initiator(iqn);
   if (!initiator) return problem(mgmt::RefusalKind::not_found, "No initiator of this name is known.");
   return ok(initiator_json(*configuration, *initiator));
 }
 
-Response create(Controller& controller, const Call& call) {
+Response create_initiator(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
   Problems problems;
@@ -72,12 +72,12 @@ Response change_secret(Controller& controller, const Call& call) {
 }  // namespace
 
 void add_initiator_resources(Router& router, Controller& controller) {
-  router.add(
-      {"GET", "/api/v1/initiators", Access::viewer, false, [&controller](const Call&) { return list(controller); }});
+  router.add({"GET", "/api/v1/initiators", Access::viewer, false,
+              [&controller](const Call&) { return list_initiators(controller); }});
   router.add({"POST", "/api/v1/initiators", Access::admin, true,
-              [&controller](const Call& call) { return create(controller, call); }, true});
+              [&controller](const Call& call) { return create_initiator(controller, call); }, true});
   router.add({"GET", "/api/v1/initiators/{iqn}", Access::viewer, false,
-              [&controller](const Call& call) { return show(controller, call.parameters[0]); }});
+              [&controller](const Call& call) { return show_initiator(controller, call.parameters[0]); }});
   router.add({"DELETE", "/api/v1/initiators/{iqn}", Access::admin, true,
               [&controller](const Call& call) {
                 const auto done = controller.initiators().remove(call.parameters[0]);

@@ -11,14 +11,14 @@ using mgmt::Controller;
 
 constexpr std::int64_t kTenYears = 315'360'000;  // seconds
 
-Response list(Controller& controller) {
+Response list_tokens(Controller& controller) {
   nlohmann::json items = nlohmann::json::array();
   for (const auto& use : controller.tokens().list())
     items.push_back(token_json(use.token, use.last_used_ms, use.here_only));
   return ok({{"items", items}});
 }
 
-Response create(Controller& controller, const Call& call) {
+Response create_token(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
   Problems problems;
@@ -51,9 +51,10 @@ bool is_this_nodes(Controller& controller, const Call& call) {
 }  // namespace
 
 void add_token_resources(Router& router, Controller& controller) {
-  router.add({"GET", "/api/v1/tokens", Access::admin, false, [&controller](const Call&) { return list(controller); }});
+  router.add(
+      {"GET", "/api/v1/tokens", Access::admin, false, [&controller](const Call&) { return list_tokens(controller); }});
   router.add({"POST", "/api/v1/tokens", Access::admin, true,
-              [&controller](const Call& call) { return create(controller, call); }, true});
+              [&controller](const Call& call) { return create_token(controller, call); }, true});
   router.add({"DELETE", "/api/v1/tokens/{id}", Access::admin, true,
               [&controller](const Call& call) { return revoke(controller, call); }, true,
               [&controller](const Call& call) { return is_this_nodes(controller, call); }});

@@ -11,14 +11,14 @@ namespace {
 
 using mgmt::Controller;
 
-Response show(Controller& controller, const mgmt::Uuid& id) {
+Response show_volume(Controller& controller, const mgmt::Uuid& id) {
   const auto view = controller.view();
   const mgmt::Volume* volume = view.configuration->volume(id);
   if (!volume) return problem(mgmt::RefusalKind::not_found, "There is no volume with this id.");
   return ok(volume_json(view, *volume));
 }
 
-Response list(Controller& controller) {
+Response list_volumes(Controller& controller) {
   const auto view = controller.view();
   nlohmann::json items = nlohmann::json::array();
   for (const auto& volume : view.configuration->volumes) items.push_back(volume_json(view, volume));
@@ -57,7 +57,7 @@ void read_use(Fields& fields, mgmt::VolumeWish& wish) {
   });
 }
 
-Response create(Controller& controller, const Call& call) {
+Response create_volume(Controller& controller, const Call& call) {
   const auto body = body_of(call.request);
   if (!body) return problem(body.error());
   Problems problems;
@@ -137,7 +137,7 @@ Response change(Controller& controller, const Call& call) {
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   if (size) return accepted(controller.volumes().grow(*id, *size));
   if (auto done = controller.volumes().change(*id, change); !done) return problem(done.error());
-  return show(controller, *id);
+  return show_volume(controller, *id);
 }
 
 Response remove(Controller& controller, const Call& call) {
@@ -198,15 +198,15 @@ std::vector<std::string> volume_wish_fields() {
 }
 
 void add_volume_resources(Router& router, Controller& controller) {
-  router.add(
-      {"GET", "/api/v1/volumes", Access::viewer, false, [&controller](const Call&) { return list(controller); }});
+  router.add({"GET", "/api/v1/volumes", Access::viewer, false,
+              [&controller](const Call&) { return list_volumes(controller); }});
   router.add({"POST", "/api/v1/volumes", Access::admin, true,
-              [&controller](const Call& call) { return create(controller, call); }});
+              [&controller](const Call& call) { return create_volume(controller, call); }});
   router.add({"POST", "/api/v1/imports", Access::admin, true,
               [&controller](const Call& call) { return import(controller, call); }});
   router.add({"GET", "/api/v1/volumes/{id}", Access::viewer, false, [&controller](const Call& call) {
                 const auto id = path_id(call.parameters[0], "volume");
-                return id ? show(controller, *id) : problem(id.error());
+                return id ? show_volume(controller, *id) : problem(id.error());
               }});
   router.add({"PATCH", "/api/v1/volumes/{id}", Access::admin, true,
               [&controller](const Call& call) { return change(controller, call); }, true});

@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kReconnectMs = 2000;
 
-struct Options {
+struct EventOptions {
   unsigned limit = 50;
   std::uint64_t after = 0;
   bool follow = false;
@@ -47,7 +47,7 @@ Outcome<void> follow(Context& context, std::string last) {
   }
 }
 
-Outcome<void> list(Context& context, const Options& o) {
+Outcome<void> list_events(Context& context, const EventOptions& o) {
   std::string path = fmt::format("/events?limit={}", o.limit);
   if (o.after != 0) path += fmt::format("&after={}", o.after);
   const auto events = context.api.list(path);
@@ -69,13 +69,13 @@ Outcome<void> list(Context& context, const Options& o) {
 void add_event_commands(CLI::App& app, Action& chosen) {
   auto* event = app.add_subcommand("event", "What happened");
   event->require_subcommand(1);
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EventOptions>();
   auto* c = event->add_subcommand("list", "List events, oldest first");
   c->footer("Examples:\n  lockstep event list --limit 200\n  lockstep event list --follow");
   c->add_option("--limit", o->limit, "At most this many (default: 50)")->check(CLI::Range(1, 1000));
   c->add_option("--after", o->after, "Only those after the event with this id")->type_name("ID");
   c->add_flag("--follow,-f", o->follow, "Go on with new ones as they happen, until stopped");
-  c->callback([o, &chosen] { chosen = [o](Context& context) { return list(context, *o); }; });
+  c->callback([o, &chosen] { chosen = [o](Context& context) { return list_events(context, *o); }; });
 }
 
 }  // namespace lockstep::cli

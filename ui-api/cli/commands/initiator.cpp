@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
-Outcome<void> list(Context& context) {
+Outcome<void> list_initiators(Context& context) {
   const auto initiators = context.api.list("/initiators");
   if (!initiators) return std::unexpected(initiators.error());
   if (context.json_output) {
@@ -86,7 +86,7 @@ void add_remove(CLI::App& initiator, Action& chosen) {
 void add_initiator_commands(CLI::App& app, Action& chosen) {
   auto* initiator = app.add_subcommand("initiator", "The hosts that may use volumes");
   initiator->require_subcommand(1);
-  initiator->add_subcommand("list", "List the known initiators")->callback([&chosen] { chosen = list; });
+  initiator->add_subcommand("list", "List the known initiators")->callback([&chosen] { chosen = list_initiators; });
   add_add(*initiator, chosen);
   add_remove(*initiator, chosen);
   add_initiator_show(*initiator, chosen);

@@ -22,7 +22,7 @@ std::string certificate_text(const json& c) {
   return out;
 }
 
-void add_set(CLI::App& certificate, Action& chosen) {
+void add_certificate_set(CLI::App& certificate, Action& chosen) {
   struct Options {
     std::string certificate, key, chain;
   };
@@ -70,7 +70,7 @@ void add_node_certificate_commands(CLI::App& node, Action& chosen) {
       return {};
     };
   });
-  add_set(*certificate, chosen);
+  add_certificate_set(*certificate, chosen);
   certificate->add_subcommand("reset", "Have it show a self-made one again")->callback([&chosen] {
     chosen = [](Context& context) -> Outcome<void> {
       const auto gone = context.api.remove("/certificate");

@@ -9,7 +9,7 @@
 namespace lockstep::cli {
 namespace {
 
-void add_set(CLI::App& arbiter, Action& chosen) {
+void add_arbiter_set(CLI::App& arbiter, Action& chosen) {
   struct Options {
     WitnessOptions witness;
     std::string preferred;
@@ -61,7 +61,7 @@ void add_pair_arbiter_commands(CLI::App& pair, Action& chosen) {
   auto* arbiter =
       pair.add_subcommand("arbiter", "Who decides when the nodes cannot talk: a witness, a preferred side, or a fence");
   arbiter->require_subcommand(1);
-  add_set(*arbiter, chosen);
+  add_arbiter_set(*arbiter, chosen);
 }
 
 }  // namespace lockstep::cli

@@ -9,13 +9,13 @@
 namespace lockstep::cli {
 namespace {
 
-struct Options {
+struct PairChanges {
   std::string name, lease, floor, ceiling;
   bool no_wait = false;
 };
 
 /// Of PATCH /pair; an empty object where none of that is given.
-Outcome<json> changes_of(const Options& o) {
+Outcome<json> changes_of(const PairChanges& o) {
   json body = json::object(), settings = json::object();
   if (!o.name.empty()) body["name"] = o.name;
   for (const auto& [given, key] : {std::pair{&o.floor, "resync_floor_bytes_per_second"},
@@ -29,7 +29,7 @@ Outcome<json> changes_of(const Options& o) {
   return body;
 }
 
-Outcome<void> change(Context& context, const Options& o) {
+Outcome<void> change(Context& context, const PairChanges& o) {
   const auto body = changes_of(o);
   if (!body) return std::unexpected(body.error());
   if (body->empty() && o.lease.empty())
@@ -54,7 +54,7 @@ Outcome<void> change(Context& context, const Options& o) {
 }  // namespace
 
 void add_pair_set_command(CLI::App& pair, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PairChanges>();
   auto* c = pair.add_subcommand("set", "Change a pair in use: its name, its lease, the limits of resync");
   c->footer(
       "Hosts notice none of these. The lease is changed on both nodes step by step; the others count at once.\n"

@@ -19,7 +19,7 @@ std::string stands_with_it(const json& node) {
   return unknown == 0 ? "reaches it" : fmt::format("reaches it; {} of its volumes are not known to it yet", unknown);
 }
 
-std::string witness_text(const json& witness) {
+std::string witness_facts(const json& witness) {
   if (text(witness, "kind") == "fence")
     return "The pair has no witness, but a fence: the node that has powered the other off goes on.\n";
   if (text(witness, "kind") != "witness") return "The pair has no witness: a preferred side goes on.\n";
@@ -34,7 +34,7 @@ std::string witness_text(const json& witness) {
   return facts.text();
 }
 
-void add_set(CLI::App& witness, Action& chosen) {
+void add_witness_set(CLI::App& witness, Action& chosen) {
   struct Options {
     WitnessOptions witness;
     bool no_wait = false;
@@ -75,11 +75,11 @@ void add_pair_witness_commands(CLI::App& pair, Action& chosen) {
     chosen = [](Context& context) -> Outcome<void> {
       const auto found = context.api.get("/pair/witness");
       if (!found) return std::unexpected(found.error());
-      context.show(*found, witness_text);
+      context.show(*found, witness_facts);
       return {};
     };
   });
-  add_set(*witness, chosen);
+  add_witness_set(*witness, chosen);
 }
 
 }  // namespace lockstep::cli

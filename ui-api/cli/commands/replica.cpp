@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Options {
+struct ReplaceOptions {
   std::string name, node, store, confirm;
   bool all = false, yes = false, no_wait = false;
 };
@@ -21,14 +21,14 @@ bool is_lost(const json& volume, const std::string& side) {
   return false;
 }
 
-Outcome<json> begin(Context& context, const json& volume, const std::string& side, const Options& o) {
+Outcome<json> begin(Context& context, const json& volume, const std::string& side, const ReplaceOptions& o) {
   json body = json::object();
   if (!o.store.empty()) body["store"] = o.store;
   if (!is_lost(volume, side)) body["confirm"] = text(volume, "name");
   return context.api.post("/volumes/" + text(volume, "id") + "/replicas/" + side + "/replace", body);
 }
 
-Outcome<void> replace_one(Context& context, const std::string& side, const Options& o) {
+Outcome<void> replace_one(Context& context, const std::string& side, const ReplaceOptions& o) {
   const auto volume = find_volume(context, o.name);
   if (!volume) return std::unexpected(volume.error());
   const std::string name = text(*volume, "name");
@@ -45,7 +45,7 @@ Outcome<void> replace_one(Context& context, const std::string& side, const Optio
 }
 
 /// All are begun, so that they are copied beside one another; one that is refused keeps none of the others.
-Outcome<void> replace_all(Context& context, const std::string& side, const Options& o) {
+Outcome<void> replace_all(Context& context, const std::string& side, const ReplaceOptions& o) {
   const auto volumes = context.api.get("/volumes");
   if (!volumes) return std::unexpected(volumes.error());
   std::vector<json> lost;
@@ -78,7 +78,7 @@ Outcome<void> replace_all(Context& context, const std::string& side, const Optio
   return all;
 }
 
-Outcome<void> replace(Context& context, const Options& o) {
+Outcome<void> replace(Context& context, const ReplaceOptions& o) {
   const auto side = find_side(context, o.node);
   if (!side) return std::unexpected(side.error());
   return o.all ? replace_all(context, *side, o) : replace_one(context, *side, o);
@@ -89,7 +89,7 @@ Outcome<void> replace(Context& context, const Options& o) {
 void add_replica_commands(CLI::App& app, Action& chosen) {
   auto* replica = app.add_subcommand("replica", "One node's copy of a volume");
   replica->require_subcommand(1);
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ReplaceOptions>();
   auto* c =
       replica->add_subcommand("replace", "Make a new copy in the place of one that is lost, while the other serves");
   c->footer(

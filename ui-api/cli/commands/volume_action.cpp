@@ -32,12 +32,12 @@ constexpr Wording kActions[] = {
      "What was written to {1} on node {0} since the two copies parted is lost."},
 };
 
-struct Options {
+struct ActionOptions {
   std::string name, node, confirm;
   bool yes = false, no_wait = false, accept_inconsistent = false, despite_partner = false;
 };
 
-Outcome<void> act(Context& context, const Wording& words, const Options& o) {
+Outcome<void> act(Context& context, const Wording& words, const ActionOptions& o) {
   const auto found = find_volume(context, o.name);
   if (!found) return std::unexpected(found.error());
   const auto side = find_side(context, o.node);
@@ -60,7 +60,7 @@ Outcome<void> act(Context& context, const Wording& words, const Options& o) {
 
 void add_volume_action_commands(CLI::App& volume, Action& chosen) {
   for (const Wording& words : kActions) {
-    auto o = std::make_shared<Options>();
+    auto o = std::make_shared<ActionOptions>();
     auto* c = volume.add_subcommand(words.command, words.summary);
     c->footer(words.example);
     c->add_option("name", o->name, "Name or id of the volume")->required();

@@ -33,7 +33,7 @@ Outcome<void> set(Context& context, const Use& o) {
   return {};
 }
 
-void add_set(CLI::App& volume, Action& chosen) {
+void add_volume_set(CLI::App& volume, Action& chosen) {
   auto o = std::make_shared<Use>();
   auto* c = volume.add_subcommand("set", "Change how a volume may be used; takes effect at once");
   c->footer(
@@ -83,7 +83,7 @@ void add_grow(CLI::App& volume, Action& chosen) {
 }  // namespace
 
 void add_volume_change_commands(CLI::App& volume, Action& chosen) {
-  add_set(volume, chosen);
+  add_volume_set(volume, chosen);
   add_grow(volume, chosen);
 }
 

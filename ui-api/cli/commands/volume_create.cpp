@@ -9,7 +9,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Options {
+struct CreateOptions {
   std::string name, size, block;
   unsigned block_size = 0;
   bool full = false, thin = false, read_only = false, removable = false, encrypted = false, write_cache = false,
@@ -17,7 +17,7 @@ struct Options {
   std::vector<std::string> initiators;
 };
 
-Outcome<void> create(Context& context, const Options& o) {
+Outcome<void> create(Context& context, const CreateOptions& o) {
   const auto size = parse_size(o.size);
   if (!size) return std::unexpected(size.error());
   json body{{"name", o.name}, {"size_bytes", *size}, {"thin", !o.full}};
@@ -37,7 +37,7 @@ Outcome<void> create(Context& context, const Options& o) {
 }  // namespace
 
 void add_volume_create_command(CLI::App& volume, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CreateOptions>();
   auto* c = volume.add_subcommand("create", "Make a volume on both nodes");
   c->footer(
       "Examples:\n"

@@ -10,14 +10,14 @@
 namespace lockstep::cli {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string source, name, initiator, block, secret_file;
   bool full = false, read_only = false, encrypted = false, write_cache = false, any = false, no_wait = false;
   std::vector<std::string> initiators;
 };
 
 /// The source with the secret from the file behind its user: what stands on a command line can be read by others.
-Outcome<std::string> with_secret(const Options& o) {
+Outcome<std::string> with_secret(const ImportOptions& o) {
   if (o.secret_file.empty()) return o.source;
   std::ifstream file(o.secret_file);
   std::string secret;
@@ -29,7 +29,7 @@ Outcome<std::string> with_secret(const Options& o) {
   return o.source.substr(0, at) + "%" + secret + o.source.substr(at);
 }
 
-Outcome<void> import(Context& context, const Options& o) {
+Outcome<void> import(Context& context, const ImportOptions& o) {
   const auto source = with_secret(o);
   if (!source) return std::unexpected(source.error());
   json body{{"source", *source}, {"name", o.name}, {"thin", !o.full}};
@@ -48,7 +48,7 @@ Outcome<void> import(Context& context, const Options& o) {
 }  // namespace
 
 void add_volume_import_command(CLI::App& volume, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ImportOptions>();
   auto* c = volume.add_subcommand("import", "Copy a logical unit of any iSCSI array into a new volume");
   c->footer(
       "Nothing may write to the source meanwhile. `lockstep job cancel` ends it; the copy goes on by itself after a\n"

@@ -15,7 +15,7 @@
 namespace lockstep::cli::setup {
 namespace {
 
-constexpr int kTries = 5;
+constexpr int kAnswersTried = 5;
 
 /// "10.0.0.11" and "fd00::11" get the port that is used for this.
 std::string with_port(const std::string& text, unsigned port) {
@@ -129,7 +129,7 @@ Outcome<std::string> Questions::answer(const std::string& option, const std::str
     return given;
   }
   if (yes_ && !otherwise.empty() && !check(otherwise)) return otherwise;
-  for (int i = 0; terminal_ && i < kTries; ++i) {
+  for (int i = 0; terminal_ && i < kAnswersTried; ++i) {
     const auto typed = ask(question, otherwise);
     if (!typed) break;
     const auto wrong = check(*typed);

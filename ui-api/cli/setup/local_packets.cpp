@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned kIp4Header = 20, kIp6Header = 40, kEchoHeader = 8;
 constexpr unsigned kSmallPacket = 100;
 constexpr unsigned kLargestPacket = 65535;
-constexpr int kTries = 3;
+constexpr int kPacketsTried = 3;
 constexpr auto kPatience = std::chrono::milliseconds(700);
 
 using Clock = std::chrono::steady_clock;
@@ -72,7 +72,7 @@ bool answered(int socket, bool v6, std::uint16_t identifier) {
 
 bool reaches(int socket, bool v6, unsigned whole, std::uint16_t identifier) {
   const unsigned header = v6 ? kIp6Header : kIp4Header;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kPacketsTried; ++i) {
     const auto packet = echo_request(v6, identifier, static_cast<std::uint16_t>(i), whole - header);
     const auto sent = ::send(socket, packet.data(), packet.size(), 0);
     if (sent < 0 && errno == EMSGSIZE)
