@@ -33,7 +33,7 @@ scsi::Sense with_field(scsi::AdditionalSense additional, scsi::FieldPointer fiel
   return {.key = SenseKey::illegal_request, .additional = additional, .field = field};
 }
 
-bool reads(const engine::DiskRequest& request) {
+bool is_read(const engine::DiskRequest& request) {
   return request.opcode == engine::DiskOpcode::read || request.opcode == engine::DiskOpcode::verify ||
          request.opcode == engine::DiskOpcode::find_run;
 }
@@ -41,8 +41,8 @@ bool reads(const engine::DiskRequest& request) {
 void fail_disk(Task& task) {
   const engine::DiskRequest& request = task.request;
   if (request.status.category() != engine::error_category()) {
-    return fail(task, reads(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
-                                     : plain(SenseKey::medium_error, scsi::asc::kWriteError));
+    return fail(task, is_read(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
+                                       : plain(SenseKey::medium_error, scsi::asc::kWriteError));
   }
   switch (static_cast<engine::Errc>(request.status.value())) {
     case engine::Errc::not_serving: {
@@ -53,8 +53,8 @@ void fail_disk(Task& task) {
     }
     case engine::Errc::io_error:
     case engine::Errc::corrupt:
-      return fail(task, reads(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
-                                       : plain(SenseKey::medium_error, scsi::asc::kWriteError));
+      return fail(task, is_read(request) ? plain(SenseKey::medium_error, scsi::asc::kUnrecoveredReadError)
+                                         : plain(SenseKey::medium_error, scsi::asc::kWriteError));
     case engine::Errc::no_space:
       return fail(task, plain(SenseKey::data_protect, scsi::asc::kSpaceAllocationFailedWriteProtect));
     case engine::Errc::miscompare:
