@@ -133,9 +133,12 @@ struct Copy {
   std::int64_t number = 1;
   std::string folder;    ///< empty: the node's own, of its configuration file
   bool retired = false;  ///< out of service, to be replaced
+  /// The other node made the volume, or removed its copy of one that is being deleted, while this one was away: there
+  /// is none here, and `retired` is set, too.
+  bool unmade = false;
   bool operator==(const Copy&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(Copy, (), (number, folder, retired))
+BOOST_DESCRIBE_STRUCT(Copy, (), (number, folder, retired, unmade))
 
 enum class Lifecycle : std::uint8_t { creating, ready, deleting };
 BOOST_DESCRIBE_ENUM(Lifecycle, creating, ready, deleting)

@@ -21,7 +21,11 @@ std::unexpected<Refusal> perhaps_made(const Refusal& alone) {
   return std::unexpected(std::move(refusal));
 }
 
-Outcome<RevisionId> alone(const Deciders& who, const std::string& summary, const Revisions::Edit& edit,
+Outcome<RevisionId> go_on_alone(const Deciders& who, const std::string& summary, const ConfigurationEdits& edits) {
+  return who.revisions.change_alone(summary, edits.alone ? edits.alone : edits.together, *who.arbiter);
+}
+
+Outcome<RevisionId> alone(const Deciders& who, const std::string& summary, const ConfigurationEdits& edits,
                           Agreement agreement, const Refusal& away) {
   if (!who.arbiter) return std::unexpected(away);
   if (agreement == Agreement::both) {
@@ -29,16 +33,16 @@ Outcome<RevisionId> alone(const Deciders& who, const std::string& summary, const
     if (away.perhaps_done) return perhaps_made(refusal);
     return std::unexpected(std::move(refusal));
   }
-  auto changed = who.revisions.change_alone(summary, edit, *who.arbiter);
+  auto changed = go_on_alone(who, summary, edits);
   if (!changed && away.perhaps_done) return perhaps_made(changed.error());
   return changed;
 }
 
-Outcome<RevisionId> together(const Deciders& who, const std::string& summary, const Revisions::Edit& edit,
+Outcome<RevisionId> together(const Deciders& who, const std::string& summary, const ConfigurationEdits& edits,
                              Agreement agreement) {
-  auto changed = who.revisions.change(summary, edit, who.partner);
+  auto changed = who.revisions.change(summary, edits.together, who.partner);
   if (changed || !changed.error().partner_away) return changed;
-  return alone(who, summary, edit, agreement, changed.error());
+  return alone(who, summary, edits, agreement, changed.error());
 }
 
 Refusal away_now(const Refusal& trouble) {
@@ -54,16 +58,15 @@ bool orders(const ConfigurationEpoch& epoch, engine::NodeSide side) {
   return epoch.members.is_both() ? side == engine::NodeSide::a : epoch.is_only(side);
 }
 
-Outcome<RevisionId> change_configuration(const Deciders& who, const std::string& summary, const Revisions::Edit& edit,
-                                         Agreement agreement) {
-  if (!who.partner) return who.revisions.change(summary, edit, nullptr);
+Outcome<RevisionId> change_configuration(const Deciders& who, const std::string& summary,
+                                         const ConfigurationEdits& edits, Agreement agreement) {
+  if (!who.partner) return who.revisions.change(summary, edits.together, nullptr);
   const ConfigurationEpoch epoch = who.revisions.state().epoch;
   const bool mine = epoch.is_only(who.me);
-  if (epoch.members.is_both() && orders(epoch, who.me)) return together(who, summary, edit, agreement);
+  if (epoch.members.is_both() && orders(epoch, who.me)) return together(who, summary, edits, agreement);
   // The only member goes on as long as the two have not begun to decide together again.
   std::optional<Outcome<RevisionId>> went_on;
-  if (mine && agreement == Agreement::one_is_let && who.arbiter)
-    went_on = who.revisions.change_alone(summary, edit, *who.arbiter);
+  if (mine && agreement == Agreement::one_is_let && who.arbiter) went_on = go_on_alone(who, summary, edits);
   if (went_on && (*went_on || went_on->error().kind != RefusalKind::not_current)) return *went_on;
   const auto there = who.partner->ask();
   if (there && mine)
@@ -76,7 +79,7 @@ Outcome<RevisionId> change_configuration(const Deciders& who, const std::string&
   if (there.error().kind != RefusalKind::not_current || there.error().other_certificate)
     return std::unexpected(away_now(there.error()));
   if (went_on) return *went_on;
-  return alone(who, summary, edit, agreement, away_now(there.error()));
+  return alone(who, summary, edits, agreement, away_now(there.error()));
 }
 
 }  // namespace lockstep::mgmt

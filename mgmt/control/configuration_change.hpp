@@ -19,12 +19,18 @@ struct Deciders {
   ConfigurationArbiter* arbiter = nullptr;  ///< null: nobody goes on without the partner
 };
 
+/// What is changed.
+struct ConfigurationEdits {
+  Revisions::Edit together;
+  Revisions::Edit alone{};  ///< by a node that goes on alone; nothing: the same
+};
+
 /// In an epoch of both side A orders changes; else the only member.
 [[nodiscard]] bool orders(const ConfigurationEpoch& epoch, engine::NodeSide side);
 
 /// Refusals as of Revisions::change() and change_alone(), in whole sentences: what could not be done, why, and what
 /// would make it possible.
 [[nodiscard]] Outcome<RevisionId> change_configuration(const Deciders& who, const std::string& summary,
-                                                       const Revisions::Edit& edit, Agreement agreement);
+                                                       const ConfigurationEdits& edits, Agreement agreement);
 
 }  // namespace lockstep::mgmt

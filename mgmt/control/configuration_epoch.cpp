@@ -25,7 +25,8 @@ ConfigurationEpoch ConfigurationEpoch::next(const engine::Uuid& with_id, MemberS
 }
 
 Claim judge_claim(NodeSide me, const ConfigurationEpoch& mine, const RevisionId& newest,
-                  const ConfigurationKnowledge& known, const WitnessView& view, const engine::Uuid& fresh) {
+                  const ConfigurationKnowledge& known, const WitnessView& view, const engine::Uuid& begun,
+                  const engine::Uuid& fresh) {
   const MemberSet alone = MemberSet::only(me);
   Claim claim;
   claim.trust = replication::judge_witness(known.witness, view);
@@ -40,7 +41,8 @@ Claim judge_claim(NodeSide me, const ConfigurationEpoch& mine, const RevisionId&
   const bool won_before = there.members == alone && there.number > mine.number;
   if (!same && !won_before) return claim.verdict = ClaimVerdict::not_of_both, claim;
   claim.verdict = ClaimVerdict::granted;
-  claim.epoch = same && mine.members == alone ? mine : mine.next(fresh, alone, newest, there.number);
+  const bool goes_on = same && mine.members == alone && mine.id == begun;
+  claim.epoch = goes_on ? mine : mine.next(fresh, alone, newest, there.number);
   claim.record = {claim.epoch.number, claim.epoch.id, alone, there.generations};
   claim.record.generations[me == NodeSide::a ? 0 : 1] = static_cast<std::uint64_t>(newest.n + 1);
   return claim;

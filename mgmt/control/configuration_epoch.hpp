@@ -72,11 +72,12 @@ struct Claim {
   replication::WitnessRecord record{};  ///< granted: to be written there first
   ConfigurationEpoch epoch{};           ///< granted: the one that the revision will be of
 };
-/// `mine` is the epoch of `newest`, of both nodes or of `me` alone; `fresh` the id of a new epoch, if one has to begin
-/// for the revision after `newest`.
+/// `mine` is the epoch of `newest`, of both nodes or of `me` alone; `begun` the one of `me` alone that this process
+/// began, `fresh` the id of a new one, if one has to begin for the revision after `newest`. A process doesn't go on in
+/// another one's epoch: should its database be an older one, the partner, which may have more of that epoch, finds out.
 [[nodiscard]] Claim judge_claim(engine::NodeSide me, const ConfigurationEpoch& mine, const RevisionId& newest,
                                 const ConfigurationKnowledge& known, const replication::WitnessView& view,
-                                const engine::Uuid& fresh);
+                                const engine::Uuid& begun, const engine::Uuid& fresh);
 
 /// What is to be done about the witness by a node that is of one mind with its partner: they were seen to have the same
 /// revision, of an epoch of both, before the witness was asked.

@@ -96,7 +96,7 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim_at_witness(NodeSide me, 
           fmt::format("the witness does not answer either ({}): a change needs one of the two.", view.error().detail));
     ConfigurationKnowledge known = node_.known(pair.id);
     known.reached = std::max(known.reached, revisions_.state().head.n);
-    const Claim claim = judge_claim(me, mine, newest, known, *view, random_uuid());
+    const Claim claim = judge_claim(me, mine, newest, known, *view, begun_, random_uuid());
     known.witness = replication::learn(known.witness, *view);
     if (claim.verdict == ClaimVerdict::granted) known.reached = std::max(known.reached, newest.n + 1);
     node_.keep(pair.id, known);
@@ -105,6 +105,7 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim_at_witness(NodeSide me, 
     if (!swapped.known || !swapped.won) continue;  // what became of it is read
     known.witness = replication::learn(known.witness, swapped.view);
     node_.keep(pair.id, known);
+    begun_ = claim.epoch.id;
     return claim.epoch;
   }
   return not_alone("the witness does not say whether this node may go on.");
@@ -129,7 +130,10 @@ void ConfigurationWitness::on_agreement(RevisionPeer& peer) {
     }
   }
   // Not under the lock: a change that waits for the arbiter holds the right to change.
-  if (state.epoch.is_only(*me)) return join(state, peer);
+  if (state.epoch.is_only(*me)) {
+    if (!node_.is_at_work_alone()) join(state, peer);
+    return;
+  }
   if (!mend || mend->what != Mending::next_epoch) return;
   const auto lost = static_cast<std::int64_t>(std::max(mend->record.generations[0], mend->record.generations[1]));
   if (!revisions_.begin_next_epoch(mend->record.number, peer)) return;  // the next look finds it again

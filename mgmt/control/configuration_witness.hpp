@@ -34,6 +34,8 @@ class WitnessSurroundings {
 
   [[nodiscard]] virtual std::chrono::steady_clock::time_point now() = 0;
   virtual void tell(const std::string& kind, Severity severity, const std::string& message) = 0;  ///< an event
+  /// Work that this node began alone, and that needs more changes, is not at its end: it decides alone until then.
+  [[nodiscard]] virtual bool is_at_work_alone() { return false; }
 };
 
 class ConfigurationWitness final : public ConfigurationArbiter {
@@ -62,7 +64,7 @@ class ConfigurationWitness final : public ConfigurationArbiter {
   WitnessSurroundings& node_;
   std::mutex mutex_;      ///< guards what follows and what is known; held while the witness is asked
   bool agreed_ = false;   ///< with the partner, in an epoch of both, since this process started
-  engine::Uuid begun_;    ///< the last epoch of this node alone that this process began because it is preferred
+  engine::Uuid begun_;    ///< the last epoch of this node alone that this process began
   RevisionId looked_at_;  ///< the revision that the witness was last seen to have
   bool look_failed_ = false;
   std::chrono::steady_clock::time_point look_after_{};  ///< not before, unless there is a newer revision

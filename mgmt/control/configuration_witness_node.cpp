@@ -1,6 +1,11 @@
 #include "mgmt/control/configuration_witness_node.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
+
+#include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
 
@@ -11,6 +16,8 @@ using replication::WitnessView;
 namespace {
 
 constexpr auto kWitnessPatience = std::chrono::seconds(20);  // over a slow line; one that is lost is told at once
+/// A job that has not ended by then may never do, if this node is not let go on any more.
+constexpr auto kAtWorkAlone = std::chrono::milliseconds(180'000);
 constexpr const char* kKnownKey = "configuration.witness";
 
 json json_of(const WitnessRecord& record) {
@@ -111,6 +118,12 @@ WitnessSurroundings::Swapped NodeWitnessSurroundings::swap(const Arbiter& witnes
 
 void NodeWitnessSurroundings::tell(const std::string& kind, Severity severity, const std::string& message) {
   core_.events.append({.kind = kind, .severity = severity, .side = {}, .volume = {}, .message = message});
+}
+
+bool NodeWitnessSurroundings::is_at_work_alone() {
+  return std::ranges::any_of(core_.jobs.unfinished(), [this, now = wall_clock_ms()](const Job& job) {
+    return job.runner == core_.node_id && is_alone(job) && now - job.created_ms < kAtWorkAlone.count();
+  });
 }
 
 }  // namespace lockstep::mgmt

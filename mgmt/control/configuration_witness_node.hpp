@@ -19,6 +19,7 @@ class NodeWitnessSurroundings final : public WitnessSurroundings {
                const replication::WitnessRecord& record) override;
   std::chrono::steady_clock::time_point now() override { return std::chrono::steady_clock::now(); }
   void tell(const std::string& kind, Severity severity, const std::string& message) override;
+  bool is_at_work_alone() override;
 
  private:
   NodeCore& core_;

@@ -46,7 +46,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
           data_plane_, core_->events, [this] { return wanted(); }, [this] { return core_->side(); }),
       surroundings_(*core_, data_plane_),
       arbiter_(core_->revisions, surroundings_),
-      partner_(*core_, arbiter_),
+      partner_(*core_, arbiter_, [this] { returned_.turn(); }),
       agent_(*core_, data_plane_),
       runner_(*core_),
       volume_jobs_(
@@ -71,8 +71,9 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       recovery_(*core_, data_plane_, [this] { pair_.begin_deleting_cut_off_volumes(); }),
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
-          [this](const Volume& volume) { return whole(volume); },
+          [this](const Volume& volume) { return whole(volume); }, [this](const Volume& volume) { return lone(volume); },
           [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); }),
+      returned_(*core_, replace_jobs_, pair_),
       initiators_(*core_),
       lapses_(*core_, [this] {
         tokens_.see_to_token_file();
@@ -213,12 +214,17 @@ Outcome<void> Controller::ready_for_a_volume() const {
 Outcome<void> Controller::whole(const Volume& volume) const {
   const PairView now = view();
   const bool alone = core_->peer() == nullptr;
+  const std::string todo = "While both nodes are there a volume grows on both; try again when both are in sync.";
+  for (const auto& n : now.nodes) {
+    if (!n.node || n.local || n.reachable) continue;
+    Refusal refusal{
+        RefusalKind::not_current, fmt::format("The management of {} cannot be reached. {}", n.node->name, todo), {}};
+    refusal.partner_away = n.trouble == PartnerTrouble::away;
+    return std::unexpected(std::move(refusal));
+  }
   for (const auto& n : now.nodes) {
     if (!n.node) continue;
     const std::string& name = n.node->name;
-    const std::string todo = "A volume grows on both nodes or not at all; try again when both are in sync.";
-    if (!n.local && !n.reachable)
-      return refuse(RefusalKind::not_current, fmt::format("The management of {} cannot be reached. {}", name, todo));
     if (!n.report.running || !n.report.status)
       return refuse(RefusalKind::data_plane_away, fmt::format("lockstepd does not run on {}. {}", name, todo));
     const ReplicaStatus* replica = n.report.status->volume(volume.id);
@@ -264,6 +270,23 @@ Outcome<void> Controller::unserved_beside(const Volume& volume, NodeSide side) c
                   "be lost later. Stop lockstepd on {} first, or cut its hosts off; if it is to be forced all the "
                   "same, say --despite-partner (despite_partner in the API).",
                   name, volume.name, replica->state, name));
+}
+
+Outcome<void> Controller::lone(const Volume& volume) {
+  const auto configuration = core_->configuration();
+  const CopyView here{configuration->node(core_->side().value_or(NodeSide::a)), {}};
+  auto seen = agent_.look();
+  if (!seen) return std::unexpected(seen.error());
+  const CopyView now{here.node, std::move(*seen)};
+  if (lone_epoch_of(now, volume)) return {};
+  const ReplicaStatus* replica = now.status(volume);
+  const std::string state = !replica                  ? "has it not in use"
+                            : replica->reason.empty() ? "is " + replica->state
+                                                      : fmt::format("is {} ({})", replica->state, replica->reason);
+  return refuse(RefusalKind::conflict,
+                fmt::format("the copy on {} {}, so that it is not certain that it is the current "
+                            "one.",
+                            now.node->name, state));
 }
 
 Unpaired Controller::unpaired() const {

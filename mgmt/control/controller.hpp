@@ -31,6 +31,7 @@
 #include "mgmt/control/reconciler.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 #include "mgmt/control/replica_agent.hpp"
+#include "mgmt/control/returned_partner.hpp"
 #include "mgmt/control/token_service.hpp"
 #include "mgmt/control/volume_jobs.hpp"
 #include "mgmt/control/volume_service.hpp"
@@ -99,6 +100,8 @@ class Controller {
   mutable std::mutex addresses_mutex_;  ///< guards the next two
   AddressProblems not_listened_;
   std::vector<FileDifference> file_differences_;
+  /// This node is the only member, and serves it. Asks lockstepd.
+  [[nodiscard]] Outcome<void> lone(const Volume& volume);
 
   std::mutex told_mutex_;
   std::map<Uuid, std::chrono::steady_clock::time_point> told_;  ///< of which replaced machines, and when
@@ -127,6 +130,7 @@ class Controller {
   LeaveJobs leave_jobs_;
   PairRecovery recovery_;
   VolumeService volumes_;
+  ReturnedPartner returned_;
   InitiatorService initiators_;
   LapseWatch lapses_;
 };

@@ -84,9 +84,8 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
          fmt::format("The management of {} has not been reachable since {}: it {}.", name, clock_time(n.since_ms),
                      n.reason),
          "Check its power and its network. Volumes are brought up to date by themselves when it returns. Until then "
-         "hosts, access lists, tokens and names can be changed where the arbiter lets one node go on; volumes are "
-         "made, "
-         "grown and deleted only when both nodes answer."});
+         "hosts, access lists, tokens and names can be changed, and volumes made, grown and deleted, where the arbiter "
+         "lets one node go on."});
     return;
   }
   if (!n.report.running) {
@@ -303,8 +302,8 @@ Health judge_pair(const PairView& view) {
                         {},
                         {},
                         "The two nodes hold configurations that do not follow from one another.",
-                        "Decide which node's is right. On the other one stop lockstep-mgmtd, move mgmt.db away and "
-                        "start it again; then run `lockstep node replace` on the first, for the other's side."});
+                        "`lockstep pair configuration` shows both. On the node whose changes are to be dropped run "
+                        "`lockstep pair configuration give-up`."});
   judge_who_decides(view, problems);
   if (view.replaced_ms != 0)
     problems.push_back(

@@ -1,5 +1,7 @@
 #include "mgmt/control/job_steps.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 #include "mgmt/control/witness_jobs.hpp"
@@ -10,6 +12,17 @@ namespace {
 std::string cancel_key(const Uuid& job) { return "cancel." + job.to_string(); }
 
 }  // namespace
+
+bool is_alone(const Job& job) {
+  const auto parameters = nlohmann::json::parse(job.parameters, nullptr, false);
+  return parameters.is_object() && parameters.value("alone", false);
+}
+
+void set_alone(Job& job) {
+  auto parameters = nlohmann::json::parse(job.parameters);
+  parameters["alone"] = true;
+  job.parameters = parameters.dump();
+}
 
 Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
   auto job = core.jobs.get(id);

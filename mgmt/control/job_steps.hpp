@@ -24,6 +24,14 @@ inline StepResult wait(Job& job, std::string message) {
   return StepResult::again_later;
 }
 
+/// Begun by a node that goes on alone with the volumes that it works on: the partner has no part in it.
+[[nodiscard]] bool is_alone(const Job& job);
+void set_alone(Job& job);
+/// Whose agreement the job's changes need.
+[[nodiscard]] inline Agreement agreement_of(const Job& job) {
+  return is_alone(job) ? Agreement::one_is_let : Agreement::both;
+}
+
 /// The runner sees it with the job's next step. Only of jobs that look.
 [[nodiscard]] Outcome<Job> cancel_job(NodeCore& core, const Uuid& id);
 [[nodiscard]] bool is_cancelled(NodeCore& core, const Job& job);

@@ -43,7 +43,7 @@ Outcome<void> retire_copies(NodeCore& core, NodeSide side, bool retired) {
                                      for (auto& v : c.volumes) {
                                        if (const auto why = why_not_settled(v); why && retired)
                                          return refuse(RefusalKind::conflict, *why);
-                                       v.copy(side).retired = retired;
+                                       v.copy(side).retired = retired || v.copy(side).unmade;
                                      }
                                      return {};
                                    });

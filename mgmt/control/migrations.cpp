@@ -251,10 +251,15 @@ constexpr std::string_view kTwoLeases = R"sql(
 ALTER TABLE pair ADD COLUMN other_lease_ms INTEGER NOT NULL DEFAULT 0 CHECK (other_lease_ms >= 0);
 )sql";
 
-constexpr std::array<std::string_view, 17> kMigrations{
-    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
-    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs,
-    kFence,         kRotation,     kTwoLeases,   kBeside,  kLinkProtection};
+// A volume that was made while the other node was away.
+constexpr std::string_view kUnmadeCopies = R"sql(
+ALTER TABLE copies ADD COLUMN unmade INTEGER NOT NULL DEFAULT 0 CHECK (unmade IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 18> kMigrations{
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun,   kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,    kChangingWitness, kConfigurationEpochs,
+    kFence,         kRotation,     kTwoLeases,   kBeside,    kUnmadeCopies,    kLinkProtection};
 
 }  // namespace
 

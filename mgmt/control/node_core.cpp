@@ -126,18 +126,23 @@ Outcome<void> NodeCore::check_changeable() const {
   if (forgets_pair())
     return refuse(RefusalKind::not_current, "This node is forgetting its pair. Try again when it is in none.");
   if (!revisions.conflict()) return {};
-  return refuse(RefusalKind::not_current,
-                "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
-                "Decide which node's is right; on the other one stop lockstep-mgmtd, move mgmt.db away and start it "
-                "again; then run `lockstep node replace` on the first, for the other's side.");
+  return refuse(
+      RefusalKind::not_current,
+      "The two nodes hold configurations that do not follow from one another, so nothing can be changed. "
+      "`lockstep pair configuration` shows both. On the node whose changes are to be dropped run `lockstep pair "
+      "configuration give-up`.");
 }
 
 Outcome<RevisionId> NodeCore::change(const std::string& summary, const Revisions::Edit& edit, Agreement agreement) {
+  return change(summary, ConfigurationEdits{.together = edit}, agreement);
+}
+
+Outcome<RevisionId> NodeCore::change(const std::string& summary, const ConfigurationEdits& edits, Agreement agreement) {
   if (auto good = check_changeable(); !good) return std::unexpected(good.error());
   const auto partner_link = peer();
   const NodeSide me = side().value_or(NodeSide::a);
   const bool was_both = revisions.state().epoch.members.is_both();
-  auto changed = change_configuration({revisions, me, partner_link.get(), arbiter_}, summary, edit, agreement);
+  auto changed = change_configuration({revisions, me, partner_link.get(), arbiter_}, summary, edits, agreement);
   if (changed && was_both && revisions.state().epoch.is_only(me))
     events.append({.kind = "configuration.alone",
                    .severity = Severity::warning,
@@ -157,6 +162,7 @@ std::vector<Uuid> NodeCore::missing_replicas() const {
   if (!side()) return missing;
   const auto in_force = configuration();
   for (const auto& volume : in_force->volumes) {
+    if (volume.copy(*side()).unmade) continue;
     const auto files = replica_files(local.volume_folder, volume.id, volume.copy(*side()));
     std::error_code error;
     const bool there = std::filesystem::exists(files.data, error) && std::filesystem::exists(files.metadata, error);

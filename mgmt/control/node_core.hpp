@@ -101,6 +101,8 @@ class NodeCore {
   /// A change of the configuration, made by the node that orders them, or that goes on alone.
   Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit,
                              Agreement agreement = Agreement::both);
+  /// By both nodes, or by one that is let; what is changed may differ.
+  Outcome<RevisionId> change(const std::string& summary, const ConfigurationEdits& edits, Agreement agreement);
   /// Whom change() asks when the partner is away. For start-up only; it outlives this. Without one, nobody goes on.
   void use_arbiter(ConfigurationArbiter& arbiter) { arbiter_ = &arbiter; }
   /// It is out of its pair, and is being made a node of none (leave_jobs.hpp).

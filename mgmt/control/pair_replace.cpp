@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/configuration_witness_node.hpp"
-#include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/rebuilt_configuration.hpp"
@@ -114,6 +114,15 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
   return invitation;
 }
 
+/// They end within a minute, and what they are at would be taken for cut off.
+Outcome<void> PairService::check_no_lone_jobs() {
+  for (const auto& job : core_.jobs.unfinished())
+    if (job.runner == core_.node_id && is_alone(job))
+      return refuse(RefusalKind::conflict,
+                    "A job on a volume is under way on the inviting node. Try again when it has ended.");
+  return {};
+}
+
 Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joining, const Token& token) {
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());
@@ -123,6 +132,7 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
     return refuse(RefusalKind::conflict, "The invitation is for a side that is not to be replaced any more.");
   if (lost)
     if (const auto still = ask_of(*lost); !still) return std::unexpected(still.error());
+  if (auto good = check_no_lone_jobs(); !good) return std::unexpected(good.error());
   if (unknown)
     if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());
   Configuration next = with_node_replaced(newest->configuration, joining, token);
@@ -146,12 +156,19 @@ void PairService::begin_deleting_cut_off_volumes() {
     const bool at_work = std::ranges::any_of(
         unfinished, [&](const Job& job) { return job.volume == volume.id && job.runner == core_.node_id; });
     if (volume.lifecycle != Lifecycle::deleting || at_work) continue;
-    Job job = make_job(core_, "volume.delete", "detach",
-                       fmt::format("Deletes {}, whose making, filling or deleting was cut off.", volume.name));
-    job.volume = volume.id;
-    job.parameters = nlohmann::json{{"name", volume.name}}.dump();
-    jobs_.submit(job);
+    begin_deleting(volume);
   }
+}
+
+void PairService::begin_deleting(const Volume& volume) {
+  const bool elsewhere = volume.copy(NodeSide::a).unmade || volume.copy(NodeSide::b).unmade;
+  Job job =
+      make_job(core_, "volume.delete", "detach",
+               elsewhere ? fmt::format("Removes what is left of {}, which one node deleted alone.", volume.name)
+                         : fmt::format("Deletes {}, whose making, filling or deleting was cut off.", volume.name));
+  job.volume = volume.id;
+  job.parameters = nlohmann::json{{"name", volume.name}}.dump();
+  jobs_.submit(job);
 }
 
 }  // namespace lockstep::mgmt

@@ -91,6 +91,8 @@ class PairService {
 
   /// The part of side A, or of the only node, whenever volumes may have been marked by cut_off_volumes().
   void begin_deleting_cut_off_volumes();
+  /// Of a volume that is to be deleted already.
+  void begin_deleting(const Volume& volume);
 
  private:
   StepResult join_step(Job& job);
@@ -107,6 +109,7 @@ class PairService {
   [[nodiscard]] Outcome<void> check_reachable(const Node& node);
   [[nodiscard]] Outcome<void> check_nothing_served();
   [[nodiscard]] Outcome<void> check_no_volume_jobs();
+  Outcome<void> check_no_lone_jobs();
   // pair_replace.cpp
   struct Offer;
   [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);

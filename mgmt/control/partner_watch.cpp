@@ -14,8 +14,11 @@ constexpr int kFirstRefusals = 3;
 
 }  // namespace
 
-PartnerWatch::PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter)
-    : core_(core), arbiter_(arbiter), loop_("Looking at the partner", kPartnerTurn, [this] { turn(); }) {}
+PartnerWatch::PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter, std::function<void()> agreed)
+    : core_(core),
+      arbiter_(arbiter),
+      agreed_(std::move(agreed)),
+      loop_("Looking at the partner", kPartnerTurn, [this] { turn(); }) {}
 
 PartnerView PartnerWatch::view() const {
   const std::lock_guard lock(mutex_);
@@ -87,6 +90,7 @@ void PartnerWatch::agree(Peer& peer) {
   std::string problem;
   try {
     arbiter_.on_agreement(peer);
+    agreed_();
   } catch (const std::exception& e) {
     problem = e.what();
   }

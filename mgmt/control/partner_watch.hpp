@@ -2,6 +2,7 @@
 // Looks at the partner about once a second: compares revisions, fetches its report and its events, and knows whether it
 // can be reached.
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -23,8 +24,8 @@ struct PartnerView {
 
 class PartnerWatch {
  public:
-  /// Both outlive this.
-  PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter);
+  /// Both outlive this. `agreed` is called with each look at which both have the same revision.
+  PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter, std::function<void()> agreed);
   void start() { loop_.start(); }
   void stop() { loop_.stop(); }
   void poke() { loop_.poke(); }
@@ -43,6 +44,7 @@ class PartnerWatch {
 
   NodeCore& core_;
   ConfigurationWitness& arbiter_;
+  const std::function<void()> agreed_;
   mutable std::mutex mutex_;  ///< guards view_
   PartnerView view_;
   int first_refusals_ = 0;

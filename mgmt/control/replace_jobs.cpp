@@ -55,6 +55,7 @@ struct ReplaceJobs::Task {
   [[nodiscard]] const std::string& named() const { return configuration->node(side())->name; }
   [[nodiscard]] const std::string& other() const { return configuration->node(survivor())->name; }
   [[nodiscard]] bool moves() const { return parameters.at("moves"); }
+  [[nodiscard]] bool is_first() const { return parameters.value("first", false); }
   [[nodiscard]] Copy old_copy() const {
     return {parameters.at("old").at("number"), parameters.at("old").at("folder"), false};
   }
@@ -191,11 +192,29 @@ Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
       {"side", side_name(wish.side)},
       {"store", store},
       {"moves", plan->moves},
+      {"first", old.unmade},
       {"old", {{"number", old.number}, {"folder", old.folder}}},
       {"step_since_ms",
        job.created_ms}}.dump();
   runner_.submit(job);
   return job;
+}
+
+void ReplaceJobs::make_first(const Volume& volume, NodeSide side) {
+  const std::string& name = core_.configuration()->node(side)->name;
+  Job job = make_job(core_, kReplaceKind, "make",
+                     fmt::format("Makes the copy of {} on {}, which was away.", volume.name, name));
+  job.volume = volume.id;
+  const Copy& old = volume.copy(side);
+  job.parameters = json{
+      {"side", side_name(side)},
+      {"store", ""},
+      {"moves", false},
+      {"first", true},
+      {"old", {{"number", old.number}, {"folder", old.folder}}},
+      {"step_since_ms",
+       job.created_ms}}.dump();
+  runner_.submit(job);
 }
 
 // ---- the steps ----
@@ -273,6 +292,7 @@ Outcome<RevisionId> ReplaceJobs::change_copy(const Task& task, const std::string
 }
 
 StepResult ReplaceJobs::retire(Task& task) {
+  if (task.is_first()) return task.next("detach", 0.15, task.job.message);  // there never was one in service
   // A survivor that does not go on alone would stop when its partner is taken away.
   const auto lone = survivor_alone(task);
   if (!lone && task.moves() && has_come_back(task)) return task.next("leave", 0, task.job.message);
@@ -355,6 +375,7 @@ StepResult ReplaceJobs::clear(Task& task) {
                     "them if they are still to be found.",
                     done, why, files.data, files.metadata, old.folder.empty() ? "volume_folder" : old.folder));
   };
+  if (task.is_first()) return finish(task.job, fmt::format("{} is in sync on both nodes.", task.volume.name));
   if (!task.moves()) return stays("");
   const auto removed = hands_.carry_out(task.side(), {.kind = Kind::discard, .volume = task.with(old), .birth = {}});
   if (!removed && passing(removed.error()) && !out_of_patience(task)) return wait(task.job, removed.error().detail);
@@ -367,7 +388,7 @@ StepResult ReplaceJobs::clear(Task& task) {
 StepResult ReplaceJobs::give_up(Task& task, Refusal reason) {
   const std::string message = fmt::format("Takes everything back: {}", reason.detail);
   task.job.error = std::move(reason);
-  const bool untouched = !task.volume.copy(task.side()).retired && !task.moves();
+  const bool untouched = task.is_first() || (!task.volume.copy(task.side()).retired && !task.moves());
   return task.next(untouched ? "unmake" : "back_out", task.job.progress, message);
 }
 

@@ -41,6 +41,8 @@ class ReplaceJobs {
   /// For start-up.
   void teach();
   [[nodiscard]] Outcome<Job> replace(const Uuid& id, const ReplaceWish& wish);
+  /// Of a volume that was made while that node was away.
+  void make_first(const Volume& volume, NodeSide side);
 
  private:
   struct Task;

@@ -42,9 +42,11 @@ std::string CopyView::problem(const Volume& volume) const {
 }
 
 bool is_lost(const CopyView& copy, const Volume& volume) {
-  if (volume.lifecycle != Lifecycle::ready || volume.copy(copy.node->side).retired) return false;
+  if (volume.lifecycle != Lifecycle::ready) return false;
+  if (volume.copy(copy.node->side).retired && !volume.copy(copy.node->side).unmade) return false;
   if (!copy.report.running || !copy.report.status) return false;
   const ReplicaStatus* status = copy.status(volume);
+  if (volume.copy(copy.node->side).unmade) return !status;
   return status ? status->state == "failed" : !copy.problem(volume).empty();
 }
 

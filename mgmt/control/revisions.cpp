@@ -1,6 +1,7 @@
 #include "mgmt/control/revisions.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -124,29 +125,49 @@ Outcome<void> Revisions::have_partner_keep(const Proposal& proposal, RevisionPee
 
 Outcome<RevisionId> Revisions::change(const std::string& summary, const Edit& edit, RevisionPeer* peer) {
   const std::lock_guard one_at_a_time(change_mutex_);
-  Configuration next = *configuration();
+  const auto [base, in_force] = base_of_change();
+  Configuration next = *in_force;
   if (auto edited = edit(next); !edited) return std::unexpected(edited.error());
   next.sort();
   if (peer)
     if (auto good = check_partner_reads(next, *peer); !good) return std::unexpected(good.error());
-  const RevisionState base = state();
   if (peer && !base.epoch.members.is_both()) return partner_away({RefusalKind::not_current, "is away", {}});
-  return propose({base.head.epoch, base.head.n + 1, random_uuid()}, base.epoch, summary, next, peer);
+  const auto epoch = peer ? epoch_of_next(base.epoch, base.head, *peer) : base.epoch;
+  if (!epoch) return std::unexpected(epoch.error());
+  return propose(base.head, {epoch->id, base.head.n + 1, random_uuid()}, *epoch, summary, next, peer);
+}
+
+/// What is changed and its revision are of one moment: the partner is asked in between, and may be ahead.
+Revisions::Base Revisions::base_of_change() const {
+  const std::lock_guard lock(mutex_);
+  return {state_, configuration_};
+}
+
+/// The orderer's process begins an epoch of its own. Numbers of one epoch are then given by one process: should this
+/// node's database be an older one, or one of these be put back later, two lines are told apart whichever is longer.
+Outcome<ConfigurationEpoch> Revisions::epoch_of_next(const ConfigurationEpoch& now, const RevisionId& head,
+                                                     RevisionPeer& peer) {
+  if (now.id == begun_) return now;
+  const auto theirs = peer.ask();
+  if (!theirs) return partner_away(theirs.error());
+  if (!theirs->knows_epochs) return now;
+  begun_ = random_uuid();
+  return now.next(begun_, engine::MemberSet::both(), head, 0);
 }
 
 Outcome<RevisionId> Revisions::begin_next_epoch(std::uint64_t number, RevisionPeer& peer) {
   const std::lock_guard one_at_a_time(change_mutex_);
-  const RevisionState base = state();
+  const auto [base, in_force] = base_of_change();
   if (!base.epoch.members.is_both()) return overtaken();
-  const ConfigurationEpoch epoch = base.epoch.next(random_uuid(), engine::MemberSet::both(), base.head, number);
-  return propose({epoch.id, base.head.n + 1, random_uuid()}, epoch, "Both nodes begin another epoch", *configuration(),
-                 &peer);
+  begun_ = random_uuid();
+  const ConfigurationEpoch epoch = base.epoch.next(begun_, engine::MemberSet::both(), base.head, number);
+  return propose(base.head, {epoch.id, base.head.n + 1, random_uuid()}, epoch, "Both nodes begin another epoch",
+                 *in_force, &peer);
 }
 
 /// The three steps of a change; the change mutex is held.
-Outcome<RevisionId> Revisions::propose(const RevisionId& id, const ConfigurationEpoch& epoch,
+Outcome<RevisionId> Revisions::propose(const RevisionId& base, const RevisionId& id, const ConfigurationEpoch& epoch,
                                        const std::string& summary, const Configuration& next, RevisionPeer* peer) {
-  const RevisionId base = state().head;
   if (peer) {
     {
       const std::lock_guard lock(mutex_);
@@ -198,7 +219,8 @@ bool Revisions::join(const RevisionId& agreed) {
   {
     const std::lock_guard lock(mutex_);
     if (state_.head != agreed || state_.epoch.members.is_both()) return false;
-    const ConfigurationEpoch both = state_.epoch.next(random_uuid(), engine::MemberSet::both(), state_.head, 0);
+    begun_ = random_uuid();
+    const ConfigurationEpoch both = state_.epoch.next(begun_, engine::MemberSet::both(), state_.head, 0);
     commit_locked({both.id, state_.head.n, state_.head.change}, both, "Both nodes decide again", *configuration_);
   }
   changed_();
@@ -239,11 +261,41 @@ bool Revisions::begin_epoch(const RevisionState& over, const RevisionId& id, con
   return true;
 }
 
+Outcome<RevisionId> Revisions::force(engine::NodeSide me, const std::string& summary) {
+  const std::lock_guard one_at_a_time(change_mutex_);
+  const auto newest = this->newest();
+  if (!newest) return std::unexpected(newest.error());
+  ConfigurationEpoch epoch = newest->epoch.next(random_uuid(), engine::MemberSet::only(me), newest->id(), 0);
+  epoch.forced = true;
+  const RevisionId id{epoch.id, newest->n() + 1, random_uuid()};
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.head != newest->state.head || state_.tentative != newest->state.tentative) return overtaken();
+    commit_locked(id, epoch, summary, newest->configuration);
+  }
+  changed_();
+  return id;
+}
+
+bool Revisions::give_up(const RevisionState& over, const CurrentRevision& theirs) {
+  const auto configuration = from_document(theirs.document);
+  if (!configuration) return false;
+  const std::lock_guard one_at_a_time(change_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.head != over.head || state_.tentative != over.tentative) return false;
+    commit_locked(theirs.state.head, theirs.state.epoch, "Given up for the partner's", *configuration);
+    conflict_ = false;
+  }
+  changed_();
+  return true;
+}
+
 PrepareAnswer Revisions::on_prepare(const Proposal& proposal) {
   const std::lock_guard lock(mutex_);
-  const bool known = proposal.process == partner_process_ && proposal.attempt > partner_attempt_;
+  const bool known = proposal.process == partner_.id && proposal.attempt > partner_.attempt;
   if (!known || proposal.base != state_.head || !state_.epoch.members.is_both()) return PrepareAnswer::behind;
-  partner_attempt_ = proposal.attempt;
+  partner_.attempt = proposal.attempt;
   const bool same = proposal.id.epoch == state_.head.epoch;
   store_.put_tentative({proposal.id, proposal.summary, proposal.document, same ? state_.epoch : proposal.epoch});
   state_.tentative = proposal.id;
@@ -265,6 +317,17 @@ Outcome<void> Revisions::on_commit(const RevisionId& id) {
   return {};
 }
 
+/// The partner's process is another one. What an older one said may still be on its way.
+void Revisions::note_process_locked(const engine::Uuid& process) {
+  constexpr std::size_t kRemembered = 64;
+  if (former_.size() == kRemembered) former_.erase(former_.begin());
+  former_.push_back(std::exchange(partner_, {process, 0}));
+  const auto known = std::ranges::find(former_, process, &PartnerProcess::id);
+  if (known == former_.end()) return;
+  partner_.attempt = known->attempt;
+  former_.erase(known);
+}
+
 void Revisions::on_discard(const RevisionId& id) {
   const std::lock_guard lock(mutex_);
   if (state_.tentative != id) return;
@@ -276,13 +339,15 @@ Outcome<void> Revisions::on_bring_up_to_date(const CurrentRevision& theirs) {
   RevisionState mine;
   {
     const std::lock_guard lock(mutex_);
+    const bool ended = std::ranges::find(former_, theirs.process, &PartnerProcess::id) != former_.end();
+    if (ended) return {};  // it was held up
     mine = state_;
-    if (theirs.process != partner_process_) {
-      partner_process_ = theirs.process;
-      partner_attempt_ = 0;
-    }
+    if (theirs.process != partner_.id) note_process_locked(theirs.process);
   }
-  return carry_out(compare_revisions(mine, theirs.state), mine, theirs);
+  const auto verdict = compare_revisions(mine, theirs.state);
+  // It may have been said long before the tentative revision came here: compare_notes() asks whether that is decided.
+  if (verdict == RevisionVerdict::discard_tentative) return {};
+  return carry_out(verdict, mine, theirs);
 }
 
 Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer) {
@@ -292,6 +357,7 @@ Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer) {
   const auto verdict = compare_revisions(mine, theirs->state);
   {
     const std::lock_guard lock(mutex_);
+    if (theirs->process != partner_.id) note_process_locked(theirs->process);  // it answers now
     compared_ = {{}, theirs->knows_epochs};
     if (verdict == RevisionVerdict::agree && !theirs->state.tentative) compared_.agreed = mine.head;
   }

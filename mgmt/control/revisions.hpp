@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mgmt/control/configuration.hpp"
 #include "mgmt/control/revision.hpp"
@@ -134,6 +135,13 @@ class Revisions {
   [[nodiscard]] bool begin_epoch(const RevisionState& over, const RevisionId& id, const std::string& summary,
                                  const Configuration& configuration);
 
+  /// An operator's word: the next revision, of an epoch of this node alone that no arbiter has let it begin. If the
+  /// partner has changed something meanwhile, or does before it takes this over, there are two lines.
+  [[nodiscard]] Outcome<RevisionId> force(engine::NodeSide me, const std::string& summary);
+  /// Of two lines this node's ends: `theirs` is in force here, whatever was changed here without it. False: something
+  /// was changed or proposed since `over` was seen, or `theirs` can't be read.
+  [[nodiscard]] bool give_up(const RevisionState& over, const CurrentRevision& theirs);
+
   // The follower's part: the partner's requests.
   [[nodiscard]] PrepareAnswer on_prepare(const Proposal& proposal);
   [[nodiscard]] Outcome<void> on_commit(const RevisionId& id);
@@ -144,11 +152,22 @@ class Revisions {
   [[nodiscard]] Outcome<RevisionVerdict> compare_notes(RevisionPeer& peer);
 
  private:
+  struct PartnerProcess {
+    engine::Uuid id;
+    std::int64_t attempt = 0;  ///< its newest that came here
+  };
   Outcome<void> carry_out(RevisionVerdict verdict, const RevisionState& judged, const CurrentRevision& theirs);
-  Outcome<RevisionId> propose(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
-                              const Configuration& next, RevisionPeer* peer);
+  Outcome<RevisionId> propose(const RevisionId& base, const RevisionId& id, const ConfigurationEpoch& epoch,
+                              const std::string& summary, const Configuration& next, RevisionPeer* peer);
+  void note_process_locked(const engine::Uuid& process);
   void commit_locked(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
                      const Configuration& configuration);
+  struct Base {
+    RevisionState state;
+    std::shared_ptr<const Configuration> configuration;
+  };
+  [[nodiscard]] Base base_of_change() const;
+  Outcome<ConfigurationEpoch> epoch_of_next(const ConfigurationEpoch& now, const RevisionId& head, RevisionPeer& peer);
   Outcome<void> check_partner_reads(const Configuration& next, RevisionPeer& peer);
   Outcome<void> have_partner_keep(const Proposal& proposal, RevisionPeer& peer);
 
@@ -158,13 +177,14 @@ class Revisions {
   mutable std::mutex mutex_;  ///< guards what follows; never held while the partner is asked
   std::shared_ptr<const Configuration> configuration_;
   RevisionState state_;
-  engine::Uuid partner_process_;
-  std::int64_t partner_attempt_ = 0;
+  PartnerProcess partner_;
+  std::vector<PartnerProcess> former_;  ///< that ended, newest last
   bool conflict_ = false;
   Compared compared_;
 
   std::mutex change_mutex_;  ///< one change at a time; held while the partner is asked
   std::int64_t attempt_ = 0;
+  engine::Uuid begun_;  ///< the last epoch of both nodes that this process began
 };
 
 }  // namespace lockstep::mgmt

@@ -30,7 +30,7 @@ StepResult VolumeJobs::grow(Job& job) {
   Volume volume = *found;
   volume.size = parameters.value("size", std::int64_t{0});
   const ReplicaOrder order{.kind = ReplicaOrder::Kind::grow, .volume = volume, .birth = {}};
-  const auto peer = core_.peer();
+  const auto peer = is_alone(job) ? nullptr : core_.peer();
   const bool late = out_of_patience(job.created_ms, volume);
 
   if (job.step == "room_here") {
@@ -54,16 +54,18 @@ StepResult VolumeJobs::grow(Job& job) {
     return move_on(job, "publish", 0.6, fmt::format("Makes {} larger.", volume.name));
   }
   if (job.step == "publish") {
-    const auto changed =
-        core_.change(fmt::format("Volume {} grown", volume.name), [&](Configuration& c) -> Outcome<void> {
+    const auto changed = core_.change(
+        fmt::format("Volume {} grown", volume.name),
+        [&](Configuration& c) -> Outcome<void> {
           Volume* v = c.volume(volume.id);
           if (v && v->size < volume.size) v->size = volume.size;
           return {};
-        });
+        },
+        agreement_of(job));
     if (!changed && passing(changed.error()) && !late) return wait(job, changed.error().detail);
     if (!changed) return fail(core_, job, unchanged(changed.error(), volume.name));
     poke_();
-    return move_on(job, "serve", 0.8, fmt::format("Waits until both nodes serve {} with its new size.", volume.name));
+    return move_on(job, "serve", 0.8, fmt::format("Waits until {} is served with its new size.", volume.name));
   }
   const PairReports reports = reports_();
   if (serves(reports.here, volume) && (!peer || serves(reports.there, volume))) {
@@ -71,7 +73,8 @@ StepResult VolumeJobs::grow(Job& job) {
                          .side = {},
                          .volume = volume.id,
                          .message = fmt::format("{} has {} bytes now.", volume.name, volume.size)});
-    return finish(job, fmt::format("{} has {} bytes now.", volume.name, volume.size));
+    return finish(job, fmt::format("{} has {} bytes now{}.", volume.name, volume.size,
+                                   is_alone(job) ? "; the other node makes room for them when it is back" : ""));
   }
   poke_();
   if (!late) return StepResult::again_later;

@@ -8,6 +8,7 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/volume_edits.hpp"
 #include "mgmt/control/volume_service.hpp"
 
 namespace lockstep::mgmt {
@@ -55,6 +56,13 @@ bool VolumeJobs::out_of_patience(std::int64_t since_ms, const Volume& volume) co
 StepResult VolumeJobs::step(Job& job) {
   const auto configuration = core_.configuration();
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
+  if (is_alone(job) && job.step != "begin" && !core_.orders_changes())
+    return fail(
+        core_, job,
+        {RefusalKind::conflict,
+         "Both nodes decide together again, and this node was not at the end of what it began alone. A volume that "
+         "was to be deleted is deleted by the other node; delete one that is still being made.",
+         {}});
   if (job.step == "begin") return begin(job, volume);
   if (!volume) {  // only its last step does this
     if (job.error) return fail(core_, job, *job.error);
@@ -91,7 +99,7 @@ StepResult begin_undo(Job& job, Refusal reason) {
 }
 
 StepResult VolumeJobs::replica_here(Job& job, const Volume& volume) {
-  const bool both = core_.peer() != nullptr;
+  const bool both = core_.peer() != nullptr && !is_alone(job);
   const auto made = agent_.carry_out({.kind = Kind::create, .volume = volume, .birth = {.both = both, .clean = true}});
   if (!made && passing(made.error()) && !out_of_patience(volume.created_ms, volume))
     return wait(job, made.error().detail);
@@ -115,11 +123,16 @@ StepResult VolumeJobs::replica_there(Job& job, const Volume& volume) {
 }
 
 StepResult VolumeJobs::publish(Job& job, const Volume& volume) {
-  const auto changed =
-      core_.change(fmt::format("Volume {} in service", volume.name), [&](Configuration& c) -> Outcome<void> {
-        if (Volume* v = c.volume(volume.id)) v->lifecycle = Lifecycle::ready;
+  const auto changed = core_.change(
+      fmt::format("Volume {} in service", volume.name),
+      [&](Configuration& c) -> Outcome<void> {
+        Volume* v = c.volume(volume.id);
+        if (v && v->lifecycle == Lifecycle::deleting)
+          return refuse(RefusalKind::conflict, fmt::format("{} was taken back meanwhile.", v->name));
+        if (v) v->lifecycle = Lifecycle::ready;
         return {};
-      });
+      },
+      agreement_of(job));
   if (!changed && passing(changed.error()) && !out_of_patience(volume.created_ms, volume))
     return wait(job, changed.error().detail);
   if (!changed) return begin_undo(job, changed.error());
@@ -127,7 +140,7 @@ StepResult VolumeJobs::publish(Job& job, const Volume& volume) {
 }
 
 StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
-  const bool alone = core_.peer() == nullptr;
+  const bool alone = core_.peer() == nullptr || is_alone(job);
   const PairReports reports = reports_();
   const bool here = in_sync(reports.here, volume.id, alone);
   const bool there = alone || in_sync(reports.there, volume.id, false);
@@ -137,8 +150,11 @@ StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
                          .side = {},
                          .volume = volume.id,
                          .message = fmt::format("The volume {} was made.", volume.name)});
-    return finish(
-        job, fmt::format("{} is in service{}.{}", volume.name, alone ? "" : " on both nodes", closed_hint(volume)));
+    return finish(job, fmt::format("{} is in service{}.{}", volume.name,
+                                   is_alone(job) ? " on this node; the other makes its copy when it is back"
+                                   : alone       ? ""
+                                                 : " on both nodes",
+                                   closed_hint(volume)));
   }
   poke_();
   // An import goes on whenever both are in sync; until then it can be cancelled.
@@ -155,13 +171,16 @@ StepResult VolumeJobs::sync(Job& job, const Volume& volume) {
 }
 
 StepResult VolumeJobs::undo(Job& job) {
-  const auto changed = core_.change("Volume taken back", [&](Configuration& c) -> Outcome<void> {
-    Volume* v = c.volume(*job.volume);
-    if (v && v->lifecycle == Lifecycle::ready && v->import_secret.empty())
-      return refuse(RefusalKind::conflict, fmt::format("{} is in service and is not taken back.", v->name));
-    if (v) v->lifecycle = Lifecycle::deleting;
-    return {};
-  });
+  const auto changed = core_.change(
+      "Volume taken back",
+      [&](Configuration& c) -> Outcome<void> {
+        Volume* v = c.volume(*job.volume);
+        if (v && v->lifecycle == Lifecycle::ready && v->import_secret.empty())
+          return refuse(RefusalKind::conflict, fmt::format("{} is in service and is not taken back.", v->name));
+        if (v) v->lifecycle = Lifecycle::deleting;
+        return {};
+      },
+      agreement_of(job));
   if (!changed && !passing(changed.error())) return fail(core_, job, changed.error());
   if (!changed) return wait(job, fmt::format("Will take everything back. {}", changed.error().detail));
   return move_on(job, "detach", job.progress, job.message);
@@ -170,7 +189,7 @@ StepResult VolumeJobs::undo(Job& job) {
 StepResult VolumeJobs::detach(Job& job) {
   const auto revision = core_.revisions.state().head.n;
   const PairReports reports = reports_();
-  const bool alone = core_.peer() == nullptr;
+  const bool alone = core_.peer() == nullptr || is_alone(job);
   if (!detached(reports.here, revision, *job.volume)) {
     poke_();
     return wait(job, "Waits until the volume is out of service on this node.");
@@ -212,19 +231,31 @@ StepResult VolumeJobs::remove_here(Job& job, const Volume& volume) {
   return move_on(job, "forget", 0.9, job.message);
 }
 
+/// What the partner has of a volume that was deleted without it is removed when it has taken that over: until then the
+/// volume stays in the configuration, as one that is being deleted.
 StepResult VolumeJobs::forget(Job& job) {
+  const NodeSide here = core_.side().value_or(NodeSide::a);
+  const bool alone = is_alone(job);
   std::string name;
-  const auto changed = core_.change("Volume forgotten", [&](Configuration& c) -> Outcome<void> {
-    if (const Volume* v = c.volume(*job.volume)) name = v->name;
-    std::erase_if(c.volumes, [&](const Volume& v) { return v.id == *job.volume; });
-    return {};
-  });
+  bool stays = false;
+  const auto changed = core_.change(
+      "Volume forgotten",
+      [&](Configuration& c) -> Outcome<void> {
+        if (const Volume* v = c.volume(*job.volume)) name = v->name;
+        stays = forget_volume(c, *job.volume, here, alone);
+        return {};
+      },
+      agreement_of(job));
   if (!changed) return wait(job, changed.error().detail);
   if (job.error) return fail(core_, job, *job.error);
   core_.events.append({.kind = "volume.deleted",
                        .side = {},
                        .volume = job.volume,
                        .message = fmt::format("The volume {} was deleted.", name)});
+  if (stays)
+    return finish(job, fmt::format("{} was deleted on this node. The other one removes its copy when it is back; until "
+                                   "then the name stays in use.",
+                                   name));
   return finish(job, fmt::format("{} was deleted on all nodes.", name));
 }
 

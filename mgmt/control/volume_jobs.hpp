@@ -11,6 +11,9 @@
 // is found done. Steps that need the partner wait for it; making a volume gives up after
 // LocalSettings::create_patience.
 //
+// A node that goes on alone (is_alone()) leaves the steps out that are the partner's: that one makes its copy, grows it
+// or removes it when it is back (returned_partner.hpp).
+//
 // Growing one: room_here -> room_there -> publish -> serve -> done. Until it is published, failing changes nothing that
 // anybody sees; from then on the nodes take the new size by themselves, whatever becomes of the job.
 #include <functional>

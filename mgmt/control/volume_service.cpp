@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/import_jobs.hpp"
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
+#include "mgmt/control/volume_edits.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -142,14 +144,22 @@ std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuratio
 Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   Job job = make_job(core_, "volume.create", "begin", fmt::format("Makes the volume {}.", wish.name));
   // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
-  const auto changed = core_.change(fmt::format("Volume {} begun", wish.name), [&](Configuration& c) -> Outcome<void> {
+  const auto begin = [&](Configuration& c, bool alone) -> Outcome<void> {
     auto volume = describe_new(wish, c, random_uuid());
     if (!volume) return std::unexpected(volume.error());
     if (auto good = ready_(); !good) return good;
+    if (alone) {
+      make_on_one_node(*volume, *core_.side());
+      set_alone(job);
+    }
     job.volume = volume->id;
     core_.jobs.put(job);
     return add_new(std::move(*volume), c);
-  });
+  };
+  const auto changed = core_.change(fmt::format("Volume {} begun", wish.name),
+                                    {.together = [&](Configuration& c) { return begin(c, false); },
+                                     .alone = [&](Configuration& c) { return begin(c, true); }},
+                                    Agreement::one_is_let);
   if (!changed) {
     core_.jobs.erase(job.id);
     return std::unexpected(changed.error());
@@ -226,19 +236,53 @@ Outcome<Job> VolumeService::grow(const Uuid& id, std::int64_t size) {
   for (const auto& other : core_.jobs.unfinished())
     if (other.volume == id)
       return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
-  if (whole_)
-    if (auto good = whole_(*volume); !good) return std::unexpected(good.error());
+  const auto together = whole_ ? whole_(*volume) : Outcome<void>();
+  if (!together) {
+    if (!together.error().partner_away) return std::unexpected(together.error());
+    // Before room is made: a node that is not let go on is told at once.
+    const auto let = core_.change(
+        fmt::format("Volume {} is to grow on one node", volume->name),
+        [&](Configuration& c) -> Outcome<void> {
+          const Volume* v = c.volume(id);
+          return v ? check_lone(*v, "can't grow", together.error()) : no_such_volume();
+        },
+        Agreement::one_is_let);
+    if (!let) return std::unexpected(let.error());
+  }
   Job job = make_job(core_, "volume.grow", "room_here", fmt::format("Makes room for {} to grow.", volume->name));
   job.volume = id;
   job.parameters = nlohmann::json{{"size", size}}.dump();
+  if (!together) set_alone(job);
   jobs_.submit(job);
   return job;
+}
+
+/// Where the partner is away: only whoever certainly has the volume's whole truth may change what it is.
+Outcome<void> VolumeService::check_lone(const Volume& volume, const std::string& what, const Refusal& otherwise) {
+  if (!lone_) return std::unexpected(otherwise);
+  const auto lone = lone_(volume);
+  if (lone) return {};
+  return refuse(RefusalKind::not_current,
+                fmt::format("{} {} by this node alone: {} Nothing was changed. Try again when both nodes run and are "
+                            "in sync.",
+                            volume.name, what, lone.error().detail));
+}
+
+Outcome<void> VolumeService::check_deletable_alone(const Volume& volume) {
+  const NodeSide here = core_.side().value_or(NodeSide::a);
+  if (volume.lifecycle == Lifecycle::deleting && volume.copy(here).unmade)
+    return refuse(RefusalKind::conflict, fmt::format("{} is deleted here already. The other node removes its copy when "
+                                                     "it is back.",
+                                                     volume.name));
+  if (volume.lifecycle != Lifecycle::ready) return {};
+  return check_lone(volume, "can't be deleted",
+                    {RefusalKind::not_current, "A volume is deleted by both nodes. Try again when both run.", {}});
 }
 
 Outcome<Job> VolumeService::remove(const Uuid& id, const std::optional<std::string>& confirm) {
   Job job = make_job(core_, "volume.delete", "begin", "");
   job.volume = id;
-  const auto changed = core_.change("Volume to be deleted", [&](Configuration& c) -> Outcome<void> {
+  const auto begin = [&](Configuration& c, bool alone) -> Outcome<void> {
     Volume* volume = c.volume(id);
     if (!volume) return no_such_volume();
     if (auto good = check_confirmation(*volume, confirm.value_or(""), "Deleting cannot be undone.", "?confirm"); !good)
@@ -246,12 +290,19 @@ Outcome<Job> VolumeService::remove(const Uuid& id, const std::optional<std::stri
     for (const auto& other : core_.jobs.unfinished())
       if (other.volume == id && other.id != job.id)
         return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
+    if (alone)
+      if (auto good = check_deletable_alone(*volume); !good) return good;
     job.message = fmt::format("Deletes the volume {}.", volume->name);
     job.parameters = nlohmann::json{{"name", volume->name}}.dump();
+    if (alone) set_alone(job);
     core_.jobs.put(job);
     volume->lifecycle = Lifecycle::deleting;
     return {};
-  });
+  };
+  const auto changed = core_.change("Volume to be deleted",
+                                    {.together = [&](Configuration& c) { return begin(c, false); },
+                                     .alone = [&](Configuration& c) { return begin(c, true); }},
+                                    Agreement::one_is_let);
   if (!changed) {
     core_.jobs.erase(job.id);
     return std::unexpected(changed.error());

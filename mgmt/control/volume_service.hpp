@@ -44,12 +44,21 @@ struct ImportWish {
 class VolumeService {
  public:
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
-  /// `whole` refuses when not every node serves the volume in sync now, `unserved` when the node beside that of this
-  /// side serves it.
+  /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
+  /// `whole` refuses when not every node serves the volume in sync now; with `partner_away` where one can't be asked.
+  /// `lone` refuses when this node is not the volume's only member, that serves it; a sentence why. `unserved` refuses
+  /// when the node beside that of this side serves it.
   VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready,
                 std::function<Outcome<void>(const Volume&)> whole = {},
+                std::function<Outcome<void>(const Volume&)> lone = {},
                 std::function<Outcome<void>(const Volume&, NodeSide)> unserved = {})
-      : core_(core), jobs_(jobs), ready_(std::move(ready)), whole_(std::move(whole)), unserved_(std::move(unserved)) {}
+      : core_(core),
+        jobs_(jobs),
+        ready_(std::move(ready)),
+        whole_(std::move(whole)),
+        lone_(std::move(lone)),
+        unserved_(std::move(unserved)) {}
+  /// With the partner away, too, where the arbiter lets this node go on: the partner makes its copy when it is back.
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
   [[nodiscard]] Outcome<void> change(const Uuid& id, const VolumeChange& change);
   /// Larger, in use; never smaller.
@@ -61,10 +70,14 @@ class VolumeService {
   [[nodiscard]] Outcome<Job> act(const Uuid& id, const VolumeActionWish& wish);
 
  private:
+  [[nodiscard]] Outcome<void> check_lone(const Volume& volume, const std::string& what, const Refusal& otherwise);
+  [[nodiscard]] Outcome<void> check_deletable_alone(const Volume& volume);
+
   NodeCore& core_;
   JobRunner& jobs_;
   std::function<Outcome<void>()> ready_;
   std::function<Outcome<void>(const Volume&)> whole_;
+  std::function<Outcome<void>(const Volume&)> lone_;
   std::function<Outcome<void>(const Volume&, NodeSide)> unserved_;
 };
 

@@ -102,6 +102,11 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other, const Vo
   if (other.is("failed"))
     return {Verdict::degraded, fmt::format("{}; {}.", served, reason_of(other)),
             "Look at that node's disk and its log. " + how_to_replace(other, volume)};
+  if (volume.copy(other.node->node->side).unmade)
+    return {Verdict::degraded,
+            fmt::format("{}, which made it while {} was away; {} makes its copy when the two are in agreement again.",
+                        served, other.name(), other.name()),
+            ""};
   if (volume.copy(other.node->node->side).retired)
     return {Verdict::degraded, fmt::format("{}; the copy on {} is being replaced.", served, other.name()), ""};
   if (is_lost({other.node->node, other.node->report}, volume))

@@ -13,6 +13,7 @@ void add_pair_set_command(CLI::App& pair, Action& chosen);
 void add_pair_witness_commands(CLI::App& pair, Action& chosen);
 void add_pair_arbiter_commands(CLI::App& pair, Action& chosen);
 void add_pair_link_commands(CLI::App& pair, Action& chosen);
+void add_pair_configuration_commands(CLI::App& pair, Action& chosen);
 void add_pair_leave_commands(CLI::App& pair, Action& chosen);
 void add_node_commands(CLI::App& app, Action& chosen);
 void add_node_certificate_commands(CLI::App& node, Action& chosen);

@@ -44,6 +44,7 @@ Api::Api(mgmt::Controller& controller, ApiSettings settings)
       settings_(std::move(settings)),
       files_(std::make_unique<StaticFiles>(settings_.web_folder)) {
   add_pair_resources(router_, controller_);
+  add_configuration_resources(router_, controller_);
   add_volume_resources(router_, controller_);
   add_initiator_resources(router_, controller_);
   add_token_resources(router_, controller_);

@@ -44,6 +44,7 @@ class Api final : public Service {
 
 // The resources, each in a file of its own.
 void add_pair_resources(Router& router, mgmt::Controller& controller);
+void add_configuration_resources(Router& router, mgmt::Controller& controller);
 void add_volume_resources(Router& router, mgmt::Controller& controller);
 void add_initiator_resources(Router& router, mgmt::Controller& controller);
 void add_token_resources(Router& router, mgmt::Controller& controller);

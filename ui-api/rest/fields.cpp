@@ -142,6 +142,17 @@ mgmt::Outcome<void> accept(Problems problems) {
   return mgmt::refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
 }
 
+mgmt::Outcome<std::string> confirm_of(const Request& request) {
+  const auto body = body_of(request);
+  if (!body) return std::unexpected(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  auto confirm = fields.text("confirm", Presence::optional).value_or("");
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return std::unexpected(good.error());
+  return confirm;
+}
+
 mgmt::Outcome<std::optional<std::int64_t>> query_integer(const Request& request, const char* name, std::int64_t least,
                                                          std::int64_t most) {
   const auto found = request.query.find(name);

@@ -69,6 +69,9 @@ void Fields::take(const char* name, T& value) {
 /// Nothing when there are no complaints.
 [[nodiscard]] mgmt::Outcome<void> accept(Problems problems);
 
+/// The text of the body's only field, `confirm`: what an operator says aloud. Empty when it is not there.
+[[nodiscard]] mgmt::Outcome<std::string> confirm_of(const Request& request);
+
 /// An integer of the query; `otherwise` when it is not there. Refusal malformed.
 [[nodiscard]] mgmt::Outcome<std::optional<std::int64_t>> query_integer(const Request& request, const char* name,
                                                                        std::int64_t least, std::int64_t most);

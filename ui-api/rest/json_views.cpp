@@ -173,6 +173,7 @@ json replica_json(const NodeView& n, const Volume& volume) {
   replica["state"] = "unknown";
   replica["serving"] = replica["failover_limited"] = false;
   replica["reason"] = !n.current()       ? "The node cannot be asked."
+                      : copy.unmade      ? "There is no copy here yet: the volume was made while this node was away."
                       : copy.retired     ? "It is being replaced by a new copy."
                       : !problem.empty() ? problem
                                          : "lockstepd on this node does not have the volume attached.";

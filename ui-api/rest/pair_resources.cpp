@@ -171,23 +171,11 @@ Response invite(Controller& controller) {
   return ok({{"invitation", invitation->text}, {"expires_at", rfc3339(invitation->expires_ms)}}, 201);
 }
 
-/// The body's only field: what an operator says aloud, or nothing.
-std::expected<std::string, Response> confirm_of(const Call& call) {
-  const auto body = body_of(call.request);
-  if (!body) return std::unexpected(problem(body.error()));
-  Problems problems;
-  Fields fields(*body, "", problems);
-  auto confirm = fields.text("confirm", Presence::optional).value_or("");
-  fields.nothing_else();
-  if (auto good = accept(std::move(problems)); !good) return std::unexpected(problem(good.error()));
-  return confirm;
-}
-
 Response replace_node(Controller& controller, const Call& call) {
   const std::string& side = call.parameters.front();
   if (side != "a" && side != "b") return problem(mgmt::RefusalKind::not_found, "There is no such side: name a or b.");
-  auto confirm = confirm_of(call);
-  if (!confirm) return std::move(confirm.error());
+  const auto confirm = confirm_of(call.request);
+  if (!confirm) return problem(confirm.error());
   const auto invitation = controller.pair().invite_in_place_of(side_of(side), *confirm);
   if (!invitation) return problem(invitation.error());
   return ok(

@@ -201,7 +201,7 @@ void add_volume_resources(Router& router, Controller& controller) {
   router.add({"GET", "/api/v1/volumes", Access::viewer, false,
               [&controller](const Call&) { return list_volumes(controller); }});
   router.add({"POST", "/api/v1/volumes", Access::admin, true,
-              [&controller](const Call& call) { return create_volume(controller, call); }});
+              [&controller](const Call& call) { return create_volume(controller, call); }, true});
   router.add({"POST", "/api/v1/imports", Access::admin, true,
               [&controller](const Call& call) { return import(controller, call); }});
   router.add({"GET", "/api/v1/volumes/{id}", Access::viewer, false, [&controller](const Call& call) {
@@ -211,7 +211,7 @@ void add_volume_resources(Router& router, Controller& controller) {
   router.add({"PATCH", "/api/v1/volumes/{id}", Access::admin, true,
               [&controller](const Call& call) { return change(controller, call); }, true});
   router.add({"DELETE", "/api/v1/volumes/{id}", Access::admin, true,
-              [&controller](const Call& call) { return remove(controller, call); }});
+              [&controller](const Call& call) { return remove(controller, call); }, true});
   router.add({"POST", "/api/v1/volumes/{id}/replicas/{side}/replace", Access::admin, true,
               [&controller](const Call& call) { return replace(controller, call); }});
   // Not ordered: it must work when the partner burned down.

@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import cases_addresses  # noqa: E402
+import cases_alone  # noqa: E402
 import cases_arbiter  # noqa: E402
 import cases_fence  # noqa: E402
 import cases_leave  # noqa: E402
@@ -38,7 +39,7 @@ NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
 }
 
-MODULES = (cases_addresses, cases_arbiter, cases_fence, cases_leave, cases_lost, cases_node, cases_pair, cases_rotation,
+MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_fence, cases_leave, cases_lost, cases_node, cases_pair, cases_rotation,
            cases_settings, cases_strangers, cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 

@@ -42,10 +42,11 @@ ConfigurationKnowledge known() {
   return known;
 }
 
-Claim claim(const WitnessView& view, const ConfigurationEpoch& mine = epoch(1, 4), std::int64_t n = 5) {
+Claim claim(const WitnessView& view, const ConfigurationEpoch& mine = epoch(1, 4), std::int64_t n = 5,
+            const Uuid& begun = {}) {
   ConfigurationKnowledge k = known();
   k.reached = n;
-  return judge_claim(NodeSide::a, mine, {mine.id, n, uuid(50)}, k, view, kFresh);
+  return judge_claim(NodeSide::a, mine, {mine.id, n, uuid(50)}, k, view, begun, kFresh);
 }
 
 TEST(JudgeClaim, TheEpochOfBothGrantsTheNextOneToWhoAsksFirst) {
@@ -61,10 +62,20 @@ TEST(JudgeClaim, TheEpochOfBothGrantsTheNextOneToWhoAsksFirst) {
 
 TEST(JudgeClaim, WhatWasGrantedIsGrantedAgainWithEachRevision) {
   const ConfigurationEpoch mine = epoch(2, 5, kA);
-  const Claim granted = claim(says({5, uuid(2), kA, {6, 5}}, 11), mine, 6);
+  const Claim granted = claim(says({5, uuid(2), kA, {6, 5}}, 11), mine, 6, mine.id);
   ASSERT_EQ(granted.verdict, ClaimVerdict::granted);
   EXPECT_EQ(granted.epoch, mine);
   EXPECT_EQ(granted.record.generations, (std::array<std::uint64_t, 2>{7, 5}));
+}
+
+TEST(JudgeClaim, AnotherProcessGoesOnInAnEpochOfItsOwn) {
+  const ConfigurationEpoch mine = epoch(2, 5, kA);
+  const Claim granted = claim(says({5, uuid(2), kA, {6, 5}}, 11), mine, 6);
+  ASSERT_EQ(granted.verdict, ClaimVerdict::granted);
+  EXPECT_EQ(granted.epoch.id, kFresh);
+  EXPECT_EQ(granted.epoch.number, 6u);
+  EXPECT_TRUE(granted.epoch.descends_from({mine.id, 6, uuid(50)}));
+  EXPECT_EQ(granted.record, (WitnessRecord{6, kFresh, kA, {}}));
 }
 
 TEST(JudgeClaim, AWinThatTheWinnerNeverKnewOfIsItsOwn) {
@@ -90,7 +101,7 @@ TEST(JudgeClaim, EverythingElseIsRefusedWithItsReason) {
     EXPECT_EQ(static_cast<int>(refused.verdict), static_cast<int>(verdict)) << &view - &cases[0].first;
     EXPECT_EQ(refused.record.number, 0u) << "nothing to be written";
   }
-  const Claim unheard = judge_claim(NodeSide::a, epoch(1, 4), id(1, 5), {}, {{}, 0, 7, 12, 0, false}, kFresh);
+  const Claim unheard = judge_claim(NodeSide::a, epoch(1, 4), id(1, 5), {}, {{}, 0, 7, 12, 0, false}, {}, kFresh);
   EXPECT_EQ(unheard.verdict, not_of_both);
 }
 
@@ -102,9 +113,9 @@ TEST(JudgeClaim, NoTwoNodesAreGrantedOneAnswerOfTheWitness) {
           for (const MemberSet b_has : {kBoth, kB}) {
             const WitnessView view = says({number, uuid(of), members, {}});
             ConfigurationKnowledge k{.partner_knows_epochs = true, .witness = {}, .reached = 5};
-            const bool a = judge_claim(NodeSide::a, epoch(1, 4, a_has), id(1, 5), k, view, kFresh).verdict ==
+            const bool a = judge_claim(NodeSide::a, epoch(1, 4, a_has), id(1, 5), k, view, {}, kFresh).verdict ==
                            ClaimVerdict::granted;
-            const bool b = judge_claim(NodeSide::b, epoch(1, 4, b_has), id(1, 5), k, view, kFresh).verdict ==
+            const bool b = judge_claim(NodeSide::b, epoch(1, 4, b_has), id(1, 5), k, view, {}, kFresh).verdict ==
                            ClaimVerdict::granted;
             // Of both: whoever is first takes it from the other by compare-and-swap.
             if (!members.is_both()) {

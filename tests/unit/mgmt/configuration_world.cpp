@@ -45,7 +45,10 @@ class ConfigurationWorld::Surroundings final : public WitnessSurroundings {
     if (world_.plan_.defect == Defect::believes_an_old_database) known.reached = 1'000'000;
     return known;
   }
-  void keep(const engine::Uuid&, const ConfigurationKnowledge& known) override {
+  void keep(const engine::Uuid&, const ConfigurationKnowledge& learnt) override {
+    ConfigurationKnowledge known = learnt;
+    if (world_.plan_.defect == Defect::believes_an_old_database)
+      known.reached = std::max(me_.disk.known.reached, me_.disk.head.n);
     if (me_.disk.known == known) return;
     world_.durably(me_, [&] { me_.disk.known = known; });
   }
@@ -84,6 +87,11 @@ class ConfigurationWorld::Surroundings final : public WitnessSurroundings {
   void tell(const std::string& kind, Severity, const std::string&) override {
     if (kind == "configuration.together") ++world_.marks.joined;
   }
+  bool is_at_work_alone() override {
+    if (world_.plan_.defect == Defect::decides_together_at_work) return false;
+    return std::ranges::any_of(
+        me_.jobs, [this](const VolumeJob& job) { return job.alone && world_.now_ < job.since + kAtWorkAlone; });
+  }
 
  private:
   ConfigurationWorld& world_;
@@ -116,6 +124,8 @@ class ConfigurationWorld::Wire final : public RevisionPeer {
       if (world_.plan_.defect == Defect::takes_over_what_follows)
         for (auto& last : current.state.epoch.ancestors)
           if (last.epoch == mine.head.epoch) last = mine.head;
+      if (world_.plan_.defect == Defect::merges_after_a_force && current.state.head.n > mine.head.n)
+        current.state.epoch.ancestors.push_back(mine.head);
       if (world_.plan_.defect == Defect::cannot_follow && current.state.head.epoch != mine.head.epoch)
         current.state.epoch.ancestors.clear();
       return current;
@@ -169,6 +179,12 @@ ConfigurationWorld::ConfigurationWorld(std::uint64_t seed, Plan plan) : random_(
   pair.arbiter.witness = plan.witness;
   if (plan.witness) pair.arbiter.endpoints = {"http://10.0.0.1:2379"};
   beginning.configuration.pair = pair;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
+    Node node;
+    node.id = random_uuid();
+    node.side = side;
+    beginning.configuration.nodes.push_back(node);
+  }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Machine& m = at(side);
     m.side = side;
@@ -258,16 +274,16 @@ void ConfigurationWorld::ask_for_a_change(Machine& m, bool passed_on) {
       }
     } generous(m.side);
     if (plan_.defect == Defect::goes_on_without_asking) arbiter = &generous;
-    const auto done = change_configuration(
-        {*m.revisions, m.side, m.partner.get(), arbiter}, "add " + name,
-        [&](Configuration& c) -> Outcome<void> {
-          if (plan_.defect == Defect::forgets_what_was_tentative && m.disk.tentative &&
-              m.disk.head.n + 1 == m.disk.tentative->id.n)
-            c.tokens = m.disk.configuration.tokens;
-          c.tokens.push_back({random_uuid(), name, std::string(64, '0'), Role::admin, 1, 0});
-          return {};
-        },
-        agreement);
+    const auto done =
+        change_configuration({*m.revisions, m.side, m.partner.get(), arbiter}, "add " + name,
+                             {.together = [&](Configuration& c) -> Outcome<void> {
+                               if (plan_.defect == Defect::forgets_what_was_tentative && m.disk.tentative &&
+                                   m.disk.head.n + 1 == m.disk.tentative->id.n)
+                                 c.tokens = m.disk.configuration.tokens;
+                               c.tokens.push_back({random_uuid(), name, std::string(64, '0'), Role::admin, 1, 0});
+                               return {};
+                             }},
+                             agreement);
     m.busy = false;
     if (done) {
       promised_.insert(name);
@@ -284,6 +300,10 @@ void ConfigurationWorld::ask_for_a_change(Machine& m, bool passed_on) {
   });
 }
 
+Outcome<RevisionId> ConfigurationWorld::change(Machine& m, const ConfigurationEdits& edits, Agreement agreement) {
+  return change_configuration({*m.revisions, m.side, m.partner.get(), m.arbiter.get()}, "a volume", edits, agreement);
+}
+
 // A look at the partner, as once a second.
 void ConfigurationWorld::turn(Machine& m) {
   if (!m.up) return;
@@ -296,6 +316,7 @@ void ConfigurationWorld::turn(Machine& m) {
     if (m.busy) return;
     m.busy = true;
     m.arbiter->on_agreement(*m.partner);
+    take_up_what_is_owed(m);
   });
   m.busy = m.up && was_busy;
 }
@@ -305,16 +326,30 @@ void ConfigurationWorld::set_back(Machine& m) {
   if (m.frames > 0 || m.backups.empty()) return;
   const ConfigurationDisk before = m.disk;
   m.disk = m.backups[pick(m.backups.size())];
+  m.jobs.clear();
   ++marks.set_back;
   const auto& other = at(engine::other(m.side)).disk;
   for (const auto& name : before.tokens())
     if (!m.disk.tokens().contains(name) && !other.tokens().contains(name)) promised_.erase(name);
   const auto knows = witness_.record ? static_cast<std::int64_t>(witness_.record->generation_of(m.side)) : 0;
   const bool found_out = plan_.witness && knows > std::max(m.disk.known.reached, m.disk.head.n);
+  if (witness_set_back_ && before.known != m.disk.known) excused_ = true;
   if (!found_out && (before.head != m.disk.head || before.known.reached != m.disk.known.reached)) excused_ = true;
   // A line that was lost with a database comes back with its backup.
   if (m.disk.epoch != before.epoch && !before.epoch.descends_from(m.disk.head)) excused_ = true;
   m.up = false;
+}
+
+// Who has seen more of the witness notices. Who did not see what was decided since can't know.
+void ConfigurationWorld::set_witness_back() {
+  const WitnessState old = old_witnesses_[pick(old_witnesses_.size())];
+  const bool same =
+      old.record == witness_.record && (!old.record || old.record->generations == witness_.record->generations);
+  const bool noticed = std::ranges::all_of(
+      machines_, [&](const Machine& m) { return m.disk.known.witness.witness_revision > old.revision; });
+  if (!same && !noticed) excused_ = true;
+  witness_set_back_ = true;
+  witness_ = old;
 }
 
 void ConfigurationWorld::break_something() {
@@ -343,12 +378,7 @@ void ConfigurationWorld::break_something() {
       if (chance(300)) witness_ = {.record = {}, .mod_revision = 0, .revision = 1, .writes = 0, .life = 1};
       break;
     case 8:
-      if (old_witnesses_.empty() || !chance(300)) break;
-      if (const WitnessState old = old_witnesses_[pick(old_witnesses_.size())]; true) {
-        const bool same = old.record == witness_.record;
-        if (!same) excused_ = true;  // who did not see what was decided since can't know
-        witness_ = old;
-      }
+      if (!old_witnesses_.empty() && chance(300)) set_witness_back();
       break;
   }
 }
@@ -356,6 +386,13 @@ void ConfigurationWorld::break_something() {
 void ConfigurationWorld::step() {
   now_ += std::chrono::seconds(1);
   Machine& m = machines_[pick(2)];
+  if (plan_.volumes) {
+    data_plane();
+    if (chance(200)) return ask_for_a_volume(m);
+    if (chance(300)) return run_job(m);
+    if (chance(150)) return write();
+  }
+  if (plan_.force && chance(60)) return force(m);
   const std::size_t what = pick(100);
   if (what < 30)
     ask_for_a_change(m);
@@ -397,7 +434,7 @@ std::string ConfigurationWorld::check(bool at_the_end) {
   const auto& b = at(NodeSide::b);
   if (a.revisions->conflict() || b.revisions->conflict()) {
     ++marks.conflicts;
-    return excused_ ? "" : "two lines of configuration";
+    return excused_ || marks.forced > 0 ? "" : "two lines of configuration";
   }
   if (!at_the_end) return "";
   if (a.disk.head != b.disk.head || a.disk.configuration != b.disk.configuration) return "the two do not agree";
@@ -421,12 +458,25 @@ std::string ConfigurationWorld::verdict() {
     m.sees_witness = true;
     if (!m.up) start(m);
   }
-  for (int i = 0; i < 12; ++i) {
-    now_ += std::chrono::seconds(5);
-    for (auto& m : machines_) turn(m);
+  const auto settle = [&] {
+    for (int i = 0; i < 12; ++i) {
+      now_ += std::chrono::seconds(5);
+      for (auto& m : machines_) turn(m);
+      if (plan_.volumes) data_plane();
+      for (int jobs = 0; jobs < 40; ++jobs)
+        for (auto& m : machines_) run_job(m);
+    }
+  };
+  settle();
+  if (plan_.force && (at(NodeSide::a).revisions->conflict() || at(NodeSide::b).revisions->conflict())) {
+    give_one_line_up();
+    settle();
   }
+  if (!broken_.empty()) return broken_;
   const bool parted = at(NodeSide::a).revisions->conflict() || at(NodeSide::b).revisions->conflict();
-  return check(!parted);
+  const std::string broken = check(!parted);
+  if (!broken.empty() || parted || !plan_.volumes || plan_.set_back) return broken;
+  return check_volumes();
 }
 
 }  // namespace lockstep::test

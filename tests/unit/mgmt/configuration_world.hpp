@@ -34,6 +34,12 @@ enum class Defect {
   goes_on_without_asking,      ///< no arbiter
   takes_over_what_follows,     ///< whatever revision of its own the partner's epoch began at
   cannot_follow,               ///< does not take over what was changed without it
+  deletes_without_looking,     ///< a volume of which this node is not the only member
+  removes_before_adoption,     ///< a copy on a node that does not know yet that the volume is deleted
+  makes_it_for_both,           ///< a volume that is made alone, as if the other node had a copy, too
+  decides_together_at_work,    ///< begins to decide together while work of its own needs more changes
+  forgets_what_is_owed,        ///< a deleted volume of which the other node has a copy
+  merges_after_a_force,        ///< of two lines the one with the higher number is taken over
 };
 
 struct Crash {
@@ -59,6 +65,8 @@ class ConfigurationWorld {
   struct Plan {
     bool witness = true;    ///< else: node A is preferred
     bool set_back = false;  ///< databases may be set back, and witnesses emptied and set back
+    bool volumes = false;   ///< they are made, written, grown and deleted
+    bool force = false;     ///< operators force a node, and at the end give a line up where the two have parted
     Defect defect = Defect::none;
   };
   ConfigurationWorld(std::uint64_t seed, Plan plan);
@@ -71,13 +79,32 @@ class ConfigurationWorld {
 
   struct Marks {
     int alone = 0, together = 0, unknown = 0, refused = 0, crashes = 0, late = 0, joined = 0, set_back = 0,
-        conflicts = 0, mended = 0, tentative_taken = 0;
+        conflicts = 0, mended = 0, tentative_taken = 0, forced = 0, given_up = 0, volumes_alone = 0, deleted_alone = 0,
+        copies_owed = 0, removals_owed = 0, grown_alone = 0;
   } marks;
 
  private:
   class Store;
   class Surroundings;
   class Wire;
+  /// A job that makes or deletes a volume, as VolumeJobs has it; it is kept with the node's disk.
+  struct VolumeJob {
+    engine::Uuid volume;
+    bool removes = false;
+    bool alone = false;
+    int step = 0;
+    std::chrono::steady_clock::time_point since{};
+    bool operator==(const VolumeJob&) const = default;
+  };
+  /// What the hosts know of a volume, and who has it.
+  struct Truth {
+    MemberSet members = MemberSet::both();
+    int written = 0;         ///< acknowledged writes
+    bool made = false;       ///< its user was told so
+    bool deleted = false;    ///< its user was told so
+    bool to_delete = false;  ///< its user asked for it
+    std::int64_t size = 1;   ///< acknowledged
+  };
   struct Machine {
     NodeSide side = NodeSide::a;
     ConfigurationDisk disk;
@@ -90,13 +117,18 @@ class ConfigurationWorld {
     bool up = true;
     bool sees_witness = true;
     bool busy = false;  ///< a change is under way
-    int frames = 0;     ///< of its own work on the stack
+    std::vector<VolumeJob> jobs;
+    std::map<engine::Uuid, int> files;  ///< its copies of volumes: how many writes each holds
+    int frames = 0;                     ///< of its own work on the stack
   };
   struct WitnessState {
     std::optional<replication::WitnessRecord> record;
     std::int64_t mod_revision = 0, revision = 1, writes = 0;
     std::uint64_t life = 1;  ///< another one each time the record is made anew
   };
+
+  static constexpr auto kAtWorkAlone = std::chrono::seconds(30);
+  static constexpr int kBlank = -1;  ///< of a file: a copy that holds nothing yet
 
   bool chance(int in_a_thousand) { return std::uniform_int_distribution<int>(0, 999)(random_) < in_a_thousand; }
   std::size_t pick(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
@@ -111,7 +143,29 @@ class ConfigurationWorld {
   void turn(Machine& m);
   void set_back(Machine& m);
   void break_something();
+  // configuration_world_volumes.cpp
+  Outcome<RevisionId> change(Machine& m, const ConfigurationEdits& edits, Agreement agreement);
+  void ask_for_a_volume(Machine& m, bool passed_on = false);
+  void begin_making(Machine& m);
+  void begin_deleting(Machine& m, const engine::Uuid& id);
+  void grow(Machine& m, const engine::Uuid& id);
+  void run_job(Machine& m);
+  [[nodiscard]] bool take_step(Machine& m, VolumeJob& job);
+  void take_up_what_is_owed(Machine& m);
+  void data_plane();
+  void write();
+  [[nodiscard]] bool destroy(Machine& m, const engine::Uuid& id);
+  [[nodiscard]] bool there(Machine& other, const std::function<void()>& effect);
+  [[nodiscard]] bool has_in_service(const Machine& m, const engine::Uuid& id) const;
+  [[nodiscard]] static bool has_data(const Machine& m, const engine::Uuid& id);
+  [[nodiscard]] bool is_lone(const Machine& m, const engine::Uuid& id);
+  [[nodiscard]] bool linked() const;
+  void force(Machine& m);
+  void give_one_line_up();
+  [[nodiscard]] std::string check_volumes();
+  [[nodiscard]] std::string check_volume(const engine::Uuid& id, const Truth& truth);
   [[nodiscard]] replication::WitnessView view() const;
+  void set_witness_back();
   bool swap(const replication::WitnessView& seen, const replication::WitnessRecord& record);
   [[nodiscard]] std::string check(bool at_the_end);
 
@@ -126,9 +180,14 @@ class ConfigurationWorld {
   int depth_ = 0;
   int changes_ = 0;
   bool quiet_ = false;
+  bool witness_set_back_ = false;
   bool excused_ = false;            ///< the two may part, as something was lost that nobody could know of
   std::set<std::string> promised_;  ///< answered with success
   std::set<std::string> denied_;    ///< answered with "not made"
+  std::map<engine::Uuid, Truth> truths_;
+  std::map<engine::Uuid, int> kept_aside_;  ///< on the node whose line was given up: volumes of that line alone
+  NodeSide gave_up_ = NodeSide::a;
+  std::string broken_;  ///< the first promise of a volume's that was broken
 };
 
 }  // namespace lockstep::test

@@ -35,6 +35,13 @@ std::string first_broken(const Plan& plan, int count, ConfigurationWorld::Marks*
     marks->conflicts += m.conflicts;
     marks->mended += m.mended;
     marks->tentative_taken += m.tentative_taken;
+    marks->forced += m.forced;
+    marks->given_up += m.given_up;
+    marks->volumes_alone += m.volumes_alone;
+    marks->deleted_alone += m.deleted_alone;
+    marks->grown_alone += m.grown_alone;
+    marks->copies_owed += m.copies_owed;
+    marks->removals_owed += m.removals_owed;
   }
   return "";
 }
@@ -68,6 +75,47 @@ TEST(ConfigurationWorld, WhateverIsSetBackNothingIsThrownAwaySilently) {
   EXPECT_EQ(first_broken({.witness = false, .set_back = true}, seeds(500)), "");
 }
 
+// Made, written, grown and deleted by both or by one, with a crash, a cut and a return at every step.
+TEST(ConfigurationWorld, VolumesOfOneNodeComeToBothAndNothingThatIsServedIsRemoved) {
+  ConfigurationWorld::Marks seen;
+  EXPECT_EQ(first_broken({.witness = true, .volumes = true}, seeds(1000), &seen), "");
+  EXPECT_GT(seen.volumes_alone, 300);
+  EXPECT_GT(seen.deleted_alone, 100);
+  EXPECT_GT(seen.grown_alone, 30);
+  EXPECT_GT(seen.copies_owed, 200);
+  EXPECT_GT(seen.removals_owed, 5);
+  EXPECT_EQ(first_broken({.witness = false, .volumes = true}, seeds(500)), "");
+}
+
+TEST(ConfigurationWorld, ADatabaseThatWasSetBackRemovesNothingThatIsServed) {
+  EXPECT_EQ(first_broken({.witness = true, .set_back = true, .volumes = true}, seeds(500)), "");
+}
+
+// Two lines stay two until an operator ends one; what the other one has is all there, and data of volumes that were
+// made on the one that ended is untouched.
+TEST(ConfigurationWorld, AfterAForceTwoLinesNeverMergeAndGivingOneUpDestroysNoVolume) {
+  ConfigurationWorld::Marks seen;
+  EXPECT_EQ(first_broken({.witness = true, .volumes = true, .force = true}, seeds(1000), &seen), "");
+  EXPECT_GT(seen.forced, 200);
+  EXPECT_GT(seen.given_up, 5);
+  EXPECT_EQ(first_broken({.witness = false, .volumes = true, .force = true}, seeds(500)), "");
+}
+
+TEST(ConfigurationWorld, EachPlantedDefectOfVolumesAndForcesBreaksAPromise) {
+  const std::pair<const char*, Defect> defects[] = {
+      {"deletes_without_looking", Defect::deletes_without_looking},
+      {"removes_before_adoption", Defect::removes_before_adoption},
+      {"makes_it_for_both", Defect::makes_it_for_both},
+      {"decides_together_at_work", Defect::decides_together_at_work},
+      {"forgets_what_is_owed", Defect::forgets_what_is_owed},
+      {"merges_after_a_force", Defect::merges_after_a_force},
+  };
+  for (const auto& [name, defect] : defects) {
+    const bool force = defect == Defect::merges_after_a_force;
+    EXPECT_NE(first_broken({.witness = true, .volumes = true, .force = force, .defect = defect}, seeds(3000)), "") << name;
+  }
+}
+
 TEST(ConfigurationWorld, EachPlantedDefectBreaksAPromise) {
   const std::pair<const char*, Defect> defects[] = {
       {"believes_any_witness", Defect::believes_any_witness},
@@ -81,7 +129,7 @@ TEST(ConfigurationWorld, EachPlantedDefectBreaksAPromise) {
   for (const auto& [name, defect] : defects) {
     const bool set_back = defect == Defect::believes_any_witness || defect == Defect::believes_an_old_database ||
                           defect == Defect::takes_over_what_follows;
-    EXPECT_NE(first_broken({.witness = true, .set_back = set_back, .defect = defect}, 3000), "") << name;
+    EXPECT_NE(first_broken({.witness = true, .set_back = set_back, .defect = defect}, seeds(3000)), "") << name;
   }
 }
 

@@ -179,7 +179,7 @@ volumes id='00000000-0000-4000-8000-000000000003' name='vm1' serial='serial1' lu
 volumes id='00000000-0000-4000-8000-000000000005' name='vm2' serial='serial2' lun=0 size=2097152 block_size=512 thin=1 lifecycle='deleting' first_epoch='00000000-0000-4000-8000-000000000006' created_ms=0 physical_block=4096 read_only=0 removable=0 write_cache=0 import_secret='import-secret' encrypted=0 any_initiator=1
 access volume='00000000-0000-4000-8000-000000000003' initiator='iqn.2000-01.com.example:h1'
 access volume='00000000-0000-4000-8000-000000000003' initiator='iqn.2000-01.com.example:h2'
-copies volume='00000000-0000-4000-8000-000000000003' side='b' number=2 folder='/fast' retired=1
+copies volume='00000000-0000-4000-8000-000000000003' side='b' number=2 folder='/fast' retired=1 unmade=0
 initiators iqn='iqn.2000-01.com.example:h1' chap_user='u' chap_secret='s' mutual_user='m' mutual_secret='ms' created_ms=1 old_user='ou' old_secret='os' old_mutual_user='om' old_mutual_secret='oms' old_until_ms=99
 initiators iqn='iqn.2000-01.com.example:h2' chap_user=NULL chap_secret=NULL mutual_user=NULL mutual_secret=NULL created_ms=2 old_user=NULL old_secret=NULL old_mutual_user=NULL old_mutual_secret=NULL old_until_ms=NULL
 tokens id='00000000-0000-4000-8000-000000000008' name='t1' digest='d1' role='admin' created_ms=6 expires_ms=0

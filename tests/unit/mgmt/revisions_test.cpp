@@ -47,6 +47,13 @@ class MemoryStore final : public RevisionStore {
       tentative_.reset();
     });
   }
+  /// As a backup of it is put back.
+  void set_to(const MemoryStore& other) {
+    head_ = other.head_;
+    epoch_ = other.epoch_;
+    configuration_ = other.configuration_;
+    tentative_ = other.tentative_;
+  }
 
  private:
   void durably(const std::function<void()>& effect) {
@@ -321,6 +328,103 @@ TEST(Revisions, AProposalThatWasHeldUpDoesNotReplaceALaterOne) {
       w.b->state().head, {w.beginning.epoch, 2, random_uuid()}, "late", to_document({}), w.a->current().process, 1};
   EXPECT_EQ(w.b->on_prepare(late), PrepareAnswer::behind);
   EXPECT_FALSE(w.store_b.tentative());
+}
+
+// The follower has kept a proposal that is decided by then; what the orderer said before it comes late.
+TEST(Revisions, AWordFromBeforeAProposalDoesNotDropIt) {
+  World w;
+  w.add_token("one");
+  const CurrentRevision before = w.a->current();
+  struct WithoutTheEnd final : RevisionPeer {
+    World& w;
+    explicit WithoutTheEnd(World& world) : w(world) {}
+    Outcome<PrepareAnswer> prepare(const Proposal& p) override { return w.to_b.prepare(p); }
+    Outcome<void> commit(const RevisionId&) override { return refuse(RefusalKind::not_current, "cannot be reached"); }
+    Outcome<void> discard(const RevisionId& id) override { return w.to_b.discard(id); }
+    Outcome<void> bring_up_to_date(const CurrentRevision& c) override { return w.to_b.bring_up_to_date(c); }
+    Outcome<CurrentRevision> ask() override { return w.to_b.ask(); }
+  } peer(w);
+  const auto decided = w.a->change(
+      "two", [](Configuration&) -> Outcome<void> { return {}; }, &peer);
+  ASSERT_TRUE(decided);
+  ASSERT_TRUE(w.b->on_bring_up_to_date(before));
+  EXPECT_EQ(w.b->state().tentative, *decided);
+  EXPECT_EQ(w.b->newest()->id(), *decided) << "what it would go on from alone";
+}
+
+// What a process of the partner said before it ended makes its proposals no newer than its successor's.
+TEST(Revisions, WhatAnEndedProcessOfThePartnerSaidLastDoesNotReplaceWhatTheNextOneProposed) {
+  World w;
+  w.add_token("one");
+  const CurrentRevision before = w.a->current();
+  w.start_a();
+  ASSERT_NE(w.a->current().process, before.process);
+  ASSERT_TRUE(w.b->on_bring_up_to_date(w.a->current()));
+  const RevisionId head = w.b->state().head;
+  const auto proposal = [&](const CurrentRevision& of, std::int64_t attempt) {
+    return Proposal{head, {head.epoch, head.n + 1, random_uuid()}, "", to_document({}), of.process, attempt};
+  };
+  const Proposal next = proposal(w.a->current(), 1);
+  ASSERT_EQ(w.b->on_prepare(next), PrepareAnswer::kept);
+  ASSERT_TRUE(w.b->on_bring_up_to_date(before));
+  EXPECT_EQ(w.b->on_prepare(proposal(before, 1000)), PrepareAnswer::behind);
+  EXPECT_EQ(w.b->state().tentative, next.id);
+}
+
+// While the partner is asked what it can read, its newer configuration is taken over.
+TEST(Revisions, AChangeOfWhatWasInForceBeforeIsNotMadeOverWhatWasTakenOver) {
+  World w;
+  w.add_token("one");
+  struct Ahead final : RevisionPeer {
+    World& w;
+    explicit Ahead(World& world) : w(world) {}
+    Outcome<PrepareAnswer> prepare(const Proposal& p) override { return w.to_b.prepare(p); }
+    Outcome<void> commit(const RevisionId& id) override { return w.to_b.commit(id); }
+    Outcome<void> discard(const RevisionId& id) override { return w.to_b.discard(id); }
+    Outcome<void> bring_up_to_date(const CurrentRevision& c) override { return w.to_b.bring_up_to_date(c); }
+    Outcome<CurrentRevision> ask() override {
+      auto answer = w.to_b.ask();
+      EXPECT_TRUE(w.a->compare_notes(w.to_b));
+      return answer;
+    }
+  } peer(w);
+  const RevisionId id = w.b->state().head;
+  Configuration two = *w.b->configuration();
+  two.tokens.push_back({random_uuid(), "two", "two", Role::viewer, 1, 0});
+  w.store_b.commit({id.epoch, id.n + 1, random_uuid()}, w.b->state().epoch, "", two);
+  w.start_b();
+  w.start_a();
+  const auto made = w.a->change(
+      "three",
+      [](Configuration& c) -> Outcome<void> {
+        c.tokens.push_back({random_uuid(), "three", "three", Role::viewer, 1, 0});
+        return {};
+      },
+      &peer);
+  EXPECT_FALSE(made);
+  w.compare_notes();
+  EXPECT_EQ(World::tokens(*w.a), (std::set<std::string>{"one", "two"}));
+  EXPECT_EQ(World::tokens(*w.b), World::tokens(*w.a));
+}
+
+// Both were set back to the same backup and went on; then one of them is set back to one of the line before.
+TEST(Revisions, ALongerLineOfBeforeASetBackIsNotTakenForANewerOne) {
+  World w;
+  w.add_token("one");
+  const auto backup_a = w.store_a, backup_b = w.store_b;
+  for (const char* name : {"two", "three", "four"}) w.add_token(name);
+  const auto longer = w.store_a;
+  w.store_a.set_to(backup_a);
+  w.store_b.set_to(backup_b);
+  w.start_a();
+  w.start_b();
+  w.compare_notes();
+  w.add_token("five");
+  w.store_a.set_to(longer);
+  w.start_a();
+  w.compare_notes();
+  EXPECT_TRUE(w.a->conflict());
+  EXPECT_TRUE(World::tokens(*w.b).contains("five"));
 }
 
 TEST(Revisions, ANodeThatMissedManyRevisionsTakesOverTheNewest) {

@@ -420,6 +420,7 @@ void add_pair_commands(CLI::App& app, Action& chosen) {
   add_pair_link_commands(*pair, chosen);
   add_invite(*pair, chosen);
   add_join(*pair, chosen);
+  add_pair_configuration_commands(*pair, chosen);
   add_pair_leave_commands(*pair, chosen);
   add_recover(*pair, chosen);
 }

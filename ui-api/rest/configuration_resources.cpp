@@ -1,0 +1,85 @@
+// /api/v1/pair/configuration: both nodes' lines of it, and what an operator alone decides about them.
+#include "mgmt/control/configuration_lines.hpp"
+#include "mgmt/control/controller.hpp"
+#include "ui-api/rest/api.hpp"
+#include "ui-api/rest/fields.hpp"
+#include "ui-api/rest/respond.hpp"
+
+namespace lockstep::ui_api {
+namespace {
+
+using mgmt::Controller;
+using nlohmann::json;
+
+const char* members_of(const mgmt::ConfigurationEpoch& epoch) {
+  if (epoch.members.is_both()) return "both";
+  return epoch.is_only(mgmt::NodeSide::a) ? "a" : "b";
+}
+
+json line_json(const mgmt::ConfigurationLine& line, const std::vector<std::string>& lost) {
+  json volumes = json::array();
+  for (const auto& v : line.configuration->volumes) volumes.push_back(v.name);
+  const mgmt::Node* node = line.configuration->node(line.side);
+  return {{"side", mgmt::side_name(line.side)},
+          {"node", node ? json(node->name) : json()},
+          {"revision", line.state.head.n},
+          {"decided_by", members_of(line.state.epoch)},
+          {"forced", line.state.epoch.forced},
+          {"volumes", volumes},
+          {"lost_if_given_up", lost}};
+}
+
+const char* state_of(const mgmt::ConfigurationLines& lines) {
+  if (!lines.there) return lines.why_not.empty() ? "one_node" : "partner_away";
+  if (lines.parted()) return "parted";
+  return lines.verdict == mgmt::RevisionVerdict::agree ? "one_line" : "being_taken_over";
+}
+
+Response show(Controller& controller) {
+  const auto lines = mgmt::ConfigurationOperator(controller.core()).lines();
+  if (!lines) return problem(lines.error());
+  json nodes = json::array();
+  const auto add = [&](const mgmt::ConfigurationLine& one, const mgmt::ConfigurationLine* other) {
+    const bool here = one.side == lines->here.side;
+    const std::filesystem::path folder = here ? controller.core().local.volume_folder : "volume_folder";
+    nodes.push_back(line_json(one, other && lines->parted()
+                                       ? mgmt::lost_with(*one.configuration, *other->configuration, one.side, folder)
+                                       : std::vector<std::string>{}));
+  };
+  add(lines->here, lines->there ? &*lines->there : nullptr);
+  if (lines->there) add(*lines->there, &lines->here);
+  if (nodes.size() == 2 && lines->here.side == mgmt::NodeSide::b) std::swap(nodes[0], nodes[1]);
+  return ok({{"state", state_of(*lines)},
+             {"partner_problem", lines->why_not.empty() ? json() : json("The partner " + lines->why_not + ".")},
+             {"nodes", nodes}});
+}
+
+Response force(Controller& controller, const Call& call) {
+  const auto confirm = confirm_of(call.request);
+  if (!confirm) return problem(confirm.error());
+  const auto done = mgmt::ConfigurationOperator(controller.core()).force(*confirm);
+  if (!done) return problem(done.error());
+  return ok({{"message", *done}, {"lost", json::array()}});
+}
+
+Response give_up(Controller& controller, const Call& call) {
+  const auto confirm = confirm_of(call.request);
+  if (!confirm) return problem(confirm.error());
+  const auto lost = mgmt::ConfigurationOperator(controller.core()).give_up(*confirm);
+  if (!lost) return problem(lost.error());
+  return ok({{"message", "This node has the other one's configuration now."}, {"lost", *lost}});
+}
+
+}  // namespace
+
+void add_configuration_resources(Router& router, Controller& controller) {
+  router.add({"GET", "/api/v1/pair/configuration", Access::viewer, false,
+              [&controller](const Call&) { return show(controller); }});
+  // Not ordered: they are about the node that is asked.
+  router.add({"POST", "/api/v1/pair/configuration/force", Access::admin, false,
+              [&controller](const Call& call) { return force(controller, call); }});
+  router.add({"POST", "/api/v1/pair/configuration/give-up", Access::admin, false,
+              [&controller](const Call& call) { return give_up(controller, call); }});
+}
+
+}  // namespace lockstep::ui_api
