@@ -257,9 +257,9 @@ ALTER TABLE copies ADD COLUMN unmade INTEGER NOT NULL DEFAULT 0 CHECK (unmade IN
 )sql";
 
 constexpr std::array<std::string_view, 18> kMigrations{
-    kInitial,       kVolumeShapes, kEncryption,  kNextLun,   kDiscovery,       kClosedVolumes,
-    kWitnessAccess, kEventShares,  kReplacement, kCopies,    kChangingWitness, kConfigurationEpochs,
-    kFence,         kRotation,     kTwoLeases,   kBeside,    kUnmadeCopies,    kLinkProtection};
+    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
+    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs,
+    kFence,         kRotation,     kTwoLeases,   kBeside,  kLinkProtection,  kUnmadeCopies};
 
 }  // namespace
 

@@ -112,7 +112,8 @@ TEST(ConfigurationWorld, EachPlantedDefectOfVolumesAndForcesBreaksAPromise) {
   };
   for (const auto& [name, defect] : defects) {
     const bool force = defect == Defect::merges_after_a_force;
-    EXPECT_NE(first_broken({.witness = true, .volumes = true, .force = force, .defect = defect}, seeds(3000)), "") << name;
+    EXPECT_NE(first_broken({.witness = true, .volumes = true, .force = force, .defect = defect}, seeds(3000)), "")
+        << name;
   }
 }
 
