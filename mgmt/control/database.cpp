@@ -29,9 +29,11 @@ engine::Result<void> check_version(SQLite::Database& db, const std::string& path
   if (version > known)
     return engine::fail(Errc::wrong_version,
                         fmt::format("{} has schema version {}; this lockstep-mgmtd knows versions up to {}. It was "
-                                    "written by a newer lockstep-mgmtd: install that one again, or restore the backup "
-                                    "made before the upgrade. Nothing was changed.",
-                                    path, version, known));
+                                    "written by a newer lockstep-mgmtd: install that one again. Nothing was changed. "
+                                    "To stay with this one, move {} and its -wal file away and start "
+                                    "lockstep-mgmtd: this node is then in no pair. Run `lockstep node replace SIDE` on "
+                                    "its partner, with this node's side, and `lockstep pair join INVITATION` here.",
+                                    path, version, known, path));
   return {};
 }
 
