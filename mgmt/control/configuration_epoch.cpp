@@ -24,6 +24,15 @@ ConfigurationEpoch ConfigurationEpoch::next(const engine::Uuid& with_id, MemberS
   return made;
 }
 
+namespace {
+/// Both nodes have begun the next epoch of both, and the witness has not heard of it yet. Nobody is granted anything in
+/// between: whoever goes on takes this record's place.
+bool is_behind(const WitnessRecord& there, const ConfigurationEpoch& mine) {
+  return there.members.is_both() && mine.members.is_both() && there.number < mine.number &&
+         std::ranges::find(mine.ancestors, there.epoch, &RevisionId::epoch) != mine.ancestors.end();
+}
+}  // namespace
+
 Claim judge_claim(NodeSide me, const ConfigurationEpoch& mine, const RevisionId& newest,
                   const ConfigurationKnowledge& known, const WitnessView& view, const engine::Uuid& begun,
                   const engine::Uuid& fresh) {
@@ -36,7 +45,7 @@ Claim judge_claim(NodeSide me, const ConfigurationEpoch& mine, const RevisionId&
   if (there.generation_of(me) > static_cast<std::uint64_t>(known.reached))
     return claim.verdict = ClaimVerdict::set_back, claim;
   if (there.members == MemberSet::only(engine::other(me))) return claim.verdict = ClaimVerdict::partner_went_on, claim;
-  const bool same = there.epoch == mine.id && there.members == mine.members;
+  const bool same = (there.epoch == mine.id && there.members == mine.members) || is_behind(there, mine);
   // Its own win that it never came to know of, or not before its machine ended: nobody else acts on that.
   const bool won_before = there.members == alone && there.number > mine.number;
   if (!same && !won_before) return claim.verdict = ClaimVerdict::not_of_both, claim;

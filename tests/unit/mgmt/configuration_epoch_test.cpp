@@ -78,6 +78,19 @@ TEST(JudgeClaim, AnotherProcessGoesOnInAnEpochOfItsOwn) {
   EXPECT_EQ(granted.record, (WitnessRecord{6, kFresh, kA, {}}));
 }
 
+TEST(JudgeClaim, AWitnessThatHasNotHeardOfTheNextEpochOfBothLetsOneOfItsNodesGoOn) {
+  ConfigurationEpoch next = epoch(2, 7);
+  next.ancestors = {id(1, 5), id(7, 3)};
+  const Claim granted = claim(says({4, uuid(1), kBoth, {5, 5}}), next, 6);
+  ASSERT_EQ(granted.verdict, ClaimVerdict::granted);
+  EXPECT_EQ(granted.epoch.number, 8u);
+  EXPECT_TRUE(granted.epoch.descends_from(id(2, 6, 50)));
+  const auto verdict = [&](const WitnessRecord& record) { return claim(says(record, 11), next, 6).verdict; };
+  EXPECT_EQ(verdict({5, uuid(3), kBoth, {5, 5}}), ClaimVerdict::not_of_both) << "of another line";
+  EXPECT_EQ(verdict({8, uuid(7), kBoth, {5, 5}}), ClaimVerdict::not_of_both) << "a newer number";
+  EXPECT_EQ(verdict({5, uuid(7), kB, {5, 5}}), ClaimVerdict::partner_went_on);
+}
+
 TEST(JudgeClaim, AWinThatTheWinnerNeverKnewOfIsItsOwn) {
   const Claim granted = claim(says({9, uuid(3), kA, {5, 5}}, 11));
   ASSERT_EQ(granted.verdict, ClaimVerdict::granted);
