@@ -402,6 +402,7 @@ class Volumes(Scratch):
         volume_id = self.volume(a)
         a.stop_mgmtd(signal.SIGKILL)
         a.stop_lockstepd(signal.SIGKILL)
+        wait_for("the loss to be seen", lambda: not {n["name"]: n for n in b.get("/api/v1/nodes").json["items"]}["node-a"]["reachable"])
         path = f"/api/v1/volumes/{volume_id}/actions"
         job = b.job(b.post(path, {"action": "force_solo", "side": "b", "confirm": "vm1"}))
         self.assertEqual(job["state"], "done", job)
