@@ -40,7 +40,7 @@ engine::ReceivePlace PduReader::receive_place() {
   if (part_ != Part::data) return {{}, scratch};
   const std::size_t rest = data_length_ - have_;
   if (rest < kDirectMin) return {{}, scratch};
-  const auto place = sink_.data_place(have_);
+  const auto place = sink_->data_place(have_);
   if (place.size() < kDirectMin) return {{}, scratch};
   direct_ = place.first(std::min(place.size(), rest));
   // Only when the whole rest fits the place may what follows it go to the receive buffer.
@@ -104,14 +104,14 @@ void PduReader::header_whole() {
                       ? 0
                       : static_cast<std::uint32_t>(padding_of(data_length_) + (limits_.data_digest ? kDigestSize : 0));
   part_ = Part::data;
-  sink_.on_header(header_, additional, data_length_);
+  sink_->on_header(header_, additional, data_length_);
   if (data_length_ == 0 && part_ == Part::data) finish();
 }
 
 std::span<const std::byte> PduReader::take_data(std::span<const std::byte> bytes) {
   const std::size_t n = std::min<std::size_t>(bytes.size(), data_length_ - have_);
   for (std::size_t done = 0; done < n;) {
-    const auto place = sink_.data_place(have_ + static_cast<std::uint32_t>(done));
+    const auto place = sink_->data_place(have_ + static_cast<std::uint32_t>(done));
     if (place.empty()) break;
     const std::size_t part = std::min(place.size(), n - done);
     std::memcpy(place.data(), bytes.data() + done, part);
@@ -151,12 +151,12 @@ void PduReader::finish() {
   part_ = Part::header;
   have_ = 0;
   header_need_ = kBhsSize;
-  sink_.on_pdu();
+  sink_->on_pdu();
 }
 
 void PduReader::fail(ReadError error) {
   stop();
-  sink_.on_read_error(error);
+  sink_->on_read_error(error);
 }
 
 }  // namespace lockstep::iscsi

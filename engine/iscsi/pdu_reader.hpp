@@ -17,7 +17,8 @@ enum class ReadError : std::uint8_t { header_digest, data_digest, header_too_lon
 
 class PduSink {
  public:
-  /// A header with its additional segments; its digest was good. `ahs` is valid during the call.
+  /// A header with its additional segments; its digest was good. `header` is valid until the next one,
+  /// `ahs` during the call.
   virtual void on_header(const Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) = 0;
   /// Where the data segment's bytes from `offset` on go. What does not fit is asked for again; an empty span discards
   /// what is at hand. Asked anew for every piece, so the answer need only hold until the next call of anything here.
@@ -47,7 +48,10 @@ class PduReader {
   static constexpr std::uint32_t kLargeSegment = 16 << 10;
   static constexpr std::size_t kTailAfterDirect = 4096;
 
-  explicit PduReader(PduSink& sink) : sink_(sink) {}
+  PduReader() = default;  ///< then start()
+  explicit PduReader(PduSink& sink) : sink_(&sink) {}
+  /// Before the first byte.
+  void start(PduSink& sink) { sink_ = &sink; }
 
   /// Takes effect with the next header: call it between PDUs (from on_pdu(), or before the first byte).
   void set_limits(const ReadLimits& limits) { limits_ = limits; }
@@ -76,7 +80,7 @@ class PduReader {
   void finish();
   void fail(ReadError error);
 
-  PduSink& sink_;
+  PduSink* sink_ = nullptr;
   ReadLimits limits_;
   Part part_ = Part::header;
   std::uint8_t large_lately_ = 0;  // counts down the PDUs since the last large segment

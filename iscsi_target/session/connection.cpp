@@ -19,65 +19,55 @@ using iscsi::LoginStatus;
 using iscsi::Opcode;
 using iscsi::TargetLogin;
 
-TargetConnection::TargetConnection(std::unique_ptr<engine::Stream> stream, ConnectionHost& host,
+TargetConnection::TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, ConnectionHost& host,
                                    SessionResources& resources, TargetDirectory& directory,
                                    const SessionSettings& settings)
-    : stream_(std::move(stream)),
+    : transport_(std::move(transport)),
+      sender_(transport_->sender()),
       host_(host),
       resources_(resources),
       directory_(directory),
       settings_(settings),
-      peer_(stream_->peer_address()),
-      local_(stream_->local_address()),
-      reader_(*this),
-      queue_(resources.pdus),
+      peer_(transport_->peer_address()),
+      local_(transport_->local_address()),
       login_(std::make_unique<TargetLogin>(directory, resources.random, settings.offers)) {
-  reader_.set_limits({.ahs = 0});  // login requests have none
+  transport_->start(*this);
+  transport_->set_limits({.ahs = 0});  // login requests have none
   start_timer(settings_.login_timeout);
 }
 
 TargetConnection::~TargetConnection() { assert(phase_ == Phase::closed); }
 
-// ---- The stream's calls ----
+// ---- The transport's calls ----
 
-engine::ReceivePlace TargetConnection::receive_place() {
+bool TargetConnection::takes_more() {
   paused_ =
       phase_ == Phase::admitting || phase_ == Phase::proof_waits || (session_ && session_->wants_pause() && !closing_);
-  if (paused_) return {{}, 0};
-  return reader_.receive_place();
+  return !paused_;
 }
 
-void TargetConnection::received(std::size_t direct, std::span<const std::byte> scratch) {
+void TargetConnection::on_received() {
   if (host_.is_fenced(*this)) return reset("The node stopped serving.");
   heard_ = true;
-  received_ += direct + scratch.size();
-  reader_.received(direct, scratch);
 }
 
-std::size_t TargetConnection::gather(std::span<std::span<const std::byte>> pieces) {
-  if (host_.is_fenced(*this)) return reset("The node stopped serving."), 0;
-  if (session_) session_->encode(queue_);
-  if (phase_ == Phase::closed) return 0;
-  if (paused_ && session_ && !session_->wants_pause()) stream_->resume_receive();
-  const std::size_t count = queue_.gather(pieces);
-  if (count == 0) emptied_ = true;
-  if (count == 0 && closing_ && !(session_ && session_->has_ready())) {
-    stream_->close(engine::StreamClose::gently);
-    stop(std::move(reason_));
-  }
-  return count;
+void TargetConnection::fill() {
+  if (host_.is_fenced(*this)) return reset("The node stopped serving.");
+  if (session_) session_->encode(sender_);
+  if (phase_ == Phase::closed) return;
+  if (paused_ && session_ && !session_->wants_pause()) transport_->resume();
 }
 
-void TargetConnection::sent(std::size_t bytes) {
-  sent_ += bytes;
-  queue_.sent(bytes);
+void TargetConnection::on_all_sent() {
+  emptied_ = true;
+  if (closing_ && !(session_ && session_->has_ready())) end(engine::StreamClose::gently, std::move(reason_));
 }
 
-void TargetConnection::on_stream_closed(std::error_code why) {
-  stop(closing_ ? std::move(reason_) : "The connection was lost: " + why.message() + ".");
+void TargetConnection::on_lost(std::error_code why) {
+  end(engine::StreamClose::now, closing_ ? std::move(reason_) : "The connection was lost: " + why.message() + ".");
 }
 
-// ---- The reader's calls ----
+// ---- PDUs that come in ----
 
 void TargetConnection::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) {
   if (phase_ == Phase::full_feature) return session_->on_header(header, ahs, data_length);
@@ -97,10 +87,10 @@ void TargetConnection::on_pdu() {
   ++pdus_;
   if (phase_ == Phase::full_feature) return session_->on_pdu();
   if (phase_ == Phase::login && login_->awaits_proof()) {
-    waiting_proof_ = std::make_unique<WaitingProof>(reader_.header(), std::move(login_data_));
+    waiting_proof_ = std::make_unique<WaitingProof>(transport_->header(), std::move(login_data_));
     return proof_came({});
   }
-  if (phase_ == Phase::login) return login_request(reader_.header(), login_data_);
+  if (phase_ == Phase::login) return login_request(transport_->header(), login_data_);
   if (phase_ != Phase::closed) close_gently("The initiator did not wait for the answer to its login.");
 }
 
@@ -110,7 +100,7 @@ void TargetConnection::on_read_error(iscsi::ReadError error) {
   if (phase_ == Phase::full_feature && error != iscsi::ReadError::header_digest) {
     session_->reject(error == iscsi::ReadError::data_digest ? iscsi::RejectReason::data_digest_error
                                                             : iscsi::RejectReason::invalid_pdu_field,
-                     reader_.header());
+                     transport_->header());
   }
   close_gently(why);
 }
@@ -167,10 +157,10 @@ bool TargetConnection::has_lost_access() const {
 }
 
 void TargetConnection::send_login(const TargetLogin::Step& step) {
-  iscsi::OutPdu& pdu = queue_.make();
+  iscsi::OutPdu& pdu = sender_.make();
   pdu.set_header(step.header);
   pdu.copy_data(std::as_bytes(std::span(step.text)));
-  queue_.push(pdu);
+  sender_.push(pdu);
   want_send();
 }
 
@@ -180,8 +170,8 @@ void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
   send_login(login_->admit(tsih, std::min(settings_.queue_depth, kMaxQueueDepth)));
   identity_ = login_->identity();
   const iscsi::Parameters& agreed = login_->parameters();
-  queue_.set_digests(agreed.header_digest, agreed.data_digest);
-  reader_.set_limits(
+  transport_->set_digests(agreed.header_digest, agreed.data_digest);
+  transport_->set_limits(
       {.data = settings_.offers.max_recv, .header_digest = agreed.header_digest, .data_digest = agreed.data_digest});
   SessionSetup setup{.who = identity_,
                      .parameters = agreed,
@@ -199,7 +189,7 @@ void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
   heard_ = true;
   start_timer(settings_.keepalive);
   host_.opened(*this);
-  stream_->resume_receive();
+  transport_->resume();
 }
 
 void TargetConnection::refused(LoginStatus status, std::string why) {
@@ -223,7 +213,7 @@ void TargetConnection::on_timer() {
   if (phase_ == Phase::proof_waits) {
     phase_ = Phase::login;
     proof_came(waiting_proof_->waited);
-    if (phase_ == Phase::login && paused_ && !closing_) stream_->resume_receive();
+    if (phase_ == Phase::login && paused_ && !closing_) transport_->resume();
     return;
   }
   if (phase_ != Phase::full_feature) return reset(why_no_login());
@@ -251,10 +241,12 @@ void TargetConnection::watch_silence() {
 
 // Each byte shows that the peer is there, so that a PDU that comes byte by byte could stay under way for ever.
 bool TargetConnection::trickles() {
-  const std::uint64_t under_way = reader_.midway() && !paused_ ? pdus_ + 1 : 0;
-  const bool slow = under_way != 0 && under_way == under_way_before_ && received_ - received_before_ < kLeastProgress;
+  const iscsi::PduTransport::Progress now = transport_->progress();
+  const std::uint64_t under_way = now.midway && !paused_ ? pdus_ + 1 : 0;
+  const bool slow =
+      under_way != 0 && under_way == under_way_before_ && now.received - received_before_ < kLeastProgress;
   under_way_before_ = under_way;
-  received_before_ = received_;
+  received_before_ = now.received;
   trickled_ = slow ? trickled_ + settings_.keepalive : engine::Duration{};
   return trickled_ >= settings_.stall_patience;
 }
@@ -263,11 +255,12 @@ bool TargetConnection::trickles() {
 // the data of all commands but one, and what waits for that one's end would wait as long.
 bool TargetConnection::stalls() {
   const Session::Waiting waiting = session_->oldest_waiting();
+  const std::uint64_t sent = transport_->progress().sent;
   const bool takes_nothing =
-      !std::exchange(emptied_, false) && !queue_.empty() && sent_ - sent_before_ < kLeastProgress;
+      !std::exchange(emptied_, false) && !sender_.empty() && sent - sent_before_ < kLeastProgress;
   const bool sends_nothing = waiting.sequence != 0 && waiting.sequence == waited_for_.sequence &&
                              waiting.received - waited_for_.received < kLeastProgress;
-  sent_before_ = sent_;
+  sent_before_ = sent;
   waited_for_ = waiting;
   stalled_ = takes_nothing || sends_nothing ? stalled_ + settings_.keepalive : engine::Duration{};
   return stalled_ >= settings_.stall_patience;
@@ -276,34 +269,33 @@ bool TargetConnection::stalls() {
 // ---- The end ----
 
 void TargetConnection::want_send() {
-  if (phase_ != Phase::closed) stream_->want_send();
+  if (phase_ != Phase::closed) transport_->want_send();
 }
 
 void TargetConnection::close_gently(std::string why) {
   if (closing_ || phase_ == Phase::closed) return;
   closing_ = true;
   reason_ = std::move(why);
-  reader_.stop();
-  if (paused_) stream_->resume_receive();
+  transport_->ignore_input();
+  if (paused_) transport_->resume();
   start_timer(kLastWords);
   want_send();
 }
 
-void TargetConnection::reset(std::string why) {
-  if (phase_ == Phase::closed) return;
-  stream_->close(engine::StreamClose::now);
-  stop(std::move(why));
-}
+void TargetConnection::reset(std::string why) { end(engine::StreamClose::now, std::move(why)); }
 
-void TargetConnection::stop(std::string why) {
+void TargetConnection::end(engine::StreamClose how, std::string why) {
   if (phase_ == Phase::closed) return;
   phase_ = Phase::closed;
   reason_ = std::move(why);
-  reader_.stop();
   resources_.clock.cancel(std::exchange(timer_, engine::TimerId::none));
-  queue_.drop();
+  transport_->close(how, [this] { silent(); });
+}
+
+void TargetConnection::silent() {
   if (session_) {
     session_->end();
+    for (Quiesce& one : std::exchange(quiesce_when_silent_, {})) session_->quiesce(one.scope, std::move(one.done));
   } else {
     host_.closed(*this);
   }
@@ -320,6 +312,8 @@ void TargetConnection::request_logout(std::uint16_t seconds) {
 
 void TargetConnection::quiesce(const TaskScope& scope, engine::Callback<> done) {
   if (!session_) return done();
+  if (phase_ == Phase::closed && !session_->ended())
+    return quiesce_when_silent_.emplace_back(scope, std::move(done)), void();
   session_->quiesce(scope, std::move(done));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// One connection of an initiator's: the login, then the session on it, one connection each. A core: a stream carries
-// its bytes, a host lets its session in.
+// One connection of an initiator's: the login, then the session on it, one connection each. A core: a transport carries
+// its PDUs, a host lets its session in.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "engine/iscsi/login_target.hpp"
-#include "engine/iscsi/pdu_reader.hpp"
-#include "engine/iscsi/transmit_queue.hpp"
-#include "engine/net/stream.hpp"
+#include "engine/iscsi/pdu_transport.hpp"
 #include "iscsi_target/session/resources.hpp"
 #include "iscsi_target/session/session.hpp"
 #include "iscsi_target/session/settings.hpp"
@@ -50,11 +48,11 @@ class ConnectionHost {
   ~ConnectionHost() = default;
 };
 
-class TargetConnection final : public engine::StreamProtocol, private iscsi::PduSink, private SessionLink {
+class TargetConnection final : private iscsi::PduTransportUser, private SessionLink {
  public:
   enum class Phase : std::uint8_t { login, proof_waits, admitting, full_feature, closed };
 
-  TargetConnection(std::unique_ptr<engine::Stream> stream, ConnectionHost& host, SessionResources& resources,
+  TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, ConnectionHost& host, SessionResources& resources,
                    TargetDirectory& directory, const SessionSettings& settings);
   /// After ConnectionHost::closed().
   ~TargetConnection();
@@ -65,7 +63,7 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void admitted(std::uint16_t tsih, std::uint64_t nexus_id);
   void refused(iscsi::LoginStatus status, std::string why);
 
-  /// Ends the connection at once: nothing more is sent. ConnectionHost::closed() follows, perhaps inside.
+  /// Ends the connection: nothing more is sent. ConnectionHost::closed() follows, perhaps inside.
   void reset(std::string why);
   void request_logout(std::uint16_t seconds);
   void quiesce(const TaskScope& scope, engine::Callback<> done);
@@ -86,15 +84,13 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   /// After ConnectionHost::closed(): tells the device server that the nexus is closed.
   void destroy_session() { session_.reset(); }
 
-  // engine::StreamProtocol
-  engine::ReceivePlace receive_place() override;
-  void received(std::size_t direct, std::span<const std::byte> scratch) override;
-  std::size_t gather(std::span<std::span<const std::byte>> pieces) override;
-  void sent(std::size_t bytes) override;
-  void on_stream_closed(std::error_code why) override;
-
  private:
-  // iscsi::PduSink
+  // iscsi::PduTransportUser
+  bool takes_more() override;
+  void on_received() override;
+  void fill() override;
+  void on_all_sent() override;
+  void on_lost(std::error_code why) override;
   void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) override;
   std::span<std::byte> data_place(std::uint32_t offset) override;
   void on_pdu() override;
@@ -107,8 +103,9 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
   void reset_target() override;
   void drop(std::string why) override { reset(std::move(why)); }
-  [[nodiscard]] std::uint64_t taken() const override { return sent_; }
-  [[nodiscard]] bool has_unsent() const override { return !queue_.empty(); }
+  [[nodiscard]] bool is_over() const override { return phase_ == Phase::closed; }
+  [[nodiscard]] std::uint64_t taken() const override { return transport_->progress().sent; }
+  [[nodiscard]] bool has_unsent() const override { return !sender_.empty(); }
 
   void login_request(const iscsi::Bhs& header, std::span<const std::byte> data);
   void proof_came(engine::Duration waited);
@@ -120,16 +117,17 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   void watch_silence();
   [[nodiscard]] bool trickles();
   [[nodiscard]] bool stalls();
-  void stop(std::string why);
+  /// Silence first; then, when nothing reads or writes the commands' memory any more, the session ends.
+  void end(engine::StreamClose how, std::string why);
+  void silent();
 
-  std::unique_ptr<engine::Stream> stream_;
+  std::unique_ptr<iscsi::PduTransport> transport_;
+  iscsi::PduSender& sender_;  // the transport's
   ConnectionHost& host_;
   SessionResources& resources_;
   TargetDirectory& directory_;
   const SessionSettings& settings_;
   std::string peer_, local_;
-  iscsi::PduReader reader_;
-  iscsi::TransmitQueue queue_;
   std::unique_ptr<iscsi::TargetLogin> login_;
   std::vector<std::byte> login_data_;
   struct WaitingProof {
@@ -142,21 +140,26 @@ class TargetConnection final : public engine::StreamProtocol, private iscsi::Pdu
   std::optional<iscsi::ChapCredentials> proof_;
   std::shared_ptr<const Target> target_;
   std::unique_ptr<Session> session_;
+  struct Quiesce {
+    TaskScope scope;
+    engine::Callback<> done;
+  };
+  std::vector<Quiesce> quiesce_when_silent_;
   std::uint64_t nexus_id_ = 0;
   Phase phase_ = Phase::login;
   std::string reason_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool closing_ = false;  // ends when what is queued is sent
-  bool paused_ = false;   // the stream waits for resume_receive()
+  bool paused_ = false;   // the transport waits for resume()
   bool heard_ = false;    // since the timer last ran
   bool asked_ = false;    // a ping is unanswered
 
   // What moved since the timer last ran, and for how long too little of it did.
-  std::uint64_t sent_ = 0, sent_before_ = 0;
+  std::uint64_t sent_before_ = 0;
   Session::Waiting waited_for_;
   std::uint64_t pdus_ = 0;              // that are whole
   std::uint64_t under_way_before_ = 0;  // which PDU was, counted from 1; 0: none
-  std::uint64_t received_ = 0, received_before_ = 0;
+  std::uint64_t received_before_ = 0;
   engine::Duration trickled_{};
   bool emptied_ = false;  // everything that was to be sent was taken
   engine::Duration stalled_{};

@@ -2,7 +2,7 @@
 // What the sessions of one reactor share.
 #include <memory>
 
-#include "engine/iscsi/transmit_queue.hpp"
+#include "engine/iscsi/out_pdu.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"

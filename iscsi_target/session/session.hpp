@@ -15,9 +15,9 @@
 #include "engine/iscsi/keys.hpp"
 #include "engine/iscsi/login_target.hpp"
 #include "engine/iscsi/pdu.hpp"
+#include "engine/iscsi/pdu_sender.hpp"
 #include "engine/iscsi/serial.hpp"
 #include "engine/iscsi/text.hpp"
-#include "engine/iscsi/transmit_queue.hpp"
 #include "iscsi_target/session/command_slots.hpp"
 #include "iscsi_target/session/resources.hpp"
 #include "iscsi_target/session/session_command.hpp"
@@ -46,6 +46,9 @@ class SessionLink {
   virtual void reset_target() = 0;
   /// Ends the connection at once.
   virtual void drop(std::string reason) = 0;
+  /// The connection is over and end() follows. Until it does the transport may still read and write what the commands
+  /// gave it: none may be ended.
+  [[nodiscard]] virtual bool is_over() const = 0;
   [[nodiscard]] virtual const std::string& local_address() const = 0;
   /// What the initiator has taken of our answers so far, in bytes; and whether there is more for it.
   [[nodiscard]] virtual std::uint64_t taken() const = 0;
@@ -78,7 +81,7 @@ class Session final : private BufferUser {
   void on_pdu();
 
   /// Puts what is ready into `queue`, as far as its bound allows.
-  void encode(iscsi::TransmitQueue& queue);
+  void encode(iscsi::PduSender& queue);
   /// Something waits to be encoded, and may be.
   [[nodiscard]] bool has_ready() const {
     return !said_last_word_ && (first_ready_ != nullptr || first_deferred_ != nullptr);
@@ -182,11 +185,11 @@ class Session final : private BufferUser {
 
   // session_send.cpp: answers.
   void make_ready(Ready& item);
-  [[nodiscard]] bool encode_command(SessionCommand& command, iscsi::TransmitQueue& queue);
-  [[nodiscard]] bool encode_r2t(SessionCommand& command, iscsi::TransmitQueue& queue);
-  [[nodiscard]] bool encode_data_in(SessionCommand& command, iscsi::TransmitQueue& queue);
-  void encode_status(SessionCommand& command, iscsi::TransmitQueue& queue);
-  void encode_control(Control& control, iscsi::TransmitQueue& queue);
+  [[nodiscard]] bool encode_command(SessionCommand& command, iscsi::PduSender& queue);
+  [[nodiscard]] bool encode_r2t(SessionCommand& command, iscsi::PduSender& queue);
+  [[nodiscard]] bool encode_data_in(SessionCommand& command, iscsi::PduSender& queue);
+  void encode_status(SessionCommand& command, iscsi::PduSender& queue);
+  void encode_control(Control& control, iscsi::PduSender& queue);
   void status_leaves(SessionCommand& command, iscsi::OutPdu& last);
   template <class T>
   void stamp(T& header);

@@ -47,6 +47,7 @@ void Session::fail_unexecuted(SessionCommand& command, scsi::Status status) {
 }
 
 void Session::look(bool is_in_the_way) {
+  if (link_.is_over()) return;
   end_stalled_transfers(is_in_the_way);
   const std::uint64_t taken = link_.taken() - std::exchange(taken_before_, link_.taken());
   const bool takes_little = is_in_the_way && link_.has_unsent() && taken < kLeastBetweenLooks;

@@ -12,8 +12,8 @@ namespace lockstep::iscsi_target {
 
 using iscsi::Opcode;
 using iscsi::OutPdu;
+using iscsi::PduSender;
 using iscsi::Serial;
-using iscsi::TransmitQueue;
 
 namespace {
 
@@ -88,7 +88,7 @@ void Session::make_ready(Ready& item) {
   link_.want_send();
 }
 
-void Session::encode(TransmitQueue& queue) {
+void Session::encode(PduSender& queue) {
   run_deferred();
   while (first_ready_ != nullptr && !ended_ && !said_last_word_) {
     Ready& item = *first_ready_;
@@ -107,7 +107,7 @@ void Session::encode(TransmitQueue& queue) {
 }
 
 // False when there was no room for all of it.
-bool Session::encode_command(SessionCommand& command, TransmitQueue& queue) {
+bool Session::encode_command(SessionCommand& command, PduSender& queue) {
   if (command.is_aborted) return true;
   if (!command.is_completed) return encode_r2t(command, queue);
   // What is coming in for it lands on it still; the segment's end puts it in the list again.
@@ -116,7 +116,7 @@ bool Session::encode_command(SessionCommand& command, TransmitQueue& queue) {
   return encode_data_in(command, queue);
 }
 
-bool Session::encode_r2t(SessionCommand& command, TransmitQueue& queue) {
+bool Session::encode_r2t(SessionCommand& command, PduSender& queue) {
   const auto size = static_cast<std::uint32_t>(command.into.size());
   while (command.pull_wanted && command.r2t_asked < size &&
          command.r2t_outstanding < setup_.parameters.max_outstanding_r2t) {
@@ -139,7 +139,7 @@ bool Session::encode_r2t(SessionCommand& command, TransmitQueue& queue) {
   return true;
 }
 
-bool Session::encode_data_in(SessionCommand& command, TransmitQueue& queue) {
+bool Session::encode_data_in(SessionCommand& command, PduSender& queue) {
   const std::uint32_t total = data_in_total(command);
   const std::uint32_t burst = setup_.parameters.max_burst;
   const bool collapses = command.sense_length == 0 && command.status == scsi::Status::good;
@@ -181,7 +181,7 @@ bool Session::encode_data_in(SessionCommand& command, TransmitQueue& queue) {
   return true;
 }
 
-void Session::encode_status(SessionCommand& command, TransmitQueue& queue) {
+void Session::encode_status(SessionCommand& command, PduSender& queue) {
   const Residual residual = residual_of(command);
   auto header = iscsi::make_header<iscsi::ScsiResponseHeader>(Opcode::scsi_response, iscsi::kFinal);
   header.flags |= residual.flags;
@@ -216,7 +216,7 @@ void Session::status_leaves(SessionCommand& command, OutPdu& last) {
   };
 }
 
-void Session::encode_control(Control& control, TransmitQueue& queue) {
+void Session::encode_control(Control& control, PduSender& queue) {
   auto header = iscsi::header_as<iscsi::NopInHeader>(control.header);  // the numbers stand at one place in all of them
   stamp(header);
   if (control.takes_stat_sn) ++stat_sn_;

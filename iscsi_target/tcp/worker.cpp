@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/iscsi/stream_transport.hpp"
+
 namespace lockstep::iscsi_target {
 
 Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
@@ -16,13 +18,15 @@ Worker::~Worker() { assert(connections_.empty()); }
 
 void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
   auto opened = engine::open_stream(*reactor_, std::move(socket), hub_.protection());
-  auto connection = std::make_unique<TargetConnection>(std::move(opened.stream), *this, resources_, hub_.directory(),
+  auto transport = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), resources_.pdus);
+  iscsi::StreamTransport& pdus = *transport;
+  auto connection = std::make_unique<TargetConnection>(std::move(transport), *this, resources_, hub_.directory(),
                                                        hub_.session_settings());
   TargetConnection& fresh = *connection;
   fresh.id = id;
   fresh.generation = hub_.generation();
   connections_[id].connection = std::move(connection);
-  opened.start(fresh);
+  opened.start(pdus);
 }
 
 TargetConnection* Worker::find(std::uint64_t id) {

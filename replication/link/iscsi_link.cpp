@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/iscsi/stream_transport.hpp"
 #include "engine/net/open_stream.hpp"
 #include "replication/core/messages.hpp"
 
@@ -26,8 +27,9 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   LinkEvents* events = nullptr;
   State state = State::idle;
   std::unique_ptr<engine::TcpConnector> connector;
-  std::unique_ptr<engine::Stream> stream;
-  engine::TlsStream* tls = nullptr;  ///< the stream, where it is one
+  iscsi::OutPduPool pdus;
+  std::unique_ptr<iscsi::PduTransport> transport;
+  engine::TlsStream* tls = nullptr;  ///< below the transport, where it has TLS
   std::unique_ptr<LinkSession> session;
   engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
   engine::TimerId break_timer = engine::TimerId::none;  // the break that is to come
@@ -72,18 +74,19 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     session = std::make_unique<LinkSession>(settings.identity, random, *this);
     auto opened = engine::open_stream(reactor, std::move(socket), {settings.tls, engine::TlsRole::client});
     tls = opened.tls;
-    opened.start(*session);
-    stream = std::move(opened.stream);
+    auto pdus_on_it = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), pdus);
+    opened.start(*pdus_on_it);
+    transport = std::move(pdus_on_it);
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
       fail("The partner took the connection and then did not answer the login in time.");
     });
-    session->start(*stream);
+    session->start(*transport);
   }
 
-  void end_stream() {
+  void end_transport() {
     tls = nullptr;
-    stream.reset();
+    transport.reset();
   }
 
   void try_again() {
@@ -107,7 +110,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     pump();
   }
 
-  void on_session_failed(const std::string& why) override { fail(why); }
+  void on_session_failed(const std::string& why) override { note_problem(why); }  // it stops itself
 
   // ---- silence ----
 
@@ -130,12 +133,17 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     });
   }
 
-  // ---- the end of a session: always later, never from inside whatever noticed it ----
+  // ---- the end of a session: when nothing can touch its tasks' buffers, and never from inside whatever noticed it
+  // ----
 
   void fail(const std::string& why) {
-    if (break_timer != engine::TimerId::none || !session) return;
+    if (!session || session->stopped()) return;
     note_problem(why);
     session->stop();
+  }
+
+  void on_session_silent() override {
+    if (state == State::stopped) return;
     break_timer = reactor.call_after(engine::Duration{0}, [this] {
       break_timer = engine::TimerId::none;
       end_session();
@@ -156,7 +164,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
     }
     session.reset();
-    end_stream();
+    end_transport();
     state = State::waiting;
     if (was_up) events->on_link_down();
     if (state != State::waiting) return;
@@ -182,7 +190,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     cancel(late_timer);
     connector.reset();
     if (session) session->stop();
-    end_stream();
+    end_transport();  // waits for silence
     session.reset();
   }
 

@@ -39,11 +39,7 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
 }  // namespace
 
 LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner)
-    : identity_(std::move(identity)),
-      owner_(owner),
-      login_(login_settings(identity_), random),
-      reader_(*this),
-      transmit_(pdus_) {
+    : identity_(std::move(identity)), owner_(owner), login_(login_settings(identity_), random) {
   for (std::size_t i = kMaxOutstanding; i-- > 0;) {
     slots_[i].session = this;
     free_slots_.push_back(static_cast<std::uint16_t>(i));
@@ -51,53 +47,44 @@ LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSess
   text_.resize(kMaxText);
 }
 
-LinkSession::~LinkSession() {
-  stop();
-  transmit_.drop();
-}
+LinkSession::~LinkSession() = default;
 
-void LinkSession::start(engine::Stream& stream) {
-  stream_ = &stream;
-  reader_.set_limits({.data = static_cast<std::uint32_t>(kMaxText)});
+void LinkSession::start(iscsi::PduTransport& transport) {
+  transport_ = &transport;
+  sender_ = &transport.sender();
+  transport.start(*this);
+  transport.set_limits({.data = static_cast<std::uint32_t>(kMaxText)});
   login_step(login_.start());
 }
 
 void LinkSession::stop() {
-  if (phase_ == Phase::stopped) return;
-  phase_ = Phase::stopped;
-  reader_.stop();
-  if (stream_) stream_->close(engine::StreamClose::now);
+  if (stopped()) return;
+  phase_ = Phase::stopping;
+  const auto silent = [this] {
+    phase_ = Phase::silent;
+    owner_.on_session_silent();
+  };
+  if (transport_ == nullptr) return silent();
+  transport_->close(engine::StreamClose::now, silent);
 }
 
 void LinkSession::fail(std::string why) {
-  if (phase_ == Phase::stopped) return;
-  stop();
+  if (stopped()) return;
   owner_.on_session_failed(why);
+  stop();
 }
 
 void LinkSession::take_tasks(LinkTaskList& into) {
-  assert(phase_ == Phase::stopped);
+  assert(phase_ == Phase::silent);
   for (Slot& slot : slots_) {
     if (slot.task && slot.task != &hello_) into.push(*slot.task);
     slot.task = nullptr;
   }
 }
 
-// ---- bytes ----
+// ---- the transport ----
 
-engine::ReceivePlace LinkSession::receive_place() { return reader_.receive_place(); }
-
-void LinkSession::received(std::size_t direct, std::span<const std::byte> scratch) {
-  reader_.received(direct, scratch);
-}
-
-std::size_t LinkSession::gather(std::span<std::span<const std::byte>> pieces) {
-  return phase_ == Phase::stopped ? 0 : transmit_.gather(pieces);
-}
-
-void LinkSession::sent(std::size_t bytes) { transmit_.sent(bytes); }
-
-void LinkSession::on_stream_closed(std::error_code why) {
+void LinkSession::on_lost(std::error_code why) {
   const bool closed = !why || why == std::errc::connection_aborted;  // what the stream makes of an end without an error
   fail(closed ? "The partner closed the connection." : "The connection to the partner broke: " + why.message() + ".");
 }
@@ -107,14 +94,15 @@ void LinkSession::on_read_error(iscsi::ReadError error) {
 }
 
 void LinkSession::push(iscsi::OutPdu& pdu) {
-  transmit_.push(pdu);
-  stream_->want_send();
+  sender_->push(pdu);
+  transport_->want_send();
 }
 
 // ---- PDUs in ----
 
 void LinkSession::on_header(const iscsi::Bhs& header, std::span<const std::byte>, std::uint32_t data_length) {
   ++heard_;
+  header_ = &header;
   data_in_ = nullptr;
   const auto any = iscsi::header_as<iscsi::AnyHeader>(header);
   if (iscsi::opcode_of(any.opcode) == Opcode::scsi_data_in) return begin_data_in();
@@ -129,11 +117,11 @@ std::span<std::byte> LinkSession::data_place(std::uint32_t offset) {
 }
 
 void LinkSession::on_pdu() {
-  const auto any = iscsi::header_as<iscsi::AnyHeader>(reader_.header());
+  const auto any = iscsi::header_as<iscsi::AnyHeader>(*header_);
   const Opcode opcode = iscsi::opcode_of(any.opcode);
   if (phase_ == Phase::login) {
     if (opcode != Opcode::login_response) return fail("The partner answered the login with something else.");
-    const auto response = iscsi::header_as<iscsi::LoginResponseHeader>(reader_.header());
+    const auto response = iscsi::header_as<iscsi::LoginResponseHeader>(*header_);
     return login_step(login_.on_response(response, std::span(text_).first(any.data_length)));
   }
   if (!take_numbers()) return fail("The partner's answers are out of order.");
@@ -157,7 +145,7 @@ void LinkSession::on_pdu() {
 
 // The window's end, and StatSN where there is one: it stands in the same place in every PDU of a target.
 bool LinkSession::take_numbers() {
-  const auto numbers = iscsi::header_as<iscsi::NopInHeader>(reader_.header());
+  const auto numbers = iscsi::header_as<iscsi::NopInHeader>(*header_);
   const Serial window{numbers.max_cmd_sn};
   const bool wider = window.after(max_cmd_sn_);
   if (wider) max_cmd_sn_ = window;
@@ -173,7 +161,7 @@ bool LinkSession::take_numbers() {
 }
 
 void LinkSession::on_nop_in() {
-  const auto in = iscsi::header_as<iscsi::NopInHeader>(reader_.header());
+  const auto in = iscsi::header_as<iscsi::NopInHeader>(*header_);
   if (in.task_tag != iscsi::kReservedTag) {
     ping_outstanding_ = false;
     return;
@@ -186,7 +174,7 @@ void LinkSession::on_nop_in() {
   out.transfer_tag = in.transfer_tag;
   out.cmd_sn = cmd_sn_.value();
   out.exp_stat_sn = exp_stat_sn_.value();
-  iscsi::OutPdu& pdu = transmit_.make();
+  iscsi::OutPdu& pdu = sender_->make();
   pdu.set_header(out);
   push(pdu);
 }
@@ -197,7 +185,7 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   using Next = iscsi::InitiatorLogin::Step::Next;
   if (step.next == Next::failed) return fail("The partner did not let us in: " + step.error.message);
   if (step.next == Next::send) {
-    iscsi::OutPdu& pdu = transmit_.make();
+    iscsi::OutPdu& pdu = sender_->make();
     pdu.set_header(step.header);
     pdu.copy_data(std::as_bytes(std::span(step.text)));
     return push(pdu);
@@ -206,8 +194,8 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   cmd_sn_ = login_.cmd_sn();
   max_cmd_sn_ = login_.max_cmd_sn();
   exp_stat_sn_ = login_.exp_stat_sn();
-  transmit_.set_digests(parameters_.header_digest, parameters_.data_digest);
-  reader_.set_limits(
+  transport_->set_digests(parameters_.header_digest, parameters_.data_digest);
+  transport_->set_limits(
       {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
   if (!identity_.only_tries) return greet();
   phase_ = Phase::ready;
@@ -294,7 +282,7 @@ void LinkSession::push_command(LinkTask& task) {
   std::array<std::byte, iscsi::kMaxAhs> ahs;
   const std::size_t ahs_length = iscsi::write_ahs(more, ahs);
 
-  iscsi::OutPdu& pdu = transmit_.make();
+  iscsi::OutPdu& pdu = sender_->make();
   pdu.set_header(header);
   pdu.set_ahs(std::span(ahs).first(ahs_length));
   if (out_length > 0 && parameters_.immediate_data) {
@@ -303,8 +291,8 @@ void LinkSession::push_command(LinkTask& task) {
     pdu.set_data(task.payload_out.first(immediate));
   }
   track(pdu, task);
-  task.goes_ahead ? transmit_.push_ahead(pdu) : transmit_.push(pdu);
-  stream_->want_send();
+  task.goes_ahead ? sender_->push_ahead(pdu) : sender_->push(pdu);
+  transport_->want_send();
 }
 
 void LinkSession::push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag) {
@@ -317,7 +305,7 @@ void LinkSession::push_data(LinkTask& task, std::uint32_t offset, std::uint32_t 
     header.exp_stat_sn = exp_stat_sn_.value();
     header.data_sn = data_sn++;
     header.buffer_offset = offset;
-    iscsi::OutPdu& pdu = transmit_.make();
+    iscsi::OutPdu& pdu = sender_->make();
     pdu.set_header(header);
     pdu.set_data(task.payload_out.subspan(offset, piece));
     track(pdu, task);
@@ -348,7 +336,7 @@ void LinkSession::ping() {
   out.transfer_tag = iscsi::kReservedTag;
   out.cmd_sn = cmd_sn_.value();
   out.exp_stat_sn = exp_stat_sn_.value();
-  iscsi::OutPdu& pdu = transmit_.make();
+  iscsi::OutPdu& pdu = sender_->make();
   pdu.set_header(out);
   push(pdu);
 }
@@ -362,7 +350,7 @@ LinkTask* LinkSession::find(std::uint32_t tag) {
 }
 
 void LinkSession::begin_data_in() {
-  const auto header = iscsi::header_as<iscsi::DataInHeader>(reader_.header());
+  const auto header = iscsi::header_as<iscsi::DataInHeader>(*header_);
   LinkTask* task = find(header.task_tag);
   if (!task) return fail("The partner sent data for a command that is not under way.");
   const std::size_t room = kAnswerPayloadOffset + task->payload_in.size();
@@ -374,7 +362,7 @@ void LinkSession::begin_data_in() {
 }
 
 void LinkSession::end_data_in() {
-  const auto header = iscsi::header_as<iscsi::DataInHeader>(reader_.header());
+  const auto header = iscsi::header_as<iscsi::DataInHeader>(*header_);
   LinkTask* task = std::exchange(data_in_, nullptr);
   if (!task) return;
   task->received += header.data_length;
@@ -384,7 +372,7 @@ void LinkSession::end_data_in() {
 }
 
 void LinkSession::on_scsi_response() {
-  const auto header = iscsi::header_as<iscsi::ScsiResponseHeader>(reader_.header());
+  const auto header = iscsi::header_as<iscsi::ScsiResponseHeader>(*header_);
   LinkTask* task = find(header.task_tag);
   if (!task) return fail("The partner answered a command that is not under way.");
   if (header.response != 0 || header.status != 0) {
@@ -394,7 +382,7 @@ void LinkSession::on_scsi_response() {
 }
 
 void LinkSession::on_r2t() {
-  const auto header = iscsi::header_as<iscsi::R2tHeader>(reader_.header());
+  const auto header = iscsi::header_as<iscsi::R2tHeader>(*header_);
   LinkTask* task = find(header.task_tag);
   const std::uint32_t offset = header.buffer_offset;
   const std::uint32_t length = header.desired_length;
@@ -410,7 +398,7 @@ void LinkSession::answered(LinkTask& task) {
 }
 
 void LinkSession::finish_if_over(LinkTask& task) {
-  if (!task.answered || task.unsent > 0 || phase_ == Phase::stopped) return;
+  if (!task.answered || task.unsent > 0 || stopped()) return;
   const std::size_t before_payload = std::min<std::size_t>(task.received, kAnswerPayloadOffset);
   const auto start = decode_answer(std::span(task.prefix).first(before_payload));
   if (!start || start->payload != task.received - before_payload) {

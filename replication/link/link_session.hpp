@@ -1,5 +1,5 @@
 #pragma once
-// The initiator's side of one partner session over a stream that is connected already: login, greeting, commands and
+// The initiator's side of one partner session over a transport that is connected already: login, greeting, commands and
 // their answers, pings. Lives until something goes wrong; then it stops and says why. No sockets and no clock in here.
 #include <array>
 #include <cstdint>
@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "engine/iscsi/login_initiator.hpp"
-#include "engine/iscsi/pdu_reader.hpp"
-#include "engine/iscsi/transmit_queue.hpp"
-#include "engine/net/stream.hpp"
+#include "engine/iscsi/pdu_transport.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/link/link_task.hpp"
 
@@ -31,14 +29,17 @@ class LinkSessionOwner {
   virtual void on_session_room() = 0;
   /// Its answer is in `prefix` and `payload_in`, and nothing reads `payload_out` any more.
   virtual void on_task_done(LinkTask& task, AnswerStart answer) = 0;
-  /// The session stopped by itself. It must not be destroyed in here.
+  /// The session stops by itself. It must not be destroyed in here.
   virtual void on_session_failed(const std::string& why) = 0;
+  /// Once, after the session has stopped, perhaps inside stop(): nothing reads or writes its tasks' buffers any more.
+  /// Not before this may they be called back. The session must not be destroyed in here.
+  virtual void on_session_silent() = 0;
 
  protected:
   ~LinkSessionOwner() = default;
 };
 
-class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink {
+class LinkSession final : private iscsi::PduTransportUser {
  public:
   static constexpr std::size_t kMaxOutstanding = 256;                      ///< tasks on the session
   static constexpr std::size_t kMaxBytesInFlight = std::size_t{32} << 20;  ///< payload of tasks on the session
@@ -46,13 +47,14 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   static constexpr std::size_t kMaxAhead = 8;
 
   LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner);
-  /// Tasks still on it are forgotten: their owner has them listed.
+  /// When it never started or is silent, or after its transport is destroyed. Tasks still on it are forgotten: their
+  /// owner has them listed.
   ~LinkSession();
   LinkSession(const LinkSession&) = delete;
   LinkSession& operator=(const LinkSession&) = delete;
 
-  /// The stream, not yet started, outlives the session.
-  void start(engine::Stream& stream);
+  /// The transport was not started yet.
+  void start(iscsi::PduTransport& transport);
   [[nodiscard]] bool ready() const { return phase_ == Phase::ready; }
   /// Agreed on by the greeting.
   [[nodiscard]] std::uint16_t version() const { return version_; }
@@ -63,26 +65,27 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   void ping();
   /// PDUs that came so far: unchanged over a while means silence.
   [[nodiscard]] std::uint64_t heard() const { return heard_; }
-  /// Stops sending and receiving; nothing of a task's buffers is read or written after this. Tasks stay with the
-  /// caller.
+  /// Issues and tells nothing any more. Its tasks stay with the caller, who may touch their buffers once
+  /// on_session_silent() was called.
   void stop();
-  /// The tasks on the session, after stop().
+  [[nodiscard]] bool stopped() const { return phase_ == Phase::stopping || phase_ == Phase::silent; }
+  /// The tasks on the session, when it is silent.
   void take_tasks(LinkTaskList& into);
 
-  engine::ReceivePlace receive_place() override;
-  void received(std::size_t direct, std::span<const std::byte> scratch) override;
-  std::size_t gather(std::span<std::span<const std::byte>> pieces) override;
-  void sent(std::size_t bytes) override;
-  void on_stream_closed(std::error_code why) override;
-
  private:
-  enum class Phase : std::uint8_t { login, greeting, ready, stopped };
+  /// Stopping: what the transport was given may still be read and written.
+  enum class Phase : std::uint8_t { login, greeting, ready, stopping, silent };
   struct Slot {
     LinkSession* session = nullptr;
     LinkTask* task = nullptr;
     std::uint16_t generation = 0;
   };
 
+  bool takes_more() override { return true; }
+  void on_received() override {}
+  void fill() override {}
+  void on_all_sent() override {}
+  void on_lost(std::error_code why) override;
   void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) override;
   std::span<std::byte> data_place(std::uint32_t offset) override;
   void on_pdu() override;
@@ -110,10 +113,9 @@ class LinkSession final : public engine::StreamProtocol, private iscsi::PduSink 
   LinkIdentity identity_;
   LinkSessionOwner& owner_;
   iscsi::InitiatorLogin login_;
-  iscsi::PduReader reader_;
-  iscsi::OutPduPool pdus_;
-  iscsi::TransmitQueue transmit_;
-  engine::Stream* stream_ = nullptr;
+  iscsi::PduTransport* transport_ = nullptr;
+  iscsi::PduSender* sender_ = nullptr;  ///< the transport's
+  const iscsi::Bhs* header_ = nullptr;  ///< of the PDU that comes in
   Phase phase_ = Phase::login;
   std::uint16_t version_ = 0;
   iscsi::Parameters parameters_;

@@ -47,8 +47,8 @@ class Machine {
     }
     registry.put(std::move(target));
     settings.queue_depth = 8;
-    connection = std::make_unique<iscsi_target::TargetConnection>(std::make_unique<test::FakeStream>(stream), host,
-                                                                  resources, registry, settings);
+    connection = std::make_unique<iscsi_target::TargetConnection>(
+        test::fake_transport(stream, resources.pdus, protocol), host, resources, registry, settings);
   }
 
   ~Machine() {
@@ -93,14 +93,14 @@ class Machine {
 
   void feed(std::span<const std::byte> bytes) {
     while (!bytes.empty() && !stream.closed) {
-      const auto place = connection->receive_place();
+      const auto place = protocol->receive_place();
       if (place.direct.empty() && place.scratch == 0) return;  // paused: the rest is lost, one more malformation
       const std::size_t direct = std::min({place.direct.size(), bytes.size(), piece});
       std::copy_n(bytes.begin(), direct, place.direct.begin());
       const std::size_t room = direct < place.direct.size() ? 0 : place.scratch;
       const std::size_t scratch = std::min({room, bytes.size() - direct, piece});
       if (direct + scratch == 0) return;
-      connection->received(direct, bytes.subspan(direct, scratch));
+      protocol->received(direct, bytes.subspan(direct, scratch));
       bytes = bytes.subspan(direct + scratch);
     }
   }
@@ -130,7 +130,7 @@ class Machine {
     std::vector<std::byte> all;
     while (!stream.closed) {
       std::array<std::span<const std::byte>, 32> pieces;
-      const std::size_t count = connection->gather(pieces);
+      const std::size_t count = protocol->gather(pieces);
       if (count == 0) break;
       std::size_t total = 0;
       for (const auto& sent : std::span(pieces).first(count)) {
@@ -138,18 +138,18 @@ class Machine {
         all.insert(all.end(), sent.begin(), sent.end());
         total += sent.size();
       }
-      connection->sent(total);
+      protocol->sent(total);
     }
     return all;
   }
 
   void take_some(std::size_t bytes) {
     std::array<std::span<const std::byte>, 4> pieces;
-    const std::size_t count = stream.closed ? 0 : connection->gather(pieces);
+    const std::size_t count = stream.closed ? 0 : protocol->gather(pieces);
     if (count == 0 || stream.closed) return;
     std::size_t total = 0;
     for (const auto& sent : std::span(pieces).first(count)) note(sent), total += sent.size();
-    connection->sent(std::min(total, bytes + 1));
+    protocol->sent(std::min(total, bytes + 1));
   }
 
   void note(std::span<const std::byte> sent) {
@@ -314,6 +314,7 @@ class Machine {
   iscsi_target::SessionSettings settings;
   iscsi_target::SessionResources resources{clock, random, buffers()};
   test::FakeStream::State stream;
+  engine::StreamProtocol* protocol = nullptr;
   std::unique_ptr<iscsi_target::TargetConnection> connection;
   std::vector<std::byte> noise{std::vector<std::byte>(65536, std::byte{0x5A})};
   std::vector<R2tHeader> r2ts;

@@ -44,12 +44,17 @@ class Partner final : public LinkSessionOwner {
     assert(!failed && !why.empty());
     failed = true;
   }
+  void on_session_silent() override {
+    assert(!silent);
+    silent = true;
+  }
 
   void run() {
-    session.start(stream);
+    session.start(transport);
     log_in();
     for (int n = 0; n < 200 && !input.empty() && !failed; ++n) step();
     session.stop();
+    assert(silent);
     LinkTaskList left;
     session.take_tasks(left);
     assert(left.size() == outstanding.size());
@@ -60,13 +65,13 @@ class Partner final : public LinkSessionOwner {
 
   void feed(std::span<const std::byte> bytes) {
     while (!bytes.empty() && !failed && !stream_state.closed) {
-      const auto place = session.receive_place();
+      const auto place = transport.receive_place();
       const std::size_t direct = std::min(place.direct.size(), bytes.size());
       std::copy_n(bytes.begin(), direct, place.direct.begin());
       const std::size_t room = direct < place.direct.size() ? 0 : place.scratch;
       const std::size_t scratch = std::min(room, bytes.size() - direct);
       if (direct + scratch == 0) return;
-      session.received(direct, bytes.subspan(direct, scratch));
+      transport.received(direct, bytes.subspan(direct, scratch));
       bytes = bytes.subspan(direct + scratch);
     }
   }
@@ -222,14 +227,14 @@ class Partner final : public LinkSessionOwner {
     std::vector<std::byte> all;
     for (;;) {
       std::array<std::span<const std::byte>, 32> pieces;
-      const std::size_t count = stream_state.closed ? 0 : session.gather(pieces);
+      const std::size_t count = stream_state.closed ? 0 : transport.gather(pieces);
       if (count == 0) return all;
       std::size_t total = 0;
       for (const auto& piece : std::span(pieces).first(count)) {
         all.insert(all.end(), piece.begin(), piece.end());
         total += piece.size();
       }
-      session.sent(total);
+      transport.sent(total);
     }
   }
 
@@ -263,12 +268,13 @@ class Partner final : public LinkSessionOwner {
   Input& input;
   test::SeededRandom random{1};
   test::FakeStream::State stream_state;
-  test::FakeStream stream{stream_state};
+  OutPduPool pdus;
   std::vector<std::unique_ptr<Kept>> tasks;
   std::set<LinkTask*> outstanding;
   LinkSession session;
+  StreamTransport transport{std::make_unique<test::FakeStream>(stream_state), pdus};
   Serial stat_sn, window;
-  bool ready = false, failed = false, digests = false;
+  bool ready = false, failed = false, silent = false, digests = false;
 };
 
 }  // namespace

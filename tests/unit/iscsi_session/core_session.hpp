@@ -17,14 +17,15 @@ class CoreSession : public testing::Test {
   ~CoreSession() override { EXPECT_EQ(resources.commands.in_use(), 0u); }
 
   /// The connection comes in; its target is `server`.
-  void connect(scsi::DeviceServer& server) {
+  void connect(scsi::DeviceServer& server) { connect(server, fake_transport(stream, resources.pdus, protocol)); }
+  void connect(scsi::DeviceServer& server, std::unique_ptr<iscsi::PduTransport> transport) {
     host.emplace(server);
     iscsi_target::Target target;
     target.name = kTarget;
     target.device_servers = {&server};
     registry.put(std::move(target));
-    connection = std::make_unique<iscsi_target::TargetConnection>(std::make_unique<FakeStream>(stream), *host,
-                                                                  resources, registry, settings);
+    connection =
+        std::make_unique<iscsi_target::TargetConnection>(std::move(transport), *host, resources, registry, settings);
   }
 
   void log_in(const iscsi::Offers& offers, const std::string& target = kTarget) {
@@ -66,20 +67,20 @@ class CoreSession : public testing::Test {
   }
   /// One receive.
   void feed(std::span<const std::byte> bytes) {
-    const auto place = connection->receive_place();
+    const auto place = protocol->receive_place();
     const std::size_t direct = std::min(place.direct.size(), bytes.size());
     std::copy_n(bytes.begin(), direct, place.direct.begin());
-    connection->received(direct, bytes.subspan(direct));
+    protocol->received(direct, bytes.subspan(direct));
   }
   std::vector<std::byte> gathered() {
     std::vector<std::byte> all;
     for (;;) {
       std::array<std::span<const std::byte>, 32> pieces;
-      const std::size_t count = connection->gather(pieces);
+      const std::size_t count = protocol->gather(pieces);
       if (count == 0) return all;
       const std::size_t before = all.size();
       for (const auto& piece : std::span(pieces).first(count)) all.insert(all.end(), piece.begin(), piece.end());
-      connection->sent(all.size() - before);
+      protocol->sent(all.size() - before);
     }
   }
   /// The headers of what the target has to say; none of it has data.
@@ -111,6 +112,7 @@ class CoreSession : public testing::Test {
   iscsi_target::SessionSettings settings;
   iscsi_target::SessionResources resources{clock, random, pool};
   FakeStream::State stream;
+  engine::StreamProtocol* protocol = nullptr;
   std::unique_ptr<iscsi_target::TargetConnection> connection;
   iscsi::Serial cmd_sn;
   std::uint32_t tag = 10;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/iscsi/stream_transport.hpp"
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
 #include "iscsi_target/session/connection.hpp"
@@ -74,6 +75,14 @@ class FakeStream final : public engine::Stream {
   State& state_;
   std::string local_ = "127.0.0.1:3260", peer_ = "127.0.0.1:40000";
 };
+
+/// A transport over a stream that goes nowhere; `protocol` is where its bytes go in and come out.
+inline std::unique_ptr<iscsi::PduTransport> fake_transport(FakeStream::State& state, iscsi::OutPduPool& pool,
+                                                           engine::StreamProtocol*& protocol) {
+  auto transport = std::make_unique<iscsi::StreamTransport>(std::make_unique<FakeStream>(state), pool);
+  protocol = transport.get();
+  return transport;
+}
 
 /// Lets every session in at once.
 class FakeHost final : public iscsi_target::ConnectionHost {

@@ -111,8 +111,8 @@ class Noise {
     registry.put(std::move(target));
     settings.queue_depth = 16;
     if (random.one_in(2)) resources.data_buffers = std::make_unique<iscsi_target::DataBuffers>(clock, pool);
-    connection = std::make_unique<iscsi_target::TargetConnection>(std::make_unique<FakeStream>(stream), host, resources,
-                                                                  registry, settings);
+    connection = std::make_unique<iscsi_target::TargetConnection>(fake_transport(stream, resources.pdus, protocol),
+                                                                  host, resources, registry, settings);
   }
 
   void log_in() {
@@ -147,7 +147,7 @@ class Noise {
   /// In pieces, as a stream would.
   void feed(std::span<const std::byte> bytes) {
     while (!bytes.empty() && !stream.closed) {
-      const auto place = connection->receive_place();
+      const auto place = protocol->receive_place();
       if (place.direct.empty() && place.scratch == 0)
         return;  // paused: the rest is lost, which is one more malformation
       const std::size_t piece = random.one_in(3) ? 1 + random.below(200) : bytes.size();
@@ -155,7 +155,7 @@ class Noise {
       std::copy_n(bytes.begin(), direct, place.direct.begin());
       const std::size_t scratch =
           direct < place.direct.size() ? 0 : std::min({place.scratch, bytes.size() - direct, piece});
-      connection->received(direct, bytes.subspan(direct, scratch));
+      protocol->received(direct, bytes.subspan(direct, scratch));
       if (direct + scratch == 0) return;
       bytes = bytes.subspan(direct + scratch);
     }
@@ -184,7 +184,7 @@ class Noise {
     std::vector<std::byte> all;
     while (!stream.closed) {
       std::array<std::span<const std::byte>, 32> pieces;
-      const std::size_t count = connection->gather(pieces);
+      const std::size_t count = protocol->gather(pieces);
       if (count == 0) break;
       std::size_t total = 0;
       for (std::size_t i = 0; i < count; ++i) {
@@ -192,7 +192,7 @@ class Noise {
         all.insert(all.end(), pieces[i].begin(), pieces[i].end());
         total += pieces[i].size();
       }
-      connection->sent(total);
+      protocol->sent(total);
     }
     return all;
   }
@@ -333,10 +333,10 @@ class Noise {
   void take_some() {
     if (random.one_in(2)) return void(take_all());
     std::array<std::span<const std::byte>, 8> pieces;
-    const std::size_t count = connection->gather(pieces);
+    const std::size_t count = protocol->gather(pieces);
     if (count == 0 || stream.closed) return;
     note(pieces[0]);  // may be cut: then it is looked at no more
-    connection->sent(std::min<std::size_t>(pieces[0].size(), 1 + random.below(60)));
+    protocol->sent(std::min<std::size_t>(pieces[0].size(), 1 + random.below(60)));
   }
 
   static void digest(std::vector<std::byte>& out, std::uint32_t crc) {
@@ -361,6 +361,7 @@ class Noise {
   iscsi_target::SessionSettings settings;
   iscsi_target::SessionResources resources{clock, random, pool};
   FakeStream::State stream;
+  engine::StreamProtocol* protocol = nullptr;
   std::unique_ptr<iscsi_target::TargetConnection> connection;
   std::vector<std::byte> noise{std::vector<std::byte>(65536, std::byte{0x5A})};
   std::vector<R2tHeader> r2ts;

@@ -1,0 +1,122 @@
+// The end of a connection whose transport still reads and writes memory for a while after it was closed.
+#include <gtest/gtest.h>
+
+#include "tests/unit/iscsi_session/core_session.hpp"
+#include "tests/unit/iscsi_session/late_transport.hpp"
+
+namespace lockstep::test {
+namespace {
+
+/// Answers reads out of memory of its own, which it spoils as soon as it may; pulls the data of writes.
+class SpoilingDevice final : public scsi::DeviceServer {
+ public:
+  void on_nexus_opened(scsi::Nexus&) override {}
+  void on_nexus_closed(scsi::Nexus&) override { ++nexus_closed; }
+  void execute(scsi::Command& command) override {
+    if (command.expected_out != 0) {
+      return command.pull(std::span(memory).first(command.expected_out), [this, &command](std::error_code error) {
+        ++pulls_ended;
+        std::ranges::fill(memory, std::byte{0xDD});
+        command.status = error ? scsi::Status::task_aborted : scsi::Status::good;
+        command.complete();
+      });
+    }
+    command.wanted_in = command.expected_in;
+    command.data_released = [this] {
+      ++released;
+      std::ranges::fill(memory, std::byte{0xDD});
+    };
+    command.complete(std::span(memory).first(command.expected_in));
+  }
+  void abort(scsi::Command&) override {}
+  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
+
+  std::vector<std::byte> memory{std::vector<std::byte>(8192, std::byte{0x11})};
+  int released = 0, pulls_ended = 0, nexus_closed = 0;
+};
+
+class LateEnd : public CoreSession {
+ protected:
+  LateEnd() {
+    auto late = std::make_unique<LateTransport>(stream, resources.pdus);
+    transport = late.get();
+    connect(device, std::move(late));
+    protocol = transport;
+    log_in({});
+  }
+  ~LateEnd() override { connection.reset(); }
+
+  void read(std::uint32_t length) {
+    auto header =
+        iscsi::make_header<iscsi::ScsiCommandHeader>(iscsi::Opcode::scsi_command, iscsi::kFinal | iscsi::kRead);
+    header.task_tag = ++tag;
+    header.expected_length = length;
+    header.cmd_sn = cmd_sn.value();
+    ++cmd_sn;
+    feed(pdu(bytes_of(header)));
+  }
+  void encode() {
+    std::array<std::span<const std::byte>, 32> pieces;
+    ASSERT_NE(protocol->gather(pieces), 0u);
+  }
+
+  SpoilingDevice device;
+  LateTransport* transport = nullptr;
+};
+
+TEST_F(LateEnd, AnAnswersMemoryIsTheTransportsUntilItHasEnded) {
+  read(4096);
+  encode();
+  connection->reset("The test says so.");
+  EXPECT_EQ(device.released, 0);
+  EXPECT_EQ(host->closed_count, 0);
+  transport->end();
+  EXPECT_EQ(device.released, 1);
+  EXPECT_EQ(host->closed_count, 1);
+}
+
+TEST_F(LateEnd, AWritesMemoryIsTheTransportsUntilItHasEnded) {
+  feed(write(4096));
+  encode();  // the R2T
+  connection->reset("The test says so.");
+  EXPECT_EQ(device.pulls_ended, 0);
+  transport->end();
+  EXPECT_EQ(device.pulls_ended, 1);
+  EXPECT_EQ(host->closed_count, 1);
+}
+
+TEST_F(LateEnd, AResetFromAnotherSessionDoesNotEndAWriteBeforeTheTransportHasEnded) {
+  feed(write(4096));
+  encode();
+  connection->reset("The test says so.");
+  bool is_quiet = false;
+  connection->quiesce({}, [&] { is_quiet = true; });
+  EXPECT_EQ(device.pulls_ended, 0);
+  EXPECT_FALSE(is_quiet);
+  transport->end();
+  EXPECT_EQ(device.pulls_ended, 1);
+  EXPECT_TRUE(is_quiet);
+}
+
+TEST_F(LateEnd, ACommandWhoseStatusIsEncodedLivesUntilTheTransportHasEnded) {
+  read(512);
+  encode();
+  EXPECT_EQ(resources.commands.in_use(), 1u);
+  connection->reset("The test says so.");
+  EXPECT_EQ(resources.commands.in_use(), 1u);
+  transport->end();
+  EXPECT_EQ(resources.commands.in_use(), 0u);
+}
+
+TEST_F(LateEnd, TheNexusIsClosedOnlyAfterTheTransportHasEnded) {
+  connection->reset("The test says so.");
+  EXPECT_EQ(host->closed_count, 0);
+  transport->end();
+  EXPECT_EQ(host->closed_count, 1);
+  EXPECT_EQ(device.nexus_closed, 0);
+  connection->destroy_session();
+  EXPECT_EQ(device.nexus_closed, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::test
