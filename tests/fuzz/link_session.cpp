@@ -116,6 +116,7 @@ class Partner final : public LinkSessionOwner {
     digests = true;
     if (input.u8() & 1) return;  // the greeting's answer is the input's
     HelloAnswer welcome{.message = {}};
+    welcome.version = kPartnerVersions.highest;
     welcome.side = engine::NodeSide::b;
     std::array<std::byte, kMaxLinkAnswerHeader> bytes;
     const std::size_t size = encode_hello_answer(welcome, bytes);

@@ -47,7 +47,8 @@ class LinkLateEnd : public testing::Test, protected LinkSessionOwner {
     const auto request = take_all();  // the greeting
     Bhs command;
     std::copy_n(request.begin(), kBhsSize, command.begin());
-    HelloAnswer welcome{.message = {}};
+    HelloAnswer welcome{};
+    welcome.version = kPartnerVersions.highest;
     welcome.side = engine::NodeSide::b;
     std::array<std::byte, kMaxLinkAnswerHeader> bytes;
     AnswerPrefix prefix;
