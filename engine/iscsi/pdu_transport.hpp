@@ -62,9 +62,10 @@ class PduTransport {
   [[nodiscard]] virtual const Bhs& header() const = 0;
   [[nodiscard]] virtual Progress progress() const = 0;
 
-  /// The end, from either side's point of view; may be called from inside any of the user's members, once. `closed`
-  /// runs once, perhaps in here: nothing reads or writes what the user gave it any more, and each PDU that was not sent
-  /// has had its `done`. Until then every buffer stays as it is.
+  /// The end, once, whoever began it; may be called from inside any of the user's members but takes_more() and
+  /// data_place(), and from a PDU's `done`. Nothing more is sent. `closed` runs once, perhaps in here: nothing reads or
+  /// writes what the user gave it any more, and each PDU that was not sent has had its `done`. Until then every buffer
+  /// stays as it is.
   virtual void close(engine::StreamClose how, engine::Callback<> closed) = 0;
 
   [[nodiscard]] virtual const std::string& local_address() const = 0;  ///< "127.0.0.1:3260", "[::1]:3260"
