@@ -79,6 +79,13 @@ class Command {
   /// into.size() <= expected_out. An error means that the command is dead: complete() is still owed, nothing is sent.
   /// `done` never runs inside pull().
   virtual void pull(std::span<std::byte> into, engine::IoCallback done) = 0;
+  /// In the place of pull(): the first `bytes` of the write data, which are all that is expected, where they are there
+  /// already and lie in a buffer of a pool, from its beginning. Empty: they don't, or not yet, and pull() brings them.
+  /// May be asked again until it is answered, or pull() is called.
+  [[nodiscard]] virtual engine::Buffer take(std::size_t bytes) {
+    (void)bytes;
+    return {};
+  }
   /// Ends the command. `data_in` is sent before the status (not beyond expected_in) out of `buffer`, which the
   /// transport keeps until the last byte is sent. Data without a buffer must be at most 4 KiB and is copied.
   virtual void complete(std::span<const std::byte> data_in = {}, engine::Buffer buffer = {}) = 0;

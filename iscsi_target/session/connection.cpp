@@ -19,11 +19,12 @@ using iscsi::LoginStatus;
 using iscsi::Opcode;
 using iscsi::TargetLogin;
 
-TargetConnection::TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, ConnectionHost& host,
-                                   SessionResources& resources, TargetDirectory& directory,
+TargetConnection::TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, std::unique_ptr<Transfers> transfers,
+                                   ConnectionHost& host, SessionResources& resources, TargetDirectory& directory,
                                    const SessionSettings& settings)
     : transport_(std::move(transport)),
       sender_(transport_->sender()),
+      transfers_(std::move(transfers)),
       host_(host),
       resources_(resources),
       directory_(directory),
@@ -183,8 +184,8 @@ void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
                      .device_server = target_ ? host_.device_server(*target_) : nullptr};
   login_.reset();
   login_data_ = {};
-  session_ =
-      std::make_unique<Session>(std::move(setup), settings_, resources_, directory_, static_cast<SessionLink&>(*this));
+  session_ = std::make_unique<Session>(std::move(setup), settings_, resources_, directory_,
+                                       static_cast<SessionLink&>(*this), *transfers_);
   phase_ = Phase::full_feature;
   heard_ = true;
   start_timer(settings_.keepalive);

@@ -52,8 +52,10 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
  public:
   enum class Phase : std::uint8_t { login, proof_waits, admitting, full_feature, closed };
 
-  TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, ConnectionHost& host, SessionResources& resources,
-                   TargetDirectory& directory, const SessionSettings& settings);
+  /// `transfers` moves the data of what comes by `transport`.
+  TargetConnection(std::unique_ptr<iscsi::PduTransport> transport, std::unique_ptr<Transfers> transfers,
+                   ConnectionHost& host, SessionResources& resources, TargetDirectory& directory,
+                   const SessionSettings& settings);
   /// After ConnectionHost::closed().
   ~TargetConnection();
   TargetConnection(const TargetConnection&) = delete;
@@ -123,6 +125,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
 
   std::unique_ptr<iscsi::PduTransport> transport_;
   iscsi::PduSender& sender_;  // the transport's
+  std::unique_ptr<Transfers> transfers_;
   ConnectionHost& host_;
   SessionResources& resources_;
   TargetDirectory& directory_;

@@ -15,12 +15,13 @@ using iscsi::RejectReason;
 using iscsi::Serial;
 
 Session::Session(SessionSetup setup, const SessionSettings& settings, SessionResources& resources,
-                 const TargetDirectory& directory, SessionLink& link)
+                 const TargetDirectory& directory, SessionLink& link, Transfers& transfers)
     : setup_(std::move(setup)),
       settings_(settings),
       resources_(resources),
       directory_(directory),
       link_(link),
+      transfers_(transfers),
       slots_(std::min(settings.queue_depth, kMaxQueueDepth) + kImmediateSlots),
       stat_sn_(setup_.stat_sn),
       exp_cmd_sn_(setup_.exp_cmd_sn),
@@ -30,6 +31,7 @@ Session::Session(SessionSetup setup, const SessionSettings& settings, SessionRes
   nexus_.isid = setup_.who.isid;
   nexus_.target_name = setup_.who.target_name;
   if (setup_.target) nexus_.target_portal_group = setup_.target->portal_group;
+  transfers_.start(*this);
   if (setup_.device_server == nullptr) return;
   setup_.device_server->on_nexus_opened(nexus_);
   if (resources_.data_buffers) resources_.data_buffers->join(*this, setup_.who.initiator_name, setup_.address);
@@ -50,7 +52,8 @@ void Session::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs
     case Opcode::scsi_command:
       return begin_command(header, ahs, data_length);
     case Opcode::scsi_data_out:
-      return begin_data_out(header_as<iscsi::DataOutHeader>(header), data_length);
+      if (transfers_.data_out(header_as<iscsi::DataOutHeader>(header), data_length)) incoming_ = Incoming::command_data;
+      return;
     case Opcode::nop_out:
     case Opcode::text_request:
     case Opcode::logout_request:
@@ -67,22 +70,15 @@ void Session::on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs
 }
 
 std::span<std::byte> Session::data_place(std::uint32_t offset) {
-  if (incoming_ == Incoming::control) {
-    return offset < control_data_.size() ? std::span(control_data_).subspan(offset) : std::span<std::byte>{};
-  }
-  if (incoming_ != Incoming::command_data || current_ == nullptr) return {};
-  SessionCommand& command = *current_;
-  const std::uint32_t at = current_base_ + offset;
-  if (command.stash_missing) return {};
-  if (command.pull_wanted) return at < command.into.size() ? command.into.subspan(at) : std::span<std::byte>{};
-  if (command.pulled || command.is_completed || command.is_aborted || command.is_broken) return {};
-  return stash_place(command, at);
+  if (incoming_ == Incoming::command_data) return transfers_.data_place(offset);
+  if (incoming_ != Incoming::control || offset >= control_data_.size()) return {};
+  return std::span(control_data_).subspan(offset);
 }
 
 void Session::on_pdu() {
   const Incoming was = std::exchange(incoming_, Incoming::nothing);
   if (was == Incoming::control) return run_control();
-  if (current_ != nullptr) segment_ended(*std::exchange(current_, nullptr));
+  if (was == Incoming::command_data) transfers_.data_ended();
 }
 
 Session::Turn Session::take_cmd_sn(const iscsi::AnyHeader& header, Serial cmd_sn) {

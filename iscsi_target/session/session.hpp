@@ -1,9 +1,10 @@
 #pragma once
 // A session in full feature phase (RFC 7143 chapters 4, 7 and 11), error recovery level 0, one connection: PDUs in,
 // commands to the device server, PDUs out. Knows no socket: its connection feeds it and drains it.
+// How their data moves is the transport's (transfers.hpp).
 //
-// A command is executed as soon as its header is in, so that its data lands where the device server wants it. Data that
-// comes before anybody asked for it waits in a stash. A status waits until the data that the initiator was entitled
+// A command is executed as soon as its header is in, so that its data lands where the device server wants it. A status
+// waits until the data that the initiator was entitled
 // to send has come, since some initiators lose an answer that overtakes their own data.
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "iscsi_target/session/session_command.hpp"
 #include "iscsi_target/session/settings.hpp"
 #include "iscsi_target/session/target.hpp"
+#include "iscsi_target/session/transfers.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -71,7 +73,7 @@ struct SessionSetup {
 class Session final : private BufferUser {
  public:
   Session(SessionSetup setup, const SessionSettings& settings, SessionResources& resources,
-          const TargetDirectory& directory, SessionLink& link);
+          const TargetDirectory& directory, SessionLink& link, Transfers& transfers);
   /// After it has drained and what it had queued was sent or dropped.
   ~Session();
 
@@ -115,6 +117,39 @@ class Session final : private BufferUser {
   [[nodiscard]] const iscsi::Parameters& parameters() const { return setup_.parameters; }
   [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
 
+  // The transfers' calls.
+  struct Numbers {
+    std::uint32_t stat_sn, exp_cmd_sn, max_cmd_sn;
+  };
+  [[nodiscard]] const SessionSettings& settings() const { return settings_; }
+  [[nodiscard]] SessionResources& resources() const { return resources_; }
+  [[nodiscard]] SessionCommand* find(std::uint32_t task_tag) const { return slots_.find(task_tag); }
+  /// Null unless both tags are the same command's.
+  [[nodiscard]] SessionCommand* find(std::uint32_t transfer_tag, std::uint32_t task_tag) const {
+    return slots_.find(transfer_tag, task_tag);
+  }
+  [[nodiscard]] FairShare::Claim& stash_claim_of(SessionCommand& command) {
+    command.stash_claim.member = this;
+    return command.stash_claim;
+  }
+  /// What a PDU says that is sent now.
+  [[nodiscard]] Numbers numbers();
+  /// The command wants its turn to be encoded.
+  void make_ready(Ready& item);
+  /// The initiator's data is not what was agreed: the command fails, whatever the device server makes of it.
+  void break_command(SessionCommand& command, std::uint16_t additional_sense);
+  void data_came(std::uint32_t bytes) { data_out_ += bytes; }
+  /// The data that was arriving has come, for a command that is aborted or completed.
+  void arrived_late(SessionCommand& command);
+  /// The pull ends: with all of its data in place, or with an error, and nothing writes there any more.
+  void finish_pull(SessionCommand& command, std::error_code error);
+  /// The same at the end of the turn.
+  void defer(SessionCommand& command, std::error_code error);
+  /// What Transfers::abandon() had to wait for is over.
+  void let_go(SessionCommand& command);
+  /// The status of a read in the last PDU of its data.
+  void encode_status_with_data(SessionCommand& command, iscsi::DataInHeader& header, iscsi::OutPdu& last);
+
  private:
   friend class SessionCommand;
   enum class Incoming : std::uint8_t { nothing, discard, command_data, control };
@@ -155,23 +190,12 @@ class Session final : private BufferUser {
   /// Executes it when there is memory for its data.
   void start(SessionCommand& command);
   void execute(SessionCommand& command);
-  void begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length);
-  [[nodiscard]] bool follows(const SessionCommand& command, const iscsi::DataOutHeader& header,
-                             std::uint32_t data_length) const;
-  /// Up to where data may come that was not asked for.
-  [[nodiscard]] std::uint32_t unsolicited_end(const SessionCommand& command) const;
-  void segment_ended(SessionCommand& command);
-  void break_command(SessionCommand& command, std::uint16_t additional_sense);
   void pull_begun(SessionCommand& command);
-  void progress(SessionCommand& command);
-  void finish_pull(SessionCommand& command, std::error_code error);
-  void defer(SessionCommand& command, std::error_code error);
+  void end_pull(SessionCommand& command, std::error_code error);
   void run_deferred();
-  [[nodiscard]] std::span<std::byte> stash_place(SessionCommand& command, std::uint32_t offset);
   void completed(SessionCommand& command);
   void finish_if_over(SessionCommand& command);
   void leave_window(SessionCommand& command);
-  [[nodiscard]] engine::Buffer take_stash(SessionCommand& command, std::size_t size);
   void drop_stash(SessionCommand& command);
   void release(SessionCommand& command);
 
@@ -184,10 +208,7 @@ class Session final : private BufferUser {
   void fail_unexecuted(SessionCommand& command, scsi::Status status);
 
   // session_send.cpp: answers.
-  void make_ready(Ready& item);
   [[nodiscard]] bool encode_command(SessionCommand& command, iscsi::PduSender& queue);
-  [[nodiscard]] bool encode_r2t(SessionCommand& command, iscsi::PduSender& queue);
-  [[nodiscard]] bool encode_data_in(SessionCommand& command, iscsi::PduSender& queue);
   void encode_status(SessionCommand& command, iscsi::PduSender& queue);
   void encode_control(Control& control, iscsi::PduSender& queue);
   void status_leaves(SessionCommand& command, iscsi::OutPdu& last);
@@ -214,6 +235,7 @@ class Session final : private BufferUser {
   SessionResources& resources_;
   const TargetDirectory& directory_;
   SessionLink& link_;
+  Transfers& transfers_;
   scsi::Nexus nexus_;
 
   CommandSlots slots_;
@@ -225,15 +247,9 @@ class Session final : private BufferUser {
   std::uint32_t immediate_used_ = 0;
   std::size_t outstanding_ = 0;  // commands that the device server has not completed
   std::size_t alive_ = 0;        // commands that are not back in the pool
-  std::size_t stashed_ = 0;      // bytes
   std::uint64_t next_sequence_ = 1;
 
   Incoming incoming_ = Incoming::nothing;
-  SessionCommand* current_ = nullptr;  // whose data is coming in
-  std::uint32_t current_base_ = 0;     // buffer offset of the segment's start
-  std::uint32_t current_length_ = 0;
-  bool current_final_ = false;
-  bool current_is_data_out_ = false;
   iscsi::Bhs control_header_{};
   std::vector<std::byte> control_data_;
   iscsi::TextAssembler text_in_;

@@ -23,6 +23,16 @@ void SessionCommand::pull(std::span<std::byte> where, engine::IoCallback done) {
   session->pull_begun(*this);
 }
 
+engine::Buffer SessionCommand::take(std::size_t bytes) {
+  assert(!pulled && is_executing);
+  if (!stash) [[likely]]
+    return {};
+  if (is_aborted || is_broken) return {};  // pull() says so
+  engine::Buffer taken = session->transfers_.take(*this, bytes);
+  pulled = static_cast<bool>(taken);
+  return taken;
+}
+
 void SessionCommand::complete(std::span<const std::byte> data_in, engine::Buffer held) {
   assert(is_executing && !is_completed);
   const std::size_t prefix = data_prefix.size();
@@ -58,7 +68,7 @@ void SessionCommand::reset() {
   sense_length = 0;
   wanted_out = wanted_in = 0;
   is_ready = is_held = is_waiting = is_executing = is_completed = is_aborted = is_given_up = is_broken =
-      status_encoded = false;
+      status_encoded = is_letting_go = false;
   unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
   received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = stalled_looks = 0;
   into = {};

@@ -1,6 +1,7 @@
 #pragma once
 // One SCSI command of a session, from its PDU to the last byte of its status: the transport's half of scsi::Command.
 // Comes out of a pool that the sessions of a reactor share; the session moves it along.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,6 +26,7 @@ struct Ready {
 class SessionCommand final : public scsi::Command, public Ready {
  public:
   void pull(std::span<std::byte> into, engine::IoCallback done) override;
+  [[nodiscard]] engine::Buffer take(std::size_t bytes) override;
   void complete(std::span<const std::byte> data_in, engine::Buffer buffer) override;
   [[nodiscard]] bool aborted() const override { return is_aborted; }
 
@@ -48,13 +50,15 @@ class SessionCommand final : public scsi::Command, public Ready {
   scsi::Status broken_status{};
   std::uint16_t broken_sense = 0;  ///< ASC and ASCQ
   bool status_encoded = false;     ///< left the slots; only its last PDUs are on their way
+  bool is_arriving = false;        ///< a PDU that brings data of it is coming in
+  bool is_letting_go = false;      ///< its pull has failed, and ends when nothing writes to its memory any more
 
   // Data-Out. `received` counts from the buffer's start; data comes in order.
   std::uint32_t received = 0;
   std::uint32_t next_data_sn = 0;
   bool unsolicited_open = false;  ///< more unsolicited data may come
   bool pull_wanted = false;       ///< pull() was called and is not answered yet
-  bool pulled = false;            ///< pull() was called
+  bool pulled = false;            ///< pull() was called, or the data taken
   std::span<std::byte> into;
   engine::IoCallback pull_done;
   std::error_code pull_error;
@@ -84,6 +88,11 @@ class SessionCommand final : public scsi::Command, public Ready {
   }
   /// Data of a sequence that was begun may still come.
   [[nodiscard]] bool expects_data() const { return unsolicited_open || r2t_outstanding != 0; }
+  void expect_no_data() { unsolicited_open = false, r2t_outstanding = 0; }
+  /// Bytes that are sent ahead of its status.
+  [[nodiscard]] std::uint32_t data_in_total() const {
+    return static_cast<std::uint32_t>(std::min<std::size_t>(prefix_length + data.size(), expected_in));
+  }
   /// Back to how a fresh one is, without touching what is overwritten anyway.
   void reset();
 };

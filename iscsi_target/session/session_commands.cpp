@@ -15,9 +15,6 @@ using iscsi::Serial;
 
 namespace {
 
-constexpr std::uint16_t kIncorrectAmountOfData = 0x0C0D;  // RFC 7143 11.4.7.2
-constexpr std::uint16_t kUnexpectedUnsolicitedData = 0x0C0C;
-
 void copy_cdb(SessionCommand& command, const iscsi::ScsiCommandHeader& header, std::span<const std::byte> extended) {
   std::memcpy(command.cdb.data(), header.cdb.data(), header.cdb.size());
   if (extended.empty()) return;
@@ -79,16 +76,9 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
   command.expected_in = command.writes ? additional->bidi_read_length.value_or(0) : header.expected_length.value();
   if (!command.reads) command.expected_in = 0;
   command.nexus = &nexus_;
-  // Nothing more may come when the immediate data is all there may be, whatever the F bit says.
-  command.unsolicited_open =
-      command.writes && !(header.flags & iscsi::kFinal) && data_length < unsolicited_end(command);
+  if (command.writes) transfers_.begin(command, header.flags & iscsi::kFinal, data_length);
   slots_.insert(command);
-
-  current_ = &command;
-  current_base_ = 0;
-  current_length_ = data_length;
-  current_is_data_out_ = false;
-  incoming_ = Incoming::command_data;
+  if (data_length != 0) incoming_ = Incoming::command_data;
   if (turn == Turn::later) {
     command.is_held = true;
     ++held_;
@@ -140,65 +130,9 @@ void Session::start_held() {
   }
 }
 
-// Whether the data is the next of its sequence. The last of a sequence says so; unsolicited data may end earlier.
-bool Session::follows(const SessionCommand& command, const iscsi::DataOutHeader& header,
-                      std::uint32_t data_length) const {
-  const bool solicited = command.r2t_outstanding != 0;
-  const std::uint32_t end = solicited ? command.sequence_end : unsolicited_end(command);
-  if (header.data_sn != command.next_data_sn || header.buffer_offset != command.received) return false;
-  if (command.received > end || data_length > end - command.received) return false;
-  const bool last = header.flags & iscsi::kFinal;
-  const bool complete = command.received + data_length == end;
-  return last == complete || (last && !solicited);
-}
-
-std::uint32_t Session::unsolicited_end(const SessionCommand& command) const {
-  return std::min(command.expected_out, setup_.parameters.first_burst);
-}
-
-void Session::begin_data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length) {
-  const bool solicited = header.transfer_tag != iscsi::kReservedTag;
-  SessionCommand* const command =
-      solicited ? slots_.find(header.transfer_tag, header.task_tag) : slots_.find(header.task_tag);
-  // Data of a task that was aborted, or has failed already, may still be on its way.
-  if (command == nullptr || command->is_aborted || command->is_broken) return;
-  const bool expected = solicited ? command->r2t_outstanding != 0 : command->unsolicited_open;
-  if (!expected) return break_command(*command, kUnexpectedUnsolicitedData);
-  if (solicited && header.lun != command->lun) {  // RFC 7143 11.7.4: reserved without a transfer tag
-    reject(RejectReason::protocol_error, bytes_of(header));
-    return break_command(*command, kIncorrectAmountOfData);
-  }
-  if (!follows(*command, header, data_length)) return break_command(*command, kIncorrectAmountOfData);
-  current_ = command;
-  current_base_ = command->received;
-  current_length_ = data_length;
-  current_is_data_out_ = true;
-  current_final_ = header.flags & iscsi::kFinal;
-  incoming_ = Incoming::command_data;
-}
-
-void Session::segment_ended(SessionCommand& command) {
-  command.received += current_length_;
-  data_out_ += current_length_;
-  if (current_is_data_out_) {
-    ++command.next_data_sn;
-    if (command.r2t_outstanding != 0) {
-      if (current_final_) {
-        --command.r2t_outstanding;
-        command.next_data_sn = 0;
-        command.sequence_end = std::min(command.sequence_end + setup_.parameters.max_burst, command.r2t_asked);
-      }
-    } else if (current_final_) {
-      command.unsolicited_open = false;
-      command.next_data_sn = 0;
-    }
-  }
+void Session::arrived_late(SessionCommand& command) {
   if (command.is_aborted) return finish_if_over(command);
-  if (command.is_completed) {
-    if (!command.expects_data()) make_ready(command);
-    return;
-  }
-  progress(command);
+  if (!command.expects_data()) make_ready(command);
 }
 
 Session::Waiting Session::oldest_waiting() const {
@@ -212,75 +146,42 @@ Session::Waiting Session::oldest_waiting() const {
   return oldest;
 }
 
-// The initiator's data is not what was agreed: the command fails, whatever the device server makes of it.
 void Session::break_command(SessionCommand& command, std::uint16_t additional_sense) {
   command.is_broken = true;
   command.broken_status = scsi::Status::check_condition;
   command.broken_sense = additional_sense;
-  command.unsolicited_open = false;
-  command.r2t_outstanding = 0;
+  command.expect_no_data();
   if (command.is_completed) return make_ready(command);
-  if (command.pull_wanted && !command.is_deferred) finish_pull(command, make_error_code(Errc::corrupt));
-}
-
-std::span<std::byte> Session::stash_place(SessionCommand& command, std::uint32_t offset) {
-  if (command.stash_missing) return {};
-  if (!command.stash) {
-    const std::size_t size = std::min(command.expected_out, setup_.parameters.first_burst);
-    if (stashed_ + size <= settings_.max_stash) command.stash = take_stash(command, size);
-    if (!command.stash) {
-      command.stash_missing = true;
-      return {};
-    }
-    stashed_ += size;
-  }
-  return offset < command.stash.size() ? command.stash.span().subspan(offset) : std::span<std::byte>{};
-}
-
-engine::Buffer Session::take_stash(SessionCommand& command, std::size_t size) {
-  if (!resources_.data_buffers) return resources_.buffers.allocate(size);
-  command.stash_claim.member = this;
-  return resources_.data_buffers->take_stash(command.stash_claim, size);
+  if (command.pull_wanted && !command.is_deferred) end_pull(command, make_error_code(Errc::corrupt));
 }
 
 void Session::drop_stash(SessionCommand& command) {
-  if (!command.stash) return;
-  stashed_ -= command.stash.size();
-  command.stash.reset();
-  if (resources_.data_buffers) resources_.data_buffers->give_back(command.stash_claim);
+  if (command.stash) transfers_.forget(command);
 }
 
 void Session::pull_begun(SessionCommand& command) {
   if (ended_ || command.is_aborted) return defer(command, make_error_code(Errc::aborted));
   if (command.is_broken) return defer(command, make_error_code(Errc::corrupt));
-  if (command.stash) {
-    // What has not come yet of the segment under way is copied as it is and overwritten in place.
-    const std::size_t have = command.received + (current_ == &command ? current_length_ : 0);
-    const std::size_t n = std::min({have, command.into.size(), command.stash.size()});
-    if (n != 0) std::memcpy(command.into.data(), command.stash.data(), n);
-    drop_stash(command);
-  }
-  if (command.received >= command.into.size() && !command.stash_missing) return defer(command, {});
-  progress(command);
+  transfers_.get(command);
 }
 
-// Called when more data is there, or wanted.
-void Session::progress(SessionCommand& command) {
-  if (!command.pull_wanted || command.is_deferred) return;
-  if (command.stash_missing) {
-    if (command.unsolicited_open || current_ == &command) return;
-    // From the start: an initiator has a write's data until it has the status.
-    command.stash_missing = false;
-    command.received = 0;
-  }
-  if (command.received >= command.into.size()) return finish_pull(command, {});
-  if (command.unsolicited_open || current_ == &command) return;
-  if (command.r2t_asked == 0) command.r2t_asked = command.received;
-  make_ready(command);
+// The pull ends with an error as soon as nothing writes to its memory: with the error the device server gives it back.
+void Session::end_pull(SessionCommand& command, std::error_code error) {
+  if (ended_) return finish_pull(command, error);
+  if (command.is_letting_go) return;
+  command.pull_error = error;
+  command.is_letting_go = transfers_.abandon(command);
+  if (!command.is_letting_go) finish_pull(command, error);
+}
+
+void Session::let_go(SessionCommand& command) {
+  assert(command.is_letting_go && command.pull_wanted);
+  finish_pull(command, command.pull_error);
 }
 
 void Session::finish_pull(SessionCommand& command, std::error_code error) {
   command.pull_wanted = false;
+  command.is_letting_go = false;
   auto done = std::exchange(command.pull_done, nullptr);
   done(error);
 }
@@ -317,7 +218,7 @@ void Session::completed(SessionCommand& command) {
   if (ended_) command.is_aborted = true;
   if (command.is_aborted) {
     finish_if_over(command);
-  } else if (!command.expects_data() && current_ != &command) {
+  } else if (!command.expects_data() && !command.is_arriving) {
     make_ready(command);
   }
   if (!waiters_.empty()) check_waiters();
@@ -328,7 +229,7 @@ void Session::completed(SessionCommand& command) {
 void Session::finish_if_over(SessionCommand& command) {
   if (!command.is_aborted || command.is_executing || command.is_ready || command.is_deferred) return;
   assert(!command.is_waiting);
-  if (&command == current_) return;
+  if (command.is_arriving) return;
   leave_window(command);
   release(command);
 }
@@ -342,7 +243,7 @@ void Session::leave_window(SessionCommand& command) {
 
 void Session::release(SessionCommand& command) {
   assert(command.status_encoded && !command.is_executing && !command.is_ready && !command.is_deferred);
-  assert(&command != current_);
+  assert(!command.is_arriving);
   drop_stash(command);
   command.buffer.reset();
   give_back_memory(command);

@@ -19,6 +19,11 @@ constexpr std::uint32_t kLooksForTaking = kTakingPatience / DataBuffers::kLook;
 void Session::buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) {
   SessionCommand& command = SessionCommand::of(claim);
   assert(command.is_waiting);
+  // Nothing begins on a connection that is over; what waits for its end is ended with it.
+  if (link_.is_over()) {
+    buffer.reset();
+    return stop_waiting(command);
+  }
   command.is_waiting = false;
   --waiting_;
   command.data_buffer = std::move(buffer);
@@ -43,7 +48,7 @@ void Session::fail_unexecuted(SessionCommand& command, scsi::Status status) {
   command.broken_status = status;
   command.unsolicited_open = false;
   command.is_completed = true;
-  if (&command != current_) make_ready(command);
+  if (!command.is_arriving) make_ready(command);
 }
 
 void Session::look(bool is_in_the_way) {

@@ -66,18 +66,6 @@ void apply_breakage(SessionCommand& command) {
   command.sense_length = scsi::build_sense(sense, scsi::SenseFormat::fixed, command.sense);
 }
 
-std::uint32_t data_in_total(const SessionCommand& command) {
-  return static_cast<std::uint32_t>(
-      std::min<std::size_t>(command.prefix_length + command.data.size(), command.expected_in));
-}
-
-void set_data_piece(OutPdu& pdu, const SessionCommand& command, std::size_t offset, std::size_t length) {
-  const std::span<const std::byte> prefix(command.copied.data(), command.prefix_length);
-  if (offset >= prefix.size()) return pdu.set_data(command.data.subspan(offset - prefix.size(), length));
-  const auto first = prefix.subspan(offset, std::min(length, prefix.size() - offset));
-  pdu.set_data(first, command.data.first(length - first.size()));
-}
-
 }  // namespace
 
 void Session::make_ready(Ready& item) {
@@ -109,76 +97,28 @@ void Session::encode(PduSender& queue) {
 // False when there was no room for all of it.
 bool Session::encode_command(SessionCommand& command, PduSender& queue) {
   if (command.is_aborted) return true;
-  if (!command.is_completed) return encode_r2t(command, queue);
+  if (!command.is_completed) return command.is_letting_go || transfers_.ask(command, queue);
   // What is coming in for it lands on it still; the segment's end puts it in the list again.
-  if (command.expects_data() || &command == current_) return true;
+  if (command.expects_data() || command.is_arriving) return true;
   if (command.is_broken && command.data_sent == 0) apply_breakage(command);
-  return encode_data_in(command, queue);
-}
-
-bool Session::encode_r2t(SessionCommand& command, PduSender& queue) {
-  const auto size = static_cast<std::uint32_t>(command.into.size());
-  while (command.pull_wanted && command.r2t_asked < size &&
-         command.r2t_outstanding < setup_.parameters.max_outstanding_r2t) {
-    if (queue.size() >= kMaxQueuedPdus) return false;
-    auto header = iscsi::make_header<iscsi::R2tHeader>(Opcode::r2t, iscsi::kFinal);
-    header.lun = command.lun;
-    header.task_tag = command.task_tag;
-    header.transfer_tag = command.transfer_tag;
-    stamp(header);
-    header.r2t_sn = command.r2t_count++;
-    header.buffer_offset = command.r2t_asked;
-    const std::uint32_t length = std::min(setup_.parameters.max_burst, size - command.r2t_asked);
-    header.desired_length = length;
-    command.r2t_asked += length;
-    if (command.r2t_outstanding++ == 0) command.sequence_end = command.r2t_asked;
-    OutPdu& pdu = queue.make();
-    pdu.set_header(header);
-    queue.push(pdu);
-  }
-  return true;
-}
-
-bool Session::encode_data_in(SessionCommand& command, PduSender& queue) {
-  const std::uint32_t total = data_in_total(command);
-  const std::uint32_t burst = setup_.parameters.max_burst;
-  const bool collapses = command.sense_length == 0 && command.status == scsi::Status::good;
-  while (command.data_sent < total) {
-    if (queue.size() >= kMaxQueuedPdus) return false;
-    const std::uint32_t at = command.data_sent;
-    const std::uint32_t sequence_left = burst - at % burst;
-    const std::uint32_t length = std::min({total - at, sequence_left, setup_.parameters.max_send});
-    const bool last = at + length == total;
-    auto header = iscsi::make_header<iscsi::DataInHeader>(Opcode::scsi_data_in);
-    if (last || length == sequence_left) header.flags = iscsi::kFinal;
-    header.lun = command.lun;
-    header.task_tag = command.task_tag;
-    header.transfer_tag = iscsi::kReservedTag;
-    header.data_sn = command.data_sn++;
-    header.buffer_offset = at;
-    OutPdu& pdu = queue.make();
-    set_data_piece(pdu, command, at, length);
-    command.data_sent += length;
-    if (last && collapses) {
-      const Residual residual = residual_of(command);
-      header.flags |= iscsi::kDataInStatus | residual.flags;
-      header.status = static_cast<std::uint8_t>(command.status);
-      header.residual = residual.count;
-      status_leaves(command, pdu);
-      stamp(header);
-      ++stat_sn_;
-      pdu.set_header(header);
-      queue.push(pdu);
-      return true;
-    }
-    header.exp_cmd_sn = exp_cmd_sn_.value();
-    header.max_cmd_sn = window_end().value();
-    pdu.set_header(header);
-    queue.push(pdu);
+  if (command.data_sent < command.data_in_total()) {
+    const Transfers::Put put = transfers_.put(command, queue);
+    if (put != Transfers::Put::data_only) return put == Transfers::Put::with_status;
   }
   if (queue.size() >= kMaxQueuedPdus) return false;
   encode_status(command, queue);
   return true;
+}
+
+void Session::encode_status_with_data(SessionCommand& command, iscsi::DataInHeader& header, OutPdu& last) {
+  const Residual residual = residual_of(command);
+  header.flags |= iscsi::kDataInStatus | residual.flags;
+  header.status = static_cast<std::uint8_t>(command.status);
+  header.residual = residual.count;
+  status_leaves(command, last);
+  stamp(header);
+  ++stat_sn_;
+  last.set_header(header);
 }
 
 void Session::encode_status(SessionCommand& command, PduSender& queue) {
@@ -232,6 +172,8 @@ void Session::encode_control(Control& control, PduSender& queue) {
   said_last_word_ = true;
   link_.close_gently("The initiator logged out.");
 }
+
+Session::Numbers Session::numbers() { return {stat_sn_.value(), exp_cmd_sn_.value(), window_end().value()}; }
 
 template <class T>
 void Session::stamp(T& header) {

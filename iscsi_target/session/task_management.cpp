@@ -107,9 +107,8 @@ void Session::abort(SessionCommand& command) {
     if (!command.cmd_sn.before(exp_cmd_sn_)) skipped_.push_back(command.cmd_sn);
   }
   if (command.is_waiting) stop_waiting(command);
-  command.unsolicited_open = false;
-  command.r2t_outstanding = 0;
-  if (command.pull_wanted && !command.is_deferred) return finish_pull(command, make_error_code(Errc::aborted));
+  command.expect_no_data();
+  if (command.pull_wanted && !command.is_deferred) return end_pull(command, make_error_code(Errc::aborted));
   if (command.is_executing) return give_up(command);
   finish_if_over(command);
 }
@@ -134,9 +133,8 @@ void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
     }
     command->is_broken = true;
     command->broken_status = scsi::Status::task_aborted;
-    command->unsolicited_open = false;
-    command->r2t_outstanding = 0;
-    finish_pull(*command, make_error_code(Errc::aborted));
+    command->expect_no_data();
+    end_pull(*command, make_error_code(Errc::aborted));
   }
   wait_for(scope, std::move(done));
 }
@@ -182,7 +180,7 @@ void Session::check_waiters() {
 
 void Session::end() {
   if (std::exchange(ended_, true)) return;
-  current_ = nullptr;
+  transfers_.end();
   incoming_ = Incoming::discard;
   while (first_ready_ != nullptr) {
     Ready& item = *std::exchange(first_ready_, first_ready_->next_ready);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/iscsi/stream_transport.hpp"
+#include "iscsi_target/session/stream_transfers.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -20,8 +21,8 @@ void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
   auto opened = engine::open_stream(*reactor_, std::move(socket), hub_.protection());
   auto transport = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), resources_.pdus);
   iscsi::StreamTransport& pdus = *transport;
-  auto connection = std::make_unique<TargetConnection>(std::move(transport), *this, resources_, hub_.directory(),
-                                                       hub_.session_settings());
+  auto connection = std::make_unique<TargetConnection>(std::move(transport), std::make_unique<StreamTransfers>(), *this,
+                                                       resources_, hub_.directory(), hub_.session_settings());
   TargetConnection& fresh = *connection;
   fresh.id = id;
   fresh.generation = hub_.generation();

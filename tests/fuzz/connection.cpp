@@ -48,7 +48,8 @@ class Machine {
     registry.put(std::move(target));
     settings.queue_depth = 8;
     connection = std::make_unique<iscsi_target::TargetConnection>(
-        test::fake_transport(stream, resources.pdus, protocol), host, resources, registry, settings);
+        test::fake_transport(stream, resources.pdus, protocol), std::make_unique<iscsi_target::StreamTransfers>(), host,
+        resources, registry, settings);
   }
 
   ~Machine() {

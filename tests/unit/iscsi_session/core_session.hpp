@@ -18,14 +18,15 @@ class CoreSession : public testing::Test {
 
   /// The connection comes in; its target is `server`.
   void connect(scsi::DeviceServer& server) { connect(server, fake_transport(stream, resources.pdus, protocol)); }
-  void connect(scsi::DeviceServer& server, std::unique_ptr<iscsi::PduTransport> transport) {
+  void connect(scsi::DeviceServer& server, std::unique_ptr<iscsi::PduTransport> transport,
+               std::unique_ptr<iscsi_target::Transfers> transfers = std::make_unique<iscsi_target::StreamTransfers>()) {
     host.emplace(server);
     iscsi_target::Target target;
     target.name = kTarget;
     target.device_servers = {&server};
     registry.put(std::move(target));
-    connection =
-        std::make_unique<iscsi_target::TargetConnection>(std::move(transport), *host, resources, registry, settings);
+    connection = std::make_unique<iscsi_target::TargetConnection>(std::move(transport), std::move(transfers), *host,
+                                                                  resources, registry, settings);
   }
 
   void log_in(const iscsi::Offers& offers, const std::string& target = kTarget) {

@@ -8,6 +8,7 @@
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
 #include "iscsi_target/session/connection.hpp"
+#include "iscsi_target/session/stream_transfers.hpp"
 #include "iscsi_target/tcp/registry.hpp"
 
 namespace lockstep::test {

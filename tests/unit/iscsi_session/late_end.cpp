@@ -13,6 +13,7 @@ class SpoilingDevice final : public scsi::DeviceServer {
   void on_nexus_opened(scsi::Nexus&) override {}
   void on_nexus_closed(scsi::Nexus&) override { ++nexus_closed; }
   void execute(scsi::Command& command) override {
+    ++executed;
     if (command.expected_out != 0) {
       return command.pull(std::span(memory).first(command.expected_out), [this, &command](std::error_code error) {
         ++pulls_ended;
@@ -32,12 +33,13 @@ class SpoilingDevice final : public scsi::DeviceServer {
   bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
 
   std::vector<std::byte> memory{std::vector<std::byte>(8192, std::byte{0x11})};
-  int released = 0, pulls_ended = 0, nexus_closed = 0;
+  int executed = 0, released = 0, pulls_ended = 0, nexus_closed = 0;
 };
 
 class LateEnd : public CoreSession {
  protected:
   LateEnd() {
+    resources.data_buffers = std::make_unique<iscsi_target::DataBuffers>(clock, pool);
     auto late = std::make_unique<LateTransport>(stream, resources.pdus);
     transport = late.get();
     connect(device, std::move(late));
@@ -106,6 +108,61 @@ TEST_F(LateEnd, ACommandWhoseStatusIsEncodedLivesUntilTheTransportHasEnded) {
   EXPECT_EQ(resources.commands.in_use(), 1u);
   transport->end();
   EXPECT_EQ(resources.commands.in_use(), 0u);
+}
+
+TEST_F(LateEnd, AnAnswersMemoryIsGivenBackWithItsLastByteAndNotBefore) {
+  read(4096);
+  std::array<std::span<const std::byte>, 32> pieces;
+  const std::size_t count = protocol->gather(pieces);
+  std::size_t bytes = 0;
+  for (const auto& piece : std::span(pieces).first(count)) bytes += piece.size();
+  protocol->sent(bytes - 1);
+  EXPECT_EQ(device.released, 0);
+  EXPECT_EQ(resources.commands.in_use(), 1u);
+  protocol->sent(1);
+  EXPECT_EQ(device.released, 1);
+  EXPECT_EQ(resources.commands.in_use(), 0u);
+  connection->reset("The test is over.");
+  transport->end();
+}
+
+TEST_F(LateEnd, ATagIsFreeWhenItsStatusIsEncodedAndTheCommandLivesUntilItIsSent) {
+  read(512);
+  encode();
+  --tag;
+  read(512);  // the initiator may have seen the first bytes of the answer
+  encode();
+  EXPECT_EQ(device.executed, 2);
+  EXPECT_EQ(resources.commands.in_use(), 2u);
+  connection->reset("The test says so.");
+  EXPECT_EQ(device.released, 0);
+  transport->end();
+  EXPECT_EQ(device.released, 2);
+}
+
+TEST_F(LateEnd, NothingBeginsWhileTheConnectionEnds) {
+  std::vector<engine::Buffer> held;
+  while (auto buffer = pool.allocate(std::size_t{1} << 20)) held.push_back(std::move(buffer));
+  feed(write(1 << 20));
+  EXPECT_EQ(device.executed, 0) << "it waits for memory";
+  connection->reset("The test says so.");
+  held.clear();
+  clock.advance(iscsi_target::DataBuffers::kLook);
+  EXPECT_EQ(device.executed, 0);
+  transport->end();
+  EXPECT_EQ(device.executed, 0);
+  EXPECT_EQ(host->closed_count, 1);
+}
+
+TEST_F(LateEnd, WhatTheDeviceServerEndsMeanwhileIsNotTold) {
+  read(512);
+  connection->reset("The test says so.");
+  EXPECT_TRUE(gathered().empty());
+  connection->request_logout(1);
+  connection->reset("Once more.");
+  EXPECT_EQ(connection->reason(), "The test says so.");
+  transport->end();
+  EXPECT_EQ(host->closed_count, 1);
 }
 
 TEST_F(LateEnd, TheNexusIsClosedOnlyAfterTheTransportHasEnded) {
