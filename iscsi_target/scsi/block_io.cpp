@@ -70,10 +70,9 @@ void write(Task& task) {
   const engine::Extent extent = task.extent();
   if (!expect_data_out(task, extent.length)) return;
   if (extent.length == 0) return finish(task);
-  if (!take_buffer(task, extent.length)) return;
   task.request.fua = task.cdb(1) & kFua && task.entry->cdb_length > 6;
-  pull(task, extent.length,
-       [](Task& t) { submit(t, engine::DiskOpcode::write, t.extent(), t.buffer.span(), finish_good); });
+  fetch(task, extent.length,
+        [](Task& t) { submit(t, engine::DiskOpcode::write, t.extent(), t.buffer.span(), finish_good); });
 }
 
 /// Writes to the medium, then reads back and compares, whatever BYTCHK says; with BYTCHK zero only the reading counts
@@ -82,9 +81,8 @@ void write_and_verify(Task& task) {
   const engine::Extent extent = task.extent();
   if (!expect_data_out(task, extent.length)) return;
   if (extent.length == 0) return finish(task);
-  if (!take_buffer(task, extent.length)) return;
   task.request.fua = true;
-  pull(task, extent.length, [](Task& t) {
+  fetch(task, extent.length, [](Task& t) {
     submit(t, engine::DiskOpcode::write, t.extent(), t.buffer.span(), [](Task& written) {
       if (!may_go_on(written)) return;
       written.request.fua = false;

@@ -141,10 +141,9 @@ void compare_and_write(Task& task) {
   if (extent.length == 0 && task.command.expected_out != 0) return fail_cdb(task, task.entry->blocks.offset);
   if (!expect_data_out(task, 2 * extent.length)) return;
   if (extent.length == 0) return finish(task);
-  if (!take_buffer(task, 2 * extent.length)) return;
   task.request.fua = task.cdb(1) & kCompareFua;
-  pull(task, 2 * extent.length,
-       [](Task& t) { submit(t, engine::DiskOpcode::compare_and_write, t.extent(), t.buffer.span(), finish_good); });
+  fetch(task, 2 * extent.length,
+        [](Task& t) { submit(t, engine::DiskOpcode::compare_and_write, t.extent(), t.buffer.span(), finish_good); });
 }
 
 void or_write(Task& task) {
@@ -169,8 +168,7 @@ void write_same(Task& task) {
   const std::size_t block = no_data ? 0 : task.unit().block_size();
   if (!expect_data_out(task, block)) return;
   if (no_data) return write_zeroes(task);
-  if (!take_buffer(task, block)) return;
-  pull(task, block, write_pulled_block);
+  fetch(task, block, write_pulled_block);
 }
 
 void unmap(Task& task) {
@@ -179,8 +177,7 @@ void unmap(Task& task) {
   if (task.length < kUnmapHeader) {
     return fail(task, {.key = scsi::SenseKey::illegal_request, .additional = scsi::asc::kParameterListLengthError});
   }
-  if (!take_buffer(task, task.length)) return;
-  pull(task, task.length, check_unmap_list);
+  fetch(task, task.length, check_unmap_list);
 }
 
 }  // namespace lockstep::iscsi_target::handlers

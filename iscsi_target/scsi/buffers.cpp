@@ -50,8 +50,7 @@ void take_in(Task& task, std::size_t room, Step then) {
   if (task.length > room) return fail_cdb(task, task.entry->bytes.offset);
   if (!expect_data_out(task, task.length)) return;
   if (task.length == 0) return then(task);
-  if (!take_buffer(task, task.length)) return;
-  pull(task, task.length, then);
+  fetch(task, task.length, then);
 }
 
 void describe(Task& task, std::uint8_t first_byte, std::size_t size) {

@@ -158,8 +158,7 @@ void extended_copy(Task& task) {
   if (task.length > kHeader + 2 * kMaxDescriptors) return refuse(task, scsi::asc::kParameterListLengthError);
   if (!expect_data_out(task, task.length)) return;
   if (task.length == 0) return finish(task);
-  if (!take_buffer(task, task.length)) return;
-  pull(task, task.length, start_copy);
+  fetch(task, task.length, start_copy);
 }
 
 void receive_copy_status(Task& task) {

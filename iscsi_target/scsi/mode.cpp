@@ -176,8 +176,7 @@ void mode_select(Task& task) {
   if (!expect_data_out(task, task.length)) return;
   if (!(task.cdb(1) & kPageFormat)) return fail_cdb(task, 1, 4);
   if (task.length == 0) return finish(task);
-  if (!take_buffer(task, task.length)) return;
-  pull(task, task.length, apply_mode_list);
+  fetch(task, task.length, apply_mode_list);
 }
 
 }  // namespace

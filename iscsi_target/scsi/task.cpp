@@ -164,6 +164,13 @@ bool take_buffer(Task& task, std::size_t bytes) {
   return false;
 }
 
+void fetch(Task& task, std::size_t bytes, Step then) {
+  task.buffer = task.command.take(bytes);
+  if (task.buffer) [[unlikely]]
+    return then(task);
+  if (take_buffer(task, bytes)) pull(task, bytes, then);
+}
+
 void pull(Task& task, std::size_t bytes, Step then) {
   assert(bytes <= task.buffer.size() && bytes <= task.command.expected_out);
   task.step = then;

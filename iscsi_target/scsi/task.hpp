@@ -70,7 +70,9 @@ void fail_out_of_buffers(Task& task);
 [[nodiscard]] bool expect_data_out(Task& task, std::uint64_t bytes);
 /// Takes a buffer of `bytes`, or fails the task and returns false.
 [[nodiscard]] bool take_buffer(Task& task, std::size_t bytes);
-/// Brings in the first `bytes` of the write data, to task.buffer, then takes the step.
+/// Has the write data, which is `bytes` long, in task.buffer, then takes the step, perhaps inside; or fails the task.
+void fetch(Task& task, std::size_t bytes, Step then);
+/// Brings in the first `bytes` of the write data, to task.buffer, which may have room for more; then takes the step.
 void pull(Task& task, std::size_t bytes, Step then);
 /// Nothing more of the command is to begin: it was aborted, or a reset ends it.
 [[nodiscard]] bool is_given_up(const Task& task);
