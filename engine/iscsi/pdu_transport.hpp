@@ -22,7 +22,7 @@ class PduTransportUser : public PduSink {
   virtual void on_received() = 0;
   /// The turn's end: what is ready goes to the sender now. May close the transport.
   virtual void fill() = 0;
-  /// Nothing is left to be sent. May close the transport.
+  /// After PduTransport::tell_when_sent(): nothing is left to be sent. May close the transport.
   virtual void on_all_sent() = 0;
   /// The peer, the network or the system ended it. close() is still owed.
   virtual void on_lost(std::error_code why) = 0;
@@ -37,6 +37,7 @@ class PduTransport {
   struct Progress {
     std::uint64_t received = 0;  ///< bytes
     std::uint64_t sent = 0;      ///< bytes that the peer, or the system for it, has taken
+    std::uint64_t emptied = 0;   ///< how often everything was taken that was to be sent
     bool midway = false;         ///< a PDU has begun to come in and is not whole
   };
 
@@ -52,6 +53,8 @@ class PduTransport {
   [[nodiscard]] virtual PduSender& sender() = 0;
   /// The user's fill() is called at the end of this turn. Cheap and idempotent.
   virtual void want_send() = 0;
+  /// From now on the user's on_all_sent() is called.
+  virtual void tell_when_sent() = 0;
   virtual void resume() = 0;
   /// Everything that comes from now on is thrown away. May be called from the sink.
   virtual void ignore_input() = 0;

@@ -42,7 +42,10 @@ std::size_t StreamTransport::gather(std::span<std::span<const std::byte>> pieces
   if (user_ == nullptr) return 0;
   user_->fill();
   const std::size_t count = queue_.gather(pieces);
-  if (count == 0 && user_ != nullptr) user_->on_all_sent();
+  if (count == 0) {
+    ++emptied_;
+    if (tells_when_sent_ && user_ != nullptr) user_->on_all_sent();
+  }
   return count;
 }
 

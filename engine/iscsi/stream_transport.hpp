@@ -17,12 +17,13 @@ class StreamTransport final : public PduTransport, public engine::StreamProtocol
   void start(PduTransportUser& user) override;
   [[nodiscard]] PduSender& sender() override { return queue_; }
   void want_send() override { stream_->want_send(); }
+  void tell_when_sent() override { tells_when_sent_ = true; }
   void resume() override { stream_->resume_receive(); }
   void ignore_input() override { reader_.stop(); }
   void set_limits(const ReadLimits& limits) override { reader_.set_limits(limits); }
   void set_digests(bool header, bool data) override { queue_.set_digests(header, data); }
   [[nodiscard]] const Bhs& header() const override { return reader_.header(); }
-  [[nodiscard]] Progress progress() const override { return {received_, sent_, reader_.midway()}; }
+  [[nodiscard]] Progress progress() const override { return {received_, sent_, emptied_, reader_.midway()}; }
   void close(engine::StreamClose how, engine::Callback<> closed) override;
   [[nodiscard]] const std::string& local_address() const override { return stream_->local_address(); }
   [[nodiscard]] const std::string& peer_address() const override { return stream_->peer_address(); }
@@ -39,7 +40,8 @@ class StreamTransport final : public PduTransport, public engine::StreamProtocol
   PduTransportUser* user_ = nullptr;  ///< null before start() and after close()
   PduReader reader_;
   TransmitQueue queue_;
-  std::uint64_t received_ = 0, sent_ = 0;
+  std::uint64_t received_ = 0, sent_ = 0, emptied_ = 0;
+  bool tells_when_sent_ = false;
 };
 
 }  // namespace lockstep::iscsi

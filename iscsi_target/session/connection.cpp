@@ -54,13 +54,12 @@ void TargetConnection::on_received() {
 
 void TargetConnection::fill() {
   if (host_.is_fenced(*this)) return reset("The node stopped serving.");
-  if (session_) session_->encode(sender_);
+  if (session_ && session_->has_to_encode()) session_->encode(sender_);
   if (phase_ == Phase::closed) return;
   if (paused_ && session_ && !session_->wants_pause()) transport_->resume();
 }
 
 void TargetConnection::on_all_sent() {
-  emptied_ = true;
   if (closing_ && !(session_ && session_->has_ready())) end(engine::StreamClose::gently, std::move(reason_));
 }
 
@@ -256,12 +255,13 @@ bool TargetConnection::trickles() {
 // the data of all commands but one, and what waits for that one's end would wait as long.
 bool TargetConnection::stalls() {
   const Session::Waiting waiting = session_->oldest_waiting();
-  const std::uint64_t sent = transport_->progress().sent;
+  const iscsi::PduTransport::Progress now = transport_->progress();
   const bool takes_nothing =
-      !std::exchange(emptied_, false) && !sender_.empty() && sent - sent_before_ < kLeastProgress;
+      now.emptied == emptied_before_ && !sender_.empty() && now.sent - sent_before_ < kLeastProgress;
   const bool sends_nothing = waiting.sequence != 0 && waiting.sequence == waited_for_.sequence &&
                              waiting.received - waited_for_.received < kLeastProgress;
-  sent_before_ = sent;
+  emptied_before_ = now.emptied;
+  sent_before_ = now.sent;
   waited_for_ = waiting;
   stalled_ = takes_nothing || sends_nothing ? stalled_ + settings_.keepalive : engine::Duration{};
   return stalled_ >= settings_.stall_patience;
@@ -278,6 +278,7 @@ void TargetConnection::close_gently(std::string why) {
   closing_ = true;
   reason_ = std::move(why);
   transport_->ignore_input();
+  transport_->tell_when_sent();
   if (paused_) transport_->resume();
   start_timer(kLastWords);
   want_send();

@@ -164,7 +164,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
   std::uint64_t under_way_before_ = 0;  // which PDU was, counted from 1; 0: none
   std::uint64_t received_before_ = 0;
   engine::Duration trickled_{};
-  bool emptied_ = false;  // everything that was to be sent was taken
+  std::uint64_t emptied_before_ = 0;
   engine::Duration stalled_{};
 };
 

@@ -84,6 +84,8 @@ class Session final : private BufferUser {
 
   /// Puts what is ready into `queue`, as far as its bound allows.
   void encode(iscsi::PduSender& queue);
+  /// encode() has something to do.
+  [[nodiscard]] bool has_to_encode() const { return first_ready_ != nullptr || first_deferred_ != nullptr; }
   /// Something waits to be encoded, and may be.
   [[nodiscard]] bool has_ready() const {
     return !said_last_word_ && (first_ready_ != nullptr || first_deferred_ != nullptr);

@@ -24,9 +24,13 @@ void SessionCommand::pull(std::span<std::byte> where, engine::IoCallback done) {
 }
 
 engine::Buffer SessionCommand::take(std::size_t bytes) {
-  assert(!pulled && is_executing);
   if (!stash) [[likely]]
     return {};
+  return take_stash(bytes);
+}
+
+[[gnu::noinline]] engine::Buffer SessionCommand::take_stash(std::size_t bytes) {
+  assert(!pulled && is_executing);
   if (is_aborted || is_broken) return {};  // pull() says so
   engine::Buffer taken = session->transfers_.take(*this, bytes);
   pulled = static_cast<bool>(taken);

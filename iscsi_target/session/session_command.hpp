@@ -93,6 +93,7 @@ class SessionCommand final : public scsi::Command, public Ready {
   [[nodiscard]] std::uint32_t data_in_total() const {
     return static_cast<std::uint32_t>(std::min<std::size_t>(prefix_length + data.size(), expected_in));
   }
+  [[nodiscard]] engine::Buffer take_stash(std::size_t bytes);
   /// Back to how a fresh one is, without touching what is overwritten anyway.
   void reset();
 };

@@ -104,6 +104,7 @@ class ClosedInside : public testing::TestWithParam<In> {
 
 TEST_P(ClosedInside, CallsBackOnceAndIsSilent) {
   transport.start(user);
+  transport.tell_when_sent();
   const In where = GetParam();
   for (int i = 0; i < 3; ++i) user.push();
   if (where == In::lost) {

@@ -37,6 +37,7 @@ class LateTransport final : public iscsi::PduTransport, public engine::StreamPro
   void start(iscsi::PduTransportUser& user) override { inner_.start(user); }
   [[nodiscard]] iscsi::PduSender& sender() override { return inner_.sender(); }
   void want_send() override { inner_.want_send(); }
+  void tell_when_sent() override { inner_.tell_when_sent(); }
   void resume() override { inner_.resume(); }
   void ignore_input() override { inner_.ignore_input(); }
   void set_limits(const iscsi::ReadLimits& limits) override { inner_.set_limits(limits); }
