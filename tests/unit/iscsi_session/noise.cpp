@@ -111,9 +111,9 @@ class Noise {
     registry.put(std::move(target));
     settings.queue_depth = 16;
     if (random.one_in(2)) resources.data_buffers = std::make_unique<iscsi_target::DataBuffers>(clock, pool);
-    connection = std::make_unique<iscsi_target::TargetConnection>(
-        fake_transport(stream, resources.pdus, protocol), std::make_unique<iscsi_target::StreamTransfers>(), host,
-        resources, registry, settings);
+    connection = std::make_unique<iscsi_target::TargetConnection>(fake_transport(stream, resources.pdus, protocol),
+                                                                  std::make_unique<iscsi_target::StreamTransfers>(),
+                                                                  host, resources, registry, settings);
   }
 
   void log_in() {
