@@ -133,8 +133,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     });
   }
 
-  // ---- the end of a session: when nothing can touch its tasks' buffers, and never from inside whatever noticed it
-  // ----
+  // ---- the end of a session ----
+  // Its tasks are called back when nothing can touch their buffers, and never from inside whatever noticed the end.
 
   void fail(const std::string& why) {
     if (!session || session->stopped()) return;

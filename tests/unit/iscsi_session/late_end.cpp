@@ -175,5 +175,23 @@ TEST_F(LateEnd, TheNexusIsClosedOnlyAfterTheTransportHasEnded) {
   EXPECT_EQ(device.nexus_closed, 1);
 }
 
+class LateEndOfALogin : public CoreSession {};
+
+TEST_F(LateEndOfALogin, IsToldOnceWhenTheTransportHasEndedAndNotByItsTimer) {
+  SpoilingDevice device;
+  auto late = std::make_unique<LateTransport>(stream, resources.pdus);
+  LateTransport* const transport = late.get();
+  connect(device, std::move(late));
+  protocol = transport;
+  feed(std::vector<std::byte>(iscsi::kBhsSize / 2));  // a login that has begun
+  connection->reset("The test says so.");
+  clock.advance(settings.login_timeout * 2);
+  EXPECT_EQ(host->closed_count, 0);
+  transport->end();
+  EXPECT_EQ(host->closed_count, 1);
+  EXPECT_EQ(connection->reason(), "The test says so.");
+  connection.reset();
+}
+
 }  // namespace
 }  // namespace lockstep::test

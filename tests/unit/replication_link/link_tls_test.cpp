@@ -109,6 +109,65 @@ TEST_F(PartnerLinkWithTls, ALoginWithoutTlsIsLetInWhileThePairGoesOverToIt) {
   EXPECT_EQ(*send("encrypted").get().header, "encrypted");
 }
 
+TEST_F(PartnerLinkWithTls, WhatIsOnItsWayWhenTheSessionIsGivenUpIsCalledBackAndItsMemoryIsNotTouchedAnyMore) {
+  start_server();
+  start_link(settings(here_, there_.fingerprint));
+  ASSERT_TRUE(eventually([this] { return link_->is_up(); }));
+  run([this] { partner_.answering = false; });
+  auto out = pattern(1 << 20, 5);
+  std::vector<std::byte> in(1 << 20);
+  for (int round = 0; round < 8; ++round) {
+    ASSERT_TRUE(eventually([this] { return link_->is_up(); }));
+    std::vector<std::future<Answer>> answers;
+    for (int i = 0; i < 12; ++i) answers.push_back(send("held", out, in));
+    run([this] { link_->reset(); });  // most of it is not sent yet
+    for (auto& answer : answers) EXPECT_EQ(answer.get().header.error(), Errc::unknown_outcome);
+    std::ranges::fill(in, std::byte{0x5A});
+    run([this] {
+      for (auto* request : std::exchange(partner_.held, {})) Partner::echo(*request);
+    });
+    EXPECT_TRUE(std::ranges::all_of(in, [](std::byte b) { return b == std::byte{0x5A}; }));
+  }
+  run([this] { partner_.answering = true; });
+  ASSERT_TRUE(eventually([this] { return link_->is_up(); }));
+  std::ranges::fill(in, std::byte{});
+  ASSERT_TRUE(send("after", out, in).get().header);
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(PartnerLinkWithTls, ALinkThatIsStoppedInItsLoginSaysNothingMore) {
+  start_server();
+  for (int turns = 0; turns < 12; ++turns) {  // of the reactor, so that each step of the login is met
+    start_link(settings(here_, there_.fingerprint));
+    for (int i = 0; i < turns; ++i) run([] {});
+    run([this] {
+      link_.reset();
+      node_.events.clear();
+    });
+  }
+  run([] {});
+  EXPECT_TRUE(run([this] { return node_.events; }).empty());
+}
+
+TEST_F(PartnerLinkWithTls, AServerThatStopsEndsWhoeverIsStillInTheHandshake) {
+  start_server();
+  std::vector<engine::TcpSocket> silent;
+  std::vector<std::unique_ptr<engine::TcpConnector>> connectors;
+  run([&] {
+    for (int i = 0; i < 4; ++i) {
+      connectors.push_back(std::make_unique<engine::TcpConnector>(
+          reactor_, "", address_, 5s,
+          [&](engine::Result<engine::TcpSocket> socket) { silent.push_back(std::move(*socket)); }));
+    }
+  });
+  ASSERT_TRUE(eventually([&] { return silent.size() == 4; }));
+  stop_server();
+  run([&] {
+    silent.clear();
+    connectors.clear();
+  });
+}
+
 TEST_F(PartnerLinkWithTls, APartnerThatDoesNotKnowTlsIsNotSpokenToWithout) {
   World::start_server();
   start_link(settings(here_, there_.fingerprint));
