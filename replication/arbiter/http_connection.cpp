@@ -103,7 +103,9 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
       ++self->tried_;
       self->share_.cancel();
       if (!e && self->socket_.is_open()) return self->shake_hands();
-      if (self->tried_ == self->addresses_.size()) return self->fail(e.message());
+      // Whoever resets a connection has taken it: that may be seen here or a moment later.
+      self->reached_ = e == asio::error::connection_reset;
+      if (self->tried_ == self->addresses_.size()) return self->fail(e);
       error_code ignored;
       self->socket_.close(ignored);
       self->connect();

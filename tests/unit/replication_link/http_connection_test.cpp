@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <arpa/inet.h>
+#include <boost/asio/ip/tcp.hpp>
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <poll.h>
@@ -111,6 +112,42 @@ TEST_F(HttpConnectionToAName, WasNotSentWhenNoAddressTookTheConnection) {
   ASSERT_FALSE(outcome);
   EXPECT_FALSE(outcome.error().sent);
   EXPECT_FALSE(outcome.error().timed_out);
+}
+
+/// A listener that takes a connection and resets it, before the one that connects has looked whether it is there.
+class ResettingPort {
+ public:
+  [[nodiscard]] std::string url() const {
+    return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
+  }
+  void take_and_reset() {
+    auto taken = acceptor_.accept();
+    taken.set_option(boost::asio::socket_base::linger(true, 0));
+    taken.close();
+  }
+
+ private:
+  boost::asio::io_context context_;
+  boost::asio::ip::tcp::acceptor acceptor_{context_, {boost::asio::ip::address_v4::loopback(), 0}};
+};
+
+TEST(HttpConnection, ThatIsTakenAndResetAtOnceIsBrokenAndNotRefused) {
+  ResettingPort port;
+  engine::Reactor reactor;
+  std::promise<HttpFailure> failed;
+  std::shared_ptr<HttpConnection> connection;
+  reactor.post([&] {
+    connection =
+        HttpConnection::open(reactor, *HttpEndpoint::parse(port.url()), nullptr, 5s,
+                             [&](const HttpFailure* failure) { failed.set_value(failure ? *failure : HttpFailure{}); });
+    port.take_and_reset();
+  });
+  reactor.start();
+  const auto failure = failed.get_future().get();
+  EXPECT_TRUE(failure.reached) << failure.message;
+  EXPECT_TRUE(failure.broken) << failure.message;
+  EXPECT_FALSE(failure.sent);
+  reactor.stop();
 }
 
 }  // namespace
