@@ -1,10 +1,14 @@
 """Settings of a run, and how tests check, wait and find a port."""
+import errno
+import os
 import pathlib
+import random
 import socket
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
+PORTS = range(10000, 32000)
 
 
 class Settings:
@@ -52,7 +56,21 @@ def wait_for(what, condition, seconds=20.0, interval=0.02):
         time.sleep(interval)
 
 
+_ports = {}  # where each process looks next
+
+
 def free_port(address="127.0.0.1"):
-    with socket.socket() as s:
-        s.bind((address, 0))
-        return s.getsockname()[1]
+    """Below those that the kernel gives to outgoing connections. Processes that look at once begin apart from one another."""
+    port = _ports.get(os.getpid(), random.SystemRandom().randrange(PORTS.start, PORTS.stop))
+    while True:
+        port = port + 1 if port + 1 in PORTS else PORTS.start
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the daemons do
+            try:
+                s.bind((address, port))
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE:
+                    raise
+                continue
+        _ports[os.getpid()] = port
+        return port

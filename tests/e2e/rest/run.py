@@ -3,10 +3,10 @@
 real volumes are elsewhere). Every reply of every test is checked against ui-api/openapi/lockstep.yaml; at the end, every
 operation and described status must have been met.
 
-    run.py --build BUILD [--group GROUP] [-k PATTERN] [-v]
+    run.py --build BUILD [--group GROUP] [--jobs N] [-k PATTERN] [-v]
 
 --group: only the cases that are attacks ("security"), or only the others ("e2e"). Who is refused is met in the one, all
-else in the other.
+else in the other. --jobs: so many cases at a time.
 """
 import argparse
 import pathlib
@@ -33,6 +33,7 @@ import cases_witness  # noqa: E402
 import contract  # noqa: E402
 import nodes  # noqa: E402
 import scratch  # noqa: E402
+import workers  # noqa: E402
 
 # Described, but not to be had from outside on demand.
 NOT_ON_DEMAND = {
@@ -53,39 +54,54 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--group", choices=("e2e", "security"))
-    parser.add_argument("-k", dest="pattern")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("-k", dest="patterns", action="append", default=[])
     parser.add_argument("-v", action="store_true")
     options = parser.parse_args()
     description = contract.Contract(HERE.parents[2] / "ui-api/openapi/lockstep.yaml")
-    breaches = []
+    noted = []  # in this process, since take_notes()
 
     def record(method, path, body, reply):
-        breaches.extend(description.check_reply(method, path, reply))
+        noted.extend(description.check_reply(method, path, reply))
         operation = description.find(method, path)
         if operation and reply.type == "application/json":
             schema = description.resolve(operation["responses"].get(str(reply.status), {}))
-            breaches.extend(description.undescribed(
+            noted.extend(description.undescribed(
                 reply.json, schema.get("content", {}).get("application/json", {}).get("schema", {}),
                 f"{operation['operationId']} {reply.status}"))
         if operation and body is not None and 200 <= reply.status < 300:
-            breaches.extend(description.check(body, description.request_schema(operation),
-                                              f"{operation['operationId']} took a body that"))
+            noted.extend(description.check(body, description.request_schema(operation),
+                                           f"{operation['operationId']} took a body that"))
     nodes.Node.recorder = staticmethod(record)
     scratch.BUILD = options.build.resolve()
     scratch.CONTRACT = description
     loader = unittest.TestLoader()
-    if options.pattern:
-        loader.testNamePatterns = [f"*{options.pattern}*"]
-    suite = unittest.TestSuite(case for case in cases(map(loader.loadTestsFromModule, MODULES))
-                               if options.group in (None, "security" if scratch.is_attack(case) else "e2e"))
-    result = unittest.TextTestRunner(verbosity=2 if options.v else 1, stream=sys.stdout).run(suite)
-    failed = len(result.failures) + len(result.errors)
-    passed = result.testsRun - failed
+    if options.patterns:
+        loader.testNamePatterns = [f"*{pattern}*" for pattern in options.patterns]
+    chosen = [case for case in cases(map(loader.loadTestsFromModule, MODULES))
+              if options.group in (None, "security" if scratch.is_attack(case) else "e2e")]
+
+    def take_notes():
+        notes = list(noted), set(description.seen)
+        noted.clear()
+        return notes
+
+    failed = 0
+    breaches = []
+    for outcome in workers.run(chosen, options.jobs, take_notes):
+        breaches += outcome.notes[0]
+        description.seen |= outcome.notes[1]
+        if outcome.failures or options.v:
+            print(f"{outcome.output}{'FAILED' if outcome.failures else 'ok'}  {chosen[outcome.index].id()}")
+        for text in outcome.failures:
+            print(text)
+        failed += bool(outcome.failures)
+    passed = len(chosen) - failed
 
     for breach in sorted(set(breaches)):
         print("contract:", breach)
     missing = []
-    if not options.pattern:
+    if not options.patterns:
         for _, _, operation in description.operations():
             for status in operation["responses"]:
                 key = (operation["operationId"], status)
