@@ -75,6 +75,7 @@ class Etcd:
         return done.stdout
 
     has_users = False
+    cluster = "lockstep"
 
     def enable_authentication(self):
         for command in (["user", "add", "root:root"], ["user", "grant-role", "root", "root"], ["role", "add", "witness"],
@@ -93,6 +94,9 @@ class Etcd:
         found = json.loads(self.ctl("get", key, "-w", "json"))
         return base64.b64decode(found["kvs"][0]["value"])
 
+    def holds(self, key):
+        return key.encode() in self.ctl("get", key, "--keys-only")
+
     def put(self, key, value):
         self.ctl("put", key, given=value)
 
@@ -103,6 +107,15 @@ class Etcd:
     def restore(self):
         shutil.rmtree(self.folder / "etcd")
         shutil.copytree(self.folder / "etcd.backup", self.folder / "etcd")
+
+    def empty(self):
+        """Its disk is a new one; etcd is not running."""
+        shutil.rmtree(self.folder / "etcd")
+
+    def become_another(self):
+        """Another cluster at the same address; etcd is not running."""
+        self.empty()
+        self.cluster = "another"
 
     def restart(self):
         """Whoever had a connection makes a new one."""
@@ -123,7 +136,7 @@ class Etcd:
         self.process = subprocess.Popen(
             ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", urls, "--advertise-client-urls",
              urls, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
-             f"default={peer}", "--logger", "zap", *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+             f"default={peer}", "--initial-cluster-token", self.cluster, "--logger", "zap", *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("etcd to answer", self.answers, 30)
         if self.secure and first:
             self.enable_authentication()

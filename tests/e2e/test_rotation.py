@@ -140,6 +140,7 @@ def test_the_links_secrets_are_replaced_under_a_host_without_a_break():
         s.a.start()
         s.in_sync()
         writer.stop()
+        s.check_whole()
 
 
 @group("security")
@@ -162,6 +163,7 @@ def test_the_links_secrets_are_replaced_though_a_node_is_killed_in_each_step():
                 s.in_sync()
         writer.wait_writes(100)
         writer.stop()
+        s.check_whole()
 
 
 def issue(folder, name):

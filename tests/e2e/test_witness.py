@@ -8,7 +8,7 @@ import tempfile
 
 from etcd import Etcd
 from harness import Rpc, RpcError, World, Writer, check, settings, wait_for
-from test_mirror import in_sync, pause_is_short, verify
+from test_mirror import in_sync, pause_is_short, same_data, verify
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
 from nodes import Node as ManagedNode  # noqa: E402
@@ -81,6 +81,15 @@ def grants_again(w, volume):
     is_put_right(w, volume)
     w.a.kill()
     w.b.wait_state(volume, "solo")
+
+
+def goes_on_alone(w, volume, writer):
+    """The witness decides for b, and a comes back."""
+    writer.wait_writes(100)
+    w.a.kill()
+    w.b.wait_state(volume, "solo")
+    writer.wait_writes(100)
+    is_put_right(w, volume)
 
 
 def test_over_tls_that_asks_for_a_password_decides_when_a_node_is_killed():
@@ -220,6 +229,34 @@ def test_restored_from_a_backup_grants_nothing_until_both_nodes_put_it_right():
         w.etcd.start()
         grants_nothing(w, volume, "The witness was set back in time")
         grants_again(w, volume)
+
+
+def test_set_back_lost_or_another_is_put_right_within_a_minute_while_a_host_writes_and_decides_again():
+    with World(lease_ms=1500) as w:
+        volume = w.mirror()
+        witness_is_told(w, volume)
+        key = f"/lockstep/{w.pair}/volume/{volume.id}"
+        w.etcd.kill()
+        w.etcd.backup()
+        w.etcd.start()
+        older = w.etcd.record(key)
+        writer = Writer(w, volume, [w.a, w.b])
+        goes_on_alone(w, volume, writer)
+        check(w.etcd.record(key) != older, "the record has changed: otherwise setting it back shows nothing")
+        for change in (w.etcd.restore, w.etcd.empty, w.etcd.become_another):
+            w.etcd.kill()
+            change()
+            w.etcd.start()
+            wait_for("both nodes to put it right", lambda: w.etcd.holds(key) and w.etcd.record(key) != older, 60)
+            witness_is_told(w, volume)
+            goes_on_alone(w, volume, writer)
+        note = pause_is_short(writer.stop())
+        for node in w.nodes:
+            verify(w, node, volume, writer.log)
+        for node in w.nodes:
+            node.kill(15)
+        same_data(w, volume)
+        return note
 
 
 @contextlib.contextmanager
