@@ -71,6 +71,9 @@ class Scene(ManagedPair):
         for node in (self.a, self.b):
             made = node.post("/api/v1/tokens", {"name": f"after-{node.name}"})
             check(made.status == 201, f"the configuration can be changed on {node.name}: {made}")
+        self.check_same(copy_of_b)
+
+    def check_same(self, copy_of_b=None):
         for node in (self.a, self.b):
             node.stop_lockstepd()
         name = f"{self.volume.id}.data"
@@ -312,3 +315,4 @@ def test_the_old_management_that_comes_back_is_refused_and_the_mirror_stays_whol
         writer.wait_writes(200)
         check(s.epoch(s.a) == epoch, "the mirror never came apart")
         writer.stop()
+        s.check_same()
