@@ -11,6 +11,14 @@
 
 namespace lockstep::test {
 
+/// Does what it is asked and knows no nexus; a test says what it does with commands.
+class PlainDevice : public scsi::DeviceServer {
+ public:
+  void on_nexus_opened(scsi::Nexus&) override {}
+  void on_nexus_closed(scsi::Nexus&) override {}
+  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
+};
+
 class CoreSession : public testing::Test {
  protected:
   /// The device server has completed every command.
@@ -94,15 +102,27 @@ class CoreSession : public testing::Test {
     return out;
   }
 
+  void expect_answers(const std::vector<iscsi::Opcode>& wanted) {
+    std::vector<iscsi::Opcode> got;
+    for (const iscsi::Bhs& header : answers())
+      got.push_back(iscsi::opcode_of(iscsi::header_as<iscsi::AnyHeader>(header).opcode));
+    EXPECT_EQ(got, wanted);
+  }
+
   /// A WRITE with no more data than `immediate`.
   std::vector<std::byte> write(std::uint32_t length, std::span<const std::byte> immediate = {}) {
-    auto header =
-        iscsi::make_header<iscsi::ScsiCommandHeader>(iscsi::Opcode::scsi_command, iscsi::kFinal | iscsi::kWrite);
-    header.task_tag = ++tag;
-    header.expected_length = length;
+    return command(iscsi::kWrite, length, immediate);
+  }
+  std::vector<std::byte> read(std::uint32_t length) { return command(iscsi::kRead, length); }
+  void manage(scsi::TaskManagement function, std::uint32_t referenced = 0) {
+    auto header = iscsi::make_header<iscsi::TaskManagementRequestHeader>(iscsi::Opcode::task_management_request);
+    header.opcode |= iscsi::kImmediate;
+    header.function = static_cast<std::uint8_t>(iscsi::kFinal | static_cast<std::uint8_t>(function));
+    header.task_tag = 900;
+    header.referenced_tag = referenced;
+    header.ref_cmd_sn = cmd_sn.value() - 1;
     header.cmd_sn = cmd_sn.value();
-    ++cmd_sn;
-    return pdu(bytes_of(header), immediate);
+    feed(pdu(bytes_of(header)));
   }
 
   SeededRandom random{1};
@@ -117,6 +137,16 @@ class CoreSession : public testing::Test {
   std::unique_ptr<iscsi_target::TargetConnection> connection;
   iscsi::Serial cmd_sn;
   std::uint32_t tag = 10;
+
+ private:
+  std::vector<std::byte> command(std::uint8_t direction, std::uint32_t length, std::span<const std::byte> data = {}) {
+    auto header = iscsi::make_header<iscsi::ScsiCommandHeader>(iscsi::Opcode::scsi_command, iscsi::kFinal | direction);
+    header.task_tag = ++tag;
+    header.expected_length = length;
+    header.cmd_sn = cmd_sn.value();
+    ++cmd_sn;
+    return pdu(bytes_of(header), data);
+  }
 };
 
 }  // namespace lockstep::test

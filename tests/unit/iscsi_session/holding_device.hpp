@@ -9,10 +9,9 @@
 namespace lockstep::test {
 
 /// Pulls the data of writes and holds them then, until they are given up or told to end.
-class HoldingDevice final : public scsi::DeviceServer {
+class HoldingDevice final : public PlainDevice {
  public:
   explicit HoldingDevice(engine::BufferPool& pool) : pool_(pool) {}
-  void on_nexus_opened(scsi::Nexus&) override {}
   void on_nexus_closed(scsi::Nexus&) override { EXPECT_TRUE(held.empty()); }
   void execute(scsi::Command& command) override {
     ++executed;
@@ -34,7 +33,6 @@ class HoldingDevice final : public scsi::DeviceServer {
     command.status = scsi::Status::task_aborted;
     command.complete();
   }
-  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
   void release_one() {
     scsi::Command& command = *held.back();
     held.pop_back();
@@ -70,22 +68,6 @@ class HoldingSession : public CoreSession {
     feed(write(512, std::vector<std::byte>(512)));
     (void)answers();
     return tag;
-  }
-  void manage(scsi::TaskManagement function, std::uint32_t referenced = 0) {
-    auto header = iscsi::make_header<iscsi::TaskManagementRequestHeader>(iscsi::Opcode::task_management_request);
-    header.opcode |= iscsi::kImmediate;
-    header.function = static_cast<std::uint8_t>(iscsi::kFinal | static_cast<std::uint8_t>(function));
-    header.task_tag = 900;
-    header.referenced_tag = referenced;
-    header.ref_cmd_sn = cmd_sn.value() - 1;
-    header.cmd_sn = cmd_sn.value();
-    feed(pdu(bytes_of(header)));
-  }
-  void expect_answers(const std::vector<iscsi::Opcode>& wanted) {
-    std::vector<iscsi::Opcode> got;
-    for (const iscsi::Bhs& header : answers())
-      got.push_back(iscsi::opcode_of(iscsi::header_as<iscsi::AnyHeader>(header).opcode));
-    EXPECT_EQ(got, wanted);
   }
 
   HoldingDevice device{pool};

@@ -12,9 +12,8 @@ using namespace iscsi;
 using scsi::TaskManagement;
 
 /// Pulls the data of writes into memory of its own; what it gives back must not be written any more.
-class PullingDevice final : public scsi::DeviceServer {
+class PullingDevice final : public PlainDevice {
  public:
-  void on_nexus_opened(scsi::Nexus&) override {}
   void on_nexus_closed(scsi::Nexus&) override { EXPECT_TRUE(std::ranges::all_of(memory, is_given_back)); }
   void execute(scsi::Command& command) override {
     command.wanted_out = command.expected_out;
@@ -26,7 +25,6 @@ class PullingDevice final : public scsi::DeviceServer {
     });
   }
   void abort(scsi::Command&) override { ADD_FAILURE() << "a pull that is under way ends with an error instead"; }
-  bool task_management(scsi::Nexus&, TaskManagement, std::uint64_t) override { return true; }
 
   static constexpr std::byte kGivenBack{0xDD};
   static bool is_given_back(std::byte byte) { return byte == kGivenBack; }
@@ -48,15 +46,6 @@ class LateData : public CoreSession {
   }
   ~LateData() override { end(); }
 
-  void manage(TaskManagement function, std::uint32_t referenced = 0) {
-    auto header = make_header<TaskManagementRequestHeader>(Opcode::task_management_request);
-    header.opcode |= kImmediate;
-    header.function = static_cast<std::uint8_t>(kFinal | static_cast<std::uint8_t>(function));
-    header.task_tag = 900;
-    header.referenced_tag = referenced;
-    header.cmd_sn = cmd_sn.value();
-    feed(pdu(bytes_of(header)));
-  }
   void expect_held() {
     EXPECT_TRUE(transfers->holds());
     EXPECT_EQ(device.failed + device.whole, 0) << "its memory was given back under a transfer";
@@ -65,11 +54,6 @@ class LateData : public CoreSession {
     transfers->let_go();
     EXPECT_EQ(device.failed, 1);
     EXPECT_EQ(device.whole, 0);
-  }
-  void expect_answers(const std::vector<Opcode>& wanted) {
-    std::vector<Opcode> got;
-    for (const Bhs& header : answers()) got.push_back(opcode_of(header_as<AnyHeader>(header).opcode));
-    EXPECT_EQ(got, wanted);
   }
 
   PullingDevice device;

@@ -8,9 +8,8 @@ namespace lockstep::test {
 namespace {
 
 /// Answers reads out of memory of its own, which it spoils as soon as it may; pulls the data of writes.
-class SpoilingDevice final : public scsi::DeviceServer {
+class SpoilingDevice final : public PlainDevice {
  public:
-  void on_nexus_opened(scsi::Nexus&) override {}
   void on_nexus_closed(scsi::Nexus&) override { ++nexus_closed; }
   void execute(scsi::Command& command) override {
     ++executed;
@@ -29,8 +28,6 @@ class SpoilingDevice final : public scsi::DeviceServer {
     };
     command.complete(std::span(memory).first(command.expected_in));
   }
-  void abort(scsi::Command&) override {}
-  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
 
   std::vector<std::byte> memory{std::vector<std::byte>(8192, std::byte{0x11})};
   int executed = 0, released = 0, pulls_ended = 0, nexus_closed = 0;
@@ -48,15 +45,6 @@ class LateEnd : public CoreSession {
   }
   ~LateEnd() override { connection.reset(); }
 
-  void read(std::uint32_t length) {
-    auto header =
-        iscsi::make_header<iscsi::ScsiCommandHeader>(iscsi::Opcode::scsi_command, iscsi::kFinal | iscsi::kRead);
-    header.task_tag = ++tag;
-    header.expected_length = length;
-    header.cmd_sn = cmd_sn.value();
-    ++cmd_sn;
-    feed(pdu(bytes_of(header)));
-  }
   void encode() {
     std::array<std::span<const std::byte>, 32> pieces;
     ASSERT_NE(protocol->gather(pieces), 0u);
@@ -67,7 +55,7 @@ class LateEnd : public CoreSession {
 };
 
 TEST_F(LateEnd, AnAnswersMemoryIsTheTransportsUntilItHasEnded) {
-  read(4096);
+  feed(read(4096));
   encode();
   connection->reset("The test says so.");
   EXPECT_EQ(device.released, 0);
@@ -101,7 +89,7 @@ TEST_F(LateEnd, AResetFromAnotherSessionDoesNotEndAWriteBeforeTheTransportHasEnd
 }
 
 TEST_F(LateEnd, ACommandWhoseStatusIsEncodedLivesUntilTheTransportHasEnded) {
-  read(512);
+  feed(read(512));
   encode();
   EXPECT_EQ(resources.commands.in_use(), 1u);
   connection->reset("The test says so.");
@@ -111,7 +99,7 @@ TEST_F(LateEnd, ACommandWhoseStatusIsEncodedLivesUntilTheTransportHasEnded) {
 }
 
 TEST_F(LateEnd, AnAnswersMemoryIsGivenBackWithItsLastByteAndNotBefore) {
-  read(4096);
+  feed(read(4096));
   std::array<std::span<const std::byte>, 32> pieces;
   const std::size_t count = protocol->gather(pieces);
   std::size_t bytes = 0;
@@ -127,10 +115,10 @@ TEST_F(LateEnd, AnAnswersMemoryIsGivenBackWithItsLastByteAndNotBefore) {
 }
 
 TEST_F(LateEnd, ATagIsFreeWhenItsStatusIsEncodedAndTheCommandLivesUntilItIsSent) {
-  read(512);
+  feed(read(512));
   encode();
   --tag;
-  read(512);  // the initiator may have seen the first bytes of the answer
+  feed(read(512));  // the initiator may have seen the first bytes of the answer
   encode();
   EXPECT_EQ(device.executed, 2);
   EXPECT_EQ(resources.commands.in_use(), 2u);
@@ -155,7 +143,7 @@ TEST_F(LateEnd, NothingBeginsWhileTheConnectionEnds) {
 }
 
 TEST_F(LateEnd, WhatTheDeviceServerEndsMeanwhileIsNotTold) {
-  read(512);
+  feed(read(512));
   connection->reset("The test says so.");
   EXPECT_TRUE(gathered().empty());
   connection->request_logout(1);

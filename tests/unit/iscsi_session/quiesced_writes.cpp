@@ -11,11 +11,9 @@ using namespace iscsi;
 constexpr std::uint32_t kBurst = 4096;
 
 /// Pulls all data of every write; the write is over as soon as the pull is.
-class WritingDevice final : public scsi::DeviceServer {
+class WritingDevice final : public PlainDevice {
  public:
   explicit WritingDevice(engine::BufferPool& pool) : pool_(pool) {}
-  void on_nexus_opened(scsi::Nexus&) override {}
-  void on_nexus_closed(scsi::Nexus&) override {}
   void execute(scsi::Command& command) override {
     auto buffer = std::make_shared<engine::Buffer>(pool_.allocate(command.expected_out));
     command.wanted_out = command.expected_out;
@@ -26,7 +24,6 @@ class WritingDevice final : public scsi::DeviceServer {
       command.complete({}, {});
     });
   }
-  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
 
   std::vector<std::byte> written;
 

@@ -11,11 +11,9 @@ using namespace iscsi;
 constexpr std::uint32_t kBytes = 8192;
 
 /// Takes the data of writes where it can, else pulls it.
-class TakingDevice final : public scsi::DeviceServer {
+class TakingDevice final : public PlainDevice {
  public:
   explicit TakingDevice(engine::BufferPool& pool) : pool_(pool) {}
-  void on_nexus_opened(scsi::Nexus&) override {}
-  void on_nexus_closed(scsi::Nexus&) override {}
   void execute(scsi::Command& command) override {
     const std::size_t bytes = command.expected_out;
     command.wanted_out = bytes;
@@ -33,7 +31,6 @@ class TakingDevice final : public scsi::DeviceServer {
       keep(command);
     });
   }
-  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
 
   engine::Buffer buffer;
   const std::byte* lay_at = nullptr;

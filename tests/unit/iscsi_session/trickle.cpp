@@ -7,12 +7,9 @@ namespace {
 using namespace iscsi;
 using namespace std::chrono_literals;
 
-class IdleDevice final : public scsi::DeviceServer {
+class IdleDevice final : public PlainDevice {
  public:
-  void on_nexus_opened(scsi::Nexus&) override {}
-  void on_nexus_closed(scsi::Nexus&) override {}
   void execute(scsi::Command& command) override { command.complete(); }
-  bool task_management(scsi::Nexus&, scsi::TaskManagement, std::uint64_t) override { return true; }
 };
 
 class Trickle : public CoreSession {
