@@ -1,0 +1,133 @@
+// Replicas are made and deleted: one after the other, on a thread of their own, never one that is attached.
+#include "mgmt/data_plane/node.hpp"
+#include "mgmt/log/log.hpp"
+
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
+using mgmt::log_warning;
+
+using engine::Errc;
+using engine::Result;
+using engine::Uuid;
+
+namespace {
+
+// `done` for a queue entry, which must be copyable though callbacks are not.
+template <class T>
+std::shared_ptr<engine::Callback<T>> shared(engine::Callback<T> done) {
+  return std::make_shared<engine::Callback<T>>(std::move(done));
+}
+
+/// Of a volume that is replaced, one copy is attached while another one is made or removed.
+template <class Volumes>
+bool holds(const Volumes& volumes, const Uuid& id, const std::string& data) {
+  const auto at = volumes.find(id);
+  return at != volumes.end() && at->second->spec.data == data;
+}
+
+std::unexpected<engine::Error> too_busy() {
+  return engine::fail(Errc::resource_exhausted,
+                      "The node is stopping, or too many requests wait for it; try again later.");
+}
+
+}  // namespace
+
+/// A key of its own for a replica that is to be encrypted, sealed with this node's.
+Result<void> Node::give_key(ReplicaCreate& request) const {
+  if (!request.encrypted) return {};
+  const auto node = keys_.load_or_make();
+  if (!node) return std::unexpected(node.error());
+  const auto key = engine::VolumeKey::make();
+  if (!key) return std::unexpected(key.error());
+  request.identity.key = engine::seal(*key, *node);
+  return {};
+}
+
+FileWorker Node::file_worker() {
+  return [this](auto work, auto done) { work_on_files(std::move(work), std::move(done)); };
+}
+
+/// For whoever is on another reactor than this node.
+FileWorker Node::file_worker_for(engine::Reactor& other) {
+  return [this, &other](auto work, auto done) {
+    home().post([this, &other, work = std::move(work), done = std::move(done)]() mutable {
+      work_on_files(std::move(work), [&other, done = std::move(done)](Result<void> outcome) mutable {
+        other.post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
+      });
+    });
+  };
+}
+
+void Node::end_replica_work() {
+  replica_work_ = false;
+  if (auto then = std::exchange(after_replica_work_, {})) then();
+}
+
+void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
+  auto reply = shared(std::move(done));
+  queue(
+      [this, request = std::move(request), reply](engine::Callback<> next) mutable {
+        if (holds(volumes_, request.identity.volume, request.data)) {
+          (*reply)({});  // it is attached: it was made
+          return next();
+        }
+        if (holds(leaving_, request.identity.volume, request.data)) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.identity.volume))));
+          return next();
+        }
+        if (auto given = give_key(request); !given) {
+          (*reply)(std::move(given));
+          return next();
+        }
+        replica_work_ = true;
+        create_replica(
+            *workers_.front()->ring, file_worker(), request,
+            [this, name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
+              stores_closed_ = home().now();
+              if (outcome) log_info("Volume " + name + ": the replica is made.");
+              (*reply)(std::move(outcome));
+              next();
+              end_replica_work();
+            });
+      },
+      [reply] { (*reply)(too_busy()); });
+}
+
+void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
+  auto reply = shared(std::move(done));
+  if (!request.side && state_) request.side = state_->side;
+  queue(
+      [this, request = std::move(request), reply](engine::Callback<> next) {
+        if (holds(volumes_, request.volume, request.data)) {
+          (*reply)(engine::fail(Errc::refused, "The volume is attached; take it out of the desired state first."));
+          return next();
+        }
+        if (holds(leaving_, request.volume, request.data)) {
+          (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.volume))));
+          return next();
+        }
+        replica_work_ = true;
+        delete_replica(*workers_.front()->ring, file_worker(), request,
+                       [this, request, reply,
+                        next = std::move(next)](Result<std::optional<engine::ArbiterSettings>> outcome) mutable {
+                         next();
+                         end_replica_work();
+                         if (!outcome) return (*reply)(std::unexpected(outcome.error()));
+                         if (request.keep_witness) return (*reply)({});  // nor what another copy of it has left
+                         left_records_.forget(request.volume);
+                         const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
+                         if (!witness || !pair_ || stopping_) return (*reply)({});
+                         // A record that stays behind harms nobody: no volume ever gets the same UUID again.
+                         pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
+                           if (e)
+                             log_warning("Volume " + request.volume.to_string() +
+                                         ": its record at the witness could not be removed: " + e.message() + ".");
+                           (*reply)({});
+                         });
+                       });
+      },
+      [reply] { (*reply)(too_busy()); });
+}
+
+}  // namespace lockstep::data_plane
