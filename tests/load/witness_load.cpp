@@ -276,8 +276,11 @@ int main(int argc, char** argv) {
   app.add_option("--volumes", world.options.volumes, "Of each pair");
   app.add_option("--settle", world.options.settle, "Seconds within which all nodes start");
   app.add_option("--seconds", world.options.seconds, "In sync");
+  unsigned seed = 1;
+  app.add_option("--seed", seed, "Other volumes, other moments");
   app.add_option("--storm", world.options.storm, "Seconds after each pair has lost a node, and as many after those");
   CLI11_PARSE(app, argc, argv);
+  world.random.seed(seed);
   run(world);
   return 0;
 }

@@ -122,8 +122,9 @@ class PairSetUp(Scratch):
         self.assertEqual(b.get("/api/v1/pair", token=a.token).status, 200)
         self.problem(a.post("/api/v1/pair/invitations"), 409, "conflict")
         self.problem(b.post("/api/v1/pair/join", {"invitation": "lsi1.x.y"}), 409, "conflict")
-        told = wait_for("health to tell what the file says", lambda: a.get("/api/v1/health").json["problems"])
-        self.assertIn("says node_name = node-a, which is not in force: the pair has left", told[0]["message"])
+        wait_for("health to tell what the file says", lambda: any(
+            "says node_name = node-a, which is not in force: the pair has left" in problem["message"]
+            for problem in a.get("/api/v1/health").json["problems"]))
         a.name = "left"
         a.write_configuration()
         wait_for("all to be well", lambda: a.get("/api/v1/health").json["status"] == "ok")
