@@ -9,6 +9,8 @@ from managed_pair import scene
 from test_arbiter_change import Arbitrated, arbitrated
 from test_replace import MIB, SIZE, Scene, in_scene, lose_files
 
+ALONE = True  # it measures time
+
 
 def lease(node):
     told = Rpc(node.socket).call("node.status")["lease"]
