@@ -198,6 +198,21 @@ void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
 }
 
 /// For seconds, with both nodes; else until the missing one is back.
+void judge_lease(const Configuration& c, std::vector<HealthProblem>& problems) {
+  if (!c.pair || c.pair->settings.other_lease_ms == 0) return;
+  const auto [shorter, longer] = std::minmax(c.pair->settings.lease_ms, c.pair->settings.other_lease_ms);
+  problems.push_back({Severity::warning,
+                      "pair",
+                      {},
+                      {},
+                      fmt::format("The lease is being changed: until that is done a node holds it for {} ms, and its "
+                                  "partner waits {} ms before it goes on alone.",
+                                  shorter, longer),
+                      "It takes both nodes, and then a few seconds; `lockstep job list` says what it waits for. If no "
+                      "such job is under way, give the lease again with `lockstep pair set --lease`."});
+}
+
+/// For seconds, with both nodes; else until the missing one is back.
 void judge_link_secrets(const Configuration& c, std::vector<HealthProblem>& problems) {
   if (!c.pair || !c.pair->link_beside) return;
   problems.push_back({Severity::warning,
@@ -339,6 +354,7 @@ Health judge_pair(const PairView& view) {
   for (const auto& n : view.nodes)
     if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);
+  judge_lease(c, problems);
   judge_link_secrets(c, problems);
   judge_link_protection(view, problems);
   judge_addresses(view, problems);

@@ -146,6 +146,21 @@ TEST(Health, AWitnessThatIsBeingChangedIsToldOnceAndNotAsItsLoss) {
   EXPECT_NE(health.problems[0].message.find("is being changed"), std::string::npos);
 }
 
+TEST(Health, ALeaseThatIsBeingChangedIsToldUntilOnlyTheNewOneCounts) {
+  Pairs p;
+  auto& settings = p.configuration->pair->settings;
+  settings.lease_ms = 3000;
+  settings.other_lease_ms = 1500;
+  const Health health = p.health();
+  ASSERT_EQ(health.problems.size(), 1u);
+  EXPECT_EQ(health.problems[0].message,
+            "The lease is being changed: until that is done a node holds it for 1500 ms, and its partner waits 3000 ms "
+            "before it goes on alone.");
+  EXPECT_NE(health.problems[0].advice.find("lockstep job list"), std::string::npos);
+  settings.other_lease_ms = 0;
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+}
+
 TEST(Health, AVerdictDependsOnNeitherSide) {
   const char* states[] = {"starting",  "in_sync", "solo",        "syncing_source", "syncing_target",
                           "suspended", "waiting", "split_brain", "failed",         "left"};
