@@ -32,7 +32,7 @@ constexpr Duration kProbeEvery = 5s, kLookEvery = 20s, kLookAlone = 500ms, kRefr
 
 struct Options {
   std::string endpoint, ca, pairs;
-  unsigned volumes = 10, settle = 30, seconds = 60, storm = 30, lease_ms = 1500;
+  unsigned volumes = 10, settle = 30, seconds = 60, storm = 30, lost = ~0U, lease_ms = 1500;
 };
 
 double milliseconds(Duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
@@ -167,10 +167,10 @@ class LoadNode {
   }
   void look() {
     for (std::size_t i = 0; i < seen_.size(); ++i)
-      read(pair_.volumes[i], [this, i](const auto& view) {
+      read(pair_.volumes[i], [this, i, left = seen_.size() - 1 - i](const auto& view) {
         if (view) seen_[i] = *view;
+        if (left == 0) after(alone_ ? kLookAlone : kLookEvery, [this] { look(); });
       });
-    after(alone_ ? kLookAlone : kLookEvery, [this] { look(); });
   }
   void look_of_management() {
     read({}, [](const auto&) {});
@@ -249,8 +249,10 @@ void run(World& world) {
     reactor.call_after(std::chrono::seconds(o.seconds), [&] {
       world.phase.print(reactor.now());
       world.begin("storm");
-      for (auto& node : b) node->die();
-      for (auto& node : a) node->lose_partner();
+      for (std::size_t i = 0; i < std::min<std::size_t>(a.size(), o.lost); ++i) {
+        b[i]->die();
+        a[i]->lose_partner();
+      }
       reactor.call_after(std::chrono::seconds(o.storm), [&] {
         world.phase.print(reactor.now());
         world.begin("alone");
@@ -278,7 +280,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", world.options.seconds, "In sync");
   unsigned seed = 1;
   app.add_option("--seed", seed, "Other volumes, other moments");
-  app.add_option("--storm", world.options.storm, "Seconds after each pair has lost a node, and as many after those");
+  app.add_option("--lost", world.options.lost, "Pairs that lose a node at the same moment; else all");
+  app.add_option("--storm", world.options.storm, "Seconds after they have lost it, and as many after those");
   CLI11_PARSE(app, argc, argv);
   world.random.seed(seed);
   run(world);
