@@ -32,7 +32,14 @@ class Node:
         return json.loads(self.replicas_file.read_text()) if self.replicas_file.exists() else {}
 
     def keep(self, replicas):
-        self.replicas_file.write_text(json.dumps(replicas))
+        self.put(self.replicas_file, replicas)
+
+    @staticmethod
+    def put(path, what):
+        """At once: a test may be reading it."""
+        beside = path.with_name(f"{path.name}.new")
+        beside.write_text(json.dumps(what))
+        beside.replace(path)
 
     def script(self):
         try:
@@ -59,9 +66,7 @@ class Node:
             elif self.lost(volume, script):
                 problems.append({"object": f"volume {volume['name']}", "message": "The replica's data is missing."})
         before = {v["id"] for v in (self.applied or {"volumes": []})["volumes"]}
-        beside = self.applied_file.with_suffix(".new")
-        beside.write_text(json.dumps(wanted))
-        beside.replace(self.applied_file)
+        self.put(self.applied_file, wanted)
         self.applied = wanted
         for volume in wanted["volumes"]:
             if volume["id"] in self.replicas and volume["id"] not in before:
