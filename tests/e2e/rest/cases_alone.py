@@ -33,7 +33,7 @@ class Alone(Scratch):
         self.agreed(a, b)
         b.stop_mgmtd(signal.SIGKILL)
         b.stop_lockstepd(signal.SIGKILL)
-        wait_for("the loss to be seen", lambda: a.get("/api/v1/health").json["status"] != "ok")
+        self.gone(a, b)
         job = a.job(a.post("/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}))
         self.assertEqual((job["state"], "on this node" in job["message"]), ("done", True), job)
         path = f"/api/v1/volumes/{job['volume_id']}"
@@ -55,7 +55,7 @@ class Alone(Scratch):
         self.problem(a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": GIB}), 409, "conflict")
         b.start()
         for node in (a, b):
-            wait_for("its copy to be removed, and the name to be free", lambda n=node: n.volume("vm1") is None)
+            wait_for("its copy to be removed, and the name to be free", lambda n=node: n.volume("vm1") is None, 40)
 
     def test_only_what_nothing_lets_is_forced(self):
         a, b = self.pair()
@@ -90,7 +90,8 @@ class Alone(Scratch):
         for node in (a, b):
             wait_for("the two to have parted", lambda n=node: self.state(n) == "parted")
             wait_for("nothing to be changed", lambda n=node: n.post("/api/v1/tokens", {"name": "no"}).status == 503)
-            self.assertTrue(any("pair configuration" in p["advice"] for p in node.get("/api/v1/health").json["problems"]))
+            wait_for("the health to say what to do", lambda n=node: any(
+                "pair configuration" in p["advice"] for p in n.get("/api/v1/health").json["problems"]))
         self.problem(a.post(f"{CONFIGURATION}/force", {}), 409, "conflict")
         lines = {line["side"]: line for line in a.get(CONFIGURATION).json["nodes"]}
         self.assertEqual([(line["decided_by"], line["forced"]) for line in lines.values()], [("a", True), ("b", True)])

@@ -40,7 +40,7 @@ class AnotherArbiter(Scratch):
             shown = node.get("/api/v1/pair").json["arbiter"]
             self.assertEqual((shown["kind"], shown["preferred_side"], shown["endpoints"]), ("preferred", "b", []))
         self.assertEqual([(f["endpoint"], "keep" in f) for f in self.forgotten(a)], [(WITNESS, False)])
-        wait_for("all to be well", lambda: a.get("/api/v1/health").json["status"] == "ok")
+        self.well(a)
         self.problem(self.change(a, "preferred", preferred_side="b"), 409, "conflict")
 
     def test_may_be_a_witness_in_the_place_of_a_preferred_side_or_the_other_side(self):
@@ -88,7 +88,7 @@ class AnotherArbiter(Scratch):
     def test_is_not_changed_where_a_lockstepd_is_too_old_for_that(self):
         a, b = self.pair_with(kind="preferred", preferred_side="a")
         b.script(epoch={"arbiter": ""})
-        refused = wait_for("it to be refused", lambda: self.change(a, "preferred", preferred_side="b"))
+        refused = self.change(a, "preferred", preferred_side="b")
         self.problem(refused, 409, "conflict")
         self.assertIn("lockstepd on node-b runs version 0.1.0", refused.json["detail"])
 
@@ -97,9 +97,9 @@ class AnotherArbiter(Scratch):
         b.script(epoch={"arbiter": "preferred_a"})
         reply = self.change(a, "preferred", preferred_side="b")
         self.told(a, b, kind="witness", changing=True)  # nobody decides
-        health = wait_for("the health to tell", lambda: [
-            p for p in a.get("/api/v1/health").json["problems"] if "The arbiter is being changed" in p["message"]])
-        self.assertIn("if a node fails now, I/O stops", health[0]["message"])
+        problem = wait_for("the health to tell", lambda: [
+            p for p in a.get("/api/v1/health").json["problems"] if "The arbiter is being changed" in p["message"]])[0]
+        self.assertIn("if a node fails now, I/O stops", problem["message"])
         made = a.post("/api/v1/volumes", {"name": "vm9", "size_bytes": 1 << 30})
         self.problem(made, 409, "conflict")
         self.assertIn("being changed", made.json["detail"])

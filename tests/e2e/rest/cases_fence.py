@@ -23,11 +23,12 @@ class Fence(Scratch):
         make_pair(a, b, arbiter=FENCE)
         self.volume(a)
         for node in (a, b):
-            self.assertEqual(node.applied()["arbiter"], FENCE)
+            wait_for("lockstepd to be told", lambda n=node: n.applied() and n.applied()["arbiter"] == FENCE)
             self.assertEqual(node.get("/api/v1/pair").json["arbiter"], {
                 "kind": "fence", "endpoints": [], "user": None, "client_certificate": False, "preferred_side": None})
             self.assertEqual(node.get("/api/v1/pair/witness").json["kind"], "fence")
-            self.assertEqual([n["witness"]["kind"] for n in node.get("/api/v1/nodes").json["items"]], ["fence"] * 2)
+            wait_for("both to say that they have it", lambda n=node: [
+                x["witness"]["kind"] for x in n.get("/api/v1/nodes").json["items"]] == ["fence"] * 2)
         for node in (a, b):
             node.stop_mgmtd()
             node.start_mgmtd()
@@ -78,9 +79,8 @@ class Fence(Scratch):
             self.assertEqual((job["state"], job["message"]), ("done", said), job)
             self.told(a, b, kind=arbiter["kind"])
             self.assertEqual(a.get("/api/v1/pair").json["arbiter"]["kind"], arbiter["kind"])
-        a.patch("/api/v1/pair/arbiter", FENCE)
-        wait_for("it to decide", lambda: a.get("/api/v1/pair").json["arbiter"]["kind"] == "fence")
-        wait_for("the job to end", lambda: all(j["state"] == "done" for j in a.get("/api/v1/jobs").json["items"]))
+        self.assertEqual(a.job(a.patch("/api/v1/pair/arbiter", FENCE))["state"], "done")
+        self.assertEqual(a.get("/api/v1/pair").json["arbiter"]["kind"], "fence")
         self.problem(a.patch("/api/v1/pair/arbiter", FENCE), 409, "conflict")
 
     def test_of_each_node_is_tried_before_it_decides_in_use(self):

@@ -17,6 +17,13 @@ class Leave(Scratch):
         """Its lockstepd says so, as it does when the other one has left by agreement."""
         node.script(state="solo", epoch={"members": side})
 
+    @staticmethod
+    def in_no_pair(*nodes):
+        """And at the end of all that this took."""
+        for node in nodes:
+            wait_for(f"{node.name} to be in no pair", lambda n=node: n.get("/api/v1/pair").json["state"] == "none" and all(
+                j["state"] in ("done", "failed") for j in n.get("/api/v1/jobs").json["items"]))
+
     def test_what_is_asked_for_is_checked_before_anything_is_changed(self):
         a, b, _ = self.pair_with_a_volume()
         revision = a.get("/api/v1/pair").json["revision"]
@@ -54,11 +61,12 @@ class Leave(Scratch):
         self.assertEqual(b.get("/api/v1/volumes").json["items"], [])
         self.assertIsNone(b.applied(), "its lockstepd was told nothing since")
         self.assertEqual([p.name for p in (b.folder / "volumes").iterdir()], [])
-        self.assertFalse([j for j in b.get("/api/v1/jobs").json["items"] if j["state"] in ("pending", "running")])
+        self.in_no_pair(b)
         after = a.get(f"/api/v1/volumes/{volume_id}").json
         for key in ("id", "name", "lun", "serial", "target_name"):
             self.assertEqual(after[key], before[key])
-        wait_for("lockstepd to be told", lambda: a.applied()["partner"] is None)
+        wait_for("lockstepd to be told", a.told)
+        self.assertIsNone(a.applied()["partner"])
         self.assertEqual(a.get("/api/v1/pair").json["state"], "alone")
         self.assertEqual(b.get("/api/v1/pair", token=a.token).status, 200, "the tokens of before are good")
         join(a, b)
@@ -100,8 +108,8 @@ class Leave(Scratch):
         self.volume(a, "vm2")
         job = b.job(b.post("/api/v1/pair/dissolve", {"confirm": "pair1", "delete_volumes": True}))
         self.assertEqual(job["state"], "done", job)
+        self.in_no_pair(a, b)
         for node in (a, b):
-            wait_for(f"{node.name} to be in no pair", lambda n=node: n.get("/api/v1/pair").json["state"] == "none")
             self.assertEqual([p.name for p in (node.folder / "volumes").iterdir()], [])
         self.assertEqual(b.post("/api/v1/pair", {"name": "pair2", "arbiter": PREFERRED}).status, 201)
         join(b, a)

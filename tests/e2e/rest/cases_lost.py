@@ -34,7 +34,12 @@ class Lost(Scratch):
         for node in nodes:
             wait_for("both nodes to see each other", lambda n=node: len(n.get("/api/v1/nodes").json["items"]) == 2 and all(
                 x["reachable"] and x["lockstepd"]["state"] == "running" for x in n.get("/api/v1/nodes").json["items"]))
-            wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
+            self.well(node)
+
+    @staticmethod
+    def told(*nodes):
+        for node in nodes:
+            wait_for("lockstepd to have all that was configured", node.told)
 
     def events(self, node, kind):
         return [e for e in node.get("/api/v1/events?limit=500").json["items"] if e["kind"] == kind]
@@ -46,6 +51,7 @@ class Lost(Scratch):
         volume_id = a.volume("vm1")["id"]
         self.assertEqual(a.patch(f"/api/v1/volumes/{volume_id}", {"access": [HOST1]}).status, 200)
         self.whole(a, b)
+        self.told(a, b)
         return a, b, volume_id
 
 
@@ -71,7 +77,7 @@ class OneNode(Lost):
         unknown = "serves a volume that the management does not know"
         health = wait_for("the lost node to say so", lambda: (h := lost.get("/api/v1/health").json)
                           and h["status"] == "critical" and unknown in h["summary"] and h)
-        self.assertIn("lockstep node replace", health["problems"][0]["advice"])
+        self.assertIn("lockstep node replace", next(p for p in health["problems"] if unknown in p["message"])["advice"])
         problem = wait_for("the other node to notice", lambda: next(
             (p for p in left.get("/api/v1/health").json["problems"] if "lockstep node replace" in p.get("advice", "")), None))
         self.assertIn(f"lockstep node replace {side}", problem["advice"])
@@ -85,11 +91,11 @@ class OneNode(Lost):
         volume = lost.volume("vm1")
         self.assertEqual((volume["id"], volume["access"]), (volume_id, [HOST1]))
         self.assertEqual(lost.get("/api/v1/pair", token=token_of_before).status, 200)
+        self.told(a, b)
         link = left.applied()["partner"]["link"]
         self.assertNotEqual(link["chap_secret"], link_before["chap_secret"])
         self.assertNotEqual(link["mutual_secret"], link_before["mutual_secret"])
-        wait_for("both lockstepds to be told the same secrets",
-                 lambda: lost.applied()["partner"]["link"]["chap_secret"] == link["chap_secret"])
+        self.assertEqual(lost.applied()["partner"]["link"]["chap_secret"], link["chap_secret"])
         for node in (a, b):
             self.assertEqual(node.post("/api/v1/tokens", {"name": f"ops-{node.name}"}).status, 201)
         self.assertTrue(self.events(left, "pair.replaced"))
@@ -142,8 +148,7 @@ class OneNode(Lost):
         self.assertEqual(a.post("/api/v1/tokens", {"name": "meanwhile"}).status, 201)
         told = b.applied()
         b.start_mgmtd()
-        refused = wait_for("the old machine to be refused", lambda: self.events(a, "node.refused"))
-        self.assertIn("node-b", refused[0]["message"])
+        wait_for("the old machine to be refused", lambda: any("node-b" in e["message"] for e in self.events(a, "node.refused")))
         health = wait_for("the old machine to know", lambda: next(
             (p for p in b.get("/api/v1/health").json["problems"] if "took the place of this one" in p["message"]), None))
         self.assertEqual(health["severity"], "critical")
@@ -176,6 +181,7 @@ class OneNode(Lost):
         self.lose(lost, everything=False)
         replace(left, lost, side)
         self.whole(a, b)
+        self.told(lost)
         told = lost.applied()
         lost.stop_mgmtd()
         shutil.rmtree(lost.folder / "mgmt")
@@ -245,11 +251,11 @@ class BothNodes(Lost):
         self.problem(here.post("/api/v1/pair/recovery", {}), 409, "confirmation-needed", "/confirm")
         made = here.post("/api/v1/pair/recovery", {"confirm": "pair1"})
         self.assertEqual((made.status, made.json["local_side"]), (201, first))
-        wait_for("lockstepd to be told", lambda: here.applied()["revision"] > told["revision"])
+        self.told(here)
         for order in (now := here.applied(), told):
             order["partner"]["link"]["tls"].pop("certificate"), order["partner"]["link"]["tls"].pop("key")  # of each process
         self.assertEqual(now["partner"], told["partner"])  # so that the link stands
-        self.assertEqual(here.applied()["volumes"], told["volumes"])
+        self.assertEqual(now["volumes"], told["volumes"])
         replace(here, there, side)
         self.whole(a, b)
         for node in (a, b):
@@ -258,8 +264,10 @@ class BothNodes(Lost):
 
     def test_the_older_copy_gives_way_to_the_newer_one(self):
         a, b, _ = self.configured_pair()
+        revision = a.get("/api/v1/pair").json["revision"]
+        wait_for("node-b to have saved", lambda: f'"n":{revision}'.encode() in self.saved(b).read_bytes())
         old = self.saved(b).read_bytes()
-        a.post("/api/v1/tokens", {"name": "later"})
+        self.assertEqual(a.post("/api/v1/tokens", {"name": "later"}).status, 201)
         wait_for("node-b to have it", lambda: self.saved(b).read_bytes() != old)
         self.lose(a, everything=False)
         self.lose(b, everything=False)
@@ -379,7 +387,7 @@ class FromReplicas(Lost):
         made = here.post("/api/v1/pair/recovery", {"name": "pair1", "confirm": "pair1"})
         self.assertEqual((made.status, made.json["state"], made.json["local_side"]), (201, "alone", first))
         self.assertEqual((made.json["id"], made.json["target_name"]), (pair["id"], pair["target_name"]))
-        wait_for("lockstepd to be told", lambda: here.applied()["revision"] > told["revision"])
+        self.told(here)
         volume = here.wanted_volume(volume_id)
         known = next(v for v in told["volumes"] if v["id"] == volume_id)
         for field in ("serial", "size", "block_size", "data", "metadata", "name"):
@@ -394,9 +402,10 @@ class FromReplicas(Lost):
         join(here, there)
         self.whole(a, b)
         self.assertEqual([n["side"] for n in there.get("/api/v1/nodes").json["items"] if n["local"]], [side])
-        wait_for("both to be told the same secrets", lambda: (p := there.applied()["partner"])
-                 and p["link"]["chap_secret"] == here.applied()["partner"]["link"]["chap_secret"])
-        self.assertNotEqual(here.applied()["partner"]["link"]["chap_secret"], told["partner"]["link"]["chap_secret"])
+        self.told(here, there)
+        secrets = [node.applied()["partner"]["link"]["chap_secret"] for node in (here, there)]
+        self.assertEqual(secrets[0], secrets[1])
+        self.assertNotEqual(secrets[0], told["partner"]["link"]["chap_secret"])
         for node in (a, b):
             self.assertEqual(node.volume("vm1")["access"], [HOST1])
             self.assertEqual(node.volume("vm1")["serial"], before["serial"])
@@ -429,7 +438,7 @@ class FromReplicas(Lost):
         self.assertIn("was not whole yet", self.refused(a, {"name": "pair1", "confirm": "pair1"}, 409, "conflict"))
         replica_files.write(a.folder / "volumes", **other, copy=2)
         self.assertEqual(a.post("/api/v1/pair/recovery", {"name": "pair1", "confirm": "pair1"}).status, 201)
-        wait_for("lockstepd to be told", lambda: a.applied())
+        self.told(a)
         self.assertTrue(a.wanted_volume(other["volume"])["data"].endswith(f"{other['volume']}.2.data"))
 
     def test_metadata_that_is_damaged_or_hostile_is_listed_and_left_alone(self):

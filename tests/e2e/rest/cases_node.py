@@ -139,7 +139,7 @@ class Access(Scratch):
         b.start_mgmtd()
         self.assertEqual(b.get("/api/v1/pair", token=own).status, 401, "it is this node's alone")
         made = wait_for("a token of the pair", lambda: self.made(a, own))
-        self.assertEqual(b.get("/api/v1/pair", token=made).status, 200)
+        wait_for("the other node to know it", lambda: b.get("/api/v1/pair", token=made, quiet=True).status == 200)
         a.stop_mgmtd()
         file.write_text("")
         a.start_mgmtd()
@@ -257,10 +257,10 @@ class Wire(Scratch):
             self.assertIn(b"urn:lockstep:problem:malformed", answer)
 
     def test_plain_text_on_the_tls_port_and_silence_harm_nobody(self):
-        with socket.create_connection(("127.0.0.1", self.a.port), 5) as tcp:
+        with socket.create_connection(("127.0.0.1", self.a.port), 20) as tcp:
             tcp.sendall(b"GET / HTTP/1.1\r\n\r\n")
             tcp.recv(1000)
-        silent = [socket.create_connection(("127.0.0.1", self.a.port), 5) for _ in range(20)]
+        silent = [socket.create_connection(("127.0.0.1", self.a.port), 20) for _ in range(20)]
         self.assertEqual(self.a.get("/api/v1/pair").status, 200)
         for s in silent:
             s.close()

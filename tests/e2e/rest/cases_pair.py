@@ -127,7 +127,7 @@ class PairSetUp(Scratch):
             for problem in a.get("/api/v1/health").json["problems"]))
         a.name = "left"
         a.write_configuration()
-        wait_for("all to be well", lambda: a.get("/api/v1/health").json["status"] == "ok")
+        self.well(a)
 
     def test_a_pair_has_the_id_that_it_is_given(self):
         a, given = self.node("node-a"), str(uuid.uuid4())
@@ -178,8 +178,8 @@ class PairSetUp(Scratch):
             shown = node.get("/api/v1/pair")
             self.assertEqual(shown.json["arbiter"], {"kind": "witness", "endpoints": secured["endpoints"], "user": "lockstep",
                                                      "client_certificate": True, "preferred_side": None})
-            applied = wait_for("lockstepd to be told", lambda: (node.applied() or {}).get("partner") and node.applied())
-            self.assertEqual(applied["arbiter"], secured)
+            wait_for("lockstepd to be told", node.told)
+            self.assertEqual(node.applied()["arbiter"], secured)
             for secret in (secured["password"], key.splitlines()[1]):
                 self.assertNotIn(secret, shown.raw.decode())
                 self.assertNotIn(secret, node.log())
@@ -201,6 +201,9 @@ class PairSetUp(Scratch):
         self.assertIn("another one was made since", self.failed_join(b, first)["detail"])
         time.sleep(2.1)  # its life
         self.assertIn("expired", self.failed_join(b, second)["detail"])
+        a.extra = ""  # the life that invitations have as they come
+        a.stop_mgmtd()
+        a.start_mgmtd()
         third = invite()
         job = b.job(b.post("/api/v1/pair/join", {"invitation": third}))
         self.assertEqual(job["state"], "done", job)
@@ -271,7 +274,8 @@ class PartnerAway(Scratch):
         for away, here in ((a, b), (b, a)):
             away.stop_mgmtd(signal.SIGKILL)
             revision = here.get("/api/v1/pair").json["revision"]
-            wait_for("the loss to be seen", lambda: here.get("/api/v1/health").json["status"] != "ok")
+            self.gone(here, away)
+            self.assertNotEqual(here.get("/api/v1/health").json["status"], "ok")
             for method, path, body in for_both[0 if here is b else 1:]:  # the one that is let makes volumes
                 reply = here.request(method, path, body)
                 self.problem(reply, 503, "not-current")
@@ -292,7 +296,7 @@ class PartnerAway(Scratch):
                     self.assertEqual(reply.status, status, reply)
                 self.assertEqual(here.get("/api/v1/pair").json["revision"], revision + len(for_one))
                 self.assertIn("has changed the configuration alone", str(here.get("/api/v1/health").json["problems"]))
-                wait_for("lockstepd to be told", lambda: here.wanted_volume(volume_id)["access"][0]["initiator"] == HOST1)
+                self.lets_in(here, volume_id, HOST1)
             nodes = {n["name"]: n for n in here.get("/api/v1/nodes").json["items"]}
             self.assertFalse(nodes[away.name]["reachable"])
             self.assertEqual(nodes[away.name]["lockstepd"]["state"], "unknown")
@@ -300,16 +304,19 @@ class PartnerAway(Scratch):
             self.assertEqual(replica[away.name]["state"], "unknown")
             self.assertEqual(replica[away.name]["allocated_bytes"], 4096)  # as last known
             away.start_mgmtd()
-            for node in (a, b):
-                wait_for("the return to be seen", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
+            self.well(a, b)
             kinds = [(e["kind"], e["side"]) for e in here.get("/api/v1/events").json["items"]]
             self.assertIn(("node.unreachable", "a" if away is a else "b"), kinds)
         self.assertIn("configuration.alone", [kind for kind, _ in kinds])
         self.assertEqual(b.get("/api/v1/pair").json["name"], "renamed")
         self.assertEqual(sorted(t["name"] for t in b.get("/api/v1/tokens").json["items"]),
                          sorted(t["name"] for t in a.get("/api/v1/tokens").json["items"]))
-        self.assertEqual(b.wanted_volume(volume_id)["access"][0]["initiator"], HOST1)
+        self.lets_in(b, volume_id, HOST1)
         self.assertEqual(b.post("/api/v1/initiators", {"iqn": HOST2}).status, 201)
+
+    @staticmethod
+    def lets_in(node, volume_id, host):
+        wait_for("lockstepd to be told", lambda: [e["initiator"] for e in node.wanted_volume(volume_id)["access"]] == [host])
 
     def test_a_preferred_node_that_has_not_met_its_partner_since_it_started_changes_nothing_alone(self):
         a, b = self.pair()
@@ -332,12 +339,12 @@ class PartnerAway(Scratch):
             self.assertLess(time.monotonic() - begun, 30)
         finally:
             os.kill(b.mgmtd.pid, signal.SIGCONT)
-        wait_for("both to decide again", lambda: a.post("/api/v1/initiators", {"iqn": HOST2}).status in (201, 409))
+        wait_for("both to decide again", lambda: a.post("/api/v1/initiators", {"iqn": HOST2}).status in (201, 409), 40)
         for node in (a, b):
             wait_for("one list on both", lambda n=node: [i["iqn"] for i in n.get("/api/v1/initiators").json["items"]] == [HOST1, HOST2])
         self.assertEqual(a.job(made)["state"], "done")
         wait_for("the volume on both", lambda: len(b.volume("vm1")["replicas"]) == 2
-                 and a.volume("vm1")["id"] in [v["id"] for v in b.applied()["volumes"]])
+                 and a.volume("vm1")["id"] in [v["id"] for v in b.applied()["volumes"]], 40)
 
     def test_changes_from_both_nodes_at_once_all_happen_once(self):
         a, b = self.pair()

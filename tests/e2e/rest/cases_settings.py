@@ -29,9 +29,10 @@ class Settings(Scratch):
         b.script()
         job = b.job(reply)
         self.assertEqual((job["state"], job["message"]), ("done", "The lease is 4000 ms now."), job)
-        self.told(a, b, lease_ms=4000)
         for node in (a, b):
-            wait_for("the old one to be forgotten", lambda: "other_lease_ms" not in node.applied()["settings"])
+            wait_for("the old one to be forgotten", node.told)
+            told = node.applied()["settings"]
+            self.assertEqual((told["lease_ms"], told.get("other_lease_ms")), (4000, None))
             self.assertEqual(node.get("/api/v1/pair").json["settings"]["lease_ms"], 4000)
             self.assertIsNone(node.get("/api/v1/pair").json["settings"]["other_lease_ms"])
         self.problem(a.patch(LEASE, {"lease_ms": 4000}), 409, "conflict")
@@ -50,7 +51,7 @@ class Settings(Scratch):
     def test_a_lease_is_not_changed_while_a_node_is_away_or_too_old(self):
         a, b = self.pair()
         b.script(lease={})
-        refused = wait_for("it to be refused", lambda: a.patch(LEASE, {"lease_ms": 2000}))
+        refused = a.patch(LEASE, {"lease_ms": 2000})
         self.problem(refused, 409, "conflict")
         self.assertIn("lockstepd on node-b runs version 0.1.0", refused.json["detail"])
         b.script()
@@ -71,8 +72,8 @@ class Settings(Scratch):
         self.told(a, b, resync_floor=50 << 20, resync_ceiling=400 << 20)
         a.patch("/api/v1/pair", {"settings": {"resync_ceiling_bytes_per_second": 0}})
         self.told(a, b, resync_floor=50 << 20, resync_ceiling=0)
-        events = [e["message"] for e in a.get("/api/v1/events").json["items"]]
-        self.assertIn("Resync has at least 50 MiB/s, and at most 400 MiB/s.", events)
+        wait_for("the event", lambda: "Resync has at least 50 MiB/s, and at most 400 MiB/s." in [
+            e["message"] for e in a.get("/api/v1/events").json["items"]])
         ceiling = "/settings/resync_ceiling_bytes_per_second"
         for wrong, field in (({"resync_ceiling_bytes_per_second": 10 << 20}, ceiling),
                              ({"resync_floor_bytes_per_second": 0, "resync_ceiling_bytes_per_second": 4096}, ceiling),

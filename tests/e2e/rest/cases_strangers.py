@@ -61,7 +61,7 @@ class Log(Scratch):
         wait_for("node-a to answer", a.answers)
         for number in range(100):  # each is an event, and a line of the log
             self.assertEqual(a.post("/api/v1/tokens", {"name": f"t{number}", "role": "viewer"}).status, 201)
-        self.assertFalse(select.select([], [writer], [], 0)[1], "the log was not filled: the test shows nothing")
+        wait_for("the log to be full: else the test shows nothing", lambda: not select.select([], [writer], [], 0)[1])
         self.assertEqual(a.get("/api/v1/pair").status, 200)
         a.mgmtd.terminate()
         self.assertEqual(a.mgmtd.wait(20), 0)
@@ -158,7 +158,8 @@ class Crowds(Scratch):
                 self.assertEqual(answers(other), ["200"], "an operator from elsewhere")
         self.volume(a)  # both nodes take part
         for node in (a, b):
-            self.assertTrue(all(n["reachable"] for n in node.get("/api/v1/nodes").json["items"]))
+            wait_for("both nodes to see each other", lambda n=node: all(
+                x["reachable"] for x in n.get("/api/v1/nodes").json["items"]))
         for s in crowd:
             s.close()
 

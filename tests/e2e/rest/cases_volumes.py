@@ -18,7 +18,7 @@ class Volumes(Scratch):
                 self.assertEqual((volume["name"], volume["lun"], volume["lifecycle"]), ("vm1", lun, "ready"))
                 wait_for("both replicas in sync", lambda n=node: [
                     r["state"] for r in n.get(f"/api/v1/volumes/{volume_id}").json["replicas"]] == ["in_sync"] * 2)
-            self.assertEqual(other.get("/api/v1/health").json["status"], "ok")
+            self.well(other)
             self.problem(other.delete(f"/api/v1/volumes/{uuid.uuid4()}?confirm=vm1"), 404, "not-found")
             self.problem(other.delete(f"/api/v1/volumes/{volume_id}"), 409, "confirmation-needed", "?confirm")
             self.problem(other.delete(f"/api/v1/volumes/{volume_id}?confirm=x"), 409, "confirmation-needed", "?confirm")
@@ -92,13 +92,15 @@ class Volumes(Scratch):
         a, b = self.pair()
         volume_id = self.volume(a)
         a.stop_lockstepd(signal.SIGKILL)
-        wait_for("the loss to be seen", lambda: a.get("/api/v1/health").json["status"] == "degraded")
+        wait_for("the loss to be seen", lambda: [n["lockstepd"]["state"] for n in a.get("/api/v1/nodes").json["items"]]
+                 == ["stopped", "running"])
+        self.assertEqual(a.get("/api/v1/health").json["status"], "degraded")
         self.problem(b.post("/api/v1/volumes", {"name": "vm2", "size_bytes": GIB}), 503, "data-plane-away")
         wait_for("the partner to see it", lambda: [n["lockstepd"]["state"] for n in b.get("/api/v1/nodes").json["items"]]
                  == ["stopped", "running"])
         self.assertEqual(a.get(f"/api/v1/volumes/{volume_id}").json["replicas"][0]["state"], "unknown")
         a.start_lockstepd()
-        wait_for("the volume to be back", lambda: a.get("/api/v1/health").json["status"] == "ok")
+        self.well(a)
         kinds = [e["kind"] for e in a.get("/api/v1/events").json["items"]]
         self.assertIn("lockstepd.stopped", kinds)
 
@@ -350,9 +352,9 @@ class Volumes(Scratch):
         self.assertEqual(job["state"], "done", job)
         a.script(state="solo", linked=False, epoch={"members": "a"})
         for node in (a, b):
-            health = wait_for("the health to call it by its name", lambda n=node: (
-                lambda h: h if h["status"] == "critical" else None)(n.get("/api/v1/health").json))
-            self.assertIn("vm1: Both node-a and node-b serve it alone", health["summary"])
+            health = wait_for("the health to call it by its name", lambda n=node: (h := n.get("/api/v1/health").json)
+                              and "vm1: Both node-a and node-b serve it alone" in h["summary"] and h)
+            self.assertEqual(health["status"], "critical")
         b.script(state="waiting", serving=False, linked=False, epoch={"members": "both"})
         wait_for("both to know", lambda: "Served by node-a alone" in json.dumps(a.get("/api/v1/health").json))
         job = b.job(b.post(path, {"action": "force_solo", "side": "a", "confirm": "vm1"}))
@@ -377,9 +379,9 @@ class Volumes(Scratch):
         b.script(lost=[volume_id])
         b.stop_lockstepd()
         b.start_lockstepd()
-        wait_for("the loss to be told", lambda: replica_b()["lost"])
-        self.assertIn("missing", replica_b()["reason"])
-        self.assertIn("lockstep replica replace vm1 --node b", json.dumps(a.get("/api/v1/health").json))
+        wait_for("the loss to be told", lambda: (r := replica_b())["lost"] and "missing" in r["reason"])
+        wait_for("the health to say what to do",
+                 lambda: "lockstep replica replace vm1 --node b" in json.dumps(a.get("/api/v1/health").json))
         store = b.folder / "new"
         store.mkdir()
         reply = b.post(path, {"store": f"{store}/"})
@@ -393,7 +395,8 @@ class Volumes(Scratch):
         self.assertEqual((made["epoch"]["members"], made["clean"], made["data"]),
                          ("a", False, f"{store}/{volume_id}.2.data"))
         self.assertTrue(a.wanted_volume(volume_id)["data"].endswith(f"/{volume_id}.data"))
-        self.assertEqual((replica_b()["lost"], replica_b()["store"]), (False, str(store)))
+        self.assertEqual(replica_b()["store"], str(store))
+        wait_for("the new copy not to be called lost", lambda: not replica_b()["lost"])
         b.stop_mgmtd()
         self.problem(a.post(path, {}), 503, "not-current")
 
@@ -402,7 +405,7 @@ class Volumes(Scratch):
         volume_id = self.volume(a)
         a.stop_mgmtd(signal.SIGKILL)
         a.stop_lockstepd(signal.SIGKILL)
-        wait_for("the loss to be seen", lambda: not {n["name"]: n for n in b.get("/api/v1/nodes").json["items"]}["node-a"]["reachable"])
+        self.gone(b, a)
         path = f"/api/v1/volumes/{volume_id}/actions"
         job = b.job(b.post(path, {"action": "force_solo", "side": "b", "confirm": "vm1"}))
         self.assertEqual(job["state"], "done", job)

@@ -28,8 +28,8 @@ class Watching(Scratch):
     def test_jobs_and_events_of_one_node_are_told_by_the_other(self):
         a, b = self.pair()
         self.volume(a)
-        job = b.get("/api/v1/jobs").json["items"]
-        self.assertIn("volume.create", [j["kind"] for j in job])
+        wait_for("the job on the other node", lambda: "volume.create" in [
+            j["kind"] for j in b.get("/api/v1/jobs").json["items"]])
         wait_for("the event on the other node", lambda: "volume.created" in [
             e["kind"] for e in b.get("/api/v1/events").json["items"]])
 
@@ -43,11 +43,10 @@ class Watching(Scratch):
     def test_the_witness_and_the_link_are_in_the_health(self):
         a, b = self.node("node-a"), self.node("node-b")
         make_pair(a, b, arbiter={"kind": "witness", "endpoints": ["http://127.0.0.1:2379"]})
-        self.assertEqual(a.get("/api/v1/health").json["status"], "ok")
+        self.well(a, b)
         a.script(witness=False, linked=False)
-        subjects = wait_for("both problems", lambda: (lambda s: s if len(s) == 2 else None)(
-            [p["subject"] for p in b.get("/api/v1/health").json["problems"]]))
-        self.assertEqual(sorted(subjects), ["link", "witness"])
+        wait_for("both problems", lambda: sorted(
+            p["subject"] for p in b.get("/api/v1/health").json["problems"]) == ["link", "witness"])
 
     def test_what_endangers_io_is_no_piece_of_information(self):
         told = {"fence.failed": "critical", "fence.lost": "warning", "fence.begun": "warning", "fence.found": "info",
@@ -70,7 +69,7 @@ class Watching(Scratch):
             a.start()
             make_pair(a, b)
             self.volume(a)
-            self.assertEqual(a.get("/api/v1/health").json["status"], "ok")
+            self.well(a)
             with open(data / "ballast", "wb", buffering=0) as ballast:
                 try:
                     while ballast.write(b"x" * 4096):
@@ -82,8 +81,7 @@ class Watching(Scratch):
                     p for p in n.get("/api/v1/health").json["problems"]
                     if "mgmt.db: changes of the configuration are refused" in p["message"] and p["side"] == "a"])
             (data / "ballast").unlink()
-            for node in (a, b):
-                wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
+            self.well(a, b)
         finally:
             a.stop()
             subprocess.run(["umount", "-l", data], check=True)
@@ -91,9 +89,9 @@ class Watching(Scratch):
     def test_metrics_are_prometheus_text_with_the_pair(self):
         a, b = self.pair()
         self.volume(a)
-        text = wait_for("figures", lambda: (lambda t: t if "lockstep_volume_reads_total" in t else None)(
-            a.get("/metrics").raw.decode()))
-        self.assertIn('lockstep_volume_state{pair="pair1",node="node-a",volume="vm1",state="in_sync"} 1', text)
+        in_sync = 'lockstep_volume_state{pair="pair1",node="node-a",volume="vm1",state="in_sync"} 1'
+        text = wait_for("figures", lambda: (t := a.get("/metrics").raw.decode())
+                        and "lockstep_volume_reads_total" in t and in_sync in t and t)
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) lockstep_\w+ .*|lockstep_\w+\{pair="pair1".*\} [0-9.e+-]+)$')
 
@@ -145,13 +143,14 @@ class Watching(Scratch):
         until(lambda kind, data: kind == "node" and (nodes.add(data["side"]) or len(nodes) == 2))
         volume_id = self.volume(a)
         until(lambda kind, data: kind == "event" and data["kind"] == "volume.created")
-        self.assertIn(("job", "volume.create"), [(m["event"], m["data"].get("kind")) for m in seen])
+        until(lambda kind, data: (kind, data.get("kind")) == ("job", "volume.create"))
         until(lambda kind, data: kind == "volume" and [r["state"] for r in data["replicas"]] == ["in_sync"] * 2)
         last = int([m for m in seen if m["event"] == "event"][-1]["id"])
         b.job(b.delete(f"/api/v1/volumes/{volume_id}?confirm=vm1"))
         until(lambda kind, data: kind == "volume" and data["lifecycle"] == "deleted")
         # Another stream that was away meanwhile is told of the events it missed.
         messages = self.stream(b, last)
+        seen.clear()
         until(lambda kind, data: kind == "event" and data["kind"] == "volume.deleted")
 
     def test_streams_are_bounded_and_their_places_become_free(self):

@@ -37,12 +37,13 @@ class AnotherWitness(Scratch):
             self.asks(node, NEW)
             shown = node.get("/api/v1/pair/witness").json
             self.assertEqual((shown["endpoints"], shown["changing"]), ([NEW], False))
-            self.assertEqual([(n["side"], n["reachable"], n["volumes_not_known"]) for n in shown["nodes"]],
-                             [("a", True, 0), ("b", True, 0)])
+            wait_for("both to reach it, and it to know all", lambda n=node: [
+                (x["side"], x["reachable"], x["volumes_not_known"]) for x in n.get("/api/v1/pair/witness").json["nodes"]]
+                == [("a", True, 0), ("b", True, 0)])
         told = self.forgotten(a)
-        own = told[0]["pair"]  # the configuration's record, beside the volume's
         self.assertEqual([(f["endpoint"], f["keep"], len(f["volumes"])) for f in told], [(OLD, "2479", 2)], told)
-        self.assertIn(own, told[0]["volumes"], told)
+        for order in told:  # the configuration's record goes, too, beside the volume's
+            self.assertIn(order["pair"], order["volumes"], told)
         self.assertIn(job["message"], [e["message"] for e in a.get("/api/v1/events").json["items"]])
         self.problem(self.change(a, NEW), 409, "conflict")
 
@@ -123,9 +124,9 @@ class AnotherWitness(Scratch):
         self.assertEqual(reply.status, 202, reply)
         self.asks(a)  # nobody
         for node in (a, b):
-            problems = wait_for("the health to tell", lambda n=node: [
-                p for p in n.get("/api/v1/health").json["problems"] if "The witness is being changed" in p["message"]])
-            self.assertIn("if a node fails now, I/O stops", problems[0]["message"])
+            problem = wait_for("the health to tell", lambda n=node: [
+                p for p in n.get("/api/v1/health").json["problems"] if "The witness is being changed" in p["message"]])[0]
+            self.assertIn("if a node fails now, I/O stops", problem["message"])
             self.assertTrue(node.get("/api/v1/pair/witness").json["changing"])
         b.script()
         self.assertEqual(a.job(reply)["state"], "done")

@@ -99,6 +99,11 @@ class Node:
         applied = self.applied()
         return next(v for v in applied["volumes"] if v["id"] == volume_id)
 
+    def told(self):
+        """The fake lockstepd has the newest configuration."""
+        applied = self.applied()
+        return applied is not None and applied["revision"] == self.get("/api/v1/pair").json["revision"]
+
     def replica(self, volume_id):
         """What the fake lockstepd was told when it made its replica."""
         return json.loads(pathlib.Path(str(self.socket) + ".replicas").read_text())[volume_id]
@@ -182,7 +187,7 @@ class Node:
 
         def ended():
             job = self.get(path).json
-            return job if job["state"] in ("done", "failed") else None
+            return job if job.get("state") in ("done", "failed") else None
         return wait_for(f"the job {reply.json['kind']}", ended, seconds)
 
     def volume(self, name):

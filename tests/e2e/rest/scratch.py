@@ -48,6 +48,15 @@ class Scratch(unittest.TestCase):
         make_pair(a, b)
         return a, b
 
+    def well(self, *nodes):
+        for node in nodes:
+            wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok")
+
+    def gone(self, node, away):
+        """The one that was ended is missed by the other."""
+        wait_for("the loss to be seen", lambda: next(
+            not n["reachable"] for n in node.get("/api/v1/nodes").json["items"] if n["name"] == away.name))
+
     def problem(self, reply, status, kind, *pointers):
         self.assertEqual(reply.status, status, reply)
         self.assertEqual(reply.type, "application/problem+json")
