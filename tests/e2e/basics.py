@@ -29,6 +29,11 @@ class Failed(AssertionError):
     """What a test expected and did not find."""
 
 
+class TooSlow(Failed):
+    """A promise in time was not kept. A busy machine has pauses of its own, which do not come each time: `run` carries the
+    test out up to three times."""
+
+
 def group(name):
     """Of a test that belongs elsewhere than its module."""
     def mark(test):
@@ -40,6 +45,11 @@ def group(name):
 def check(condition, message):
     if not condition:
         raise Failed(message)
+
+
+def check_time(condition, message):
+    if not condition:
+        raise TooSlow(message)
 
 
 def wait_for(what, condition, seconds=20.0, interval=0.02):

@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 
-from basics import MIB, REPO, Failed, Skipped, check, free_port, group, settings, wait_for
+from basics import MIB, REPO, Failed, Skipped, TooSlow, check, check_time, free_port, group, settings, wait_for
 from etcd import Etcd
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from basics import settings
+from harness import Rpc
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "rest"))
 from nodes import Node, make_pair  # noqa: E402
@@ -34,6 +35,14 @@ class ManagedPair:
                 child.wait()
         self.a.stop()
         self.b.stop()
+
+    @staticmethod
+    def own(node, volume_id):
+        """What its lockstepd itself says of a volume at this moment: what management shows may be of a second ago."""
+        with contextlib.suppress(OSError):
+            with contextlib.closing(Rpc(node.socket)) as rpc:
+                return next((v for v in rpc.call("node.status")["volumes"] if v["id"] == volume_id), {})
+        return {}
 
     def show(self):
         for node in (self.a, self.b):

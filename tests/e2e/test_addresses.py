@@ -5,7 +5,7 @@ import signal
 import socket
 
 from basics import free_port
-from harness import Writer, check, settings, wait_for
+from harness import Writer, check, check_time, settings, wait_for
 from managed_pair import scene
 from test_lost_management import Scene
 
@@ -83,7 +83,7 @@ def every_address_changes(through):
             s.done(side, portals=[node.portal])
         s.check_whole()
         limit = LIMIT_MS * (5 if settings.sanitized else 1)
-        check(status["worst_gap_ms"] < limit, f"the pause was {status['worst_gap_ms']} ms")
+        check_time(status["worst_gap_ms"] < limit, f"the pause was {status['worst_gap_ms']} ms")
         return f"pause {status['worst_gap_ms']} ms"
 
 
@@ -105,7 +105,7 @@ def test_all_addresses_of_a_node_change_in_one_job_and_hosts_with_two_paths_see_
         check(not is_open(s.b.portal), "the old portal is closed")
         writer.wait_writes(200)
         status = writer.stop()
-        check(status["worst_gap_ms"] < 2000, f"the writer has gone on through the other path: {status}")
+        check_time(status["worst_gap_ms"] < 2000, f"the writer has gone on through the other path: {status}")
         s.write_into_file(s.b, **new)
         s.check_whole()
 
@@ -212,7 +212,7 @@ def test_what_the_file_says_and_the_pair_has_not_is_in_the_health_with_the_comma
         def told():
             problems = s.b.get("/api/v1/health").json["problems"]
             return next((p for p in problems if other in p["message"]), None)
-        problem = wait_for("health to tell of it", told, 10)
+        problem = wait_for("health to tell of it", told)
         check(f"lockstep node set b --link-address {other}" in problem["advice"], f"with the command: {problem}")
         s.write_into_file(s.b, link_address=link)
-        wait_for("all to be well again", lambda: s.b.get("/api/v1/health").json["status"] == "ok", 10)
+        wait_for("all to be well again", lambda: s.b.get("/api/v1/health").json["status"] == "ok")

@@ -47,6 +47,12 @@ class Arbitrated(Scene):
     def changing(self):
         return self.a.get("/api/v1/pair/witness").json["changing"]
 
+    def wait_until_nobody_decides(self, reply):
+        """That takes a moment: the job may be past it before it is seen."""
+        path = reply.headers["Location"]
+        wait_for("nobody to decide", lambda: self.changing() or self.a.get(path).json["state"] in ("done", "failed"),
+                 interval=0.001)
+
     def node_dies(self, node):
         node.stop_mgmtd(signal.SIGKILL)
         node.stop_lockstepd(signal.SIGKILL)
@@ -127,7 +133,7 @@ def test_is_changed_to_the_end_though_the_managements_are_killed_at_each_step(s)
     for arbiter, named in (({"kind": "preferred", "preferred_side": "b"}, "preferred_b"), (s.etcd.arbiter, "witness"),
                            (PREFERRED_A, "preferred_a")):
         reply = s.begins(**arbiter)
-        wait_for("nobody to decide", s.changing)
+        s.wait_until_nobody_decides(reply)
         s.a.stop_mgmtd(signal.SIGKILL)
         s.b.stop_mgmtd(signal.SIGKILL)
         s.b.start_mgmtd()
@@ -147,7 +153,7 @@ def test_is_changed_to_the_end_though_the_managements_are_killed_at_each_step(s)
 def test_is_changed_or_not_though_a_lockstepd_is_killed_and_in_the_end_all_name_the_same(s):
     for node, side in ((s.a, "a"), (s.b, "b")):
         reply = s.begins(kind="preferred", preferred_side="b" if s.named()[0] == "preferred_a" else "a")
-        wait_for("nobody to decide", s.changing)
+        s.wait_until_nobody_decides(reply)
         node.stop_lockstepd(signal.SIGKILL)
         node.start_lockstepd()
         job = s.a.job(reply, 120)

@@ -40,6 +40,10 @@ class FencedWorld(World):
         for node in self.nodes:
             node.rpc.call("node.apply", **node.cut)
 
+    def wait_orders_ended(self):
+        wait_for("no order to be under way", lambda: all(
+            child.poll() is not None for fence in self.fences.values() for child in fence.children), 40)
+
     def wait_ready(self):
         for node in self.nodes:
             wait_for("the device to answer", lambda: node.status()["witness"] == {
@@ -100,6 +104,7 @@ def test_both_cut_off_power_one_another_off_and_at_most_one_survives():
             check(len(alone) < 2, "both went on")
             return len(dead) == 2 or (dead and alone)
         wait_for("one to survive, or none", decided, 40)
+        w.wait_orders_ended()  # that of a dead node may be under way still
         dead = [n for n in w.nodes if n.process.poll() is not None]
         for node in dead:
             check(node.process.returncode == -signal.SIGKILL, f"node {node.side} ended by itself")
@@ -186,7 +191,6 @@ def test_a_partner_that_is_back_is_not_powered_off_any_more():
         wait_for("the order to be given", lambda: "it is being powered off" in w.b.log_text())
         w.a.thaw()
         in_sync(w, volume)
-        wait_for("the order to be called off", lambda: all(
-            c.poll() is not None for fence in w.fences.values() for c in fence.children))
+        w.wait_orders_ended()
         check(sum(f.asked("off") for f in w.fences.values()) == 0, "it went out")
         check(all(node.process.poll() is None for node in w.nodes), "somebody was powered off")

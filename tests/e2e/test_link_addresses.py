@@ -2,7 +2,7 @@
 import socket
 
 from basics import free_port
-from harness import World, Writer, check, settings, wait_for
+from harness import World, Writer, check, check_time, settings, wait_for
 from test_mirror import same_data, verify
 
 LIMIT_MS = 500  # the promise: a move of the link is a pause below this, whichever node is written through
@@ -78,7 +78,7 @@ def moves_under_a_writer(through, mover):
             verify(w, node, volume, writer.log)
         same_data(w, volume)
         limit = LIMIT_MS * (5 if settings.sanitized else 1)
-        check(status["worst_gap_ms"] < limit, f"the pause was {status['worst_gap_ms']} ms: {status}")
+        check_time(status["worst_gap_ms"] < limit, f"the pause was {status['worst_gap_ms']} ms: {status}")
         return f"pause {status['worst_gap_ms']} ms"
 
 
@@ -112,7 +112,8 @@ def test_a_way_that_does_not_work_is_named_and_the_link_stays_where_it_is():
         writer.wait_writes(300)
         check(goes_to(w.b) == w.a.link_address, "the link stays where it is")
         status = writer.stop()
-        check(status["path_failures"] == 0 and status["worst_gap_ms"] < LIMIT_MS, f"nobody has noticed: {status}")
+        check(status["path_failures"] == 0, f"nobody has noticed: {status}")
+        check_time(status["worst_gap_ms"] < LIMIT_MS * (5 if settings.sanitized else 1), f"nor was there a pause: {status}")
 
 
 def test_only_the_partners_addresses_may_call_while_there_are_two():
@@ -122,18 +123,18 @@ def test_only_the_partners_addresses_may_call_while_there_are_two():
         w.b.apply_cleanly(partner=link_of(w.b, listen=w.b.link_address, connect=w.a.link_address, connect_beside=new))
         address, port = w.b.link_address.rsplit(":", 1)
 
-        def answers(source):
+        def answers(source, seconds):
             with socket.create_connection((address, int(port)), 5, (source, 0)) as s:
                 s.sendall(b"x")
                 try:
-                    s.settimeout(1)
+                    s.settimeout(seconds)
                     return s.recv(1) != b""
                 except TimeoutError:
                     return True
                 except ConnectionError:
                     return False
-        check(answers(w.a.address) and answers(new.rsplit(":", 1)[0]), "the partner may call from both")
-        check(not answers("127.77.251.1"), "nobody else may")
+        check(answers(w.a.address, 1) and answers(new.rsplit(":", 1)[0], 1), "the partner may call from both")
+        check(not answers("127.77.251.1", 10), "nobody else may")
 
 
 def test_initiators_of_a_removed_portal_are_asked_to_log_out_and_the_others_are_not():
@@ -148,5 +149,5 @@ def test_initiators_of_a_removed_portal_are_asked_to_log_out_and_the_others_are_
         w.a.apply_cleanly(target={**target, "portals": [new]})
         wait_for("its session to be over", lambda: not w.a.status()["sessions"], 10)
         leaves.wait_writes(100)
-        check(leaves.stop()["worst_gap_ms"] < 2000, "it has gone on through the other node")
+        check_time(leaves.stop()["worst_gap_ms"] < 2000, "it has gone on through the other node")
         verify(w, w.b, volume, leaves.log)

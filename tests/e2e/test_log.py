@@ -57,7 +57,7 @@ def test_refused_logins_with_an_unread_log_stop_nobodys_io():
             check(login_that_is_refused(w.a, number) == 2, f"login {number} was not refused")
             if number % 20 == 0:  # the node tells of so many a second
                 time.sleep(0.3)
-        check(is_full(writer), "the log was not filled: the test shows nothing")
+        wait_for("the log to be full: else the test shows nothing", lambda: is_full(writer))
         done = w.run("iscsi-readcapacity16", "-i", "iqn.2026-11.test:guest", w.url(w.a, volume), seconds=20)
         check(done.returncode == 0, done.stdout)
         check(Rpc(w.a.socket).call("node.status")["volumes"], "the control socket answers, too")

@@ -55,6 +55,9 @@ class Scene(ManagedPair):
         return {r["side"]: (r["state"], r["serving"]) for r in volume["replicas"]} if volume else {}
 
     def in_sync(self):
+        volume_id = self.a.volume("vm1")["id"]
+        for node in (self.a, self.b):
+            wait_for(f"{node.name} to be in sync", lambda n=node: self.own(n, volume_id).get("state") == "in_sync", 60)
         for node in (self.a, self.b):
             wait_for("both replicas to be in sync", lambda n=node: set(self.states(n).values()) == {("in_sync", True)}, 60)
             wait_for("all to be well", lambda n=node: n.get("/api/v1/health").json["status"] == "ok", 60)

@@ -62,9 +62,12 @@ class WitnessedPair(Scene):
 def test_serves_a_pair_made_by_what_it_prints_and_the_other_node_goes_on_when_one_is_killed():
     with scene(WitnessedPair) as s:
         s.wait_until_known()
-        listed = s.witness.done("list")
-        row = next(line.split() for line in listed.splitlines() if line.startswith("pair1"))
-        check(row[1] == s.a.get("/api/v1/pair").json["id"] and int(row[2]) >= 2, f"its records are counted: {listed}")
+        pair = s.a.get("/api/v1/pair").json["id"]
+
+        def row():
+            return next(line.split() for line in s.witness.done("list").splitlines() if line.startswith("pair1"))
+        check(row()[1] == pair, f"it is listed with its id: {row()}")
+        wait_for("its records to be counted", lambda: int(row()[2]) >= 2)
         writer = s.writer()
         writer.wait_writes(300)
         s.a.stop_mgmtd(signal.SIGKILL)

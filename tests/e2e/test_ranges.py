@@ -3,7 +3,7 @@ import os
 import struct
 import time
 
-from harness import MIB, World, check, settings, wait_for
+from harness import MIB, World, check, check_time, settings, wait_for
 from scsi_client import BLOCK, Initiator
 
 GIB = 1 << 30
@@ -49,7 +49,7 @@ def timed(what, run, figures):
     run()
     took = time.monotonic() - began
     figures.append(f"{what} {took * 1000:.0f} ms")
-    check(took < LIMIT_S * (10 if settings.sanitized else 1), f"{what} took {took:.3f} s")
+    check_time(took < LIMIT_S * (10 if settings.sanitized else 1), f"{what} took {took:.3f} s")
 
 
 def allocated(w, volume):

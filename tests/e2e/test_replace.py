@@ -31,8 +31,10 @@ class Scene(ManagedPair):
         return next(r for r in self.volume()["replicas"] if r["side"] == side)
 
     def wait_for_states(self, a, b, seconds=60):
+        """As the lockstepds say, and as node a's management knows."""
         wait_for(f"{a} on node a and {b} on node b",
-                 lambda: [r["state"] for r in self.volume()["replicas"]] == [a, b], seconds)
+                 lambda: [self.own(node, self.id).get("state") for node in (self.a, self.b)] == [a, b]
+                 and [r["state"] for r in self.volume()["replicas"]] == [a, b], seconds)
 
     def command(self, *arguments):
         """The command, against node a."""

@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 
-from basics import check, group, settings, wait_for
+from basics import check, free_port, group, settings, wait_for
 from installed_node import InstalledNode
 from packaged_witness import PackagedWitness
 
@@ -118,16 +118,10 @@ def test_leads_from_two_packages_to_a_mirrored_volume_with_a_witness_over_tls_an
         out, err = s.second(invitation)
         check(out == "" and "nothing left to do" in err, f"the second one, too: {out} {err}")
         refused("Nothing was changed", s.a.setup("--pair", "pair2", "--preferred", "a"))
-        refused("Nothing was changed", s.a.setup(link_address=f"127.0.0.1:{free()}"))
+        refused("Nothing was changed", s.a.setup(link_address=f"127.0.0.1:{free_port()}"))
         check([files_of(node) for node in s.nodes] == before, "the files are as they were")
         check([node.told_systemctl() for node in s.nodes] == told, "nothing was restarted")
         check(states(s.a) == ["in_sync", "in_sync"], "hosts saw nothing of it")
-
-
-def free():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def test_makes_another_invitation_when_it_is_run_again_before_the_second_node_joined():
@@ -187,11 +181,11 @@ def test_refuses_what_would_not_work_before_it_changes_anything():
         wish = ("--pair", "pair1", "--preferred", "a")
         refused("has the port", s.a.setup(*wish, portal=f"127.0.0.1:{port}"))
         refused("is not an address of this machine", s.a.setup(*wish, link_address="203.0.113.7:3261"))
-        refused("nothing would answer there", s.a.setup(*wish, management_address=f"127.0.0.1:{free()}"))
+        refused("nothing would answer there", s.a.setup(*wish, management_address=f"127.0.0.1:{free_port()}"))
         refused("is not there", s.a.setup(*wish, "--volume-folder", "/srv/none"))
         s.a.inside("mkdir", "/run/disks")
         refused("is kept in memory", s.a.setup(*wish, "--volume-folder", "/run/disks"))
         refused("Who decides", s.a.setup("--pair", "pair1"))
-        refused("does not answer", s.a.setup(*wish, "--partner", f"127.0.0.1:{free()}"))
+        refused("does not answer", s.a.setup(*wish, "--partner", f"127.0.0.1:{free_port()}"))
         check(files_of(s.a) == before and s.a.told_systemctl() == told, "nothing was changed")
         check(s.a.get("pair", "show")["state"] == "none", "and no pair was made")

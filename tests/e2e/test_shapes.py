@@ -64,8 +64,8 @@ def test_initiators_see_the_blocks_the_medium_and_the_space_that_were_asked_for(
         for volume, word in ((removable, "1"), (full, "0")):
             _, said = told("iscsi-inq", url(a, volume))
             check(any("emovable" in line and line.strip().endswith(word) for line in said.splitlines()), said)
-        for replica in full["replicas"]:
-            check(replica["allocated_bytes"] >= 16 * MIB, f"all of it is allocated: {replica}")
+        wait_for("all of it to be allocated", lambda: all(
+            r["allocated_bytes"] >= 16 * MIB for r in b.volume("full")["replicas"]))
         job = a.job(a.post("/api/v1/volumes", {"name": "huge", "size_bytes": 1 << 46, "thin": False}), 90)
         check(job["state"] == "failed" and "free" in job["error"]["detail"], f"it does not fit, and that is said: {job}")
         for node in (a, b):

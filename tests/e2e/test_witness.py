@@ -32,7 +32,7 @@ class Listener:
     """What a node tells from now on."""
 
     def __init__(self, node):
-        self.node, self.rpc, self.seen = node, Rpc(node.socket), []
+        self.node, self.rpc, self.seen = node, Rpc(node.socket, SECONDS), []
         self.rpc.call("events.subscribe")
 
     def wait(self, kind, words):
@@ -160,7 +160,7 @@ def test_with_another_certificate_is_told_by_an_event_and_grants_nothing():
         w.a.kill()
         grants_nothing(w, volume, "can't be reached")
         w.etcd.make_certificate()
-        w.b.wait_state(volume, "solo")
+        w.b.wait_state(volume, "solo", seconds=SECONDS)
         grants_again(w, volume)
 
 

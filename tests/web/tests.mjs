@@ -274,16 +274,12 @@ test('a refusal by the server stands at the field it is about', async (env) => {
 
 test('resync progress moves by itself, and its figures are told', async (env) => {
   const { page } = env;
-  let name;
-  if (env.mock) {
-    const volume = await makeVolume(env, unique('resync'), 2 ** 33);
-    env.mock.model.startResync(volume.id, { total: 2 ** 31, rate: 200 * 2 ** 20 });
-    name = volume.name;
-  } else {
-    name = (await api(env, 'GET', '/volumes')).items.find((v) => v.replicas.some((r) => r.resync.running))?.name;
-    if (!name) throw new Skip('no volume of this pair is being resynced right now');
-  }
+  const volume = env.mock ? await makeVolume(env, unique('resync'), 2 ** 33)
+    : (await api(env, 'GET', '/volumes')).items.find((v) => v.replicas.some((r) => r.resync.running));
+  if (!volume) throw new Skip('no volume of this pair is being resynced right now');
+  const { name } = volume;
   await enter(env, '/volumes');
+  env.mock?.model.startResync(volume.id, { total: 2 ** 31, rate: 200 * 2 ** 20 });
   const bar = page.getByRole('progressbar', { name: `Resync of ${name}` });
   await bar.waitFor();
   const value = async () => Number(await bar.getAttribute('aria-valuenow'));
