@@ -8,7 +8,7 @@ import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
-PORTS = range(10000, 32000)
+PORTS, LANE = range(10000, 32000), 200
 
 
 class Settings:
@@ -66,14 +66,26 @@ def wait_for(what, condition, seconds=20.0, interval=0.02):
         time.sleep(interval)
 
 
-_ports = {}  # where each process looks next
+_ports = {}  # of each process: its lane, where it looked last, and the socket that keeps the lane
+
+
+def _lane_of_ones_own():
+    """No other process is given a port of it, as one is free until a daemon listens there. In the end a lane that is shared."""
+    keeper = socket.socket(socket.AF_UNIX)
+    for begin in random.SystemRandom().sample(range(PORTS.start, PORTS.stop, LANE), len(PORTS) // LANE):
+        try:
+            keeper.bind(f"\0lockstep-test-ports-{begin}")
+            break
+        except OSError:
+            continue
+    return range(begin, begin + LANE), begin, keeper
 
 
 def free_port(address="127.0.0.1"):
-    """Below those that the kernel gives to outgoing connections. Processes that look at once begin apart from one another."""
-    port = _ports.get(os.getpid(), random.SystemRandom().randrange(PORTS.start, PORTS.stop))
+    """Below those that the kernel gives to outgoing connections."""
+    lane, port, keeper = _ports.get(os.getpid()) or _lane_of_ones_own()
     while True:
-        port = port + 1 if port + 1 in PORTS else PORTS.start
+        port = port + 1 if port + 1 in lane else lane.start
         with socket.socket() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the daemons do
             try:
@@ -82,5 +94,5 @@ def free_port(address="127.0.0.1"):
                 if e.errno != errno.EADDRINUSE:
                     raise
                 continue
-        _ports[os.getpid()] = port
+        _ports[os.getpid()] = lane, port, keeper
         return port
