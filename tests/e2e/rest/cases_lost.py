@@ -350,7 +350,10 @@ class FromReplicas(Lost):
         return a
 
     def contents(self, node):
-        return {file.name: file.read_bytes()[:65536] for file in (node.folder / "volumes").iterdir()}
+        def beginning(path):
+            with open(path, "rb") as file:
+                return file.read(65536)
+        return {path.name: beginning(path) for path in (node.folder / "volumes").iterdir()}
 
     def refused(self, node, body, status, kind, *pointers):
         before = self.contents(node)
