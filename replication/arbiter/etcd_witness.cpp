@@ -19,6 +19,13 @@ std::string is_tampered(const WitnessSlot& slot) {
          " was not written there by a node of this pair, or not as the last. Keep others from writing to this etcd";
 }
 
+/// etcd counts every write, and the swap is later than what was read. One that was set back in between has lost what it
+/// decided since, and one of another cluster (an endpoint that was begun anew) never knew of it: neither says who won.
+bool is_of_another(const WitnessView& seen, const WitnessView& written) {
+  const bool elsewhere = seen.record && written.cluster != seen.cluster;
+  return elsewhere || written.mod_revision <= seen.revision;
+}
+
 }  // namespace
 
 struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
@@ -122,6 +129,7 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
                   [this, what, done = std::move(done)](EtcdAnswer answer) mutable {
                     if (answer.problem.code) return done(std::unexpected(answer.problem.code));
                     auto outcome = parse_swap_answer(what.slot, what.record, answer.body);
+                    if (outcome && is_void(what, *outcome)) outcome = std::unexpected(void_win(what));
                     if (outcome) return done(*outcome);
                     calls->note_problem(outcome.error().message);
                     done(std::unexpected(make_error_code(Errc::unknown_outcome)));
@@ -143,11 +151,23 @@ struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
     }
     const auto alive = weak_from_this();
     for (std::size_t i = 0; i < some.done.size() && !alive.expired(); ++i) {
-      if (error)
-        some.done[i](std::unexpected(error));
-      else
+      const bool counts = !error && !is_void(some.what[i], won[i]);
+      if (!error && !counts) calls->note_problem(void_win(some.what[i]).message);
+      if (counts)
         some.done[i](won[i]);
+      else
+        some.done[i](std::unexpected(error ? error : make_error_code(Errc::unknown_outcome)));
     }
+  }
+
+  static bool is_void(const EtcdSwap& swap, const SwapOutcome& outcome) {
+    return outcome.won && is_of_another(swap.seen, outcome.current);
+  }
+  static engine::Error void_win(const EtcdSwap& swap) {
+    return {make_error_code(Errc::unknown_outcome),
+            "what wrote " + witness_key(swap.slot.pair, swap.slot.volume) +
+                " is not the etcd that was read just before: it was set back, or one of the endpoints is of another "
+                "cluster"};
   }
 
   void note(const WitnessSlot& slot, const engine::Result<WitnessView>& view) {

@@ -2,7 +2,8 @@
 // The witness kept in etcd: a key a volume, read linearizably, changed by compare-and-swap on its mod_revision.
 // What is asked goes by etcd_calls.hpp: over connections that are kept, with time limits that follow the line, and sent
 // again where no answer came. The very same swap may so be sent more than once; etcd carries it out at most once, for
-// the first changes the revision. One that was sent and got no clear answer has an unknown outcome. Reads that are
+// the first changes the revision. One that was sent and got no clear answer has an unknown outcome, and so has one that
+// was carried out by an etcd that was set back since it was read, or by one of another cluster. Reads that are
 // asked in one turn of the reactor are one request, and so are swaps: of those all are carried out, or, where one of
 // the records is another one by now, none, and then each is sent alone.
 #include <functional>

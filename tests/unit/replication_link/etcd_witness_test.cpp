@@ -265,6 +265,55 @@ TEST(EtcdWitness, ARecordThatWasMadeAnewIsOfAnotherWitness) {
   EXPECT_NE(view->cluster, seen->cluster);
 }
 
+/// A has read, B wins, and etcd comes back from a backup of before both: A's swap names a revision that is there again.
+TEST(EtcdWitness, AWinAtAnEtcdThatWasSetBackAfterItWasReadIsNone) {
+  EtcdProcess etcd;
+  Client a({etcd.url()}), b({etcd.url()});
+  engine::Uuid second = kVolume;
+  second.bytes[0] ^= 1;
+  const std::vector<engine::Uuid> volumes{kVolume, second};
+  for (const auto& made : a.swap_all(volumes, std::vector<WitnessView>(2), record(1, engine::MemberSet::both())))
+    ASSERT_TRUE(made && made->won);
+  etcd.kill();
+  etcd.back_up();
+  etcd.start();
+  etcd.put("another", "value");
+  etcd.put("another", "value");
+  etcd.put("another", "value");
+  const auto seen = a.read_all(volumes);
+  ASSERT_TRUE(seen[0] && seen[1]) << a.witness().last_problem();
+  for (const auto& won : b.swap_all(volumes, {*seen[0], *seen[1]}, record(2, kOnlyB))) ASSERT_TRUE(won && won->won);
+  etcd.kill();
+  etcd.restore();
+  etcd.start();
+  EXPECT_EQ(a.swap(*seen[0], record(2, kOnlyA)).error(), Errc::unknown_outcome);
+  EXPECT_NE(a.witness().last_problem().find("set back"), std::string::npos) << a.witness().last_problem();
+  etcd.kill();
+  etcd.restore();
+  etcd.start();
+  for (const auto& outcome : a.swap_all(volumes, {*seen[0], *seen[1]}, record(2, kOnlyA)))
+    EXPECT_EQ(outcome.error(), Errc::unknown_outcome);
+}
+
+/// An endpoint that was begun anew may have the same record at the same revision.
+TEST(EtcdWitness, AWinAtAnotherClusterThanTheOneThatWasReadIsNone) {
+  EtcdProcess etcd, other;
+  Client at_etcd({etcd.url()}), at_other({other.url()});
+  const auto made = at_etcd.swap({}, record(1, engine::MemberSet::both()));
+  etcd.put("another", "value");
+  ASSERT_TRUE(at_etcd.swap(made->current, record(2, engine::MemberSet::both()))->won);
+  other.put("another", "value");
+  const auto made_there = at_other.swap({}, record(1, engine::MemberSet::both()));
+  ASSERT_TRUE(at_other.swap(made_there->current, record(2, engine::MemberSet::both()))->won);
+  const auto seen = at_etcd.read(), there = at_other.read();
+  ASSERT_TRUE(seen && there);
+  ASSERT_EQ(seen->record, there->record);
+  ASSERT_EQ(seen->mod_revision, there->mod_revision);
+  ASSERT_EQ(seen->writes, there->writes);
+  EXPECT_EQ(at_other.swap(*seen, record(3, kOnlyA)).error(), Errc::unknown_outcome);
+  EXPECT_TRUE(at_etcd.swap(*seen, record(3, kOnlyB))->won);
+}
+
 // What a server may say to a request, and what must be made of it.
 struct Misbehaviour {
   const char* name;
