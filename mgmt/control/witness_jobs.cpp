@@ -73,6 +73,13 @@ struct WitnessJobs::Task {
   /// No volume changes what its epoch names.
   [[nodiscard]] bool among_witnesses() const { return arbiter("old").witness && arbiter("new").witness; }
   [[nodiscard]] bool goes_back() const { return parameters.at("back"); }
+  /// The arbiter in force is neither what this job left nor what it names: somebody else named it since.
+  [[nodiscard]] bool is_overtaken() const {
+    if (now().changing) return false;
+    if (job.step == "stop") return now() != arbiter(goes_back() ? "new" : "old");
+    if (job.step == "stopped") return true;
+    return now() != target();
+  }
   /// The new one may be asked by some node: nobody can say that it never was.
   [[nodiscard]] bool new_was_named() const { return parameters.at("named"); }
   [[nodiscard]] std::int64_t since_ms() const {
@@ -134,14 +141,19 @@ Outcome<BothNodes> WitnessJobs::look(const Configuration& configuration) const {
 
 // ---- the request ----
 
-Outcome<void> WitnessJobs::may_begin(const Configuration& configuration, const Arbiter& next) const {
-  const bool among_witnesses = next.witness && configuration.pair->arbiter.witness;
-  if (configuration.nodes.size() != 2)
-    return refuse(RefusalKind::conflict, "The pair has one node so far. Try again when the second one has joined.");
+Outcome<void> WitnessJobs::check_idle() const {
   for (const auto& job : core_.jobs.unfinished())
     if (job.runner == core_.node_id)
       return refuse(RefusalKind::conflict,
                     fmt::format("Another job ({}) is under way. Try again when it has ended.", job.kind));
+  return {};
+}
+
+Outcome<void> WitnessJobs::may_begin(const Configuration& configuration, const Arbiter& next) const {
+  const bool among_witnesses = next.witness && configuration.pair->arbiter.witness;
+  if (configuration.nodes.size() != 2)
+    return refuse(RefusalKind::conflict, "The pair has one node so far. Try again when the second one has joined.");
+  if (auto idle = check_idle(); !idle) return idle;
   // A change that lost its job goes on with whatever state it left.
   const auto both = look(configuration);
   const bool changing = configuration.pair->arbiter.changing;
@@ -245,6 +257,11 @@ Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configura
       {"named", old.changing},  // by the job that was lost, perhaps
       {"step_since_ms",
        job.created_ms}}.dump();
+  // The new one was asked meanwhile, which may have taken long: somebody else may have begun, too.
+  const std::lock_guard one_at_a_time(begin_mutex_);
+  if (auto idle = check_idle(); !idle) return std::unexpected(idle.error());
+  if (core_.configuration()->pair->arbiter != old)
+    return refuse(RefusalKind::conflict, "The pair's arbiter was changed meanwhile. Look at it, then try again.");
   runner_.submit(job);
   return job;
 }
@@ -253,15 +270,28 @@ Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configura
 
 StepResult WitnessJobs::step(Job& job) {
   const auto configuration = core_.configuration();
-  if (!configuration->pair || configuration->nodes.size() != 2)
+  if (!configuration->pair || configuration->nodes.size() != 2) {
+    forget_cancel(core_, job);
+    job.parameters = "{}";
     return fail(core_, job, {RefusalKind::not_found, "The pair, or its second node, is gone.", {}});
+  }
   Task task{job, configuration, json::parse(job.parameters)};
   const bool cancelled = is_cancelled(core_, job) && !task.goes_back() && job.step != "clear";
-  const StepResult result = cancelled ? cancel(task) : take(task);
+  const StepResult result = task.is_overtaken() ? overtaken(task) : cancelled ? cancel(task) : take(task);
   if (!job.finished()) return result;
   forget_cancel(core_, job);
   job.parameters = "{}";  // nobody needs the secrets any more
   return result;
+}
+
+/// From one named arbiter to another there is no way but by way of none, so that this job has no step left to take.
+StepResult WitnessJobs::overtaken(Task& task) {
+  return fail(
+      core_, task.job,
+      {RefusalKind::conflict,
+       fmt::format("Another arbiter was named meanwhile ({}), and stays. `lockstep pair arbiter set` changes it.",
+                   said(task.now())),
+       {}});
 }
 
 StepResult WitnessJobs::cancel(Task& task) { return give_up(task, {RefusalKind::conflict, "It was cancelled.", {}}); }
@@ -314,6 +344,8 @@ StepResult WitnessJobs::start(Task& task) {
   if (task.now() != target) {
     const std::string summary = fmt::format("The {} is {}", subject(task.job), said(target));
     const auto changed = hands_.change(summary, [&target](Configuration& c) -> Outcome<void> {
+      if (!c.pair->arbiter.changing)
+        return refuse(RefusalKind::not_current, "Another arbiter was named meanwhile.");  // the next turn sees it
       c.pair->arbiter = target;
       return {};
     });

@@ -13,6 +13,7 @@
 // too, and only with every volume in sync: one node may have gone on alone by the new one's word
 // (docs/developer/management.md). Every step may be taken again.
 #include <functional>
+#include <mutex>
 
 #include "mgmt/control/job_runner.hpp"
 #include "mgmt/control/replace_jobs.hpp"
@@ -57,6 +58,7 @@ class WitnessJobs {
   StepResult step(Job& job);
   StepResult take(Task& task);
   StepResult cancel(Task& task);
+  StepResult overtaken(Task& task);
   StepResult stop(Task& task);
   StepResult stopped(Task& task);
   StepResult start(Task& task);
@@ -65,6 +67,7 @@ class WitnessJobs {
   StepResult give_up(Task& task, Refusal reason);
   StepResult end(Task& task, std::string message);
   [[nodiscard]] Outcome<Job> begin(const char* kind, const Configuration& configuration, const Arbiter& next);
+  [[nodiscard]] Outcome<void> check_idle() const;
   [[nodiscard]] Outcome<void> may_begin(const Configuration& configuration, const Arbiter& next) const;
   [[nodiscard]] Outcome<void> try_fence_on_both(const Configuration& configuration) const;
   [[nodiscard]] Outcome<void> try_on_both(const Configuration& configuration, const Arbiter& next) const;
@@ -76,6 +79,7 @@ class WitnessJobs {
   JobRunner& runner_;
   WitnessHands hands_;
   std::function<void()> poke_;
+  std::mutex begin_mutex_;  ///< of two requests one is the first
 };
 
 }  // namespace lockstep::mgmt

@@ -16,7 +16,7 @@ namespace lockstep::mgmt {
 namespace {
 
 constexpr NodeSide kA = NodeSide::a, kB = NodeSide::b;
-const std::string kOld = "http://10.0.0.1:2379", kNew = "http://10.0.0.2:2379";
+const std::string kOld = "http://10.0.0.1:2379", kNew = "http://10.0.0.2:2379", kThird = "http://10.0.0.3:2379";
 
 std::size_t index(NodeSide side) { return static_cast<std::size_t>(side); }
 
@@ -35,7 +35,7 @@ struct Lockstepds {
   bool in_sync = true;
   bool b_answers = true;       ///< its management
   std::set<std::string> dead;  ///< witnesses
-  std::map<std::string, std::string> clusters{{kOld, "a1"}, {kNew, "b2"}};
+  std::map<std::string, std::string> clusters{{kOld, "a1"}, {kNew, "b2"}, {kThird, "c3"}};
   std::vector<std::string> told;  ///< what the lockstepds came to ask, in order
   std::set<std::string> records{kOld};
 
@@ -161,7 +161,10 @@ class WitnessJobsTest : public ::testing::Test {
     runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     WitnessHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
-    hands.try_endpoints = [this](NodeSide side, const Arbiter& arbiter) { return plane_.try_endpoints(side, arbiter); };
+    hands.try_endpoints = [this](NodeSide side, const Arbiter& arbiter) {
+      if (side == kA && while_tried_) std::exchange(while_tried_, {})();
+      return plane_.try_endpoints(side, arbiter);
+    };
     hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
       if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
       return core_->revisions.change(summary, edit, nullptr);
@@ -205,6 +208,7 @@ class WitnessJobsTest : public ::testing::Test {
     core_->jobs.put(j);
   }
   mutable std::shared_ptr<const Configuration> in_force_;
+  std::function<void()> while_tried_;  ///< once, while a new witness is asked
 };
 
 TEST_F(WitnessJobsTest, BothNodesLetGoOfTheOldOneBeforeEitherIsToldOfTheNewOne) {
@@ -393,6 +397,60 @@ TEST_F(WitnessJobsTest, AChangeWhoseJobIsLostIsGoneOnWithByAnother) {
   EXPECT_EQ(job(again->id).state, JobState::done) << job(again->id).message;
   EXPECT_EQ(plane_.nodes[0].asks, kOld);
   EXPECT_TRUE(plane_.records.contains(kOld)) << "it is the one in use";
+}
+
+/// Asking the new one may take seconds, and another operator, or the same one again, may want another one meanwhile.
+TEST_F(WitnessJobsTest, OfTwoRequestsAtOnceOneIsRefused) {
+  Outcome<Job> second;
+  while_tried_ = [&] { second = change(kThird); };
+  const auto first = change();
+  ASSERT_TRUE(second) << second.error().detail;
+  EXPECT_FALSE(first) << "both would go from the old one to theirs";
+  EXPECT_EQ(core_->jobs.unfinished().size(), 1u);
+  turns(10);
+  EXPECT_EQ(job(second->id).state, JobState::done) << job(second->id).message;
+  EXPECT_EQ(plane_.told, (std::vector<std::string>{"a none", "b none", "a " + kThird, "b " + kThird}));
+}
+
+TEST_F(WitnessJobsTest, ARequestThatWasOvertakenWhileItsWitnessWasAskedIsRefused) {
+  while_tried_ = [&] {
+    ASSERT_TRUE(change(kThird));
+    turns(10);
+  };
+  const auto late = change();
+  ASSERT_FALSE(late) << "what it would go back to is not in force any more";
+  EXPECT_EQ(late.error().kind, RefusalKind::conflict);
+  EXPECT_EQ(plane_.nodes[0].asks, kThird);
+}
+
+/// The database is one of earlier, in which the job is at some step still; its partner has the configuration of now.
+TEST_F(WitnessJobsTest, AJobThatABackupBringsBackNamesNothingAndRemovesNothingThatIsInUse) {
+  for (const std::string& now : {kThird, kOld})
+    for (const char* step : {"stop", "stopped", "start", "learn", "clear"}) {
+      if (now == kOld && std::string(step) == "stop") continue;  // it has not begun, and nobody has since
+      SCOPED_TRACE(now + ", " + step);
+      begin();
+      const auto begun = change();
+      ASSERT_TRUE(begun);
+      Job old = job(begun->id);
+      turns(10);
+      ASSERT_EQ(job(begun->id).state, JobState::done);
+      ASSERT_TRUE(change(now));
+      turns(10);
+      ASSERT_EQ(plane_.nodes[0].asks, now);
+      plane_.told.clear();
+      old.step = step;
+      auto parameters = nlohmann::json::parse(old.parameters);
+      parameters["named"] = step != std::string("stop");
+      old.parameters = parameters.dump();
+      core_->jobs.put(old);
+      turns(10);
+      EXPECT_EQ(job(begun->id).state, JobState::failed) << job(begun->id).message;
+      EXPECT_EQ(arbiter().endpoints, std::vector<std::string>{now});
+      EXPECT_TRUE(plane_.told.empty()) << plane_.told.front();
+      EXPECT_TRUE(plane_.records.contains(now));
+      EXPECT_EQ(job(begun->id).parameters, "{}");
+    }
 }
 
 /// What may come before a turn, and go some turns later.
