@@ -311,6 +311,11 @@ StepResult LeaveJobs::retire(Task& task) {
   for (const auto& volume : task.configuration->volumes)
     if (const auto why = stays ? why_not_alone(*stays, volume) : std::nullopt)
       return task.next("leave", 0.1, *why);  // its lockstepd was restarted since, and is a member again
+  const auto leaves = look(*task.configuration, task.side());
+  if (changed && !leaves) changed = std::unexpected(leaves.error());
+  for (const auto& volume : task.configuration->volumes)  // it was forced since
+    if (const auto why = changed ? why_not_dropped(*leaves, volume) : std::nullopt)
+      changed = refuse(RefusalKind::conflict, *why);
   if (changed) changed = hands_.retire(task.side(), true);
   poke_();
   if (changed) return task.next("detach", 0.3, task.job.message);
@@ -476,6 +481,18 @@ StepResult LeaveJobs::give_up(Task& task, Refusal reason) {
 
 StepResult LeaveJobs::back_out(Task& task) {
   if (!task.in_pair()) return fail(core_, task.job, *task.job.error);
+  const auto leaves = look(*task.configuration, task.side());
+  for (const auto& volume : task.configuration->volumes) {
+    const auto why = leaves && !volume.copy(task.side()).retired ? why_not_dropped(*leaves, volume) : std::nullopt;
+    if (!why) continue;
+    // Out of service, even for a moment, nobody would serve it.
+    Refusal reason = *task.job.error;
+    reason.detail += fmt::format(
+        " {} So the copies on {} were not attached anew: those that have left come back when lockstepd there is "
+        "restarted, which is to wait until {} has all volumes.",
+        *why, task.node().name, task.configuration->node(task.stays())->name);
+    return fail(core_, task.job, std::move(reason));
+  }
   const auto out = hands_.retire(task.side(), true);
   poke_();
   if (!out) return wait(task.job, fmt::format("Will take everything back. {}", out.error().detail));

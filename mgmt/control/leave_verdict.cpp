@@ -20,7 +20,7 @@ std::optional<std::string> why_not_settled(const Volume& volume) {
 
 std::optional<std::string> why_not_left(const CopyView& stays, const CopyView& leaves, const Volume& volume) {
   if (auto why = why_not_settled(volume)) return why;
-  if (lone_epoch_of(stays, volume)) return std::nullopt;
+  if (lone_epoch_of(stays, volume)) return why_not_dropped(leaves, volume);
   const ReplicaStatus* here = stays.status(volume);
   const ReplicaStatus* there = leaves.status(volume);
   if (here && here->serving && here->state == "in_sync" && there && there->state == "in_sync") return std::nullopt;

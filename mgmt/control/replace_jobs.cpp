@@ -146,6 +146,12 @@ Outcome<bool> ReplaceJobs::is_detached(const Task& task) const {
 }
 
 /// A node that left and was restarted since is a member again.
+/// The copy that is to be replaced serves alone by now: it was forced, or the survivor failed.
+std::optional<std::string> ReplaceJobs::why_not_dropped(const Task& task) const {
+  const auto named = look(*task.configuration, task.side());
+  return named ? mgmt::why_not_dropped(*named, task.volume) : std::nullopt;
+}
+
 bool ReplaceJobs::has_come_back(const Task& task) const {
   const auto seen = look(*task.configuration, task.survivor());
   const ReplicaStatus* status = seen ? seen->status(task.volume) : nullptr;
@@ -273,6 +279,7 @@ StepResult ReplaceJobs::make(Task& task) {
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
   const ReplicaOrder order{.kind = Kind::create,
+  if (const auto why = why_not_dropped(task)) return give_up(task, {RefusalKind::conflict, *why, {}});
                            .volume = task.with(task.new_copy()),
                            .birth = {.both = false, .clean = false, .joins = *lone}};
   const auto made = hands_.carry_out(task.side(), order);
@@ -299,6 +306,7 @@ StepResult ReplaceJobs::retire(Task& task) {
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
   const auto changed = change_copy(task, fmt::format("A copy of {} out of service", task.volume.name),
+  if (const auto why = why_not_dropped(task)) return give_up(task, {RefusalKind::conflict, *why, {}});
                                    [](Copy& copy) { copy.retired = true; });
   if (!changed && passing(changed.error()) && !out_of_patience(task)) return wait(task.job, changed.error().detail);
   if (!changed) return give_up(task, changed.error());
@@ -407,6 +415,8 @@ StepResult ReplaceJobs::back_in(Task& task) {
                                    [](Copy& copy) { copy.retired = false; });
   if (!changed) return wait(task.job, fmt::format("Will take everything back. {}", changed.error().detail));
   poke_();
+  const bool in_service = !task.volume.copy(task.side()).retired;
+  if (in_service && why_not_dropped(task)) return task.next("unmake", task.job.progress, task.job.message);
   return task.next("unmake", task.job.progress, task.job.message);
 }
 

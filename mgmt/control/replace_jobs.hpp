@@ -64,6 +64,7 @@ class ReplaceJobs {
   [[nodiscard]] CopyView last_seen(const Configuration& configuration, NodeSide side) const;
   [[nodiscard]] Outcome<LoneEpoch> survivor_alone(const Task& task) const;
   [[nodiscard]] Outcome<bool> is_detached(const Task& task) const;
+  [[nodiscard]] std::optional<std::string> why_not_dropped(const Task& task) const;
   [[nodiscard]] bool has_come_back(const Task& task) const;
   [[nodiscard]] bool out_of_patience(const Task& task) const;
   Outcome<RevisionId> change_copy(const Task& task, const std::string& summary, const std::function<void(Copy&)>& edit);

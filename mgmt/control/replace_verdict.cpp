@@ -59,6 +59,14 @@ std::optional<LoneEpoch> lone_epoch_of(const CopyView& survivor, const Volume& v
   return LoneEpoch{status->epoch->number, status->epoch->id, side, status->size};
 }
 
+std::optional<std::string> why_not_dropped(const CopyView& copy, const Volume& volume) {
+  if (!lone_epoch_of(copy, volume)) return std::nullopt;
+  return fmt::format(
+      "{0} serves {1} alone, so that what was written there is nowhere else. If the other node serves it, too, one of "
+      "the two has to be given up first: lockstep volume give-up {1} --node NODE.",
+      copy.node->name, volume.name);
+}
+
 Outcome<ReplacePlan> plan_replacement(const CopyView& named, const CopyView& survivor, const Volume& volume,
                                       bool elsewhere) {
   const std::string& here = survivor.node->name;
@@ -78,6 +86,7 @@ Outcome<ReplacePlan> plan_replacement(const CopyView& named, const CopyView& sur
                     volume.name, volume.name));
   const bool in_sync = last->serving && last->state == "in_sync" && replaced && replaced->state == "in_sync";
   if (!in_sync && !lone_epoch_of(survivor, volume)) return refuse_without_survivor(named, survivor, volume, *last);
+  if (const auto why = why_not_dropped(named, volume)) return no(*why + " Nothing was changed.");
   if (is_lost(named, volume)) return ReplacePlan{};
   if (!replaced)
     return no(fmt::format("lockstepd on {} has not been told of {} yet. Try again in a moment.", there, volume.name));

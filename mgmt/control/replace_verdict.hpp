@@ -24,6 +24,10 @@ struct CopyView {
 /// The epoch of which `survivor` is the only member and which it serves; nothing when it is not known to be whole.
 [[nodiscard]] std::optional<LoneEpoch> lone_epoch_of(const CopyView& survivor, const Volume& volume);
 
+/// `copy` serves the volume alone, so that it has what nobody else has: a sentence; nothing: it is not known to. Where
+/// both do, one of the two was forced, and the link between them is cut, or they would say that they differ.
+[[nodiscard]] std::optional<std::string> why_not_dropped(const CopyView& copy, const Volume& volume);
+
 struct ReplacePlan {
   bool moves = false;   ///< the copy is not lost: its files go when the new one is whole
   bool leaves = false;  ///< it is in sync, and has to leave first

@@ -25,6 +25,8 @@ struct Others {
   bool b_has_more = false;   ///< a change that A does not have yet
   bool never_alone = false;  ///< A's lockstepd does not go on by itself
   bool left = false;         ///< by agreement
+  bool b_alone = false;      ///< B's lockstepd serves alone: it was forced, or A's disk failed
+  bool a_failed = false;     ///< A's disk
   bool restarted = false;    ///< A's lockstepd: it was told nothing since
   bool forget_fails = false;
   std::vector<std::string> orders;
@@ -92,13 +94,17 @@ class LeaveJobsTest : public ::testing::Test {
     report.status->revision = core_->revisions.state().head.n;
     for (const auto& v : configuration->volumes) {
       if (v.copy(side).retired || v.lifecycle != Lifecycle::ready) continue;
-      const bool solo = side == kA && others_.left && !others_.never_alone;
+      const bool solo =
+          side == kA ? others_.left && !others_.never_alone && !others_.a_failed : others_.b_alone || others_.a_failed;
       ReplicaStatus replica;
       replica.volume = v.id;
-      replica.state = solo ? "solo" : others_.left && side == kB ? "left" : "in_sync";
+      replica.state = solo                             ? "solo"
+                      : side == kA && others_.a_failed ? "failed"
+                      : others_.left && side == kB     ? "left"
+                                                       : "in_sync";
       replica.serving = true;
       replica.size = v.size;
-      replica.epoch = EpochView{7, v.first_epoch.to_string(), solo ? "a" : "both", "a", ""};
+      replica.epoch = EpochView{7, v.first_epoch.to_string(), solo ? side_name(side) : "both", "a", ""};
       report.status->volumes.push_back(replica);
     }
     return report;
@@ -277,6 +283,49 @@ TEST_F(LeaveJobsTest, ANodeThatDoesNotServeAloneInTimeKeepsItsPartner) {
   EXPECT_EQ(job(begun->id).state, JobState::failed);
   EXPECT_NE(job(begun->id).error->detail.find("Nothing was changed"), std::string::npos);
   EXPECT_EQ(others_.orders.back(), "put back");
+  expect_as_before(before);
+}
+
+/// The link is cut, and an operator has forced B: each has what the other lacks.
+TEST_F(LeaveJobsTest, ANodeThatServesAVolumeAloneIsNotLetGoWithWhatItHas) {
+  others_.left = others_.b_alone = true;
+  const auto begun = leave();
+  ASSERT_FALSE(begun) << "its copies would be deleted";
+  EXPECT_NE(begun.error().detail.find("volume give-up vm1"), std::string::npos) << begun.error().detail;
+}
+
+/// It left, and A went away; B was forced; the job goes on when A is back.
+TEST_F(LeaveJobsTest, ANodeThatWasForcedOnTheWayKeepsItsCopiesAndGoesOnServing) {
+  for (const char* step : {"leave", "retire"}) {
+    others_ = {};
+    const Configuration before = configuration();
+    const auto begun = leave();
+    ASSERT_TRUE(begun) << begun.error().detail;
+    Job at = job(begun->id);
+    at.step = step;
+    core_->jobs.put(at);
+    others_.left = others_.b_alone = true;
+    restart();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("volume give-up vm1"), std::string::npos) << job(begun->id).message;
+    EXPECT_TRUE(others_.orders.empty()) << step << ": " << others_.orders.front();
+    expect_as_before(before);
+  }
+}
+
+/// A's disk fails while the copies leave: B alone has the volume.
+TEST_F(LeaveJobsTest, TheWayBackTakesNoCopyOutOfServiceThatAloneServes) {
+  patience_ = std::chrono::seconds(0);
+  restart();
+  const Configuration before = configuration();
+  const auto begun = leave();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  others_.a_failed = true;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_EQ(std::ranges::count(others_.orders, "retire"), 0) << "nobody would serve it";
+  EXPECT_NE(job(begun->id).message.find("restarted"), std::string::npos) << job(begun->id).message;
   expect_as_before(before);
 }
 

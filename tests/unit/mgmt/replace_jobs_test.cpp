@@ -48,7 +48,12 @@ struct Lockstepds {
     replica.state = side == kA ? a_state : copy.number == 1 ? b_state : new_state;
     replica.serving = replica.state != "suspended" && replica.state != "waiting" && replica.state != "split_brain";
     replica.size = v.size;
-    replica.epoch = EpochView{7, v.first_epoch.to_string(), replica.state == "in_sync" ? "both" : "a", "a", ""};
+    const bool b_alone = side == kB && replica.state == "solo";  // it was forced
+    replica.epoch = EpochView{7, v.first_epoch.to_string(),
+                              replica.state == "in_sync" ? "both"
+                              : b_alone                  ? "b"
+                                                         : "a",
+                              "a", ""};
     report.status->volumes = {replica};
     return report;
   }
@@ -339,6 +344,36 @@ TEST_F(ReplaceJobsTest, NothingIsReplacedThatMayBeTheOnlyWholeCopy) {
     EXPECT_NE(refused.error().detail.find(c.says), std::string::npos) << refused.error().detail;
   }
   EXPECT_TRUE(plane_->orders.empty());
+}
+
+/// The link is cut, and an operator has forced one of the two: each has what the other lacks.
+TEST_F(ReplaceJobsTest, ACopyThatServesAloneIsNotReplaced) {
+  plane_->a_state = plane_->b_state = "solo";
+  for (const char* store : {"", "/srv/new"}) {
+    const auto refused = replace(store, "vm1");
+    ASSERT_FALSE(refused) << "what was written there would be lost";
+    EXPECT_NE(refused.error().detail.find("volume give-up vm1"), std::string::npos) << refused.error().detail;
+  }
+}
+
+/// It had left to be moved, when its node was cut off, and was forced.
+TEST_F(ReplaceJobsTest, ACopyThatWasForcedOnTheWayStaysInService) {
+  for (const char* step : {"make", "retire"}) {
+    plane_->a_state = plane_->b_state = "in_sync";
+    const auto begun = replace("/srv/new", "vm1");
+    ASSERT_TRUE(begun) << begun.error().detail;
+    Job at = job(begun->id);
+    at.step = step;
+    core_->jobs.put(at);
+    const std::int64_t before = core_->revisions.state().head.n;
+    plane_->a_state = plane_->b_state = "solo";
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("volume give-up vm1"), std::string::npos) << job(begun->id).message;
+    EXPECT_EQ(volume().copy(kB), Copy{});
+    EXPECT_EQ(core_->revisions.state().head.n, before) << "it was out of service for a moment";
+    EXPECT_TRUE(plane_->on_b.contains(1));
+  }
 }
 
 TEST(ReplaceVerdict, WhoIsNoMemberIsNoSurvivor) {
