@@ -7,6 +7,7 @@
 
 #include "mgmt/control/https_client.hpp"
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 
 namespace lockstep::mgmt {
@@ -145,13 +146,13 @@ Outcome<bool> ReplaceJobs::is_detached(const Task& task) const {
   return seen->report.status->revision >= core_.revisions.state().head.n && !seen->status(task.volume);
 }
 
-/// A node that left and was restarted since is a member again.
 /// The copy that is to be replaced serves alone by now: it was forced, or the survivor failed.
 std::optional<std::string> ReplaceJobs::why_not_dropped(const Task& task) const {
   const auto named = look(*task.configuration, task.side());
   return named ? mgmt::why_not_dropped(*named, task.volume) : std::nullopt;
 }
 
+/// A node that left and was restarted since is a member again.
 bool ReplaceJobs::has_come_back(const Task& task) const {
   const auto seen = look(*task.configuration, task.survivor());
   const ReplicaStatus* status = seen ? seen->status(task.volume) : nullptr;
@@ -175,7 +176,7 @@ Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
   if (volume->lifecycle != Lifecycle::ready)
     return refuse(RefusalKind::conflict, fmt::format("{} is being made or deleted.", volume->name));
   for (const auto& other : core_.jobs.unfinished())
-    if (other.volume == id)
+    if (other.volume == id || other.kind == kLeaveKind)
       return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
   const auto named = look(*configuration, wish.side);
   if (!named) return std::unexpected(named.error());
@@ -278,8 +279,8 @@ StepResult ReplaceJobs::make(Task& task) {
   if (!lone && task.moves() && has_come_back(task)) return task.next("leave", 0, task.job.message);
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
-  const ReplicaOrder order{.kind = Kind::create,
   if (const auto why = why_not_dropped(task)) return give_up(task, {RefusalKind::conflict, *why, {}});
+  const ReplicaOrder order{.kind = Kind::create,
                            .volume = task.with(task.new_copy()),
                            .birth = {.both = false, .clean = false, .joins = *lone}};
   const auto made = hands_.carry_out(task.side(), order);
@@ -305,8 +306,8 @@ StepResult ReplaceJobs::retire(Task& task) {
   if (!lone && task.moves() && has_come_back(task)) return task.next("leave", 0, task.job.message);
   if (!lone && !out_of_patience(task)) return wait(task.job, lone.error().detail);
   if (!lone) return give_up(task, lone.error());
-  const auto changed = change_copy(task, fmt::format("A copy of {} out of service", task.volume.name),
   if (const auto why = why_not_dropped(task)) return give_up(task, {RefusalKind::conflict, *why, {}});
+  const auto changed = change_copy(task, fmt::format("A copy of {} out of service", task.volume.name),
                                    [](Copy& copy) { copy.retired = true; });
   if (!changed && passing(changed.error()) && !out_of_patience(task)) return wait(task.job, changed.error().detail);
   if (!changed) return give_up(task, changed.error());
@@ -328,9 +329,22 @@ StepResult ReplaceJobs::detach(Task& task) {
 
 StepResult ReplaceJobs::publish(Task& task) {
   const Copy copy = task.new_copy();
-  const auto changed =
-      change_copy(task, fmt::format("A new copy of {}", task.volume.name), [&copy](Copy& now) { now = copy; });
-  // Whatever else it is, it is known next time whether it was done: nobody but this job changes the copy.
+  if (!task.is_published() && !task.volume.copy(task.side()).retired) {
+    task.job.error = Refusal{RefusalKind::conflict,
+                             fmt::format("The copy of {} on {} was put in service again meanwhile, and stays.",
+                                         task.volume.name, task.named()),
+                             {}};
+    return task.next("unmake", task.job.progress, task.job.message);
+  }
+  const auto changed = hands_.change(
+      fmt::format("A new copy of {}", task.volume.name), [&task, &copy](Configuration& c) -> Outcome<void> {
+        Volume* v = c.volume(task.volume.id);
+        if (v && !v->copy(task.side()).retired && v->copy(task.side()).number != copy.number)
+          return refuse(RefusalKind::not_current, "The old copy is in service.");  // the next turn sees it
+        if (v) v->copy(task.side()) = copy;
+        return {};
+      });
+  // Whatever else it is, it is known next time whether it was done.
   if (!changed) return wait(task.job, changed.error().detail);
   poke_();
   return task.next("sync", kInPlace, fmt::format("Brings the new copy of {} up to date.", task.volume.name));
@@ -401,6 +415,8 @@ StepResult ReplaceJobs::give_up(Task& task, Refusal reason) {
 }
 
 StepResult ReplaceJobs::back_out(Task& task) {
+  const bool in_service = !task.volume.copy(task.side()).retired;
+  if (in_service && why_not_dropped(task)) return task.next("unmake", task.job.progress, task.job.message);
   const auto changed = change_copy(task, fmt::format("A copy of {} out of service", task.volume.name),
                                    [](Copy& copy) { copy.retired = true; });
   if (!changed) return wait(task.job, fmt::format("Will take everything back. {}", changed.error().detail));
@@ -415,8 +431,6 @@ StepResult ReplaceJobs::back_in(Task& task) {
                                    [](Copy& copy) { copy.retired = false; });
   if (!changed) return wait(task.job, fmt::format("Will take everything back. {}", changed.error().detail));
   poke_();
-  const bool in_service = !task.volume.copy(task.side()).retired;
-  if (in_service && why_not_dropped(task)) return task.next("unmake", task.job.progress, task.job.message);
   return task.next("unmake", task.job.progress, task.job.message);
 }
 

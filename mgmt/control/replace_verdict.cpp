@@ -87,7 +87,10 @@ Outcome<ReplacePlan> plan_replacement(const CopyView& named, const CopyView& sur
   const bool in_sync = last->serving && last->state == "in_sync" && replaced && replaced->state == "in_sync";
   if (!in_sync && !lone_epoch_of(survivor, volume)) return refuse_without_survivor(named, survivor, volume, *last);
   if (const auto why = why_not_dropped(named, volume)) return no(*why + " Nothing was changed.");
-  if (is_lost(named, volume)) return ReplacePlan{};
+  // Out of service without a job, or this would not have been asked: the job is lost, with its node or its database.
+  const Copy& copy = volume.copy(named.node->side);
+  const bool left_out = copy.retired && !copy.unmade && !replaced;
+  if (left_out || is_lost(named, volume)) return ReplacePlan{};
   if (!replaced)
     return no(fmt::format("lockstepd on {} has not been told of {} yet. Try again in a moment.", there, volume.name));
   if (elsewhere) return ReplacePlan{.moves = true, .leaves = in_sync};

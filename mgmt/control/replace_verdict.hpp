@@ -32,7 +32,8 @@ struct ReplacePlan {
   bool moves = false;   ///< the copy is not lost: its files go when the new one is whole
   bool leaves = false;  ///< it is in sync, and has to leave first
 };
-/// `elsewhere`: another folder than the copy's was named. A refusal says what to do instead.
+/// `elsewhere`: another folder than the copy's was named. No job is at work on the volume. A refusal says what to do
+/// instead.
 [[nodiscard]] Outcome<ReplacePlan> plan_replacement(const CopyView& named, const CopyView& survivor,
                                                     const Volume& volume, bool elsewhere);
 

@@ -7,6 +7,7 @@
 
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/volume_edits.hpp"
 #include "mgmt/control/volume_service.hpp"
@@ -259,6 +260,47 @@ StepResult VolumeJobs::forget(Job& job) {
   return finish(job, fmt::format("{} was deleted on all nodes.", name));
 }
 
+/// A force is the last resort: it reaches a copy, too, that was taken out of service by a job which is lost with the
+/// other node. Nothing: the copy is in service.
+std::optional<StepResult> VolumeJobs::put_in_service(Job& job, const Volume& volume, NodeSide side) {
+  if (job.step == "attach") {
+    const PairReports reports = reports_();
+    const NodeReport& report = core_.side() == side ? reports.here : reports.there;
+    const bool attached = report.running && report.status && report.status->volume(volume.id);
+    if (attached || out_of_patience(job.created_ms, volume)) return std::nullopt;
+    poke_();
+    return StepResult::again_later;
+  }
+  if (!volume.copy(side).retired || volume.copy(side).unmade) return std::nullopt;
+  const bool at_work = std::ranges::any_of(core_.jobs.unfinished(), [&](const Job& other) {
+    const bool of_it = other.volume == volume.id || other.kind == kLeaveKind;
+    return of_it && other.id != job.id && other.runner == core_.node_id;
+  });
+  if (at_work)
+    return fail(core_, job,
+                {RefusalKind::conflict,
+                 "Another job has that copy out of service at present. Try again when it has ended.",
+                 {}});
+  const auto changed = core_.change(
+      fmt::format("The copy of {} in service again, by an operator's force", volume.name),
+      [&](Configuration& c) -> Outcome<void> {
+        if (Volume* v = c.volume(volume.id)) v->copy(side).retired = v->copy(side).unmade;
+        return {};
+      },
+      Agreement::one_is_let);
+  if (!changed)
+    return fail(
+        core_, job,
+        {changed.error().kind,
+         fmt::format("The copy of {} there is out of service, and first has to be put in service. {} If nothing "
+                     "lets this node change that: `lockstep pair configuration force`.",
+                     volume.name, changed.error().detail),
+         {}});
+  poke_();
+  (void)move_on(job, "attach", 0.3, fmt::format("Puts the copy of {} in service again.", volume.name));
+  return StepResult::again_later;
+}
+
 StepResult VolumeJobs::act(Job& job) {
   const auto parameters = nlohmann::json::parse(job.parameters, nullptr, false);
   const auto configuration = core_.configuration();
@@ -279,6 +321,8 @@ StepResult VolumeJobs::act(Job& job) {
   if (!here && reason.kind == RefusalKind::not_current)
     reason.detail = fmt::format("The partner, whose replica is meant, {}. Send the request there when it answers.",
                                 trouble_with_partner(reason));
+  if (kind == Kind::force_solo)
+    if (const auto first = put_in_service(job, *volume, side)) return *first;
   return fail(core_, job, std::move(reason));
 }
 

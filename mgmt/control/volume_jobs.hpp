@@ -42,6 +42,7 @@ class VolumeJobs {
  private:
   StepResult begin(Job& job, const Volume* volume);
   StepResult act(Job& job);
+  std::optional<StepResult> put_in_service(Job& job, const Volume& volume, NodeSide side);
   StepResult grow(Job& job);  // volume_grow.cpp
   StepResult replica_here(Job& job, const Volume& volume);
   StepResult replica_there(Job& job, const Volume& volume);

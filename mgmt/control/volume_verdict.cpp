@@ -108,7 +108,10 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other, const Vo
                         served, other.name(), other.name()),
             ""};
   if (volume.copy(other.node->node->side).retired)
-    return {Verdict::degraded, fmt::format("{}; the copy on {} is being replaced.", served, other.name()), ""};
+    return {Verdict::degraded, fmt::format("{}; the copy on {} is being replaced.", served, other.name()),
+            fmt::format("`lockstep job list` says how far it is. If no such job is under way: lockstep replica replace "
+                        "{} --node {}.",
+                        volume.name, side_name(other.node->node->side))};
   if (is_lost({other.node->node, other.node->report}, volume))
     return {Verdict::degraded, fmt::format("{} alone; {}.", served, reason_of(other)),
             "Look at what lockstepd says there. " + how_to_replace(other, volume)};

@@ -346,6 +346,39 @@ TEST_F(ReplaceJobsTest, NothingIsReplacedThatMayBeTheOnlyWholeCopy) {
   EXPECT_TRUE(plane_->orders.empty());
 }
 
+/// The database that the job was in is lost, and the copy is out of service.
+TEST_F(ReplaceJobsTest, ACopyThatALostJobLeftOutOfServiceIsReplaced) {
+  const auto retired = core_->revisions.change(
+      "A copy out of service",
+      [](Configuration& c) -> Outcome<void> {
+        c.volumes.front().copy(kB).retired = true;
+        return {};
+      },
+      nullptr);
+  ASSERT_TRUE(retired);
+  const auto begun = replace();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  become_in_sync();
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_EQ(volume().copy(kB), (Copy{2, "", false}));
+}
+
+/// Nobody but the job takes the copy back, but an operator who forces it while the job's node is away.
+TEST_F(ReplaceJobsTest, ACopyThatIsInServiceAgainIsNotReplacedByTheJob) {
+  const auto begun = replace();
+  ASSERT_TRUE(begun);
+  Job at = job(begun->id);
+  at.step = "publish";
+  core_->jobs.put(at);
+  plane_->on_b.insert(2);
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed) << job(begun->id).step;
+  EXPECT_EQ(volume().copy(kB), Copy{});
+  EXPECT_EQ(plane_->on_b, std::set<std::int64_t>{1}) << "the new one is removed";
+}
+
 /// The link is cut, and an operator has forced one of the two: each has what the other lacks.
 TEST_F(ReplaceJobsTest, ACopyThatServesAloneIsNotReplaced) {
   plane_->a_state = plane_->b_state = "solo";

@@ -316,6 +316,32 @@ TEST_F(VolumeJobsTest, ForcingNeedsTheVolumesNameAndReachesLockstepd) {
   EXPECT_EQ(plane_.count("volume.force_solo"), 1);
 }
 
+/// A job of the other node, which is lost, had it out of service.
+TEST_F(VolumeJobsTest, ForcingReachesACopyThatALostJobLeftOutOfService) {
+  const Job made = make_volume();
+  node_->turns();
+  const auto retired = node_->core->revisions.change(
+      "A copy out of service",
+      [](Configuration& c) -> Outcome<void> {
+        c.volumes.front().copy(NodeSide::a).retired = true;
+        return {};
+      },
+      nullptr);
+  ASSERT_TRUE(retired);
+  node_->turns(1);
+  ASSERT_TRUE(plane_.applied["volumes"].empty());
+  const auto job =
+      node_->volumes.act(*made.volume, {.kind = ReplicaOrder::Kind::force_solo, .side = NodeSide::a, .confirm = "vm1"});
+  ASSERT_TRUE(job);
+  node_->runner.turn();
+  EXPECT_EQ(plane_.count("volume.force_solo"), 0) << "lockstepd has not been told yet";
+  node_->turns(2);
+  EXPECT_EQ(node_->job(job->id).state, JobState::done) << node_->job(job->id).message;
+  EXPECT_FALSE(node_->core->configuration()->volumes.front().copy(NodeSide::a).retired);
+  EXPECT_EQ(plane_.applied["volumes"].size(), 1U);
+  EXPECT_EQ(plane_.count("volume.force_solo"), 1);
+}
+
 TEST_F(VolumeJobsTest, TheReconcilerTellsLockstepdAgainAfterItsRestart) {
   make_volume();
   node_->turns();
