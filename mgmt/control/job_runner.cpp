@@ -1,5 +1,7 @@
 #include "mgmt/control/job_runner.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -68,11 +70,23 @@ void JobRunner::tell_again() {
 
 void JobRunner::turn() {
   for (auto& job : core_.jobs.unfinished()) {
-    if (job.runner != core_.node_id) continue;
+    if (job.runner != core_.node_id) {
+      end_if_abandoned(std::move(job));
+      continue;
+    }
     if (run(std::move(job))) poke();
     if (loop_.stopping()) return;
   }
   tell_again();
+}
+
+/// Nobody goes on with a job of a node that was lost and is out of the pair, and what it was at work on is free.
+void JobRunner::end_if_abandoned(Job job) const {
+  const auto configuration = core_.configuration();
+  const bool in_pair = std::ranges::find(configuration->nodes, job.runner, &Node::id) != configuration->nodes.end();
+  if (!configuration->pair || in_pair) return;
+  (void)fail(core_, job, {RefusalKind::not_found, "The node that was at work on it is not in the pair any more.", {}});
+  core_.jobs.put(job);
 }
 
 // True when there is more to do at once.

@@ -39,6 +39,7 @@ class JobRunner {
   void turn();  ///< a step of each job; the loop's body
 
  private:
+  void end_if_abandoned(Job job) const;
   bool run(Job job);
   void store(const Job& job);
   bool tell(const Uuid& id);

@@ -302,6 +302,15 @@ std::optional<StepResult> VolumeJobs::put_in_service(Job& job, const Volume& vol
 }
 
 StepResult VolumeJobs::act(Job& job) {
+  // What was true when it was asked for may not be so any more: a node that was off since then, or whose database was
+  // set back, must not go on by an old word.
+  constexpr std::int64_t kActsWithinMs = 300'000;
+  if (wall_clock_ms() - job.created_ms > kActsWithinMs)
+    return fail(core_, job,
+                {RefusalKind::conflict,
+                 "It was cut off some time ago, and it is not known whether it was carried out; it is not repeated. "
+                 "Look at the volume, and ask for it again if it is still wanted.",
+                 {}});
   const auto parameters = nlohmann::json::parse(job.parameters, nullptr, false);
   const auto configuration = core_.configuration();
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
@@ -312,6 +321,8 @@ StepResult VolumeJobs::act(Job& job) {
   const ReplicaOrder order{.kind = kind, .volume = *volume, .birth = {}, .accept_inconsistent = accept_inconsistent};
   const bool here = core_.side() == side;
   const auto peer = core_.peer();
+  if (kind == Kind::force_solo)
+    if (const auto first = put_in_service(job, *volume, side)) return *first;
   const auto done = here   ? agent_.carry_out(order)
                     : peer ? peer->carry_out(order)
                            : Outcome<void>(refuse(RefusalKind::conflict, "That node is not in the pair."));
@@ -321,8 +332,6 @@ StepResult VolumeJobs::act(Job& job) {
   if (!here && reason.kind == RefusalKind::not_current)
     reason.detail = fmt::format("The partner, whose replica is meant, {}. Send the request there when it answers.",
                                 trouble_with_partner(reason));
-  if (kind == Kind::force_solo)
-    if (const auto first = put_in_service(job, *volume, side)) return *first;
   return fail(core_, job, std::move(reason));
 }
 

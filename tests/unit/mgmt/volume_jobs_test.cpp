@@ -316,6 +316,43 @@ TEST_F(VolumeJobsTest, ForcingNeedsTheVolumesNameAndReachesLockstepd) {
   EXPECT_EQ(plane_.count("volume.force_solo"), 1);
 }
 
+/// The machine was off since then, or its database was set back: what was true when it was asked for may not be now.
+TEST_F(VolumeJobsTest, AForceThatWasCutOffLongAgoIsNotCarriedOut) {
+  const Job made = make_volume();
+  node_->turns();
+  for (const auto kind : {ReplicaOrder::Kind::force_solo, ReplicaOrder::Kind::give_up}) {
+    const auto asked = node_->volumes.act(*made.volume, {.kind = kind, .side = NodeSide::a, .confirm = "vm1"});
+    ASSERT_TRUE(asked);
+    Job late = *asked;
+    late.created_ms -= 3'600'000;
+    node_->core->jobs.put(late);
+    restart();
+    node_->turns();
+    EXPECT_EQ(node_->job(late.id).state, JobState::failed);
+    EXPECT_NE(node_->job(late.id).message.find("not repeated"), std::string::npos) << node_->job(late.id).message;
+  }
+  EXPECT_EQ(plane_.count("volume.force_solo"), 0);
+  EXPECT_EQ(plane_.count("volume.give_up"), 0);
+}
+
+/// The other node told of its job, and was lost for good before it told of its end.
+TEST_F(VolumeJobsTest, AJobOfANodeThatIsOutOfThePairHoldsNothingUp) {
+  const Job made = make_volume();
+  node_->turns();
+  Job of_the_lost = made;  // as it was begun
+  of_the_lost.id = random_uuid();
+  of_the_lost.runner = random_uuid();
+  of_the_lost.kind = "volume.grow";
+  of_the_lost.step = "publish";
+  node_->core->jobs.put_from_partner(of_the_lost);
+  EXPECT_FALSE(node_->volumes.grow(*made.volume, std::int64_t{2} << 30)) << "it may be at work on it";
+  node_->turns(1);
+  EXPECT_EQ(node_->job(of_the_lost.id).state, JobState::failed);
+  EXPECT_NE(node_->job(of_the_lost.id).message.find("not in the pair"), std::string::npos);
+  const auto grown = node_->volumes.grow(*made.volume, std::int64_t{2} << 30);
+  EXPECT_TRUE(grown) << grown.error().detail;
+}
+
 /// A job of the other node, which is lost, had it out of service.
 TEST_F(VolumeJobsTest, ForcingReachesACopyThatALostJobLeftOutOfService) {
   const Job made = make_volume();
