@@ -53,7 +53,7 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim(const ConfigurationEpoch
   if (mine.is_only(engine::other(*me)))
     return not_alone(
         "it has gone on with the configuration alone: what it changed is taken over when the two can talk.");
-  if (mine.forced && mine.is_only(*me)) return mine;
+  if (mine.forced && mine.is_only(*me)) return go_on_forced(*me, mine, newest);
   // One node may ask the one arbiter, the other node the other.
   if (configuration.pair->arbiter != in_force->pair->arbiter)
     return not_alone(
@@ -67,6 +67,18 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim(const ConfigurationEpoch
     return not_alone("a fence lets a node go on with the volumes only: it does not remember who went on.");
   if (!in_force->pair->arbiter.witness) return claim_by_preference(*me, mine, newest, *in_force->pair);
   return claim_at_witness(*me, mine, newest, *in_force->pair);
+}
+
+/// No arbiter is asked. A process begins an epoch of its own here, too: should the database be an older one, the
+/// partner, which may have more of that epoch, finds it out.
+ConfigurationEpoch ConfigurationWitness::go_on_forced(NodeSide me, const ConfigurationEpoch& mine,
+                                                      const RevisionId& newest) {
+  const std::lock_guard lock(mutex_);
+  if (mine.id == begun_) return mine;
+  begun_ = random_uuid();
+  ConfigurationEpoch epoch = mine.next(begun_, MemberSet::only(me), newest, 0);
+  epoch.forced = true;
+  return epoch;
 }
 
 /// A preference has no memory: it decides only for a node that was of one mind with its partner since it started. A
@@ -135,13 +147,19 @@ void ConfigurationWitness::on_agreement(RevisionPeer& peer) {
     return;
   }
   if (!mend || mend->what != Mending::next_epoch) return;
-  const auto lost = static_cast<std::int64_t>(std::max(mend->record.generations[0], mend->record.generations[1]));
   if (!revisions_.begin_next_epoch(mend->record.number, peer)) return;  // the next look finds it again
-  if (lost > state.head.n + 1)
-    node_.tell("configuration.lost", Severity::critical,
-               fmt::format("The witness knows of revision {} of the configuration, which no node has any more: was a "
-                           "database restored from a backup? Both nodes go on from revision {}.",
-                           lost, state.head.n));
+  tell_if_lost(mend->record, state.head.n, /*about_to=*/1);
+}
+
+/// `about_to`: so much more than `n` a node may have noted there before it was cut off.
+void ConfigurationWitness::tell_if_lost(const replication::WitnessRecord& there, std::int64_t n,
+                                        std::int64_t about_to) {
+  const auto lost = static_cast<std::int64_t>(std::max(there.generations[0], there.generations[1]));
+  if (lost <= n + about_to) return;
+  node_.tell("configuration.lost", Severity::critical,
+             fmt::format("The witness knows of revision {} of the configuration, which no node has any more: was a "
+                         "database restored from a backup? Both nodes go on from revision {}.",
+                         lost, n));
 }
 
 void ConfigurationWitness::join(const RevisionState& state, RevisionPeer& peer) {
@@ -170,6 +188,9 @@ std::optional<Mend> ConfigurationWitness::look(NodeSide me, const RevisionState&
     const auto swapped = node_.swap(pair.arbiter, *view, mend.record);
     if (!swapped.won) return std::nullopt;
     there = swapped.view;
+    // Of the same epoch it had less before only if both databases are of earlier.
+    const bool trusted = replication::judge_witness(known.witness, *view) == replication::WitnessTrust::ok;
+    if (trusted && view->record && view->record->epoch == state.epoch.id) tell_if_lost(*view->record, state.head.n, 0);
   } else if (mend.what != Mending::none) {
     look_failed_ = false;  // the next turn looks what has become of it
     return mend;

@@ -56,6 +56,8 @@ class ConfigurationWitness final : public ConfigurationArbiter {
                                                const RevisionId& newest, const Pair& pair);
   Outcome<ConfigurationEpoch> claim_by_preference(engine::NodeSide me, const ConfigurationEpoch& mine,
                                                   const RevisionId& newest, const Pair& pair);
+  ConfigurationEpoch go_on_forced(engine::NodeSide me, const ConfigurationEpoch& mine, const RevisionId& newest);
+  void tell_if_lost(const replication::WitnessRecord& there, std::int64_t n, std::int64_t about_to);
   void join(const RevisionState& state, RevisionPeer& peer);
   [[nodiscard]] bool is_time_to_look(const RevisionState& state) const;
   [[nodiscard]] std::optional<Mend> look(engine::NodeSide me, const RevisionState& state, const Pair& pair);

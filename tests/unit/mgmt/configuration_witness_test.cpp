@@ -1,5 +1,7 @@
 // ConfigurationWitness on a real node: what it keeps, and how it asks lockstepd. Its protocol:
 // configuration_world_test.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "mgmt/control/configuration_witness_node.hpp"
@@ -73,6 +75,79 @@ TEST_F(ConfigurationWitnessOnANode, NobodyGoesOnWhileAChangeOfTheArbiterIsUndeci
   Configuration other = same;
   other.pair->arbiter = witness_;
   EXPECT_NE(why(other, 2).find("another arbiter"), std::string::npos);
+}
+
+// Else a database that is set back would make revisions of numbers that its partner has otherwise already.
+TEST_F(ConfigurationWitnessOnANode, EachProcessBeginsAnEpochOfItsOwnAlsoWhereAnOperatorForcedIt) {
+  Revisions& revisions = node_->core->revisions;
+  NodeWitnessSurroundings surroundings(*node_->core, plane_);
+  ASSERT_TRUE(revisions.force(NodeSide::a, "Forced"));
+  const RevisionState forced = revisions.state();
+  ConfigurationWitness arbiter(revisions, surroundings);
+  const auto first = arbiter.claim(forced.epoch, forced.head, *revisions.configuration());
+  ASSERT_TRUE(first) << first.error().detail;
+  EXPECT_TRUE(first->forced);
+  EXPECT_TRUE(first->is_only(NodeSide::a));
+  EXPECT_TRUE(first->descends_from(forced.head));
+  const RevisionId next{first->id, forced.head.n + 1, random_uuid()};
+  EXPECT_EQ(arbiter.claim(*first, next, *revisions.configuration())->id, first->id) << "it is this process's";
+  ConfigurationWitness restarted(revisions, surroundings);
+  const auto second = restarted.claim(*first, next, *revisions.configuration());
+  ASSERT_TRUE(second);
+  EXPECT_NE(second->id, first->id);
+  EXPECT_TRUE(second->forced);
+  EXPECT_TRUE(second->descends_from(next));
+}
+
+/// A partner that always has what this node has.
+class Twin final : public RevisionPeer {
+ public:
+  explicit Twin(Revisions& revisions) : revisions_(revisions) {}
+  Outcome<PrepareAnswer> prepare(const Proposal&) override { return PrepareAnswer::kept; }
+  Outcome<void> commit(const RevisionId&) override { return {}; }
+  Outcome<void> discard(const RevisionId&) override { return {}; }
+  Outcome<void> bring_up_to_date(const CurrentRevision&) override { return {}; }
+  Outcome<CurrentRevision> ask() override {
+    CurrentRevision current = revisions_.current();
+    current.process = process_;
+    return current;
+  }
+
+ private:
+  Revisions& revisions_;
+  const Uuid process_ = random_uuid();
+};
+
+TEST_F(ConfigurationWitnessOnANode, WhatBothDatabasesLackIsToldWhenTheWitnessKnowsMore) {
+  Revisions& revisions = node_->core->revisions;
+  NodeWitnessSurroundings surroundings(*node_->core, plane_);
+  ASSERT_TRUE(revisions.change(
+      "A witness",
+      [this](Configuration& c) -> Outcome<void> {
+        c.pair->arbiter = witness_;
+        return {};
+      },
+      nullptr));
+  Twin twin(revisions);
+  const auto agree = [&] {
+    ConfigurationWitness started(revisions, surroundings);
+    ASSERT_TRUE(revisions.compare_notes(twin));
+    started.on_agreement(twin);
+  };
+  const auto told = [this] {
+    const auto events = node_->core->events.list({}, 100);
+    return std::ranges::count(events, "configuration.lost", &Event::kind);
+  };
+  agree();
+  const std::int64_t n = revisions.state().head.n;
+  ASSERT_EQ(plane_.witness_record["generations"]["a"], n);
+  EXPECT_EQ(told(), 0);
+  for (const char* side : {"a", "b"}) plane_.witness_record["generations"][side] = n + 3;
+  agree();
+  EXPECT_EQ(told(), 1) << "both were set back to one backup";
+  EXPECT_EQ(plane_.witness_record["generations"]["a"], n);
+  agree();
+  EXPECT_EQ(told(), 1);
 }
 
 TEST_F(ConfigurationWitnessOnANode, AWitnessThatDoesNotAnswerIsNamedAndItsOutcomeIsNotKnown) {
