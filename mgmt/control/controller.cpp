@@ -311,8 +311,14 @@ PairView Controller::view() const {
   view.conflict = core_->revisions.conflict();
   view.replaced_ms = core_->replaced.replaced_here_ms();
   view.save_problem = core_->save_problem();
+  view.newer_copy = core_->newer_copy();
   view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
+  if (view.configuration->pair && core_->orders_changes()) {
+    view.at_work.emplace();
+    for (const auto& job : core_->jobs.unfinished())
+      if (job.volume) view.at_work->push_back(*job.volume);
+  }
   {
     const std::lock_guard lock(addresses_mutex_);
     for (const auto& p : not_listened_) view.not_listened.push_back(p.message);

@@ -277,6 +277,30 @@ void judge_addresses(const PairView& view, std::vector<HealthProblem>& problems)
     problems.push_back({Severity::warning, "node", view.local_side, {}, d.sentence, d.advice});
 }
 
+void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
+  if (view.newer_copy != 0)
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         view.local_side,
+         {},
+         fmt::format(
+             "The database of this node's management is of an earlier time: it has revision {}, and the copy of "
+             "the configuration beside the volumes has revision {}.",
+             view.revision.head.n, view.newer_copy),
+         "The other node brings it up to date by itself. If that one is lost, take the copy before anything is "
+         "changed: stop lockstep-mgmtd here, move mgmt.db and what begins with that name away, start it again, and run "
+         "`lockstep pair recover`."});
+  else if (!view.save_problem.empty())
+    problems.push_back(
+        {Severity::warning,
+         "node",
+         view.local_side,
+         {},
+         fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
+         "It is written again with the next change, or when lockstep-mgmtd is restarted."});
+}
+
 Health summed_up(std::vector<HealthProblem> problems) {
   std::ranges::stable_sort(problems, std::greater<>(), &HealthProblem::severity);
   Health health;
@@ -334,14 +358,7 @@ Health judge_pair(const PairView& view) {
              "To use this machine again, have it forget the pair and what it has of its volumes: `lockstep pair "
              "leave {}` here. Else stop lockstepd and lockstep-mgmtd.",
              side_name(view.local_side.value_or(NodeSide::a)))});
-  if (!view.save_problem.empty())
-    problems.push_back(
-        {Severity::warning,
-         "node",
-         view.local_side,
-         {},
-         fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
-         "It is written again with the next change, or when lockstep-mgmtd is restarted."});
+  judge_copy(view, problems);
   if (!view.certificate_problem.empty())
     problems.push_back(
         {Severity::warning,

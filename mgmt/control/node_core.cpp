@@ -188,11 +188,17 @@ void NodeCore::save_copy() {
   if (!problem.empty()) spdlog::error("The copy of the configuration is not of now: {}", problem);
   const std::lock_guard lock(save_problem_mutex_);
   save_problem_ = problem;
+  newer_copy_ = newer ? there->revision.n : 0;
 }
 
 std::string NodeCore::save_problem() const {
   const std::lock_guard lock(save_problem_mutex_);
   return save_problem_;
+}
+
+std::int64_t NodeCore::newer_copy() const {
+  const std::lock_guard lock(save_problem_mutex_);
+  return newer_copy_;
 }
 
 void NodeCore::tell_listeners() {

@@ -67,6 +67,7 @@ class NodeCore {
   [[nodiscard]] std::vector<HttpsTarget> targets() const;
   mutable std::mutex save_problem_mutex_;
   std::string save_problem_;
+  std::int64_t newer_copy_ = 0;
 
  public:
   NodeSettings settings;
@@ -117,6 +118,8 @@ class NodeCore {
   /// that can't be written is logged and shown in the health, and changes nothing else.
   void save_copy();
   [[nodiscard]] std::string save_problem() const;  ///< a sentence; empty when the copy is of now
+  /// The revision of the copy, where it has a later one of this pair than the database, which was set back; else 0.
+  [[nodiscard]] std::int64_t newer_copy() const;
 };
 
 }  // namespace lockstep::mgmt

@@ -53,11 +53,14 @@ struct PairView {
   bool conflict = false;
   std::int64_t replaced_ms = 0;           ///< since when this node is known to be out of the pair; 0: it is not
   std::string save_problem;               ///< why the copy of the configuration beside the volumes is not of now
+  std::int64_t newer_copy = 0;            ///< the revision of that copy, where it is later than the database's
   std::string certificate_problem;        ///< a sentence about what this node shows to people; empty when all is well
   std::vector<std::string> not_listened;  ///< where this node's management should listen and can't: a sentence each
   std::vector<FileDifference> file_differences;  ///< what this node's configuration file says and is not in force
   std::optional<Unpaired> unpaired;              ///< set while this node is in no pair
   std::optional<NodeSide> local_side;
+  /// Volumes that a job is under way for; nothing: this node does not know of all jobs.
+  std::optional<std::vector<Uuid>> at_work{};
   std::array<NodeView, 2> nodes;  ///< by side
 
   [[nodiscard]] const NodeView& at(NodeSide side) const { return nodes[static_cast<std::size_t>(side)]; }

@@ -157,7 +157,23 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume
   return {Verdict::degraded, fmt::format("Served by {}, and changing state on the other node.", server.name()), ""};
 }
 
+/// While both decide together jobs of volumes are this node's, if it knows of all; what one made or deleted alone is
+/// gone on with when the two agree again.
+bool is_cut_off(const PairView& view, const Volume& volume) {
+  return view.at_work && view.revision.epoch.members.is_both() &&
+         std::ranges::find(*view.at_work, volume.id) == view.at_work->end();
+}
+
 VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
+  const bool cut_off = volume.lifecycle != Lifecycle::ready && is_cut_off(view, volume);
+  if (cut_off && volume.lifecycle == Lifecycle::creating)
+    return {Verdict::degraded, "Its making was cut off, and it is not in service.",
+            fmt::format("Delete it: lockstep volume delete {}.", volume.name)};
+  if (cut_off)
+    return {Verdict::degraded,
+            "Its deletion failed or was cut off: its name stays in use, and perhaps its data is there.",
+            fmt::format("`lockstep job list` says why. Mend that, then delete it again: lockstep volume delete {}.",
+                        volume.name)};
   if (volume.lifecycle == Lifecycle::creating) return {Verdict::ok, "Being made.", ""};
   if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
   const auto replicas = replicas_of(view, volume);

@@ -100,6 +100,39 @@ TEST(Health, WhatALockstepdFindsWrongWithItsMachineIsToldWithTheNodesName) {
   EXPECT_EQ(travelled->status->findings, p.view.nodes[1].report.status->findings);
 }
 
+TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
+  Pairs p;
+  p.view.revision.head.n = 10;
+  p.view.save_problem = "/v/configuration.saved holds revision 20, this node's database only 10.";
+  EXPECT_NE(p.health().problems.at(0).advice.find("written again"), std::string::npos);
+  p.view.newer_copy = 20;
+  ASSERT_EQ(p.health().problems.size(), 1U);
+  EXPECT_NE(p.health().summary.find("it has revision 10"), std::string::npos) << p.health().summary;
+  EXPECT_NE(p.health().problems[0].advice.find("lockstep pair recover"), std::string::npos);
+  EXPECT_EQ(p.health().problems[0].advice.find("written again"), std::string::npos) << "it never is";
+}
+
+TEST(Health, AVolumeWhoseMakingOrDeletionNobodyIsAtWorkOnIsNotInOrder) {
+  Pairs p;
+  Volume& v = p.configuration->volumes[0];
+  for (const Lifecycle lifecycle : {Lifecycle::creating, Lifecycle::deleting}) {
+    v.lifecycle = lifecycle;
+    p.view.at_work = std::vector<Uuid>{v.id};
+    EXPECT_EQ(p.health().verdict, Verdict::ok);
+    p.view.at_work = std::vector<Uuid>{random_uuid()};
+    EXPECT_EQ(p.health().verdict, Verdict::degraded);
+    EXPECT_NE(p.health().problems.at(0).advice.find("lockstep volume delete vm1"), std::string::npos);
+    p.view.revision.epoch.members = engine::MemberSet::only(NodeSide::a);
+    EXPECT_EQ(p.volume().verdict, Verdict::ok) << "the other node's part is to come";
+    p.view.revision.epoch.members = engine::MemberSet::both();
+    p.view.at_work.reset();
+    EXPECT_EQ(p.health().verdict, Verdict::ok) << "the other node knows";
+  }
+  v.lifecycle = Lifecycle::ready;
+  p.view.at_work.emplace();
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+}
+
 TEST(Health, AVolumeThatNobodyServesIsCritical) {
   Pairs p;
   p.states("waiting", false, "waiting", false);

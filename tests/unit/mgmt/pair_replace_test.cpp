@@ -472,6 +472,7 @@ TEST_F(PairReplace, WhatADatabaseThatWasSetBackHoldsDoesNotOverwriteTheNewerCopy
   b_->start();
   EXPECT_EQ(b_->core().saved_file.read()->revision, newest->revision);
   EXPECT_FALSE(b_->core().save_problem().empty());
+  EXPECT_EQ(b_->core().newer_copy(), newest->revision.n);
 }
 
 }  // namespace
