@@ -304,8 +304,16 @@ Unpaired Controller::unpaired() const {
   return found;
 }
 
+std::vector<Uuid> Controller::volumes_at_work() const {
+  std::vector<Uuid> volumes;
+  for (const auto& job : core_->jobs.unfinished())
+    if (job.volume) volumes.push_back(*job.volume);
+  return volumes;
+}
+
 PairView Controller::view() const {
   PairView view;
+  std::vector<Uuid> at_work = volumes_at_work();  // and once more below: one may begin or end in between
   view.configuration = core_->configuration();
   view.revision = core_->revisions.state();
   view.conflict = core_->revisions.conflict();
@@ -315,9 +323,8 @@ PairView Controller::view() const {
   view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
   if (view.configuration->pair && core_->orders_changes()) {
-    view.at_work.emplace();
-    for (const auto& job : core_->jobs.unfinished())
-      if (job.volume) view.at_work->push_back(*job.volume);
+    std::ranges::copy(volumes_at_work(), std::back_inserter(at_work));
+    view.at_work = std::move(at_work);
   }
   {
     const std::lock_guard lock(addresses_mutex_);

@@ -88,6 +88,7 @@ class Controller {
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
   [[nodiscard]] Unpaired unpaired() const;
+  [[nodiscard]] std::vector<Uuid> volumes_at_work() const;
   [[nodiscard]] PairReports reports() const;
   [[nodiscard]] Outcome<void> ready_for_a_volume() const;
   [[nodiscard]] Outcome<void> whole(const Volume& volume) const;
