@@ -111,6 +111,20 @@ const Node* NodeCore::partner(const Configuration& c) const {
 
 bool NodeCore::forgets_pair() const { return settings.get(kForgetsPair).has_value(); }
 
+// The end of forgetting commits first and clears the mark then: a mark that was set after that is found without a pair
+// here, and one that was set before is cleared there.
+bool NodeCore::note_standing(const Uuid& pair, bool out) {
+  const auto in_it = [&] {
+    const auto c = configuration();
+    return c->pair && c->pair->id == pair;
+  };
+  if (out && forgets_pair()) return false;  // it knows
+  if (!in_it() || !replaced.set_replaced_here(out) || !out) return false;
+  if (in_it()) return true;
+  replaced.set_replaced_here(false);
+  return false;
+}
+
 bool NodeCore::orders_changes() const {
   const NodeSide me = side().value_or(NodeSide::a);
   if (configuration()->nodes.size() < 2) return true;

@@ -108,6 +108,9 @@ class NodeCore {
   void use_arbiter(ConfigurationArbiter& arbiter) { arbiter_ = &arbiter; }
   /// It is out of its pair, and is being made a node of none (leave_jobs.hpp).
   [[nodiscard]] bool forgets_pair() const;
+  /// The partner says that this node is out of that pair, or is in it. True when it is news that it is out. What is
+  /// said of a pair that this node has left by then counts for nothing.
+  bool note_standing(const Uuid& pair, bool out);
   /// `listener` is called after every change of the configuration in force. For start-up only.
   void on_change(std::function<void()> listener);
 

@@ -33,7 +33,10 @@ void PartnerWatch::turn() {
   if (!peer) return;
   const auto seen = look(*peer);
   const PartnerTrouble trouble = seen ? PartnerTrouble::none : trouble_of(seen.error(), *peer);
-  note_standing(trouble, *partner);
+  const Uuid pair = configuration->pair->id;
+  note_standing(trouble, *partner, pair);
+  const auto now = core_.configuration();
+  if (!now->pair || now->pair->id != pair) return forget();  // this node has left it meanwhile
   note(seen, trouble, *partner);
 }
 
@@ -54,11 +57,9 @@ PartnerTrouble PartnerWatch::trouble_of(const Refusal& refusal, Peer& peer) {
 }
 
 // Once the partner has said so it holds until the partner takes this node for its partner again.
-void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner) {
+void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner, const Uuid& pair) {
   if (trouble != PartnerTrouble::none && trouble != PartnerTrouble::replaced_this) return;
-  const bool replaced = trouble == PartnerTrouble::replaced_this;
-  if (replaced && core_.forgets_pair()) return;  // it knows
-  if (!core_.replaced.set_replaced_here(replaced) || !replaced) return;
+  if (!core_.note_standing(pair, trouble == PartnerTrouble::replaced_this)) return;
   core_.events.append(
       {.kind = "pair.replaced",
        .severity = lets_go(core_, partner.id) ? Severity::info : Severity::critical,

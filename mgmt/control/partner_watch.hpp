@@ -39,7 +39,7 @@ class PartnerWatch {
   void fetch_events(Peer& peer);
   void agree(Peer& peer);
   [[nodiscard]] PartnerTrouble trouble_of(const Refusal& refusal, Peer& peer);
-  void note_standing(PartnerTrouble trouble, const Node& partner);
+  void note_standing(PartnerTrouble trouble, const Node& partner, const Uuid& pair);
   void note(const Outcome<NodeReport>& seen, PartnerTrouble trouble, const Node& partner);
 
   NodeCore& core_;

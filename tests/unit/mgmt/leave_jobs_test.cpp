@@ -451,6 +451,25 @@ TEST_F(LeaveJobsTest, ANodeThatIsOutForgetsItsPairWhereverItEnds) {
   EXPECT_EQ(others_.orders.front(), "end lockstepd") << "a lockstepd takes a pair once";
 }
 
+TEST_F(LeaveJobsTest, WhatThePartnerSaysOfAPairThatWasLeftMeanwhileKeepsTheNodeFromNothing) {
+  const Uuid pair = configuration().pair->id;
+  EXPECT_TRUE(core_->note_standing(pair, true));
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "it is known";
+  EXPECT_FALSE(core_->note_standing(pair, false));
+  EXPECT_EQ(core_->replaced.replaced_here_ms(), 0) << "it is the partner again";
+  core_->revisions.commit_new_epoch({random_uuid(), core_->revisions.state().head.n + 1, random_uuid()},
+                                    "Left the pair", {});
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "it was asked before, and answered after";
+  EXPECT_EQ(core_->replaced.replaced_here_ms(), 0);
+  const auto another = core_->change("Another pair", [](Configuration& c) -> Outcome<void> {
+    c.pair = Pair{};
+    c.pair->id = random_uuid();
+    return {};
+  });
+  EXPECT_TRUE(another) << another.error().detail;
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "nor does it count for another pair";
+}
+
 TEST_F(LeaveJobsTest, AMachineThatIsKnownToBeOutForgetsThePairWhenItIsToldTo) {
   const auto ask = [this](const std::string& confirm) {
     return jobs_->leave({.side = kA, .lost = false, .confirm = confirm});
