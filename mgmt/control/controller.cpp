@@ -124,18 +124,19 @@ PairReports Controller::reports() const {
 }
 
 std::optional<WantedState> Controller::wanted() const {
-  const auto side = core_->side();
-  // Nothing is taken away from a lockstepd by a node that is in no pair, or by a machine that is out of it.
-  if (!side || core_->replaced.replaced_here_ms() != 0 || core_->forgets_pair()) return std::nullopt;
-  const auto head = core_->revisions.state().head;
-  const auto configuration = core_->configuration();
+  // Nothing is taken away from a lockstepd by a node that is in no pair, or by a machine that is out of it. What is in
+  // force is read last: a node that has come to the end of forgetting its pair by then is in none.
+  if (core_->replaced.replaced_here_ms() != 0 || core_->forgets_pair()) return std::nullopt;
+  const auto [head, configuration] = core_->revisions.in_force();
+  const auto mine = std::ranges::find(configuration->nodes, core_->node_id, &Node::id);
+  if (mine == configuration->nodes.end()) return std::nullopt;
   const bool asked = !core_->partner(*configuration) || partner_.view().asked;
   const std::int64_t now_ms = wall_clock_ms();
   const auto shown = link_certificate_.at(now_ms);
-  return WantedState{
-      .revision = head.n,
-      .parameters = apply_parameters(*configuration, head.n, *side, core_->local.volume_folder, now_ms, shown.get()),
-      .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+  return WantedState{.revision = head.n,
+                     .parameters = apply_parameters(*configuration, head.n, mine->side, core_->local.volume_folder,
+                                                    now_ms, shown.get()),
+                     .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
 }
 
 NodeReport Controller::report() const {
