@@ -1,6 +1,4 @@
 """A pair whose arbiter is a fence, as the API tells it. What it does to volumes: tests/e2e/test_fence.py."""
-import pathlib
-
 from nodes import join, make_pair, wait_for
 from scratch import Scratch
 
@@ -11,8 +9,7 @@ DEAD = {"answers": False, "problem": "/usr/sbin/fence_ipmilan (status) exited wi
 class Fence(Scratch):
     def ready(self, name):
         node = self.node(name)
-        wait_for("the management to speak to the lockstepd that looks at the device",
-                 pathlib.Path(str(node.socket) + ".subscribed").exists)
+        node.wait_until_spoken_to()  # and so to the device
         return node
 
     def create(self, node, **more):

@@ -337,9 +337,9 @@ class FromReplicas(Lost):
         """Its lockstepd begins anew, and has been there for long."""
         node.stop_lockstepd()
         node.script(uptime_ms=uptime_ms)
+        node.subscribed.unlink(missing_ok=True)
         node.start_lockstepd()
-        wait_for("lockstepd to be asked", lambda: "lockstepd on this node does not answer"
-                 not in node.get("/api/v1/pair/recovery").json["problem"])
+        node.wait_until_spoken_to()
 
     def fresh(self, *replicas):
         """A node in no pair that has such files."""

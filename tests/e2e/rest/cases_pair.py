@@ -1,6 +1,5 @@
 """Two nodes: how they become a pair, and what holds while one is away."""
 import os
-import pathlib
 import signal
 import subprocess
 import time
@@ -165,8 +164,7 @@ class PairSetUp(Scratch):
         refused("/arbiter/password", password=None)
         refused("/arbiter/ca", "/arbiter/certificate", "/arbiter/key", "/arbiter/user", endpoints=["http://127.0.0.1:2379"])
         refused("/arbiter/endpoints/0", endpoints=["https://127.0.0.1"])
-        wait_for("the management to speak to the lockstepd that tries the witness",
-                 pathlib.Path(str(a.socket) + ".subscribed").exists)
+        a.wait_until_spoken_to()  # and so to the witness
         a.script(**{"try": {"answers": False, "refused": True, "problem": "its certificate has expired"}})
         refused("/arbiter/endpoints/0")
         self.assertEqual(a.get("/api/v1/pair").json["state"], "none")

@@ -49,8 +49,7 @@ class AnotherWitness(Scratch):
 
     def test_of_two_clusters_makes_no_pair(self):
         a = self.node("node-a")
-        wait_for("the management to speak to the lockstepd that tries the witness",
-                 pathlib.Path(str(a.socket) + ".subscribed").exists)
+        a.wait_until_spoken_to()  # and so to the witness
         refused = a.post("/api/v1/pair", {"name": "pair1", "arbiter": {"kind": "witness", "endpoints": [OLD, NEW]}})
         self.problem(refused, 422, "invalid", "/arbiter/endpoints/1")
         self.assertIn("another etcd cluster", refused.json["errors"][0]["detail"])

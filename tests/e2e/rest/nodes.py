@@ -40,6 +40,7 @@ class Node:
         self.portal, self.link = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.socket = self.folder / "lockstepd.sock"
         self.script_file = pathlib.Path(str(self.socket) + ".script")
+        self.subscribed = pathlib.Path(str(self.socket) + ".subscribed")  # is there once management speaks to the fake lockstepd
         self.mgmtd = self.lockstepd = None
         self.extra = self.lockstepd_extra = ""  # more lines of their configuration files
         self.ca = None  # the certificate that it shows, where it was given one; False: any is taken
@@ -98,6 +99,9 @@ class Node:
         """As the fake lockstepd was last told of it."""
         applied = self.applied()
         return next(v for v in applied["volumes"] if v["id"] == volume_id)
+
+    def wait_until_spoken_to(self):
+        wait_for("management to speak to lockstepd", self.subscribed.exists)
 
     def told(self):
         """The fake lockstepd has the newest configuration."""
