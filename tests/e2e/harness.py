@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -233,10 +234,14 @@ class World:
         self.nodes = [n for n in (self.a, self.b) if n]
 
     def __enter__(self):
-        if self.etcd:
-            self.etcd.start()
-        for node in self.nodes:
-            node.start()
+        try:
+            if self.etcd:
+                self.etcd.start()
+            for node in self.nodes:
+                node.start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())  # nothing is left running
+            raise
         return self
 
     def __exit__(self, kind, error, trace):
