@@ -1,5 +1,6 @@
 #include "replication/core/applier.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "engine/base/byte_order.hpp"
@@ -87,6 +88,9 @@ Apply* Applier::find(std::uint64_t sequence) {
 
 bool Applier::is_well_formed(const Message& m, std::size_t payload) const {
   const std::uint64_t block = store_.info.block_size;
+  const bool refers = m.flags & kFlagByReference;
+  if (refers && (payload != 0 || m.tag == 0)) return false;
+  if (refers) payload = m.opcode == DiskOpcode::write_same ? block : m.extent.length;
   if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return false;
   if (m.extent.offset % block || m.extent.length % block) return false;
   switch (m.opcode) {
@@ -112,17 +116,53 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
     mark<"apply.duplicate_of_finished">();
     return answer(request, m, Errc::ok);
   }
-  if (Apply* twin = find(m.sequence)) {
-    mark<"apply.duplicate">();
-    if (twin->applied) return answer(request, m, twin->failed ? Errc::stale : Errc::ok);
-    // It came by a session that is gone, and the store still has it.
-    mark<"apply.duplicate_under_way">();
-    if (twin->again) answer(*twin->again, m, Errc::stale);
-    twin->again = &request;
-    twin->session = session;
+  if (Apply* twin = find(m.sequence)) return take_again(*twin, session, request, m);
+  Apply& a = make(session, request, m);
+  a.refers = m.flags & kFlagByReference;
+  if (a.refers && !take_data(a)) {
+    a.lacks = true;
+    answer(*std::exchange(a.request, nullptr), m, Errc::refused);
+  }
+  start(a);
+}
+
+void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& m) {
+  if (twin.lacks) {
+    if (m.flags & kFlagByReference) return answer(request, m, Errc::refused);
+    mark<"apply.data_came_after_all">();
+    twin.lacks = twin.refers = false;
+    twin.request = &request;
+    twin.session = session;
+    if (twin.lock.held()) run(twin);
     return;
   }
-  start(make(session, request, m));
+  mark<"apply.duplicate">();
+  if (twin.applied) return answer(request, m, twin.failed ? Errc::stale : Errc::ok);
+  // It came by a session that is gone, and the store still has it.
+  mark<"apply.duplicate_under_way">();
+  if (twin.again) answer(*twin.again, m, Errc::stale);
+  twin.again = &request;
+  twin.session = session;
+}
+
+/// False: the forward is over, or of another process, or there is no memory. The sequencer has the data.
+bool Applier::take_data(Apply& a) {
+  const auto data = forwarder_.data_of(a.message);
+  if (data.empty()) {
+    mark<"apply.unknown_reference">();
+    return false;
+  }
+  a.buffer = buffers_.allocate(data.size());
+  if (!a.buffer) {
+    mark<"apply.no_memory_for_reference">();
+    return false;
+  }
+  std::ranges::copy(data, a.buffer.span().begin());
+  return true;
+}
+
+std::span<const std::byte> Applier::data_of(const Apply& a) {
+  return a.refers ? std::span<const std::byte>(a.buffer.span()) : a.request->payload();
 }
 
 void Applier::start(Apply& a) {
@@ -139,6 +179,11 @@ void Applier::commit(engine::Extent extent) {
   while (Apply* done = find_if(finished)) let_go(*done);  // which may let others run
 }
 
+void Applier::show(std::uint64_t tag) {
+  Apply* a = find_if([&](const Apply& x) { return x.message.tag == tag && x.applied && !x.failed; });
+  if (a) unlock(*a);
+}
+
 void Applier::on_granted(engine::RangeLock::Node& node) {
   Apply& a = *static_cast<Apply*>(node.owner);
   a.applier.run(a);
@@ -150,6 +195,7 @@ bool may_unmap(const Message& m) { return m.flags & kFlagMayUnmap; }
 
 /// A member was asked for the space before; a target is not, and what makes stores equal asks nobody.
 void Applier::run(Apply& a) {
+  if (a.lacks) return;
   const Message& m = a.message;
   a.started = true;
   a.since = clock_.now();
@@ -186,9 +232,9 @@ void Applier::store(Apply& a) {
     case DiskOpcode::renew_key:
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(store_.data, buffers_, clock_, m.extent, a.request->payload(), durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, m.extent, data_of(a), durability, std::move(done));
     default:
-      return store_.data.write(m.extent.offset, a.request->payload(), durability, std::move(done));
+      return store_.data.write(m.extent.offset, data_of(a), durability, std::move(done));
   }
 }
 
@@ -211,6 +257,8 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   }
   a.applied = true;
   a.failed = bool(error);
+  a.buffer.reset();
+  const std::uint64_t tag = a.message.tag;
   // A host whose session ended here may have sent its write again through the sequencer, and this be it (it is none of
   // this node's forwards): what it sent first may still be on its way there.
   a.held = a.message.tag == 0 && forwarder_.has_given_up();
@@ -222,11 +270,13 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   answer_both(a, error ? Errc::io_error : Errc::ok);
   if (a.message.sequence <= watermark_ && !error) let_go(a);
   over();
+  if (tag != 0 && !error) forwarder_.end_applied(tag);
 }
 
 void Applier::answer_both(Apply& a, Errc status) {
   InboundRequest* again = std::exchange(a.again, nullptr);
-  answer(*std::exchange(a.request, nullptr), a.message, status);
+  InboundRequest* request = std::exchange(a.request, nullptr);  // none: it lacks its data
+  if (request) answer(*request, a.message, status);
   if (again) answer(*again, a.message, status);
 }
 
@@ -250,11 +300,14 @@ void Applier::let_go(Apply& a) {
   if (a.held) --held_;
   if (std::exchange(a.held, false)) answer_both(a, Errc::stale);
   applies_.remove(a);
-  if (!a.lock.idle()) {
-    a.lock.granted = nullptr;
-    store_.locks.cancel(a.lock);
-  }
+  unlock(a);
   pool_.destroy(a);
+}
+
+void Applier::unlock(Apply& a) {
+  if (a.lock.idle()) return;
+  a.lock.granted = nullptr;
+  store_.locks.cancel(a.lock);
 }
 
 void Applier::on_watermark(std::uint64_t watermark) {

@@ -2,8 +2,9 @@
 // The partner's orders on this node's store: replicated writes, resync copies, flushes, cleared bits, fetched reads.
 //
 // An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
-// that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
-// again and not carried out twice.
+// that a crash could still undo there; or until this node knows otherwise that both have it. Data that an order refers
+// to are copied: a store may hold them longer than their command may last. Orders are told apart by (epoch, sequence):
+// one that comes again is answered again and not carried out twice.
 //
 // Requires: requests in the order in which their session brought them. Guarantees: each is answered once. Callers: the
 // mirror, for orders; what makes a step to another epoch quiesces it and opens it again.
@@ -29,6 +30,8 @@ struct Apply {
   engine::RangeLock::Node lock;
   engine::Buffer buffer;
   engine::TimePoint since;
+  bool refers = false;   ///< to data that this node had forwarded: `buffer` has them, or they are awaited
+  bool lacks = false;    ///< … that were not to be had: it keeps its place until it is sent with them
   bool started = false;  ///< the store or the map has it
   bool applied = false;  ///< durable here, waits for the watermark
   bool held = false;     ///< … and is not answered before this node's cancelled forwards are over
@@ -80,6 +83,8 @@ class Applier {
   void forget_map() { map_told_ = 0, map_is_told_ = false; }
   /// This node's cancelled forwards are over: orders that waited for that are answered.
   void release_answers();
+  /// What this forward brought is on both: it may be read. It is known as a duplicate until the watermark covers it.
+  void show(std::uint64_t tag);
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;
@@ -88,7 +93,11 @@ class Applier {
   Apply* find_if(Pred pred);
   Apply* find(std::uint64_t sequence);
   void commit(engine::Extent extent);
+  void unlock(Apply& apply);
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
+  void take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& message);
+  [[nodiscard]] bool take_data(Apply& apply);
+  [[nodiscard]] static std::span<const std::byte> data_of(const Apply& apply);
   static void on_granted(engine::RangeLock::Node& node);
   void start(Apply& apply);
   void run(Apply& apply);

@@ -27,11 +27,16 @@ enum class MessageType : std::uint8_t {
                   ///< receiver's, as known). Answered: nothing of an old session's is started any more
   propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
   resume = 5,     ///< both go on in the epoch that they share
-  replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
+  /// An ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD. With kFlagByReference,
+  /// instead
+  /// of the data, `forwarder`: the process that sent the forward, and keeps its data. Answered refused: it is not to be
+  /// had any more, the order is to be sent again with its data, and keeps its place until then
+  replicate = 6,
   /// An operation for the sequencer: process, tag, lowest open tag, stamp; in `sequence` the version of the unit's
   /// state that it was checked under, in `number` its age when it was sent (nanoseconds since its command was
   /// received), in `watermark` another tag whose answer came (0: none). Answered with aborted: not carried out, that is
-  /// not the state in force
+  /// not the state in force. With kFlagByReference the sender keeps the data: the order may come by reference, and an
+  /// answer with kFlagHalfDone before the order is carried out: the receiver's store has it, in the epoch `epoch`
   forward = 7,
   watermark = 8,  ///< nothing but the watermark
   flush = 9,      ///< flush the data store
@@ -77,6 +82,7 @@ struct Message {
   engine::Extent extent;         ///< bytes of the volume; words for map
   std::uint64_t stamp = 0;       ///< the receiver's clock as the sender last saw it, or the answerer's own
   std::uint64_t nexus = 0;
+  engine::Uuid forwarder;  ///< replicate, by reference: whose tag it is
 };
 
 constexpr std::uint16_t kFlagFua = 1;  ///< durable before it is answered, whatever the volume's write cache
@@ -84,7 +90,10 @@ constexpr std::uint16_t kFlagMayUnmap = 2;
 constexpr std::uint16_t kFlagSideB = 4;   ///< hello: the sender is side B
 constexpr std::uint16_t kFlagEqual = 8;   ///< propose: the two stores are equal, reads need not be forwarded
 constexpr std::uint16_t kFlagAgree = 16;  ///< lu_state: both members begin with the newer of their two
-constexpr std::uint16_t kKnownFlags = 31;
+// From version kOrdersByReference on:
+constexpr std::uint16_t kFlagByReference = 32;  ///< forward: the order may be so; replicate: it is
+constexpr std::uint16_t kFlagHalfDone = 64;     ///< a forward's answer: ordered, and durable at the sequencer
+constexpr std::uint16_t kKnownFlags = 127;
 
 constexpr std::size_t kMessageBytes = 160;
 static_assert(kMessageBytes <= kMaxLinkHeader && kMessageBytes <= kMaxLinkAnswerHeader);

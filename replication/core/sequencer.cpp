@@ -370,10 +370,23 @@ void Sequencer::put_on_link(Op& op) {
   m.sequence = op.sequence;
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
   if (op.entry) m.tag = op.entry->tag;
+  std::span<const std::byte> data = op.payload;
+  if (may_refer(op)) {
+    m.flags |= kFlagByReference;
+    m.forwarder = op.entry->message.process;
+    data = {};
+  }
   op.remote = Remote::sent;
   op.on_link = true;
-  if (!op.entry) take_share(op, op.payload.size());
-  outbound_.send(m, op.payload, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
+  if (!op.entry) take_share(op, data.size());
+  if (m.type == MessageType::replicate) told_ = std::max(told_, m.watermark);
+  outbound_.send(m, data, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
+}
+
+/// The partner keeps what it forwarded until the order has come.
+bool Sequencer::may_refer(const Op& op) const {
+  return op.entry && !op.payload.empty() && !op.with_data && (op.entry->message.flags & kFlagByReference) &&
+         outbound_.refers();
 }
 
 void Sequencer::on_stored(Op& op, std::error_code error) {
@@ -386,20 +399,31 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   } else if (error && !standing_.is_alone()) {
     store_.fail("The store failed a write: " + error.message() + ".", error);
   }
+  // Whoever forwarded it has to know no more than that, beside what its own store says.
+  if (op.entry && op.tracked && !error && standing_.in_sync() && op.remote != Remote::done) completions_.half_done(op);
   settle(op);
 }
 
 void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
+  const bool lacks_data = result && result->status == Errc::refused && may_refer(op);
   if (op.remote != Remote::none) {
     const bool done = result && result->status == Errc::ok;
     op.remote = done ? Remote::done : Remote::wanted;
-    if (!done && result) {
+    if (!done && result && !lacks_data) {
       mark<"replicate.refused">();
+      told_ = 0;
       op.remote_error = make_error_code(result->status);
       user_.on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
   came_off_link(op);
+  if (lacks_data) {
+    op.with_data = true;
+    if (op.remote == Remote::wanted) {
+      mark<"replicate.sent_with_its_data">();
+      send(op);
+    }
+  }
   settle(op);
 }
 
@@ -434,8 +458,11 @@ void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
   if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
-    outbound_.sequences.finish(std::exchange(op.sequence, 0));
-    owe_watermark();
+    const std::uint64_t sequence = std::exchange(op.sequence, 0);
+    const std::uint64_t before = outbound_.sequences.watermark();
+    outbound_.sequences.finish(sequence);
+    const bool covers_nothing_else = before + 1 == sequence && outbound_.sequences.watermark() == sequence;
+    owe_watermark(covers_nothing_else && op.entry && op.entry->half_done ? kKnownWithin : kWatermarkWithin);
   }
   active_.remove(op);
   if (op.link_hook.linked) for_link_.remove(op);
@@ -451,14 +478,15 @@ bool Sequencer::owes_watermarks() const {
   return mirrored() || (drained_ && standing_.is_sequencer() && standing_.epoch().members.is_both());
 }
 
-void Sequencer::owe_watermark() {
-  if (watermark_owed_ || !owes_watermarks()) return;
-  watermark_owed_ = true;
+void Sequencer::owe_watermark(engine::Duration within) {
+  if (!owes_watermarks()) return;
+  const engine::TimePoint due = clock_.now() + within;
+  if (watermark_timer_ != engine::TimerId::none && watermark_due_ <= due) return;
   clock_.cancel(watermark_timer_);
-  watermark_timer_ = clock_.call_after(std::chrono::microseconds(500), [this] {
-    watermark_timer_ = {};
-    watermark_owed_ = false;
-    if (!outbound_.ready || !owes_watermarks()) return;
+  watermark_due_ = due;
+  watermark_timer_ = clock_.call_after(within, [this] {
+    watermark_timer_ = engine::TimerId::none;
+    if (!outbound_.ready || !owes_watermarks() || told_ == watermark()) return;
     outbound_.send(outbound_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });
 }

@@ -54,6 +54,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
                 engine::Callback<> sent) override {
       service->answer(*this, header, payload, std::move(sent));
     }
+    void answer_early(std::span<const std::byte> header) override { service->answer_early(*this, header); }
   };
 
   Impl(engine::Clock& c, engine::BufferPool& b, Hello hello, LinkEvents& e)
@@ -241,6 +242,18 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     command->data_prefix = std::span(prefix).first(prefix_size);
     command->data_released = [&request] { request.service->released(request); };
     command->complete(payload);
+  }
+
+  // The request stays with the mirror as one whose session is gone.
+  void answer_early(Request& request, std::span<const std::byte> header) {
+    assert(request.stage == Request::Stage::delivered);
+    scsi::Command* command = std::exchange(request.command, nullptr);
+    if (!command) return;
+    AnswerPrefix prefix;
+    const std::size_t size = encode_answer(header, 0, prefix);
+    command->wanted_out = command->expected_out;
+    command->wanted_in = size;
+    command->complete(std::span(prefix).first(size));
   }
 
   void released(Request& request) {

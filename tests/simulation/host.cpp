@@ -82,8 +82,15 @@ void Host::boot() {
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
   program_->start();
-  way_in().receiver_started(program_->link_events());
-  way_out().sender_started(program_->link_events());
+  way_in().receiver_started(program_->link_events(), speaks());
+  way_out().sender_started(program_->link_events(), speaks());
+}
+
+/// Programs are upgraded, and set back, when they start.
+std::uint16_t Host::speaks() const {
+  if (!world_.scenario.older_programs) return world_.scenario.link_version;
+  SimRandom random(world_.scenario.seed ^ (life_ * 2 + static_cast<std::uint64_t>(side_)) * 0x9E3779B97F4A7C15);
+  return random.chance(500'000) ? replication::kPartnerVersions.lowest : replication::kPartnerVersions.highest;
 }
 
 void Host::end(End how) {

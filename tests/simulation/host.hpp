@@ -75,6 +75,7 @@ class Host final : public ProgramOutlet {
   void look(unsigned volume);
   SimLink& way_out();
   SimLink& way_in();
+  [[nodiscard]] std::uint16_t speaks() const;
 
   World& world_;
   engine::NodeSide side_;

@@ -28,8 +28,8 @@ PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
 PlayedPartner::~PlayedPartner() { end(); }
 
 void PlayedPartner::start() {
-  way_in().receiver_started(*this);
-  way_out().sender_started(*this);
+  way_in().receiver_started(*this, speaks());
+  way_out().sender_started(*this, speaks());
   pair_.wait_for([this] { return in_touch(); });
 }
 
@@ -52,7 +52,7 @@ void PlayedPartner::restart_unseen() {
   kept_.clear();
   process_.bytes[0] ^= 0xff;
   received_.clear();
-  way_in().receiver_started(*this);
+  way_in().receiver_started(*this, speaks());
   pair_.wait_for([this] { return !received(MessageType::hello).empty(); });
 }
 

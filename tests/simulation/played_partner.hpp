@@ -96,6 +96,7 @@ class PlayedPartner final : public replication::LinkEvents {
   void start();
   void end();
   void answer_with(replication::InboundRequest& request, replication::Message header, std::vector<std::byte> payload);
+  [[nodiscard]] std::uint16_t speaks() { return pair_.world().scenario.link_version; }
   [[nodiscard]] SimLink& way_out() { return pair_.world().way_from(side_); }
   [[nodiscard]] SimLink& way_in() { return pair_.world().way_from(other(side_)); }
 

@@ -58,6 +58,7 @@ const std::vector<Switch>& switches() {
       {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 400'000, true},
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, true},
       {"narrow_link", [](Scenario& s) -> bool& { return s.narrow_link; }, 300'000, true},
+      {"older_programs", [](Scenario& s) -> bool& { return s.older_programs; }, 150'000, true},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, true},
       {"bad_moments", [](Scenario& s) -> bool& { return s.bad_moments; }, 500'000, true},
       {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 300'000, true},
