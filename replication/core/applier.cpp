@@ -129,6 +129,8 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
 void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& m) {
   if (twin.lacks) {
     if (m.flags & kFlagByReference) return answer(request, m, Errc::refused);
+    // What was locked is what is written.
+    if (m.extent != twin.message.extent || m.opcode != twin.message.opcode) return answer(request, m, Errc::corrupt);
     mark<"apply.data_came_after_all">();
     twin.lacks = twin.refers = false;
     twin.request = &request;
@@ -195,7 +197,7 @@ bool may_unmap(const Message& m) { return m.flags & kFlagMayUnmap; }
 
 /// A member was asked for the space before; a target is not, and what makes stores equal asks nobody.
 void Applier::run(Apply& a) {
-  if (a.lacks) return;
+  if (a.lacks || a.started) return;
   const Message& m = a.message;
   a.started = true;
   a.since = clock_.now();

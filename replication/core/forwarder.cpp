@@ -97,6 +97,11 @@ void Forwarder::leave_window(Op& op) {
   if (op.acknowledges != 0) answered_.push_back(std::exchange(op.acknowledges, 0));
 }
 
+/// Its order may come by reference, and its answer early.
+bool Forwarder::may_refer(const Op& op) {
+  return op.refusal == Errc::ok && !changes_nothing(op.opcode) && !op.on_state();
+}
+
 void Forwarder::send(Op& op) {
   enter_window(op);
   Message m = outbound_.message(MessageType::forward);
@@ -104,7 +109,7 @@ void Forwarder::send(Op& op) {
   m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
   m.sequence = op.state_version;
   m.flags = outbound_.flags_of(op);
-  if (outbound_.refers() && !changes_nothing(m.opcode) && !op.on_state()) m.flags |= kFlagByReference;
+  if (outbound_.refers() && may_refer(op)) m.flags |= kFlagByReference;
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
   m.watermark = op.acknowledges;
@@ -143,7 +148,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   partner_.check();
   op.on_link = false;
   if (result) op.acknowledges = 0;
-  const bool half_done = result && result->status == Errc::ok && (result->flags & kFlagHalfDone);
+  const bool half_done = result && result->status == Errc::ok && (result->flags & kFlagHalfDone) && may_refer(op);
   op.unsettled = !result || half_done;
   if (half_done && result->epoch == standing_.epoch().id && standing_.in_sync()) return on_half_done(op);
   leave_share(op);

@@ -104,6 +104,7 @@ class Forwarder {
   void enter_window(Op& op);
   void leave_window(Op& op);
   void on_answer(Op& op, const engine::IoResult<Message>& result);
+  [[nodiscard]] static bool may_refer(const Op& op);
   void on_half_done(Op& op);
   void end_on_both(Op& op);
   [[nodiscard]] Op* find(std::uint64_t tag);

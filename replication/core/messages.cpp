@@ -54,8 +54,12 @@ bool in_range(const Layout& in) {
   if (in.type == 0 || in.type > kLastMessageType || in.answer > 1 || in.opcode > last_opcode) return false;
   if ((in.flags & ~kKnownFlags) != 0 || in.status > last_status || in.payload > kMaxLinkPayload) return false;
   if (in.offset + in.length < in.offset) return false;
-  const bool refers = in.type == static_cast<std::uint8_t>(MessageType::replicate) && (in.flags & kFlagByReference);
-  if (refers ? in.payload != 0 : in.forwarder != decltype(in.forwarder){}) return false;
+  const bool orders = in.type == static_cast<std::uint8_t>(MessageType::replicate) && in.answer == 0;
+  const bool forwards = in.type == static_cast<std::uint8_t>(MessageType::forward);
+  const bool refers = in.flags & kFlagByReference;
+  if (refers && !orders && !(forwards && in.answer == 0)) return false;
+  if ((in.flags & kFlagHalfDone) && !(forwards && in.answer == 1)) return false;
+  if (orders && refers ? in.payload != 0 : in.forwarder != decltype(in.forwarder){}) return false;
   return in.reserved == decltype(in.reserved){};
 }
 }  // namespace

@@ -123,6 +123,32 @@ TEST(Messages, NothingButAReferenceNamesAForwarder) {
   EXPECT_EQ(decode(encode(m)).error(), make_error_code(engine::Errc::corrupt));
 }
 
+TEST(Messages, NothingButAnOrderOrAForwardIsByReference) {
+  Message m = sample();
+  m.payload = 0;
+  m.flags = kFlagByReference;
+  for (unsigned type = 1; type <= kLastMessageType; ++type) {
+    m.type = static_cast<MessageType>(type);
+    const bool may = m.type == MessageType::replicate || m.type == MessageType::forward;
+    m.answer = false;
+    EXPECT_EQ(decode(encode(m)).has_value(), may) << type;
+    m.answer = true;
+    EXPECT_FALSE(decode(encode(m))) << type;
+  }
+}
+
+TEST(Messages, NothingButAForwardsAnswerIsEarly) {
+  Message m = sample();
+  m.flags = kFlagHalfDone;
+  for (unsigned type = 1; type <= kLastMessageType; ++type) {
+    m.type = static_cast<MessageType>(type);
+    m.answer = false;
+    EXPECT_FALSE(decode(encode(m))) << type;
+    m.answer = true;
+    EXPECT_EQ(decode(encode(m)).has_value(), m.type == MessageType::forward) << type;
+  }
+}
+
 TEST(Messages, AForwardsEarlyAnswerNamesItsEpoch) {
   Message m = sample();
   m.type = MessageType::forward;
