@@ -467,9 +467,10 @@ void Applier::drop_old(std::uint64_t current) {
   }
 }
 
+/// What lacks its data waits for the partner, which may be gone for good.
 bool Applier::busy() {
   bool busy = false;
-  applies_.for_each([&](Apply& a) { busy |= !a.applied; });
+  applies_.for_each([&](Apply& a) { busy |= !a.applied && !a.lacks; });
   return busy;
 }
 
