@@ -400,8 +400,15 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
     store_.fail("The store failed a write: " + error.message() + ".", error);
   }
   // Whoever forwarded it has to know no more than that, beside what its own store says.
-  if (op.entry && op.tracked && !error && standing_.in_sync() && op.remote != Remote::done) completions_.half_done(op);
+  if (op.entry && op.tracked && !error && standing_.in_sync() && op.remote != Remote::done) tell_half_done(op);
   settle(op);
+}
+
+/// Nothing ends the operation while it is told, whatever the link does meanwhile.
+void Sequencer::tell_half_done(Op& op) {
+  op.local_busy = true;
+  completions_.half_done(op);
+  op.local_busy = false;
 }
 
 void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
@@ -409,9 +416,13 @@ void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
   if (op.remote != Remote::none) {
     const bool done = result && result->status == Errc::ok;
     op.remote = done ? Remote::done : Remote::wanted;
+    // Who did not take the order need not have taken its watermark.
+    if (!done && !lacks_data) {
+      told_ = 0;
+      owe_watermark();
+    }
     if (!done && result && !lacks_data) {
       mark<"replicate.refused">();
-      told_ = 0;
       op.remote_error = make_error_code(result->status);
       user_.on_partner_refused();  // may settle every other operation; this one is still on the link
     }

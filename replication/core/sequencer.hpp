@@ -138,6 +138,7 @@ class Sequencer {
   void take_share(Op& op, std::uint64_t bytes);
   void came_off_link(Op& op);
   void on_stored(Op& op, std::error_code error);
+  void tell_half_done(Op& op);
   void on_replicated(Op& op, const engine::IoResult<Message>& result);
   void settle(Op& op);
   void settle_failed(Op& op);
