@@ -1,5 +1,7 @@
 // A write through the node that does not order crosses the link once: its order comes back as a reference to what that
 // node keeps, and it is answered when both stores have it. Beside a partner that the test plays.
+#include <algorithm>
+
 #include "tests/simulation/played_pair.hpp"
 
 namespace lockstep::simulation {
@@ -136,6 +138,179 @@ TEST(OrderByReference, OfOtherBlocksThanTheForwardsIsNotCarriedOutFromIt) {
   Message m = world.reference();
   m.extent.offset += kBlock;
   EXPECT_TRUE(world.b.ask(m).ended_with(Errc::refused));
+}
+
+/// What was locked and marked is what is written.
+TEST(OrderByReference, IsNotCarriedOutWithDataForOtherBlocks) {
+  Forwarded world;
+  Message m = world.reference();
+  m.tag += 1;
+  ASSERT_TRUE(world.b.ask(m).ended_with(Errc::refused));
+  m.flags = 0;
+  m.forwarder = {};
+  Message larger = m;
+  larger.extent.length = 2 * kBlock;
+  EXPECT_TRUE(world.b.ask(larger, std::vector<std::byte>(2 * kBlock, std::byte{9})).ended_with(Errc::corrupt));
+  Message same = m;
+  same.opcode = DiskOpcode::write_same;
+  EXPECT_TRUE(world.b.ask(same, PlayedB::block_of(9)).ended_with(Errc::corrupt));
+  EXPECT_EQ(world.stored(), 0);
+  EXPECT_TRUE(world.b.ask(m, PlayedB::block_of(9)).ended_with(Errc::ok));
+  EXPECT_EQ(world.stored(), 9);
+}
+
+TEST(OrderByReference, WhoseDataNeverComeHoldsNoDetachUp) {
+  PlayedB world(b_orders);
+  Message m = world.order(1);
+  m.flags = kFlagByReference;
+  m.tag = 1;
+  ASSERT_TRUE(world.b.ask(m).ended_with(Errc::refused));
+  bool detached = false;
+  world.pair.host(kA).program()->detach(0, [&] { detached = true; });
+  EXPECT_TRUE(world.pair.wait_for([&] { return detached; }, 10 * kLease));
+}
+
+/// Its data come over the link after all, into memory that is kept for that.
+TEST(OrderByReference, ThatFindsNoMemoryIsSentAgainWithItsData) {
+  Forwarded world;
+  hang(world.pair, kA);
+  Message m = world.b.message(MessageType::fetch);
+  m.extent = {0, replication::kMaxPiece};
+  for (int i = 0; i < 80; ++i) world.b.send(m, {}, m.extent.length);
+  world.pair.run_for(kSoon);
+  const auto& exchange = world.b.send(world.reference());
+  world.pair.run_for(kSoon);
+  EXPECT_TRUE(exchange.ended_with(Errc::refused));
+}
+
+TEST(OrderByReference, OfAComparedWriteIsCarriedOutFromWhatItWrites) {
+  PlayedB world(b_orders);
+  world.b.keeps = [](const Message& asked) { return is(asked, MessageType::forward); };
+  auto& write = world.pair.submit(kA, DiskOpcode::compare_and_write, kBlockOfBoth, 1, 0);
+  std::ranges::fill(write.request.data.subspan(kBlock), std::byte{6});
+  world.pair.run_for(kSoon);
+  const Message forward = world.b.received(MessageType::forward).back();
+  Message m = world.order(1);
+  m.flags = kFlagByReference;
+  m.tag = forward.tag;
+  m.forwarder = forward.process;
+  ASSERT_TRUE(world.b.ask(m).ended_with(Errc::ok));
+  EXPECT_EQ(world.stored(), 6);
+}
+
+TEST(OrderByReference, OfAWriteSameIsCarriedOutFromItsOneBlock) {
+  PlayedB world(b_orders);
+  world.b.keeps = [](const Message& asked) { return is(asked, MessageType::forward); };
+  auto& write = world.pair.submit(kA, DiskOpcode::write_same, kBlockOfBoth - 1, 1, 5);
+  world.pair.run_for(kSoon);
+  const Message forward = world.b.received(MessageType::forward).back();
+  Message m = world.order(1);
+  m.opcode = DiskOpcode::write_same;
+  m.extent = write.request.extent;
+  m.flags = kFlagByReference;
+  m.tag = forward.tag;
+  m.forwarder = forward.process;
+  ASSERT_TRUE(world.b.ask(m).ended_with(Errc::ok));
+  EXPECT_EQ(world.pair.host(kA).data(0).visible()[(kBlockOfBoth - 1) * kBlock], std::byte{5});
+}
+
+/// The way broke between the sequencer's word and the order: the forward is sent again, and the order finds its data.
+TEST(OrderByReference, AfterTheWayBrokeIsCarriedOutFromWhatIsKept) {
+  Forwarded world;
+  world.half_done();
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::forward); };
+  world.pair.world().way_from(kA).reset();
+  const auto came_again = [&] { return world.b.received(MessageType::forward).size() > 1; };
+  ASSERT_TRUE(world.pair.wait_for(came_again, kLease / 2));
+  EXPECT_EQ(world.b.received(MessageType::forward).back().tag, world.forward.tag);
+  ASSERT_TRUE(world.b.ask(world.reference()).ended_with(Errc::ok));
+  EXPECT_EQ(world.stored(), 7);
+  world.pair.run_for(kSoon);
+  EXPECT_FALSE(world.write->done) << "what B said, it said on the way before";
+  world.half_done();
+  ASSERT_TRUE(world.write->done);
+  EXPECT_FALSE(world.write->status());
+}
+
+/// The order was lost with the way, and B says when it is sent again that all is over.
+TEST(OrderByReference, ThatNeverComesIsAnsweredByTheForwardThatIsSentAgain) {
+  Forwarded world;
+  world.half_done();
+  world.b.amends = [](const auto&, auto&, auto&) {};
+  world.b.keeps = [](const Message&) { return false; };
+  world.pair.world().way_from(kA).reset();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kLease / 2));
+  EXPECT_FALSE(world.write->status());
+  EXPECT_EQ(world.b.received(MessageType::forward).size(), 2u);
+}
+
+TEST(OrderByReference, ThatNeverComesIsCarriedOutByWhoGoesOnAlone) {
+  Forwarded world;
+  world.half_done();
+  ASSERT_FALSE(world.write->done);
+  world.b.keeps = PlayedB::silent;
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }));
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kLease));
+  EXPECT_FALSE(world.write->status());
+  EXPECT_EQ(world.stored(), 7);
+  const auto& late = world.b.ask(world.reference());
+  EXPECT_FALSE(late.ended_with(Errc::ok)) << "its epoch is over";
+}
+
+/// The next process of B's knows nothing of it: it is neither sent there nor done by what that one orders.
+TEST(OrderByReference, ThatNeverComesFromAProcessThatIsGoneIsNotAskedForAtTheNext) {
+  Forwarded world;
+  world.half_done();
+  world.b.restart();
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::forward); };
+  world.pair.run_for(kLease / 4);
+  EXPECT_FALSE(world.write->done);
+  EXPECT_EQ(world.b.received(MessageType::forward).size(), 0u);
+  auto& leave = world.b.propose(world.next(MemberSet::only(kB)));
+  ASSERT_TRUE(world.pair.wait_for([&] { return leave.done; }));
+  ASSERT_TRUE(leave.ended_with(Errc::ok));
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kSoon));
+  EXPECT_EQ(world.write->status(), make_error_code(Errc::unknown_outcome));
+}
+
+/// B has left: what its store has counts for nothing, and this node carries the write out.
+TEST(OrderByReference, ThatIsHalfDoneWhenTheSequencerLeavesIsCarriedOutHere) {
+  Forwarded world;
+  world.half_done();
+  world.b.state.record = world.next(MemberSet::only(kA));
+  world.b.state.able = world.b.state.serving = false;
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }));
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kLease));
+  EXPECT_FALSE(world.write->status());
+  EXPECT_EQ(world.stored(), 7);
+}
+
+/// The node that was no member meanwhile holds a copy of B's, and B's word was of another epoch.
+TEST(OrderByReference, ThatIsHalfDoneWhenThisNodeLeavesIsAskedForAgain) {
+  Forwarded world;
+  world.half_done();
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::forward); };
+  world.leave_a_behind();
+  const auto came_again = [&] { return world.b.received(MessageType::forward).size() > 1; };
+  ASSERT_TRUE(world.pair.wait_for(came_again, kLease));
+  EXPECT_FALSE(world.write->done);
+  world.b.amends = [](const auto&, auto&, auto&) {};
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kSoon));
+  EXPECT_FALSE(world.write->status());
+}
+
+/// Early answers are for what asked for them.
+TEST(Forward, OfNothingThatIsStoredIsNotHalfDone) {
+  PlayedB world(b_orders);
+  world.b.amends = [&](const Message& question, Message& header, auto&) {
+    if (!is(question, MessageType::forward)) return;
+    header.flags = kFlagHalfDone;
+    header.epoch = world.b.state.record.id;
+  };
+  auto& flush = world.pair.submit(kA, DiskOpcode::flush, 0, 0, 0);
+  EXPECT_TRUE(world.pair.wait_for([&] { return flush.done; }, kSoon));
 }
 
 TEST(OrderByReference, WithDataOfItsOwnMakesNoSense) {
@@ -288,6 +463,88 @@ TEST(ForwardThatIsKept, ThatComesAgainWhileItIsHalfDoneIsAnsweredSo) {
   auto& over = world.b.ask(world.forwarded, PlayedB::block_of(3));
   EXPECT_TRUE(over.ended_with(Errc::ok));
   EXPECT_EQ(over.answer->flags, 0);
+}
+
+/// The order goes out as it was, under its number: B knows whether it was carried out.
+TEST(ForwardThatIsKept, IsOrderedByReferenceAgainWhenTheWayBroke) {
+  Ordered world;
+  const Message first = world.last_order();
+  world.pair.world().way_from(kA).reset();
+  const auto came_again = [&] { return world.b.received(MessageType::replicate).size() > 1; };
+  ASSERT_TRUE(world.pair.wait_for(came_again, kLease / 2));
+  EXPECT_EQ(world.last_order().sequence, first.sequence);
+  EXPECT_EQ(world.last_order().flags & kFlagByReference, kFlagByReference);
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfBoth), 3);
+}
+
+TEST(ForwardThatIsKept, WhoseDataWereAskedForIsOrderedWithThemAlsoWhenTheWayBreaks) {
+  Ordered world;
+  world.b.let_go(Errc::refused);
+  world.pair.run_for(kSoon);
+  const auto orders = [&] { return world.b.received(MessageType::replicate).size(); };
+  ASSERT_EQ(orders(), 2u);
+  world.pair.world().way_from(kA).reset();
+  ASSERT_TRUE(world.pair.wait_for([&] { return orders() > 2; }, kLease / 2));
+  EXPECT_EQ(world.last_order().payload, kBlock);
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfBoth), 3);
+}
+
+/// Its data are A's until the order is answered, whatever became of who sent it.
+TEST(ForwardThatIsKept, IsOrderedWithItsDataWhenTheProcessThatSentItIsGone) {
+  Ordered world;
+  world.pair.world().way_from(kB).break_session();
+  world.pair.run_for(kSoon);
+  world.b.let_go(Errc::refused);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.last_order().payload == kBlock; }, kLease / 2));
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfBoth), 3);
+}
+
+/// Nobody at B waits for a watermark that covers nothing else; reads there do for one that covers what A wrote.
+TEST(ForwardThatIsKept, IsCoveredByAWatermarkThatTakesItsTime) {
+  Ordered world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  const std::size_t before = told();
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(5 * kMillisecond);
+  EXPECT_EQ(told(), before);
+  world.pair.run_for(kSoon);
+  ASSERT_EQ(told(), before + 1);
+  EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark, world.last_order().sequence);
+}
+
+TEST(Watermark, OfAWriteOfTheSequencersIsToldAtOnceAlsoBehindOneThatTakesItsTime) {
+  Ordered world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  const std::size_t before = told();
+  world.b.keeps = [](const Message&) { return false; };
+  world.b.let_go(Errc::ok);
+  auto& own = world.pair.write(kA, 2 * kBlockOfBoth, 1);
+  ASSERT_TRUE(world.pair.wait_for([&] { return own.done; }, kSoon));
+  world.pair.run_for(2 * kMillisecond);
+  EXPECT_EQ(told(), before + 1);
+  EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark, world.last_order().sequence);
+}
+
+TEST(Watermark, ThatAnOrderToldIsToldByItselfWhenTheOrderWasNotTaken) {
+  PlayedB world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, 1));
+  world.b.keeps = is_order;
+  const std::size_t before = told();
+  world.pair.write(kA, kBlockOfBoth, 2);
+  world.pair.run_for(3 * kMillisecond);
+  const Message order = world.b.received(MessageType::replicate).back();
+  ASSERT_EQ(order.watermark + 1, order.sequence);
+  EXPECT_EQ(told(), before);
+  world.b.let_go(Errc::stale);
+  ASSERT_TRUE(world.pair.wait_for([&] { return told() > before; }, 3 * kMillisecond));
+  EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark, order.watermark);
 }
 
 TEST(ForwardThatIsKept, ByAPartnerOfVersion2IsOrderedWithItsData) {

@@ -102,6 +102,27 @@ TEST(HungPartner, SessionsAreClosedThoughAForwardIsNeverAnswered) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// A has it in its store and waits for B's order, which B's own disk holds.
+TEST(HungDisk, SessionsAreClosedThoughAForwardThatIsHalfDoneIsNeverOver) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    two_volumes(s);
+    s.store_deadline = 1000 * kSecond;
+  });
+  ASSERT_EQ(pair.written(kB, 8, 1), std::error_code{});
+  hang_store(pair.host(kB).data(0));
+  auto& forwarded = pair.write(kB, 8, 2);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(forwarded.done);
+  ASSERT_EQ(std::to_integer<int>(pair.host(kA).data(0).visible()[8 * kBlock]), 2);
+  StoreFaults faults = pair.host(kB).metadata(1).faults();
+  faults.write_error = kAlways;
+  pair.host(kB).metadata(1).set_faults(faults);
+  pair.change_state(kA, registration(), 1);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() > 0; }, kLong));
+  EXPECT_TRUE(forwarded.done);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(HungPartner, AChangeOfTheUnitsStateThatItDoesNotAnswerHoldsNothingOnceItLeft) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
