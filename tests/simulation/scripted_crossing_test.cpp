@@ -175,8 +175,9 @@ TEST(OrderByReference, ThatFindsNoMemoryIsSentAgainWithItsData) {
   Forwarded world;
   hang(world.pair, kA);
   Message m = world.b.message(MessageType::fetch);
-  m.extent = {0, replication::kMaxPiece};
-  for (int i = 0; i < 80; ++i) world.b.send(m, {}, m.extent.length);
+  m.extent = {0, world.pair.world().scenario.volume_size()};
+  const std::uint64_t all = (std::uint64_t{64} << 20) / m.extent.length;  // of the memory that a program has
+  for (std::uint64_t i = 0; i < all; ++i) world.b.send(m, {}, m.extent.length);
   world.pair.run_for(kSoon);
   const auto& exchange = world.b.send(world.reference());
   world.pair.run_for(kSoon);
