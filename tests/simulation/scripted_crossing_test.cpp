@@ -292,7 +292,13 @@ TEST(OrderByReference, ThatIsHalfDoneWhenThisNodeLeavesIsAskedForAgain) {
   Forwarded world;
   world.half_done();
   world.b.keeps = [](const Message& m) { return is(m, MessageType::forward); };
-  world.leave_a_behind();
+  auto& leave = world.b.propose(world.next(MemberSet::only(kB)));
+  ASSERT_TRUE(world.pair.wait_for([&] { return leave.done; }));
+  ASSERT_TRUE(leave.ended_with(Errc::ok));
+  world.b.state.record = world.pair.status(kA).epoch;
+  scsi::LuState unit;
+  unit.version = world.version;
+  ASSERT_TRUE(world.b.tell_unit_state(unit).ended_with(Errc::ok));
   const auto came_again = [&] { return world.b.received(MessageType::forward).size() > 1; };
   ASSERT_TRUE(world.pair.wait_for(came_again, kLease));
   EXPECT_FALSE(world.write->done);
