@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "replication/link/channel/channel_frames.hpp"
 #include "replication/link/link_format.hpp"
 #include "replication/link/partner_service.hpp"
 #include "tests/fuzz/input.hpp"
@@ -40,6 +41,24 @@ void formats(std::span<const std::byte> bytes) {
   if (const auto answer = decode_hello_answer(bytes)) {
     std::array<std::byte, kMaxLinkAnswerHeader> again;
     (void)encode_hello_answer(*answer, again);
+  }
+}
+
+void several_paths(std::span<const std::byte> bytes) {
+  if (const auto frame = decode_request_frame(bytes)) {
+    assert(std::ranges::equal(encode_request_frame(*frame), bytes.first(kRequestFrame)));
+    assert(is_channel_frame(bytes) && frame_goes_ahead(bytes) == (frame->kind != FrameKind::numbered));
+  }
+  if (const auto frame = decode_answer_frame(bytes)) {
+    assert(std::ranges::equal(encode_answer_frame(*frame), bytes.first(kAnswerFrame)));
+  }
+  if (const auto join = decode_join(bytes)) {
+    assert(std::ranges::equal(encode_join(*join), bytes.first(kJoinFrame)) && is_join(bytes));
+    (void)judge_join(*join, {}, {});
+  }
+  if (const auto answer = decode_join_answer(bytes)) {
+    std::array<std::byte, kMaxLinkAnswerHeader> again;
+    assert(std::ranges::equal(std::span(again).first(encode_join_answer(*answer, again)), bytes));
   }
 }
 
@@ -174,7 +193,9 @@ void way_in(Input& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   if (input.u8() & 1) {
-    formats(input.bytes(size));
+    const auto frame = input.bytes(size);
+    formats(frame);
+    several_paths(frame);
   } else {
     way_in(input);
   }

@@ -7,7 +7,10 @@
 #include "engine/metadata/metadata_area.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/link/paths_link.hpp"
+#include "replication/link/paths_service.hpp"
 #include "tests/simulation/grower.hpp"
+#include "tests/simulation/judged_paths.hpp"
 #include "tests/simulation/scratch_store.hpp"
 
 namespace lockstep::simulation {
@@ -99,20 +102,106 @@ std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Scenario& scen
   return found;
 }
 
+/// The link over several paths: what a node has between its mirror and them.
+class Paths final : private replication::LinkEvents {
+ public:
+  Paths(Machine& machine, const Uuid& process)
+      : machine_(machine),
+        judge_(machine.clock, machine.verdict),
+        judged_(judged(machine, judge_)),
+        out_(machine.clock, process, ranked(judged_)),
+        in_(machine.clock, process, *this) {
+    out_.start(*this);
+    for (std::size_t i = 0; i < machine.paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
+  }
+
+  void start(replication::LinkEvents& mirror) { mirror_ = &mirror; }
+  [[nodiscard]] replication::PathsLink& out() { return out_; }
+  [[nodiscard]] replication::LinkEvents& events_of(std::size_t path) { return *events_[path]; }
+
+ private:
+  class PathEvents final : public replication::LinkEvents {
+   public:
+    PathEvents(Paths& paths, std::size_t number)
+        : paths_(paths), number_(number), slot_(static_cast<replication::PathSlot>(number)) {}
+    void on_link_up() override { paths_.out_.on_path_up(slot_); }
+    void on_link_down() override {
+      const bool closing = paths_.out_.is_ending();
+      paths_.judge_.path_down(number_, !closing);
+      paths_.out_.on_path_down(slot_);
+    }
+    void on_inbound_up(std::uint64_t) override { paths_.in_.on_path_up(slot_); }
+    void on_inbound_down(std::uint64_t) override { paths_.in_.on_path_down(slot_); }
+    void on_request(std::uint64_t, replication::InboundRequest& r) override { paths_.in_.on_request(slot_, r); }
+
+   private:
+    Paths& paths_;
+    std::size_t number_;
+    replication::PathSlot slot_;
+  };
+
+  void on_link_up() override { mirror_->on_link_up(); }
+  void on_link_down() override {
+    judge_.session_over();
+    look_for_faults();
+    mirror_->on_link_down();
+  }
+  void on_inbound_up(std::uint64_t session) override { mirror_->on_inbound_up(session); }
+  void on_inbound_down(std::uint64_t session) override {
+    look_for_faults();
+    mirror_->on_inbound_down(session);
+  }
+  void on_request(std::uint64_t session, replication::InboundRequest& r) override { mirror_->on_request(session, r); }
+  /// Both programs are right: neither ever says what makes no sense to the other.
+  void look_for_faults() {
+    if (out_.faults() + in_.faults() == 0) return;
+    machine_.verdict.fail("a link session ended: " + (out_.faults() != 0 ? out_.problem() : in_.problem()));
+  }
+
+  static std::vector<std::unique_ptr<JudgedPath>> judged(Machine& machine, PathsJudge& judge) {
+    std::vector<std::unique_ptr<JudgedPath>> all;
+    for (const auto& path : machine.paths) all.push_back(std::make_unique<JudgedPath>(*path, judge, all.size()));
+    return all;
+  }
+  /// The first two are equal, the others each worse than the one before.
+  static std::vector<replication::PathOut> ranked(const std::vector<std::unique_ptr<JudgedPath>>& paths) {
+    std::vector<replication::PathOut> all;
+    for (const auto& path : paths) {
+      const auto order = static_cast<std::uint8_t>(all.size() < 2 ? 0 : all.size());
+      all.push_back({*path, replication::rank_of(replication::PathTransport::tcp, 10'000, order)});
+    }
+    return all;
+  }
+
+  Machine& machine_;
+  replication::LinkEvents* mirror_ = nullptr;
+  PathsJudge judge_;
+  std::vector<std::unique_ptr<JudgedPath>> judged_;
+  replication::PathsLink out_;
+  replication::PathsService in_;
+  std::vector<std::unique_ptr<PathEvents>> events_;
+};
+
 class PairProgram final : public Program, public replication::NodeObserver {
  public:
-  explicit PairProgram(Machine& machine)
+  explicit PairProgram(Machine& machine) : PairProgram(machine, settings_for(machine)) {}
+  PairProgram(Machine& machine, const replication::NodeSettings& settings)
       : machine_(machine),
         pool_(kPoolBytes),
         left_records_(machine.clock, machine.left_records),
         fencing_(fencing_for(machine)),
-        node_(std::make_unique<PairNode>(settings_for(machine),
-                                         replication::NodeSeams{machine.clock, machine.random, pool_, machine.link,
+        paths_(machine.paths.size() > 1 ? std::make_unique<Paths>(machine, settings.process) : nullptr),
+        node_(std::make_unique<PairNode>(settings,
+                                         replication::NodeSeams{machine.clock, machine.random, pool_, link(),
                                                                 machine.witness, &left_records_, fencing_.get()},
-                                         *this)) {}
+                                         *this)) {
+    if (paths_) paths_->start(*node_);
+  }
 
   ~PairProgram() override {
+    if (paths_) paths_->out().stop();
     node_.reset();
+    paths_.reset();
     fencing_.reset();
     if (pool_.in_use() != 0) {
       machine_.verdict.fail("a process that ended left " + std::to_string(pool_.in_use()) + " bytes of buffers in use");
@@ -135,6 +224,9 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   replication::LinkEvents& link_events() override { return *node_; }
+  replication::LinkEvents& path_events(std::size_t path) override {
+    return paths_ ? paths_->events_of(path) : link_events();
+  }
 
   std::optional<engine::Knowledge> learnt(unsigned volume) override {
     ScratchStore store(machine_.stores[volume].metadata->stable());
@@ -219,6 +311,8 @@ class PairProgram final : public Program, public replication::NodeObserver {
   void on_fenced() override { machine_.outlet.fenced(); }
 
  private:
+  replication::Link& link() { return paths_ ? static_cast<replication::Link&>(paths_->out()) : machine_.link; }
+
   void open(unsigned volume) {
     MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
                        [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
@@ -290,6 +384,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   engine::BufferPool pool_;
   SimLeftRecords left_records_;
   std::unique_ptr<replication::Fencing> fencing_;
+  std::unique_ptr<Paths> paths_;  // where there is more than one
   std::unique_ptr<PairNode> node_;
   std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
   std::size_t attached_ = 0;
@@ -354,7 +449,28 @@ std::optional<engine::EpochRecord> recorded(const Scenario& scenario, engine::No
   return area ? std::optional(area->epoch()) : std::nullopt;
 }
 
+std::string read_message(std::span<const std::byte> header);
+
+/// Of requests and answers: their frames begin alike.
+std::string read_frame(std::span<const std::byte> header) {
+  if (replication::is_join(header) && replication::decode_join(header)) return "join";
+  if (const auto frame = replication::decode_request_frame(header);
+      frame && header.size() > replication::kRequestFrame) {
+    const auto rest = header.subspan(replication::kRequestFrame);
+    if (replication::decode(rest)) {
+      return "#" + std::to_string(frame->number.value) + " (has answer " + std::to_string(frame->acknowledged.value) +
+             ") " + read_message(rest);
+    }
+  }
+  if (const auto frame = replication::decode_answer_frame(header); frame && header.size() > replication::kAnswerFrame) {
+    const auto rest = header.subspan(replication::kAnswerFrame);
+    if (replication::decode(rest)) return "answer " + std::to_string(frame->number.value) + ": " + read_message(rest);
+  }
+  return "a frame of the link session";
+}
+
 std::string read_message(std::span<const std::byte> header) {
+  if (replication::is_channel_frame(header)) return read_frame(header);
   const auto m = replication::decode(header);
   if (!m) return "a header that makes no sense";
   static constexpr const char* kTypes[] = {
@@ -389,8 +505,13 @@ const ProgramKind& pair_program() {
       true,
       true,
       true,
-      replication::is_heartbeat,
+      [](std::span<const std::byte> header) {
+        return replication::is_heartbeat(header) || replication::frame_goes_ahead(header);
+      },
       recorded,
+      true,
+      true,
+      true,
   };
   return kind;
 }

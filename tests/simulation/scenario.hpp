@@ -24,6 +24,7 @@ struct FaultKinds {
   bool leave = false;
   bool network = false;
   bool session_break = false;
+  bool paths = false;  ///< one path's wires are cut, or stand still one way, or its sessions break
   bool witness = false;
   bool store_errors = false;
   bool store_hang = false;
@@ -108,6 +109,8 @@ struct Scenario {
   std::size_t link_window = 0;            ///< of these: requests at the receiver; 0: any number
   std::uint64_t link_bytes_a_second = 0;  ///< 0: any
   std::uint16_t link_version = replication::kPartnerVersions.highest;  ///< that both nodes' programs speak
+  bool several_paths = false;   ///< the link has two to four of them, which come and go each for itself
+  std::size_t paths = 1;        ///< of each way of the link
   bool older_programs = false;  ///< each that starts speaks the highest version, or the lowest
   replication::LinkLimits link_orders, link_forwards, link_copies;  ///< none: as shipped
   bool virtual_machines =

@@ -21,6 +21,7 @@ MAINS = ("mgmt/main/",)  # main() wires everything
 CORES = (
     "engine/base/", "engine/seams/", "engine/metadata/", "engine/locks/", "engine/iscsi/", "engine/scsi/",
     "iscsi_target/session/", "iscsi_target/scsi/", "replication/core/",
+    "replication/link/channel/",
 )
 OUTSIDE = re.compile(
     r"boost/(asio|beast)|asio\.hpp|spdlog/|liburing|nlohmann/|SQLiteCpp|^sqlite3|sys/(socket|epoll|eventfd|stat|uio)\.h"

@@ -1,0 +1,334 @@
+#include "replication/link/paths_service.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "replication/link/channel/channel_receiver.hpp"
+
+namespace lockstep::replication {
+
+using engine::Callback;
+using engine::Duration;
+using engine::TimerId;
+
+struct PathsService::Impl {
+  /// One request of the partner's, from its first copy until it is answered, acknowledged, and no path reads its
+  /// answer.
+  struct Request final : InboundRequest {
+    Impl* service = nullptr;
+    RequestHandle handle{};
+    std::uint64_t session = 0;  ///< whose it is
+    FrameKind kind{};
+    RequestNumber number;
+    std::array<std::byte, kMaxLinkHeader> header_bytes;
+    std::size_t header_size = 0;
+    InboundRequest* first = nullptr;      ///< the copy whose payload the mirror reads; null: answered for good
+    std::vector<InboundRequest*> others;  ///< copies that wait for the answer
+    std::array<std::byte, kMaxLinkAnswerHeader> answer_bytes;
+    std::size_t answer_size = 0;
+    std::span<const std::byte> answer_payload;
+    Callback<> sent;
+    unsigned sending = 0;   ///< copies whose answer is on its way out
+    bool answered = false;  ///< perhaps early,
+    bool finished = false;  ///< … and by answer()
+    bool released = false;  ///< the answer needs not be kept
+    bool delivered = false;
+
+    [[nodiscard]] std::span<const std::byte> header() const override {
+      return std::span(header_bytes).first(header_size).subspan(kRequestFrame);
+    }
+    [[nodiscard]] std::span<std::byte> payload() const override { return first->payload(); }
+    [[nodiscard]] std::size_t max_answer_payload() const override { return first->max_answer_payload(); }
+    void answer_early(std::span<const std::byte> header) override { service->answer_early(*this, header); }
+    void answer(std::span<const std::byte> header, std::span<const std::byte> payload, Callback<> when_sent) override {
+      service->answer(*this, header, payload, std::move(when_sent));
+    }
+  };
+  struct Session {
+    std::uint64_t id = 0;  ///< for the mirror
+    ChannelReceiver ahead{kAheadWindow};
+    ChannelReceiver numbered{kNumberedWindow};
+  };
+
+  Impl(engine::Clock& c, const engine::Uuid& own, LinkEvents& m, std::vector<PathAddress> a)
+      : clock(c), process(own), mirror(m), addresses(std::move(a)) {}
+
+  engine::Clock& clock;
+  engine::Uuid process;
+  LinkEvents& mirror;
+  std::vector<PathAddress> addresses;
+  std::optional<Session> session;
+  KnownSession known;
+  std::uint64_t sessions = 0;                     ///< ids given so far
+  std::optional<PathSlot> plain;                  ///< the path of a partner that knows no numbers,
+  std::uint64_t plain_id = 0;                     ///< … and its session
+  std::array<std::uint64_t, kMaxPaths> joined{};  ///< which session each path belongs to, 0: none
+  std::vector<std::unique_ptr<Request>> pool;
+  std::vector<RequestHandle> free_requests;
+  std::vector<Callback<>> to_release;
+  TimerId without_path = TimerId::none, release_timer = TimerId::none;
+  std::string problem;
+  unsigned faults = 0;
+
+  // ---- paths and sessions ----
+
+  void on_path_up(PathSlot path) { joined[index_of(path)] = 0; }
+
+  void on_path_down(PathSlot path) {
+    if (plain == path) return end_plain();
+    const std::uint64_t was = std::exchange(joined[index_of(path)], 0);
+    if (!session || was != session->id || std::ranges::find(joined, was) != joined.end()) return;
+    clock.cancel(without_path);
+    without_path = clock.call_after(kWithoutPath, [this] {
+      without_path = TimerId::none;
+      end_session();
+    });
+  }
+
+  void end_plain() {
+    plain.reset();
+    mirror.on_inbound_down(plain_id);
+  }
+
+  void join(PathSlot path, InboundRequest& request) {
+    const auto join = decode_join(request.header());
+    if (!join) return refuse(request, join.error().message);
+    const JoinVerdict verdict = judge_join(*join, known, process);
+    if (verdict == JoinVerdict::welcome) {
+      if (join->partner.is_nil()) begin_session(*join);
+      joined[index_of(path)] = session->id;
+      clock.cancel(std::exchange(without_path, TimerId::none));
+    }
+    std::array<std::byte, kMaxLinkAnswerHeader> answer;
+    const bool welcome = verdict == JoinVerdict::welcome;
+    const std::size_t size =
+        encode_join_answer({verdict, process, welcome ? addresses : std::vector<PathAddress>{}}, answer);
+    request.answer(std::span(answer).first(size), {}, [] {});
+  }
+
+  void begin_session(const JoinFrame& join) {
+    end_session();
+    if (plain) end_plain();
+    if (join.process != known.last_process) known.replaced_process = known.last_process;
+    known = {join, join.session, join.process, known.replaced_process};
+    session.emplace();
+    session->id = ++sessions;
+    mirror.on_inbound_up(session->id);
+  }
+
+  void end_session() {
+    if (!session) return;
+    clock.cancel(std::exchange(without_path, TimerId::none));
+    const Session gone = std::move(*session);
+    session.reset();
+    known.current.reset();
+    // Before the mirror hears of it, which may then answer some of them.
+    for (const ChannelReceiver* receiver : {&gone.ahead, &gone.numbered}) {
+      for (const RequestHandle handle : receiver->handles()) forget(request_of(handle));
+    }
+    mirror.on_inbound_down(gone.id);
+  }
+
+  /// Its session is over. What the mirror has not seen ends now; what it has not answered, when it does.
+  void forget(Request& request) {
+    request.released = true;
+    if (!request.answered && !request.finished && !request.delivered) request.finished = true;
+    if (request.finished && !request.answered) answer_nobody(request);
+    give_back_if_over(request);
+  }
+
+  // ---- requests ----
+
+  [[nodiscard]] Request& request_of(RequestHandle handle) { return *pool[static_cast<std::size_t>(handle)]; }
+
+  void on_request(PathSlot path, InboundRequest& request) {
+    if (!is_channel_frame(request.header())) return plain_request(path, request);
+    if (is_join(request.header())) return join(path, request);
+    if (!session || joined[index_of(path)] != session->id) return say_over(request);
+    const auto frame = decode_request_frame(request.header());
+    if (!frame) return refuse(request, frame.error().message);
+    if (frame->kind == FrameKind::probe) return probe(*frame, request);
+    take(*frame, request);
+  }
+
+  void plain_request(PathSlot path, InboundRequest& request) {
+    if (plain != path) {
+      end_session();
+      if (plain) end_plain();
+      plain = path;
+      plain_id = ++sessions;
+      mirror.on_inbound_up(plain_id);
+    }
+    mirror.on_request(plain_id, request);
+  }
+
+  void probe(const RequestFrame& frame, InboundRequest& request) {
+    if (auto told = session->numbered.acknowledge(frame.acknowledged); !told) {
+      return refuse(request, told.error().message);
+    }
+    release(session->numbered);
+    request.answer(encode_answer_frame({AnswerKind::alive, {}}), {}, [] {});
+  }
+
+  void take(const RequestFrame& frame, InboundRequest& copy) {
+    ChannelReceiver& receiver = receiver_of(frame.kind);
+    if (free_requests.empty()) {
+      free_requests.push_back(static_cast<RequestHandle>(pool.size()));
+      pool.push_back(std::make_unique<Request>());
+    }
+    const RequestHandle handle = free_requests.back();
+    const auto arrival = receiver.arrived(frame.number, frame.acknowledged, handle);
+    if (!arrival) return refuse(copy, arrival.error().message);
+    if (std::holds_alternative<ChannelReceiver::NewRequest>(*arrival)) {
+      free_requests.pop_back();
+      fill(request_of(handle), handle, frame, copy);
+    } else if (const auto* twin = std::get_if<ChannelReceiver::UnderWay>(&*arrival)) {
+      request_of(twin->first).others.push_back(&copy);
+    } else if (const auto* known_answer = std::get_if<ChannelReceiver::Answered>(&*arrival)) {
+      give_answer(request_of(known_answer->first), copy);
+    } else {
+      copy.answer(encode_answer_frame({AnswerKind::stale, {}}), {}, [] {});
+    }
+    release(receiver);
+    deliver(frame.kind);
+  }
+
+  [[nodiscard]] ChannelReceiver& receiver_of(FrameKind kind) {
+    return kind == FrameKind::ahead ? session->ahead : session->numbered;
+  }
+
+  void fill(Request& request, RequestHandle handle, const RequestFrame& frame, InboundRequest& copy) {
+    request.service = this;
+    request.handle = handle;
+    request.session = session->id;
+    request.kind = frame.kind;
+    request.number = frame.number;
+    const auto header = copy.header();
+    std::memcpy(request.header_bytes.data(), header.data(), header.size());
+    request.header_size = header.size();
+    request.first = &copy;
+    request.answered = request.finished = request.released = request.delivered = false;
+    assert(request.others.empty() && request.sending == 0 && !request.sent);
+  }
+
+  void deliver(FrameKind kind) {
+    const std::uint64_t id = session->id;
+    while (session && session->id == id) {
+      const auto handle = receiver_of(kind).next_to_deliver();
+      if (!handle) return;
+      request_of(*handle).delivered = true;
+      mirror.on_request(id, request_of(*handle));
+    }
+  }
+
+  void release(ChannelReceiver& receiver) {
+    while (const auto handle = receiver.next_released()) {
+      Request& request = request_of(*handle);
+      request.released = true;
+      give_back_if_over(request);
+    }
+  }
+
+  // ---- answers ----
+
+  [[nodiscard]] bool is_of_today(const Request& request) const { return session && session->id == request.session; }
+
+  void keep_answer(Request& request, std::span<const std::byte> header) {
+    assert(header.size() + kAnswerFrame <= kMaxLinkAnswerHeader);
+    const AnswerNumber number = receiver_of(request.kind).answered(request.number);
+    const auto frame = encode_answer_frame({AnswerKind::answer, number});
+    std::memcpy(request.answer_bytes.data(), frame.data(), frame.size());
+    std::memcpy(request.answer_bytes.data() + frame.size(), header.data(), header.size());
+    request.answer_size = frame.size() + header.size();
+    request.answer_payload = {};
+    request.answered = true;
+  }
+
+  void answer_early(Request& request, std::span<const std::byte> header) {
+    assert(!request.answered && !request.finished);
+    if (!is_of_today(request)) return;
+    keep_answer(request, header);
+    request.first->answer_early(std::span(request.answer_bytes).first(request.answer_size));
+    for (InboundRequest* copy : std::exchange(request.others, {})) give_answer(request, *copy);
+  }
+
+  void answer(Request& request, std::span<const std::byte> header, std::span<const std::byte> payload,
+              Callback<> sent) {
+    assert(!request.finished);
+    request.finished = true;
+    if (request.answered || !is_of_today(request)) {
+      request.released |= !is_of_today(request);
+      release_later(std::move(sent));
+      answer_nobody(request);
+      return give_back_if_over(request);
+    }
+    keep_answer(request, header);
+    request.answer_payload = payload;
+    request.sent = std::move(sent);
+    give_answer(request, *std::exchange(request.first, nullptr));
+    for (InboundRequest* copy : std::exchange(request.others, {})) give_answer(request, *copy);
+  }
+
+  void give_answer(Request& request, InboundRequest& copy) {
+    ++request.sending;
+    copy.answer(std::span(request.answer_bytes).first(request.answer_size), request.answer_payload, [this, &request] {
+      --request.sending;
+      give_back_if_over(request);
+    });
+  }
+
+  /// The copies of one whose answer is not wanted, or was given.
+  void answer_nobody(Request& request) {
+    if (request.first != nullptr) say_over(*std::exchange(request.first, nullptr));
+    for (InboundRequest* copy : std::exchange(request.others, {})) say_over(*copy);
+  }
+
+  static void say_over(InboundRequest& copy) {
+    copy.answer(encode_answer_frame({AnswerKind::over, {}}), {}, [] {});
+  }
+
+  /// The partner said what makes no sense.
+  void refuse(InboundRequest& copy, std::string why) {
+    problem = std::move(why);
+    ++faults;
+    say_over(copy);
+    end_session();
+  }
+
+  void give_back_if_over(Request& request) {
+    if (!request.finished || !request.released || request.sending != 0) return;
+    assert(request.first == nullptr && request.others.empty());
+    request.released = false;  // it is given back once
+    request.answer_payload = {};
+    release_later(std::exchange(request.sent, {}));
+    free_requests.push_back(request.handle);
+  }
+
+  void release_later(Callback<> sent) {
+    if (!sent) return;
+    to_release.push_back(std::move(sent));
+    if (release_timer != TimerId::none) return;
+    release_timer = clock.call_after(Duration{0}, [this] {
+      release_timer = TimerId::none;
+      for (auto& one : std::exchange(to_release, {})) one();
+    });
+  }
+};
+
+PathsService::PathsService(engine::Clock& clock, const engine::Uuid& process, LinkEvents& mirror,
+                           std::vector<PathAddress> addresses)
+    : impl_(std::make_unique<Impl>(clock, process, mirror, std::move(addresses))) {}
+
+PathsService::~PathsService() {
+  for (const TimerId timer : {impl_->without_path, impl_->release_timer}) impl_->clock.cancel(timer);
+}
+
+void PathsService::on_path_up(PathSlot path) { impl_->on_path_up(path); }
+void PathsService::on_path_down(PathSlot path) { impl_->on_path_down(path); }
+void PathsService::on_request(PathSlot path, InboundRequest& request) { impl_->on_request(path, request); }
+const std::string& PathsService::problem() const { return impl_->problem; }
+unsigned PathsService::faults() const { return impl_->faults; }
+
+}  // namespace lockstep::replication
