@@ -24,9 +24,6 @@ struct LinkVersions {
 /// What this program speaks. 2 brought the units' state, 3 orders by reference and early answers to forwards.
 constexpr LinkVersions kPartnerVersions{2, 3};
 constexpr std::uint16_t kOrdersByReference = 3;  ///< the first version that has them
-/// The first version whose link sessions have several paths (replication/link/format.md). Agreed on only by programs
-/// whose transport has them: kPartnerVersions does not reach it yet.
-constexpr std::uint16_t kSeveralPaths = 4;
 
 struct LinkAnswer {
   std::span<const std::byte> header;  ///< valid during the callback

@@ -9,6 +9,7 @@
 #include "engine/iscsi/stream_transport.hpp"
 #include "engine/net/open_stream.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/link/channel/channel_frames.hpp"
 
 namespace lockstep::replication {
 
@@ -214,7 +215,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     task.payload_out = payload_out;
     task.payload_in = payload_in;
     task.done = std::move(done);
-    task.goes_ahead = is_heartbeat(header);
+    task.goes_ahead = is_heartbeat(header) || frame_goes_ahead(header);
     if (state != State::up && state != State::breaking) return end_later(task, Errc::unknown_outcome);
     LinkTaskList& line = task.goes_ahead ? waiting_ahead : waiting_tasks;
     if (line.size() >= kMaxWaiting) return end_later(task, Errc::resource_exhausted);

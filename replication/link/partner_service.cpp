@@ -8,6 +8,7 @@
 
 #include "engine/scsi/sense.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/link/channel/channel_frames.hpp"
 
 namespace lockstep::replication {
 
@@ -137,7 +138,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
-    request.goes_ahead = decoded->payload_out <= kMaxOwn && is_heartbeat(request.header());
+    const bool ahead = is_heartbeat(request.header()) || frame_goes_ahead(request.header());
+    request.goes_ahead = decoded->payload_out <= kMaxOwn && ahead;
     find_place(request);
     sweep_later();
     deliver();

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "replication/core/messages.hpp"
+#include "replication/link/channel/channel_sender.hpp"
 
 namespace lockstep::replication {
 
@@ -380,7 +381,7 @@ struct PathsLink::Impl {
     if (late_timer != TimerId::none) return;
     late_timer = clock.call_after(Duration{0}, [this] {
       late_timer = TimerId::none;
-      for (Task* task : std::exchange(late_tasks, {})) end(*task, std::unexpected(make_error_code(task->failure)));
+      for (Task* late : std::exchange(late_tasks, {})) end(*late, std::unexpected(make_error_code(late->failure)));
     });
   }
 
@@ -450,7 +451,7 @@ void PathsLink::start(LinkEvents& events) {
 
 void PathsLink::stop() {
   impl_->stopped = true;
-  for (const auto& task : impl_->pool) const auto dropped = std::move(task->done);
+  for (const auto& task : impl_->pool) task->done = nullptr;
 }
 
 void PathsLink::on_path_up(PathSlot path) { impl_->on_path_up(path); }

@@ -14,6 +14,10 @@ using engine::Duration;
 using engine::TimerId;
 
 struct PathsService::Impl {
+  struct Copy {
+    InboundRequest* request;
+    PathSlot path;
+  };
   /// One request of the partner's, from its first copy until it is answered, acknowledged, and no path reads its
   /// answer.
   struct Request final : InboundRequest {
@@ -24,8 +28,8 @@ struct PathsService::Impl {
     RequestNumber number;
     std::array<std::byte, kMaxLinkHeader> header_bytes;
     std::size_t header_size = 0;
-    InboundRequest* first = nullptr;      ///< the copy whose payload the mirror reads; null: answered for good
-    std::vector<InboundRequest*> others;  ///< copies that wait for the answer
+    InboundRequest* first = nullptr;  ///< the copy whose payload the mirror reads; null: answered for good
+    std::vector<Copy> others;         ///< that wait for the answer
     std::array<std::byte, kMaxLinkAnswerHeader> answer_bytes;
     std::size_t answer_size = 0;
     std::span<const std::byte> answer_payload;
@@ -79,12 +83,24 @@ struct PathsService::Impl {
   void on_path_down(PathSlot path) {
     if (plain == path) return end_plain();
     const std::uint64_t was = std::exchange(joined[index_of(path)], 0);
+    drop_copies_by(path);
     if (!session || was != session->id || std::ranges::find(joined, was) != joined.end()) return;
     clock.cancel(without_path);
     without_path = clock.call_after(kWithoutPath, [this] {
       without_path = TimerId::none;
       end_session();
     });
+  }
+
+  /// They hold buffers, and nobody hears their answer. First ones are with the mirror, and stay.
+  void drop_copies_by(PathSlot path) {
+    for (const auto& request : pool) {
+      std::erase_if(request->others, [path](const Copy& copy) {
+        if (copy.path != path) return false;
+        say_over(*copy.request);
+        return true;
+      });
+    }
   }
 
   void end_plain() {
@@ -150,7 +166,7 @@ struct PathsService::Impl {
     const auto frame = decode_request_frame(request.header());
     if (!frame) return refuse(request, frame.error().message);
     if (frame->kind == FrameKind::probe) return probe(*frame, request);
-    take(*frame, request);
+    take(path, *frame, request);
   }
 
   void plain_request(PathSlot path, InboundRequest& request) {
@@ -172,7 +188,7 @@ struct PathsService::Impl {
     request.answer(encode_answer_frame({AnswerKind::alive, {}}), {}, [] {});
   }
 
-  void take(const RequestFrame& frame, InboundRequest& copy) {
+  void take(PathSlot path, const RequestFrame& frame, InboundRequest& copy) {
     ChannelReceiver& receiver = receiver_of(frame.kind);
     if (free_requests.empty()) {
       free_requests.push_back(static_cast<RequestHandle>(pool.size()));
@@ -185,7 +201,7 @@ struct PathsService::Impl {
       free_requests.pop_back();
       fill(request_of(handle), handle, frame, copy);
     } else if (const auto* twin = std::get_if<ChannelReceiver::UnderWay>(&*arrival)) {
-      request_of(twin->first).others.push_back(&copy);
+      request_of(twin->first).others.push_back({&copy, path});
     } else if (const auto* known_answer = std::get_if<ChannelReceiver::Answered>(&*arrival)) {
       give_answer(request_of(known_answer->first), copy);
     } else {
@@ -251,7 +267,7 @@ struct PathsService::Impl {
     if (!is_of_today(request)) return;
     keep_answer(request, header);
     request.first->answer_early(std::span(request.answer_bytes).first(request.answer_size));
-    for (InboundRequest* copy : std::exchange(request.others, {})) give_answer(request, *copy);
+    for (const Copy& copy : std::exchange(request.others, {})) give_answer(request, *copy.request);
   }
 
   void answer(Request& request, std::span<const std::byte> header, std::span<const std::byte> payload,
@@ -268,7 +284,7 @@ struct PathsService::Impl {
     request.answer_payload = payload;
     request.sent = std::move(sent);
     give_answer(request, *std::exchange(request.first, nullptr));
-    for (InboundRequest* copy : std::exchange(request.others, {})) give_answer(request, *copy);
+    for (const Copy& copy : std::exchange(request.others, {})) give_answer(request, *copy.request);
   }
 
   void give_answer(Request& request, InboundRequest& copy) {
@@ -282,7 +298,7 @@ struct PathsService::Impl {
   /// The copies of one whose answer is not wanted, or was given.
   void answer_nobody(Request& request) {
     if (request.first != nullptr) say_over(*std::exchange(request.first, nullptr));
-    for (InboundRequest* copy : std::exchange(request.others, {})) say_over(*copy);
+    for (const Copy& copy : std::exchange(request.others, {})) say_over(*copy.request);
   }
 
   static void say_over(InboundRequest& copy) {

@@ -1,5 +1,6 @@
 #include "tests/simulation/host.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/simulation/world.hpp"

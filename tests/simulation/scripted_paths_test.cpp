@@ -1,4 +1,6 @@
 // The link over several paths, whole pairs above it: what happens to one path is not seen while another is left.
+#include <gtest/gtest.h>
+
 #include "replication/link/channel/channel_frames.hpp"
 #include "tests/simulation/pair_program.hpp"
 #include "tests/simulation/scripted_pair.hpp"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "replication/link/channel/channel_frames.hpp"
+
 namespace lockstep::simulation {
 
 namespace {

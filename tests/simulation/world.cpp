@@ -1,6 +1,7 @@
 #include "tests/simulation/world.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::simulation {
 

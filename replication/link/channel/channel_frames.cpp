@@ -10,10 +10,10 @@ namespace {
 
 using engine::Errc;
 
-constexpr std::uint32_t kMagic = 0x4C534E52;  // "LSNR"
+constexpr std::uint32_t kFrameMagic = 0x4C534E52;  // "LSNR"
 constexpr std::uint8_t kFrameVersion = 1;
 
-struct RequestLayout {
+struct RequestFrameLayout {
   engine::Be32 magic;
   std::uint8_t version;
   std::uint8_t kind;
@@ -21,9 +21,9 @@ struct RequestLayout {
   engine::Be64 number;  ///< of a join: the session's
   engine::Be64 acknowledged;
 };
-static_assert(sizeof(RequestLayout) == kRequestFrame && engine::WireStruct<RequestLayout>);
+static_assert(sizeof(RequestFrameLayout) == kRequestFrame && engine::WireStruct<RequestFrameLayout>);
 
-struct JoinLayout {
+struct JoinFrameLayout {
   engine::Be32 magic;
   std::uint8_t version;
   std::uint8_t kind;
@@ -32,17 +32,17 @@ struct JoinLayout {
   std::array<std::uint8_t, 16> process;
   std::array<std::uint8_t, 16> partner;
 };
-static_assert(sizeof(JoinLayout) == kJoinFrame && engine::WireStruct<JoinLayout>);
-static_assert(offsetof(JoinLayout, session) == offsetof(RequestLayout, number));
+static_assert(sizeof(JoinFrameLayout) == kJoinFrame && engine::WireStruct<JoinFrameLayout>);
+static_assert(offsetof(JoinFrameLayout, session) == offsetof(RequestFrameLayout, number));
 
-struct AnswerLayout {
+struct AnswerFrameLayout {
   engine::Be32 magic;
   std::uint8_t version;
   std::uint8_t kind;
   std::array<std::uint8_t, 2> reserved;
   engine::Be64 number;
 };
-static_assert(sizeof(AnswerLayout) == kAnswerFrame && engine::WireStruct<AnswerLayout>);
+static_assert(sizeof(AnswerFrameLayout) == kAnswerFrame && engine::WireStruct<AnswerFrameLayout>);
 
 struct JoinAnswerLayout {
   engine::Be32 magic;
@@ -54,20 +54,20 @@ struct JoinAnswerLayout {
 };
 static_assert(sizeof(JoinAnswerLayout) == kJoinAnswerFixed && engine::WireStruct<JoinAnswerLayout>);
 
-struct AddressLayout {
+struct PathAddressLayout {
   std::array<std::uint8_t, 16> ip;
   engine::Be16 port;
   std::uint8_t transports;  ///< bit 0 TCP, bit 1 RDMA
   std::uint8_t order;
   engine::Be32 megabits;
 };
-static_assert(sizeof(AddressLayout) == kPathAddress && engine::WireStruct<AddressLayout>);
+static_assert(sizeof(PathAddressLayout) == kPathAddress && engine::WireStruct<PathAddressLayout>);
 static_assert(kJoinAnswerFixed + kMaxPathAddresses * kPathAddress <= kMaxLinkAnswerHeader);
 
 constexpr std::uint8_t kTcp = 1, kRdma = 2;
 
 template <engine::WireStruct T>
-T layout_of(std::span<const std::byte> bytes) {
+T frame_layout_of(std::span<const std::byte> bytes) {
   assert(bytes.size() >= sizeof(T));
   T layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
@@ -82,7 +82,7 @@ std::array<std::byte, Size> bytes_of(const T& layout) {
 /// What all frames begin with: magic, version, kind.
 engine::Result<void> look_at_start(std::span<const std::byte> header, std::size_t least) {
   if (header.size() < least) return engine::fail(Errc::corrupt, "A frame of the partner link is too short.");
-  if (engine::load_be<std::uint32_t>(header.data()) != kMagic) {
+  if (engine::load_be<std::uint32_t>(header.data()) != kFrameMagic) {
     return engine::fail(Errc::corrupt, "The partner sent something else than a frame of the link session.");
   }
   const auto version = std::to_integer<unsigned>(header[4]);
@@ -101,7 +101,7 @@ std::optional<FrameKind> kind_of(std::span<const std::byte> header) {
 }  // namespace
 
 bool is_channel_frame(std::span<const std::byte> header) {
-  return header.size() >= 4 && engine::load_be<std::uint32_t>(header.data()) == kMagic;
+  return header.size() >= 4 && engine::load_be<std::uint32_t>(header.data()) == kFrameMagic;
 }
 
 bool frame_goes_ahead(std::span<const std::byte> header) {
@@ -113,13 +113,17 @@ bool is_join(std::span<const std::byte> header) { return kind_of(header) == Fram
 
 std::array<std::byte, kRequestFrame> encode_request_frame(const RequestFrame& frame) {
   assert(frame.kind != FrameKind::join);
-  return bytes_of<kRequestFrame>(RequestLayout{
-      kMagic, kFrameVersion, static_cast<std::uint8_t>(frame.kind), {}, frame.number.value, frame.acknowledged.value});
+  return bytes_of<kRequestFrame>(RequestFrameLayout{kFrameMagic,
+                                                    kFrameVersion,
+                                                    static_cast<std::uint8_t>(frame.kind),
+                                                    {},
+                                                    frame.number.value,
+                                                    frame.acknowledged.value});
 }
 
 engine::Result<RequestFrame> decode_request_frame(std::span<const std::byte> header) {
   if (auto start = look_at_start(header, kRequestFrame); !start) return std::unexpected(start.error());
-  const auto in = layout_of<RequestLayout>(header);
+  const auto in = frame_layout_of<RequestFrameLayout>(header);
   const auto kind = static_cast<FrameKind>(in.kind);
   const bool known = kind == FrameKind::numbered || kind == FrameKind::ahead || kind == FrameKind::probe;
   if (!known || in.reserved != decltype(in.reserved){} || (kind == FrameKind::probe) != (in.number == 0)) {
@@ -130,12 +134,12 @@ engine::Result<RequestFrame> decode_request_frame(std::span<const std::byte> hea
 
 std::array<std::byte, kAnswerFrame> encode_answer_frame(const AnswerFrame& frame) {
   return bytes_of<kAnswerFrame>(
-      AnswerLayout{kMagic, kFrameVersion, static_cast<std::uint8_t>(frame.kind), {}, frame.number.value});
+      AnswerFrameLayout{kFrameMagic, kFrameVersion, static_cast<std::uint8_t>(frame.kind), {}, frame.number.value});
 }
 
 engine::Result<AnswerFrame> decode_answer_frame(std::span<const std::byte> header) {
   if (auto start = look_at_start(header, kAnswerFrame); !start) return std::unexpected(start.error());
-  const auto in = layout_of<AnswerLayout>(header);
+  const auto in = frame_layout_of<AnswerFrameLayout>(header);
   const auto kind = static_cast<AnswerKind>(in.kind);
   const bool known = kind >= AnswerKind::answer && kind <= AnswerKind::over;
   if (!known || in.reserved != decltype(in.reserved){} || (kind == AnswerKind::answer) != (in.number != 0)) {
@@ -145,18 +149,18 @@ engine::Result<AnswerFrame> decode_answer_frame(std::span<const std::byte> heade
 }
 
 std::array<std::byte, kJoinFrame> encode_join(const JoinFrame& frame) {
-  return bytes_of<kJoinFrame>(JoinLayout{kMagic,
-                                         kFrameVersion,
-                                         static_cast<std::uint8_t>(FrameKind::join),
-                                         {},
-                                         frame.session,
-                                         frame.process.bytes,
-                                         frame.partner.bytes});
+  return bytes_of<kJoinFrame>(JoinFrameLayout{kFrameMagic,
+                                              kFrameVersion,
+                                              static_cast<std::uint8_t>(FrameKind::join),
+                                              {},
+                                              frame.session,
+                                              frame.process.bytes,
+                                              frame.partner.bytes});
 }
 
 engine::Result<JoinFrame> decode_join(std::span<const std::byte> header) {
   if (auto start = look_at_start(header, kJoinFrame); !start) return std::unexpected(start.error());
-  const auto in = layout_of<JoinLayout>(header);
+  const auto in = frame_layout_of<JoinFrameLayout>(header);
   if (in.kind != static_cast<std::uint8_t>(FrameKind::join) || in.reserved != decltype(in.reserved){} ||
       in.session == 0) {
     return engine::fail(Errc::corrupt, "The frame by which a path joins a link session makes no sense.");
@@ -166,7 +170,7 @@ engine::Result<JoinFrame> decode_join(std::span<const std::byte> header) {
 
 std::size_t encode_join_answer(const JoinAnswer& answer, std::array<std::byte, kMaxLinkAnswerHeader>& into) {
   assert(answer.addresses.size() <= kMaxPathAddresses);
-  const JoinAnswerLayout fixed{kMagic,
+  const JoinAnswerLayout fixed{kFrameMagic,
                                kFrameVersion,
                                static_cast<std::uint8_t>(answer.verdict),
                                static_cast<std::uint8_t>(answer.addresses.size()),
@@ -176,7 +180,7 @@ std::size_t encode_join_answer(const JoinAnswer& answer, std::array<std::byte, k
   std::size_t used = sizeof fixed;
   for (const PathAddress& a : answer.addresses) {
     const auto transports = static_cast<std::uint8_t>((a.tcp ? kTcp : 0) | (a.rdma ? kRdma : 0));
-    const AddressLayout address{a.ip, a.port, transports, a.order, a.megabits};
+    const PathAddressLayout address{a.ip, a.port, transports, a.order, a.megabits};
     std::memcpy(into.data() + used, &address, sizeof address);
     used += sizeof address;
   }
@@ -185,14 +189,14 @@ std::size_t encode_join_answer(const JoinAnswer& answer, std::array<std::byte, k
 
 engine::Result<JoinAnswer> decode_join_answer(std::span<const std::byte> header) {
   if (auto start = look_at_start(header, kJoinAnswerFixed); !start) return std::unexpected(start.error());
-  const auto in = layout_of<JoinAnswerLayout>(header);
+  const auto in = frame_layout_of<JoinAnswerLayout>(header);
   JoinAnswer answer{static_cast<JoinVerdict>(in.verdict), engine::Uuid{in.process}, {}};
   const bool fits = header.size() == kJoinAnswerFixed + in.addresses * kPathAddress;
   if (answer.verdict > JoinVerdict::overtaken || in.addresses > kMaxPathAddresses || in.reserved != 0 || !fits) {
     return engine::fail(Errc::corrupt, "The answer to a path that joins a link session makes no sense.");
   }
   for (std::size_t i = 0; i < in.addresses; ++i) {
-    const auto a = layout_of<AddressLayout>(header.subspan(kJoinAnswerFixed + i * kPathAddress));
+    const auto a = frame_layout_of<PathAddressLayout>(header.subspan(kJoinAnswerFixed + i * kPathAddress));
     if ((a.transports & ~(kTcp | kRdma)) != 0) {
       return engine::fail(Errc::corrupt, "The partner can be reached by a transport that is not known here.");
     }

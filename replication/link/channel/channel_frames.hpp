@@ -14,6 +14,10 @@
 
 namespace lockstep::replication {
 
+/// The first version whose link sessions have several paths. Agreed on only by programs whose transport has them:
+/// kPartnerVersions does not reach it yet.
+constexpr std::uint16_t kSeveralPaths = 4;
+
 constexpr std::size_t kNumberedWindow = 240;  ///< requests of a link session: as many as one path takes
 constexpr std::size_t kAheadWindow = 8;       ///< heartbeats beside them
 

@@ -66,7 +66,9 @@ TEST(ChannelFrames, AJoinAndItsAnswerHaveTheirGoldenBytes) {
 }
 
 TEST(ChannelFrames, AreToldFromTheMirrorsOwnHeaderOfAnEarlierVersion) {
-  const auto plain = encode(Message{.type = MessageType::heartbeat});
+  Message heartbeat;
+  heartbeat.type = MessageType::heartbeat;
+  const auto plain = encode(heartbeat);
   EXPECT_FALSE(is_channel_frame(plain));
   EXPECT_FALSE(frame_goes_ahead(plain));
   EXPECT_FALSE(is_channel_frame({}));

@@ -56,7 +56,7 @@ struct ChannelWorld {
     for (std::uint8_t d = 0; d < dead.size(); ++d) {
       if (!dead[d].empty()) all.push_back({Step::arrive_late, d, 0});
     }
-    for (const auto& [number, copies] : waiting) all.push_back({Step::answer, 0, number});
+    for (const auto& [number, by] : waiting) all.push_back({Step::answer, 0, number});
     return all;
   }
 
