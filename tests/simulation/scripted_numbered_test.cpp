@@ -8,6 +8,7 @@
 #include "replication/core/messages.hpp"
 #include "replication/link/paths_link.hpp"
 #include "replication/link/paths_service.hpp"
+#include "tests/simulation/judged_paths.hpp"
 #include "tests/simulation/sim_clock.hpp"
 #include "tests/simulation/sim_link.hpp"
 
@@ -23,10 +24,13 @@ const engine::Uuid kReceiver = *engine::Uuid::parse("f0e1d2c3-b4a5-9687-7869-5a4
 /// What one end's path tells.
 class PathEnd final : public replication::LinkEvents {
  public:
-  PathEnd(replication::PathsLink* out, replication::PathsService* in, std::size_t path)
-      : out_(out), in_(in), path_(static_cast<PathSlot>(path)) {}
+  PathEnd(replication::PathsLink* out, replication::PathsService* in, PathsJudge& judge, std::size_t path)
+      : out_(out), in_(in), judge_(judge), path_(static_cast<PathSlot>(path)) {}
   void on_link_up() override { out_->on_path_up(path_); }
-  void on_link_down() override { out_->on_path_down(path_); }
+  void on_link_down() override {
+    judge_.path_down(index_of(path_), !out_->is_ending());
+    out_->on_path_down(path_);
+  }
   void on_inbound_up(std::uint64_t) override { in_->on_path_up(path_); }
   void on_inbound_down(std::uint64_t) override { in_->on_path_down(path_); }
   void on_request(std::uint64_t, replication::InboundRequest& request) override { in_->on_request(path_, request); }
@@ -34,19 +38,23 @@ class PathEnd final : public replication::LinkEvents {
  private:
   replication::PathsLink* out_;
   replication::PathsService* in_;
+  PathsJudge& judge_;
   PathSlot path_;
 };
 
 /// Sends numbers, and counts what comes back.
 struct Sending final : replication::LinkEvents {
+  explicit Sending(PathsJudge& j) : judge(j) {}
   void on_link_up() override { ++ups; }
   void on_link_down() override {
+    judge.session_over();
     EXPECT_EQ(open, 0u) << "requests end before the link goes down";
     ++downs;
   }
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, replication::InboundRequest&) override {}
+  PathsJudge& judge;
   unsigned ups = 0, downs = 0, open = 0, done = 0, failed = 0;
 };
 
@@ -125,6 +133,8 @@ struct NumberedWorld {
         clock_a(scheduler, random.split(), Owner::node_a, 1'000'000),
         clock_b(scheduler, random.split(), Owner::node_b, 1'000'000),
         networks(count),
+        judge(clock_a, verdict),
+        sending(judge),
         receiving(scheduler, random.split()) {
     LinkTimes times;
     times.late = 50'000;
@@ -136,13 +146,14 @@ struct NumberedWorld {
           SimLink::World{base.scheduler, base.trace, base.verdict, networks[i], nullptr, nullptr}, random.split(),
           NodeSide::a, times));
       const auto order = static_cast<std::uint8_t>(i / 2);
-      out.push_back({*links[i], replication::rank_of(replication::PathTransport::tcp, 10'000, order)});
+      judged.push_back(std::make_unique<JudgedPath>(*links[i], judge, i));
+      out.push_back({*judged[i], replication::rank_of(replication::PathTransport::tcp, 10'000, order)});
     }
     way_out.emplace(clock_a, kSender, out);
     way_out->start(sending);
     way_in.emplace(clock_b, kReceiver, receiving);
     for (std::size_t i = 0; i < count; ++i) {
-      ends.push_back(std::make_unique<PathEnd>(&*way_out, &*way_in, i));
+      ends.push_back(std::make_unique<PathEnd>(&*way_out, &*way_in, judge, i));
       links[i]->receiver_started(*ends[i], replication::kSeveralPaths);
       links[i]->sender_started(*ends[i], sender_speaks);
     }
@@ -224,9 +235,11 @@ struct NumberedWorld {
   Scheduler scheduler;
   SimClock clock_a, clock_b;
   std::vector<Network> networks;
+  PathsJudge judge;
   Sending sending;
   Receiving receiving;
   std::vector<std::unique_ptr<SimLink>> links;
+  std::vector<std::unique_ptr<JudgedPath>> judged;
   std::optional<replication::PathsLink> way_out;
   std::optional<replication::PathsService> way_in;
   std::vector<std::unique_ptr<PathEnd>> ends;
