@@ -138,8 +138,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
-    const bool ahead = is_heartbeat(request.header()) || frame_goes_ahead(request.header());
-    request.goes_ahead = decoded->payload_out <= kMaxOwn && ahead;
+    const bool asks = is_heartbeat(request.header()) || frame_goes_ahead(request.header());
+    request.goes_ahead = decoded->payload_out <= kMaxOwn && asks;
     find_place(request);
     sweep_later();
     deliver();
