@@ -220,7 +220,7 @@ struct PathsLink::Impl {
     if (orders.session_over) return end_session("No path to the partner is left.");
     for_each(orders.probe, [&](PathSlot path) { probe(path); });
     if (told < numbered.sender.acknowledged()) {
-      if (const auto path = manager.best(load)) probe(*path);
+      if (const auto path = manager.best(load, clock.now())) probe(*path);
     }
   }
 
@@ -281,7 +281,7 @@ struct PathsLink::Impl {
   }
 
   void pump() {
-    if (!is<Established>() || !manager.best(load)) return;
+    if (!is<Established>() || !manager.best(load, clock.now())) return;
     for (Stream* stream : {&ahead, &numbered}) {
       while (const auto number = stream->sender.in_hand()) {
         const auto task = std::ranges::find(stream->tasks, *number, &Task::number);
@@ -309,7 +309,7 @@ struct PathsLink::Impl {
     if (stream.kind == FrameKind::ahead) {
       for_each(manager.joined(), [&](PathSlot path) { give_copy(stream, task, path, task.own_out, task.own_in); });
     } else {
-      give_copy(stream, task, *manager.best(load), task.payload_out, task.payload_in);
+      give_copy(stream, task, *manager.best(load, clock.now()), task.payload_out, task.payload_in);
     }
   }
 

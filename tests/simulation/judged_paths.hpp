@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/seams/clock.hpp"
-#include "replication/link/channel/channel_frames.hpp"
+#include "replication/link/paths_link.hpp"
 #include "tests/simulation/violation.hpp"
 
 namespace lockstep::simulation {
@@ -17,12 +17,16 @@ class PathsJudge {
  public:
   PathsJudge(engine::Clock& clock, Verdict& verdict) : clock_(clock), verdict_(verdict) {}
 
+  void watch(const replication::PathsLink& link) { link_ = &link; }
   void path_joined(std::size_t path) { paths_[path] = {paths_[path].failed, true, false, clock_.now()}; }
   void path_down(std::size_t path, bool session_goes_on) {
     paths_[path].failed |= session_goes_on;
     paths_[path].joined = false;
   }
-  void path_reset(std::size_t path) { paths_[path].closing = true; }
+  void path_reset(std::size_t path) {
+    paths_[path].closing = true;
+    paths_[path].failed |= link_ != nullptr && !link_->is_ending();
+  }
   void session_over() { last_ = 0, copies_.clear(); }
 
   void copy_sent(std::size_t path, std::uint64_t number) {
@@ -60,6 +64,7 @@ class PathsJudge {
 
   engine::Clock& clock_;
   Verdict& verdict_;
+  const replication::PathsLink* link_ = nullptr;
   std::array<Path, replication::kMaxPaths> paths_{};
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, int> copies_;  ///< under way, of each unanswered request

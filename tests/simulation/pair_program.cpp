@@ -112,6 +112,7 @@ class Paths final : private replication::LinkEvents {
         out_(machine.clock, process, ranked(judged_)),
         in_(machine.clock, process, *this) {
     out_.start(*this);
+    judge_.watch(out_);
     for (std::size_t i = 0; i < machine.paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
   }
 

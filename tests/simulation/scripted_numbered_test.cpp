@@ -151,6 +151,7 @@ struct NumberedWorld {
     }
     way_out.emplace(clock_a, kSender, out);
     way_out->start(sending);
+    judge.watch(*way_out);
     way_in.emplace(clock_b, kReceiver, receiving);
     for (std::size_t i = 0; i < count; ++i) {
       ends.push_back(std::make_unique<PathEnd>(&*way_out, &*way_in, judge, i));

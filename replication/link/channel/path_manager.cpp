@@ -35,7 +35,6 @@ void PathManager::connected(PathSlot path, TimePoint now) {
 
 void PathManager::joined(PathSlot path, TimePoint now) {
   assert(is<Joining>(path));
-  end_proofs(now);  // those that are proven by now come first, even if tick() is late
   at(path).state = Proving{{now}, now};
   without_since_.reset();
 }
@@ -76,11 +75,9 @@ void PathManager::forgive_own_gap(TimePoint now) {
   if (without_since_) without_since_ = std::min(*without_since_ + gap, now);
 }
 
-void PathManager::end_proofs(TimePoint now) {
-  for (Path& path : paths_) {
-    const auto* proving = std::get_if<Proving>(&path.state);
-    if (proving != nullptr && now - proving->since >= path.proof) path.state = Proven{proving->silence};
-  }
+bool PathManager::is_proven(const Path& path, TimePoint now) {
+  const auto* proving = std::get_if<Proving>(&path.state);
+  return proving == nullptr || now - proving->since >= path.proof;
 }
 
 PathOrders PathManager::tick(TimePoint now) {
@@ -101,9 +98,10 @@ PathOrders PathManager::tick(TimePoint now) {
       silence->probed = true;
       orders.probe.add(slot);
     }
+    const auto* proving = std::get_if<Proving>(&path.state);
+    if (proving != nullptr && is_proven(path, now)) path.state = Proven{proving->silence};
     any |= has_joined(path);
   }
-  end_proofs(now);
   if (any) {
     without_since_.reset();
   } else if (!without_since_) {
@@ -114,14 +112,13 @@ PathOrders PathManager::tick(TimePoint now) {
   return orders;
 }
 
-std::optional<PathSlot> PathManager::best(std::span<const std::uint64_t> load) const {
+std::optional<PathSlot> PathManager::best(std::span<const std::uint64_t> load, TimePoint now) const {
   assert(load.size() >= paths_.size());
   std::optional<PathSlot> best;
   const auto better = [&](std::size_t one, std::size_t other) {
     const Path &x = paths_[one], &y = paths_[other];
-    const bool x_only_proves = std::holds_alternative<Proving>(x.state);
-    const bool y_only_proves = std::holds_alternative<Proving>(y.state);
-    if (x_only_proves != y_only_proves) return y_only_proves;
+    const bool x_is_proven = is_proven(x, now), y_is_proven = is_proven(y, now);
+    if (x_is_proven != y_is_proven) return x_is_proven;
     return x.rank != y.rank ? x.rank < y.rank : load[one] < load[other];
   };
   for (std::size_t i = 0; i < paths_.size(); ++i) {

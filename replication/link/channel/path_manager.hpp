@@ -72,7 +72,7 @@ class PathManager {
   [[nodiscard]] PathOrders tick(engine::TimePoint now);
 
   /// For the next request; nothing while none has joined. `load`: bytes under way, of each path.
-  [[nodiscard]] std::optional<PathSlot> best(std::span<const std::uint64_t> load) const;
+  [[nodiscard]] std::optional<PathSlot> best(std::span<const std::uint64_t> load, engine::TimePoint now) const;
   /// All that have joined: heartbeats go by each.
   [[nodiscard]] PathSet joined() const;
   [[nodiscard]] std::size_t count() const { return paths_.size(); }
@@ -114,7 +114,8 @@ class PathManager {
   [[nodiscard]] static bool has_joined(const Path& path);
   void note_fault(Path& path, engine::TimePoint now) const;
   void forgive_own_gap(engine::TimePoint now);
-  void end_proofs(engine::TimePoint now);
+  /// As far as it has joined. By the time itself: tick() may be late.
+  [[nodiscard]] static bool is_proven(const Path& path, engine::TimePoint now);
 
   PathTimes times_;
   std::vector<Path> paths_;

@@ -46,7 +46,7 @@ class Paths : public testing::Test {
     for (const PathSlot s : slots) all.add(s);
     return all;
   }
-  [[nodiscard]] std::optional<PathSlot> best() const { return manager->best(load); }
+  [[nodiscard]] std::optional<PathSlot> best() const { return manager->best(load, now); }
 
   engine::TimePoint now{10s};
   std::optional<PathManager> manager;
@@ -91,6 +91,15 @@ TEST_F(Paths, OneThatComesBackIsUsedOnlyWhenItHasProvenItself) {
   EXPECT_EQ(best(), kSlow);
   (void)pass(200ms, set({kFast, kSlow}));
   EXPECT_EQ(best(), kFast);
+}
+
+TEST_F(Paths, AProofEndsByTheTimeAlsoWhenTheProgramStoodStill) {
+  make({kRdma, kTcp});
+  come_up(kSlow);
+  (void)pass(2s, set({kSlow}));
+  come_up(kFast);
+  now = now + 1s;
+  EXPECT_EQ(best(), kSlow);
 }
 
 TEST_F(Paths, OneThatOnlyProvesIsUsedWhenNoneIsProven) {
@@ -252,7 +261,7 @@ TEST_F(Paths, InAnyHistoryOnlyJoinedOnesAreChosenAndNoUnprovenOneBeforeAProvenOn
       ASSERT_EQ(chosen.has_value(), !manager->joined().empty());
       for (std::uint8_t p = 0; p < 4 && chosen; ++p) {
         ASSERT_TRUE(manager->joined().contains(*chosen));
-        ASSERT_FALSE(manager->is_proving(*chosen) && manager->is_proven(PathSlot{p}));
+        ASSERT_FALSE(manager->is_proving(*chosen) && manager->is_proven(PathSlot{p})) << seed;
       }
     }
   }

@@ -195,7 +195,7 @@ TEST_F(SeveralRealPaths, CarryRequestsOfEverySizeInOrder) {
 
 TEST_F(SeveralRealPaths, LoseNothingWhenTwoOfThemBreakUnderLoad) {
   start_and_join();
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     run([&, this] {
       for (int i = 0; i < 50; ++i) send(round * 50 + i, i % 5 == 0 ? 300'000 : 4096);
     });
@@ -206,13 +206,13 @@ TEST_F(SeveralRealPaths, LoseNothingWhenTwoOfThemBreakUnderLoad) {
     });
     ASSERT_TRUE(eventually([this] { return link_->paths().joined().size() == static_cast<int>(kPaths); }));
   }
-  ASSERT_TRUE(eventually([this] { return done_ + failed_ == 1000; }));
+  ASSERT_TRUE(eventually([this] { return done_ + failed_ == 400; }));
   run([this] {
     EXPECT_EQ(failed_, 0);
     EXPECT_EQ(calling_.downs, 0u);
     EXPECT_EQ(listening_.downs, 0u);
-    ASSERT_EQ(listening_.seen.size(), 1000u);
-    for (int i = 0; i < 1000; ++i) ASSERT_EQ(listening_.seen[i], i);
+    ASSERT_EQ(listening_.seen.size(), 400u);
+    for (int i = 0; i < 400; ++i) ASSERT_EQ(listening_.seen[i], i);
     EXPECT_EQ(link_->faults(), 0u) << link_->problem();
   });
 }
