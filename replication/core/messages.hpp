@@ -23,10 +23,10 @@ enum class MessageType : std::uint8_t {
   /// Payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted. In `number` and `tag` the
   /// sender's lease, as in hello: it may have another one by now
   heartbeat = 2,
-  state = 3,      ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
-                  ///< receiver's, as known). Answered: nothing of an old session's is started any more
-  propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
-  resume = 5,     ///< both go on in the epoch that they share
+  state = 3,    ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
+                ///< receiver's, as known). Answered: nothing of an old session's is started any more
+  propose = 4,  ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
+  resume = 5,   ///< both go on in the epoch that they share
   /// An ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD. With kFlagByReference,
   /// instead
   /// of the data, `forwarder`: the process that sent the forward, and keeps its data. Answered refused: it is not to be

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "replication/core/marks.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/link/channel/channel_sender.hpp"
 
@@ -126,6 +127,7 @@ struct PathsLink::Impl {
   void take_part(PathSlot path) {
     const bool knows_numbers = link(path).version() >= kSeveralPaths;
     if (is<NoSession>() && !knows_numbers) {
+      mark<"paths.partner_knows_no_numbers">();
       state = Plain{path};
       version = link(path).version();
       events->on_link_up();
@@ -134,6 +136,7 @@ struct PathsLink::Impl {
       ++session;
       ask_to_join(path, {});
     } else if (const auto* established = std::get_if<Established>(&state)) {
+      if (knows_numbers) mark<"paths.joined_later">();
       if (knows_numbers) return ask_to_join(path, established->partner);
       end_session("The partner is another program, which speaks an earlier version.");
     }
@@ -217,7 +220,10 @@ struct PathsLink::Impl {
     const PathOrders orders = manager.tick(clock.now());
     for_each(orders.end, [&](PathSlot path) { link(path).reset(); });
     if (!is<Established>()) return;
-    if (orders.session_over) return end_session("No path to the partner is left.");
+    if (orders.session_over) {
+      mark<"paths.none_left">();
+      return end_session("No path to the partner is left.");
+    }
     for_each(orders.probe, [&](PathSlot path) { probe(path); });
     if (told < numbered.sender.acknowledged()) {
       if (const auto path = manager.best(load, clock.now())) probe(*path);
@@ -286,6 +292,7 @@ struct PathsLink::Impl {
       while (const auto number = stream->sender.in_hand()) {
         const auto task = std::ranges::find(stream->tasks, *number, &Task::number);
         assert(task != stream->tasks.end());
+        mark<"paths.sent_again">();
         give(*stream, **task);
       }
       while (!stream->waiting.empty() && has_room(*stream)) {

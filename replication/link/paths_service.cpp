@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "replication/core/marks.hpp"
 #include "replication/link/channel/channel_receiver.hpp"
 
 namespace lockstep::replication {
@@ -201,10 +202,13 @@ struct PathsService::Impl {
       free_requests.pop_back();
       fill(request_of(handle), handle, frame, copy);
     } else if (const auto* twin = std::get_if<ChannelReceiver::UnderWay>(&*arrival)) {
+      mark<"paths.copy_under_way">();
       request_of(twin->first).others.push_back({&copy, path});
     } else if (const auto* known_answer = std::get_if<ChannelReceiver::Answered>(&*arrival)) {
+      mark<"paths.answered_again">();
       give_answer(request_of(known_answer->first), copy);
     } else {
+      mark<"paths.copy_stale">();
       copy.answer(encode_answer_frame({AnswerKind::stale, {}}), {}, [] {});
     }
     release(receiver);
