@@ -17,10 +17,14 @@ class PathOfNode final : public LinkEvents {
  public:
   PathOfNode(PathsLink& link, std::size_t number) : link_(link), slot_(static_cast<PathSlot>(number)) {}
   void on_link_up() override { link_.on_path_up(slot_); }
-  void on_link_down() override { link_.on_path_down(slot_); }
+  void on_link_down() override {
+    ++downs;
+    link_.on_path_down(slot_);
+  }
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, InboundRequest&) override {}
+  unsigned downs = 0;
 
  private:
   PathsLink& link_;
@@ -204,6 +208,12 @@ TEST_F(SeveralRealPaths, LoseNothingWhenTwoOfThemBreakUnderLoad) {
       paths_[round % kPaths]->reset();
       paths_[(round + 1) % kPaths]->reset();
     });
+    // They are noticed later. The third one is left to them until they are back.
+    ASSERT_TRUE(eventually([&, this] {
+      unsigned downs = 0;
+      for (const auto& end : ends_) downs += end->downs;
+      return downs >= 2 * (static_cast<unsigned>(round) + 1);
+    }));
     ASSERT_TRUE(eventually([this] { return link_->paths().joined().size() == static_cast<int>(kPaths); }));
   }
   ASSERT_TRUE(eventually([this] { return done_ + failed_ == 400; }));
