@@ -1,5 +1,6 @@
 #include "replication/arbiter/http_connection.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <charconv>
 #include <chrono>
@@ -11,7 +12,9 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 
 #include "engine/runtime/reactor_asio.hpp"
 #include "replication/arbiter/tls_client.hpp"
@@ -23,6 +26,15 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+constexpr std::size_t kReadBytes = 16384;
+
+// Asio's own names are for any executor: each operation is then compiled for whichever it may be.
+using Executor = asio::io_context::executor_type;
+using Resolver = asio::ip::basic_resolver<tcp, Executor>;
+using Socket = asio::basic_stream_socket<tcp, Executor>;
+using Clock = std::chrono::steady_clock;
+using Timer = asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, Executor>;
 
 class Connection final : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
@@ -56,16 +68,13 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     assert(idle());
     state_ = State::busy;
     done_ = std::move(done);
-    request_ = {};
-    request_.method(http::verb::post);
-    request_.version(11);
-    request_.target(path);
-    request_.set(http::field::host, endpoint_.to_string());
-    request_.set(http::field::content_type, "application/json");
-    if (!authorization.empty()) request_.set(http::field::authorization, authorization);
-    request_.body() = std::move(body);
-    request_.prepare_payload();
-    secure_ ? write(*secure_) : write(socket_);
+    request_.assign("POST ").append(path).append(" HTTP/1.1\r\nHost: ").append(endpoint_.to_string());
+    request_.append("\r\nContent-Type: application/json");
+    if (!authorization.empty()) request_.append("\r\nAuthorization: ").append(authorization);
+    request_.append("\r\nContent-Length: ").append(std::to_string(body.size())).append("\r\n\r\n").append(body);
+    written_ = 0;
+    sent_ = writing_ = true;  // from here on nobody can say that it was not sent
+    write_some();
   }
 
   void when_ended(engine::Callback<> ended) override { ended_ = std::move(ended); }
@@ -87,7 +96,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   void resolve() {
     resolver_.async_resolve(endpoint_.host, endpoint_.port,
-                            [self = shared_from_this()](error_code e, tcp::resolver::results_type found) {
+                            [self = shared_from_this()](error_code e, const Resolver::results_type& found) {
                               if (self->closed()) return;
                               if (e) return self->fail(e.message());
                               for (const auto& entry : found) self->addresses_.push_back(entry.endpoint());
@@ -152,27 +161,63 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   // ---- requests ----
 
-  template <class Stream>
-  void write(Stream& stream) {
-    sent_ = writing_ = true;  // from here on nobody can say that it was not sent
-    http::async_write(stream, request_, [self = shared_from_this()](error_code e, std::size_t) {
-      self->writing_ = false;
-      if (!self->closed() && e) self->fail(e);
-    });
+  /// What Asio calls when bytes were moved. One type for both directions, for its operations are compiled for each.
+  struct Moved {
+    std::shared_ptr<Connection> self;
+    void (Connection::*then)(error_code, std::size_t);
+    void operator()(error_code e, std::size_t bytes) const { (self.get()->*then)(e, bytes); }
+  };
+
+  void write_some() {
+    const asio::const_buffer rest(request_.data() + written_, request_.size() - written_);
+    Moved moved{shared_from_this(), &Connection::on_written};
+    secure_ ? secure_->async_write_some(rest, std::move(moved)) : socket_.async_write_some(rest, std::move(moved));
   }
 
-  void read() { secure_ ? read(*secure_) : read(socket_); }
+  void on_written(error_code e, std::size_t bytes) {
+    written_ += bytes;
+    if (!e && !closed() && written_ < request_.size()) return write_some();
+    writing_ = false;
+    if (!closed() && e) fail(e);
+  }
 
   /// All the time, so that the end of an idle connection is seen at once.
-  template <class Stream>
-  void read(Stream& stream) {
+  void read() {
     parser_.emplace();
     parser_->body_limit(kMaxHttpReply);
-    http::async_read(stream, buffer_, *parser_, [self = shared_from_this()](error_code e, std::size_t) {
-      if (self->closed()) return;
-      if (e || self->state_ != State::busy) return self->fail(e);
-      self->on_reply();
-    });
+    parser_->eager(true);
+    read_some();
+  }
+
+  void read_some() {
+    const std::size_t room = std::min(kReadBytes, buffer_.max_size() - buffer_.size());
+    if (room == 0) return fail(http::error::buffer_overflow);
+    const asio::mutable_buffer space = buffer_.prepare(room);
+    Moved moved{shared_from_this(), &Connection::on_read};
+    secure_ ? secure_->async_read_some(space, std::move(moved)) : socket_.async_read_some(space, std::move(moved));
+  }
+
+  void on_read(error_code e, std::size_t bytes) {
+    if (closed()) return;
+    buffer_.commit(bytes);
+    e = e == asio::error::eof ? at_end() : e ? e : parse();
+    if (!e && !parser_->is_done()) return read_some();
+    if (e || state_ != State::busy) return fail(e);
+    on_reply();
+  }
+
+  error_code parse() {
+    error_code e;
+    buffer_.consume(parser_->put(buffer_.cdata(), e));
+    return e == http::error::need_more ? error_code() : e;
+  }
+
+  /// A message may end with the connection.
+  error_code at_end() {
+    if (!parser_->got_some()) return http::error::end_of_stream;
+    error_code e;
+    parser_->put_eof(e);
+    return e;
   }
 
   void on_reply() {
@@ -181,7 +226,8 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     sent_ = false;
     const auto keep = shared_from_this();
     auto done = std::exchange(done_, nullptr);
-    if (parser_->keep_alive() && !writing_) {
+    // What stands behind the reply already was not asked for.
+    if (parser_->keep_alive() && !writing_ && buffer_.size() == 0) {
       state_ = State::idle;
       read();
     } else {
@@ -229,18 +275,19 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   HttpEndpoint endpoint_;
   std::shared_ptr<TlsClient> tls_;  ///< null: plain
-  tcp::resolver resolver_;
-  tcp::socket socket_;
-  std::optional<asio::ssl::stream<tcp::socket&>> secure_;  ///< on the socket, from the handshake on
-  asio::steady_timer timer_;
-  asio::steady_timer share_;  ///< of an address that is not the last
+  Resolver resolver_;
+  Socket socket_;
+  std::optional<asio::ssl::stream<Socket&>> secure_;  ///< on the socket, from the handshake on
+  Timer timer_;
+  Timer share_;  ///< of an address that is not the last
   std::vector<tcp::endpoint> addresses_;
   std::size_t tried_ = 0;  ///< of them
   State state_ = State::opening;
   engine::Callback<const HttpFailure*> opened_;
   HttpCallback done_;
   engine::Callback<> ended_;
-  http::request<http::string_body> request_;
+  std::string request_;
+  std::size_t written_ = 0;  ///< of it
   std::optional<http::response_parser<http::string_body>> parser_;
   boost::beast::flat_buffer buffer_{kMaxHttpReply + 16384};
   bool reached_ = false;
