@@ -61,9 +61,9 @@ macro(lockstep_not_hot)
   endif()
 endmacro()
 
-# lockstep_unity(TARGET cold|hot): its sources are compiled up to 32 of a folder at a time, since most of what one costs is headers
-# and templates that its neighbours have, too. Hot is the data path: the release build compiles its sources one by one, so that
-# one is changed and built again in seconds, as the mutants are.
+# lockstep_unity(TARGET cold|hot): its sources are compiled up to 32 at a time (64 where all is built once), since most of what one
+# costs is headers and templates that its neighbours have, too. Hot is the data path: the release build compiles its sources one
+# by one, so that one is changed and built again in seconds, as the mutants are.
 function(lockstep_unity target warmth)
   if(NOT LOCKSTEP_UNITY STREQUAL "all" AND NOT LOCKSTEP_UNITY STREQUAL warmth)
     return()
@@ -72,25 +72,17 @@ function(lockstep_unity target warmth)
   # g++ takes what such a unit includes for a header, in which a type of an anonymous namespace would be another one each time.
   target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   get_target_property(sources ${target} SOURCES)
-  set(folders)
+  list(LENGTH sources count)
+  set(most 32)
+  if(LOCKSTEP_UNITY STREQUAL "all")
+    set(most 64)
+  endif()
+  math(EXPR units "(${count} + ${most} - 1) / ${most}")
+  set(index 0)
   foreach(source IN LISTS sources)
-    get_filename_component(path ${source} ABSOLUTE)
-    get_filename_component(folder ${path} DIRECTORY)
-    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${folder})
-    string(MAKE_C_IDENTIFIER ${folder} folder)
-    list(APPEND folders ${folder})
-    list(APPEND of_${folder} ${source})
-  endforeach()
-  list(REMOVE_DUPLICATES folders)
-  foreach(folder IN LISTS folders)
-    list(LENGTH of_${folder} count)
-    math(EXPR units "(${count} + 31) / 32")
-    set(index 0)
-    foreach(source IN LISTS of_${folder})
-      math(EXPR unit "${index} * ${units} / ${count}")
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${unit})
-      math(EXPR index "${index} + 1")
-    endforeach()
+    math(EXPR unit "${index} * ${units} / ${count}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+    math(EXPR index "${index} + 1")
   endforeach()
 endfunction()
 
