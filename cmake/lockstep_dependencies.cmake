@@ -3,7 +3,6 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
@@ -20,13 +19,10 @@ pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET librdmacm)
 pkg_check_modules(LIBISCSI REQUIRED IMPORTED_TARGET libiscsi)
 find_library(SQLITECPP_LIBRARY SQLiteCpp REQUIRED)
 
-# fmt and spdlog, made from their headers into the programs: each distribution has these two libraries under other names, and
-# one package is to be good for several.
+# fmt, made from its headers into the programs: each distribution has its library under another name, and one package is to be
+# good for several.
 add_library(lockstep_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/static/fmt.cpp)
 target_compile_definitions(lockstep_fmt PUBLIC $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
-add_library(lockstep_spdlog STATIC ${CMAKE_SOURCE_DIR}/cmake/static/spdlog.cpp)
-target_compile_definitions(lockstep_spdlog PUBLIC $<TARGET_PROPERTY:spdlog::spdlog,INTERFACE_COMPILE_DEFINITIONS>)
-target_link_libraries(lockstep_spdlog PUBLIC lockstep_fmt Threads::Threads)
 
 add_library(lockstep_asio INTERFACE)
 target_link_libraries(lockstep_asio INTERFACE Boost::headers Threads::Threads)

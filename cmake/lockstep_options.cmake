@@ -25,7 +25,6 @@ string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_R
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
-target_compile_definitions(lockstep_options INTERFACE SPDLOG_COMPILED_LIB)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # g++ is the judge of warnings; clang serves the fuzzers. libstdc++ 12 offers std::expected only to compilers that claim the final concepts of C++20; clang 16 has what it needs.
   target_compile_options(lockstep_options INTERFACE -Wno-builtin-macro-redefined -Wno-macro-redefined -Wno-error -Wno-shadow -D__cpp_concepts=202002L)

@@ -1,15 +1,14 @@
 #include "mgmt/log/log.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <ctime>
+#include <memory>
 
 #include <fmt/format.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,60 +19,69 @@ namespace {
 
 constexpr std::chrono::milliseconds kFlushPatience{500};
 
-class QueueSink;
-// The handler of a signal reaches nothing else.
-std::atomic<const QueueSink*> sink_in_use = nullptr;
-
-class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  QueueSink() { sink_in_use = this; }
-  ~QueueSink() override { sink_in_use = nullptr; }
-  mutable LogWriter writer{STDERR_FILENO};
-
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    writer.put({line.data(), line.size()});
-  }
-  // The sink's mutex is held: whoever logs meanwhile would wait, too. flush_log() does it.
-  void flush_() override {}
+struct Log {
+  LogLevel least;  ///< lower ones are not written
+  bool to_journal;
+  LogWriter writer{STDERR_FILENO};
 };
 
-// sd-daemon(3): the journal takes the number of a level in angle brackets off a line and files the line under it.
-const char* journal_level(spdlog::level::level_enum level) {
-  switch (level) {
-    case spdlog::level::critical:
-    case spdlog::level::err:
-      return "<3>";
-    case spdlog::level::warn:
-      return "<4>";
-    case spdlog::level::info:
-      return "<6>";
-    default:
-      return "<7>";
+/// Null before start_log() and once the process has left main(). The handler of a signal reaches nothing else.
+std::atomic<Log*> log_in_use = nullptr;
+
+struct EndOfLog {
+  void operator()(const Log* log) const {
+    log_in_use = nullptr;
+    delete log;
   }
+};
+std::unique_ptr<Log, EndOfLog> kept_log;
+
+LogLevel level_from(std::string_view word) {
+  if (word == "error") return LogLevel::error;
+  if (word == "warning") return LogLevel::warning;
+  return word == "info" ? LogLevel::info : LogLevel::debug;
 }
 
-class JournalLevel final : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
-    const std::string_view level = journal_level(message.level);
-    line.append(level.data(), level.data() + level.size());
+const char* to_string(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::warning:
+      return "warning";
+    case LogLevel::error:
+      return "error";
   }
-  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
-    return spdlog::details::make_unique<JournalLevel>();
-  }
-};
+  return "";
+}
 
-std::unique_ptr<spdlog::formatter> line_format(bool journal) {
-  auto format = std::make_unique<spdlog::pattern_formatter>();
-  format->add_flag<JournalLevel>('*').set_pattern(journal ? "%*%l: %v" : "%Y-%m-%d %H:%M:%S.%e %l: %v");
-  return format;
+// sd-daemon(3): the journal takes the number of a level in angle brackets off a line and files the line under it.
+const char* journal_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::error:
+      return "<3>";
+    case LogLevel::warning:
+      return "<4>";
+    case LogLevel::info:
+      return "<6>";
+    case LogLevel::debug:
+      return "<7>";
+  }
+  return "";
+}
+
+std::string time_of_day() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME, &now);
+  std::tm local{};
+  (void)::localtime_r(&now.tv_sec, &local);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} ", local.tm_year + 1900, local.tm_mon + 1,
+                     local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1'000'000);
 }
 
 void on_crash(int signal) {
-  if (const QueueSink* sink = sink_in_use) sink->writer.drain_in_signal_handler();
+  if (const Log* log = log_in_use) log->writer.drain_in_signal_handler();
   (void)std::raise(signal);  // the default action: the handler was removed when it was called
 }
 
@@ -99,33 +107,25 @@ bool error_is_journal() {
 }
 
 void say_refusal(const std::string& program, const std::string& reason) {
-  const char* level = error_is_journal() ? journal_level(spdlog::level::err) : "";
+  const char* level = error_is_journal() ? journal_level(LogLevel::error) : "";
   std::fprintf(stderr, "%s%s: %s\n", level, program.c_str(), reason.c_str());
 }
 
-void start_log(const std::string& program, std::string_view level) {
-  auto logger = std::make_shared<spdlog::logger>(program, std::make_shared<QueueSink>());
-  logger->set_formatter(line_format(error_is_journal()));
-  logger->set_level(spdlog::level::from_str(std::string(level)));
-  spdlog::set_default_logger(std::move(logger));
+void start_log(std::string_view level) {
+  kept_log.reset(new Log{level_from(level), error_is_journal()});
+  log_in_use = kept_log.get();
   write_the_rest_at_a_crash();
 }
 
 void flush_log() {
-  if (const QueueSink* sink = sink_in_use) (void)sink->writer.drain(kFlushPatience);
+  if (Log* log = log_in_use) (void)log->writer.drain(kFlushPatience);
 }
 
 void log(LogLevel level, const std::string& text) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::debug("{}", text);
-    case LogLevel::info:
-      return spdlog::info("{}", text);
-    case LogLevel::warning:
-      return spdlog::warn("{}", text);
-    case LogLevel::error:
-      return spdlog::error("{}", text);
-  }
+  Log* log = log_in_use;
+  if (!log || level < log->least) return;
+  const std::string beginning = log->to_journal ? journal_level(level) : time_of_day();
+  log->writer.put(fmt::format("{}{}: {}\n", beginning, to_string(level), text));
 }
 
 }  // namespace lockstep::mgmt

@@ -12,12 +12,13 @@ enum class LogLevel : unsigned char { debug, info, warning, error };
 [[nodiscard]] bool error_is_journal();
 /// Says on standard error why `program` does not start; to the journal as an error. Needs no log.
 void say_refusal(const std::string& program, const std::string& reason);
-/// "trace", "debug", "info", "warning" or "error". Lines carry the time unless the journal adds its own, and then
-/// their level in the journal's form. What was logged before a crash is written, as far as it is taken in a tenth of a
-/// second. For main(), once.
-void start_log(const std::string& program, std::string_view level);
+/// "trace", "debug", "info", "warning" or "error"; before this nothing is logged. Lines carry the time unless the
+/// journal adds its own, and then their level in the journal's form. What was logged before a crash is written, as far
+/// as it is taken in a tenth of a second. For main(), once.
+void start_log(std::string_view level);
 /// Waits a moment for the lines to be written. Before the process ends.
 void flush_log();
+/// Any thread.
 void log(LogLevel level, const std::string& text);
 
 inline void log_info(const std::string& text) { log(LogLevel::info, text); }

@@ -1,8 +1,7 @@
 #pragma once
 // Lines on their way to a descriptor that may take them slowly or never: a pipe that nobody reads, a journal that
-// hangs. Whoever logs waits for nothing but a mutex that is held for the length of a copy. The queue that spdlog has
-// would do but for its end: its thread is waited for, and with a descriptor that takes nothing the daemon would never
-// stop.
+// hangs. Whoever logs waits for nothing but a mutex that is held for the length of a copy, and a daemon stops although
+// its lines are taken by nobody.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

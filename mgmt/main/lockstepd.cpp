@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
 
   const auto configuration = configuration_of(path);
   if (!configuration) return fail(configuration.error().message);
-  lockstep::mgmt::start_log("lockstepd", configuration->log_level);
+  lockstep::mgmt::start_log(configuration->log_level);
   lockstep::mgmt::forbid_dumps();
   if (const auto why_not = lockstep::mgmt::keep_in_memory()) lockstep::mgmt::log_info(*why_not);
   auto daemon = lockstep::data_plane::Daemon::create(*configuration);

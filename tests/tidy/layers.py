@@ -23,7 +23,7 @@ CORES = (
     "iscsi_target/session/", "iscsi_target/scsi/", "replication/core/",
 )
 OUTSIDE = re.compile(
-    r"boost/(asio|beast)|asio\.hpp|spdlog/|liburing|nlohmann/|SQLiteCpp|^sqlite3|sys/(socket|epoll|eventfd|stat|uio)\.h"
+    r"boost/(asio|beast)|asio\.hpp|liburing|nlohmann/|SQLiteCpp|^sqlite3|sys/(socket|epoll|eventfd|stat|uio)\.h"
     r"|netinet/|arpa/|^(unistd|fcntl|pthread|poll)\.h|^(thread|mutex|shared_mutex|condition_variable|future|filesystem"
     r"|fstream|iostream|random|ctime)$|infiniband/|rdma/")
 # The one place in each core where the outside is let in, with the reason.

@@ -13,7 +13,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,8 +114,8 @@ TEST(Log, OneMessageIsOneLineWhateverAStrangerPutIntoIt) {
 // What main() does, in a process of its own.
 void die_after_logging(int descriptor, int lines) {
   ::dup2(descriptor, STDERR_FILENO);
-  start_log("program", "info");
-  for (int i = 0; i < lines; ++i) spdlog::info("line {}", i);
+  start_log("info");
+  for (int i = 0; i < lines; ++i) log_info("line " + std::to_string(i));
   std::abort();
 }
 
@@ -142,7 +141,7 @@ std::vector<std::string> said_to(const Pipe& pipe, int stream) {
     ::fstat(stream, &info);
     ::setenv("JOURNAL_STREAM", (std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino)).c_str(), 1);
     say_refusal("program", "There is no file.");
-    start_log("program", "debug");
+    start_log("debug");
     log_debug("one");
     log_info("two");
     log_warning("three");
