@@ -1,0 +1,137 @@
+// What becomes of who left, of what it could not be told, and of a pair that ends as a whole.
+#include "tests/unit/mgmt/leaving_pair.hpp"
+
+namespace lockstep::mgmt::leaving {
+namespace {
+
+TEST_F(LeaveJobsTest, WhatCouldNotBeToldIsSaid) {
+  patience_ = std::chrono::seconds(0);
+  others_.left = true;
+  restart();
+  others_.b_forgets = false;
+  others_.forget_fails = true;
+  const auto begun = leave();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  const Job done = job(begun->id);
+  EXPECT_EQ(done.state, JobState::done) << done.message;
+  EXPECT_NE(done.message.find("pair leave b` there"), std::string::npos) << done.message;
+  EXPECT_NE(done.message.find("etcdctl del --prefix /lockstep/"), std::string::npos) << done.message;
+}
+
+// ---- the node that is out ----
+
+TEST_F(LeaveJobsTest, ANodeWhoseCopiesAreInServiceDoesNotForgetItsPair) {
+  const Uuid pair = configuration().pair->id;
+  EXPECT_FALSE(jobs_->on_release(pair, false)) << "only the partner may say so";
+  EXPECT_FALSE(jobs_->on_release(pair, true)) << "a copy is in service";
+  turns();
+  EXPECT_TRUE(configuration().pair);
+  EXPECT_TRUE(jobs_->on_release(random_uuid(), false)) << "it is in no such pair";
+}
+
+TEST_F(LeaveJobsTest, ANodeThatIsOutForgetsItsPairWhereverItEnds) {
+  const Uuid pair = configuration().pair->id;
+  const auto tokens = configuration().tokens;
+  const auto retired = core_->revisions.change(
+      "Retired",
+      [](Configuration& c) -> Outcome<void> {
+        c.volumes.front().copy(kA).retired = true;
+        return {};
+      },
+      nullptr);
+  ASSERT_TRUE(retired);
+  ASSERT_TRUE(core_->saved_file.exists());
+  EXPECT_EQ(jobs_->on_release(pair, true).error().kind, RefusalKind::not_current) << "it is under way";
+  for (int i = 0; i < 6; ++i) {
+    runner_->turn();
+    restart();
+  }
+  EXPECT_TRUE(jobs_->on_release(pair, false)) << "it is done";
+  EXPECT_FALSE(configuration().pair);
+  EXPECT_EQ(configuration().tokens, tokens) << "nobody is locked out";
+  EXPECT_FALSE(core_->saved_file.exists()) << "nor is it there to be recovered";
+  EXPECT_FALSE(core_->forgets_pair());
+  EXPECT_EQ(std::ranges::count(others_.orders, "discard"), 1);
+  EXPECT_EQ(others_.orders.front(), "end lockstepd") << "a lockstepd takes a pair once";
+}
+
+TEST_F(LeaveJobsTest, WhatThePartnerSaysOfAPairThatWasLeftMeanwhileKeepsTheNodeFromNothing) {
+  const Uuid pair = configuration().pair->id;
+  EXPECT_TRUE(core_->note_standing(pair, true));
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "it is known";
+  EXPECT_FALSE(core_->note_standing(pair, false));
+  EXPECT_EQ(core_->replaced.replaced_here_ms(), 0) << "it is the partner again";
+  core_->revisions.commit_new_epoch({random_uuid(), core_->revisions.state().head.n + 1, random_uuid()},
+                                    "Left the pair", {});
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "it was asked before, and answered after";
+  EXPECT_EQ(core_->replaced.replaced_here_ms(), 0);
+  const auto another = core_->change("Another pair", [](Configuration& c) -> Outcome<void> {
+    c.pair = Pair{};
+    c.pair->id = random_uuid();
+    return {};
+  });
+  EXPECT_TRUE(another) << another.error().detail;
+  EXPECT_FALSE(core_->note_standing(pair, true)) << "nor does it count for another pair";
+}
+
+TEST_F(LeaveJobsTest, AMachineThatIsKnownToBeOutForgetsThePairWhenItIsToldTo) {
+  const auto ask = [this](const std::string& confirm) {
+    return jobs_->leave({.side = kA, .lost = false, .confirm = confirm});
+  };
+  EXPECT_EQ(ask("node-a").error().kind, RefusalKind::conflict) << "it is in the pair";
+  core_->replaced.set_replaced_here(true);
+  EXPECT_FALSE(leave()) << "it has no say over the other one";
+  EXPECT_EQ(ask("node-a").error().kind, RefusalKind::conflict) << "its lockstepd serves: perhaps it is alone in that";
+  others_.restarted = true;
+  EXPECT_EQ(ask("").error().kind, RefusalKind::confirmation_needed);
+  const auto begun = ask("node-a");
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_FALSE(configuration().pair);
+  EXPECT_EQ(core_->replaced.replaced_here_ms(), 0);
+}
+
+// ---- the end of the pair ----
+
+TEST_F(LeaveJobsTest, APairWithVolumesEndsOnlyWhenTheyAreToBeDeleted) {
+  const auto kept = jobs_->dissolve({.delete_volumes = false, .confirm = "pair1"});
+  ASSERT_FALSE(kept);
+  EXPECT_NE(kept.error().detail.find("--delete-volumes"), std::string::npos);
+  EXPECT_EQ(jobs_->dissolve({.delete_volumes = true, .confirm = "node-b"}).error().kind,
+            RefusalKind::confirmation_needed);
+  runner_->teach("volume.delete", [this](Job& job) {
+    EXPECT_EQ(configuration().volume(*job.volume)->lifecycle, Lifecycle::deleting);
+    const auto gone = core_->revisions.change(
+        "Gone",
+        [&](Configuration& c) -> Outcome<void> {
+          std::erase_if(c.volumes, [&](const Volume& v) { return v.id == *job.volume; });
+          return {};
+        },
+        nullptr);
+    EXPECT_TRUE(gone);
+    return finish(job, "Deleted.");
+  });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_FALSE(configuration().pair);
+  EXPECT_EQ(others_.orders, (std::vector<std::string>{"release", "forget http://10.0.0.10:2379", "end lockstepd"}));
+}
+
+TEST_F(LeaveJobsTest, APairIsNotDissolvedWhenAVolumeCannotBeDeleted) {
+  runner_->teach("volume.delete", [this](Job& job) {
+    return fail(*core_, job, {RefusalKind::conflict, "Its disk hangs.", {}});
+  });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_NE(job(begun->id).message.find("Its disk hangs."), std::string::npos) << job(begun->id).message;
+  EXPECT_EQ(configuration().nodes.size(), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt::leaving
