@@ -3,6 +3,7 @@
 // whose layout is not fixed. Fields have alignment 1 and no padding: a struct made of them has its layout by counting.
 #include <array>
 #include <bit>
+#include <cassert>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +74,20 @@ static_assert(std::is_trivial_v<Be16> && std::is_trivial_v<Be24> && std::is_triv
 /// A struct of byte-order fields that may be copied from and to the outside.
 template <class T>
 concept WireStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> && alignof(T) == 1;
+
+/// What stands at the beginning of `bytes`, which has as many.
+template <WireStruct T>
+[[nodiscard]] T layout_of(std::span<const std::byte> bytes) {
+  assert(bytes.size() >= sizeof(T));
+  T layout;
+  std::memcpy(&layout, bytes.data(), sizeof layout);
+  return layout;
+}
+
+template <WireStruct T>
+[[nodiscard]] std::array<std::byte, sizeof(T)> bytes_of(const T& layout) {
+  return std::bit_cast<std::array<std::byte, sizeof(T)>>(layout);
+}
 
 /// Reads forward through bytes from outside. Reading past the end gives zeros and sets failed() for good, so that a
 /// whole structure may be read first and checked once. Check ok() before any value is used.

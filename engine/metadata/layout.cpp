@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "engine/base/copy_bytes.hpp"
 #include "engine/base/crc32c.hpp"
 
 namespace lockstep::engine::layout {
@@ -252,7 +253,7 @@ void encode_state(Block first, std::span<std::byte, kMaxState> room, std::span<c
   out.length = static_cast<std::uint32_t>(state.size());
   out.checksum = crc32c(state);
   put_payload(first, out);
-  std::ranges::copy(state, room.begin());
+  copy_bytes(state, room);
   std::ranges::fill(room.subspan(state.size()), std::byte{0});
 }
 

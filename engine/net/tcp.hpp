@@ -1,8 +1,10 @@
 #pragma once
 // TCP on a reactor: connections, a listener that hands accepted sockets to whichever reactor is to have them, and the
 // way out. Addresses are literal: "127.0.0.1:3260", "[::1]:3260"; port 0 picks a free one.
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +35,19 @@ class TcpSocket {
   int descriptor_ = -1;
 };
 
+/// What the system knows of a connection since it was made (tcp(7), TCP_INFO).
+struct TcpFigures {
+  std::chrono::microseconds round_trip{};  ///< smoothed
+  std::uint64_t bytes_out = 0;             ///< that the other end has confirmed
+  std::uint64_t bytes_in = 0;
+  std::uint64_t segments_out = 0;
+  std::uint64_t segments_sent_again = 0;
+  std::uint32_t path_mtu = 0;  ///< bytes; 0: not known
+  bool operator==(const TcpFigures&) const = default;
+};
+/// Nothing where the system does not tell.
+[[nodiscard]] std::optional<TcpFigures> tcp_figures(int descriptor);
+
 /// One receive a turn while bytes come, one gathering send at the end of the turn. TCP_NODELAY and keepalive are set.
 class TcpStream final : public Stream {
  public:
@@ -47,6 +62,8 @@ class TcpStream final : public Stream {
   void close(StreamClose how) override;
   [[nodiscard]] const std::string& local_address() const override;
   [[nodiscard]] const std::string& peer_address() const override;
+  /// Nothing once it is closed.
+  [[nodiscard]] std::optional<TcpFigures> figures() const;
 
  private:
   struct Impl;

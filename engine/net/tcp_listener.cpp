@@ -13,7 +13,7 @@
 namespace lockstep::engine {
 namespace {
 
-using Descriptor = boost::asio::posix::stream_descriptor;
+using SocketDescriptor = boost::asio::posix::stream_descriptor;
 constexpr int kBacklog = 512;
 constexpr int kAcceptsPerTurn = 64;
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);  // before we try again
@@ -45,7 +45,7 @@ struct TcpListener::Impl : std::enable_shared_from_this<Impl> {
   }
 
   void wait() {
-    descriptor->async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+    descriptor->async_wait(SocketDescriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
       if (!error && !self->closing) self->accept_some();
     });
   }
@@ -86,7 +86,7 @@ struct TcpListener::Impl : std::enable_shared_from_this<Impl> {
 
   Reactor& reactor;
   int socket;
-  std::optional<Descriptor> descriptor;  // owns the socket once it is there
+  std::optional<SocketDescriptor> descriptor;  // owns the socket once it is there
   std::string address;
   Callback<TcpSocket> accepted;
   TimerId retry = TimerId::none;

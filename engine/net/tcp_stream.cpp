@@ -18,7 +18,7 @@
 namespace lockstep::engine {
 namespace {
 
-using Descriptor = boost::asio::posix::stream_descriptor;
+using SocketDescriptor = boost::asio::posix::stream_descriptor;
 
 constexpr int kReceivesPerTurn = 16;               // then others have their turn
 constexpr auto kLinger = std::chrono::seconds(2);  // for the peer to close after our end of the stream
@@ -63,7 +63,7 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
 
   void wait_readable() {
     if (std::exchange(waiting_read, true)) return;
-    descriptor.async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+    descriptor.async_wait(SocketDescriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
       self->waiting_read = false;
       if (error) return;
       if (self->protocol != nullptr) return self->receive();
@@ -73,7 +73,7 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
 
   void wait_writable() {
     if (std::exchange(waiting_write, true)) return;
-    descriptor.async_wait(Descriptor::wait_write, [self = shared_from_this()](boost::system::error_code error) {
+    descriptor.async_wait(SocketDescriptor::wait_write, [self = shared_from_this()](boost::system::error_code error) {
       self->waiting_write = false;
       if (!error && self->protocol != nullptr) self->send();
     });
@@ -172,7 +172,7 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
   }
 
   Reactor& reactor;
-  Descriptor descriptor;
+  SocketDescriptor descriptor;
   StreamProtocol* protocol = nullptr;
   std::string local, peer;
   bool waiting_read = false;
@@ -206,5 +206,9 @@ void TcpStream::resume_receive() {
 void TcpStream::close(StreamClose how) { impl_->close(how); }
 const std::string& TcpStream::local_address() const { return impl_->local; }
 const std::string& TcpStream::peer_address() const { return impl_->peer; }
+
+std::optional<TcpFigures> TcpStream::figures() const {
+  return impl_->protocol != nullptr ? tcp_figures(impl_->descriptor.native_handle()) : std::nullopt;
+}
 
 }  // namespace lockstep::engine

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/base/copy_bytes.hpp"
+
 namespace lockstep::engine {
 namespace {
 
@@ -47,11 +49,11 @@ void TlsBytes::keep_rest() {
 std::size_t TlsBytes::read(std::span<std::byte> into) {
   const auto kept = std::span<const std::byte>(kept_).subspan(kept_from_);
   const auto from_kept = kept.first(std::min(kept.size(), into.size()));
-  std::ranges::copy(from_kept, into.begin());
+  copy_bytes(from_kept, into);
   kept_from_ += from_kept.size();
   const auto rest = into.subspan(from_kept.size());
   const auto from_now = now_.first(std::min(now_.size(), rest.size()));
-  std::ranges::copy(from_now, rest.begin());
+  copy_bytes(from_now, rest);
   now_ = now_.subspan(from_now.size());
   return from_kept.size() + from_now.size();
 }

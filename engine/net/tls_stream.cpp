@@ -8,6 +8,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "engine/base/copy_bytes.hpp"
 #include "engine/net/tls_bio.hpp"
 
 namespace lockstep::engine {
@@ -202,7 +203,7 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
             if (!write(part)) return;
             continue;
           }
-          std::ranges::copy(part, record.begin() + static_cast<std::ptrdiff_t>(filled));
+          copy_bytes(part, record.subspan(filled));
           filled += part.size();
           if (filled == kRecord && !write(record.first(std::exchange(filled, 0)))) return;
         }

@@ -62,6 +62,7 @@ struct Reactor::Impl {
 
   void post_turn();
   void turn();
+  bool run_due_timers();
   bool run_tasks();
   bool run_pollers();
   void arm_timer();
@@ -85,6 +86,7 @@ struct Reactor::Impl {
   BusyPoll busy_poll{options.busy_poll};
   bool turn_posted = false;
   bool timer_ran = false;
+  bool timer_due = false;  ///< one was set without a delay: it needs no alarm
   bool pollers_armed = false;
   ReactorStats stats;
 
@@ -123,7 +125,7 @@ void Reactor::Impl::turn() {
     pollers_armed = false;
     for (TurnPoller* poller : pollers) poller->woke_up();
   }
-  bool worked = std::exchange(timer_ran, false);
+  bool worked = std::exchange(timer_ran, false) | run_due_timers();
   worked |= run_tasks();
   worked |= run_pollers();
   worked |= hooks.run();
@@ -137,7 +139,13 @@ void Reactor::Impl::turn() {
       return post_turn();
     }
   }
-  if (!hooks.empty() || !may_sleep()) post_turn();
+  if (!turn_posted && (!hooks.empty() || !may_sleep())) post_turn();
+}
+
+bool Reactor::Impl::run_due_timers() {
+  if (!std::exchange(timer_due, false)) return false;
+  timers.run_due(boot_time());
+  return true;
 }
 
 bool Reactor::Impl::run_tasks() {
@@ -300,6 +308,7 @@ TimePoint Reactor::now() const { return boot_time(); }
 TimerId Reactor::call_after(Duration delay, Callback<> action) {
   assert(on_this_thread() || !impl_->running);
   impl_->post_turn();
+  impl_->timer_due |= delay <= Duration::zero();
   return impl_->timers.add(boot_time() + std::max(delay, Duration::zero()), std::move(action));
 }
 
