@@ -21,12 +21,9 @@ pkg_check_modules(LIBISCSI REQUIRED IMPORTED_TARGET libiscsi)
 find_library(SQLITECPP_LIBRARY SQLiteCpp REQUIRED)
 
 # fmt and spdlog, made from their headers into the programs: each distribution has these two libraries under other names, and
-# one package is to be good for several.
+# one package is to be good for several. spdlog's are included by mgmt/log alone.
 add_library(lockstep_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/static/fmt.cpp)
 target_compile_definitions(lockstep_fmt PUBLIC $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
-add_library(lockstep_spdlog STATIC ${CMAKE_SOURCE_DIR}/cmake/static/spdlog.cpp)
-target_compile_definitions(lockstep_spdlog PUBLIC $<TARGET_PROPERTY:spdlog::spdlog,INTERFACE_COMPILE_DEFINITIONS>)
-target_link_libraries(lockstep_spdlog PUBLIC lockstep_fmt Threads::Threads)
 
 add_library(lockstep_asio INTERFACE)
 target_link_libraries(lockstep_asio INTERFACE Boost::headers Threads::Threads)

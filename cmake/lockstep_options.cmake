@@ -25,15 +25,15 @@ string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_R
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
-target_compile_definitions(lockstep_options INTERFACE SPDLOG_COMPILED_LIB)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # g++ is the judge of warnings; clang serves the fuzzers. libstdc++ 12 offers std::expected only to compilers that claim the final concepts of C++20; clang 16 has what it needs.
   target_compile_options(lockstep_options INTERFACE -Wno-builtin-macro-redefined -Wno-macro-redefined -Wno-error -Wno-shadow -D__cpp_concepts=202002L)
 endif()
 # Full RELRO: what a defect might overwrite of the dynamic linker's tables is read-only before main() runs.
 add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
-# What overruns a buffer ends the process. Sanitizers and fuzzers see more, and want the calls as they are.
-if(NOT LOCKSTEP_SANITIZE AND NOT LOCKSTEP_FUZZ)
+# What overruns a buffer ends the process. Sanitizers and fuzzers see more, and want the calls as they are. What is built
+# once, to be looked at, goes without: these checks are an eighth of the compiler's time.
+if(NOT LOCKSTEP_SANITIZE AND NOT LOCKSTEP_FUZZ AND NOT LOCKSTEP_UNITY STREQUAL "all")
   add_compile_options(-fstack-protector-strong -fstack-clash-protection)
   add_compile_definitions($<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=3>)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -61,9 +61,9 @@ macro(lockstep_not_hot)
   endif()
 endmacro()
 
-# lockstep_unity(TARGET cold|hot): its sources are compiled up to 32 of a folder at a time, since most of what one costs is headers
-# and templates that its neighbours have, too. Hot is the data path: the release build compiles its sources one by one, so that
-# one is changed and built again in seconds, as the mutants are.
+# lockstep_unity(TARGET cold|hot): its sources are compiled up to 32 at a time (128 where all is built once), since most of what one
+# costs is headers and templates that its neighbours have, too. Hot is the data path: the release build compiles its sources one
+# by one, so that one is changed and built again in seconds, as the mutants are.
 function(lockstep_unity target warmth)
   if(NOT LOCKSTEP_UNITY STREQUAL "all" AND NOT LOCKSTEP_UNITY STREQUAL warmth)
     return()
@@ -72,25 +72,17 @@ function(lockstep_unity target warmth)
   # g++ takes what such a unit includes for a header, in which a type of an anonymous namespace would be another one each time.
   target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   get_target_property(sources ${target} SOURCES)
-  set(folders)
+  list(LENGTH sources count)
+  set(most 32)
+  if(LOCKSTEP_UNITY STREQUAL "all")
+    set(most 128)
+  endif()
+  math(EXPR units "(${count} + ${most} - 1) / ${most}")
+  set(index 0)
   foreach(source IN LISTS sources)
-    get_filename_component(path ${source} ABSOLUTE)
-    get_filename_component(folder ${path} DIRECTORY)
-    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${folder})
-    string(MAKE_C_IDENTIFIER ${folder} folder)
-    list(APPEND folders ${folder})
-    list(APPEND of_${folder} ${source})
-  endforeach()
-  list(REMOVE_DUPLICATES folders)
-  foreach(folder IN LISTS folders)
-    list(LENGTH of_${folder} count)
-    math(EXPR units "(${count} + 31) / 32")
-    set(index 0)
-    foreach(source IN LISTS of_${folder})
-      math(EXPR unit "${index} * ${units} / ${count}")
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${unit})
-      math(EXPR index "${index} + 1")
-    endforeach()
+    math(EXPR unit "${index} * ${units} / ${count}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+    math(EXPR index "${index} + 1")
   endforeach()
 endfunction()
 

@@ -24,6 +24,18 @@ std::optional<Address> parse_address(std::string_view text) {
   return address;
 }
 
+std::array<unsigned char, 16> bytes_of(const Address& address) {
+  std::array<unsigned char, 16> bytes{};
+  ::inet_pton(address.v6 ? AF_INET6 : AF_INET, address.host.c_str(), bytes.data());
+  return bytes;
+}
+
+bool is_same_address(const std::string& one, const std::string& other) {
+  const auto a = parse_address(one), b = parse_address(other);
+  if (!a || !b) return one == other;
+  return a->v6 == b->v6 && a->port == b->port && bytes_of(*a) == bytes_of(*b);
+}
+
 bool is_wildcard(std::string_view address) {
   const auto parsed = parse_address(address);
   return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");

@@ -1,6 +1,7 @@
 #pragma once
 // "10.0.0.11:3260" and "[fd00::11]:3260": numeric addresses with a port. Names are not resolved: a pair must come up
 // without a name server.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,10 @@ struct Address {
 
 [[nodiscard]] std::optional<Address> parse_address(std::string_view text);
 [[nodiscard]] std::string to_string(const Address& address);
+/// Of the host, in network order: four of IPv4, followed by zeros.
+[[nodiscard]] std::array<unsigned char, 16> bytes_of(const Address& address);
+/// By their values, since an IPv6 address may be written in several ways; as texts where one is no address.
+[[nodiscard]] bool is_same_address(const std::string& one, const std::string& other);
 /// An address that stands for every one of a machine.
 [[nodiscard]] bool is_wildcard(std::string_view address);
 

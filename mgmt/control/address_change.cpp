@@ -65,6 +65,10 @@ std::vector<FieldProblem> problems_of(const AddressWish& wish, const Configurati
   if (wish.link_address) said.emplace_back("/link_address", *wish.link_address);
   if (wish.management_address) said.emplace_back("/management_address", *wish.management_address);
   std::vector<Use> uses = uses_of(node.name, wished(addresses_of(node), wish));
+  for (const auto& n : c.nodes)
+    for (const auto* list : {&n.more_link_addresses, &n.last_link_addresses})
+      for (const auto& address : *list)
+        uses.push_back({address, fmt::format("the address of {} of another path of the link", n.name)});
   if (const Node* partner = c.node(engine::other(wish.side)))
     std::ranges::move(uses_of(partner->name, addresses_of(*partner)), std::back_inserter(uses));
   for (const auto& [pointer, address] : said) {

@@ -123,9 +123,15 @@ struct Node {
   std::string management_address;
   std::string fingerprint;  ///< of its TLS certificate
   NodeBeside beside{};
+  /// Of the link's further paths (link_paths.hpp): the other node's, at the same place of its list, is on the same
+  /// network. The lists of both nodes are of one length.
+  std::vector<std::string> more_link_addresses{};
+  std::vector<std::string> last_link_addresses{};  ///< of paths that carry data when no other is left
   bool operator==(const Node&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(Node, (), (id, side, name, portals, link_address, management_address, fingerprint, beside))
+BOOST_DESCRIBE_STRUCT(Node, (),
+                      (id, side, name, portals, link_address, management_address, fingerprint, beside,
+                       more_link_addresses, last_link_addresses))
 
 /// Which files on a node's disk are its copy of a volume. One that takes the place of a copy that is lost has the next
 /// number, so that the lost one, should it turn up, is not taken for it.
@@ -227,7 +233,7 @@ BOOST_DESCRIBE_STRUCT(Configuration, (), (pair, nodes, volumes, initiators, toke
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 9;       ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 10;      ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

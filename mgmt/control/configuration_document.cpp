@@ -25,7 +25,8 @@ using records::Rules;
 //   9  the link may have TLS: it calls without, in vain.
 //   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
 //   9  one lease may be taking the place of another: it waits for the shorter one alone.
-static_assert(kNewestDocument == 9);
+//  10  the link may have several paths: it knows one, and drops the others.
+static_assert(kNewestDocument == 10);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
 
@@ -47,7 +48,8 @@ struct Document {
     return {.required = "link link_mutual are_old", .renamed = "are_old=old"};
   }
   static constexpr Rules rules(const Node*) {
-    return {.required = "id side name portals link_address management_address fingerprint", .since = "beside=9"};
+    return {.required = "id side name portals link_address management_address fingerprint",
+            .since = "beside=9 more_link_addresses=10 last_link_addresses=10"};
   }
   static constexpr Rules rules(const Copy*) { return {.required = "number folder retired"}; }
   static constexpr Rules rules(const Volume*) {

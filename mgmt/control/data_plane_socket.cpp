@@ -10,13 +10,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "mgmt/control/data_plane.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -129,14 +129,14 @@ bool DataPlaneSocket::Impl::take_lines(std::string& pending, std::size_t searche
   }
   pending.erase(0, begin);
   if (pending.size() <= kMaxLine) return true;
-  spdlog::error("lockstepd sent a line of more than {} bytes: connecting to it anew.", kMaxLine);
+  log_error(fmt::format("lockstepd sent a line of more than {} bytes: connecting to it anew.", kMaxLine));
   return false;
 }
 
 void DataPlaneSocket::Impl::take_line(std::string_view line) {
   const json message = json::parse(line, nullptr, false);
   if (!message.is_object()) {
-    spdlog::error("lockstepd sent a line that is not a JSON object.");
+    log_error("lockstepd sent a line that is not a JSON object.");
     return;
   }
   if (message.value("method", "") == "event") {
@@ -144,7 +144,8 @@ void DataPlaneSocket::Impl::take_line(std::string_view line) {
     return;
   }
   const auto id = message.find("id");
-  if (id != message.end() && id->is_null()) spdlog::error("lockstepd can't make out what it was sent: {}", line);
+  if (id != message.end() && id->is_null())
+    log_error(fmt::format("lockstepd can't make out what it was sent: {}", line));
   if (id == message.end() || !id->is_number_unsigned()) return;
   const std::lock_guard lock(mutex);
   const auto found = waiting.find(id->get<std::uint64_t>());

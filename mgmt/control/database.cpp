@@ -106,12 +106,16 @@ void Database::note(std::string failure) {
   failure_ = std::move(failure);
 }
 
-std::string Database::trouble() const {
+std::string Database::lack_of_space() const {
   std::error_code error;
   const auto space = std::filesystem::space(std::filesystem::path(path_).parent_path(), error);
-  if (!error && space.available < kLeastSpace)
-    return fmt::format("Less than 1 MiB is left for {}: changes of the configuration are refused, or soon will be.",
-                       path_);
+  if (error || space.available >= kLeastSpace) return {};
+  return fmt::format("Less than 1 MiB is left for {}: changes of the configuration are refused, or soon will be.",
+                     path_);
+}
+
+std::string Database::trouble() const {
+  if (auto lack = lack_of_space(); !lack.empty()) return lack;
   const std::lock_guard lock(trouble_mutex_);
   return failure_;
 }

@@ -32,6 +32,8 @@ class Database {
   /// Why changes can't be stored, or soon may not be: the last one failed, or next to no space is left. A sentence;
   /// empty when all is well.
   [[nodiscard]] std::string trouble() const;
+  /// The latter of the two.
+  [[nodiscard]] std::string lack_of_space() const;
   /// Empties the write-ahead log into the database: pages of before are in neither any more.
   void empty_log();
 

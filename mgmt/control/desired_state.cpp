@@ -46,12 +46,19 @@ json both_ways_json(const Chap& chap, const Chap& mutual) {
           {"mutual_secret", mutual.secret}};
 }
 
+void add_paths(json& link, const std::vector<std::string>& mine, const std::vector<std::string>& partners, bool last) {
+  for (std::size_t i = 0; i < std::min(mine.size(), partners.size()); ++i)
+    link["more_paths"].push_back({{"listen", mine[i]}, {"connect", partners[i]}, {"last_resort", last}});
+}
+
 json partner_json(const Pair& pair, const Node& mine, const Node& partner, const KeyAndCertificate* shown) {
   json link = both_ways_json(pair.link, pair.link_mutual);
   link["listen"] = mine.link_address;
   link["connect"] = partner.link_address;
   if (!mine.beside.link_address.empty()) link["listen_beside"] = mine.beside.link_address;
   if (!partner.beside.link_address.empty()) link["connect_beside"] = partner.beside.link_address;
+  add_paths(link, mine.more_link_addresses, partner.more_link_addresses, false);
+  add_paths(link, mine.last_link_addresses, partner.last_link_addresses, true);
   if (pair.link_beside) link["also"] = both_ways_json(pair.link_beside->link, pair.link_beside->link_mutual);
   // A lockstepd that is older than this program refuses what it does not know: a pair with such a one has no TLS yet.
   if (shown && pair.link_protection != LinkProtection::off)

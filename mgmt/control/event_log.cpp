@@ -5,13 +5,13 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/configuration.hpp"
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/table_rows.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -52,11 +52,11 @@ std::vector<Event> select_events(Database& database, std::string_view rest,
 }
 
 void log(const Event& event) {
-  const auto level = event.severity == Severity::info      ? spdlog::level::info
-                     : event.severity == Severity::warning ? spdlog::level::warn
-                                                           : spdlog::level::err;
-  spdlog::log(level, "{}: {}{}", event.kind, event.message,
-              event.times == 1 ? "" : fmt::format(" ({} times)", event.times));
+  const auto level = event.severity == Severity::info      ? LogLevel::info
+                     : event.severity == Severity::warning ? LogLevel::warning
+                                                           : LogLevel::error;
+  log(level, fmt::format("{}: {}{}", event.kind, event.message,
+                         event.times == 1 ? "" : fmt::format(" ({} times)", event.times)));
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ void EventLog::append(Event event) {
       drop_oldest(db, event.kind);
     });
   } catch (const std::exception& e) {
-    spdlog::error("An event could not be stored: {}", e.what());
+    log_error(fmt::format("An event could not be stored: {}", e.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/link_paths.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/witness_verdict.hpp"
 
@@ -147,6 +148,38 @@ void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
          fmt::format("{} has no replication link to {}.", n->node->name, other.node->name),
          fmt::format("Check the network between {} and {}.", n->node->link_address, other.node->link_address)});
     return;  // one side's word is enough
+  }
+}
+
+/// Why a path is down, as either node says; empty while it is not, or not known to be.
+std::string why_down(const LinkPathView& path) {
+  for (const auto& end : path.ends) {
+    if (!end.status || end.status->state != "down" || end.status->problem.empty()) continue;
+    std::string why = end.status->problem;
+    while (why.ends_with('.')) why.pop_back();
+    return why;
+  }
+  return "";
+}
+
+/// While the link is up; else its loss is told, and is enough.
+void judge_link_paths(const PairView& view, std::vector<HealthProblem>& problems) {
+  for (const auto& n : view.nodes)
+    if (!n.node || (n.current() && !n.report.status->partner_connected)) return;
+  const auto paths = link_paths_of(view);
+  if (paths.size() < 2) return;
+  for (const auto& path : paths) {
+    const std::string why = why_down(path);
+    if (why.empty()) continue;
+    problems.push_back(
+        {Severity::warning,
+         "link",
+         {},
+         {},
+         fmt::format("Path {} of the link, between {} and {}, is down: {}.", path.number, path.ends[0].address,
+                     path.ends[1].address, why),
+         "The link goes on over its other paths. Check that network between the two nodes; `lockstep link` shows what "
+         "each of them sees, and `lockstep link remove` takes a path away for good."});
   }
 }
 
@@ -371,6 +404,7 @@ Health judge_pair(const PairView& view) {
   for (const auto& n : view.nodes)
     if (n.node) judge_node(c, n, problems);
   judge_link(view, problems);
+  judge_link_paths(view, problems);
   judge_lease(c, problems);
   judge_link_secrets(c, problems);
   judge_link_protection(view, problems);

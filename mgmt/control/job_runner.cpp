@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -99,7 +99,7 @@ bool JobRunner::run(Job job) {
     try {
       result = step->second(job);
     } catch (const std::exception& e) {
-      spdlog::error("{}, step {}: {}", job.kind, job.step, e.what());
+      log_error(fmt::format("{}, step {}: {}", job.kind, job.step, e.what()));
       job.message = fmt::format("{}: tries again.", e.what());
     }
     const bool idle = result == StepResult::again_later && job.message == before.message;

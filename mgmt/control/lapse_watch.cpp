@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include "mgmt/control/credentials_change.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -65,7 +66,7 @@ void LapseWatch::erase_traces(std::int64_t now_ms) {
     traces_ = false;
   } catch (const std::exception& e) {
     again_at_ms_ = now_ms + kTryAgainMs;
-    spdlog::error("Secrets that are accepted no more could not be erased from mgmt.db-wal yet: {}.", e.what());
+    log_error(fmt::format("Secrets that are accepted no more could not be erased from mgmt.db-wal yet: {}.", e.what()));
   }
 }
 

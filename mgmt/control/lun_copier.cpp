@@ -9,7 +9,8 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
+
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -243,7 +244,7 @@ void LunCopier::run() {
   try {
     fault = Run(*this).copy();
   } catch (const std::exception& e) {
-    spdlog::error("An import: {}", e.what());
+    log_error(fmt::format("An import: {}", e.what()));
     fault = LunFault{true, fmt::format("This node's management ran into \"{}\".", e.what())};
   }
   const std::lock_guard lock(mutex_);

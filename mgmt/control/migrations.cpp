@@ -256,10 +256,17 @@ constexpr std::string_view kUnmadeCopies = R"sql(
 ALTER TABLE copies ADD COLUMN unmade INTEGER NOT NULL DEFAULT 0 CHECK (unmade IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 18> kMigrations{
-    kInitial,       kVolumeShapes, kEncryption,  kNextLun, kDiscovery,       kClosedVolumes,
-    kWitnessAccess, kEventShares,  kReplacement, kCopies,  kChangingWitness, kConfigurationEpochs,
-    kFence,         kRotation,     kTwoLeases,   kBeside,  kLinkProtection,  kUnmadeCopies};
+// Lists, as portals are.
+constexpr std::string_view kLinkPaths = R"sql(
+ALTER TABLE nodes ADD COLUMN more_link_addresses TEXT NOT NULL DEFAULT '';
+ALTER TABLE nodes ADD COLUMN last_link_addresses TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<std::string_view, 19> kMigrations{
+    kInitial,         kVolumeShapes,        kEncryption,   kNextLun,     kDiscovery,
+    kClosedVolumes,   kWitnessAccess,       kEventShares,  kReplacement, kCopies,
+    kChangingWitness, kConfigurationEpochs, kFence,        kRotation,    kTwoLeases,
+    kBeside,          kLinkProtection,      kUnmadeCopies, kLinkPaths};
 
 }  // namespace
 

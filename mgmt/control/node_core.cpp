@@ -4,13 +4,13 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -41,10 +41,10 @@ std::vector<std::string> certificate_hosts(const LocalSettings& local) {
 // their files say so in its health.
 void make_folder_if_possible(const std::filesystem::path& folder) {
   if (auto made = make_private_folder(folder); !made)
-    spdlog::warn(
+    log_warning(fmt::format(
         "{} Is its disk mounted? A folder that is new in mgmtd.toml needs /usr/lib/lockstep/prepare-state and a "
         "restart of both daemons.",
-        made.error().message);
+        made.error().message));
 }
 
 // lockstepd would take every volume out of service before it finds that there is nothing in the new folder.
@@ -199,7 +199,7 @@ void NodeCore::save_copy() {
   else if (!same)
     if (auto written = saved_file.write({head, wall_clock_ms(), node_id, *in_force}); !written)
       problem = written.error().message;
-  if (!problem.empty()) spdlog::error("The copy of the configuration is not of now: {}", problem);
+  if (!problem.empty()) log_error(fmt::format("The copy of the configuration is not of now: {}", problem));
   const std::lock_guard lock(save_problem_mutex_);
   save_problem_ = problem;
   newer_copy_ = newer ? there->revision.n : 0;

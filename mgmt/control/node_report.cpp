@@ -29,8 +29,8 @@ struct NodeMessage {
             .renamed =
                 "lease_ms=lease/ms lease_settled=lease/settled "
                 "partner_connected=partner/connected partner_path=partner/path "
-                "partner_since_ms=partner/since_ms partner_cipher=partner/cipher witness_kind=witness/kind "
-                "witness_reachable=witness/reachable witness_changing=witness/changing"};
+                "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
+                "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing"};
   }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }
 

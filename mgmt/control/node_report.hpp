@@ -57,6 +57,29 @@ struct SessionStatus {
 };
 BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, since_ms))
 
+/// One of the link's paths, as the node sees its own way out.
+struct LinkPathStatus {
+  std::string transport{};
+  std::string state{};  ///< "down", "joining", "proving" or "proven"
+  std::string from{};   ///< without a port
+  std::string to{};
+  bool last_resort = false;
+  std::string cipher{};   ///< empty: without TLS, or down
+  std::string problem{};  ///< why it is down
+  std::optional<std::int64_t> round_trip_us{};
+  std::int64_t bytes_out = 0;
+  std::int64_t bytes_in = 0;
+  std::int64_t losses = 0;  ///< how often it was lost
+  // Of the connection that stands:
+  std::int64_t segments_out = 0;
+  std::int64_t segments_sent_again = 0;
+  std::int64_t path_mtu = 0;  ///< 0: not known
+  bool operator==(const LinkPathStatus&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(LinkPathStatus, (),
+                      (transport, state, from, to, last_resort, cipher, problem, round_trip_us, bytes_out, bytes_in,
+                       losses, segments_out, segments_sent_again, path_mtu))
+
 struct DataPlaneStatus {
   std::string version;
   std::string process;
@@ -69,6 +92,8 @@ struct DataPlaneStatus {
   std::string partner_path;
   std::int64_t partner_since_ms = 0;
   std::string partner_cipher;  ///< of the way out; empty: without TLS, or down
+  /// In their order; nothing: it was told of no partner, or is of before there were several paths.
+  std::optional<std::vector<LinkPathStatus>> partner_paths;
   std::string witness_kind;
   std::optional<bool> witness_reachable;
   bool witness_changing = false;  ///< it was told to ask none, and does not
@@ -80,8 +105,8 @@ struct DataPlaneStatus {
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
-                       partner_since_ms, partner_cipher, witness_kind, witness_reachable, witness_changing, volumes,
-                       sessions, findings))
+                       partner_since_ms, partner_cipher, partner_paths, witness_kind, witness_reachable,
+                       witness_changing, volumes, sessions, findings))
 
 struct ApplyProblem {
   std::string object;

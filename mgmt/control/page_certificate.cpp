@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/shown_certificate.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -54,7 +54,7 @@ Shown PageCertificate::load(const char* name) {
   if (read) return *read;
   trouble_ = fmt::format("{} can't be used: {}", file.string(),
                          text ? read.error().fields.front().detail : text.error().message);
-  spdlog::error("{} A self-made certificate is shown instead.", trouble_);
+  log_error(fmt::format("{} A self-made certificate is shown instead.", trouble_));
   return nullptr;
 }
 
@@ -64,7 +64,7 @@ void PageCertificate::show_locked() {
   const auto file = folder_ / kShownFile;
   if (shown) {
     if (auto written = write_private_file(file, certificates_text(*shown)); !written)
-      spdlog::error("{}", written.error().message);
+      log_error(written.error().message);
     return;
   }
   std::error_code ignored;
@@ -128,7 +128,7 @@ bool PageCertificate::renew_if_due(std::int64_t now_ms) {
   auto stored = pems && made ? store(folder_ / kMadeFile, **made) : engine::Result<void>();
   if (!pems || !made || !stored) {
     const std::string why = !pems ? pems.error().message : !made ? made.error().detail : stored.error().message;
-    if (trouble_.empty()) spdlog::error("The page's certificate could not be made anew: {}", why);
+    if (trouble_.empty()) log_error(fmt::format("The page's certificate could not be made anew: {}", why));
     trouble_ = fmt::format("The page's certificate ends at {} and could not be made anew: {}",
                            utc_text(shown->facts.until_ms), why);
     return false;
@@ -136,7 +136,7 @@ bool PageCertificate::renew_if_due(std::int64_t now_ms) {
   made_ = *made;
   trouble_.clear();
   show_locked();
-  spdlog::info("The page has a new self-made certificate; its SHA-256: {}", made_->facts.fingerprint);
+  log_info(fmt::format("The page has a new self-made certificate; its SHA-256: {}", made_->facts.fingerprint));
   return true;
 }
 

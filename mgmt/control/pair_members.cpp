@@ -29,6 +29,11 @@ void check_own_address(const std::string& address, const char* pointer, const ch
     problems.push_back({pointer, fmt::format("{} is no address that the partner could connect to.", address)});
 }
 
+/// The node that stays has no partner on its other networks.
+void forget_paths(Configuration& c) {
+  for (auto& n : c.nodes) n.more_link_addresses = n.last_link_addresses = {};
+}
+
 }  // namespace
 
 std::vector<FieldProblem> problems_of(const Node& n) {
@@ -105,6 +110,7 @@ Outcome<void> forget_old_link_secrets(Configuration& c) {
 Configuration with_second_node(const Configuration& pair_of_one, const Node& joining, const Token& token) {
   Configuration next = pair_of_one;
   next.nodes.push_back(joining);
+  forget_paths(next);
   adopt_token(next, token, joining.name);
   next.sort();
   return next;
@@ -119,6 +125,7 @@ Configuration with_node_replaced(const Configuration& before, const Node& joinin
   pair.link_beside.reset();
   std::erase_if(next.nodes, [&](const Node& n) { return n.side == joining.side; });
   next.nodes.push_back(joining);
+  forget_paths(next);
   adopt_token(next, token, joining.name);
   next.sort();
   return next;
@@ -130,7 +137,9 @@ Configuration with_node_left(const Configuration& before, NodeSide side) {
   keep_seal(pair);
   make_link_secrets(pair);
   pair.link_beside.reset();
+  pair.arbiter.changing = false;  // nobody is left who would have to let go of the old one
   std::erase_if(next.nodes, [&](const Node& n) { return n.side == side; });
+  forget_paths(next);
   for (auto& v : next.volumes) v.copy(side) = {v.copy(side).number + 1, "", false};
   return next;
 }

@@ -26,7 +26,8 @@ void adopt_token(Configuration& configuration, Token token, const std::string& n
 /// logs in nowhere.
 [[nodiscard]] Configuration with_node_replaced(const Configuration& before, const Node& joining, const Token& token);
 /// The node of that side is out. The other one's volumes stay as they are; a copy that is made on that side later has
-/// other files than the one that was there. The link's secrets are new.
+/// other files than the one that was there. The link's secrets are new. A change of the arbiter that was under way
+/// ends: the one that is named last is what another node will find.
 [[nodiscard]] Configuration with_node_left(const Configuration& before, NodeSide side);
 /// What was saved by the node of that id, now this node's: `here` gives its new id and certificate.
 [[nodiscard]] Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here,

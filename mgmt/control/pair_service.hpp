@@ -21,6 +21,8 @@
 
 namespace lockstep::mgmt {
 
+struct LinkPathWish;
+
 /// What a user may say of a node; what is missing comes from the node's configuration file.
 struct NodeWish {
   std::optional<std::string> name;
@@ -82,6 +84,9 @@ class PairService {
   [[nodiscard]] Outcome<void> change(const PairChange& change);
   /// Another name for that node, in use.
   [[nodiscard]] Outcome<void> rename_node(NodeSide side, const std::string& name);
+  // Both need both nodes; refusals as of the edits (link_paths.hpp).
+  [[nodiscard]] Outcome<void> add_link_path(const LinkPathWish& wish);
+  [[nodiscard]] Outcome<void> remove_link_path(const std::string& address);
   /// `token`: the one that this request was made with; it stays valid.
   [[nodiscard]] Outcome<Job> join(const std::string& invitation, const NodeWish& node, const Token& token);
 

@@ -1,10 +1,10 @@
 #include "mgmt/control/partner_watch.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -96,7 +96,7 @@ void PartnerWatch::agree(Peer& peer) {
     problem = e.what();
   }
   if (!problem.empty() && problem != agreement_problem_)
-    spdlog::error("What both nodes agree on can't be noted: {}", problem);
+    log_error(fmt::format("What both nodes agree on can't be noted: {}", problem));
   agreement_problem_ = problem;
 }
 

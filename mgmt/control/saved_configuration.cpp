@@ -43,6 +43,15 @@ void check_node(const Node& n) {
   if (check_address(n.management_address) || check_address(n.link_address)) throw Unusable("a node has no address");
   if (n.portals.empty() || std::ranges::any_of(n.portals, [](const auto& p) { return check_address(p).has_value(); }))
     throw Unusable("a node has no portals");
+  for (const auto* list : {&n.more_link_addresses, &n.last_link_addresses})
+    if (std::ranges::any_of(*list, [](const auto& a) { return check_address(a).has_value(); }))
+      throw Unusable("a path of the link has no address");
+}
+
+void check_paths(const Configuration& c) {
+  for (const auto list : {&Node::more_link_addresses, &Node::last_link_addresses})
+    if ((c.nodes.front().*list).size() != (c.nodes.back().*list).size())
+      throw Unusable("a path of the link has one end");
 }
 
 void check_volume(const Volume& v, const Configuration& c) {
@@ -77,6 +86,7 @@ void check(const SavedConfiguration& saved) {
   check_each_once(
       c.tokens, [](const Token& t) { return t.name; }, "a token's name");
   for (const auto& n : c.nodes) check_node(n);
+  check_paths(c);
   for (const auto& v : c.volumes) check_volume(v, c);
   if (saved.revision.n < 0 || saved.revision.n > (std::int64_t{1} << 60)) throw Unusable("its revision is no number");
 }

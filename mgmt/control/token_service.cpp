@@ -5,9 +5,9 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -45,7 +45,7 @@ void TokenService::see_to_token_file() {
   if (file_.empty()) return;
   if (std::filesystem::symlink_status(file_, ignored).type() != std::filesystem::file_type::not_found) return;
   const auto made = make_own_token(file_);
-  if (!made && !told_) spdlog::error("{}", made.error().message);
+  if (!made && !told_) log_error(made.error().message);
   told_ = !made;
 }
 
@@ -58,7 +58,7 @@ engine::Result<void> TokenService::make_first_token(const std::filesystem::path&
     return {};
   });
   if (!made) return engine::fail(engine::Errc::refused, made.error().detail);
-  spdlog::info("The first token is in {}.", file.string());
+  log_info(fmt::format("The first token is in {}.", file.string()));
   return {};
 }
 
@@ -80,7 +80,7 @@ engine::Result<void> TokenService::make_own_token(const std::filesystem::path& f
     (void)revoke_own(made.token.id);
     return written;
   }
-  spdlog::warn("{} was gone: it has a new token now, of the role admin, for this node.", file.string());
+  log_warning(fmt::format("{} was gone: it has a new token now, of the role admin, for this node.", file.string()));
   core_.events.append(
       {.kind = "token.created",
        .severity = Severity::warning,
@@ -103,7 +103,7 @@ std::vector<Token> TokenService::kept_own_tokens() const {
         tokens.push_back(
             {*id, one.value("name", std::string(kOwnToken)), one.at("digest"), Role::admin, one.at("created_ms"), 0});
   } catch (const nlohmann::json::exception&) {
-    spdlog::warn("This node's own tokens are not readable in mgmt.db, and not good any more.");
+    log_warning("This node's own tokens are not readable in mgmt.db, and not good any more.");
   }
   return tokens;
 }
@@ -179,7 +179,7 @@ void TokenService::note_use(const Token& token, std::int64_t now_ms) {
       q.exec();
     });
   } catch (const std::exception& e) {
-    spdlog::error("The use of token {} could not be noted: {}.", token.name, e.what());
+    log_error(fmt::format("The use of token {} could not be noted: {}.", token.name, e.what()));
   }
 }
 

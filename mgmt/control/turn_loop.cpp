@@ -1,6 +1,8 @@
 #include "mgmt/control/turn_loop.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
+
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::mgmt {
 
@@ -36,7 +38,7 @@ void TurnLoop::run() {
     try {
       turn_();
     } catch (const std::exception& e) {
-      spdlog::error("{}: {}", name_, e.what());
+      log_error(fmt::format("{}: {}", name_, e.what()));
     }
     lock.lock();
     poked_.wait_for(lock, between_, [this] { return poke_ || stopping_; });

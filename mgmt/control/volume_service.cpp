@@ -141,13 +141,20 @@ std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuratio
   return problems;
 }
 
+/// What is begun without room to record its end would be taken back, again and again.
+Outcome<void> VolumeService::can_be_made() const {
+  if (const auto lack = core_.database().lack_of_space(); !lack.empty())
+    return refuse(RefusalKind::conflict, "The volume was not made. " + lack + " Free or add space there first.");
+  return ready_();
+}
+
 Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   Job job = make_job(core_, "volume.create", "begin", fmt::format("Makes the volume {}.", wish.name));
   // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
   const auto begin = [&](Configuration& c, bool alone) -> Outcome<void> {
     auto volume = describe_new(wish, c, random_uuid());
     if (!volume) return std::unexpected(volume.error());
-    if (auto good = ready_(); !good) return good;
+    if (auto good = can_be_made(); !good) return good;
     if (alone) {
       make_on_one_node(*volume, *core_.side());
       set_alone(job);
@@ -173,7 +180,7 @@ Outcome<Job> VolumeService::import(const ImportWish& wish) {
   VolumeWish placeholder = wish.volume;
   placeholder.size = kMinVolumeSize;  // the source has the say
   if (auto good = check_new(placeholder, *core_.configuration()); !good) return std::unexpected(good.error());
-  if (auto good = ready_(); !good) return std::unexpected(good.error());
+  if (auto good = can_be_made(); !good) return std::unexpected(good.error());
   Job job = make_job(core_, "volume.import", "probe", fmt::format("Looks at {}.", wish.source.shown()));
   job.parameters = import_parameters(wish);
   jobs_.submit(job);

@@ -44,7 +44,6 @@ struct ImportWish {
 class VolumeService {
  public:
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
-  /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
   /// `whole` refuses when not every node serves the volume in sync now; with `partner_away` where one can't be asked.
   /// `lone` refuses when this node is not the volume's only member, that serves it; a sentence why. `unserved` refuses
   /// when the node beside that of this side serves it.
@@ -70,6 +69,7 @@ class VolumeService {
   [[nodiscard]] Outcome<Job> act(const Uuid& id, const VolumeActionWish& wish);
 
  private:
+  [[nodiscard]] Outcome<void> can_be_made() const;
   [[nodiscard]] Outcome<void> check_lone(const Volume& volume, const std::string& what, const Refusal& otherwise);
   [[nodiscard]] Outcome<void> check_deletable_alone(const Volume& volume);
 

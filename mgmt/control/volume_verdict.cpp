@@ -83,6 +83,10 @@ std::string how_to_go_on(const std::vector<Replica>& replicas, const Volume& vol
 VolumeVerdict not_served(const std::vector<Replica>& replicas, const Volume& volume) {
   std::string why;
   for (const auto& r : replicas) why += (why.empty() ? "" : "; ") + reason_of(r);
+  // As hosts are told it (ALUA), and for a bounded time only: a failover is no alarm that is over when it is read.
+  if (std::ranges::any_of(replicas, [](const Replica& r) { return r.status && r.status->access == "transitioning"; }))
+    return {Verdict::degraded, fmt::format("Not served for the moment: {}.", why),
+            "Wait some seconds: it is being decided which node goes on."};
   return {Verdict::critical, fmt::format("Not served: {}.", why), how_to_go_on(replicas, volume)};
 }
 
@@ -146,9 +150,9 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume
       return {Verdict::ok, "In sync on both nodes.", ""};
     }
     return {Verdict::degraded,
-            "In sync on both nodes, but the witness could not be told: the loss of a node now would "
+            "In sync on both nodes, but the witness has not been told yet: the loss of a node now would "
             "suspend I/O.",
-            "Look at the witness."};
+            "Wait some seconds. If it stays so, look at the witness: lockstep pair witness show."};
   }
   const auto member = [](const Replica& r) { return r.is("solo") || r.is("syncing_source") || r.is("in_sync"); };
   if (member(a) && a.serving() && (!member(b) || b.is("syncing_target"))) return served_alone(a, b, volume);

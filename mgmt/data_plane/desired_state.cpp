@@ -100,6 +100,18 @@ LinkTls read_link_tls(Fields fields) {
   return tls;
 }
 
+std::vector<PathSpec> read_more_paths(Fields& link) {
+  std::vector<PathSpec> all;
+  link.objects("more_paths", kMaxMorePaths, [&all](Fields path) {
+    PathSpec& spec = all.emplace_back();
+    spec.listen = address_of(path.text("listen"), path.path_of("listen"), path.problem());
+    spec.connect = address_of(path.text("connect"), path.path_of("connect"), path.problem());
+    spec.last_resort = path.flag_or("last_resort", false);
+    path.end();
+  });
+  return all;
+}
+
 PartnerSpec read_partner(Fields fields) {
   PartnerSpec partner;
   partner.name = fields.text("name", 63);
@@ -110,6 +122,7 @@ PartnerSpec read_partner(Fields fields) {
   for (const auto& [key, into] : {std::pair{"listen_beside", &partner.link.listen_beside},
                                   std::pair{"connect_beside", &partner.link.connect_beside}})
     if (const auto text = link.optional_text(key)) *into = address_of(*text, link.path_of(key), link.problem());
+  if (link.has("more_paths")) partner.link.more_paths = read_more_paths(link);
   partner.link.authentication = authentication(link);
   if (auto also = link.optional_object("also")) {
     partner.link.also = authentication(*also);
@@ -386,6 +399,14 @@ std::expected<LinkTry, RpcError> read_link_try(const json& params) {
   wanted.connect = address_of(fields.text("connect"), fields.path_of("connect"), problem);
   fields.end();
   return verdict(problem, std::move(wanted));
+}
+
+std::expected<SocketAddress, RpcError> read_link_test(const json& params) {
+  FieldProblem problem;
+  Fields fields(params, "params", problem);
+  SocketAddress to = address_of(fields.text("to"), fields.path_of("to"), problem);
+  fields.end();
+  return verdict(problem, std::move(to));
 }
 
 std::expected<ReplicaGrow, RpcError> read_replica_grow(const json& params) {

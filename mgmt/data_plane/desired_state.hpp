@@ -46,6 +46,15 @@ struct LinkTls {
   bool operator==(const LinkTls&) const = default;
 };
 
+constexpr std::size_t kMaxMorePaths = 3;
+/// One more path of the link.
+struct PathSpec {
+  SocketAddress listen;
+  SocketAddress connect;
+  bool last_resort = false;  ///< heartbeats go by it; data when no other path is left
+  bool operator==(const PathSpec&) const = default;
+};
+
 struct LinkSpec {
   SocketAddress listen;
   SocketAddress connect;
@@ -54,6 +63,7 @@ struct LinkSpec {
   std::optional<LinkTls> tls{};          ///< nothing: no TLS, either way
   /// While an address takes the place of another: the other one of this node's, and of the partner's.
   std::optional<SocketAddress> listen_beside{}, connect_beside{};
+  std::vector<PathSpec> more_paths{};  ///< beside that from `listen` to `connect`
   bool operator==(const LinkSpec&) const = default;
 };
 
@@ -157,6 +167,8 @@ struct ReplicaDelete {
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
 [[nodiscard]] std::expected<ListenTry, RpcError> read_listen_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<LinkTry, RpcError> read_link_try(const nlohmann::json& params);
+/// Where the path goes.
+[[nodiscard]] std::expected<SocketAddress, RpcError> read_link_test(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessTry, RpcError> read_witness_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessForget, RpcError> read_witness_forget(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);

@@ -40,6 +40,7 @@ class Fields {
   std::optional<std::string> optional_text(std::string_view name, std::size_t max_bytes = 255);
   std::uint64_t number(std::string_view name, std::uint64_t min, std::uint64_t max);
   std::uint64_t number_or(std::string_view name, std::uint64_t otherwise, std::uint64_t min, std::uint64_t max);
+  [[nodiscard]] bool has(std::string_view name) { return find(name) != nullptr; }  ///< missing and null are the same
   bool flag(std::string_view name);
   bool flag_or(std::string_view name, bool otherwise);
   engine::Uuid uuid(std::string_view name);

@@ -312,6 +312,7 @@ NodeReport Node::report() {
     report.partner_since_ms = pair_->since_ms();
     report.partner_problem = pair_->link_problem();
     report.partner_cipher = pair_->link_cipher();
+    if (report.has_partner) report.partner_paths = pair_->paths();
     if (pair_->link_up()) report.partner_address = pair_->link_address();
     report.witness_reachable = pair_->witness().reachable() || pair_->fence().ready();
     if (!pair_->fence().problem().empty())

@@ -83,6 +83,7 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] std::vector<Problem> try_to_listen(const std::vector<SocketAddress>& addresses);
   /// `done` gets nothing, or what keeps the two nodes from talking by that way.
   void try_link(const LinkTry& way, engine::Callback<const std::string&> done);
+  void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
   struct PairWitness {
     replication::Witness& witness;
     engine::Uuid pair;

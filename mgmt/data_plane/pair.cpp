@@ -53,9 +53,19 @@ std::vector<replication::LinkWay> ways_of(const LinkSpec& link) {
   return ways;
 }
 
-std::vector<SocketAddress> both(const SocketAddress& one, const std::optional<SocketAddress>& other) {
-  std::vector<SocketAddress> all{one};
-  if (other) all.push_back(*other);
+/// Of every path, this node's.
+std::vector<SocketAddress> listening_of(const LinkSpec& link) {
+  std::vector<SocketAddress> all{link.listen};
+  if (link.listen_beside) all.push_back(*link.listen_beside);
+  for (const auto& path : link.more_paths) all.push_back(path.listen);
+  return all;
+}
+
+/// … and the partner's.
+std::vector<SocketAddress> calling_of(const LinkSpec& link) {
+  std::vector<SocketAddress> all{link.connect};
+  if (link.connect_beside) all.push_back(*link.connect_beside);
+  for (const auto& path : link.more_paths) all.push_back(path.connect);
   return all;
 }
 
@@ -105,10 +115,10 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
       fence_(home.reactor, options.fence_socket,
              [this](const std::string& kind, const std::string& message) { tell(kind, message); }),
       fencing_(home.reactor, fence_, patience_with_fence(settings)),
-      link_(home.reactor, random, link_settings(std::nullopt)),
+      paths_(home.reactor, random, hello()),
       node_(node_settings(identity, settings, options.confirms_reads),
-            {home.reactor, random, home.pool, link_, &witness_, &left_records, &fencing_}, observer),
-      service_(home.reactor, link_buffers, hello(), *this),
+            {home.reactor, random, home.pool, paths_.link(), &witness_, &left_records, &fencing_}, observer),
+      target_(home.reactor, link_buffers, hello(), *this),
       server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
       since_ms_(wall_clock_ms()) {
   witness_.watch(
@@ -119,8 +129,7 @@ Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffer
       [this](bool slow) {
         tell(slow ? "witness.slow" : "witness.fast", slow ? slow_witness() : "The line to the witness is fast again.");
       });
-  link_.on_problem([](const std::string& why) { log_info("Partner link: " + why); });
-  service_.on_refused([](const std::string& why) { log_warning(why); });
+  target_.on_refused([](const std::string& why) { log_warning(why); });
   server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
 }
 
@@ -143,6 +152,19 @@ replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSp
   return settings;
 }
 
+std::vector<PathPlan> Pair::plans_of(const std::optional<PartnerSpec>& partner) const {
+  std::vector<PathPlan> plans{{.settings = link_settings(partner)}};
+  if (!partner) return plans;
+  for (const auto& path : partner->link.more_paths) {
+    PathPlan plan{plans.front().settings, path.last_resort};
+    plan.settings.address = path.connect.to_string();
+    plan.settings.from = any_port(path.listen);
+    plan.settings.others.clear();
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
 void Pair::use(const SettingsSpec& settings) {
   fencing_.set_patience(patience_with_fence(settings));
   node_.set_lease(settings.lease, settings.other_lease);
@@ -153,7 +175,7 @@ void Pair::use(const SettingsSpec& settings) {
 void Pair::start() {
   started_ = true;
   node_.start();
-  link_.start(*this);
+  paths_.start(*this, [this](std::size_t number, bool up) { on_path(number, up); });
 }
 
 Pair::AddressProblems Pair::set_partner(const std::optional<PartnerSpec>& partner) {
@@ -161,10 +183,10 @@ Pair::AddressProblems Pair::set_partner(const std::optional<PartnerSpec>& partne
   if (!link_same) {
     if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used)
       return {{partner->link.listen.to_string(), used.error().message}};
-    use_way_of(partner);
+    use_ways_of(partner);
   }
   partner_ = partner;
-  return listen(partner ? both(partner->link.listen, partner->link.listen_beside) : std::vector<SocketAddress>());
+  return listen(partner ? listening_of(partner->link) : std::vector<SocketAddress>());
 }
 
 engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
@@ -183,16 +205,13 @@ engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
 
 /// The partner is told of the change, too, a moment earlier or later: what stands between the two goes on while it may,
 /// unless it is not protected as it is to be from now on.
-void Pair::use_way_of(const std::optional<PartnerSpec>& partner) {
-  const bool same_way = partner && partner_ && holds(ways_of(partner->link), link_.way());
-  const bool goes_on = same_way && link_.cipher().empty() != calls_with_tls(*partner);
-  goes_on ? link_.use_from_next_login(link_settings(partner)) : link_.change(link_settings(partner));
+void Pair::use_ways_of(const std::optional<PartnerSpec>& partner) {
+  const bool goes_on = paths_.use(plans_of(partner));
   if (!partner) return;
   let_in(*partner);
   if (!goes_on) server_.recheck_sessions();
   std::vector<std::string> callers;
-  for (const auto& address : both(partner->link.connect, partner->link.connect_beside))
-    callers.push_back(as_callers_are_written(address));
+  for (const auto& address : calling_of(partner->link)) callers.push_back(as_callers_are_written(address));
   server_.accept_only_from(std::move(callers));
   first_way_.reset();
   look_for_first_way_in(engine::Duration{0});
@@ -200,7 +219,7 @@ void Pair::use_way_of(const std::optional<PartnerSpec>& partner) {
 
 /// A session that stands is given up only for a way that was seen to work.
 void Pair::look_for_first_way() {
-  if (!partner_ || !link_up_ || ways_of(partner_->link).front() == link_.way()) return;
+  if (!partner_ || !link_up_ || ways_of(partner_->link).front() == paths_.first().way()) return;
   first_way_ = std::make_unique<replication::LinkTrial>(
       reactor_, random_, link_settings(partner_), [this](const std::string& problem) {
         const auto over = std::move(first_way_);
@@ -208,7 +227,7 @@ void Pair::look_for_first_way() {
           log_info("Partner link: stays where it is for now: " + problem);
           return look_for_first_way_in(kLookForFirstWay);
         }
-        if (partner_ && link_up_) link_.change(link_settings(partner_));
+        if (partner_ && link_up_) paths_.change_first(link_settings(partner_));
       });
 }
 
@@ -234,13 +253,25 @@ void Pair::try_way(const LinkTry& way, engine::Callback<const std::string&> done
       });
 }
 
+void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+  const auto shared = std::make_shared<decltype(done)>(std::move(done));
+  const bool begun = paths_.measure(to, [shared](const replication::PathMeasured& found) {
+    if (found.whole) return (*shared)(found);
+    (*shared)(engine::fail(engine::Errc::refused,
+                           "The path is down, or was lost meanwhile, or the partner runs a program that "
+                           "knows no measurement. `lockstep link` says more."));
+  });
+  if (!begun)
+    (*shared)(engine::fail(engine::Errc::refused, "A path is being measured already. Try again in a few seconds."));
+}
+
 bool Pair::listens_at(const std::string& address) const { return holds(listening_, address); }
 
 void Pair::let_in(const PartnerSpec& partner) {
   iscsi_target::Target target;
   target.name = replication::link_name(identity_.pair, identity_.side);
   target.asker = target.name;
-  target.device_servers = {&service_};
+  target.device_servers = {&target_};
   const std::string caller = replication::link_name(identity_.pair, engine::other(identity_.side));
   std::vector<iscsi_target::AccessList::Entry> entries{{caller, to_chap(partner.link.authentication)}};
   if (partner.link.also) entries.push_back({caller, to_chap(*partner.link.also)});
@@ -274,8 +305,8 @@ void Pair::stop(engine::Callback<> done) {
   reactor_.cancel(look_);
   first_way_.reset();
   trials_.clear();
-  service_.stop();
-  link_.stop();
+  target_.stop();
+  paths_.stop();
   server_.stop(std::move(done));
 }
 
@@ -284,16 +315,16 @@ void Pair::tell(const std::string& kind, const std::string& message) {
   events_.publish({kind, std::nullopt, {}, {}, message});
 }
 
-/// The lease runs out, the witness is read, and the record is written.
+/// The lease runs out, the witness is read, and the record is written: packets that are lost make it longer.
 std::string Pair::slow_witness() const {
-  const engine::Duration line = witness_.slow_line();
-  if (line == engine::Duration{0}) return {};
+  const auto line = witness_.slow_line();
+  if (!line) return {};
   const auto seconds = [](engine::Duration d) {
     const auto tenths = (std::chrono::duration_cast<std::chrono::milliseconds>(d).count() + 50) / 100;
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
   };
-  return "The witness answers, but its line takes " + seconds(line) + ": a failover takes at least " +
-         seconds(lease_ + 2 * line) + ", and hosts wait so long.";
+  return "The witness answers, but its line takes " + seconds(line->round_trip()) + ": a failover takes at least " +
+         seconds(lease_ + 2 * line->fastest()) + ", and hosts wait so long.";
 }
 
 void Pair::on_session(const iscsi_target::SessionEvent& event) {
@@ -312,19 +343,25 @@ void Pair::on_link_up() {
   since_ms_ = wall_clock_ms();
   tell("partner.connected", "The partner is connected.");
   look_for_first_way_in(engine::Duration{0});
-  log_info("The partner link goes from " + link_.way().from.substr(0, link_.way().from.rfind(':')) + " to " +
-           link_.way().address + ".");
-  log_info("The partner link speaks version " + std::to_string(link_.version()) + ".");
+  log_info("The partner link speaks version " + std::to_string(paths_.link().version()) + ".");
   node_.on_link_up();
 }
 
 void Pair::on_link_down() {
   link_up_ = false;
   since_ms_ = wall_clock_ms();
-  tell("partner.lost", "The partner's connection is lost: " + link_.problem());
+  tell("partner.lost", "The partner's connection is lost: " + paths_.problem());
   node_.on_link_down();
   // What is said of the partner changes also where nothing else does: a volume that is alone stays so.
   for (const auto& status : node_.status()) observer_.on_volume_changed(status.volume);
+}
+
+void Pair::on_path(std::size_t number, bool up) {
+  const auto all = paths_.report();
+  if (!up || number >= all.size()) return;
+  const replication::LinkWay& way = all[number].way;
+  log_info("The partner link" + (all.size() > 1 ? ", path " + std::to_string(number + 1) + "," : "") + " goes from " +
+           way.from.substr(0, way.from.rfind(':')) + " to " + way.address + ".");
 }
 
 void Pair::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }

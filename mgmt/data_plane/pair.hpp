@@ -14,12 +14,12 @@
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/fence_slot.hpp"
+#include "mgmt/data_plane/partner_paths.hpp"
 #include "mgmt/data_plane/witness_slot.hpp"
 #include "mgmt/data_plane/worker.hpp"
 #include "replication/core/pair_node.hpp"
-#include "replication/link/iscsi_link.hpp"
 #include "replication/link/link_trial.hpp"
-#include "replication/link/partner_service.hpp"
+#include "replication/link/paths_target.hpp"
 
 namespace lockstep::data_plane {
 
@@ -63,6 +63,9 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] bool listens_at(const std::string& address) const;
   /// `done` gets nothing, or what keeps a login from succeeding that way. The link is not touched.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
+  /// How fast the path to that address is, measured beside what it carries. Fails where another measurement is under
+  /// way, or the path is down or lost meanwhile.
+  void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
 
   /// In use, from now on. Of the lease, the next step of a change (replication/core/partner.hpp).
   void use(const SettingsSpec& settings);
@@ -75,11 +78,12 @@ class Pair final : private replication::LinkEvents {
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
   [[nodiscard]] std::int64_t since_ms() const { return since_ms_; }  ///< wall clock, of the last change
-  /// Of the partner's; where the link goes while it is up.
-  [[nodiscard]] const std::string& link_address() const { return link_.way().address; }
-  [[nodiscard]] const std::string& link_problem() const { return link_.problem(); }
-  /// What the way out is encrypted with; empty: with nothing, or it is down.
-  [[nodiscard]] std::string_view link_cipher() const { return link_.cipher(); }
+  /// Of the partner's; where the first path goes that is up.
+  [[nodiscard]] const std::string& link_address() const { return paths_.up().way().address; }
+  [[nodiscard]] const std::string& link_problem() const { return paths_.problem(); }
+  /// What it is encrypted with; empty: with nothing, or none is up.
+  [[nodiscard]] std::string_view link_cipher() const { return paths_.up().cipher(); }
+  [[nodiscard]] std::vector<PathReport> paths() const { return paths_.report(); }
 
   /// Ends both ways of the link; the mirror was shut down before.
   void stop(engine::Callback<> done);
@@ -97,7 +101,9 @@ class Pair final : private replication::LinkEvents {
   /// Whom the link's target lets in from the next login on.
   void let_in(const PartnerSpec& partner);
   [[nodiscard]] AddressProblems listen(const std::vector<SocketAddress>& addresses);
-  void use_way_of(const std::optional<PartnerSpec>& partner);
+  void use_ways_of(const std::optional<PartnerSpec>& partner);
+  [[nodiscard]] std::vector<PathPlan> plans_of(const std::optional<PartnerSpec>& partner) const;
+  void on_path(std::size_t number, bool up);
   void look_for_first_way();
   void look_for_first_way_in(engine::Duration time);
   void tell(const std::string& kind, const std::string& message);
@@ -112,9 +118,9 @@ class Pair final : private replication::LinkEvents {
   WitnessSlot witness_;
   FenceSlot fence_;
   replication::Fencing fencing_;
-  replication::IscsiLink link_;
+  PartnerPaths paths_;
   replication::PairNode node_;
-  replication::PartnerService service_;
+  replication::PathsTarget target_;
   engine::BufferPool session_buffers_{kStash};  ///< of the session layer; the data goes to the reserve
   iscsi_target::TargetRegistry registry_;
   iscsi_target::TcpTargetServer server_;

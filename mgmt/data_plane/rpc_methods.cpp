@@ -36,6 +36,21 @@ json problems_json(const std::vector<Problem>& problems) {
   return list;
 }
 
+double microseconds(engine::Duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+
+json to_json(const replication::PathMeasured& measured) {
+  json sizes = json::array();
+  for (const auto& size : measured.sizes) {
+    sizes.push_back({{"bytes", size.bytes},
+                     {"round_trips", size.round_trips},
+                     {"least_us", microseconds(size.least)},
+                     {"median_us", microseconds(size.median)},
+                     {"p99_us", microseconds(size.p99)},
+                     {"bytes_a_second", size.bytes_a_second}});
+  }
+  return {{"sizes", sizes}};
+}
+
 json to_json(const ApplyOutcome& outcome) {
   return {{"revision", outcome.revision}, {"problems", problems_json(outcome.problems)}};
 }
@@ -51,6 +66,7 @@ const RpcMethods::Entry RpcMethods::kMethods[] = {
     {"fence.try", &RpcMethods::fence_try},       {"witness.forget", &RpcMethods::witness_forget},
     {"listen.try", &RpcMethods::listen_try},     {"link.try", &RpcMethods::link_try},
     {"witness.read", &RpcMethods::witness_read}, {"witness.swap", &RpcMethods::witness_swap},
+    {"link.test", &RpcMethods::link_test},
 };
 
 void RpcMethods::handle(const RpcRequest& request, RpcReply reply) {
@@ -196,6 +212,19 @@ void RpcMethods::link_try(const RpcRequest& request, RpcReply reply) {
   home_.post([this, wanted = std::move(*wanted), reply = std::move(reply)]() mutable {
     node_.try_link(wanted, [this, reply = std::move(reply)](const std::string& problem) mutable {
       control_.post([problem, reply = std::move(reply)]() mutable { reply(json{{"problem", problem}}); });
+    });
+  });
+}
+
+void RpcMethods::link_test(const RpcRequest& request, RpcReply reply) {
+  auto to = read_link_test(request.params);
+  if (!to) return reply(std::unexpected(to.error()));
+  home_.post([this, to = to->to_string(), reply = std::move(reply)]() mutable {
+    node_.measure_path(to, [this, reply = std::move(reply)](Result<replication::PathMeasured> found) mutable {
+      control_.post([found = std::move(found), reply = std::move(reply)]() mutable {
+        if (!found) return reply(std::unexpected(to_rpc_error(found.error())));
+        reply(to_json(*found));
+      });
     });
   });
 }

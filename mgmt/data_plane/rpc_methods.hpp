@@ -34,6 +34,7 @@ class RpcMethods final : public RpcHandler {
   void force_solo(const RpcRequest& request, RpcReply reply);
   void listen_try(const RpcRequest& request, RpcReply reply);
   void link_try(const RpcRequest& request, RpcReply reply);
+  void link_test(const RpcRequest& request, RpcReply reply);
   void witness_try(const RpcRequest& request, RpcReply reply);
   void fence_try(const RpcRequest& request, RpcReply reply);
   void witness_read(const RpcRequest& request, RpcReply reply);

@@ -1,5 +1,7 @@
 #include "mgmt/data_plane/status.hpp"
 
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "mgmt/data_plane/events.hpp"
@@ -13,6 +15,40 @@ namespace {
 
 std::int64_t milliseconds(engine::Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
+const char* state_of(const PathReport& path) {
+  switch (path.state) {
+    case PathReport::State::down:
+      return "down";
+    case PathReport::State::joining:
+      return "joining";
+    case PathReport::State::proving:
+      return "proving";
+    case PathReport::State::proven:
+      return "proven";
+  }
+  std::unreachable();
+}
+
+json path_json(const PathReport& path) {
+  json shown = {{"transport", "tcp"},
+                {"from", path.way.from.substr(0, path.way.from.rfind(':'))},
+                {"to", path.way.address},
+                {"state", state_of(path)},
+                {"last_resort", path.last_resort},
+                {"cipher", path.cipher.empty() ? json(nullptr) : json(path.cipher)},
+                {"losses", path.losses},
+                {"problem", path.problem}};
+  if (path.figures) {
+    shown["round_trip_us"] = path.figures->round_trip.count();
+    shown["bytes_out"] = path.figures->bytes_out;
+    shown["bytes_in"] = path.figures->bytes_in;
+    shown["segments_out"] = path.figures->segments_out;
+    shown["segments_sent_again"] = path.figures->segments_sent_again;
+    shown["path_mtu"] = path.figures->path_mtu;
+  }
+  return shown;
 }
 
 json volume_json(const VolumeReport& v) {
@@ -103,8 +139,10 @@ json to_json(const NodeReport& report) {
                          {"since_ms", report.partner_since_ms},
                          {"address", report.partner_address},
                          {"problem", report.partner_problem},
+                         {"paths", json::array()},
                          {"cipher", report.partner_cipher.empty() ? json(nullptr) : json(report.partner_cipher)}};
   }
+  for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
   const std::int64_t wall = wall_clock_ms();
   for (const auto& s : report.sessions) {

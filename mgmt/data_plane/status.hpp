@@ -9,6 +9,7 @@
 
 #include "iscsi_target/tcp/server.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
+#include "mgmt/data_plane/partner_paths.hpp"
 #include "replication/core/pair_node.hpp"
 
 namespace lockstep::data_plane {
@@ -34,6 +35,7 @@ struct NodeReport {
   std::string partner_problem;
   std::string partner_cipher;   ///< of the way out; empty: not encrypted, or it is down
   std::string partner_address;  ///< where the link goes; empty while it is down
+  std::vector<PathReport> partner_paths;
   replication::PairNode::LeaseStatus lease;
   std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
   bool witness_reachable = false;  ///< … or the fence's device

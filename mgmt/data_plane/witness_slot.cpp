@@ -68,8 +68,9 @@ void WitnessSlot::watch(engine::Callback<bool, const std::string&> reachable, en
   slow_changed_ = std::move(slow);
 }
 
-engine::Duration WitnessSlot::slow_line() const {
-  return etcd_ && reachable_ && slow_ ? etcd_->line().round_trip() : engine::Duration{0};
+std::optional<replication::LineEstimate> WitnessSlot::slow_line() const {
+  if (!etcd_ || !reachable_ || !slow_) return std::nullopt;
+  return etcd_->line();
 }
 
 void WitnessSlot::probe() {

@@ -1,6 +1,7 @@
 #pragma once
 // The witness as the mirror holds it: etcd, at addresses that may change while the mirror runs, or none at all.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/runtime/reactor.hpp"
@@ -27,8 +28,8 @@ class WitnessSlot final : public replication::Witness {
   [[nodiscard]] bool reachable() const { return reachable_; }
   /// It was asked, and did not answer, or refused.
   [[nodiscard]] bool lost() const { return told_ && !reachable_; }
-  /// A round trip to it and back, where that is long; 0: it is not, or is not known.
-  [[nodiscard]] engine::Duration slow_line() const;
+  /// What is known of its line, where that is slow.
+  [[nodiscard]] std::optional<replication::LineEstimate> slow_line() const;
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
   void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,

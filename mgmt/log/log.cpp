@@ -40,6 +40,20 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
 // sd-daemon(3): the journal takes the number of a level in angle brackets off a line and files the line under it.
 const char* journal_level(spdlog::level::level_enum level) {
   switch (level) {
@@ -115,17 +129,6 @@ void flush_log() {
   if (const QueueSink* sink = sink_in_use) (void)sink->writer.drain(kFlushPatience);
 }
 
-void log(LogLevel level, const std::string& text) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::debug("{}", text);
-    case LogLevel::info:
-      return spdlog::info("{}", text);
-    case LogLevel::warning:
-      return spdlog::warn("{}", text);
-    case LogLevel::error:
-      return spdlog::error("{}", text);
-  }
-}
+void log(LogLevel level, const std::string& text) { spdlog::log(spdlog_level(level), text); }
 
 }  // namespace lockstep::mgmt

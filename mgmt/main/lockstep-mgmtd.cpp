@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/controller.hpp"
 #include "mgmt/control/mgmtd_config.hpp"
@@ -59,13 +58,14 @@ int run(const mgmt::MgmtdConfig& config, const std::string& file) {
   const auto configuration = (*controller)->core().configuration();
   for (const auto& node : configuration->nodes)
     if (node.id == (*controller)->core().node_id)
-      for (const auto& d : mgmt::not_in_force(config, node)) spdlog::warn("{} {}", d.sentence, d.advice);
+      for (const auto& d : mgmt::not_in_force(config, node))
+        mgmt::log_warning(fmt::format("{} {}", d.sentence, d.advice));
   ui_api::Api api(**controller, {.web_folder = config.web_folder});
   ui_api::HttpsServer server(identity, (*controller)->core().page, {}, api);
   const auto listening = server.start(config.listen);
   if (!listening) return refuse_to_start(listening.error().message);
-  spdlog::info("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION, *listening,
-               (*controller)->core().page.view().facts.fingerprint);
+  mgmt::log_info(fmt::format("lockstep-mgmtd {} serves https://{}; SHA-256 of its certificate: {}", LOCKSTEP_VERSION,
+                             *listening, (*controller)->core().page.view().facts.fingerprint));
   mgmt::FileWatch watch(file);
   (*controller)
       ->use_listener(
@@ -77,7 +77,7 @@ int run(const mgmt::MgmtdConfig& config, const std::string& file) {
   mgmt::tell_ready();
   int signal = 0;
   sigwait(&signals, &signal);
-  spdlog::info("Stops, on signal {}.", signal);
+  mgmt::log_info(fmt::format("Stops, on signal {}.", signal));
   server.stop();
   (*controller)->stop();
   return 0;

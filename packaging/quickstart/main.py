@@ -55,14 +55,15 @@ def keep_running(pair):
         signal.signal(number, lambda *_: stopping.append(1))
     while not stopping:
         signal.sigtimedwait({signal.SIGUSR1}, 1)
-        for node in pair.nodes:
-            for name, process, start in (("lockstepd", node.lockstepd, node.start_lockstepd),
-                                         ("lockstep-mgmtd", node.mgmtd, node.start_mgmtd)):
-                if not stopping and process.poll() is not None:
-                    print(f"{node.name}: {name} ended (status {process.returncode}); starting it again in 5 s", flush=True)
-                    signal.sigtimedwait({signal.SIGUSR1}, 5)
-                    if not stopping:
-                        start()
+        for what, process, start in [("the witness", pair.etcd, pair.run_witness)] + [
+                daemon for node in pair.nodes
+                for daemon in ((f"{node.name}: lockstepd", node.lockstepd, node.start_lockstepd),
+                               (f"{node.name}: lockstep-mgmtd", node.mgmtd, node.start_mgmtd))]:
+            if not stopping and process.poll() is not None:
+                print(f"{what} ended (status {process.returncode}); starting it again in 5 s", flush=True)
+                signal.sigtimedwait({signal.SIGUSR1}, 5)
+                if not stopping:
+                    start()
     print("Stopping…", flush=True)
 
 

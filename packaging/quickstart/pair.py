@@ -202,6 +202,17 @@ class Pair:
         wait_for("both nodes to see each other", self.linked, 30)
 
     def start_witness(self):
+        self.run_witness()
+
+        def healthy():
+            try:
+                with urllib.request.urlopen(f"http://{self.witness}:{ETCD_CLIENT}/health", timeout=2) as answer:
+                    return json.load(answer).get("health") == "true"
+            except (OSError, ValueError):
+                return False
+        wait_for("the witness (etcd) to answer", healthy, 20, alive=self.etcd, log=self.folder / "witness.log")
+
+    def run_witness(self):
         data = self.folder / "witness"
         data.mkdir(exist_ok=True, mode=0o700)
         log = open(self.folder / "witness.log", "ab")
@@ -211,14 +222,6 @@ class Pair:
              "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
              "--initial-cluster", f"witness={peer}"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-        def healthy():
-            try:
-                with urllib.request.urlopen(client + "/health", timeout=2) as answer:
-                    return json.load(answer).get("health") == "true"
-            except (OSError, ValueError):
-                return False
-        wait_for("the witness (etcd) to answer", healthy, 20, alive=self.etcd, log=self.folder / "witness.log")
 
     def _make_pair(self):
         self.a.request("POST", "/api/v1/pair", {

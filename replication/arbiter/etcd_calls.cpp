@@ -148,7 +148,8 @@ void EtcdCalls::attempt(const CallPtr& call) {
 
 /// A fifth of all packets may be lost on a long line: two tries at once arrive where one would cost a round trip more.
 void EtcdCalls::launch(const CallPtr& call) {
-  const bool twice = line_of(*call).estimate().is_far() && !call->asks_for_token;
+  const bool waited_for = !call->asks_for_token && call->kind != EtcdCallKind::probe;
+  const bool twice = line_of(*call).estimate().is_far() && waited_for;
   try_next(call);
   if (twice) try_next(call);
   watch(call);
@@ -167,14 +168,15 @@ void EtcdCalls::try_next(const CallPtr& call) {
   call->under_way.push_back({number, index, which});
 }
 
-/// Another try beside those that are under way, when they take longer than usual; and so on, on a long line as often,
-/// else ever later: a witness that has much to do must not get more for that.
+/// Another try beside those that are under way, when they take longer than usual; and so on, ever later: a witness that
+/// has much to do must not get more for that, and one that was slow from the first answer on may just have much to do.
 void EtcdCalls::watch(const CallPtr& call) {
   reactor_.cancel(call->another);
   Duration patience = line_of(*call).estimate().patience();
   if (call->asks_for_token) patience = std::max(patience, kTokenPatience);
-  if (line_of(*call).estimate().is_known() && !line_of(*call).estimate().is_far())
-    patience *= 1 << std::min<std::size_t>((call->tries - 1) / lines_.size(), 6);
+  const std::size_t at_once = line_of(*call).estimate().is_far() ? 2 : 1;
+  const std::size_t later = call->tries > at_once ? call->tries - at_once : 0;
+  patience *= 1 << std::min<std::size_t>(later / lines_.size(), 6);
   call->another = reactor_.call_after(patience, unless_closed([call](EtcdCalls& self) {
                                         self.try_next(call);
                                         self.watch(call);

@@ -227,7 +227,7 @@ void EtcdWitness::remove(const engine::Uuid& volume, engine::Callback<std::error
 void EtcdWitness::probe(engine::Callback<EtcdProbe> done, engine::Duration patience) {
   const WitnessSlot slot = impl_->slot({});
   impl_->calls->submit(
-      kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::idempotent,
+      kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::probe,
       [slot, done = std::move(done)](EtcdAnswer answer) mutable {
         const bool answers = !answer.problem.code;
         const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};

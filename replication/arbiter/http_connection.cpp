@@ -11,7 +11,10 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
 
 #include "engine/runtime/reactor_asio.hpp"
 #include "replication/arbiter/tls_client.hpp"
@@ -23,6 +26,13 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+// Asio's own names are for any executor: each operation is then compiled for whichever it may be.
+using Executor = asio::io_context::executor_type;
+using Resolver = asio::ip::basic_resolver<tcp, Executor>;
+using Socket = asio::basic_stream_socket<tcp, Executor>;
+using Clock = std::chrono::steady_clock;
+using Timer = asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, Executor>;
 
 class Connection final : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
@@ -87,7 +97,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   void resolve() {
     resolver_.async_resolve(endpoint_.host, endpoint_.port,
-                            [self = shared_from_this()](error_code e, tcp::resolver::results_type found) {
+                            [self = shared_from_this()](error_code e, const Resolver::results_type& found) {
                               if (self->closed()) return;
                               if (e) return self->fail(e.message());
                               for (const auto& entry : found) self->addresses_.push_back(entry.endpoint());
@@ -181,7 +191,8 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     sent_ = false;
     const auto keep = shared_from_this();
     auto done = std::exchange(done_, nullptr);
-    if (parser_->keep_alive() && !writing_) {
+    // What stands behind the reply already was not asked for.
+    if (parser_->keep_alive() && !writing_ && buffer_.size() == 0) {
       state_ = State::idle;
       read();
     } else {
@@ -229,11 +240,11 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   HttpEndpoint endpoint_;
   std::shared_ptr<TlsClient> tls_;  ///< null: plain
-  tcp::resolver resolver_;
-  tcp::socket socket_;
-  std::optional<asio::ssl::stream<tcp::socket&>> secure_;  ///< on the socket, from the handshake on
-  asio::steady_timer timer_;
-  asio::steady_timer share_;  ///< of an address that is not the last
+  Resolver resolver_;
+  Socket socket_;
+  std::optional<asio::ssl::stream<Socket&>> secure_;  ///< on the socket, from the handshake on
+  Timer timer_;
+  Timer share_;  ///< of an address that is not the last
   std::vector<tcp::endpoint> addresses_;
   std::size_t tried_ = 0;  ///< of them
   State state_ = State::opening;

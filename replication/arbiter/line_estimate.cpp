@@ -37,6 +37,13 @@ Duration LineEstimate::round_trip() const {
   return *middle;
 }
 
+Duration LineEstimate::fastest() const { return answers_ == 0 ? Duration{0} : std::min(least_, least_before_); }
+
+bool LineEstimate::is_far() const {
+  const Duration least = fastest();
+  return least >= kSlowFrom && least <= kLongestLine && round_trip() <= least * 2;
+}
+
 Duration LineEstimate::most() const {
   if (answers_ == 0) return kMostUnknown;
   return slow_ ? kMostPatience : kMostFast;

@@ -17,6 +17,7 @@ class LineEstimate {
   /// A line is slow from the one on, and not slow any more below the other.
   static constexpr engine::Duration kSlowFrom = std::chrono::milliseconds(500);
   static constexpr engine::Duration kFastBelow = std::chrono::milliseconds(250);
+  static constexpr engine::Duration kLongestLine = std::chrono::seconds(5);  ///< there and back
 
   void on_answer(engine::Duration took, engine::TimePoint now);
   /// A request got no answer in limit().
@@ -24,10 +25,13 @@ class LineEstimate {
 
   /// The median of the last answers; 0: there was none.
   [[nodiscard]] engine::Duration round_trip() const;
+  /// What the fastest answer of the last minutes took; 0: there was none.
+  [[nodiscard]] engine::Duration fastest() const;
   [[nodiscard]] bool is_slow() const { return slow_; }
-  /// No answer came fast for minutes: it is the line that takes so long, and not a witness that has much to do, to
-  /// which nothing may be sent twice at once for that.
-  [[nodiscard]] bool is_far() const { return answers_ > 0 && std::min(least_, least_before_) >= kSlowFrom; }
+  /// No answer came fast for minutes, and most took about as long as the fastest: it is the line that takes so long,
+  /// and not a witness that has much to do, to which nothing may be sent twice at once for that. One that had much to
+  /// do from the first answer on shows by answers that take ever longer, and longer than any line.
+  [[nodiscard]] bool is_far() const;
   [[nodiscard]] bool is_known() const { return answers_ > 0; }
   /// A try that has no answer yet gets another one beside it after this.
   [[nodiscard]] engine::Duration patience() const;

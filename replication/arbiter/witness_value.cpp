@@ -17,10 +17,10 @@ namespace {
 using engine::Errc;
 using engine::NodeSide;
 
-constexpr std::uint32_t kMagic = 0x4C535752;  // "LSWR"
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint32_t kRecordMagic = 0x4C535752;  // "LSWR"
+constexpr std::uint16_t kRecordVersion = 2;
 
-struct Layout {
+struct RecordLayout {
   engine::Be32 magic;
   engine::Be16 version;
   engine::Be16 length;
@@ -35,8 +35,8 @@ struct Layout {
   std::array<engine::Be64, 2> generations;
   std::array<std::uint8_t, 32> seal;
 };
-static_assert(sizeof(Layout) == kWitnessValueSize);
-static_assert(engine::WireStruct<Layout>);
+static_assert(sizeof(RecordLayout) == kWitnessValueSize);
+static_assert(engine::WireStruct<RecordLayout>);
 using Mac = std::array<std::uint8_t, 32>;
 constexpr std::size_t kSealed = kWitnessValueSize - sizeof(Mac);
 
@@ -65,9 +65,9 @@ std::string witness_key(const engine::Uuid& pair, const engine::Uuid& volume) {
 }
 
 WitnessValue encode_witness_value(const WitnessSlot& slot, const WitnessRecord& record, std::int64_t writes) {
-  Layout layout{};
-  layout.magic = kMagic;
-  layout.version = kVersion;
+  RecordLayout layout{};
+  layout.magic = kRecordMagic;
+  layout.version = kRecordVersion;
   layout.length = kWitnessValueSize;
   layout.pair = slot.pair.bytes;
   layout.volume = slot.volume.bytes;
@@ -84,10 +84,10 @@ WitnessValue encode_witness_value(const WitnessSlot& slot, const WitnessRecord& 
 engine::IoResult<SealedRecord> decode_witness_value(std::span<const std::byte> bytes, const WitnessSlot& slot) {
   const auto refuse = [](Errc code) { return std::unexpected(make_error_code(code)); };
   if (bytes.size() < 8) return refuse(Errc::corrupt);
-  if (engine::load_be<std::uint32_t>(bytes.data()) != kMagic) return refuse(Errc::corrupt);
-  if (engine::load_be<std::uint16_t>(bytes.data() + 4) != kVersion) return refuse(Errc::wrong_version);
+  if (engine::load_be<std::uint32_t>(bytes.data()) != kRecordMagic) return refuse(Errc::corrupt);
+  if (engine::load_be<std::uint16_t>(bytes.data() + 4) != kRecordVersion) return refuse(Errc::wrong_version);
   if (bytes.size() != kWitnessValueSize) return refuse(Errc::corrupt);
-  Layout layout;
+  RecordLayout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   const Mac mac = mac_of(slot.seal, bytes.first(kSealed));
   if (CRYPTO_memcmp(mac.data(), layout.seal.data(), mac.size()) != 0) return refuse(Errc::refused);

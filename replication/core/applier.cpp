@@ -1,8 +1,6 @@
 #include "replication/core/applier.hpp"
 
-#include <bit>
-
-#include "engine/base/byte_order.hpp"
+#include "engine/base/copy_bytes.hpp"
 #include "replication/core/marks.hpp"
 #include "replication/core/write_same.hpp"
 
@@ -87,6 +85,9 @@ Apply* Applier::find(std::uint64_t sequence) {
 
 bool Applier::is_well_formed(const Message& m, std::size_t payload) const {
   const std::uint64_t block = store_.info.block_size;
+  const bool refers = m.flags & kFlagByReference;
+  if (refers && (payload != 0 || m.tag == 0)) return false;
+  if (refers) payload = m.opcode == DiskOpcode::write_same ? block : m.extent.length;
   if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return false;
   if (m.extent.offset % block || m.extent.length % block) return false;
   switch (m.opcode) {
@@ -112,17 +113,57 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
     mark<"apply.duplicate_of_finished">();
     return answer(request, m, Errc::ok);
   }
-  if (Apply* twin = find(m.sequence)) {
-    mark<"apply.duplicate">();
-    if (twin->applied) return answer(request, m, twin->failed ? Errc::stale : Errc::ok);
-    // It came by a session that is gone, and the store still has it.
-    mark<"apply.duplicate_under_way">();
-    if (twin->again) answer(*twin->again, m, Errc::stale);
-    twin->again = &request;
-    twin->session = session;
-    return;
+  if (Apply* twin = find(m.sequence)) return take_again(*twin, session, request, m);
+  Apply& a = make(session, request, m);
+  if ((m.flags & kFlagByReference) && !take_data(a)) {
+    if (!keeps_places()) return end(a, Errc::refused);
+    a.stage = Apply::Stage::lacks;
+    answer(*std::exchange(a.request, nullptr), m, Errc::refused);
   }
-  start(make(session, request, m));
+  start(a);
+}
+
+void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& m) {
+  if (twin.stage == Apply::Stage::lacks) return take_what_lacked(twin, session, request, m);
+  mark<"apply.duplicate">();
+  if (twin.stage == Apply::Stage::applied) return answer(request, m, twin.failed ? Errc::stale : Errc::ok);
+  // It came by a session that is gone, and the store still has it.
+  mark<"apply.duplicate_under_way">();
+  if (twin.again) answer(*twin.again, m, Errc::stale);
+  twin.again = &request;
+  twin.session = session;
+}
+
+void Applier::take_what_lacked(Apply& a, std::uint64_t session, InboundRequest& request, const Message& m) {
+  // What was locked is what is written.
+  if (m.extent != a.message.extent || m.opcode != a.message.opcode) return answer(request, m, Errc::corrupt);
+  a.message = m;
+  if ((m.flags & kFlagByReference) && !take_data(a)) return answer(request, m, Errc::refused);
+  mark<"apply.data_came_after_all">();
+  a.stage = Apply::Stage::waits;
+  a.request = &request;
+  a.session = session;
+  if (a.lock.held()) run(a);
+}
+
+/// False: the forward is over, or of another process, or there is no memory. The sequencer has the data.
+bool Applier::take_data(Apply& a) {
+  const auto data = forwarder_.data_of(a.message);
+  if (data.empty()) {
+    mark<"apply.unknown_reference">();
+    return false;
+  }
+  a.buffer = buffers_.allocate(data.size());
+  if (!a.buffer) {
+    mark<"apply.no_memory_for_reference">();
+    return false;
+  }
+  engine::copy_bytes(data, a.buffer.span());
+  return true;
+}
+
+std::span<const std::byte> Applier::data_of(const Apply& a) {
+  return a.buffer ? std::span<const std::byte>(a.buffer.span()) : a.request->payload();
 }
 
 void Applier::start(Apply& a) {
@@ -135,8 +176,13 @@ void Applier::start(Apply& a) {
 /// The sequencer orders nothing that overlaps an operation before that one is finished on both: those that are done
 /// here are committed, though the watermark waits for a slower one somewhere else.
 void Applier::commit(engine::Extent extent) {
-  const auto finished = [&](const Apply& a) { return a.applied && !a.failed && a.message.extent.overlaps(extent); };
+  const auto finished = [&](const Apply& a) { return a.is_shown_later() && a.message.extent.overlaps(extent); };
   while (Apply* done = find_if(finished)) let_go(*done);  // which may let others run
+}
+
+void Applier::show(std::uint64_t tag) {
+  Apply* a = find_if([&](const Apply& x) { return x.message.tag == tag && x.is_shown_later(); });
+  if (a) unlock(*a);
 }
 
 void Applier::on_granted(engine::RangeLock::Node& node) {
@@ -150,8 +196,9 @@ bool may_unmap(const Message& m) { return m.flags & kFlagMayUnmap; }
 
 /// A member was asked for the space before; a target is not, and what makes stores equal asks nobody.
 void Applier::run(Apply& a) {
+  if (a.stage != Apply::Stage::waits) return;
   const Message& m = a.message;
-  a.started = true;
+  a.stage = Apply::Stage::at_work;
   a.since = clock_.now();
   const bool asks = m.type == MessageType::copy || !standing_.epoch().members.contains(standing_.side());
   if (!asks || !space_.takes(m.opcode, may_unmap(m))) return mark_dirty(a);
@@ -186,9 +233,9 @@ void Applier::store(Apply& a) {
     case DiskOpcode::renew_key:
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(store_.data, buffers_, clock_, m.extent, a.request->payload(), durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, m.extent, data_of(a), durability, std::move(done));
     default:
-      return store_.data.write(m.extent.offset, a.request->payload(), durability, std::move(done));
+      return store_.data.write(m.extent.offset, data_of(a), durability, std::move(done));
   }
 }
 
@@ -209,8 +256,10 @@ void Applier::on_stored(Apply& a, std::error_code error) {
     }
     if (ends) return end(a, over_already ? Errc::stale : Errc::ok);
   }
-  a.applied = true;
+  a.stage = Apply::Stage::applied;
   a.failed = bool(error);
+  a.buffer.reset();
+  const std::uint64_t tag = a.message.tag;
   // A host whose session ended here may have sent its write again through the sequencer, and this be it (it is none of
   // this node's forwards): what it sent first may still be on its way there.
   a.held = a.message.tag == 0 && forwarder_.has_given_up();
@@ -222,11 +271,13 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   answer_both(a, error ? Errc::io_error : Errc::ok);
   if (a.message.sequence <= watermark_ && !error) let_go(a);
   over();
+  if (tag != 0 && !error) forwarder_.end_applied(tag);
 }
 
 void Applier::answer_both(Apply& a, Errc status) {
   InboundRequest* again = std::exchange(a.again, nullptr);
-  answer(*std::exchange(a.request, nullptr), a.message, status);
+  InboundRequest* request = std::exchange(a.request, nullptr);  // none: it lacks its data
+  if (request) answer(*request, a.message, status);
   if (again) answer(*again, a.message, status);
 }
 
@@ -250,127 +301,23 @@ void Applier::let_go(Apply& a) {
   if (a.held) --held_;
   if (std::exchange(a.held, false)) answer_both(a, Errc::stale);
   applies_.remove(a);
-  if (!a.lock.idle()) {
-    a.lock.granted = nullptr;
-    store_.locks.cancel(a.lock);
-  }
+  unlock(a);
   pool_.destroy(a);
+}
+
+void Applier::unlock(Apply& a) {
+  if (a.lock.idle()) return;
+  a.lock.granted = nullptr;
+  store_.locks.cancel(a.lock);
 }
 
 void Applier::on_watermark(std::uint64_t watermark) {
   if (watermark <= watermark_) return;
   watermark_ = watermark;
-  const auto covered = [&](const Apply& a) { return a.applied && a.message.sequence <= watermark_; };
+  const auto covered = [&](const Apply& a) {
+    return a.stage == Apply::Stage::applied && a.message.sequence <= watermark_;
+  };
   while (Apply* done = find_if(covered)) let_go(*done);  // which may let others run
-}
-
-// ---- space, resync, flushes, bits, reads -------------------------------------------------------------------------
-
-/// The sequencer holds the range of what it is going to order. The answer tells all that is known from there on.
-void Applier::reserve(std::uint64_t session, InboundRequest& request, const Message& m) {
-  if (m.extent.empty() || !m.extent.fits(store_.volume_size())) return answer(request, m, Errc::stale);
-  Apply& a = make(session, request, m);
-  a.started = true;
-  a.since = clock_.now();
-  space_.ensure(m.extent, [this, &a](std::error_code error) {
-    if (error == Errc::no_space) mark<"space.none_for_the_partner">();
-    if (error && error != Errc::no_space) store_.fail("The store can't set space aside: " + error.message() + ".");
-    if (error) return end(a, to_errc(error));
-    Message header;
-    header.type = MessageType::reserve;
-    header.volume = store_.info.id;
-    header.extent = space_.known_from(a.message.extent);
-    InboundRequest& inbound = *std::exchange(a.request, nullptr);
-    let_go(a);
-    answer(inbound, header);
-    over();
-  });
-}
-
-/// The source holds the region's lock until this is answered: nothing that came from it overlaps it here. But this
-/// node's own store may still be given back what it was told to write when it ordered itself: that must not land on it.
-void Applier::copy(std::uint64_t session, InboundRequest& request, const Message& m) {
-  Message order = m;
-  const bool zeroes = m.opcode == DiskOpcode::unmap || m.opcode == DiskOpcode::write_zeroes;
-  order.opcode = zeroes ? m.opcode : DiskOpcode::write;
-  if (!is_well_formed(order, request.payload().size())) return answer(request, m, Errc::corrupt);
-  start(make(session, request, order));
-}
-
-void Applier::flush(std::uint64_t session, InboundRequest& request, const Message& m) {
-  Apply& a = make(session, request, m);
-  a.started = true;
-  a.since = clock_.now();
-  store_.data.flush([this, &a](std::error_code error) {
-    if (error) store_.fail_flush(error);
-    end(a, error ? Errc::io_error : Errc::ok);
-  });
-}
-
-/// The sequencer saw both flushes. Orders that it sent after this come after it and set their bits again.
-void Applier::clear(InboundRequest& request, const Message& m) {
-  const auto bytes = request.payload();
-  if (bytes.size() % 8) return answer(request, m, Errc::corrupt);
-  std::vector<std::uint64_t> regions;
-  for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    const auto region = engine::load_be<std::uint64_t>(bytes.data() + at);
-    if (region >= store_.meta->region_count()) return answer(request, m, Errc::corrupt);
-    bool in_use = false;
-    applies_.for_each(
-        [&](Apply& a) { in_use |= !a.applied && a.message.extent.overlaps(store_.region_extent(region)); });
-    if (!in_use) regions.push_back(region);
-  }
-  store_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
-  answer(request, m, Errc::ok);
-}
-
-/// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
-void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
-  const bool member = standing_.in_sync() && standing_.reads_here();
-  if (!member || m.extent.empty() || !m.extent.fits(store_.volume_size()) || m.extent.length > kMaxPiece ||
-      m.extent.length > request.max_answer_payload()) {
-    return answer(request, m, Errc::stale);
-  }
-  Apply& a = make(session, request, m);
-  a.buffer = buffers_.allocate(m.extent.length);
-  if (!a.buffer) return end(a, Errc::resource_exhausted);
-  a.started = true;
-  a.since = clock_.now();
-  store_.data.read(m.extent.offset, a.buffer.span(), [this, &a](std::error_code error) {
-    if (error) return end(a, Errc::io_error);
-    InboundRequest& inbound = *std::exchange(a.request, nullptr);
-    Message header;
-    header.type = MessageType::fetch;
-    header.volume = a.message.volume;
-    auto bytes = a.buffer.span();
-    auto keep = std::make_unique<engine::Buffer>(std::move(a.buffer));
-    let_go(a);
-    answer(inbound, header, bytes, [keep = std::move(keep)] {});
-    over();
-  });
-}
-
-bool Applier::may_be_resynced() const { return map_is_told_ || standing_.epoch().members.contains(standing_.side()); }
-
-/// Words of the dirty map, big-endian.
-void Applier::map(InboundRequest& request, const Message& m) {
-  const auto& words = store_.meta->words();
-  if (!m.extent.fits(words.size()) || m.extent.length * 8 > request.max_answer_payload() ||
-      m.extent.length * 8 > kMaxLinkPayload) {
-    return answer(request, m, Errc::out_of_range);
-  }
-  auto bytes = std::make_unique<std::vector<std::byte>>(m.extent.length * 8);
-  for (std::uint64_t i = 0; i < m.extent.length; ++i) {
-    engine::store_be<std::uint64_t>(bytes->data() + i * 8, words[m.extent.offset + i]);
-  }
-  if (m.extent.offset == 0) map_told_ = 0;
-  if (m.extent.offset <= map_told_) map_told_ = std::max(map_told_, m.extent.end());
-  map_is_told_ |= map_told_ >= (store_.region_count() + 63) / 64;
-  Message header;
-  header.type = m.type;
-  header.volume = m.volume;
-  const std::span<const std::byte> payload = *bytes;
-  answer(request, header, payload, [keep = std::move(bytes)] {});
 }
 
 // ---- epochs ------------------------------------------------------------------------------------------------------
@@ -378,17 +325,15 @@ void Applier::map(InboundRequest& request, const Message& m) {
 void Applier::over() {
   if (!quiet_) return;
   // A store that failed may never return what it has.
-  bool busy = false;
   const bool waits = quiet_waits_ == Wait::for_all || !store_.failed;
-  if (waits) applies_.for_each([&](Apply& a) { busy |= a.started && !a.applied; });
-  if (busy) return;
+  if (waits && busy()) return;
   auto done = std::exchange(quiet_, nullptr);
   done();
 }
 
 void Applier::quiesce(Wait wait, engine::Callback<> done) {
   closed_ = true;
-  while (Apply* waiting = find_if([](const Apply& a) { return !a.started; })) {
+  while (Apply* waiting = find_if([](const Apply& a) { return !a.is_started(); })) {
     mark<"apply.dropped_with_its_epoch">();
     end(*waiting, Errc::stale);
   }
@@ -402,28 +347,45 @@ void Applier::open(bool new_epoch) {
   quiet_ = nullptr;
   if (!new_epoch) return;
   watermark_ = 0;
-  while (Apply* done = find_if([](const Apply& a) { return a.applied; })) let_go(*done);
+  while (Apply* done = find_if([](const Apply& a) { return a.stage == Apply::Stage::applied; })) let_go(*done);
 }
 
 void Applier::drop_old(std::uint64_t current) {
-  while (Apply* waiting = find_if([&](const Apply& a) { return !a.started && a.session != current; })) {
+  const auto is_old = [&](const Apply& a) { return a.stage == Apply::Stage::waits && a.session != current; };
+  while (Apply* waiting = find_if(is_old)) {
     mark<"apply.dropped_with_its_session">();
-    end(*waiting, Errc::stale);
+    const bool keeps_its_place = waiting->message.type == MessageType::replicate && keeps_places();
+    keeps_its_place ? lose_data(*waiting) : end(*waiting, Errc::stale);
   }
 }
 
+/// Nobody reads at a target, be it one that is suspended, and its source may go on without it before it hears that the
+/// data lack: nothing would ever take such a place.
+bool Applier::keeps_places() const { return standing_.epoch().members.is_both(); }
+
+/// It comes again by the next session. A read that stood before it by then might wait for a later order's watermark,
+/// which waits for this one.
+void Applier::lose_data(Apply& a) {
+  answer_both(a, Errc::stale);
+  a.buffer.reset();
+  a.stage = Apply::Stage::lacks;
+}
+
+void Applier::forget_sequences() {
+  watermark_ = 0;
+  while (Apply* lacking = find_if([](const Apply& a) { return a.stage == Apply::Stage::lacks; }))
+    end(*lacking, Errc::stale);
+}
+
+/// What waits is not: it may wait for the partner, or behind what does, and that may be gone for good.
 bool Applier::busy() {
-  bool busy = false;
-  applies_.for_each([&](Apply& a) { busy |= !a.applied; });
-  return busy;
+  return find_if([](const Apply& a) { return a.stage == Apply::Stage::at_work; }) != nullptr;
 }
 
 bool Applier::has_older_than(engine::TimePoint limit) {
-  bool found = false;
-  applies_.for_each([&](Apply& a) {
-    found |= a.started && !a.applied && a.since + allowance(a.message.opcode, a.message.extent) < limit;
-  });
-  return found;
+  return find_if([limit](const Apply& a) {
+           return a.stage == Apply::Stage::at_work && a.since + allowance(a.message.opcode, a.message.extent) < limit;
+         }) != nullptr;
 }
 
 }  // namespace lockstep::replication

@@ -2,8 +2,9 @@
 // The partner's orders on this node's store: replicated writes, resync copies, flushes, cleared bits, fetched reads.
 //
 // An applied write keeps its range locked until the sequencer's watermark covers it, so that no read here sees a write
-// that a crash could still undo there. Orders are told apart by (epoch, sequence): one that comes again is answered
-// again and not carried out twice.
+// that a crash could still undo there; or until this node knows otherwise that both have it. Data that an order refers
+// to are copied: a store may hold them longer than their command may last. Orders are told apart by (epoch, sequence):
+// one that comes again is answered again and not carried out twice.
 //
 // Requires: requests in the order in which their session brought them. Guarantees: each is answered once. Callers: the
 // mirror, for orders; what makes a step to another epoch quiesces it and opens it again.
@@ -27,12 +28,20 @@ struct Apply {
   std::uint64_t session = 0;
   Message message;
   engine::RangeLock::Node lock;
-  engine::Buffer buffer;
+  engine::Buffer buffer;  ///< data that it refers to, or that are read for it; else the request has them
   engine::TimePoint since;
-  bool started = false;  ///< the store or the map has it
-  bool applied = false;  ///< durable here, waits for the watermark
-  bool held = false;     ///< … and is not answered before this node's cancelled forwards are over
-  bool failed = false;   ///< or the store failed it: nobody reads there in this epoch
+  enum class Stage : std::uint8_t {
+    waits,    ///< for its range
+    lacks,    ///< its data, not to be had or gone with its session: it keeps its place until it comes again
+    at_work,  ///< the store or the map has it
+    applied,  ///< durable here, waits for the watermark
+  };
+  Stage stage = Stage::waits;
+  // Of what is applied:
+  bool held = false;    ///< not answered before this node's cancelled forwards are over
+  bool failed = false;  ///< by the store: nobody reads there in this epoch
+  [[nodiscard]] bool is_started() const { return stage == Stage::at_work || stage == Stage::applied; }
+  [[nodiscard]] bool is_shown_later() const { return stage == Stage::applied && !failed; }
 };
 
 /// What the partner's orders tell upwards.
@@ -66,10 +75,10 @@ class Applier {
   /// A new epoch (or the same one again) begins: orders are taken. What an old one left uncommitted is let go.
   void open(bool new_epoch);
   /// The sequencer is another process, perhaps in the same epoch (a record {it} lets it start again): it counts anew.
-  void forget_sequences() { watermark_ = 0; }
-  /// Drops what came by an old session and was not started.
+  void forget_sequences();
+  /// Drops what came by an old session and was not started. A member's orders keep their places.
   void drop_old(std::uint64_t current_session);
-  /// Something is under way.
+  /// The store or the map has something.
   [[nodiscard]] bool busy();
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
   [[nodiscard]] bool closed() const { return closed_; }
@@ -80,6 +89,8 @@ class Applier {
   void forget_map() { map_told_ = 0, map_is_told_ = false; }
   /// This node's cancelled forwards are over: orders that waited for that are answered.
   void release_answers();
+  /// What this forward brought is on both: it may be read. It is known as a duplicate until the watermark covers it.
+  void show(std::uint64_t tag);
 
  private:
   [[nodiscard]] bool accepts(const Message& message) const;
@@ -88,7 +99,14 @@ class Applier {
   Apply* find_if(Pred pred);
   Apply* find(std::uint64_t sequence);
   void commit(engine::Extent extent);
+  void unlock(Apply& apply);
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
+  void take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& message);
+  void take_what_lacked(Apply& apply, std::uint64_t session, InboundRequest& request, const Message& message);
+  void lose_data(Apply& apply);
+  [[nodiscard]] bool keeps_places() const;
+  [[nodiscard]] bool take_data(Apply& apply);
+  [[nodiscard]] static std::span<const std::byte> data_of(const Apply& apply);
   static void on_granted(engine::RangeLock::Node& node);
   void start(Apply& apply);
   void run(Apply& apply);

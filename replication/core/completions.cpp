@@ -68,6 +68,8 @@ void Completions::note_latency(const Op& op) {
   governor_->note(op.reads() ? ResyncGovernor::Kind::read : ResyncGovernor::Kind::write, partner_.now() - since);
 }
 
+void Completions::half_done(const Op& op) { ForwardEntries::half_done(*op.entry, standing_.epoch().id); }
+
 void Completions::finish(Op& op, std::error_code status) {
   if (waits_for_this_node(op, status)) return hold(op);
   if (governor_ && !status) note_latency(op);

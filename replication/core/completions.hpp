@@ -28,6 +28,8 @@ class Completions {
   /// The operation is over, whoever it came from. `op` is gone afterwards, or held.
   void finish(Op& op, std::error_code status);
   void hold(Op& op);
+  /// A forward of the partner's is durable here, and ordered; it is not over.
+  void half_done(const Op& op);
   /// The request is over: answered, or withheld until the sessions are closed.
   void conclude(engine::DiskRequest& request);
   /// The sessions were closed: what failed meanwhile ends, too.

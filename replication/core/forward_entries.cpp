@@ -41,7 +41,7 @@ void ForwardEntries::finished(Op& op) {
   // Nor what was given up while it was carried out: nobody asks for it, and nothing would ever forget it.
   // A store's error is no refusal: its effect may be there, and what compares would find it.
   const bool begun = entry.status == Errc::ok || entry.status == Errc::miscompare || entry.status == Errc::io_error;
-  const bool keep = begun && question.tag >= lowest_;
+  const bool keep = begun && !entry.acknowledged && question.tag >= lowest_;
   if (again) {
     answer(*carrier, question, Errc::stale);
     respond(*again, question, entry);
@@ -49,6 +49,30 @@ void ForwardEntries::finished(Op& op) {
     respond(*carrier, question, entry);
   }
   if (!keep || fetches(question.opcode)) entries_.erase(question.tag);
+}
+
+namespace {
+Message half_done_answer(const Message& question, const engine::Uuid& epoch) {
+  Message header;
+  header.type = MessageType::forward;
+  header.answer = true;
+  header.flags = kFlagHalfDone;
+  header.volume = question.volume;
+  header.epoch = epoch;
+  return header;
+}
+}  // namespace
+
+/// What brought it keeps its data for the order, which the partner may be unable to carry out without them.
+void ForwardEntries::half_done(ForwardEntry& entry, const engine::Uuid& epoch) {
+  if (!(entry.message.flags & kFlagByReference) || std::exchange(entry.half_done, true)) return;
+  InboundRequest* again = std::exchange(entry.again, nullptr);
+  if (again) return respond_half_done(*again, entry.message, epoch);
+  entry.carrier->answer_early(encode(half_done_answer(entry.message, epoch)));
+}
+
+void ForwardEntries::respond_half_done(InboundRequest& request, const Message& question, const engine::Uuid& epoch) {
+  answer(request, half_done_answer(question, epoch));
 }
 
 void ForwardEntries::respond(InboundRequest& request, const Message& question, ForwardEntry& entry) {
@@ -70,7 +94,9 @@ void ForwardEntries::respond(InboundRequest& request, const Message& question, F
 
 void ForwardEntries::forget(std::uint64_t tag) {
   const auto found = tag ? entries_.find(tag) : entries_.end();
-  if (found != entries_.end() && !found->second->op) entries_.erase(found);
+  if (found == entries_.end()) return;
+  found->second->acknowledged = true;
+  if (!found->second->op) entries_.erase(found);
 }
 
 void ForwardEntries::forget_below(std::uint64_t tag) {

@@ -21,6 +21,8 @@ struct ForwardEntry {
   InboundRequest* carrier = nullptr;  ///< holds the data while the operation runs
   InboundRequest* again = nullptr;    ///< the same forward, come a second time meanwhile
   Op* op = nullptr;                   ///< null when done
+  bool half_done = false;             ///< durable here, and ordered; the partner was told
+  bool acknowledged = false;          ///< the partner has its answer: nothing is kept when it is done
   engine::Errc status = engine::Errc::ok;
   std::uint64_t miscompare_offset = 0;
   engine::Buffer buffer;  ///< data read
@@ -49,6 +51,9 @@ class ForwardEntries {
   /// The partner had the answer to it.
   void forget(std::uint64_t tag);
   void forget_below(std::uint64_t tag);
+  /// The operation is durable in this node's store, and ordered in `epoch`: the partner may count on that.
+  static void half_done(ForwardEntry& entry, const engine::Uuid& epoch);
+  static void respond_half_done(InboundRequest& request, const Message& question, const engine::Uuid& epoch);
   /// The operation of an entry ended; `op` is gone afterwards.
   void finished(Op& op);
   static void respond(InboundRequest& request, const Message& question, ForwardEntry& entry);

@@ -60,6 +60,9 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
   ForwardEntry& entry = *found;
   mark<"forward.came_again">();
   if (entry.op) {
+    if (entry.half_done && standing_.in_sync()) {
+      return ForwardEntries::respond_half_done(request, m, standing_.epoch().id);
+    }
     if (entry.again) answer(*entry.again, entry.message, Errc::stale);
     entry.again = &request;
     return;

@@ -64,7 +64,10 @@ void Forwarder::pump() {
   end_too_old();
   for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
     if (may_send(*op)) {
-      if (!share_.ready()) break;
+      if (!share_.ready()) {
+        mark<"forward.waits_for_its_turn">();
+        break;
+      }
       send(*op);
     }
     if (!op->in_window && in_window_ >= kWindow) break;
@@ -94,6 +97,11 @@ void Forwarder::leave_window(Op& op) {
   if (op.acknowledges != 0) answered_.push_back(std::exchange(op.acknowledges, 0));
 }
 
+/// Its order may come by reference, and its answer early.
+bool Forwarder::may_refer(const Op& op) {
+  return op.refusal == Errc::ok && !changes_nothing(op.opcode) && !op.on_state();
+}
+
 void Forwarder::send(Op& op) {
   enter_window(op);
   Message m = outbound_.message(MessageType::forward);
@@ -101,6 +109,7 @@ void Forwarder::send(Op& op) {
   m.opcode = asks_only ? DiskOpcode::check_access : op.opcode;
   m.sequence = op.state_version;
   m.flags = outbound_.flags_of(op);
+  if (outbound_.refers() && may_refer(op)) m.flags |= kFlagByReference;
   m.tag = op.tag;
   m.lowest_tag = ops_.front()->tag;
   m.watermark = op.acknowledges;
@@ -138,11 +147,12 @@ bool makes_no_sense(const IoResult<Message>& result) {
 void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   partner_.check();
   op.on_link = false;
-  op.on_share = false;
-  share_.give_back(op.link_bytes);
   if (result) op.acknowledges = 0;
-  op.unsettled = !result;
-  if (op.dropped) return end_dropped();
+  const bool half_done = result && result->status == Errc::ok && (result->flags & kFlagHalfDone) && may_refer(op);
+  op.unsettled = !result || half_done;
+  if (half_done && result->epoch == standing_.epoch().id && standing_.in_sync()) return on_half_done(op);
+  leave_share(op);
+  if (op.dropped) return half_done ? ask_what_is_over() : end_dropped();
   if (makes_no_sense(result) && !standing_.keeps_sessions()) {
     end_unread(op);
     return pump();
@@ -160,7 +170,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   const bool asked_only = op.refusal != Errc::ok;
   // Retried with the epoch and contact of that moment: refused as too old, by a gate, or lost with the way out. In
   // that phase it is decided later: what was carried out came here as an order, too.
-  const bool again = !result || standing_.keeps_sessions() || result->status == Errc::stale ||
+  const bool again = !result || half_done || standing_.keeps_sessions() || result->status == Errc::stale ||
                      result->status == Errc::not_serving || result->status == Errc::unknown_outcome ||
                      result->status == Errc::aborted ||
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::read &&
@@ -182,6 +192,32 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   op.transferred = result->payload;
   end(op, make_error_code(asked_only && result->status == Errc::ok ? op.refusal : result->status));
   pump();
+}
+
+/// The sequencer's store has it, and this replica is a member with it. One that was given up is not over before this
+/// store has it, too: what is read here until then would not be what was there when it ended.
+void Forwarder::on_half_done(Op& op) {
+  op.half_done = op.ordered = true;
+  if (op.applied_here) {
+    end_on_both(op);
+    return pump();
+  }
+  if (!op.dropped) return;
+  mark<"forward.half_done_and_given_up">();
+  if (!has_given_up()) user_.on_none_given_up();
+  ask_soon();
+}
+
+/// Nobody can see it undone any more: neither a crash nor the loss of a node takes it from both.
+void Forwarder::end_on_both(Op& op) {
+  const std::uint64_t tag = op.tag;
+  op.unsettled = false;
+  op.dropped ? end_dropped() : end(op, {});
+  if (standing_.in_sync()) user_.on_both_have(tag);
+}
+
+void Forwarder::leave_share(Op& op) {
+  if (std::exchange(op.on_share, false)) share_.give_back(op.link_bytes);
 }
 
 /// Sent again it would end no better, and hold up what comes a window behind it. An initiator repeats an aborted
@@ -214,11 +250,21 @@ void Forwarder::end(Op& op, std::error_code status) {
   ops_.remove(op);
   dropped_ -= op.dropped;
   leave_window(op);
+  leave_share(op);
   if (status == Errc::ok) status = {};
   completions_.finish(op, status);
 }
 
-void Forwarder::resend() { pump(); }
+/// What is half done is asked for again: its order may never come any more, and it may be over.
+void Forwarder::resend() {
+  ops_.for_each([this](Op& op) {
+    if (op.on_link || !std::exchange(op.half_done, false)) return;
+    mark<"forward.half_done_sent_again">();
+    op.stage = Stage::forward_wait;
+    leave_share(op);
+  });
+  pump();
+}
 
 void Forwarder::drop(const Selection& which) {
   ops_.for_each([&](Op& op) {
@@ -290,7 +336,7 @@ bool Forwarder::stuck_on_link(engine::TimePoint limit) const {
 void Forwarder::on_connected() { ask_what_is_over(); }
 
 void Forwarder::ask_what_is_over() {
-  if (!partner_.connected()) return;
+  if (!partner_.connected()) return end_dropped();
   const bool waits = !partner_.hurried() && !standing_.closed();
   ops_.for_each([waits](Op& op) { op.unsettled &= waits && !changes_nothing(op.opcode); });
   end_dropped();
@@ -304,14 +350,19 @@ void Forwarder::ask_what_is_over() {
   });
 }
 
+/// Once for many that are given up at a time.
+void Forwarder::ask_soon() {
+  if (ask_again_ != engine::TimerId::none) return;
+  ask_again_ = clock_.call_after(std::chrono::milliseconds(5), [this] {
+    ask_again_ = engine::TimerId::none;
+    ask_what_is_over();
+  });
+}
+
 /// Without an answer the way is lost again, and the next one brings another question.
 void Forwarder::on_over(std::uint64_t tag, const IoResult<Message>& result) {
   if (!result) return;
-  if (result->status == Errc::unknown_outcome) {
-    clock_.cancel(ask_again_);
-    ask_again_ = clock_.call_after(std::chrono::milliseconds(5), [this] { ask_what_is_over(); });
-    return;
-  }
+  if (result->status == Errc::unknown_outcome) return ask_soon();
   ops_.for_each([tag](Op& op) { op.unsettled &= op.tag != tag; });
   end_dropped();
 }
@@ -337,6 +388,8 @@ void Forwarder::take_over(Taking which) {
       mark<"forward.taken_over">();
       ops_.remove(*op);
       leave_window(*op);
+      leave_share(*op);
+      op->half_done = false;
       op->tag = 0;
       op->sent_before = false;
       user_.route(*op);
@@ -347,17 +400,37 @@ void Forwarder::take_over(Taking which) {
 /// What its host sends again is ordered after it, since the sequencer keeps its range until it is over. Were orders not
 /// answered until then, it might wait for them: behind a read here, which waits for the watermark.
 void Forwarder::note_ordered(std::uint64_t tag) {
+  if (Op* op = find(tag)) op->ordered = true;
+}
+
+Op* Forwarder::find(std::uint64_t tag) {
   for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
-    if (op->tag == tag) op->ordered = true;
+    if (op->tag == tag) return op;
   }
+  return nullptr;
+}
+
+/// Tags of another process's may be the same: its clock began anew.
+std::span<const std::byte> Forwarder::data_of(const Message& order) {
+  const Op* op = order.forwarder == settings_.process ? find(order.tag) : nullptr;
+  if (!op || !op->sent_before || op->extent != order.extent) return {};
+  const bool compares = op->opcode == DiskOpcode::compare_and_write;
+  if (order.opcode != (compares ? DiskOpcode::write : op->opcode)) return {};
+  if (op->dropped) op->cancelled() ? mark<"forward.order_after_abort">() : mark<"forward.order_after_its_session">();
+  return compares ? op->data.subspan(op->extent.length) : op->data;
 }
 
 /// What a member holds is the truth; what is no member holds a copy of it, that may yet be written over by another.
 void Forwarder::note_applied(std::uint64_t tag) {
   if (!standing_.epoch().members.is_both()) return;
-  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
-    if (op->tag == tag) op->applied_here = true;
-  }
+  if (Op* op = find(tag)) op->applied_here = true;
+}
+
+void Forwarder::end_applied(std::uint64_t tag) {
+  Op* op = find(tag);
+  if (!op || !op->applied_here || !op->half_done || op->on_link || !standing_.in_sync()) return;
+  end_on_both(*op);
+  pump();
 }
 
 /// The new process does not remember what the last one carried out: sent again it might take effect twice. A replica

@@ -7,6 +7,10 @@
 // a lease of the receipt of its command, or never: each sending tells its age. And it is sent to one process of the
 // partner's only: another one does not know whether it was carried out.
 //
+// The data of a forward cross the link once: its order comes back as a reference, and is carried out from what is kept
+// here until then, whatever becomes of its command meanwhile. The sequencer answers when its own store has it, and the
+// command ends when this store has it, too. Until then it counts against what this node may have under way (LinkShare).
+//
 // Guarantees: each operation ends by Completions, or goes on by its user, once. Callers: front, for operations; the
 // applier, for orders of what was forwarded; membership and PhaseRunner, when the way or the epoch is another one.
 #include "replication/core/completions.hpp"
@@ -27,6 +31,8 @@ class ForwarderUser {
   virtual void route(Op& op) = 0;       ///< this node orders now: `op` is carried out here
   virtual void on_none_given_up() = 0;  ///< the sequencer begins nothing any more of what was given up
   virtual void on_dropped_ended() = 0;  ///< some of them are over, perhaps not all
+  /// Both members have what was ordered for this forward: it may be shown here.
+  virtual void on_both_have(std::uint64_t tag) = 0;
 };
 
 class Forwarder {
@@ -77,6 +83,10 @@ class Forwarder {
   void note_ordered(std::uint64_t tag);
   /// … and is in this node's store.
   void note_applied(std::uint64_t tag);
+  /// … and the order was answered: what ends with it, ends.
+  void end_applied(std::uint64_t tag);
+  /// The data that an order refers to, as this process sent them; nothing when they are not kept any more.
+  [[nodiscard]] std::span<const std::byte> data_of(const Message& order);
   [[nodiscard]] std::size_t waiting() const { return ops_.size(); }
   /// The partner is another process now: it knows nothing of what was sent to the last one.
   void on_partner_restarted();
@@ -94,9 +104,15 @@ class Forwarder {
   void enter_window(Op& op);
   void leave_window(Op& op);
   void on_answer(Op& op, const engine::IoResult<Message>& result);
+  [[nodiscard]] static bool may_refer(const Op& op);
+  void on_half_done(Op& op);
+  void end_on_both(Op& op);
+  [[nodiscard]] Op* find(std::uint64_t tag);
+  void leave_share(Op& op);
   void end_unread(Op& op);
   void retry_soon();
   void ask_what_is_over();
+  void ask_soon();
   void on_over(std::uint64_t tag, const engine::IoResult<Message>& result);
   void give_up(Op& op);
   void end_dropped();
@@ -118,7 +134,8 @@ class Forwarder {
   std::uint64_t last_tag_;
   std::size_t in_window_ = 0;
   std::vector<std::uint64_t> answered_;  // tags whose results the sequencer may still keep
-  engine::TimerId retry_{}, ask_again_{};
+  engine::TimerId retry_{};
+  engine::TimerId ask_again_ = engine::TimerId::none;
   bool retrying_ = false;
   bool pumping_ = false;
 };

@@ -21,8 +21,10 @@ struct LinkVersions {
   [[nodiscard]] bool contains(std::uint16_t version) const { return lowest <= version && version <= highest; }
   bool operator==(const LinkVersions&) const = default;
 };
-/// What this program speaks. 2 brought the units' state.
-constexpr LinkVersions kPartnerVersions{2, 2};
+/// What this program speaks. 2 brought the units' state, 3 orders by reference and early answers to forwards, 4 several
+/// paths.
+constexpr LinkVersions kPartnerVersions{2, 4};
+constexpr std::uint16_t kOrdersByReference = 3;  ///< the first version that has them
 
 struct LinkAnswer {
   std::span<const std::byte> header;  ///< valid during the callback
@@ -55,8 +57,11 @@ class InboundRequest {
   /// The partner's data in an aligned buffer of this node's, valid until answer().
   [[nodiscard]] virtual std::span<std::byte> payload() const = 0;
   [[nodiscard]] virtual std::size_t max_answer_payload() const = 0;
-  /// Exactly once; the request is gone afterwards. `payload` stays valid until `sent`, which runs also when the session
-  /// died meanwhile.
+  /// At most once, before answer(), which then sends nothing: the sender has its answer now, and the request and its
+  /// payload stay until answer().
+  virtual void answer_early(std::span<const std::byte> header) = 0;
+  /// Exactly once; the request is gone afterwards. `header` is copied; `payload` stays valid until `sent`, which may be
+  /// none and runs also when the session died meanwhile.
   virtual void answer(std::span<const std::byte> header, std::span<const std::byte> payload,
                       engine::Callback<> sent) = 0;
 };

@@ -87,6 +87,10 @@ scsi::LuRequest LuStateKeeper::own_request(scsi::LuRequestKind kind) const {
   return request;
 }
 
+bool LuStateKeeper::ends_with_power(const LuState& state) const {
+  return scsi::apply(state, own_request(scsi::LuRequestKind::power_on)).changed;
+}
+
 void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
   scsi::LuOutcome outcome = scsi::apply(in_force_.state(), request);
   if (op) op->lu_answer = outcome.answer.encode();
@@ -162,6 +166,7 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   m.sequence = state.version;
   m.extent = {encoded_state.size(), encoded_events.size()};
   if (agree) m.flags |= kFlagAgree;
+  if (agree && power_on_ && ends_with_power(state)) m.flags |= kFlagPowerOn;
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
@@ -242,7 +247,7 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
     return answer(request, header, mine, [keep = std::move(bytes)] {});
   }
   if (current && state->version == in_force_.state().version) {
-    if (m.flags & kFlagAgree) agreed_ = true;
+    note_told(m);
     answer(request, m, Errc::ok);
     return pump();
   }
@@ -250,6 +255,12 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
   if (aborts_tasks(incoming_->events)) user_.end_unstarted(Selection::own_tasks());
   pump();
+}
+
+/// By the node that orders, in the epoch in force.
+void LuStateKeeper::note_told(const Message& m) {
+  power_on_ = (m.flags & kFlagAgree) && (m.flags & kFlagPowerOn);
+  agreed_ |= (m.flags & kFlagAgree) != 0;
 }
 
 bool LuStateKeeper::step_incoming() {
@@ -269,7 +280,7 @@ bool LuStateKeeper::step_incoming() {
   if (!done.request) return true;
   const bool same = done.message.epoch == standing_.epoch().id;
   if (same && standing_.is_forwarding()) known_ = true;
-  if (same && (done.message.flags & kFlagAgree)) agreed_ = true;
+  if (same) note_told(done.message);
   answer(*done.request, done.message, same ? Errc::ok : Errc::stale);
   return true;
 }
@@ -288,7 +299,7 @@ bool LuStateKeeper::step_following() {
   List<Op> waiting;
   changes_.splice_to(waiting);
   while (Op* op = waiting.pop_front()) user_.route(*op);
-  const bool may_open = standing_.in_sync() ? agreed_ : known_;
+  const bool may_open = standing_.in_sync() ? agreed_ && !power_on_ : known_;
   if (may_open == in_force_.open) return false;
   set_open(may_open);
   return may_open;

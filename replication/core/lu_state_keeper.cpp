@@ -149,7 +149,7 @@ void LuStateKeeper::on_solo(bool fresh) {
 void LuStateKeeper::on_sync(bool fresh) {
   forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
-  power_on_ = fresh && standing_.is_sequencer();
+  power_on_ = (power_on_ || fresh) && standing_.is_sequencer();
   if (change_) change_->told = false;
   pump();
 }

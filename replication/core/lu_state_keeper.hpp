@@ -139,6 +139,8 @@ class LuStateKeeper {
   void refuse_incoming();
   void take_theirs(scsi::LuState theirs);
   [[nodiscard]] scsi::LuRequest own_request(scsi::LuRequestKind kind) const;
+  [[nodiscard]] bool ends_with_power(const scsi::LuState& state) const;
+  void note_told(const Message& message);
 
   const NodeSettings& settings_;
   engine::Clock& clock_;
@@ -155,7 +157,8 @@ class LuStateKeeper {
   bool agreed_ = false;  ///< in sync: both members have the same state
   bool known_ = false;   ///< no member: told by the node that orders, in this epoch
   bool target_told_ = false, target_there_ = false;
-  bool power_on_ = false, port_lost_ = false;
+  bool power_on_ = false;  ///< what power does not outlive is still in force; a member that follows was told so
+  bool port_lost_ = false;
   engine::TimerId timer_{};
   engine::TimePoint next_tell_;
   std::uint64_t telling_run_ = 0;  ///< an answer to an earlier one says nothing any more

@@ -37,7 +37,8 @@ struct Layout {
   Be64 length;
   Be64 stamp;
   Be64 nexus;
-  std::array<std::uint8_t, 20> reserved;
+  std::array<std::uint8_t, 16> forwarder;
+  std::array<std::uint8_t, 4> reserved;
   Be32 checksum;  ///< CRC32C of everything before it
 };
 static_assert(sizeof(Layout) == kMessageBytes && engine::WireStruct<Layout>);
@@ -53,6 +54,12 @@ bool in_range(const Layout& in) {
   if (in.type == 0 || in.type > kLastMessageType || in.answer > 1 || in.opcode > last_opcode) return false;
   if ((in.flags & ~kKnownFlags) != 0 || in.status > last_status || in.payload > kMaxLinkPayload) return false;
   if (in.offset + in.length < in.offset) return false;
+  const bool orders = in.type == static_cast<std::uint8_t>(MessageType::replicate) && in.answer == 0;
+  const bool forwards = in.type == static_cast<std::uint8_t>(MessageType::forward);
+  const bool refers = in.flags & kFlagByReference;
+  if (refers && !orders && !(forwards && in.answer == 0)) return false;
+  if ((in.flags & kFlagHalfDone) && !(forwards && in.answer == 1)) return false;
+  if (orders && refers ? in.payload != 0 : in.forwarder != decltype(in.forwarder){}) return false;
   return in.reserved == decltype(in.reserved){};
 }
 }  // namespace
@@ -84,6 +91,7 @@ MessageBytes encode(const Message& m) {
   out.length = m.extent.length;
   out.stamp = m.stamp;
   out.nexus = m.nexus;
+  out.forwarder = m.forwarder.bytes;
   out.checksum = checksum_of(out);
   MessageBytes bytes;
   std::memcpy(bytes.data(), &out, sizeof out);
@@ -115,6 +123,7 @@ engine::IoResult<Message> decode(std::span<const std::byte> bytes) {
   m.extent = {in.offset, in.length};
   m.stamp = in.stamp;
   m.nexus = in.nexus;
+  m.forwarder = Uuid{in.forwarder};
   return m;
 }
 

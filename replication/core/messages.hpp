@@ -23,15 +23,19 @@ enum class MessageType : std::uint8_t {
   /// Payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted. In `number` and `tag` the
   /// sender's lease, as in hello: it may have another one by now
   heartbeat = 2,
-  state = 3,      ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
-                  ///< receiver's, as known). Answered: nothing of an old session's is started any more
-  propose = 4,    ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
-  resume = 5,     ///< both go on in the epoch that they share
-  replicate = 6,  ///< an ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD
+  state = 3,    ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
+                ///< receiver's, as known). Answered: nothing of an old session's is started any more
+  propose = 4,  ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
+  resume = 5,   ///< both go on in the epoch that they share
+  /// An ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD. With kFlagByReference,
+  /// instead of the data, `forwarder`: the process that sent the forward, and keeps its data. Answered refused: they
+  /// are not to be had any more, the order is to be sent again with its data, and keeps its place until then
+  replicate = 6,
   /// An operation for the sequencer: process, tag, lowest open tag, stamp; in `sequence` the version of the unit's
   /// state that it was checked under, in `number` its age when it was sent (nanoseconds since its command was
   /// received), in `watermark` another tag whose answer came (0: none). Answered with aborted: not carried out, that is
-  /// not the state in force
+  /// not the state in force. With kFlagByReference the sender keeps the data: the order may come by reference, and an
+  /// answer with kFlagHalfDone before the order is carried out: the receiver's store has it, in the epoch `epoch`
   forward = 7,
   watermark = 8,  ///< nothing but the watermark
   flush = 9,      ///< flush the data store
@@ -42,7 +46,8 @@ enum class MessageType : std::uint8_t {
   equal = 14,     ///< resync is done: the other member may read its own store
   /// The logical unit's state, from the node that orders: `sequence` its version, payload: the state (`extent.offset`
   /// bytes), then the events (`extent.length` bytes). Answered when it is durable and in force. With kFlagAgree and a
-  /// newer one at the receiver: miscompare, payload: that one
+  /// newer one at the receiver: miscompare, payload: that one. With kFlagPowerOn the receiver lets nothing in before
+  /// the next one
   lu_state = 15,
   /// Have the space of `extent` set aside: no_space when there is none. The answer's extent is what has its space, at
   /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
@@ -77,6 +82,7 @@ struct Message {
   engine::Extent extent;         ///< bytes of the volume; words for map
   std::uint64_t stamp = 0;       ///< the receiver's clock as the sender last saw it, or the answerer's own
   std::uint64_t nexus = 0;
+  engine::Uuid forwarder;  ///< replicate, by reference: whose tag it is
 };
 
 constexpr std::uint16_t kFlagFua = 1;  ///< durable before it is answered, whatever the volume's write cache
@@ -84,7 +90,13 @@ constexpr std::uint16_t kFlagMayUnmap = 2;
 constexpr std::uint16_t kFlagSideB = 4;   ///< hello: the sender is side B
 constexpr std::uint16_t kFlagEqual = 8;   ///< propose: the two stores are equal, reads need not be forwarded
 constexpr std::uint16_t kFlagAgree = 16;  ///< lu_state: both members begin with the newer of their two
-constexpr std::uint16_t kKnownFlags = 31;
+/// lu_state, beside kFlagAgree: both were without power, and the next state is without what that ends. Who does not
+/// know it lets in at once, and refuses for a moment what the next state allows.
+constexpr std::uint16_t kFlagPowerOn = 1;
+// From version kOrdersByReference on:
+constexpr std::uint16_t kFlagByReference = 32;  ///< forward: the order may be so; replicate: it is
+constexpr std::uint16_t kFlagHalfDone = 64;     ///< a forward's answer: ordered, and durable at the sequencer
+constexpr std::uint16_t kKnownFlags = 127;
 
 constexpr std::size_t kMessageBytes = 160;
 static_assert(kMessageBytes <= kMaxLinkHeader && kMessageBytes <= kMaxLinkAnswerHeader);

@@ -71,6 +71,7 @@ class Mirror final : public engine::Disk,
   void forward(Op& op) override { forwarder_.start(op); }
   void on_none_given_up() override { applier_.release_answers(); }
   void on_dropped_ended() override { lu_.pump(); }
+  void on_both_have(std::uint64_t tag) override { applier_.show(tag); }
   void on_equal(Op& op) override { sequencer_.lock(op); }
   void on_target_equal() override { membership_.join(); }
   void on_partner_refused() override { membership_.on_partner_refused(); }

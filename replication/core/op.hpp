@@ -107,6 +107,7 @@ struct Op {
   Remote remote = Remote::none;
   std::error_code remote_error;
   std::span<const std::byte> payload;  ///< what is stored: `data`, or its second half
+  bool with_data = false;              ///< the partner has not got the data that its order referred to
 
   // As a forward:
   std::uint64_t tag = 0;
@@ -118,8 +119,9 @@ struct Op {
   std::uint64_t link_bytes = 0;    ///< … with so much
   bool sent_before = false;        ///< the sequencer may have carried it out
   bool sent_outside = false;       ///< … while this node was no member, so that it need not have seen the order
-  bool ordered = false;            ///< its order came back: the sequencer has begun it, and keeps its range
-  bool applied_here = false;       ///< … and is in this member's store
+  bool ordered = false;            ///< the sequencer has begun it, and keeps its range: it says so, or the order came
+  bool half_done = false;          ///< the sequencer's store has it; the order is on its way, or carried out here
+  bool applied_here = false;       ///< the order was carried out: it is in this member's store
 
   /// On the logical unit's state, not on its blocks.
   [[nodiscard]] bool on_state() const {

@@ -22,6 +22,8 @@ class Outbound {
 
   /// A request about this volume, with epoch and watermark filled in.
   [[nodiscard]] Message message(MessageType type) const;
+  /// Orders may be sent by reference, and forwards be answered early.
+  [[nodiscard]] bool refers() const { return partner_.link_version() >= kOrdersByReference; }
   /// Of an order or a forward. Durability is this node's word, where the write cache is off already: the other may not
   /// have heard of it yet.
   [[nodiscard]] std::uint16_t flags_of(const Op& op) const;

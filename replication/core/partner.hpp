@@ -95,6 +95,8 @@ class Partner {
     });
   }
   void reset() { seams_.link.reset(); }
+  /// Of the way out, while that is up: what may be said there.
+  [[nodiscard]] std::uint16_t link_version() const { return seams_.link.version(); }
   /// What of each volume may be on its way at once. Messages that are sent without a share are small, or rare.
   [[nodiscard]] LinkBudget& orders() { return orders_; }
   [[nodiscard]] LinkBudget& forwards() { return forwards_; }

@@ -108,161 +108,6 @@ void Sequencer::on_leased() {
   }
 }
 
-// ---- reads -------------------------------------------------------------------------------------------------------
-
-void Sequencer::read(Op& op) {
-  if (!standing_.is_confirmed(op)) partner_.confirm();  // while it is being read
-  std::span<std::byte> into = op.data;
-  if (op.opcode != DiskOpcode::read) {
-    if (!op.scratch) op.scratch = buffers_.allocate(op.extent.length);
-    if (!op.scratch) return finish(op, Errc::resource_exhausted);
-    into = op.scratch.span();
-  }
-  op.stage = Stage::reading;
-  op.local_busy = true;
-  op.since = clock_.now();
-  store_.data.read(op.extent.offset, into.first(op.extent.length), [this, &op](std::error_code error) {
-    op.local_busy = false;
-    store_.note_returned();
-    on_read(op, error);
-  });
-}
-
-void Sequencer::on_read(Op& op, std::error_code error) {
-  if (op.dropped) return finish(op, not_started(op));
-  if (error) {
-    if (standing_.in_sync() && !standing_.is_sequencer()) {
-      mark<"read.error_forwarded">();
-      store_.locks.release(op.lock);
-      active_.remove(op);
-      user_.forward(op);
-      return check_drained();
-    }
-    if (standing_.in_sync() && outbound_.ready) return fetch(op);
-    return fail_read(op, error);
-  }
-  if (store_.indeterminate.overlap(op.extent)) {
-    mark<"read.settled_a_failed_write">();
-    return repair(op);
-  }
-  if (op.opcode == DiskOpcode::read) return answer_read(op);
-  on_compared(op);
-}
-
-/// A medium error is the last word on these bytes, and this node's to say only while it is alone. With its sessions
-/// kept the operation waits for whoever goes on; else it comes again: by itself where it was forwarded, or when its
-/// initiator was told BUSY. An aborted command is repeated at once, and only a few times.
-void Sequencer::fail_read(Op& op, std::error_code error) {
-  if (standing_.serves_nothing()) return finish(op, Errc::not_serving);
-  if (standing_.is_alone()) return finish(op, error);
-  mark<"read.error_comes_again">();
-  finish(op, op.entry ? Errc::stale : Errc::resource_exhausted);
-}
-
-/// What was read reveals state: it passes the lease, checked after the reading.
-void Sequencer::answer_read(Op& op) {
-  const engine::TimePoint now = check_contact(op);
-  if (op.dropped) return finish(op, not_started(op));
-  if (standing_.serves_nothing()) return finish(op, Errc::not_serving);
-  if (standing_.in_sync() && !standing_.lease_valid(now)) {
-    mark<"read.lease_ran_out_meanwhile">();
-    lose_lease(op);
-    return finish(op, Errc::not_serving);
-  }
-  if (standing_.is_confirmed(op)) return finish(op, op.status);
-  mark<"read.waits_for_confirmation">();
-  op.stage = Stage::confirm_wait;
-  drained_ ? take_back(op) : partner_.confirm();
-}
-
-void Sequencer::on_compared(Op& op) {
-  const auto have = op.scratch.span().first(op.extent.length);
-  const auto want = op.data.first(op.extent.length);
-  const auto differ = std::ranges::mismatch(have, want);
-  if (differ.in1 != have.end()) {
-    op.miscompare_offset = static_cast<std::uint64_t>(differ.in1 - have.begin());
-    op.status = Errc::miscompare;
-    return answer_read(op);
-  }
-  if (op.opcode == DiskOpcode::verify) return answer_read(op);
-  op.payload = op.data.subspan(op.extent.length, op.extent.length);
-  make_room(op);
-}
-
-/// A medium error here: the partner has the same bytes, since this node orders and holds the range.
-void Sequencer::fetch(Op& op) {
-  mark<"read.fetched_from_partner">();
-  if (op.opcode != DiskOpcode::read && !op.scratch) return finish(op, Errc::io_error);
-  op.stage = Stage::fetching;
-  Message m = outbound_.message(MessageType::fetch);
-  m.extent = op.extent;
-  const auto into = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-  op.on_link = true;
-  take_share(op, into.size());  // a medium error is rare: it is counted, and does not wait
-  outbound_.send(m, {}, into, [this, &op](const IoResult<Message>& result) {
-    came_off_link(op);
-    on_fetched(op, result);
-  });
-}
-
-void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
-  if (op.dropped) return finish(op, not_started(op));
-  if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
-  const bool lost_on_both = result && result->status == Errc::io_error && !standing_.serves_nothing();
-  lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
-}
-
-/// Rewrites what could not be read, or what a failed write may have left. The range is locked and the bytes are the
-/// partner's, or those that were just read; a tear is covered by the bits.
-void Sequencer::repair(Op& op) {
-  op.stage = Stage::repairing;
-  op.local_busy = true;
-  op.since = clock_.now();
-  store_.meta->set_dirty(op.extent, [this, &op](std::error_code error) {
-    if (error) {
-      store_.fail_metadata("The dirty map can't be written.");
-      op.local_busy = false;
-      return finish(op, Errc::io_error);
-    }
-    const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-    space_.ensure(op.extent, [this, &op, bytes](std::error_code full) {
-      if (full) return on_repaired(op, full);
-      store_.data.write(op.extent.offset, bytes, engine::Durability::durable,
-                        [this, &op](std::error_code failed) { on_repaired(op, failed); });
-    });
-  });
-}
-
-void Sequencer::on_repaired(Op& op, std::error_code failed) {
-  op.local_busy = false;
-  const bool indeterminate = store_.indeterminate.overlap(op.extent);
-  if (failed && failed != Errc::no_space) store_.fail("The store could not rewrite what it could not read.");
-  if (!failed) store_.indeterminate.settle(op.extent);
-  if (op.dropped) return finish(op, not_started(op));
-  if (failed && indeterminate) return fail_read(op, Errc::io_error);
-  op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
-}
-
-// ---- holes -------------------------------------------------------------------------------------------------------
-
-/// Takes no lock: what it finds may be otherwise the moment after, as for any who asks. Thick volumes have no holes,
-/// whatever their store can tell of blocks that were never written.
-void Sequencer::find_run(Op& op) {
-  op.stage = Stage::reading;
-  if (!store_.info.thin || !store_.data.info().knows_holes) return on_run_found(op, engine::StoreRun{op.extent.length});
-  op.local_busy = true;
-  op.since = clock_.now();
-  store_.data.next_run(op.extent.offset, [this, &op](const IoResult<engine::StoreRun>& found) {
-    op.local_busy = false;
-    on_run_found(op, found);
-  });
-}
-
-void Sequencer::on_run_found(Op& op, const IoResult<engine::StoreRun>& found) {
-  found ? op.take_run({found->length, found->hole}) : op.take_unknown_run();
-  answer_read(op);
-}
-
 // ---- flush -------------------------------------------------------------------------------------------------------
 
 /// Where the write cache was never on, every acknowledged write is durable already. Else both stores are flushed: one
@@ -370,10 +215,23 @@ void Sequencer::put_on_link(Op& op) {
   m.sequence = op.sequence;
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
   if (op.entry) m.tag = op.entry->tag;
+  std::span<const std::byte> data = op.payload;
+  if (may_refer(op)) {
+    m.flags |= kFlagByReference;
+    m.forwarder = op.entry->message.process;
+    data = {};
+  }
   op.remote = Remote::sent;
   op.on_link = true;
-  if (!op.entry) take_share(op, op.payload.size());
-  outbound_.send(m, op.payload, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
+  if (!op.entry) take_share(op, data.size());
+  if (m.type == MessageType::replicate) told_ = std::max(told_, m.watermark);
+  outbound_.send(m, data, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
+}
+
+/// The partner keeps what it forwarded until the order has come.
+bool Sequencer::may_refer(const Op& op) const {
+  return op.entry && !op.payload.empty() && !op.with_data && (op.entry->message.flags & kFlagByReference) &&
+         outbound_.refers();
 }
 
 void Sequencer::on_stored(Op& op, std::error_code error) {
@@ -386,20 +244,42 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   } else if (error && !standing_.is_alone()) {
     store_.fail("The store failed a write: " + error.message() + ".", error);
   }
+  // Whoever forwarded it has to know no more than that, beside what its own store says.
+  if (op.entry && op.tracked && !error && standing_.in_sync() && op.remote != Remote::done) tell_half_done(op);
   settle(op);
 }
 
+/// Nothing ends the operation while it is told, whatever the link does meanwhile.
+void Sequencer::tell_half_done(Op& op) {
+  op.local_busy = true;
+  completions_.half_done(op);
+  op.local_busy = false;
+}
+
 void Sequencer::on_replicated(Op& op, const IoResult<Message>& result) {
+  const bool lacks_data = result && result->status == Errc::refused && may_refer(op);
   if (op.remote != Remote::none) {
     const bool done = result && result->status == Errc::ok;
     op.remote = done ? Remote::done : Remote::wanted;
-    if (!done && result) {
+    // Who did not take the order need not have taken its watermark.
+    if (!done && !lacks_data) {
+      told_ = 0;
+      owe_watermark();
+    }
+    if (!done && result && !lacks_data) {
       mark<"replicate.refused">();
       op.remote_error = make_error_code(result->status);
       user_.on_partner_refused();  // may settle every other operation; this one is still on the link
     }
   }
   came_off_link(op);
+  if (lacks_data) {
+    op.with_data = true;
+    if (op.remote == Remote::wanted) {
+      mark<"replicate.sent_with_its_data">();
+      send(op);
+    }
+  }
   settle(op);
 }
 
@@ -434,8 +314,11 @@ void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
   if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
-    outbound_.sequences.finish(std::exchange(op.sequence, 0));
-    owe_watermark();
+    const std::uint64_t sequence = std::exchange(op.sequence, 0);
+    const std::uint64_t before = outbound_.sequences.watermark();
+    outbound_.sequences.finish(sequence);
+    const bool covers_nothing_else = before + 1 == sequence && outbound_.sequences.watermark() == sequence;
+    owe_watermark(covers_nothing_else && op.entry && op.entry->half_done ? kKnownWithin : kWatermarkWithin);
   }
   active_.remove(op);
   if (op.link_hook.linked) for_link_.remove(op);
@@ -451,14 +334,15 @@ bool Sequencer::owes_watermarks() const {
   return mirrored() || (drained_ && standing_.is_sequencer() && standing_.epoch().members.is_both());
 }
 
-void Sequencer::owe_watermark() {
-  if (watermark_owed_ || !owes_watermarks()) return;
-  watermark_owed_ = true;
+void Sequencer::owe_watermark(engine::Duration within) {
+  if (!owes_watermarks()) return;
+  const engine::TimePoint due = clock_.now() + within;
+  if (watermark_timer_ != engine::TimerId::none && watermark_due_ <= due) return;
   clock_.cancel(watermark_timer_);
-  watermark_timer_ = clock_.call_after(std::chrono::microseconds(500), [this] {
-    watermark_timer_ = {};
-    watermark_owed_ = false;
-    if (!outbound_.ready || !owes_watermarks()) return;
+  watermark_due_ = due;
+  watermark_timer_ = clock_.call_after(within, [this] {
+    watermark_timer_ = engine::TimerId::none;
+    if (!outbound_.ready || !owes_watermarks() || told_ == watermark()) return;
     outbound_.send(outbound_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });
 }

@@ -87,6 +87,10 @@ class Sequencer {
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
 
  private:
+  /// A watermark that nothing else tells is sent within this time. The partner does not wait for one that covers
+  /// nothing but forwards of its own that it was told of: it knows better.
+  static constexpr engine::Duration kWatermarkWithin = std::chrono::microseconds(500);
+  static constexpr engine::Duration kKnownWithin = std::chrono::milliseconds(10);
   /// The first operation of which `pred` is true. Whoever acts on it makes it false and asks again: what is done to one
   /// operation may end others.
   template <class Pred>
@@ -130,15 +134,17 @@ class Sequencer {
   void send(Op& op);
   void send_waiting();
   void put_on_link(Op& op);
+  [[nodiscard]] bool may_refer(const Op& op) const;
   void take_share(Op& op, std::uint64_t bytes);
   void came_off_link(Op& op);
   void on_stored(Op& op, std::error_code error);
+  void tell_half_done(Op& op);
   void on_replicated(Op& op, const engine::IoResult<Message>& result);
   void settle(Op& op);
   void settle_failed(Op& op);
   void finish(Op& op, std::error_code status);
   [[nodiscard]] bool owes_watermarks() const;
-  void owe_watermark();
+  void owe_watermark(engine::Duration within = kWatermarkWithin);
   void check_drained();
   [[nodiscard]] bool counts_for_drain(const Op& op) const;
   [[nodiscard]] bool mirrored() const;
@@ -160,8 +166,9 @@ class Sequencer {
   List<Op, &Op::link_hook> for_link_;
   LinkShare share_;
   engine::Callback<> drained_;
-  bool watermark_owed_ = false;
-  engine::TimerId watermark_timer_{};
+  engine::TimePoint watermark_due_;  ///< while the timer runs
+  engine::TimerId watermark_timer_ = engine::TimerId::none;
+  std::uint64_t told_ = 0;  ///< the watermark of the last order, which the partner took as far as is known
 };
 
 }  // namespace lockstep::replication

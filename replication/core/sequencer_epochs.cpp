@@ -11,6 +11,7 @@ using engine::Errc;
 
 /// By rising numbers, as they were sent first; then those that were not sent yet.
 void Sequencer::resend() {
+  told_ = 0;
   while (for_link_.pop_front()) {
   }
   std::vector<Op*> again;

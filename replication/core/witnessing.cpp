@@ -14,12 +14,16 @@ using engine::MemberSet;
 Witnessing::~Witnessing() { clock_.cancel(timer_); }
 
 namespace {
-/// A witness that was set back, emptied or replaced is noticed within a minute.
+/// A witness that was set back, emptied or replaced is noticed within a minute. All volumes of a node look at once.
 constexpr engine::Duration kLookAgain = std::chrono::seconds(20);
 /// Looks without an answer, one after the other, until it counts as out of reach.
 constexpr unsigned kUnanswered = 5;
 /// Alone, the record is all that keeps a partner that knows nothing of it from winning, too.
 constexpr engine::Duration kLookAgainAlone = std::chrono::milliseconds(500);
+/// Where the answer takes long this many times as long, up to the second: it may be that many are alone, and a witness
+/// that has much to do must not get more for that.
+constexpr int kAloneTimesAnswer = 10;
+constexpr engine::Duration kLookAgainAloneAtMost = std::chrono::seconds(5);
 
 /// The code alone is known here, whose own words are a store's; the event "witness.lost" has the endpoint's.
 std::string is_unreachable(std::error_code error) {
@@ -228,6 +232,7 @@ void Witnessing::tick() {
 void Witnessing::raise() {
   raising_ = true;
   raised_with_ = store_.known;
+  looked_at_ = clock_.now();
   next_raise_ = clock_.now() + std::chrono::seconds(1);
   ask_for_record([this, run = raise_run_](const IoResult<WitnessView>& view) {
     if (run != raise_run_) return;
@@ -243,6 +248,11 @@ void Witnessing::raise() {
   });
 }
 
+/// After an answer.
+engine::Duration Witnessing::pause_alone() const {
+  return std::clamp((clock_.now() - looked_at_) * kAloneTimesAnswer, kLookAgainAlone, kLookAgainAloneAtMost);
+}
+
 /// It holds the epoch that this node serves. One that both serve makes good whatever was lost there; so does one that
 /// this node had won before the witness was set back.
 void Witnessing::note_raised(const WitnessView& view) {
@@ -254,7 +264,7 @@ void Witnessing::note_raised(const WitnessView& view) {
   }
   learn(view);
   unanswered_ = 0;
-  next_raise_ = clock_.now() + (standing_.is_alone() ? kLookAgainAlone : kLookAgain);
+  next_raise_ = standing_.is_alone() ? clock_.now() + pause_alone() : look_times_.after(clock_.now(), kLookAgain);
   reason_.clear();
   if (!std::exchange(raised_, true)) changed_();
 }
@@ -277,15 +287,15 @@ bool Witnessing::is_set_back() {
   return true;
 }
 
-/// The one that orders tells, and seldom: each is a write at the witness for each volume.
+/// The one that orders tells, and seldom, of all its volumes at once: each is a write at the witness for each volume.
 bool Witnessing::may_refresh(const WitnessRecord& there) const {
-  if (!standing_.orders() || clock_.now() - refreshed_at_ < settings_.witness_refresh) return false;
+  if (!standing_.orders() || clock_.now() < next_refresh_) return false;
   return there.generations != record_for(there.number, there.epoch, there.members).generations;
 }
 
 void Witnessing::refresh(const WitnessView& view, const WitnessRecord& record) {
   mark<"witness.refreshed">();
-  refreshed_at_ = clock_.now();
+  next_refresh_ = look_times_.after(clock_.now(), settings_.witness_refresh);
   ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
     if (run == raise_run_ && result && result->won) note_raised(result->current);
   });

@@ -18,6 +18,7 @@
 #include "replication/core/arbiter.hpp"
 #include "replication/core/generations.hpp"
 #include "replication/core/local_store.hpp"
+#include "replication/core/look_times.hpp"
 #include "replication/core/replica_state.hpp"
 #include "replication/core/standing.hpp"
 
@@ -86,6 +87,7 @@ class Witnessing {
   [[nodiscard]] bool is_trusted(const engine::Knowledge& asked_with, const WitnessView& view);
   void raise();
   void raise_over(const WitnessView& view);
+  [[nodiscard]] engine::Duration pause_alone() const;
   void note_raised(const WitnessView& view);
   [[nodiscard]] WitnessRecord record_for(std::uint64_t number, const engine::Uuid& epoch,
                                          engine::MemberSet members) const;
@@ -114,7 +116,8 @@ class Witnessing {
   engine::Knowledge asked_with_, raised_with_;
   engine::Callback<WitnessRecord> won_;
   engine::TimerId timer_{};
-  engine::TimePoint next_raise_, refreshed_at_;
+  const LookTimes look_times_{settings_.pair, settings_.side};
+  engine::TimePoint next_raise_, looked_at_, next_refresh_;
   std::string reason_;
 };
 

@@ -9,6 +9,7 @@
 #include "engine/iscsi/stream_transport.hpp"
 #include "engine/net/open_stream.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/link/channel/channel_frames.hpp"
 
 namespace lockstep::replication {
 
@@ -29,7 +30,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   std::unique_ptr<engine::TcpConnector> connector;
   iscsi::OutPduPool pdus;
   std::unique_ptr<iscsi::PduTransport> transport;
-  engine::TlsStream* tls = nullptr;  ///< below the transport, where it has TLS
+  engine::TcpStream* tcp = nullptr;  ///< below the transport
+  engine::TlsStream* tls = nullptr;  ///< between them, where it has TLS
   std::unique_ptr<LinkSession> session;
   engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
   engine::TimerId break_timer = engine::TimerId::none;  // the break that is to come
@@ -69,10 +71,19 @@ struct IscsiLink::Impl final : LinkSessionOwner {
                                                        });
   }
 
+  /// By the settings as they are now; no session is there.
+  void connect_anew() {
+    if (state != State::idle && state != State::connecting && state != State::waiting) return;
+    cancel(timer);
+    connector.reset();
+    connect();
+  }
+
   void log_in(engine::TcpSocket socket) {
     state = State::logging_in;
     session = std::make_unique<LinkSession>(settings.identity, random, *this);
     auto opened = engine::open_stream(reactor, std::move(socket), {settings.tls, engine::TlsRole::client});
+    tcp = opened.tcp;
     tls = opened.tls;
     auto pdus_on_it = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), pdus);
     opened.start(*pdus_on_it);
@@ -85,6 +96,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   }
 
   void end_transport() {
+    tcp = nullptr;
     tls = nullptr;
     transport.reset();
   }
@@ -214,7 +226,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     task.payload_out = payload_out;
     task.payload_in = payload_in;
     task.done = std::move(done);
-    task.goes_ahead = is_heartbeat(header);
+    task.goes_ahead = is_heartbeat(header) || frame_goes_ahead(header);
     if (state != State::up && state != State::breaking) return end_later(task, Errc::unknown_outcome);
     LinkTaskList& line = task.goes_ahead ? waiting_ahead : waiting_tasks;
     if (line.size() >= kMaxWaiting) return end_later(task, Errc::resource_exhausted);
@@ -279,7 +291,11 @@ void IscsiLink::change(IscsiLinkSettings settings) {
     impl_->at_once = true;
     return impl_->fail("The partner's address or credentials were changed.");
   }
-  if (impl_->events && impl_->state == Impl::State::idle) impl_->connect();
+  if (impl_->events) impl_->connect_anew();
+}
+
+void IscsiLink::try_at_once() {
+  if (impl_->state == Impl::State::waiting && !impl_->session) impl_->connect_anew();
 }
 
 void IscsiLink::stop() { impl_->stop(); }
@@ -300,6 +316,10 @@ const LinkWay& IscsiLink::way() const { return impl_->taken; }
 const std::string& IscsiLink::problem() const { return impl_->problem; }
 
 std::string_view IscsiLink::cipher() const { return is_up() && impl_->tls ? impl_->tls->cipher() : std::string_view{}; }
+
+std::optional<engine::TcpFigures> IscsiLink::figures() const {
+  return is_up() && impl_->tcp ? impl_->tcp->figures() : std::nullopt;
+}
 
 void IscsiLink::on_problem(engine::Callback<const std::string&> handler) { impl_->tell_problem = std::move(handler); }
 

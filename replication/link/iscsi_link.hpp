@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/net/tcp.hpp"
 #include "engine/net/tls_context.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "engine/seams/random.hpp"
@@ -50,6 +51,8 @@ class IscsiLink final : public Link {
   void change(IscsiLinkSettings settings);
   /// Other credentials or other ways: a session that stands goes on.
   void use_from_next_login(IscsiLinkSettings settings);
+  /// Not after the pause that follows an attempt in vain: there is news of the partner.
+  void try_at_once();
   /// Ends the session for good without a further event; what is outstanding is forgotten.
   void stop();
 
@@ -65,6 +68,8 @@ class IscsiLink final : public Link {
   [[nodiscard]] const std::string& problem() const;
   /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384"; empty: with nothing, or it is down.
   [[nodiscard]] std::string_view cipher() const;
+  /// Of the session that stands.
+  [[nodiscard]] std::optional<engine::TcpFigures> figures() const;
   /// Tells of a new reason why the link is down, once for each.
   void on_problem(engine::Callback<const std::string&> handler);
 

@@ -55,14 +55,6 @@ struct HelloAnswerLayout {
 };
 static_assert(sizeof(HelloAnswerLayout) == kHelloAnswerFixed && engine::WireStruct<HelloAnswerLayout>);
 
-template <engine::WireStruct T>
-T layout_of(std::span<const std::byte> bytes) {
-  assert(bytes.size() >= sizeof(T));
-  T layout;
-  std::memcpy(&layout, bytes.data(), sizeof layout);
-  return layout;
-}
-
 const char* name_of(NodeSide side) { return side == NodeSide::a ? "A" : "B"; }
 
 std::string name_of(LinkVersions versions) {
@@ -87,7 +79,7 @@ std::size_t encode_link_cdb(const LinkCommand& command, LinkCdb& into) {
 
 engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb) {
   if (cdb.size() < kLinkCdbFixed) return engine::fail(Errc::corrupt, "A link command is shorter than 16 bytes.");
-  const auto fixed = layout_of<CdbLayout>(cdb);
+  const auto fixed = engine::layout_of<CdbLayout>(cdb);
   LinkCommand command;
   command.opcode = static_cast<LinkOpcode>(fixed.opcode);
   if (command.opcode != LinkOpcode::hello && command.opcode != LinkOpcode::request) {
@@ -124,7 +116,7 @@ std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload
 
 std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes) {
   if (bytes.size() < kAnswerFixed) return std::nullopt;
-  const auto fixed = layout_of<AnswerLayout>(bytes);
+  const auto fixed = engine::layout_of<AnswerLayout>(bytes);
   if (fixed.version != kLinkVersion || fixed.header > bytes.size() - kAnswerFixed) return std::nullopt;
   if (fixed.payload > kMaxLinkPayload || (fixed.payload > 0 && bytes.size() != kAnswerPayloadOffset))
     return std::nullopt;
@@ -141,12 +133,12 @@ std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
                            {},
                            hello.versions.highest,
                            {}};
-  return std::bit_cast<std::array<std::byte, kHelloSize>>(layout);
+  return engine::bytes_of(layout);
 }
 
 std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (bytes.size() < kHelloSize) return std::nullopt;
-  const auto layout = layout_of<HelloLayout>(bytes);
+  const auto layout = engine::layout_of<HelloLayout>(bytes);
   if (layout.magic != kHelloMagic || layout.side > 1) return std::nullopt;
   LinkVersions versions{layout.lowest, layout.highest};
   if (versions.highest == 0) versions.highest = versions.lowest;
@@ -169,7 +161,7 @@ std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte,
 
 std::optional<HelloAnswer> decode_hello_answer(std::span<const std::byte> bytes) {
   if (bytes.size() < kHelloAnswerFixed) return std::nullopt;
-  const auto layout = layout_of<HelloAnswerLayout>(bytes);
+  const auto layout = engine::layout_of<HelloAnswerLayout>(bytes);
   if (layout.magic != kHelloAnswerMagic || layout.side > 1) return std::nullopt;
   const auto text = bytes.subspan(kHelloAnswerFixed);
   return HelloAnswer{layout.version, static_cast<HelloVerdict>(layout.verdict.value()), engine::Uuid{layout.pair},

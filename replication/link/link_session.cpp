@@ -21,7 +21,7 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   settings.initiator_name = link_name(identity.ours.pair, identity.ours.side);
   settings.target_name = link_name(identity.ours.pair, engine::other(identity.ours.side));
   // Always the same: a new session takes the place of the old one. A trial leaves that in its place.
-  settings.isid = {0x80, 0, 0, 0, 0, static_cast<std::uint8_t>(identity.only_tries ? 2 : 1)};
+  settings.isid = {0x80, 0, 0, 0, identity.path, static_cast<std::uint8_t>(identity.only_tries ? 2 : 1)};
   settings.chap = identity.chap;
   settings.asker = settings.initiator_name;
   iscsi::Offers& offers = settings.offers;

@@ -19,6 +19,7 @@ struct LinkIdentity {
   std::optional<iscsi::ChapCredentials> chap;  ///< ours, and what the partner must prove
   /// Logs in beside the session that stands and says nothing: both have proven who they are then.
   bool only_tries = false;
+  std::uint8_t path = 0;  ///< of this node's way out: each has a session of its own beside the others
 };
 
 class LinkSessionOwner {

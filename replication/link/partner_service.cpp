@@ -8,6 +8,7 @@
 
 #include "engine/scsi/sense.hpp"
 #include "replication/core/messages.hpp"
+#include "replication/link/channel/channel_frames.hpp"
 
 namespace lockstep::replication {
 
@@ -54,6 +55,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
                 engine::Callback<> sent) override {
       service->answer(*this, header, payload, std::move(sent));
     }
+    void answer_early(std::span<const std::byte> header) override { service->answer_early(*this, header); }
   };
 
   Impl(engine::Clock& c, engine::BufferPool& b, Hello hello, LinkEvents& e)
@@ -136,7 +138,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
-    request.goes_ahead = decoded->payload_out <= kMaxOwn && is_heartbeat(request.header());
+    const bool asks = is_heartbeat(request.header()) || frame_goes_ahead(request.header());
+    request.goes_ahead = decoded->payload_out <= kMaxOwn && asks;
     find_place(request);
     sweep_later();
     deliver();
@@ -243,6 +246,18 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     command->complete(payload);
   }
 
+  // The request stays with the mirror as one whose session is gone.
+  void answer_early(Request& request, std::span<const std::byte> header) {
+    assert(request.stage == Request::Stage::delivered);
+    scsi::Command* command = std::exchange(request.command, nullptr);
+    if (!command) return;
+    AnswerPrefix prefix;
+    const std::size_t size = encode_answer(header, 0, prefix);
+    command->wanted_out = command->expected_out;
+    command->wanted_in = size;
+    command->complete(std::span(prefix).first(size));
+  }
+
   void released(Request& request) {
     auto sent = std::move(request.when_sent);
     drop(request);
@@ -345,7 +360,12 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
 PartnerService::PartnerService(engine::Clock& clock, engine::BufferPool& buffers, Hello ours, LinkEvents& events)
     : impl_(std::make_shared<Impl>(clock, buffers, ours, events)) {}
 
-PartnerService::~PartnerService() { stop(); }
+PartnerService::~PartnerService() {
+  stop();
+  impl_->clock.cancel(impl_->release_timer);  // whom it would tell is gone, too
+}
+
+bool PartnerService::starves() const { return impl_->waiting != nullptr; }
 
 void PartnerService::on_refused(engine::Callback<const std::string&> handler) {
   impl_->tell_refused = std::move(handler);

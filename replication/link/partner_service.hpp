@@ -21,6 +21,8 @@ class PartnerService final : public scsi::DeviceServer {
   /// No nexus is open.
   ~PartnerService() override;
 
+  /// A request waits for a buffer.
+  [[nodiscard]] bool starves() const;
   /// A greeting that was refused, a sentence for a person.
   void on_refused(engine::Callback<const std::string&> handler);
   /// No event comes afterwards; requests that are still with the mirror may be answered into the void.

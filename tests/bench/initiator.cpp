@@ -363,6 +363,10 @@ class Bench {
         return true;
       }
       case 0x21:
+        if (p[2] == 0 && p[3] == 0x08) {  // BUSY, as a node that has just started may say
+          start(tag, slots_.at(tag).lba, !check_data);
+          return false;
+        }
         if (p[2] != 0 || p[3] != 0)
           die(fmt::format("response {:02x} status {:02x} sense {:02x}", p[2], p[3], length > 4 ? p[52] : 0));
         return true;

@@ -4,11 +4,10 @@ import pathlib
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 
-from basics import REPO, check, wait_for
+from basics import REPO, check, free_port, wait_for
 
 COMMAND = REPO / "packaging/witness/lockstep-witness"
 sys.dont_write_bytecode = True
@@ -20,15 +19,10 @@ AS_ANYBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] 
 
 def two_free_ports():
     """The first of two that follow one another."""
-    while True:
-        with socket.socket() as one, socket.socket() as next_one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                next_one.bind(("127.0.0.1", port + 1))
-                return port
-            except OSError:
-                pass
+    first = free_port()
+    while (following := free_port()) != first + 1:
+        first = following
+    return first
 
 
 class PackagedWitness:

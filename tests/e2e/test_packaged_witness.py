@@ -178,16 +178,23 @@ def test_is_closed_to_others_from_its_first_start_on():
 def children_of(pid):
     """Those of all its threads."""
     children = set()
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+    for task in entries_of(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
-            children |= {int(child) for child in task.read_text().split()}
+            children |= {int(child) for child in (task / "children").read_text().split()}
     return children
+
+
+def entries_of(folder):
+    """None of a process that has ended meanwhile."""
+    with contextlib.suppress(OSError):
+        return list(pathlib.Path(folder).iterdir())
+    return []
 
 
 def listening_ports(pids):
     sockets = set()
     for pid in pids:
-        for descriptor in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        for descriptor in entries_of(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 sockets.add(os.readlink(descriptor))
     ports = set()

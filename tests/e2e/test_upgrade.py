@@ -3,6 +3,7 @@ import signal
 import subprocess
 
 import previous
+from basics import free_port
 from etcd import Etcd
 from harness import check, wait_for
 from managed_pair import scene
@@ -101,6 +102,9 @@ class Upgraded(Scene):
         check(node.post("/api/v1/tokens", {"name": name}).status == 201, "a token is made")
         return path
 
+    def add_path(self, node):
+        return node.post("/api/v1/pair/link/paths", {side: f"127.0.0.1:{free_port()}" for side in "ab"})
+
     def remove(self, node, path):
         name = node.get(path).json["name"]
         job = node.job(node.delete(f"{path}?confirm={name}"))
@@ -117,10 +121,16 @@ def test_both_nodes_are_upgraded_one_after_the_other_while_hosts_write():
     with scene(Upgraded) as s:
         now, made = s.build, [s.manage(s.a, "first"), s.manage(s.b, "first")]
         s.runs(s.a, now)
+        refused = s.add_path(s.a)
+        check(refused.status == 409 and "older version" in refused.json["detail"], f"the link has one path until both know more: {refused}")
         made += [s.manage(s.a, "mixed"), s.manage(s.b, "mixed")]
         s.remove(s.a, made.pop(0))
         s.remove(s.b, made.pop(0))
         s.runs(s.b, now)
+        added = s.add_path(s.b)
+        check(added.status == 201, f"it has another one then: {added}")
+        wait_for("both to use it", lambda: [[end["state"] for end in path["nodes"]] for path in s.a.get("/api/v1/pair/link").json["paths"]]
+                 == [["proven"] * 2] * 2, 90)
         made += [s.manage(s.a, "last"), s.manage(s.b, "last")]
         for path in made:
             s.remove(s.b, path)

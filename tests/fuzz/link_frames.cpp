@@ -3,10 +3,13 @@
 #include <cassert>
 #include <cstring>
 #include <deque>
+#include <set>
 #include <vector>
 
+#include "replication/link/channel/channel_frames.hpp"
 #include "replication/link/link_format.hpp"
 #include "replication/link/partner_service.hpp"
+#include "replication/link/paths_service.hpp"
 #include "tests/fuzz/input.hpp"
 #include "tests/fuzz/scsi_world.hpp"
 #include "tests/unit/iscsi_session/fake_stream.hpp"
@@ -43,6 +46,24 @@ void formats(std::span<const std::byte> bytes) {
   }
 }
 
+void several_paths(std::span<const std::byte> bytes) {
+  if (const auto frame = decode_request_frame(bytes)) {
+    assert(std::ranges::equal(encode_request_frame(*frame), bytes.first(kRequestFrame)));
+    assert(is_channel_frame(bytes) && frame_goes_ahead(bytes) == (frame->kind != FrameKind::numbered));
+  }
+  if (const auto frame = decode_answer_frame(bytes)) {
+    assert(std::ranges::equal(encode_answer_frame(*frame), bytes.first(kAnswerFrame)));
+  }
+  if (const auto join = decode_join(bytes)) {
+    assert(std::ranges::equal(encode_join(*join), bytes.first(kJoinFrame)) && is_join(bytes));
+    (void)judge_join(*join, {}, {});
+  }
+  if (const auto answer = decode_join_answer(bytes)) {
+    std::array<std::byte, kMaxLinkAnswerHeader> again;
+    assert(std::ranges::equal(std::span(again).first(encode_join_answer(*answer, again)), bytes));
+  }
+}
+
 /// The mirror's place: holds requests until it is told to answer them.
 class Mirror final : public LinkEvents {
  public:
@@ -64,11 +85,16 @@ class Mirror final : public LinkEvents {
     for (const std::byte b : request.payload()) sum = sum + static_cast<unsigned>(b);
     requests.push_back(&request);
   }
+  void answer_early(std::size_t which) {
+    InboundRequest*& request = requests[which % requests.size()];
+    if (early_.insert(request).second) request->answer_early(std::span(bytes_).first(8));
+  }
   void answer_one(std::size_t which, std::size_t header, std::size_t payload) {
     if (requests.empty()) return;
     const auto at = requests.begin() + static_cast<std::ptrdiff_t>(which % requests.size());
     InboundRequest& request = **at;
     requests.erase(at);
+    early_.erase(&request);
     payload = std::min(payload, request.max_answer_payload());
     request.answer(std::span(bytes_).first(std::min(header, kMaxLinkAnswerHeader)), std::span(bytes_).first(payload),
                    [this] { ++sent; });
@@ -79,6 +105,7 @@ class Mirror final : public LinkEvents {
 
  private:
   std::vector<std::byte> bytes_{std::vector<std::byte>(kMaxLinkPayload, std::byte{7})};
+  std::set<InboundRequest*> early_;
   std::uint64_t alive_ = 0, last_ = 0;
 };
 
@@ -168,13 +195,104 @@ void way_in(Input& input) {
   assert(buffers().in_use() == 0);
 }
 
+/// What a path of several brings: answered once, and not before its time.
+struct PathRequest final : InboundRequest {
+  std::vector<std::byte> bytes, data;
+  std::size_t room = 0;
+  int answers = 0, early = 0;
+  [[nodiscard]] std::span<const std::byte> header() const override { return bytes; }
+  [[nodiscard]] std::span<std::byte> payload() const override {
+    return {const_cast<std::byte*>(data.data()), data.size()};
+  }
+  [[nodiscard]] std::size_t max_answer_payload() const override { return room; }
+  void answer_early(std::span<const std::byte> header) override {
+    assert(answers == 0 && early == 0 && header.size() <= kMaxLinkAnswerHeader);
+    ++early;
+  }
+  void answer(std::span<const std::byte> header, std::span<const std::byte> payload, engine::Callback<> sent) override {
+    assert(answers == 0 && header.size() <= kMaxLinkAnswerHeader && payload.size() <= room);
+    ++answers;
+    when_sent = std::move(sent);
+  }
+  engine::Callback<> when_sent;
+};
+
+std::vector<std::byte> next_frame(Input& input) {
+  const std::uint8_t how = input.u8();
+  std::vector<std::byte> header;
+  const auto put = [&](auto bytes) { header.assign(bytes.begin(), bytes.end()); };
+  if (how % 8 == 7) {
+    put(input.bytes(input.u8()));
+  } else if (how % 8 == 6) {
+    JoinFrame join{1u + input.u8() % 4, {}, {}};
+    join.process.bytes[0] = static_cast<std::uint8_t>(1 + (how >> 3) % 3);
+    if (how & 128) join.partner.bytes[0] = 9;
+    put(encode_join(join));
+  } else {
+    const std::uint64_t number = how & 64 ? input.u32() : input.u8(),
+                        acknowledged = how & 32 ? input.u32() : input.u8();
+    const FrameKind kinds[] = {FrameKind::numbered, FrameKind::numbered, FrameKind::ahead, FrameKind::probe};
+    put(encode_request_frame({kinds[how % 4], {number}, {acknowledged}}));
+    header.resize(header.size() + how % 8, std::byte{5});
+  }
+  header.resize(std::min(header.size(), kMaxLinkHeader));
+  return header;
+}
+
+/// The way in over several paths takes any frames in any order by any path.
+void frames_in(Input& input) {
+  test::FakeClock clock;
+  Mirror mirror;
+  std::deque<PathRequest> requests;
+  engine::Uuid ours;
+  ours.bytes[0] = 9;
+  PathsService service(clock, ours, mirror);
+  for (std::uint8_t p = 0; p < 4; ++p) service.on_path_up(PathSlot{p});
+  for (int n = 0; n < 200 && !input.empty(); ++n) {
+    const std::uint8_t what = input.u8();
+    const PathSlot path{static_cast<std::uint8_t>(what >> 6)};
+    if (what % 8 < 4) {
+      requests.emplace_back();
+      requests.back().bytes = next_frame(input);
+      requests.back().room = what & 32 ? 64 : 0;
+      service.on_request(path, requests.back());
+    } else if (what % 8 == 4) {
+      mirror.answer_one(what >> 3, 8, what & 8 ? 16 : 0);
+    } else if (what % 8 == 5) {
+      if (!mirror.requests.empty()) mirror.answer_early(what >> 3);
+    } else if (what % 8 == 6) {
+      clock.advance(std::chrono::milliseconds(what));
+    } else {
+      service.on_path_down(path);
+      service.on_path_up(path);
+    }
+    for (PathRequest& r : requests) {
+      if (r.when_sent && what & 16) std::exchange(r.when_sent, {})();
+    }
+  }
+  for (std::uint8_t p = 0; p < 4; ++p) service.on_path_down(PathSlot{p});
+  clock.advance(std::chrono::seconds(1));
+  while (!mirror.requests.empty()) mirror.answer_one(0, 8, 0);
+  for (PathRequest& r : requests) {
+    if (r.when_sent) std::exchange(r.when_sent, {})();
+  }
+  clock.advance(std::chrono::seconds(1));
+  assert(mirror.sent == mirror.answered);
+  for (const PathRequest& r : requests) assert(r.answers == 1);
+}
+
 }  // namespace
 
-// Input: a byte that says which, then a frame, or commands and what the mirror does.
+// Input: a byte that says which, then a frame, or commands and what the mirror does, or what several paths bring.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
-  if (input.u8() & 1) {
-    formats(input.bytes(size));
+  const std::uint8_t which = input.u8();
+  if (which & 128) {
+    frames_in(input);
+  } else if (which & 1) {
+    const auto frame = input.bytes(size);
+    formats(frame);
+    several_paths(frame);
   } else {
     way_in(input);
   }

@@ -99,7 +99,7 @@ class LoadNode {
     witness_->probe(
         [this](const auto& found) {
           if (!found.answers) return again([this] { start(); });
-          if (side_ == engine::NodeSide::a) make_records(0);
+          for (std::size_t i = 0; side_ == engine::NodeSide::a && i < seen_.size(); ++i) make_record(i);
           tend();
           after(world_.within(kLookEvery), [this] { look(); });
           after(world_.within(kLookEvery), [this] { look_of_management(); });
@@ -148,28 +148,29 @@ class LoadNode {
     });
   }
 
-  void make_records(std::size_t i) {
-    if (i == seen_.size()) {
-      ready_ = true;
-      return after(world_.within(kRefreshEvery), [this] { refresh(0); });
-    }
+  void make_record(std::size_t i) {
     swap(i, record(1, engine::MemberSet::both()), [this, i](const auto& outcome) {
-      if (!outcome) return again([this, i] { make_records(i); });
-      make_records(i + 1);
+      if (!outcome) return again([this, i] { make_record(i); });
+      ready_ = ++made_ == seen_.size();
+      if (ready_) next_refresh_ = world_.reactor.now() + world_.within(kRefreshEvery);
     });
   }
-  /// One writes of each volume what it has reached.
-  void refresh(std::size_t i) {
-    if (alone_) return;
-    if (i == seen_.size()) return after(kRefreshEvery, [this] { refresh(0); });
-    swap(i, record(seen_[i].record ? seen_[i].record->number : 1, engine::MemberSet::both()),
-         [this, i](const auto&) { refresh(i + 1); });
+  /// One writes of all volumes what they have reached, once a minute.
+  void refresh() {
+    if (side_ != engine::NodeSide::a || alone_ || !ready_ || world_.reactor.now() < next_refresh_) return;
+    next_refresh_ = world_.reactor.now() + (kRefreshEvery - 1s);
+    for (std::size_t i = 0; i < seen_.size(); ++i)
+      swap(i, record(seen_[i].record ? seen_[i].record->number : 1, engine::MemberSet::both()), [](const auto&) {});
   }
   void look() {
+    looked_at_ = world_.reactor.now();
     for (std::size_t i = 0; i < seen_.size(); ++i)
       read(pair_.volumes[i], [this, i, left = seen_.size() - 1 - i](const auto& view) {
         if (view) seen_[i] = *view;
-        if (left == 0) after(alone_ ? kLookAlone : kLookEvery, [this] { look(); });
+        if (left > 0) return;
+        if (view) refresh();
+        const Duration alone = std::clamp<Duration>(10 * (world_.reactor.now() - looked_at_), kLookAlone, 5s);
+        after(alone_ ? alone : kLookEvery, [this] { look(); });
       });
   }
   void look_of_management() {
@@ -206,7 +207,8 @@ class LoadNode {
   engine::NodeSide side_;
   std::shared_ptr<EtcdWitness> witness_;
   std::vector<WitnessView> seen_;
-  TimePoint lost_at_;
+  TimePoint lost_at_, looked_at_, next_refresh_;
+  std::size_t made_ = 0;
   bool ready_ = false, alone_ = false;
 };
 

@@ -10,8 +10,8 @@
 
 A `file` line begins an edit; a block has one or several, also of the same file, that don't touch each other. Indentation
 does not count, and no line of the snippet begins or ends with a blank. `seeds` is how many may be needed to find it,
-where that is more than usual. `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has
-failed.
+where that is more than usual; `with NAME` has the simulator's switch of that name on in each of them (planted changes
+only). `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has failed.
 """
 import dataclasses
 import pathlib
@@ -51,6 +51,7 @@ class Mutant:
     equivalent: str = ""
     hole: str = ""
     seeds: str = ""
+    switch: str = ""
 
     def files(self):
         return list(dict.fromkeys(edit.file for edit in self.edits))
@@ -94,6 +95,8 @@ def read_block(lines, where):
                 (m.edits[-1].old if key == "-" else m.edits[-1].new).append(value)
         elif key in ("rule", "equivalent", "hole", "seeds") and value and not getattr(m, key):
             setattr(m, key, value)
+        elif key == "with" and value and not m.switch:
+            m.switch = value
         else:
             raise BadList(f"{where}: {m.id}: what is this: {line}")
     return m

@@ -17,11 +17,17 @@ CPU_SECONDS = 120  # several times what any of the tests takes; one that never e
 SCRIPTED = ("simulation_mirror_tests", "tests/simulation/simulation_mirror_tests", "*")
 METADATA_TESTS = ("EpochRecord*:Metadata*:Grow*:Known*:DirtyMap*:Unreadable*:*Slots*:State*:Visible*:Seeds/DirtyMap*:"
                   "Slots/*")
+REPLICATION = ("unit_replication", "tests/unit/replication/unit_replication", "*")
+REAL_PATHS = ("unit_replication_link", "tests/unit/replication_link/unit_replication_link",
+              "*SeveralRealPaths*:*OfTwoVersions*")
 UNIT = {
-    "replication/core": ("unit_replication", "tests/unit/replication/unit_replication", "*"),
-    "engine/metadata": ("unit_engine", "tests/unit/engine/unit_engine", METADATA_TESTS),
-    "engine/scsi": ("unit_iscsi_target", "tests/unit/iscsi_target/unit_iscsi_target", "*"),
+    "replication/core": [REPLICATION],
+    "replication/link": [REPLICATION, REAL_PATHS],
+    "engine/metadata": [("unit_engine", "tests/unit/engine/unit_engine", METADATA_TESTS)],
+    "engine/scsi": [("unit_iscsi_target", "tests/unit/iscsi_target/unit_iscsi_target", "*")],
 }
+PROGRAMS = list(dict.fromkeys([SCRIPTED, *(program for programs in UNIT.values() for program in programs)]))
+SWITCHES = {"replication/link": "several_paths"}  # of the simulator, without which a seed may not come to such code
 
 
 @dataclasses.dataclass
@@ -61,11 +67,16 @@ class MutantTree(tree.Tree):
         self.copy()
         if problem := self.configure():
             return problem
-        while errors := self.make(["simulation", SCRIPTED[0], *(target for target, _, _ in UNIT.values())]):
+        while errors := self.make(["simulation", *(target for target, _, _ in PROGRAMS)]):
             if not self.blame(errors.splitlines()):
                 return errors
             self.copy()
         return ""
+
+
+def of_folder(table, m, default):
+    """What the table says of the folder that the mutant lies in."""
+    return next((entry for folder, entry in table.items() if m.files()[0].startswith(folder)), default)
 
 
 class Trial:
@@ -91,7 +102,7 @@ class Trial:
         """Why there is nothing to measure with; empty: all tests pass as long as no mutant is in force."""
         if problem := self.copy.make_all():
             return problem
-        for target, program, tests in [SCRIPTED, *UNIT.values()]:
+        for target, program, tests in PROGRAMS:
             if found := self.run_tests("", program, tests):
                 return f"{target}: {found}"
         return ""
@@ -111,13 +122,12 @@ class Trial:
     def look(self, m):
         if m.id in self.copy.broken:
             return "error", f"it does not compile: {self.copy.broken[m.id]}"
-        for folder, (_, program, tests) in UNIT.items():
-            concerned = any(file.startswith(folder) for file in m.files())
-            if concerned and (found := self.run_tests(m.id, program, tests)):
+        for _, program, tests in of_folder(UNIT, m, []):
+            if found := self.run_tests(m.id, program, tests):
                 return "unit", found
         if found := self.run_tests(m.id, SCRIPTED[1], SCRIPTED[2]):
             return "scripted", found
         seeds = int(m.seeds or self.seeds)
-        if found := self.hunter.find(m.id, seeds):
+        if found := self.hunter.find(m.id, seeds, of_folder(SWITCHES, m, "")):
             return "seeds", f"seed {found[0]}: {found[1][:100]}"
         return "survived", f"{seeds} seeds"

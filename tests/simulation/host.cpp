@@ -1,5 +1,6 @@
 #include "tests/simulation/host.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/simulation/world.hpp"
@@ -49,7 +50,6 @@ Host::~Host() {
 }
 
 SimLink& Host::way_out() { return world_.way_from(side_); }
-SimLink& Host::way_in() { return world_.way_from(engine::other(side_)); }
 bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
 
 std::unique_ptr<Machine> Host::machine() {
@@ -60,7 +60,7 @@ std::unique_ptr<Machine> Host::machine() {
   return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
                                               owner_, *clock_, random_.split(), way_out(), witness, fence, stores_,
                                               left_records_, world_.wanted_size, world_.arbiter_changer->wish(side_),
-                                              world_.lease_changer->told(side_), *this});
+                                              world_.lease_changer->told(side_), *this, world_.paths_from(side_)});
 }
 
 void Host::format() {
@@ -82,8 +82,18 @@ void Host::boot() {
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
   program_->start();
-  way_in().receiver_started(program_->link_events());
-  way_out().sender_started(program_->link_events());
+  for (std::size_t path = 0; path < world_.networks.size(); ++path) {
+    world_.paths_from(engine::other(side_))[path]->receiver_started(program_->path_events(path), speaks());
+    world_.paths_from(side_)[path]->sender_started(program_->path_events(path), speaks());
+  }
+}
+
+/// Programs are upgraded, and set back, when they start.
+std::uint16_t Host::speaks() const {
+  if (!world_.scenario.older_programs) return world_.scenario.link_version;
+  SimRandom random(world_.scenario.seed ^ (life_ * 2 + static_cast<std::uint64_t>(side_)) * 0x9E3779B97F4A7C15);
+  const std::uint16_t highest = std::max(world_.scenario.link_version, replication::kPartnerVersions.highest);
+  return random.chance(500'000) ? replication::kPartnerVersions.lowest : highest;
 }
 
 void Host::end(End how) {
@@ -108,8 +118,8 @@ void Host::end(End how) {
       silent ? store->power_cut() : store->process_died();
     }
   }
-  way_out().sender_died(silent);
-  way_in().receiver_died(silent);
+  for (const auto& path : world_.paths_from(side_)) path->sender_died(silent);
+  for (const auto& path : world_.paths_from(engine::other(side_))) path->receiver_died(silent);
   slow_witness_->clear();
   witness_->clear();
   fence_->clear();

@@ -74,7 +74,7 @@ class Host final : public ProgramOutlet {
   static void on_shutdown_done(void* self, std::uint64_t life);
   void look(unsigned volume);
   SimLink& way_out();
-  SimLink& way_in();
+  [[nodiscard]] std::uint16_t speaks() const;
 
   World& world_;
   engine::NodeSide side_;

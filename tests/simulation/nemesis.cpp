@@ -24,6 +24,8 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.leave, Fault::leave},
                                           {f.network, Fault::network},
                                           {f.session_break, Fault::session_break},
+                                          {f.paths, Fault::paths},
+                                          {f.paths, Fault::paths},
                                           {f.witness, Fault::witness},
                                           {f.store_errors, Fault::store_errors},
                                           {f.store_hang, Fault::store_hang},

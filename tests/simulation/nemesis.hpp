@@ -41,6 +41,7 @@ class Nemesis {
     leave,
     network,
     session_break,
+    paths,
     witness,
     store_errors,
     store_hang,
@@ -80,6 +81,7 @@ class Nemesis {
   static void on_restart_after_leave(void* self, std::uint64_t side);
   static void on_go_on(void* self, std::uint64_t store);
   static void on_flow_goes_on(void* self, std::uint64_t flow);
+  static void on_mend_path(void* self, std::uint64_t path_and_side);
   static void on_force(void* self, std::uint64_t side);
   static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
@@ -97,6 +99,7 @@ class Nemesis {
   void restart_at_once(Host& host);
   void stall_store(Host& host);
   void stall_flow();
+  void spoil_path(Host& host);
   void revert(Host& host);
   void detach(Host& host);
   [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);

@@ -20,6 +20,8 @@ bool Nemesis::careful() {
 
 void Nemesis::commit_more(Fault fault, Host& host) {
   switch (fault) {
+    case Fault::paths:
+      return spoil_path(host);
     case Fault::long_freeze:
       return freeze(host, random_.skewed(kSecond, 40 * kSecond), false);
     case Fault::pause:
@@ -89,6 +91,38 @@ void Nemesis::stall_store(Host& host) {
 
 void Nemesis::on_go_on(void* self, std::uint64_t of) { static_cast<Nemesis*>(self)->store(of).go_on(); }
 
+/// Of one path, or of two at the same moment: nothing, or what a node sends, arrives for a while; its requests or
+/// answers stand still and then come after all; its sessions break. Mostly shorter than a lease, so that the others
+/// have to carry on.
+void Nemesis::spoil_path(Host& host) {
+  const auto& paths = world_.paths_from(host.side());
+  const std::size_t path = random_.below(paths.size());
+  const std::uint64_t of = path << 3 | number(host.side());
+  const Nanos time = a_while(5 * kMillisecond, 4 * kSecond);
+  const std::uint64_t how = random_.below(5);
+  if (how == 0) {
+    paths[path]->break_session();
+    if (random_.chance(300'000)) paths[(path + 1) % paths.size()]->break_session();
+  } else if (how <= 2) {
+    world_.cut_path(path, host.side(), false);
+    if (how == 2) world_.cut_path(path, engine::other(host.side()), false);
+    world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_path, this, of);
+  } else {
+    const auto flow = static_cast<SimLink::Flow>(how - 3);
+    paths[path]->hold(flow, true);
+    world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_path, this, of);
+  }
+}
+
+void Nemesis::on_mend_path(void* self, std::uint64_t of) {
+  World& world = static_cast<Nemesis*>(self)->world_;
+  const std::size_t path = of >> 3;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) world.cut_path(path, side, true);
+  for (const auto flow : {SimLink::Flow::requests, SimLink::Flow::answers}) {
+    world.paths_from(side_of(of & 1))[path]->hold(flow, false);
+  }
+}
+
 void Nemesis::stall_flow() {
   const std::uint64_t flow = random_.below(4);  // of each node's way: requests, answers
   world_.way_from(side_of(flow & 1)).hold(static_cast<SimLink::Flow>(flow >> 1), true);
@@ -103,6 +137,9 @@ void Nemesis::on_flow_goes_on(void* self, std::uint64_t flow) {
 void Nemesis::goes_on_everywhere() {
   for (std::uint64_t of = 0; of < 4 * world_.scenario.volumes.size(); ++of) store(of).go_on();
   for (std::uint64_t flow = 0; flow < 4; ++flow) on_flow_goes_on(this, flow);
+  for (std::uint64_t path = 0; path < world_.networks.size() && world_.scenario.faults.paths; ++path) {
+    for (std::uint64_t side = 0; side < 2; ++side) on_mend_path(this, path << 3 | side);
+  }
 }
 
 // --- Two faults that make one another worse --------------------------------------------------------------------------

@@ -8,6 +8,8 @@
 #include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/messages.hpp"
 #include "tests/simulation/grower.hpp"
+#include "tests/simulation/node_paths.hpp"
+#include "tests/simulation/read_message.hpp"
 #include "tests/simulation/scratch_store.hpp"
 
 namespace lockstep::simulation {
@@ -101,18 +103,24 @@ std::unique_ptr<MetadataArea> open_now(ScratchStore& store, const Scenario& scen
 
 class PairProgram final : public Program, public replication::NodeObserver {
  public:
-  explicit PairProgram(Machine& machine)
+  explicit PairProgram(Machine& machine) : PairProgram(machine, settings_for(machine)) {}
+  PairProgram(Machine& machine, const replication::NodeSettings& settings)
       : machine_(machine),
         pool_(kPoolBytes),
         left_records_(machine.clock, machine.left_records),
         fencing_(fencing_for(machine)),
-        node_(std::make_unique<PairNode>(settings_for(machine),
-                                         replication::NodeSeams{machine.clock, machine.random, pool_, machine.link,
+        paths_(has_paths(machine) ? std::make_unique<NodePaths>(machine, settings.process) : nullptr),
+        node_(std::make_unique<PairNode>(settings,
+                                         replication::NodeSeams{machine.clock, machine.random, pool_, link(),
                                                                 machine.witness, &left_records_, fencing_.get()},
-                                         *this)) {}
+                                         *this)) {
+    if (paths_) paths_->start(*node_);
+  }
 
   ~PairProgram() override {
+    if (paths_) paths_->out().stop();
     node_.reset();
+    paths_.reset();
     fencing_.reset();
     if (pool_.in_use() != 0) {
       machine_.verdict.fail("a process that ended left " + std::to_string(pool_.in_use()) + " bytes of buffers in use");
@@ -135,6 +143,9 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   replication::LinkEvents& link_events() override { return *node_; }
+  replication::LinkEvents& path_events(std::size_t path) override {
+    return paths_ ? paths_->events_of(path) : link_events();
+  }
 
   std::optional<engine::Knowledge> learnt(unsigned volume) override {
     ScratchStore store(machine_.stores[volume].metadata->stable());
@@ -219,6 +230,9 @@ class PairProgram final : public Program, public replication::NodeObserver {
   void on_fenced() override { machine_.outlet.fenced(); }
 
  private:
+  static bool has_paths(const Machine& machine) { return machine.paths.size() > 1 || machine.scenario.several_paths; }
+  replication::Link& link() { return paths_ ? static_cast<replication::Link&>(paths_->out()) : machine_.link; }
+
   void open(unsigned volume) {
     MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
                        [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
@@ -290,6 +304,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   engine::BufferPool pool_;
   SimLeftRecords left_records_;
   std::unique_ptr<replication::Fencing> fencing_;
+  std::unique_ptr<NodePaths> paths_;  // none: the mirror has the one path's sessions themselves
   std::unique_ptr<PairNode> node_;
   std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
   std::size_t attached_ = 0;
@@ -354,29 +369,6 @@ std::optional<engine::EpochRecord> recorded(const Scenario& scenario, engine::No
   return area ? std::optional(area->epoch()) : std::nullopt;
 }
 
-std::string read_message(std::span<const std::byte> header) {
-  const auto m = replication::decode(header);
-  if (!m) return "a header that makes no sense";
-  static constexpr const char* kTypes[] = {
-      "?",     "hello", "heartbeat", "state", "propose", "resume",   "replicate", "forward", "watermark", "flush",
-      "clear", "map",   "copy",      "fetch", "equal",   "lu_state", "reserve",   "cancel",  "generation"};
-  const auto type = static_cast<std::size_t>(m->type);
-  std::string text = type < std::size(kTypes) ? kTypes[type] : "message " + std::to_string(type);
-  if (m->answer) text += " answered " + make_error_code(m->status).message();
-  const auto value = [&](const char* name, std::uint64_t v) {
-    if (v != 0) text += std::string(" ") + name + "=" + std::to_string(v);
-  };
-  value("number", m->number);
-  value("opcode", static_cast<std::uint64_t>(m->opcode));
-  value("sequence", m->sequence);
-  value("watermark", m->watermark);
-  value("tag", m->tag);
-  value("offset", m->extent.offset);
-  value("length", m->extent.length);
-  value("stamp", m->stamp);
-  return text;
-}
-
 }  // namespace
 
 const ProgramKind& pair_program() {
@@ -389,8 +381,13 @@ const ProgramKind& pair_program() {
       true,
       true,
       true,
-      replication::is_heartbeat,
+      [](std::span<const std::byte> header) {
+        return replication::is_heartbeat(header) || replication::frame_goes_ahead(header);
+      },
       recorded,
+      true,
+      true,
+      true,
   };
   return kind;
 }

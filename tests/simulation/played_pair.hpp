@@ -101,6 +101,17 @@ struct PlayedB {
     b.tell_state();
     ASSERT_TRUE(
         pair.wait_for([&] { return pair.status(kA).epoch.id == b.state.record.id && pair.status(kA).serving; }));
+    tell_unit();
+  }
+  /// B proposes an epoch without A, which agrees.
+  void have_a_leave() {
+    auto& leave = b.propose(next(MemberSet::only(kB)));
+    ASSERT_TRUE(pair.wait_for([&] { return leave.done; }));
+    ASSERT_TRUE(leave.ended_with(Errc::ok));
+    b.state.record = pair.status(kA).epoch;
+    tell_unit();
+  }
+  void tell_unit() {
     scsi::LuState unit;
     unit.version = version;
     EXPECT_TRUE(b.tell_unit_state(unit).ended_with(Errc::ok));

@@ -28,8 +28,8 @@ PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
 PlayedPartner::~PlayedPartner() { end(); }
 
 void PlayedPartner::start() {
-  way_in().receiver_started(*this);
-  way_out().sender_started(*this);
+  way_in().receiver_started(*this, speaks());
+  way_out().sender_started(*this, speaks());
   pair_.wait_for([this] { return in_touch(); });
 }
 
@@ -52,7 +52,7 @@ void PlayedPartner::restart_unseen() {
   kept_.clear();
   process_.bytes[0] ^= 0xff;
   received_.clear();
-  way_in().receiver_started(*this);
+  way_in().receiver_started(*this, speaks());
   pair_.wait_for([this] { return !received(MessageType::hello).empty(); });
 }
 
@@ -168,13 +168,13 @@ PlayedPartner::Exchange& PlayedPartner::propose(const engine::EpochRecord& next,
 }
 
 PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& unit,
-                                                        std::span<const scsi::LuEvent> events) {
+                                                        std::span<const scsi::LuEvent> events, std::uint16_t flags) {
   std::vector<std::byte> bytes = unit.encode();
   const auto encoded = scsi::encode_events(events);
   Message m = message(MessageType::lu_state);
   m.sequence = unit.version;
   m.extent = {bytes.size(), encoded.size()};
-  m.flags = replication::kFlagAgree;
+  m.flags = replication::kFlagAgree | flags;
   bytes.insert(bytes.end(), encoded.begin(), encoded.end());
   return send(m, std::move(bytes), scsi::kMaxLuState);
 }

@@ -61,7 +61,8 @@ class PlayedPartner final : public replication::LinkEvents {
   /// The unit's state, from the node that orders.
   Exchange& tell_unit_state(const scsi::LuState& unit);
   /// The same, without waiting for the answer.
-  Exchange& send_unit_state(const scsi::LuState& unit, std::span<const scsi::LuEvent> events = {});
+  Exchange& send_unit_state(const scsi::LuState& unit, std::span<const scsi::LuEvent> events = {},
+                            std::uint16_t flags = 0);
   /// The other's answer to a heartbeat: whether it grants a lease in that epoch.
   bool is_granted(const engine::Uuid& epoch);
   /// The other's clock, of just now.
@@ -96,6 +97,7 @@ class PlayedPartner final : public replication::LinkEvents {
   void start();
   void end();
   void answer_with(replication::InboundRequest& request, replication::Message header, std::vector<std::byte> payload);
+  [[nodiscard]] std::uint16_t speaks() { return pair_.world().scenario.link_version; }
   [[nodiscard]] SimLink& way_out() { return pair_.world().way_from(side_); }
   [[nodiscard]] SimLink& way_in() { return pair_.world().way_from(other(side_)); }
 

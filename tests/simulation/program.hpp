@@ -63,6 +63,7 @@ struct Machine {
   const replication::ArbiterWish& wish;  ///< for all volumes, as its management was told
   const LeaseTold& lease;                ///< the same, where it is changed in use
   ProgramOutlet& outlet;
+  const std::vector<std::unique_ptr<SimLink>>& paths;  ///< of the way out; `link` is the first
 };
 
 [[nodiscard]] const char* state_name(replication::MirrorState state);
@@ -78,6 +79,8 @@ class Program {
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
+  /// Those of one path, of the kinds that take several.
+  [[nodiscard]] virtual replication::LinkEvents& path_events(std::size_t path) { return (void)path, link_events(); }
   using Said = engine::Callback<engine::Result<void>>;
   virtual void leave(unsigned volume, Said done) = 0;
   void leave(unsigned volume) {
@@ -133,6 +136,7 @@ struct ProgramKind {
       recorded;
   bool changes_arbiter = true;
   bool changes_lease = true;
+  bool takes_paths = false;  ///< more than one
 };
 
 }  // namespace lockstep::simulation

@@ -112,6 +112,7 @@ std::string describe(const Scenario& s) {
                                                 {f.leave, "leave"},
                                                 {f.network, "network"},
                                                 {f.session_break, "session_break"},
+                                                {f.paths, "paths"},
                                                 {f.witness, "witness"},
                                                 {f.store_errors, "store_errors"},
                                                 {f.store_hang, "store_hang"},

@@ -9,6 +9,7 @@
 #include "engine/base/uuid.hpp"
 #include "engine/disk.hpp"
 #include "engine/metadata/identity.hpp"
+#include "replication/core/link.hpp"
 #include "replication/core/link_budget.hpp"
 #include "tests/simulation/scheduler.hpp"
 
@@ -23,6 +24,7 @@ struct FaultKinds {
   bool leave = false;
   bool network = false;
   bool session_break = false;
+  bool paths = false;  ///< one path's wires are cut, or stand still one way, or its sessions break
   bool witness = false;
   bool store_errors = false;
   bool store_hang = false;
@@ -106,6 +108,10 @@ struct Scenario {
   bool narrow_link = false;               ///< the link takes little at once, and each node sends little at once
   std::size_t link_window = 0;            ///< of these: requests at the receiver; 0: any number
   std::uint64_t link_bytes_a_second = 0;  ///< 0: any
+  std::uint16_t link_version = replication::kPartnerVersions.highest;  ///< that both nodes' programs speak
+  bool several_paths = false;   ///< the link has up to four of them, which come and go each for itself
+  std::size_t paths = 1;        ///< of each way of the link
+  bool older_programs = false;  ///< each that starts speaks the highest version, or the lowest
   replication::LinkLimits link_orders, link_forwards, link_copies;  ///< none: as shipped
   bool virtual_machines =
       false;  ///< the nodes know that their clocks may stand still; in any case where they are paused

@@ -324,13 +324,7 @@ TEST(ForwardOfThis, WhoseOrderCameBackHasAnUnknownOutcomeOnceTheReplicaWasNoMemb
   Message m = world.order(1);
   m.tag = world.b.received(MessageType::forward).back().tag;
   ASSERT_TRUE(world.b.ask(m, PlayedB::block_of(1)).ended_with(Errc::ok));
-  auto& leave = world.b.propose(world.next(MemberSet::only(kB)));
-  ASSERT_TRUE(world.pair.wait_for([&] { return leave.done; }));
-  ASSERT_TRUE(leave.ended_with(Errc::ok));
-  world.b.state.record = world.pair.status(kA).epoch;
-  scsi::LuState unit;
-  unit.version = world.version;
-  ASSERT_TRUE(world.b.tell_unit_state(unit).ended_with(Errc::ok));
+  world.have_a_leave();
   auto& join = world.b.propose(world.next(MemberSet::both()));
   ASSERT_TRUE(world.pair.wait_for([&] { return join.done; }));
   ASSERT_TRUE(join.ended_with(Errc::ok));

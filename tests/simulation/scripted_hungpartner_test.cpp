@@ -84,6 +84,17 @@ TEST(HungPartner, AWriteThatWasForwardedToItEndsWhereItCameIn) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// B's metadata of the other volume fails, so that it has to close its sessions; `forwarded` ends with them.
+void expect_sessions_are_closed(ScriptedPair& pair, const ScriptedPair::Io& forwarded) {
+  StoreFaults faults = pair.host(kB).metadata(1).faults();
+  faults.write_error = kAlways;
+  pair.host(kB).metadata(1).set_faults(faults);
+  pair.change_state(kA, registration(), 1);
+  EXPECT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() > 0; }, kLong));
+  EXPECT_TRUE(forwarded.done);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// B forwards, and can't know whether A will ever answer: its sessions are closed in the end.
 TEST(HungPartner, SessionsAreClosedThoughAForwardIsNeverAnswered) {
   ScriptedPair pair(pair_program(), [](Scenario& s) {
@@ -93,13 +104,22 @@ TEST(HungPartner, SessionsAreClosedThoughAForwardIsNeverAnswered) {
   hang(pair, kA);
   auto& forwarded = pair.write(kB, 8, 2);
   pair.run_for(kSoon);
-  StoreFaults faults = pair.host(kB).metadata(1).faults();
-  faults.write_error = kAlways;
-  pair.host(kB).metadata(1).set_faults(faults);
-  pair.change_state(kA, registration(), 1);
-  EXPECT_TRUE(pair.wait_for([&] { return pair.host(kB).fences() > 0; }, kLong));
-  EXPECT_TRUE(forwarded.done);
-  EXPECT_EQ(pair.violation(), "");
+  expect_sessions_are_closed(pair, forwarded);
+}
+
+/// A has it in its store and waits for B's order, which B's own disk holds.
+TEST(HungDisk, SessionsAreClosedThoughAForwardThatIsHalfDoneIsNeverOver) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    two_volumes(s);
+    s.store_deadline = 1000 * kSecond;
+  });
+  ASSERT_EQ(pair.written(kB, 8, 1), std::error_code{});
+  hang_store(pair.host(kB).data(0));
+  auto& forwarded = pair.write(kB, 8, 2);
+  pair.run_for(kSoon);
+  ASSERT_FALSE(forwarded.done);
+  ASSERT_EQ(std::to_integer<int>(pair.host(kA).data(0).visible()[8 * kBlock]), 2);
+  expect_sessions_are_closed(pair, forwarded);
 }
 
 TEST(HungPartner, AChangeOfTheUnitsStateThatItDoesNotAnswerHoldsNothingOnceItLeft) {

@@ -42,6 +42,21 @@ TEST(PowerOn, IsWhenBothRestarted) {
   for (const NodeSide side : {kA, kB}) EXPECT_TRUE(world.state(side).registrations.empty());
 }
 
+/// However long the node that orders takes to record it.
+TEST(PowerOn, IsInForceBeforeTheOtherNodeTellsAnythingOfTheUnit) {
+  Registered world;
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).end(Host::End::power_cut);
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::in_sync); }));
+  const NodeSide orders = world.pair.status(kA).epoch.sequencer;
+  StoreFaults faults = world.pair.host(orders).metadata(0).faults();
+  faults.hang = kAlways;
+  world.pair.host(orders).metadata(0).set_faults(faults);
+  const auto& read = world.pair.read_state(engine::other(orders));
+  world.pair.run_for(300 * kMillisecond);
+  EXPECT_FALSE(read.done);
+}
+
 TEST(PowerOn, IsWhenTheOnlyMemberRestarted) {
   Registered world;
   world.lose_b();

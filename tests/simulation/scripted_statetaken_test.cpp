@@ -100,6 +100,20 @@ TEST(StateTaken, InANewEpochIsAgreedBeforeAMemberThatFollowsLetsAnythingPass) {
   EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, 5 * kSoon));
 }
 
+/// Both were without power: what that ends is still in the state that they agree on.
+TEST(StateTaken, ThatPowerDoesNotOutliveLetsNothingPassBeforeTheNext) {
+  Following world;
+  auto& both = world.b.propose(world.next(MemberSet::both()));
+  world.expect_answered(both, Errc::ok);
+  world.b.state.record = world.pair.status(kA).epoch;
+  world.expect_answered(world.b.send_unit_state(world.newer(0), {}, replication::kFlagPowerOn), Errc::ok);
+  auto& write = world.pair.write(kA, kBlockOfBoth, 1);
+  world.pair.run_for(5 * kSoon);
+  EXPECT_TRUE(world.b.received(MessageType::forward).empty());
+  EXPECT_TRUE(world.b.tell_unit_state(world.newer()).ended_with(Errc::ok));
+  EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, 5 * kSoon));
+}
+
 // ---- a replica that is no member -----------------------------------------------------------------------------------
 
 /// A is no member, and B's unit is reserved by somebody else.

@@ -152,6 +152,60 @@ TEST(Witness, IsJudgedByWhatWasKnownWhenItWasAsked) {
   EXPECT_EQ(slow.held(), 1u) << "it asks to go on alone: " << world.pair.status(kA).reason;
 }
 
+/// Volumes that were made one after the other, or whose answers were: what they ask for at one moment is one request.
+TEST(Witness, IsLookedAtByAllVolumesOfANodeAtOnce) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) {
+    s.volumes.push_back(s.volumes[0]);
+    s.volumes[1].id.bytes[0] ^= 1;
+    s.volumes[1].size = s.volume_size();
+  });
+  auto& slow = pair.host(kA).slow_witness();
+  const auto is_held = [&](std::size_t count, Nanos patience) {
+    return pair.wait_for([&] { return slow.held() >= count; }, patience);
+  };
+  const auto answer = [&] {  // the one that waits longest
+    const std::size_t others = slow.held() - 1;
+    slow.let_go(0);
+    ASSERT_TRUE(is_held(others + 1, kSoon));
+    slow.let_go(others);
+  };
+  slow.hold();
+  ASSERT_TRUE(is_held(2, 30 * kSecond));
+  answer();
+  pair.run_for(7 * kSecond);
+  answer();
+  for (int looks = 0; looks < 3; ++looks) {
+    ASSERT_TRUE(is_held(1, 20 * kSecond + kSoon));
+    pair.run_for(kSoon);
+    ASSERT_EQ(slow.held(), 2u) << "one looks without the other";
+    answer();
+    answer();
+  }
+}
+
+/// All pairs that it serves may have lost a node at once.
+TEST(Witness, ThatTakesLongToAnswerIsAskedLessOftenByANodeThatIsAlone) {
+  PlayedB world(patient);
+  world.go_on_alone();
+  world.pair.run_for(10 * kSecond);  // it hears of the generations
+  auto& slow = world.pair.host(kA).slow_witness();
+  const auto is_held = [&](Nanos patience) { return world.pair.wait_for([&] { return slow.held() == 1; }, patience); };
+  slow.hold();
+  ASSERT_TRUE(is_held(kSecond)) << "one that answers at once is looked at twice a second";
+  slow.let_go(0);
+  ASSERT_TRUE(is_held(kSoon)) << "the answer";
+  world.pair.run_for(200 * kMillisecond);
+  slow.let_go(0);
+  EXPECT_FALSE(is_held(1900 * kMillisecond));
+  EXPECT_TRUE(is_held(kSecond));
+  world.pair.run_for(10 * kSecond);
+  slow.let_go(0);
+  ASSERT_TRUE(is_held(kSoon));
+  slow.let_go(0);
+  EXPECT_FALSE(is_held(4900 * kMillisecond));
+  EXPECT_TRUE(is_held(200 * kMillisecond)) << "but not too seldom: a partner may know nothing of the record";
+}
+
 TEST(Witness, WhatWasWonThereIsKnownWithTheEpochThatFollows) {
   PlayedB world;
   world.let_a_win();

@@ -27,6 +27,7 @@ class SimLink::Inbound final : public replication::InboundRequest {
   void answer(std::span<const std::byte> header, std::span<const std::byte> payload, Callback<> sent) override {
     link_.answer(*this, header, payload, std::move(sent));
   }
+  void answer_early(std::span<const std::byte> header) override { link_.answer_early(*this, header); }
 
   void take(const Packet& packet) {
     if (packet.payload.size() > capacity_) {
@@ -44,6 +45,7 @@ class SimLink::Inbound final : public replication::InboundRequest {
     generation_ = packet.generation;
     session_ = packet.session;
     live_ = true;
+    answered_ = false;
   }
   void poison() {
     live_ = false;
@@ -63,6 +65,7 @@ class SimLink::Inbound final : public replication::InboundRequest {
   std::uint64_t session_ = 0;
   bool counts_ = false;  ///< in the receiver's window
   bool live_ = false;
+  bool answered_ = false;  ///< early
 };
 
 SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times)
@@ -238,6 +241,27 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
     verdict_.fail("an answer on the link is larger than there is room for");
     return;
   }
+  if (request.counts_ && request.session_ == receiver_session_) --window_, pump();
+  // What was answered early has nothing more to say to anybody.
+  constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+  reply(request, request.answered_ ? kNobody : request.session_, header, payload, std::move(sent));
+  request.poison();
+  free_inbounds_.push_back(&request);
+}
+
+void SimLink::answer_early(Inbound& request, std::span<const std::byte> header) {
+  if (receiver_events_ == nullptr) return;
+  if (!request.live_ || std::exchange(request.answered_, true)) {
+    verdict_.fail("a request of the partner's was answered early twice, or after it was gone");
+    return;
+  }
+  if (request.counts_ && request.session_ == receiver_session_) --window_, pump();
+  request.counts_ = false;
+  reply(request, request.session_, header, {}, nullptr);
+}
+
+void SimLink::reply(Inbound& request, std::uint64_t session, std::span<const std::byte> header,
+                    std::span<const std::byte> payload, Callback<> sent) {
   std::uint32_t id;
   if (free_replies_.empty()) {
     id = static_cast<std::uint32_t>(replies_.size());
@@ -250,7 +274,7 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
   reply.live = true;
   reply.slot = request.slot_;
   reply.slot_generation = request.generation_;
-  reply.session = request.session_;
+  reply.session = session;
   reply.header_bytes = header.size();
   std::memcpy(reply.header.data(), header.data(), header.size());
   reply.source = payload;
@@ -260,14 +284,8 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
   reply.payload.clear();
   reply.sent = std::move(sent);
   trace_.add(letter(receiver_owner()), "link.answer",
-             {{"slot", request.slot_},
-              {"session", request.session_},
-              {"bytes", payload.size()},
-              {"hash", hash_bytes(header)}});
+             {{"slot", request.slot_}, {"session", session}, {"bytes", payload.size()}, {"hash", hash_bytes(header)}});
   tell(receiver_owner(), header);
-  if (request.counts_ && request.session_ == receiver_session_) --window_, pump();
-  request.poison();
-  free_inbounds_.push_back(&request);
   scheduler_.after(random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond), receiver_owner(), &SimLink::on_sent,
                    this, (std::uint64_t{reply.generation} << 32) | id);
 }

@@ -47,14 +47,15 @@ class SimLink final : public replication::Link {
   ~SimLink() override;
 
   [[nodiscard]] bool is_up() const override { return up_; }
-  [[nodiscard]] std::uint16_t version() const override { return replication::kPartnerVersions.highest; }
+  [[nodiscard]] std::uint16_t version() const override { return version_; }
   void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
             engine::Callback<engine::IoResult<replication::LinkAnswer>> done) override;
   void reset() override;
 
   // For the world. A process that starts gives its events, one that ends takes them away.
-  void sender_started(replication::LinkEvents& events);
-  void receiver_started(replication::LinkEvents& events);
+  // `speaks` is the highest version of what is said that its program knows.
+  void sender_started(replication::LinkEvents& events, std::uint16_t speaks);
+  void receiver_started(replication::LinkEvents& events, std::uint16_t speaks);
   /// `silent`: the machine lost power and told nobody.
   void sender_died(bool silent);
   void receiver_died(bool silent);
@@ -130,6 +131,9 @@ class SimLink final : public replication::Link {
   void take_copy(Packet& packet);
   void answer(Inbound& request, std::span<const std::byte> header, std::span<const std::byte> payload,
               engine::Callback<> sent);
+  void answer_early(Inbound& request, std::span<const std::byte> header);
+  void reply(Inbound& request, std::uint64_t session, std::span<const std::byte> header,
+             std::span<const std::byte> payload, engine::Callback<> sent);
   void end_receiver_session(bool tell);
   void fail_outstanding();
   void drop_inbounds();
@@ -153,6 +157,9 @@ class SimLink final : public replication::Link {
   LinkTimes times_;
   replication::LinkEvents* sender_events_ = nullptr;
   replication::LinkEvents* receiver_events_ = nullptr;
+
+  std::uint16_t sender_speaks_ = 0, receiver_speaks_ = 0;
+  std::uint16_t version_ = 0;  ///< of the sender's session
 
   std::uint64_t attempt_ = 0;  ///< the latest connection attempt
   std::uint64_t last_session_ = 0;

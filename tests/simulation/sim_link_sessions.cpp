@@ -8,12 +8,16 @@ namespace lockstep::simulation {
 
 using engine::Errc;
 
-void SimLink::sender_started(replication::LinkEvents& events) {
+void SimLink::sender_started(replication::LinkEvents& events, std::uint16_t speaks) {
+  sender_speaks_ = speaks;
   sender_events_ = &events;
   schedule_attempt(random_.below(50 * kMillisecond));
 }
 
-void SimLink::receiver_started(replication::LinkEvents& events) { receiver_events_ = &events; }
+void SimLink::receiver_started(replication::LinkEvents& events, std::uint16_t speaks) {
+  receiver_speaks_ = speaks;
+  receiver_events_ = &events;
+}
 
 void SimLink::schedule_attempt(Nanos delay) {
   scheduler_.after(delay, sender_owner(), &SimLink::on_attempt, this, ++attempt_);
@@ -44,6 +48,7 @@ void SimLink::on_logged_in(void* self, std::uint64_t session) {
   auto& link = *static_cast<SimLink*>(self);
   if (link.sender_session_ != 0 || session != link.receiver_session_ || session == link.broken_session_) return;
   link.sender_session_ = session;
+  link.version_ = std::min(link.sender_speaks_, link.receiver_speaks_);
   link.up_ = true;
   link.trace_.add(letter(link.sender_owner()), "link.up", {{"session", session}});
   link.sender_events_->on_link_up();

@@ -54,8 +54,8 @@ class SimulatedLink : public testing::Test {
     order.clear();
     scheduler.emplace(trace, SimRandom(seed));
     link.emplace(SimLink::World{*scheduler, trace, verdict, network}, SimRandom(seed + 1), engine::NodeSide::a, times);
-    link->receiver_started(receiver);
-    link->sender_started(sender);
+    link->receiver_started(receiver, replication::kPartnerVersions.highest);
+    link->sender_started(sender, replication::kPartnerVersions.highest);
     while (!link->is_up() && scheduler->step()) {
     }
   }

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "replication/link/channel/channel_frames.hpp"
+
 namespace lockstep::simulation {
 
 namespace {
 
 constexpr std::uint64_t kWithoutFence = 45'000;
+constexpr std::uint64_t kWithoutSeveralPaths = 45'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -24,6 +27,14 @@ void draw_narrow_link(Scenario& s) {
   // All that may be on the way takes a fifth of a lease at the most.
   const std::uint64_t most = s.link_orders.bytes + 2 * s.link_forwards.bytes + s.link_copies.bytes + 4 * s.region_size;
   s.link_bytes_a_second = most * 5 * kSecond / s.lease * random.between(1, 10);
+}
+
+void draw_paths(Scenario& s) {
+  s.faults.paths = s.several_paths;
+  if (!s.several_paths) return;
+  SimRandom random(stream_of(s, "values of several_paths"));
+  s.paths = random.between(1, 4);
+  s.link_version = replication::kSeveralPaths;
 }
 
 void draw_values(Scenario& s) {
@@ -44,6 +55,7 @@ void draw_values(Scenario& s) {
   if (s.lone_host) s.initiators = s.depth = 1;
   s.reverted = random.chance(500'000) ? engine::NodeSide::a : engine::NodeSide::b;
   draw_narrow_link(s);
+  draw_paths(s);
 }
 
 }  // namespace
@@ -58,6 +70,8 @@ const std::vector<Switch>& switches() {
       {"long_deadline", [](Scenario& s) -> bool& { return s.long_deadline; }, 400'000, true},
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, true},
       {"narrow_link", [](Scenario& s) -> bool& { return s.narrow_link; }, 300'000, true},
+      {"several_paths", [](Scenario& s) -> bool& { return s.several_paths; }, 300'000, true},
+      {"older_programs", [](Scenario& s) -> bool& { return s.older_programs; }, 150'000, true},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, true},
       {"bad_moments", [](Scenario& s) -> bool& { return s.bad_moments; }, 500'000, true},
       {"stall", [](Scenario& s) -> bool& { return s.faults.stall; }, 300'000, true},
@@ -106,6 +120,7 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   // The seeds that were there before these were keep what they mean.
   scenario.fence &= scenario.seed > kWithoutFence;
   scenario.fences_in_use &= scenario.seed > kWithoutFence;
+  scenario.several_paths &= scenario.seed > kWithoutSeveralPaths;
   settle_switches(scenario, orders);
   draw_values(scenario);
 }

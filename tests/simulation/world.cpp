@@ -1,6 +1,7 @@
 #include "tests/simulation/world.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::simulation {
 
@@ -28,7 +29,9 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       random(options.seed),
       scenario(drawn(options, random)),
       scheduler(trace, random.split()),
-      kind(program) {
+      kind(program),
+      networks(kind.takes_paths ? scenario.paths : 1),
+      network(networks.front()) {
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
   scenario.changes_arbiter &= kind.changes_arbiter;
@@ -43,9 +46,13 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   times.window = scenario.link_window;
   times.bytes_a_second = scenario.link_bytes_a_second;
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    ways_[static_cast<std::size_t>(side)] = std::make_unique<SimLink>(
-        SimLink::World{scheduler, trace, verdict, network, &kind.read_message, &kind.is_heartbeat}, random.split(),
-        side, times);
+    SimRandom first = random.split();
+    SimRandom further(scenario.seed ^ (static_cast<std::uint64_t>(side) + 1) * 0x9E3779B97F4A7C15);
+    for (Network& wires : networks) {
+      ways_[static_cast<std::size_t>(side)].push_back(std::make_unique<SimLink>(
+          SimLink::World{scheduler, trace, verdict, wires, &kind.read_message, &kind.is_heartbeat},
+          &wires == &network ? first : further.split(), side, times));
+    }
   }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     hosts_[static_cast<std::size_t>(side)] = std::make_unique<Host>(*this, side, random.split());
@@ -69,10 +76,18 @@ World::~World() {
 }
 
 void World::cut(NodeSide from, bool open) {
-  if (network.open[static_cast<std::size_t>(from)] == open) return;
-  network.open[static_cast<std::size_t>(from)] = open;
-  trace.add(from == NodeSide::a ? 'a' : 'b', open ? "wire.mended" : "wire.cut");
-  for (const auto& way : ways_) way->network_changed();
+  for (std::size_t path = 0; path < networks.size(); ++path) cut_path(path, from, open);
+}
+
+void World::cut_path(std::size_t path, NodeSide from, bool open) {
+  bool& is_open = networks[path].open[static_cast<std::size_t>(from)];
+  if (std::exchange(is_open, open) == open) return;
+  if (networks.size() == 1) {
+    trace.add(from == NodeSide::a ? 'a' : 'b', open ? "wire.mended" : "wire.cut");
+  } else {
+    trace.add(from == NodeSide::a ? 'a' : 'b', open ? "wire.mended" : "wire.cut", {{"path", path}});
+  }
+  for (const auto& way : ways_) way[path]->network_changed();
 }
 
 Outcome World::run() {

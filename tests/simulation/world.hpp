@@ -50,8 +50,15 @@ class World {
 
   // For the parts.
   [[nodiscard]] Host& host(engine::NodeSide side) { return *hosts_[static_cast<std::size_t>(side)]; }
-  [[nodiscard]] SimLink& way_from(engine::NodeSide side) { return *ways_[static_cast<std::size_t>(side)]; }
+  /// The only path of that node's way out, or the first.
+  [[nodiscard]] SimLink& way_from(engine::NodeSide side) { return *paths_from(side).front(); }
+  [[nodiscard]] const std::vector<std::unique_ptr<SimLink>>& paths_from(engine::NodeSide side) const {
+    return ways_[static_cast<std::size_t>(side)];
+  }
+  /// What that node sends arrives, or not, by every path,
   void cut(engine::NodeSide from, bool open);
+  /// … or by this one.
+  void cut_path(std::size_t path, engine::NodeSide from, bool open);
   [[nodiscard]] bool all_in_sync();
 
   Verdict verdict;
@@ -60,7 +67,8 @@ class World {
   Scenario scenario;
   Scheduler scheduler;
   const ProgramKind& kind;
-  Network network;
+  std::vector<Network> networks;  ///< of each path
+  Network& network;               ///< of the first
   SimWitness witness;
   History history;
   std::unique_ptr<Checkers> checkers;
@@ -81,7 +89,7 @@ class World {
   void explain_no_sync();
   void demand_answers(Nanos healed);
 
-  std::array<std::unique_ptr<SimLink>, 2> ways_;
+  std::array<std::vector<std::unique_ptr<SimLink>>, 2> ways_;
   std::array<std::unique_ptr<Host>, 2> hosts_;
 };
 

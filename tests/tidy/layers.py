@@ -21,6 +21,7 @@ MAINS = ("mgmt/main/",)  # main() wires everything
 CORES = (
     "engine/base/", "engine/seams/", "engine/metadata/", "engine/locks/", "engine/iscsi/", "engine/scsi/",
     "iscsi_target/session/", "iscsi_target/scsi/", "replication/core/",
+    "replication/link/channel/",
 )
 OUTSIDE = re.compile(
     r"boost/(asio|beast)|asio\.hpp|spdlog/|liburing|nlohmann/|SQLiteCpp|^sqlite3|sys/(socket|epoll|eventfd|stat|uio)\.h"
@@ -34,7 +35,7 @@ EXEMPT = {
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
     " sequences volume_status write_same",
-    "fencing link_budget messages op resync_governor verdict witness_memory",
+    "fencing link_budget look_times messages op resync_governor verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
     "forward_entries local_store",

@@ -359,6 +359,28 @@ export class Model {
     this.log('partner.lost', 'warning', 'a', null, 'The link to node-b was lost; node-a goes on alone.');
   }
 
+  /** Two paths, of which the second is down. */
+  link() {
+    const end = (side, number) => ({
+      side, node: `node-${side}`, address: `10.0.${number}.1${side === 'a' ? 1 : 2}:3261`, transport: 'tcp', from: `10.0.${number}.1${side === 'a' ? 1 : 2}`,
+      to: `10.0.${number}.1${side === 'a' ? 2 : 1}:3261`, bytes_out: 0, bytes_in: 0, losses: 0, segments_out: 0, segments_sent_again: 0, path_mtu: 1500,
+      ...(number === 1
+        ? { state: 'proven', cipher: 'TLS_AES_256_GCM_SHA384', problem: '', round_trip_us: 84 }
+        : { state: 'down', cipher: null, problem: 'Cannot connect: Connection refused.', round_trip_us: null }),
+    });
+    return { paths: [1, 2].map((number) => ({ number, last_resort: number === 2, nodes: ['a', 'b'].map((side) => end(side, number)) })) };
+  }
+
+  measurePath({ path }) {
+    const found = this.link().paths.find((p) => p.number === path)?.nodes[0];
+    if (!found) throw new Refusal(404, 'not-found', 'There is no such path', `Path ${path} is not one of the link's.`);
+    if (found.state === 'down') throw new Refusal(409, 'conflict', 'Not now', `Path ${path} is down: ${found.problem}`);
+    const sizes = [64, 4096, 65536, 2 ** 20].map((bytes) => ({
+      bytes, round_trips: 500, least_us: 80 + bytes / 1250, median_us: 90 + bytes / 1250, p99_us: 1200 + bytes / 1250, bytes_a_second: bytes * 1000,
+    }));
+    return { path, node: found.node, from: found.from, to: found.to, transport: 'tcp', sizes, findings: ['Packets are smaller than the interface allows: look for an MTU on the way.'] };
+  }
+
   health() {
     const problems = [];
     const add = (subject, side, volume_id, message, advice) => problems.push({ severity: 'warning', subject, side, volume_id, message, advice });

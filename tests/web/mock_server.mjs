@@ -63,6 +63,8 @@ function stream(model, request, response) {
 const ROUTES = [
   ['GET', /^\/pair$/, ({ model, reply }) => reply(200, model.pair)],
   ['POST', /^\/pair\/invitations$/, ({ reply }) => reply(201, { invitation: 'lsi1.bW9jaw.c2VjcmV0', expires_at: new Date(Date.now() + 900_000).toISOString() })],
+  ['GET', /^\/pair\/link$/, ({ model, reply }) => reply(200, model.link())],
+  ['POST', /^\/pair\/link\/measurement$/, ({ model, body, reply }) => reply(200, model.measurePath(body))],
   ['GET', /^\/nodes$/, ({ model, reply }) => reply(200, { items: model.nodeList() })],
   ['GET', /^\/sessions$/, ({ model, reply }) => reply(200, { items: model.sessions() })],
   ['GET', /^\/health$/, ({ model, reply }) => reply(200, model.health())],

@@ -99,6 +99,26 @@ test('the overview tells health, both nodes, link and witness as the API does', 
   assert.match(await env.page.getByTestId('witness').innerText(), /[Ww]itness/);
 });
 
+test('a path of the link is measured from the page, beside what hosts do', async (env) => {
+  await enter(env);
+  const { page } = env;
+  await page.getByRole('button', { name: 'Measure path 1' }).click();
+  const found = page.getByTestId('link-measurement');
+  await found.waitFor({ timeout: 30_000 });
+  assert.deepEqual(await found.locator('td:first-child').allInnerTexts(), ['64 B', '4 KiB', '64 KiB', '1 MiB']);
+  const bandwidths = await found.locator('td:last-child').allInnerTexts();
+  assert.ok(bandwidths.length === 4 && bandwidths.every((b) => /^[1-9][\d.]* [KMG]?i?B\/s$/.test(b)), bandwidths.join(', '));
+});
+
+test('why a path of the link is down and cannot be measured is told', async (env) => {
+  await enter(env);
+  const { page } = env;
+  const row = page.getByTestId('link-path-2');
+  await row.getByText('Cannot connect: Connection refused.').first().waitFor();
+  await page.getByRole('button', { name: 'Measure path 2' }).click();
+  await page.getByText('Path 2 is down', { exact: false }).waitFor();
+}, { mockOnly: true });
+
 test('a lost partner is shown without a reload', async (env) => {
   await enter(env);
   await env.page.getByTestId('health-status').filter({ hasText: 'All is well' }).waitFor();

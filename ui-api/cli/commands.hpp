@@ -17,6 +17,7 @@ void add_pair_configuration_commands(CLI::App& pair, Action& chosen);
 void add_pair_leave_commands(CLI::App& pair, Action& chosen);
 void add_node_commands(CLI::App& app, Action& chosen);
 void add_node_certificate_commands(CLI::App& node, Action& chosen);
+void add_link_commands(CLI::App& app, Action& chosen);
 void add_volume_commands(CLI::App& app, Action& chosen);
 void add_volume_create_command(CLI::App& volume, Action& chosen);
 void add_volume_change_commands(CLI::App& volume, Action& chosen);

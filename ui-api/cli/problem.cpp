@@ -24,8 +24,13 @@ std::string field_name(std::string pointer) {
   return pointer;
 }
 
+bool is_unauthorized(std::string_view type) { return type.ends_with(":unauthorized"); }
+
 std::string_view advice_for(std::string_view type) {
-  if (type.ends_with(":unauthorized")) return "Name a valid token with --token-file FILE or in LOCKSTEP_TOKEN.";
+  if (is_unauthorized(type))
+    return "The one given is not known there, has expired or was revoked. Name a valid one with --token-file FILE or "
+           "in "
+           "LOCKSTEP_TOKEN.";
   if (type.ends_with(":forbidden")) return "Use a token with the role admin.";
   if (type.ends_with(":no-pair"))
     return "Make a pair with `lockstep pair create`, or join one with `lockstep pair join`.";
@@ -40,7 +45,9 @@ std::string render_problem(const json& problem) {
   if (title.empty()) title = "The server refused the request";
   std::string out = title + ".";
   if (title.ends_with('.')) out.pop_back();
-  if (!detail.empty() && detail != title) out += "\n" + detail;
+  // What the API says of a token tells a program which header to send.
+  const bool tells = !detail.empty() && detail != title && !is_unauthorized(text_at(problem, "type"));
+  if (tells) out += "\n" + detail;
   if (const auto errors = problem.find("errors"); errors != problem.end() && errors->is_array()) {
     for (const json& error : *errors) {
       if (error.is_object())

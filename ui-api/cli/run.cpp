@@ -87,6 +87,7 @@ int run(const std::vector<std::string>& arguments, World world) {
   add_health_command(app, chosen);
   add_pair_commands(app, chosen);
   add_node_commands(app, chosen);
+  add_link_commands(app, chosen);
   add_volume_commands(app, chosen);
   add_replica_commands(app, chosen);
   add_initiator_commands(app, chosen);

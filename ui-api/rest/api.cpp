@@ -1,7 +1,6 @@
 #include "ui-api/rest/api.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/bounded_json.hpp"

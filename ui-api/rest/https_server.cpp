@@ -18,13 +18,13 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/https_client.hpp"
 #include "mgmt/https/message.hpp"
 #include "mgmt/https/request_head.hpp"
 #include "mgmt/https/stream.hpp"
+#include "mgmt/log/log.hpp"
 #include "ui-api/rest/body_budget.hpp"
 #include "ui-api/rest/problem.hpp"
 #include "ui-api/rest/server_context.hpp"
@@ -89,7 +89,7 @@ http::response<http::string_body> to_beast(Response& response, unsigned version,
 
 // What a service throws is told to the client, and is no end of the server.
 Response trouble_with(const Request& request, const std::exception& e) {
-  spdlog::error("{} {}: {}", request.method, request.path, e.what());
+  mgmt::log_error(fmt::format("{} {}: {}", request.method, request.path, e.what()));
   return problem(RefusalKind::internal, fmt::format("{}. The log of lockstep-mgmtd on this node says more.", e.what()));
 }
 

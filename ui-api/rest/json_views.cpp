@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/credentials_change.hpp"
+#include "mgmt/control/link_paths.hpp"
 #include "mgmt/control/refusal_json.hpp"
 #include "mgmt/control/replace_verdict.hpp"
 #include "mgmt/control/secrets.hpp"
@@ -34,7 +35,7 @@ struct Shown {
   }
   static constexpr Rules rules(const Node*) {
     return {.written = "*",
-            .hidden = "fingerprint beside",
+            .hidden = "fingerprint beside more_link_addresses last_link_addresses",
             .renamed = "portals=addresses/portals link_address=addresses/link management_address=addresses/management",
             .or_null = "link_address management_address"};
   }
@@ -54,6 +55,10 @@ struct Shown {
                 "resync_rate=resync/bytes_per_second reads=io/reads writes=io/writes read_bytes=io/read_bytes "
                 "write_bytes=io/write_bytes"};
   }
+  static constexpr Rules rules(const LinkPathStatus*) {
+    return {.written = "*", .hidden = "last_resort", .or_null = "transport from to cipher"};
+  }
+  static constexpr Rules rules(const SizeMeasured*) { return {.written = "*"}; }
   static constexpr Rules rules(const EpochView*) { return {.written = "*", .hidden = "arbiter"}; }
   static constexpr Rules rules(const SessionStatus*) {
     return {.written = "*", .renamed = "since_ms=since", .times = "since_ms"};
@@ -228,6 +233,40 @@ json pair_witness_json(const PairView& view) {
                               {"volumes_not_known", unknown}});
   }
   return shown;
+}
+
+namespace {
+
+json path_end_json(const LinkPathView::End& end) {
+  const NodeView& n = *end.node;
+  json shown_end = shown(end.status.value_or(LinkPathStatus{}));
+  shown_end["side"] = side_name(n.node->side);
+  shown_end["node"] = n.node->name;
+  shown_end["address"] = end.address;
+  if (end.status) return shown_end;
+  shown_end["state"] = "unknown";
+  shown_end["problem"] =
+      n.current() ? "lockstepd on this node has not said anything of it yet." : "The node cannot be asked.";
+  return shown_end;
+}
+
+}  // namespace
+
+json sizes_measured_json(const std::vector<mgmt::SizeMeasured>& sizes) {
+  json all = json::array();
+  for (const auto& size : sizes) all.push_back(shown(size));
+  return all;
+}
+
+json pair_link_json(const PairView& view) {
+  json paths = json::array();
+  for (const auto& path : link_paths_of(view)) {
+    json ends = json::array();
+    for (const auto& end : path.ends)
+      if (end.node) ends.push_back(path_end_json(end));
+    paths.push_back({{"number", path.number}, {"last_resort", path.last_resort}, {"nodes", ends}});
+  }
+  return {{"paths", paths}};
 }
 
 namespace {

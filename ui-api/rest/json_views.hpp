@@ -7,6 +7,7 @@
 
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/job.hpp"
+#include "mgmt/control/link_measurement.hpp"
 #include "mgmt/control/pair_recovery.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/token_service.hpp"
@@ -18,6 +19,8 @@ namespace lockstep::ui_api {
 [[nodiscard]] nlohmann::json pair_json(const mgmt::PairView& view);
 /// Of a pair that there is.
 [[nodiscard]] nlohmann::json pair_witness_json(const mgmt::PairView& view);
+[[nodiscard]] nlohmann::json pair_link_json(const mgmt::PairView& view);
+[[nodiscard]] nlohmann::json sizes_measured_json(const std::vector<mgmt::SizeMeasured>& sizes);
 [[nodiscard]] nlohmann::json recovery_json(const mgmt::RecoveryView& view);
 [[nodiscard]] nlohmann::json node_json(const mgmt::PairView& view, const mgmt::NodeView& node);
 [[nodiscard]] nlohmann::json nodes_json(const mgmt::PairView& view);

@@ -6,6 +6,8 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include "mgmt/control/link_paths.hpp"
+
 namespace lockstep::ui_api {
 namespace {
 
@@ -89,7 +91,7 @@ void add_volumes(Figures& figures, const PairView& view, const DataPlaneStatus& 
     figures.gauge("lockstep_volume_serving", "1 while this node answers initiators.", r.serving, labels);
   });
   each([&](const ReplicaStatus& r, const Labels& labels) {
-    figures.gauge("lockstep_volume_failover_limited", "1 while the witness could not be told.", r.failover_limited,
+    figures.gauge("lockstep_volume_failover_limited", "1 while the witness has not been told yet.", r.failover_limited,
                   labels);
   });
   each([&](const ReplicaStatus& r, const Labels& labels) {
@@ -99,6 +101,37 @@ void add_volumes(Figures& figures, const PairView& view, const DataPlaneStatus& 
     each([&](const ReplicaStatus& r, const Labels& labels) {
       figures.add(f.name, f.help, f.type, static_cast<double>(r.*f.value), labels);
     });
+}
+
+/// This node's way out over each path.
+void add_paths(Figures& figures, const PairView& view, NodeSide mine) {
+  const auto paths = link_paths_of(view);
+  const auto each = [&](const auto& use) {
+    for (const auto& path : paths) {
+      const auto& status = path.ends.at(mine == NodeSide::b ? 1 : 0).status;
+      if (status) use(*status, Labels{{"path", std::to_string(path.number)}, {"to", status->to}});
+    }
+  };
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    figures.gauge("lockstep_link_path_up", "1 while the path is connected.", p.state != "down", labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    figures.add("lockstep_link_path_sent_bytes_total", "Sent over the path by this node.", MetricType::Counter,
+                static_cast<double>(p.bytes_out), labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    figures.add("lockstep_link_path_received_bytes_total", "Received over the path by this node.", MetricType::Counter,
+                static_cast<double>(p.bytes_in), labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    figures.add("lockstep_link_path_losses_total", "How often the path was lost.", MetricType::Counter,
+                static_cast<double>(p.losses), labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    if (p.round_trip_us)
+      figures.gauge("lockstep_link_path_round_trip_seconds", "To the partner and back over the path.",
+                    static_cast<double>(*p.round_trip_us) / 1e6, labels);
+  });
 }
 
 }  // namespace
@@ -121,6 +154,7 @@ std::string metrics_text(const PairView& view) {
                 static_cast<double>(status.uptime_ms) / 1000);
   figures.gauge("lockstep_lockstepd_info", "Always 1.", 1, {{"version", status.version}});
   figures.gauge("lockstep_partner_link_connected", "1 while the replication link is up.", status.partner_connected);
+  add_paths(figures, view, *view.local_side);
   if (status.witness_reachable)
     figures.gauge("lockstep_witness_reachable", "1 while the witness answers.", *status.witness_reachable);
   figures.gauge("lockstep_sessions", "iSCSI sessions open on this node.", static_cast<double>(status.sessions.size()));

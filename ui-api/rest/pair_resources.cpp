@@ -1,5 +1,6 @@
 // /api/v1/pair, /nodes, /sessions
 #include "mgmt/control/controller.hpp"
+#include "mgmt/control/link_paths.hpp"
 #include "mgmt/control/validation.hpp"
 #include "ui-api/rest/api.hpp"
 #include "ui-api/rest/chap.hpp"
@@ -307,6 +308,75 @@ Response protect_link(Controller& controller, const Call& call) {
   return accepted(controller.link_tls().protect(tls));
 }
 
+Response show_link(Controller& controller, int status = 200) {
+  const mgmt::PairView view = controller.view();
+  if (!view.configuration->pair) return problem(mgmt::RefusalKind::no_pair, "Make a pair or join one first.");
+  return ok(pair_link_json(view), status);
+}
+
+/// This node's way out over a path, and what its lockstepd says of it.
+mgmt::Outcome<mgmt::LinkPathStatus> way_out(const mgmt::PairView& view, std::int64_t number) {
+  if (!view.configuration->pair) return mgmt::refuse(mgmt::RefusalKind::no_pair, "Make a pair or join one first.");
+  const auto paths = mgmt::link_paths_of(view);
+  if (number > static_cast<std::int64_t>(paths.size()))
+    return mgmt::refuse(mgmt::RefusalKind::not_found, "The link has no such path. `lockstep link` lists them.");
+  const auto& end = paths[static_cast<std::size_t>(number - 1)].ends.at(*view.local_side == NodeSide::b ? 1 : 0);
+  if (!end.status)
+    return mgmt::refuse(mgmt::RefusalKind::data_plane_away, "lockstepd here has not said anything of this path yet.");
+  if (end.status->state == "down")
+    return mgmt::refuse(mgmt::RefusalKind::conflict, "The path is down: " + end.status->problem);
+  return *end.status;
+}
+
+Response measure_link(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  const auto number = fields.integer("path", Presence::required, 1, 1 + mgmt::kMaxMorePaths).value_or(1);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  const mgmt::PairView before = controller.view();
+  const auto path = way_out(before, number);
+  if (!path) return problem(path.error());
+  const auto said = controller.data_plane().call("link.test", json{{"to", path->to}}.dump(), std::chrono::seconds(30));
+  if (!said) return problem(said.error());
+  const auto sizes = mgmt::sizes_measured_from(*said);
+  if (!sizes) return problem(sizes.error());
+  const auto after = way_out(controller.view(), number);  // what was lost, was lost meanwhile
+  const auto here = mgmt::interface_of(path->from).value_or(mgmt::NetworkInterface{});
+  return ok({{"path", number},
+             {"node", before.at(*before.local_side).node->name},
+             {"from", path->from},
+             {"to", path->to},
+             {"transport", path->transport},
+             {"sizes", sizes_measured_json(*sizes)},
+             {"findings", mgmt::findings_of(*sizes, after ? *after : *path, here)}});
+}
+
+Response add_link_path(Controller& controller, const Call& call) {
+  const auto body = body_of(call.request);
+  if (!body) return problem(body.error());
+  Problems problems;
+  Fields fields(*body, "", problems);
+  mgmt::LinkPathWish wish;
+  wish.addresses = {fields.text("a", Presence::required).value_or(""),
+                    fields.text("b", Presence::required).value_or("")};
+  wish.last_resort = fields.flag("last_resort", Presence::optional).value_or(false);
+  fields.nothing_else();
+  if (auto good = accept(std::move(problems)); !good) return problem(good.error());
+  if (auto good = mgmt::know_several_paths(controller.view()); !good) return problem(good.error());
+  if (auto done = controller.pair().add_link_path(wish); !done) return problem(done.error());
+  Response response = show_link(controller, 201);
+  response.headers.emplace_back("Location", "/api/v1/pair/link");
+  return response;
+}
+
+Response remove_link_path(Controller& controller, const std::string& address) {
+  if (auto done = controller.pair().remove_link_path(address); !done) return problem(done.error());
+  return no_content();
+}
+
 }  // namespace
 
 void add_pair_resources(Router& router, Controller& controller) {
@@ -330,6 +400,14 @@ void add_pair_resources(Router& router, Controller& controller) {
               [&controller](const Call&) { return accepted(controller.link().rotate()); }});
   router.add({"POST", "/api/v1/pair/link-protection", Access::admin, true,
               [&controller](const Call& call) { return protect_link(controller, call); }});
+  router.add({"GET", "/api/v1/pair/link", Access::viewer, false,
+              [&controller](const Call&) { return show_link(controller); }});
+  router.add({"POST", "/api/v1/pair/link/measurement", Access::admin, false,
+              [&controller](const Call& call) { return measure_link(controller, call); }});
+  router.add({"POST", "/api/v1/pair/link/paths", Access::admin, true,
+              [&controller](const Call& call) { return add_link_path(controller, call); }});
+  router.add({"DELETE", "/api/v1/pair/link/paths/{address}", Access::admin, true,
+              [&controller](const Call& call) { return remove_link_path(controller, call.parameters.front()); }});
   router.add({"POST", "/api/v1/pair/invitations", Access::admin, false,
               [&controller](const Call&) { return invite(controller); }});
   router.add({"POST", "/api/v1/pair/join", Access::admin, false,

@@ -1,9 +1,9 @@
 #include "ui-api/rest/static_files.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/log/log.hpp"
 
 namespace lockstep::ui_api {
 namespace {
@@ -42,7 +42,7 @@ StaticFiles::StaticFiles(const std::filesystem::path& folder) {
     if (!entry.is_regular_file(error) || type == content_types().end() || entry.file_size(error) > kMaxFile) continue;
     auto content = mgmt::read_file(entry.path());
     if (!content) {
-      spdlog::warn("The web page is not whole: {}", content.error().message);
+      mgmt::log_warning(fmt::format("The web page is not whole: {}", content.error().message));
       continue;
     }
     const std::string path = "/" + std::filesystem::relative(entry.path(), folder, error).generic_string();

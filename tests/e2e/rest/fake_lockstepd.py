@@ -2,7 +2,7 @@
 """A lockstepd that keeps nothing: it speaks docs/developer/rpc.md, believes what it is told and says that all is well.
 For tests of the management alone. A file beside the socket, <socket>.script, changes its mind:
 
-    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "uptime_ms": 9, "resync": {...}, "lease": {"settled": false}, "silent": ["node.apply"]}
+    {"fail": {"replica.create": "a sentence"}, "state": "solo", "epoch": {"members": "a"}, "lost": ["volume's id"], "serving": true, "uptime_ms": 9, "resync": {...}, "lease": {"settled": false}, "silent": ["node.apply"], "paths": {"10.0.0.2:3261": {"state": "down"}}}
 """
 import json
 import pathlib
@@ -128,6 +128,10 @@ class Node:
         return {"problems": [{"object": a, "message": "It is not an address of this machine's."}
                              for a in p["addresses"] if a.startswith("192.0.2.")]}
 
+    def link_test(self, p, script):
+        return {"sizes": [{"bytes": size, "round_trips": 9, "least_us": 50.5, "median_us": 61.0, "p99_us": 90.0,
+                           "bytes_a_second": size * 9000} for size in (64, 4096, 65536, 1048576)], **script.get("measured", {})}
+
     def link_try(self, p, script):
         return {"problem": script.get("link", "")}
 
@@ -152,11 +156,21 @@ class Node:
         return {"version": "0.1.0", "process": self.process, "revision": applied["revision"],
                 "side": applied["node"]["side"], "uptime_ms": script.get("uptime_ms", int((time.monotonic() - self.start) * 1000)),
                 "partner": applied["partner"] and {"connected": script.get("linked", True), "path": "tcp",
-                                                   "since_ms": int(time.time() * 1000)},
+                                                   "since_ms": int(time.time() * 1000), **self.paths(script)},
                 "witness": witness, **self.lease(script),
                 "volumes": [self.volume(v, script) for v in applied["volumes"]
                             if v["id"] in self.replicas and not self.lost(v, script)],
                 "sessions": script.get("sessions", [])}
+
+    def paths(self, script):
+        """"paths" in the script: null for a lockstepd that knows of one only, or what is otherwise of the path to an address."""
+        link = self.applied["partner"]["link"]
+        said = script.get("paths", {})
+        ways = [{"listen": link["listen"], "connect": link["connect"]}, *link.get("more_paths", [])]
+        return {} if said is None else {"paths": [
+            {"transport": "tcp", "from": way["listen"].rsplit(":", 1)[0], "to": way["connect"], "state": "proven",
+             "last_resort": way.get("last_resort", False), "cipher": None, "problem": "", **said.get(way["connect"], {})}
+            for way in ways]}
 
     def lease(self, script):
         held = (self.applied or {}).get("settings", {}).get("lease_ms", 1500)

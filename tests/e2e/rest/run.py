@@ -21,6 +21,7 @@ import cases_alone  # noqa: E402
 import cases_arbiter  # noqa: E402
 import cases_fence  # noqa: E402
 import cases_leave  # noqa: E402
+import cases_link  # noqa: E402
 import cases_lost  # noqa: E402
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
@@ -40,8 +41,8 @@ NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
 }
 
-MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_fence, cases_leave, cases_lost, cases_node, cases_pair, cases_rotation,
-           cases_settings, cases_strangers, cases_volumes, cases_watching, cases_witness)
+MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_fence, cases_leave, cases_link, cases_lost, cases_node, cases_pair,
+           cases_rotation, cases_settings, cases_strangers, cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 
 

@@ -27,6 +27,7 @@ TEST(RenderProblem, SaysWhatToDoWhereThatIsKnown) {
     return render_problem({{"type", std::string("urn:lockstep:problem:") + kind}, {"title", "T"}, {"detail", "D"}});
   };
   EXPECT_NE(advice("unauthorized").find("--token-file"), std::string::npos);
+  EXPECT_EQ(advice("unauthorized").find("D\n"), std::string::npos) << "which tells of the header that a program sends";
   EXPECT_NE(advice("no-pair").find("lockstep pair create"), std::string::npos);
   EXPECT_EQ(advice("conflict"), "T.\nD");
   EXPECT_EQ(advice("not-current"), "T.\nD") << "the other node could not change anything either";

@@ -287,6 +287,22 @@ TEST(Reactor, ATimerSetLaterForAnEarlierTimeIsNotHeldUp) {
   reactor.cancel(late);
 }
 
+TEST(Reactor, ATimerWithoutDelayRunsInALaterTurnBeforeTheThreadSleeps) {
+  Reactor reactor;
+  int ran = 0;
+  std::function<void()> next = [&] {
+    if (++ran == 100) return reactor.stop();
+    const int before = ran;
+    reactor.call_after(0s, [&] { next(); });
+    EXPECT_EQ(ran, before);
+  };
+  reactor.call_after(0s, [&] { next(); });
+  const auto sleeps = reactor.stats().sleeps;
+  reactor.run();
+  EXPECT_EQ(ran, 100);
+  EXPECT_EQ(reactor.stats().sleeps, sleeps) << "each would be an alarm, a wake-up and three system calls";
+}
+
 TEST(Reactor, ACancelledTimerDoesNotRun) {
   Reactor reactor;
   bool ran = false;

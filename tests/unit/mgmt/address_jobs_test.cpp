@@ -11,7 +11,7 @@
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/secrets.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -106,12 +106,9 @@ struct Lockstepds {
   }
 };
 
-class AddressJobsTest : public ::testing::Test {
+class AddressJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::unique_ptr<NodeCore> core_;
   Lockstepds plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<AddressJobs> jobs_;
   Node before_;
   std::string looked_for_;
@@ -119,43 +116,29 @@ class AddressJobsTest : public ::testing::Test {
 
   void SetUp() override {
     open();
-    ASSERT_TRUE(core_->revisions.change(
-        "A pair",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          make_link_secrets(*c.pair);
-          c.nodes = {{core_->node_id, kA, "node-a", {"10.0.0.1:3260"}, "10.9.0.1:3261", "10.0.0.1:8443", ""},
-                     {random_uuid(), kB, "node-b", {"10.0.0.2:3260"}, "10.9.0.2:3261", "10.0.0.2:8443", ""}};
-          return {};
-        },
-        nullptr));
+    make_pair([](Configuration& c) {
+      make_link_secrets(*c.pair);
+      for (Node& n : c.nodes) {
+        const std::string host = n.side == kA ? "1" : "2";
+        n.portals = {"10.0.0." + host + ":3260"};
+        n.link_address = "10.9.0." + host + ":3261";
+        n.management_address = "10.0.0." + host + ":8443";
+      }
+    });
     before_ = node();
     plane_.turn();
   }
   /// As after a kill: everything in memory is gone.
   void open() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
+    open_core();
     plane_.core = core_.get();
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     AddressHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
     hands.try_out = [this](NodeSide side, const AddressTrial& trial) { return plane_.try_out(side, trial); };
     hands.look_for_partner_at = [this](const std::string& address) { looked_for_ = address; };
     hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
-      if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
-      auto changed = core_->revisions.change(summary, edit, nullptr);
+      auto changed = change_with(plane_.b_answers, summary, edit);
       if (lost_changes_ > 0 && lost_changes_-- > 0)
         return refuse(RefusalKind::not_current, "The partner did not answer.");
       return changed;
@@ -164,7 +147,6 @@ class AddressJobsTest : public ::testing::Test {
     jobs_->teach();
   }
   Node node(NodeSide side = kB) { return *core_->configuration()->node(side); }
-  Job job(const Uuid& id) { return core_->jobs.get(id).value_or(Job{}); }
   static AddressWish all() {
     return {.side = kB,
             .portals = std::vector<std::string>{kNewPortal},

@@ -8,7 +8,7 @@
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/witness_jobs.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -104,46 +104,21 @@ struct Lockstepds {
   }
 };
 
-class ArbiterJobsTest : public ::testing::Test {
+class ArbiterJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::unique_ptr<NodeCore> core_;
   Lockstepds plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<WitnessJobs> jobs_;
 
   void SetUp() override {
     open();
-    ASSERT_TRUE(core_->revisions.change(
-        "A pair with a volume",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          c.pair->arbiter = kPreferA;
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", ""}, {random_uuid(), kB, "node-b", {}, "", "", ""}};
-          Volume v;
-          v.id = random_uuid();
-          v.name = "vm1";
-          v.size = 1 << 30;
-          v.first_epoch = random_uuid();
-          v.lifecycle = Lifecycle::ready;
-          c.volumes = {v};
-          return {};
-        },
-        nullptr));
+    make_pair([](Configuration& c) {
+      c.pair->arbiter = kPreferA;
+      c.volumes = {ready_volume()};
+    });
   }
   void open() {
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
+    open_core();
     plane_.core = core_.get();
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     WitnessHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
     hands.try_endpoints = [](NodeSide, const Arbiter& arbiter) -> Outcome<WitnessTrial> {
@@ -155,9 +130,8 @@ class ArbiterJobsTest : public ::testing::Test {
       if (plane_.fence_problems[i].empty()) return {};
       return refuse(RefusalKind::invalid, plane_.fence_problems[i], {{"/arbiter/kind", plane_.fence_problems[i]}});
     };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
-      if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
-      return core_->revisions.change(summary, edit, nullptr);
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+      return change_with(plane_.b_answers, summary, edit);
     };
     hands.forget = [this](const std::string&, const auto&, const std::string& keep) -> Outcome<void> {
       EXPECT_EQ(keep, "") << "no other one is in use";
@@ -169,8 +143,6 @@ class ArbiterJobsTest : public ::testing::Test {
   }
   void restart() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
     open();
   }
   /// The pair by that arbiter, in sync.
@@ -178,14 +150,10 @@ class ArbiterJobsTest : public ::testing::Test {
     plane_ = {};
     plane_.core = core_.get();
     for (auto& node : plane_.nodes) node.named = arbiter_name(arbiter);
-    ASSERT_TRUE(core_->revisions.change(
-        "As before",
-        [&](Configuration& c) -> Outcome<void> {
-          c.pair->arbiter = arbiter;
-          c.pair->created_ms += 1;  // some change, whichever arbiter there was
-          return {};
-        },
-        nullptr));
+    edit([&](Configuration& c) {
+      c.pair->arbiter = arbiter;
+      c.pair->created_ms += 1;  // some change, whichever arbiter there was
+    });
     for (int i = 0; i < 3; ++i) plane_.turn();
   }
   void turns(int n) {
@@ -194,7 +162,6 @@ class ArbiterJobsTest : public ::testing::Test {
       plane_.turn();
     }
   }
-  [[nodiscard]] Job job(const Uuid& id) const { return core_->jobs.get(id).value_or(Job{}); }
   [[nodiscard]] Arbiter arbiter() const { return core_->configuration()->pair->arbiter; }
   void age(const Uuid& id) {
     Job j = job(id);

@@ -269,6 +269,8 @@ TEST(ConfigurationTables, ComeBackAsTheyWereAfterARestart) {
   test::TemporaryFolder folder;
   Configuration c = full();
   c.pair->arbiter.changing = true;
+  c.nodes[0].more_link_addresses = {"10.9.0.11:3261", "[fd00::9]:3261"};
+  c.nodes[1].last_link_addresses = {"10.0.0.12:3262"};
   const RevisionId id{random_uuid(), 5, random_uuid()};
   const ConfigurationEpoch epoch{.id = id.epoch,
                                  .number = 7,

@@ -88,6 +88,26 @@ TEST(NodeApply, IsReadWithEverythingThatItSays) {
   EXPECT_FALSE(state->volumes[0].access[0].authentication.mutual);
 }
 
+TEST(NodeApply, IsReadWithTheLinksFurtherPathsInTheirOrder) {
+  json params = json::parse(kApply);
+  const json path = {{"listen", "127.0.0.11:3262"}, {"connect", "127.0.0.12:3262"}};
+  const json last = {{"listen", "[::1]:3263"}, {"connect", "[::2]:3263"}, {"last_resort", true}};
+  json& paths = params["partner"]["link"]["more_paths"] = {path, last};
+  const auto state = read_desired_state(params);
+  ASSERT_TRUE(state) << state.error().message;
+  const auto& more = state->partner->link.more_paths;
+  ASSERT_EQ(more.size(), 2u);
+  EXPECT_EQ(more[0].listen.to_string(), "127.0.0.11:3262");
+  EXPECT_EQ(more[0].connect.to_string(), "127.0.0.12:3262");
+  EXPECT_FALSE(more[0].last_resort);
+  EXPECT_EQ(more[1].connect.to_string(), "[::2]:3263");
+  EXPECT_TRUE(more[1].last_resort);
+  paths = {path, path, path, path};
+  EXPECT_EQ(read_desired_state(params).error().field, "params.partner.link.more_paths");
+  paths = {path, {{"listen", "127.0.0.11:3262"}}};
+  EXPECT_EQ(read_desired_state(params).error().field, "params.partner.link.more_paths[1].connect");
+}
+
 TEST(NodeApply, IsReadWithWhatTheWitnessIsSpokenToWith) {
   json params = json::parse(kApply);
   params["arbiter"].update({{"ca", "c"}, {"certificate", "d"}, {"key", "k"}, {"user", "u"}, {"password", "p"}});

@@ -59,9 +59,16 @@ class FullDiskTest : public ManagementTest {
   }
   /// Why a second volume can't be made.
   std::string refused() {
+    const auto made = node_->volumes.create({.name = "vm2", .size = 1 << 30, .access = {}});
+    return made ? "it was made" : made.error().detail;
+  }
+  /// Why the first one can't be renamed.
+  std::string rename_refused() {
     try {
-      const auto made = node_->volumes.create({.name = "vm2", .size = 1 << 30, .access = {}});
-      return made ? "it was made" : made.error().detail;
+      VolumeChange change;
+      change.name = "vm3";
+      const auto renamed = node_->volumes.change(node_->core->configuration()->volumes.at(0).id, change);
+      return renamed ? "it was renamed" : renamed.error().detail;
     } catch (const std::exception& e) {
       return e.what();
     }
@@ -82,12 +89,22 @@ TEST_F(FullDiskTest, AKilledOneStartsAndTellsLockstepdItsConfiguration) {
   start_and_tell_lockstepd();
 }
 
+TEST_F(FullDiskTest, AVolumeIsNotBegunWhereItsEndCouldNotBeRecorded) {
+  fill();
+  fs::resize_file(ballast_, fs::file_size(ballast_) - (512 << 10));
+  const std::string why = refused();
+  EXPECT_NE(why.find("Less than 1 MiB"), std::string::npos) << why;
+  EXPECT_EQ(node_->core->configuration()->volumes.size(), 1u);
+  make_space();
+  EXPECT_EQ(refused(), "it was made");
+}
+
 TEST_F(FullDiskTest, AChangeThatFindsNoSpaceIsRefusedWithWhatToDoAndNothingIsChanged) {
   fill();
-  const std::string why = refused();
+  const std::string why = rename_refused();
   EXPECT_NE(why.find("no space"), std::string::npos) << why;
   EXPECT_NE(why.find("mgmt.db"), std::string::npos) << why;
-  EXPECT_EQ(node_->core->configuration()->volumes.size(), 1u);
+  EXPECT_EQ(node_->core->configuration()->volumes.at(0).name, "vm1");
   EXPECT_EQ(node_->core->jobs.unfinished().size(), 0u);
   make_space();
   make_volume("vm2");
@@ -101,7 +118,7 @@ TEST_F(FullDiskTest, IsToldBeforeAChangeIsRefusedAndNoMoreOnceThereIsSpace) {
   EXPECT_NE(node_->core->database().trouble().find("mgmt.db: changes of the configuration are refused"),
             std::string::npos)
       << node_->core->database().trouble();
-  refused();
+  rename_refused();
   make_space();
   make_volume("vm2");
   EXPECT_EQ(node_->core->database().trouble(), "");

@@ -223,6 +223,27 @@ TEST(GoldenForms, OfTheDocument) {
   for (const auto& c : {Configuration{}, plain(), with_everything()}) EXPECT_EQ(from_document(to_document(c)), c);
 }
 
+TEST(GoldenForms, OfALinkWithFurtherPaths) {
+  Configuration c = with_everything();
+  c.nodes[0].more_link_addresses = {"10.9.0.11:3261", "[fd09::11]:3261"};
+  c.nodes[1].more_link_addresses = {"10.9.0.12:3261", "[fd09::12]:3261"};
+  c.nodes[0].last_link_addresses = {"10.0.0.11:3262"};
+  c.nodes[1].last_link_addresses = {"10.0.0.12:3262"};
+  auto document = nlohmann::json::parse(golden::kWholeDocument);
+  document["version"] = 10;
+  document["nodes"][0].update({{"more_link_addresses", {"10.9.0.11:3261", "[fd09::11]:3261"}},
+                               {"last_link_addresses", nlohmann::json::array({"10.0.0.11:3262"})}});
+  document["nodes"][1].update({{"more_link_addresses", {"10.9.0.12:3261", "[fd09::12]:3261"}},
+                               {"last_link_addresses", nlohmann::json::array({"10.0.0.12:3262"})}});
+  EXPECT_EQ(to_document(c), document.dump());
+  auto apply = nlohmann::json::parse(golden::kApply);
+  apply["partner"]["link"]["more_paths"] = {
+      {{"listen", "10.9.0.11:3261"}, {"connect", "10.9.0.12:3261"}, {"last_resort", false}},
+      {{"listen", "[fd09::11]:3261"}, {"connect", "[fd09::12]:3261"}, {"last_resort", false}},
+      {{"listen", "10.0.0.11:3262"}, {"connect", "10.0.0.12:3262"}, {"last_resort", true}}};
+  EXPECT_EQ(apply_parameters(c, 9, NodeSide::a, "/v", 1), apply.dump());
+}
+
 TEST(GoldenForms, OfTheArbiter) {
   const Arbiter preferred{false, {}, NodeSide::b, {}, true};
   EXPECT_EQ(arbiter_document(preferred), bytes(golden::kChangingPreference));
@@ -323,8 +344,8 @@ TEST(DescribedRecords, NameEachOfTheirFields) {
                               Node, Copy, Volume, OldCredentials, Initiator, Token, Configuration, Job, Event,
                               RevisionId, ConfigurationEpoch, RevisionState, Proposal, CurrentRevision, LoneEpoch,
                               ReplicaBirth, ReplicaOrder, ForwardedRequest, ForwardedReply, JoinRequest, JoinOffer,
-                              NodeStanding, EpochView, ReplicaStatus, SessionStatus, DataPlaneStatus, ApplyProblem,
-                              NodeReport, HealthProblem, data_plane::VolumeSpec>();
+                              NodeStanding, EpochView, ReplicaStatus, SessionStatus, LinkPathStatus, DataPlaneStatus,
+                              ApplyProblem, NodeReport, HealthProblem, data_plane::VolumeSpec>();
 }
 
 TEST(GoldenForms, OfWhatThePartnerIsTold) {

@@ -143,6 +143,17 @@ TEST(Health, AVolumeThatNobodyServesIsCritical) {
   EXPECT_EQ(p.health().problems.at(0).subject, "volume");
 }
 
+TEST(Health, AVolumeOfWhichItIsBeingDecidedWhoServesItIsNoAlarmYet) {
+  Pairs p;
+  p.states("waiting", false, "suspended", false);
+  p.b().access = "transitioning";
+  EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_TRUE(p.volume().summary.starts_with("Not served for the moment: ")) << p.volume().summary;
+  EXPECT_EQ(p.volume().advice.find("force"), std::string::npos) << "nobody forces what decides itself";
+  p.b().access = "unavailable";
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+}
+
 TEST(Health, AResyncIsDegradedAndTellsHowFarItIs) {
   Pairs p;
   p.states("syncing_source", true, "syncing_target", true);
@@ -165,6 +176,7 @@ TEST(Health, FailoverLimitedIsDegraded) {
   Pairs p;
   p.a().failover_limited = true;
   EXPECT_EQ(p.volume().verdict, Verdict::degraded);
+  EXPECT_NE(p.volume().summary.find("has not been told yet"), std::string::npos) << "a clean rejoin takes a second";
 }
 
 TEST(Health, AWitnessThatIsBeingChangedIsToldOnceAndNotAsItsLoss) {
@@ -310,6 +322,57 @@ TEST(Health, ALinkWithoutTlsIsToldWithTheCommandThatEncryptsIt) {
   EXPECT_NE(open.problems[0].advice.find("lockstep pair protect-link"), std::string::npos);
   p.configuration->pair->link_protection = LinkProtection::used;
   EXPECT_NE(p.health().summary.find("takes calls without TLS, too"), std::string::npos) << p.health().summary;
+}
+
+struct Paths : Pairs {
+  Paths() {
+    for (auto& n : configuration->nodes) {
+      n.link_address = n.side == NodeSide::a ? "10.1.0.1:3261" : "10.1.0.2:3261";
+      n.more_link_addresses = {n.side == NodeSide::a ? "10.9.0.1:3261" : "10.9.0.2:3261"};
+    }
+    view.nodes[0].report.status->partner_paths = {{"tcp", "proven", "", "10.1.0.2:3261"},
+                                                  {"tcp", "proven", "", "10.9.0.2:3261"}};
+    view.nodes[1].report.status->partner_paths = {{"tcp", "proven", "", "10.1.0.1:3261"},
+                                                  {"tcp", "proven", "", "10.9.0.1:3261"}};
+  }
+  LinkPathStatus& path(std::size_t node, std::size_t i) { return view.nodes[node].report.status->partner_paths->at(i); }
+  void down(std::size_t node, std::size_t i) {
+    path(node, i).state = "down";
+    path(node, i).problem = "It does not answer.";
+  }
+};
+
+TEST(Health, APathThatIsDownIsToldOnceWithWhyWhileTheLinkIsUp) {
+  Paths p;
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+  p.down(1, 1);
+  EXPECT_EQ(p.health().summary,
+            "Path 2 of the link, between 10.9.0.1:3261 and 10.9.0.2:3261, is down: It does not answer.");
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  p.down(0, 1);
+  EXPECT_EQ(p.health().problems.size(), 1U) << "both nodes say so";
+  EXPECT_NE(p.health().problems[0].advice.find("`lockstep link remove`"), std::string::npos);
+  p.path(0, 1) = p.path(1, 1) = {.transport = "tcp", .state = "proving", .from = "", .to = ""};
+  EXPECT_EQ(p.health().verdict, Verdict::ok) << "it is back";
+  p.down(0, 0);
+  EXPECT_NE(p.health().summary.find("Path 1 of the link"), std::string::npos);
+}
+
+TEST(Health, OfALinkThatIsLostAsAWholeNoPathIsTold) {
+  Paths p;
+  p.down(0, 0);
+  p.down(0, 1);
+  p.view.nodes[0].report.status->partner_connected = false;
+  const Health lost = p.health();
+  ASSERT_EQ(lost.problems.size(), 1U);
+  EXPECT_NE(lost.summary.find("has no replication link"), std::string::npos);
+}
+
+TEST(Health, OfAPartnersPathNothingIsToldWhileThePartnerCannotBeAsked) {
+  Paths p;
+  p.down(1, 1);
+  p.view.nodes[1].reachable = false;
+  for (const auto& problem : p.health().problems) EXPECT_NE(problem.subject, "link") << problem.message;
 }
 
 TEST(Health, AMachineThatWasReplacedIsCritical) {

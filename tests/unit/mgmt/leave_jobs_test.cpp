@@ -20,19 +20,19 @@ TEST_F(LeaveJobsTest, CopiesLeaveAndAreLetGoBeforeItIsDecided) {
 }
 
 TEST_F(LeaveJobsTest, WhateverEndsWherever_TheJobGoesOnToOneOfTwoEnds) {
-  const std::filesystem::path kept = folder_.path() / "kept";
+  const std::filesystem::path kept = folder_->path() / "kept";
   const Configuration before = configuration();
   core_.reset();
-  std::filesystem::copy(folder_.path() / "mgmt", kept, std::filesystem::copy_options::recursive);
+  std::filesystem::copy(folder_->path() / "mgmt", kept, std::filesystem::copy_options::recursive);
   for (int steps = 0; steps < 12; ++steps) {
     jobs_.reset();
     runner_.reset();
     core_.reset();
-    std::filesystem::remove_all(folder_.path() / "mgmt");
-    std::filesystem::remove_all(folder_.path() / "volumes");
-    std::filesystem::copy(kept, folder_.path() / "mgmt", std::filesystem::copy_options::recursive);
+    std::filesystem::remove_all(folder_->path() / "mgmt");
+    std::filesystem::remove_all(folder_->path() / "volumes");
+    std::filesystem::copy(kept, folder_->path() / "mgmt", std::filesystem::copy_options::recursive);
     others_ = {};
-    open();
+    open_core();
     start();
     const auto begun = leave();
     ASSERT_TRUE(begun) << begun.error().detail;
@@ -179,6 +179,23 @@ TEST_F(LeaveJobsTest, OneThatIsLostIsLetGoByWhoeverServesAlone) {
   EXPECT_EQ(others_.orders, std::vector<std::string>{"forget http://10.0.0.10:2379"});
   EXPECT_GT(core_->revisions.state().head.n, 40) << "beyond whatever the lost node may have decided";
   expect_out(before);
+}
+
+TEST_F(LeaveJobsTest, OneThatIsLostWhileTheArbiterIsChangedLeavesNoChangeBehindThatNobodyCanEnd) {
+  const auto let_go = [](Configuration& c) -> Outcome<void> {
+    c.pair->arbiter.changing = true;
+    return {};
+  };
+  ASSERT_TRUE(core_->revisions.change("The witness is being changed", let_go, nullptr));
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  others_.left = true;
+  const auto begun = leave(true);
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_FALSE(configuration().pair->arbiter.changing) << "it could not make a volume any more";
+  EXPECT_TRUE(configuration().pair->arbiter.witness);
 }
 
 TEST_F(LeaveJobsTest, AJobThatWaitsForALostNodeGivesWayToOneThatLetsItGo) {

@@ -7,7 +7,7 @@
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/leave_verdict.hpp"
 #include "mgmt/control/secrets.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt::leaving {
 
@@ -30,57 +30,26 @@ struct Others {
   std::vector<std::string> orders;
 };
 
-class LeaveJobsTest : public ::testing::Test {
+class LeaveJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::chrono::seconds patience_{60};
   Others others_;
-  std::unique_ptr<NodeCore> core_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<LeaveJobs> jobs_;
 
   void SetUp() override {
-    open();
-    const auto changed = core_->revisions.change(
-        "A pair with a volume",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          c.pair->link = {"link", "secret"};
-          c.pair->arbiter.witness = true;
-          c.pair->arbiter.endpoints = {"http://10.0.0.10:2379"};
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", ""}, {random_uuid(), kB, "node-b", {}, "", "", "bb"}};
-          c.tokens = {{random_uuid(), "admin", "digest", Role::admin, 1, 0}};
-          Volume v;
-          v.id = random_uuid();
-          v.name = "vm1";
-          v.serial = "LS1";
-          v.lun = 3;
-          v.size = 1 << 30;
-          v.first_epoch = random_uuid();
-          v.any_initiator = true;
-          v.lifecycle = Lifecycle::ready;
-          c.volumes = {v};
-          return {};
-        },
-        nullptr);
-    ASSERT_TRUE(changed) << changed.error().detail;
+    open_core();
+    make_pair([](Configuration& c) {
+      c.pair->link = {"link", "secret"};
+      c.pair->arbiter.witness = true;
+      c.pair->arbiter.endpoints = {"http://10.0.0.10:2379"};
+      c.nodes[1].fingerprint = "bb";
+      c.tokens = {{random_uuid(), "admin", "digest", Role::admin, 1, 0}};
+      Volume v = ready_volume();
+      v.serial = "LS1";
+      v.lun = 3;
+      v.any_initiator = true;
+      c.volumes = {v};
+    });
     start();
-  }
-  void open() {
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    local.create_patience = patience_;
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
-  }
-  [[nodiscard]] std::unexpected<Refusal> away() const {
-    return refuse(RefusalKind::not_current, "The partner cannot be reached.");
   }
   [[nodiscard]] Outcome<NodeReport> look(NodeSide side) {
     if (side == kB && others_.b_away) return away();
@@ -108,7 +77,6 @@ class LeaveJobsTest : public ::testing::Test {
     return report;
   }
   void start() {
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     LeaveHands hands;
     hands.look = [this](NodeSide side) { return look(side); };
     hands.carry_out = [this](NodeSide side, const ReplicaOrder& order) -> Outcome<void> {
@@ -171,9 +139,7 @@ class LeaveJobsTest : public ::testing::Test {
   /// lockstep-mgmtd ends and is there again; all else runs on.
   void restart() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
-    open();
+    open_core();
     start();
   }
   [[nodiscard]] Outcome<Job> leave(bool lost = false, const std::string& confirm = "node-b") {
@@ -182,7 +148,6 @@ class LeaveJobsTest : public ::testing::Test {
   void turns(int n = 12) {
     for (int i = 0; i < n; ++i) runner_->turn();
   }
-  [[nodiscard]] Job job(const Uuid& id) const { return core_->jobs.get(id).value_or(Job{}); }
   [[nodiscard]] Configuration configuration() const { return *core_->configuration(); }
   void expect_out(const Configuration& before) const {
     const Configuration now = configuration();

@@ -10,7 +10,7 @@
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/secrets.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -72,53 +72,31 @@ struct Lockstepds {
   }
 };
 
-class LinkJobsTest : public ::testing::Test {
+class LinkJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::unique_ptr<NodeCore> core_;
   Lockstepds plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<LinkJobs> jobs_;
   Secrets first_;
 
   void SetUp() override {
     open();
-    ASSERT_TRUE(core_->revisions.change(
-        "A pair",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          c.pair->arbiter.witness = true;
-          c.pair->arbiter.endpoints = {"http://10.0.0.1:2379"};
-          make_link_secrets(*c.pair);
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", ""}, {random_uuid(), kB, "node-b", {}, "", "", ""}};
-          return {};
-        },
-        nullptr));
+    make_pair([](Configuration& c) {
+      c.pair->arbiter.witness = true;
+      c.pair->arbiter.endpoints = {"http://10.0.0.1:2379"};
+      make_link_secrets(*c.pair);
+    });
     first_ = in_force();
     plane_.turn();
   }
   /// As after a kill: everything in memory is gone.
   void open() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
+    open_core();
     plane_.core = core_.get();
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     PairHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
-      if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
-      return core_->revisions.change(summary, edit, nullptr);
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+      return change_with(plane_.b_answers, summary, edit);
     };
     jobs_ = std::make_unique<LinkJobs>(*core_, *runner_, hands, [] {});
     jobs_->teach();
@@ -128,7 +106,6 @@ class LinkJobsTest : public ::testing::Test {
     return {pair.link.secret, pair.link_mutual.secret};
   }
   bool has_beside() { return core_->configuration()->pair->link_beside.has_value(); }
-  Job job(const Uuid& id) { return core_->jobs.get(id).value_or(Job{}); }
   Uuid begin() {
     const auto begun = jobs_->rotate();
     EXPECT_TRUE(begun) << begun.error().detail;

@@ -8,7 +8,7 @@
 #include "mgmt/control/desired_state.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/secrets.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -60,59 +60,38 @@ struct Lockstepds {
   }
 };
 
-class LinkTlsJobsTest : public ::testing::Test {
+class LinkTlsJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::unique_ptr<NodeCore> core_;
   Lockstepds plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<LinkTlsJobs> jobs_;
 
   void SetUp() override {
     open();
-    make_pair(true);
+    make_nodes(2);
     plane_.turn();
   }
-  void make_pair(bool whole) {
-    ASSERT_TRUE(core_->revisions.change(
-        "A pair",
-        [&](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          make_link_secrets(*c.pair);
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", "aa"}};
-          if (whole) c.nodes.push_back({random_uuid(), kB, "node-b", {}, "", "", "bb"});
-          return {};
-        },
-        nullptr));
+  void make_nodes(std::size_t count) {
+    make_pair([count](Configuration& c) {
+      make_link_secrets(*c.pair);
+      c.nodes[0].fingerprint = "aa";
+      c.nodes[1].fingerprint = "bb";
+      c.nodes.resize(count);
+    });
   }
   /// As after a kill: everything in memory is gone.
   void open() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
+    open_core();
     plane_.core = core_.get();
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     PairHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
-      if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
-      return core_->revisions.change(summary, edit, nullptr);
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+      return change_with(plane_.b_answers, summary, edit);
     };
     jobs_ = std::make_unique<LinkTlsJobs>(*core_, *runner_, hands, [] {});
     jobs_->teach();
   }
   LinkProtection now() { return core_->configuration()->pair->link_protection; }
-  Job job(const Uuid& id) { return core_->jobs.get(id).value_or(Job{}); }
   Uuid begin(bool with_tls) {
     const auto begun = jobs_->protect(with_tls);
     EXPECT_TRUE(begun) << begun.error().detail;

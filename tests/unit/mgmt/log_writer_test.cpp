@@ -13,7 +13,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -116,7 +115,7 @@ TEST(Log, OneMessageIsOneLineWhateverAStrangerPutIntoIt) {
 void die_after_logging(int descriptor, int lines) {
   ::dup2(descriptor, STDERR_FILENO);
   start_log("program", "info");
-  for (int i = 0; i < lines; ++i) spdlog::info("line {}", i);
+  for (int i = 0; i < lines; ++i) log_info("line " + std::to_string(i));
   std::abort();
 }
 

@@ -8,7 +8,7 @@
 
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -84,51 +84,18 @@ struct Lockstepds {
   }
 };
 
-class ReplaceJobsTest : public ::testing::Test {
+class ReplaceJobsTest : public test::JobTest {
  protected:
-  test::TemporaryFolder folder_;
-  std::chrono::seconds patience_{60};
-  std::unique_ptr<NodeCore> core_;
   std::unique_ptr<Lockstepds> plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<ReplaceJobs> jobs_;
 
   void SetUp() override {
-    open();
-    const auto changed = core_->revisions.change(
-        "A pair with a volume",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", ""}, {random_uuid(), kB, "node-b", {}, "", "", ""}};
-          Volume v;
-          v.id = random_uuid();
-          v.name = "vm1";
-          v.size = 1 << 30;
-          v.first_epoch = random_uuid();
-          v.lifecycle = Lifecycle::ready;
-          c.volumes = {v};
-          return {};
-        },
-        nullptr);
-    ASSERT_TRUE(changed) << changed.error().detail;
+    open_core();
+    make_pair([](Configuration& c) { c.volumes = {ready_volume()}; });
     plane_ = std::make_unique<Lockstepds>(*core_);
     start();
   }
-  void open() {
-    LocalSettings local;
-    local.data_folder = folder_.path() / "mgmt";
-    local.volume_folder = folder_.path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    local.create_patience = patience_;
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
-  }
   void start() {
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     PairHands hands;
     hands.look = [this](NodeSide side) { return plane_->look(side); };
     hands.carry_out = [this](NodeSide side, const ReplicaOrder& order) { return plane_->carry_out(side, order); };
@@ -146,10 +113,8 @@ class ReplaceJobsTest : public ::testing::Test {
   void restart() {
     Lockstepds before = *plane_;
     jobs_.reset();
-    runner_.reset();
     plane_.reset();
-    core_.reset();
-    open();
+    open_core();
     plane_ = std::make_unique<Lockstepds>(*core_);
     plane_->a_state = before.a_state;
     plane_->b_state = before.b_state;
@@ -166,7 +131,6 @@ class ReplaceJobsTest : public ::testing::Test {
     for (int i = 0; i < n; ++i) runner_->turn();
   }
   void become_in_sync() { plane_->a_state = plane_->new_state = "in_sync"; }
-  [[nodiscard]] Job job(const Uuid& id) const { return core_->jobs.get(id).value_or(Job{}); }
 };
 
 TEST_F(ReplaceJobsTest, ALostCopyIsMadeBesideTheOldOneAndPutInItsPlace) {

@@ -91,8 +91,13 @@ class Wire final : public RevisionPeer {
     return carry<void>([&] { return to_->on_bring_up_to_date(mine); });
   }
   Outcome<CurrentRevision> ask() override {
-    return carry<CurrentRevision>([&] { return to_->current(); });
+    return carry<CurrentRevision>([&] {
+      CurrentRevision said = to_->current();
+      said.reads = reads;
+      return said;
+    });
   }
+  int reads = kNewestDocument;  ///< by the program at the other end
 
  private:
   template <class T>
@@ -192,6 +197,27 @@ TEST(Revisions, AChangeIsOnBothNodesWhenItIsAnswered) {
   EXPECT_EQ(World::tokens(*w.a), std::set<std::string>{"one"});
   EXPECT_EQ(World::tokens(*w.b), std::set<std::string>{"one"});
   EXPECT_EQ(w.a->state().head.n, 1);
+}
+
+TEST(Revisions, WhatAnOlderPartnerWouldNotReadIsRefusedAndNotProposed) {
+  World w;
+  const auto add = [](Configuration& c) -> Outcome<void> {
+    c.nodes = {{random_uuid(), NodeSide::a, "node-a", {}, "", "", ""}};
+    c.nodes[0].more_link_addresses = {"10.9.0.1:3261"};
+    return {};
+  };
+  w.to_b.reads = 9;
+  const auto refused = w.a->change("a path", add, &w.to_b);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+  EXPECT_NE(refused.error().detail.find("Upgrade the partner, then try again."), std::string::npos);
+  EXPECT_EQ(w.a->state().head, w.beginning);
+  EXPECT_FALSE(w.b->state().tentative);
+  w.add_token("one");
+  EXPECT_EQ(World::tokens(*w.b), std::set<std::string>{"one"}) << "all else goes on as it did";
+  w.to_b.reads = 10;
+  EXPECT_TRUE(w.a->change("a path", add, &w.to_b));
+  EXPECT_EQ(*w.b->configuration(), *w.a->configuration());
 }
 
 TEST(Revisions, ARefusedEditChangesNothingAndAsksNobody) {

@@ -90,6 +90,13 @@ TEST(SavedConfiguration, ThatContradictsItselfIsRefusedWithWhy) {
   s.configuration.nodes[0].management_address = "somewhere";
   EXPECT_NE(why_refused(s).find("no address"), std::string::npos);
   s = saved();
+  s.configuration.nodes[0].more_link_addresses = {"somewhere"};
+  EXPECT_NE(why_refused(s).find("a path of the link has no address"), std::string::npos);
+  s.configuration.nodes[0].more_link_addresses = {"10.9.0.1:3261"};
+  EXPECT_NE(why_refused(s).find("a path of the link has one end"), std::string::npos);
+  s.configuration.nodes[1].more_link_addresses = {"10.9.0.2:3261"};
+  EXPECT_EQ(why_refused(s), "");
+  s = saved();
   s.configuration.pair->link.secret.clear();
   EXPECT_NE(why_refused(s).find("no link secrets"), std::string::npos);
 }

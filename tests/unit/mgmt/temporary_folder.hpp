@@ -5,11 +5,13 @@
 
 namespace lockstep::test {
 
-/// A folder of a test's own, removed with it.
+/// A folder of a test's own, removed with it. In memory where it can be: databases wait for each of their writes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+    const std::filesystem::path memory = "/dev/shm";
+    const auto above = std::filesystem::exists(memory) ? memory : std::filesystem::temp_directory_path();
+    std::string name = (above / "lockstep-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   ~TemporaryFolder() {

@@ -9,7 +9,7 @@
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/witness_jobs.hpp"
-#include "tests/unit/mgmt/temporary_folder.hpp"
+#include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt::witnessed {
 
@@ -106,66 +106,37 @@ struct Lockstepds {
   }
 };
 
-class WitnessJobsTest : public ::testing::Test {
+class WitnessJobsTest : public test::JobTest {
  protected:
-  std::unique_ptr<test::TemporaryFolder> folder_;
-  std::chrono::seconds patience_{60};
-  std::unique_ptr<NodeCore> core_;
   Lockstepds plane_;
-  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<WitnessJobs> jobs_;
 
   void SetUp() override { begin(); }
   void begin() {
-    runner_.reset();
     jobs_.reset();
+    runner_.reset();
     core_.reset();
     folder_ = std::make_unique<test::TemporaryFolder>();
     plane_ = {};
     open();
-    const auto changed = core_->revisions.change(
-        "A pair with a volume",
-        [this](Configuration& c) -> Outcome<void> {
-          c.pair = Pair{};
-          c.pair->id = random_uuid();
-          c.pair->name = "pair1";
-          c.pair->arbiter.witness = true;
-          c.pair->arbiter.endpoints = {kOld};
-          c.nodes = {{core_->node_id, kA, "node-a", {}, "", "", ""}, {random_uuid(), kB, "node-b", {}, "", "", ""}};
-          Volume v;
-          v.id = random_uuid();
-          v.name = "vm1";
-          v.size = 1 << 30;
-          v.first_epoch = random_uuid();
-          v.lifecycle = Lifecycle::ready;
-          c.volumes = {v};
-          return {};
-        },
-        nullptr);
-    ASSERT_TRUE(changed) << changed.error().detail;
+    make_pair([](Configuration& c) {
+      c.pair->arbiter.witness = true;
+      c.pair->arbiter.endpoints = {kOld};
+      c.volumes = {ready_volume()};
+    });
     plane_.turn();
   }
   void open() {
-    LocalSettings local;
-    local.data_folder = folder_->path() / "mgmt";
-    local.volume_folder = folder_->path() / "volumes";
-    local.node_name = "node-a";
-    local.management_address = "127.0.0.1:8443";
-    local.create_patience = patience_;
-    auto core = NodeCore::open(local);
-    ASSERT_TRUE(core) << core.error().message;
-    core_ = std::move(*core);
+    open_core();
     plane_.core = core_.get();
-    runner_ = std::make_unique<JobRunner>(*core_, [](const Job&) { return true; });
     WitnessHands hands;
     hands.look = [this](NodeSide side) { return plane_.look(side); };
     hands.try_endpoints = [this](NodeSide side, const Arbiter& arbiter) {
       if (side == kA && while_tried_) std::exchange(while_tried_, {})();
       return plane_.try_endpoints(side, arbiter);
     };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
-      if (!plane_.b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
-      return core_->revisions.change(summary, edit, nullptr);
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+      return change_with(plane_.b_answers, summary, edit);
     };
     hands.forget = [this](const std::string& endpoint, const auto&, const std::string& keep) -> Outcome<void> {
       EXPECT_NE(plane_.clusters.at(endpoint), keep);
@@ -178,8 +149,6 @@ class WitnessJobsTest : public ::testing::Test {
   /// lockstep-mgmtd is killed and is there again; both lockstepds run on.
   void restart() {
     jobs_.reset();
-    runner_.reset();
-    core_.reset();
     open();
   }
   void turn() {
@@ -192,7 +161,6 @@ class WitnessJobsTest : public ::testing::Test {
   [[nodiscard]] Outcome<Job> change(const std::string& endpoint = kNew) {
     return jobs_->change({.endpoints = {endpoint}});
   }
-  [[nodiscard]] Job job(const Uuid& id) const { return core_->jobs.get(id).value_or(Job{}); }
   [[nodiscard]] const Arbiter& arbiter() const {
     in_force_ = core_->configuration();
     return in_force_->pair->arbiter;

@@ -83,6 +83,84 @@ TEST(Messages, AQuestionForSpaceNamesItsExtentAndItsAnswerWhatHasItsSpace) {
   EXPECT_EQ(back->status, engine::Errc::no_space);
 }
 
+Message reference() {
+  Message m = sample();
+  m.flags = kFlagByReference;
+  m.payload = 0;
+  m.tag = 0x0203;
+  m.forwarder.bytes[0] = 0xCC;
+  m.forwarder.bytes[15] = 0xDD;
+  return m;
+}
+
+TEST(Messages, AnOrderByReferenceNamesTheProcessAndTheTagOfItsForward) {
+  const MessageBytes bytes = encode(reference());
+  const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(bytes[i]); };
+  EXPECT_EQ(at(4), 2u) << "the frame's version";
+  EXPECT_EQ(at(9), 32u);
+  EXPECT_EQ(at(94), 2u);  // tag
+  EXPECT_EQ(at(95), 3u);
+  EXPECT_EQ(at(136), 0xCCu);
+  EXPECT_EQ(at(151), 0xDDu);
+  const auto back = decode(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->forwarder, reference().forwarder);
+  EXPECT_EQ(back->tag, reference().tag);
+}
+
+TEST(Messages, AnOrderByReferenceHasNoData) {
+  Message m = reference();
+  m.payload = 512;
+  EXPECT_EQ(decode(encode(m)).error(), make_error_code(engine::Errc::corrupt));
+}
+
+TEST(Messages, NothingButAReferenceNamesAForwarder) {
+  Message m = reference();
+  m.flags = 0;
+  EXPECT_EQ(decode(encode(m)).error(), make_error_code(engine::Errc::corrupt));
+  m = reference();
+  m.type = MessageType::forward;
+  EXPECT_EQ(decode(encode(m)).error(), make_error_code(engine::Errc::corrupt));
+}
+
+TEST(Messages, NothingButAnOrderOrAForwardIsByReference) {
+  Message m = sample();
+  m.payload = 0;
+  m.flags = kFlagByReference;
+  for (unsigned type = 1; type <= kLastMessageType; ++type) {
+    m.type = static_cast<MessageType>(type);
+    const bool may = m.type == MessageType::replicate || m.type == MessageType::forward;
+    m.answer = false;
+    EXPECT_EQ(decode(encode(m)).has_value(), may) << type;
+    m.answer = true;
+    EXPECT_FALSE(decode(encode(m))) << type;
+  }
+}
+
+TEST(Messages, NothingButAForwardsAnswerIsEarly) {
+  Message m = sample();
+  m.flags = kFlagHalfDone;
+  for (unsigned type = 1; type <= kLastMessageType; ++type) {
+    m.type = static_cast<MessageType>(type);
+    m.answer = false;
+    EXPECT_FALSE(decode(encode(m))) << type;
+    m.answer = true;
+    EXPECT_EQ(decode(encode(m)).has_value(), m.type == MessageType::forward) << type;
+  }
+}
+
+TEST(Messages, AForwardsEarlyAnswerNamesItsEpoch) {
+  Message m = sample();
+  m.type = MessageType::forward;
+  m.answer = true;
+  m.flags = kFlagHalfDone;
+  const MessageBytes bytes = encode(m);
+  EXPECT_EQ(std::to_integer<unsigned>(bytes[9]), 64u);
+  const auto back = decode(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->epoch, m.epoch);
+}
+
 TEST(Messages, AnUnknownTypeIsRefused) {
   Message m = sample();
   m.type = static_cast<MessageType>(kLastMessageType + 1);

@@ -47,6 +47,7 @@ class HeldRequest final : public InboundRequest {
     said = *decode(header);
     sent();
   }
+  void answer_early(std::span<const std::byte> header) override { said = *decode(header); }
   std::optional<Message> said;
 
  private:

@@ -87,8 +87,8 @@ class EtcdClient {
   std::error_code remove() {
     return run<std::error_code>([this](auto set) { witness_->remove(kVolume, std::move(set)); }).get();
   }
-  EtcdProbe probe() {
-    return run<EtcdProbe>([this](auto set) { witness_->probe(std::move(set)); }).get();
+  EtcdProbe probe(engine::Duration patience = {}) {
+    return run<EtcdProbe>([this, patience](auto set) { witness_->probe(std::move(set), patience); }).get();
   }
   EtcdWitness& witness() { return *witness_; }
 

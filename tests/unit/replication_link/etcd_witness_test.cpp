@@ -6,6 +6,9 @@
 #include <sstream>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "replication/arbiter/witness_value.hpp"
 #include "tests/unit/replication_link/etcd_client.hpp"
@@ -224,6 +227,41 @@ TEST(EtcdWitness, CallsTheOutcomeOfASwapUnknownWhenEtcdFreezesAndNeverAssumesIt)
 }
 
 const std::string kKey = witness_key(kPair, kVolume);
+
+/// Takes connections, and has too much to do for an answer. Gives how many it has.
+class BusyServer {
+ public:
+  BusyServer() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    const bool listens = ::bind(listener_, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                         ::listen(listener_, 64) == 0 &&
+                         ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    if (!listens) throw std::runtime_error("can't listen on 127.0.0.1");
+    port_ = ntohs(address.sin_port);
+  }
+  ~BusyServer() { ::close(listener_); }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] unsigned connections() const {
+    unsigned count = 0;
+    for (int one = 0; (one = ::accept(listener_, nullptr, nullptr)) >= 0; ++count) ::close(one);
+    return count;
+  }
+
+ private:
+  int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  std::uint16_t port_ = 0;
+};
+
+/// When a witness of many pairs begins anew it knows nobody, and all ask at once.
+TEST(EtcdWitness, ThatHasMuchToDoFromTheFirstRequestOnIsAskedEverLessOften) {
+  const BusyServer server;
+  Client client({server.url()});
+  EXPECT_EQ(client.probe(std::chrono::milliseconds(3300)).answers, false);
+  EXPECT_LE(server.connections(), 3u) << "each is a handshake, and the same request once more";
+}
 
 TEST(EtcdWitness, NamesWhatNoNodeWroteAndItCanBeWrittenOver) {
   EtcdProcess etcd;

@@ -150,5 +150,29 @@ TEST(HttpConnection, ThatIsTakenAndResetAtOnceIsBrokenAndNotRefused) {
   reactor.stop();
 }
 
+/// What came behind a reply is nobody's answer, least of all that of the next request.
+TEST(HttpConnection, TakesNoRequestAfterAReplyWithMoreBehindIt) {
+  const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+  for (const bool more : {false, true}) {
+    const tests::ScriptedServer server(reply + "{}" + (more ? reply + "[]" : ""));
+    engine::Reactor reactor;
+    std::promise<bool> idle;
+    std::shared_ptr<HttpConnection> connection;
+    reactor.post([&] {
+      connection =
+          HttpConnection::open(reactor, *HttpEndpoint::parse("http://127.0.0.1:" + std::to_string(server.port())),
+                               nullptr, 5s, [&](const HttpFailure*) {
+                                 connection->post("/v3/kv/range", "{}", "", [&](const Outcome& outcome) {
+                                   EXPECT_EQ(outcome->body, "{}");
+                                   idle.set_value(connection->idle());
+                                 });
+                               });
+    });
+    reactor.start();
+    EXPECT_EQ(idle.get_future().get(), !more);
+    reactor.stop();
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::replication

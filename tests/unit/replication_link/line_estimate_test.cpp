@@ -37,6 +37,11 @@ TEST(LineEstimate, OfASlowLineFollowsTheRoundTripAndLeavesRoomForLostPackets) {
   EXPECT_TRUE(line.is_slow());
 }
 
+TEST(LineEstimate, KnowsWhatTheLineTakesAtLeastEvenWhileMostPacketsAreLost) {
+  EXPECT_EQ(LineEstimate{}.fastest(), 0s);
+  EXPECT_EQ(after({9600ms, 6300ms, 3s, 9600ms}).fastest(), 3s);
+}
+
 TEST(LineEstimate, GrowsPatientWithSilenceUpToABound) {
   LineEstimate unknown;
   unknown.on_silence();
@@ -85,6 +90,13 @@ TEST(LineEstimate, OfAWitnessThatHasMuchToDoIsSlowAndNotFar) {
   EXPECT_FALSE(line.is_far());
   EXPECT_TRUE(after({3s}).is_far());
   EXPECT_FALSE(LineEstimate().is_far());
+}
+
+/// All that it serves began at once, and it never answered fast.
+TEST(LineEstimate, OfAWitnessThatHadMuchToDoFromTheFirstAnswerOnIsNotFar) {
+  EXPECT_FALSE(after({600ms, 1500ms, 2s, 2500ms}).is_far());
+  EXPECT_FALSE(after({20s, 20s, 20s}).is_far());
+  EXPECT_TRUE(after({3s, 9600ms, 6600ms, 3s, 6600ms, 3s}).is_far()) << "packets are lost";
 }
 
 TEST(LineEstimate, ForgetsWhatWasLongAgo) {

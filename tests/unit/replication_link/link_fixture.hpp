@@ -40,12 +40,11 @@ inline std::span<const std::byte> as_bytes(const std::string& text) { return std
 inline std::string text_of(std::span<const std::byte> b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 
 // Everything in these tests lives on one reactor of its own thread; the test waits until what it expects is so.
-class World : public testing::Test {
+class OnAReactor : public testing::Test {
  protected:
   void SetUp() override { reactor_.start(); }
-  void TearDown() override {
-    run([this] { link_.reset(); });
-    stop_server();
+  /// To end a TearDown() with.
+  void stop_reactor() {
     reactor_.stop();
     reactor_.join();
   }
@@ -71,6 +70,17 @@ class World : public testing::Test {
       std::this_thread::yield();
     }
     return true;
+  }
+
+  engine::Reactor reactor_;
+};
+
+class World : public OnAReactor {
+ protected:
+  void TearDown() override {
+    run([this] { link_.reset(); });
+    stop_server();
+    stop_reactor();
   }
 
   // The listening node, B. `answering`: every request is answered at once with its own header and payload.
@@ -194,7 +204,6 @@ class World : public testing::Test {
   /// As lockstepd has it: all that may come unasked.
   static constexpr std::size_t kStash = iscsi_target::kMaxQueueDepth * kLinkFirstBurst;
 
-  engine::Reactor reactor_;
   engine::SystemRandom random_;
   engine::BufferPool buffers_{kStash};    ///< the session layer's
   engine::BufferPool reserve_{64 << 20};  ///< the partner service's

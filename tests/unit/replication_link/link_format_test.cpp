@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/hex.hpp"
+
 namespace lockstep::replication {
 namespace {
 
@@ -16,14 +18,7 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
   for (const int v : values) all.push_back(static_cast<std::byte>(v));
   return all;
 }
-std::string hex(std::span<const std::byte> from) {
-  std::string text;
-  for (const auto b : from) {
-    text += "0123456789abcdef"[std::to_integer<int>(b) >> 4];
-    text += "0123456789abcdef"[std::to_integer<int>(b) & 15];
-  }
-  return text;
-}
+using test::hex;
 
 TEST(LinkFormat, ACommandHasTheBytesOfTheDocumentsExample) {
   const auto header = bytes({1, 2, 3});

@@ -152,6 +152,21 @@ TEST_F(PartnerLink, ComesUpWhenThePartnerDoesAndAgainAfterItsRestart) {
   ASSERT_TRUE(eventually([this] { return node_.events.back() == "up"; }));
 }
 
+TEST_F(PartnerLink, DoesNotWaitForItsNextAttemptWhenThereIsNewsOfThePartner) {
+  start_server();
+  const std::string address = address_;
+  stop_server();
+  IscsiLinkSettings patient = settings();
+  patient.first_retry = patient.last_retry = std::chrono::hours(1);
+  start_link(patient);
+  ASSERT_TRUE(eventually([this] { return !link_->problem().empty(); }));
+  start_server(hello_of(NodeSide::b), address);
+  run([this] { link_->try_at_once(); });
+  EXPECT_TRUE(eventually([this] { return link_->is_up(); })) << run([this] { return link_->problem(); });
+  run([this] { link_->try_at_once(); });
+  EXPECT_TRUE(run([this] { return link_->is_up(); })) << "a session that stands is left alone";
+}
+
 TEST_F(PartnerLink, SpeaksTheHighestVersionThatBothKnowWhicheverIsNewer) {
   struct Case {
     LinkVersions here, there;

@@ -6,6 +6,7 @@
 
 #include "replication/arbiter/base64.hpp"
 #include "replication/arbiter/etcd_messages.hpp"
+#include "tests/unit/hex.hpp"
 
 namespace lockstep::replication {
 namespace {
@@ -44,14 +45,7 @@ constexpr std::string_view kGolden =
     "2122232425262728"
     "c6d340db338b467545f5c7b39062ba8965eed5448dddbde6a77af759d9bbc93d";
 
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const auto b : bytes) {
-    text += "0123456789abcdef"[std::to_integer<int>(b) >> 4];
-    text += "0123456789abcdef"[std::to_integer<int>(b) & 15];
-  }
-  return text;
-}
+using test::hex;
 
 /// As if a node of the pair had written it.
 void seal(WitnessValue& value) {

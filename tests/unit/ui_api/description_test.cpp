@@ -85,6 +85,8 @@ mgmt::Configuration configuration() {
   c.nodes[0].portals = {"10.0.0.1:3260"};
   c.nodes[0].link_address = c.nodes[0].management_address = "10.0.0.1:1";
   c.nodes[1].side = mgmt::NodeSide::b;
+  c.nodes[0].more_link_addresses = {"10.9.0.1:1"};
+  c.nodes[1].more_link_addresses = {"10.9.0.2:1"};
   c.volumes.resize(1);
   c.volumes[0].created_ms = 1;
   c.volumes[0].access = {"iqn.2000-01.com.example:h1"};
@@ -106,6 +108,9 @@ mgmt::PairView view_of(const mgmt::Configuration& c) {
   status.witness_reachable = true;
   status.partner_connected = true;
   status.partner_since_ms = 1;
+  status.partner_paths = {{.transport = "tcp", .state = "proven", .from = "10.9.0.1", .to = "10.9.0.2:1"}};
+  status.partner_paths->front().cipher = "TLS_AES_256_GCM_SHA384";
+  status.partner_paths->front().round_trip_us = 87;
   if (!c.volumes.empty()) {
     mgmt::ReplicaStatus replica;
     replica.volume = c.volumes[0].id;
@@ -125,6 +130,12 @@ TEST(Description, AgreesWithWhatIsShownOfThePairItsNodesAndSessions) {
   expect_shown_as_described("Pair", pair_json(view));
   expect_shown_as_described("Pair", pair_json(view_of({})));
   expect_shown_as_described("Witness", pair_witness_json(view));
+  const json link = pair_link_json(view);
+  expect_shown_as_described("PairLink", link);
+  ASSERT_EQ(link["paths"].size(), 2U);
+  expect_shown_as_described("LinkPath", link["paths"][1]);
+  for (const auto& end : link["paths"][1]["nodes"]) expect_shown_as_described("LinkPathEnd", end);
+  EXPECT_EQ(link["paths"][1]["nodes"][0]["state"], "proven");
   for (const auto& node : view.nodes) expect_shown_as_described("Node", node_json(view, node));
   ASSERT_FALSE(sessions_json(view)["items"].empty());
   expect_shown_as_described("SessionList", sessions_json(view));

@@ -69,7 +69,7 @@ std::string replica_text(const json& replica) {
   if (const auto reason = text(replica, "reason"); !reason.empty()) facts.add("  Reason", reason);
   facts.add("  Answers hosts", flag(replica, "serving") ? "yes" : "no");
   facts.add("  Access state", text(replica, "access"));
-  if (flag(replica, "failover_limited")) facts.add("  Failover", "limited: the witness could not be told");
+  if (flag(replica, "failover_limited")) facts.add("  Failover", "limited: the witness has not been told yet");
   facts.add("  Space taken", format_size(number(replica, "allocated_bytes")));
   facts.add("  Partner may lack", format_size(number(replica, "dirty_bytes")));
   facts.add("  Resync", resync_text(flag(part(replica, "resync"), "running") ? part(replica, "resync") : json()));

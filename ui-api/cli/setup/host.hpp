@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "mgmt/control/address.hpp"
+#include "mgmt/control/network_interface.hpp"
 #include "ui-api/cli/outcome.hpp"
 
 namespace lockstep::cli::setup {
 
-struct Interface {
-  std::string name;
-  std::vector<std::string> addresses;  ///< numeric; none of link scope
-  unsigned mtu = 0;
-  bool loopback = false;
-};
+using Interface = mgmt::NetworkInterface;
 
 struct PortState {
   enum class Use { free, taken, not_here, unknown };

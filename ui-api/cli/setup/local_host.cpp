@@ -16,7 +16,7 @@ class LocalHost final : public Host {
     std::error_code error;
     return std::filesystem::is_directory("/run/systemd/system", error);
   }
-  std::vector<Interface> interfaces() override { return interfaces_of_this_machine(); }
+  std::vector<Interface> interfaces() override { return mgmt::interfaces_of_this_machine(); }
   PortState port(const mgmt::Address& address) override { return state_of_port(address); }
   ClockState clock() override {
     ClockState state;

@@ -9,7 +9,6 @@ namespace lockstep::cli::setup {
 [[nodiscard]] std::unique_ptr<Host> make_local_host();
 
 // The parts of it, each in a file of its own.
-[[nodiscard]] std::vector<Interface> interfaces_of_this_machine();
 [[nodiscard]] PortState state_of_port(const mgmt::Address& address);
 [[nodiscard]] PacketState try_packets(const mgmt::Address& from, const mgmt::Address& to, unsigned bytes);
 [[nodiscard]] FolderState state_of_folder(const std::string& path);

@@ -27,8 +27,7 @@ bool all_digits(std::string_view text) {
 
 /// As the table has it: "0B00000A:0CBC", each word of the address in the machine's byte order.
 std::string in_table(const mgmt::Address& address) {
-  std::array<unsigned char, 16> bytes{};
-  ::inet_pton(address.v6 ? AF_INET6 : AF_INET, address.host.c_str(), bytes.data());
+  const auto bytes = mgmt::bytes_of(address);
   std::string out;
   for (std::size_t word = 0; word < (address.v6 ? 4u : 1u); ++word) {
     std::uint32_t value = 0;

@@ -1,5 +1,5 @@
 // Requests to the API. A refusal becomes ApiError with the server's own words; no answer at all becomes Unreachable.
-import type { Initiator, InitiatorCreate, Job, Problem, Volume, VolumeAction, VolumeChange, VolumeCreate } from './types';
+import type { Initiator, InitiatorCreate, Job, LinkMeasurement, Problem, Volume, VolumeAction, VolumeChange, VolumeCreate } from './types';
 
 export class ApiError extends Error {
   constructor(readonly problem: Problem) {
@@ -14,6 +14,7 @@ export class ApiError extends Error {
 export class Unreachable extends Error {}
 
 const REQUEST_TIMEOUT_MS = 10_000;
+const MEASUREMENT_TIMEOUT_MS = 30_000; // takes two seconds, and longer over a slow path
 
 async function problemOf(response: Response): Promise<Problem> {
   try {
@@ -82,6 +83,8 @@ export class Api {
   changeVolume = (volume: Volume, change: VolumeChange) => this.request<Volume>('PATCH', `/volumes/${volume.id}`, change);
   growVolume = (volume: Volume, size_bytes: number) => this.request<Job>('PATCH', `/volumes/${volume.id}`, { size_bytes });
   act = (volume: Volume, action: VolumeAction) => this.request<Job>('POST', `/volumes/${volume.id}/actions`, action);
+  measurePath = (path: number) =>
+    this.request<LinkMeasurement>('POST', '/pair/link/measurement', { path }, MEASUREMENT_TIMEOUT_MS);
   createInitiator = (initiator: InitiatorCreate) => this.request<Initiator>('POST', '/initiators', initiator);
   deleteInitiator = (iqn: string) => this.request<void>('DELETE', `/initiators/${encodeURIComponent(iqn)}`);
 }

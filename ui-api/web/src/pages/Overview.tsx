@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { CreateVolume } from '../components/CreateVolume';
 import { EventList } from '../components/EventList';
 import { HealthBanner, UnknownHealth } from '../components/HealthBanner';
+import { LinkPaths } from '../components/LinkPaths';
 import { PairPicture } from '../components/PairPicture';
 import { Section } from '../components/Section';
 import { Empty } from '../components/States';
@@ -40,6 +41,7 @@ export function OverviewPage() {
       <h1 className="pf-v6-screen-reader">Overview</h1>
       {health && (connection === 'down' ? <UnknownHealth last={health} /> : <HealthBanner health={health} />)}
       <PairPicture pair={pair} nodes={nodes} />
+      <LinkPaths />
       <Section
         title={many && troubled.length > 0 ? 'Volumes that need a look' : 'Volumes'}
         actions={

@@ -1,21 +1,17 @@
-// What addresses this machine has.
+#include "mgmt/control/network_interface.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <memory>
-#include <optional>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
-#include "ui-api/cli/setup/descriptor.hpp"
-#include "ui-api/cli/setup/local_host.hpp"
-
-namespace lockstep::cli::setup {
+namespace lockstep::mgmt {
 namespace {
 
 std::optional<std::string> text_of(const sockaddr* address) {
@@ -32,19 +28,17 @@ std::optional<std::string> text_of(const sockaddr* address) {
   return ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
 }
 
-unsigned mtu_of(const std::string& name) {
-  const Descriptor any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  if (!any.good() || name.size() >= sizeof request.ifr_name) return 0;
-  std::memcpy(request.ifr_name, name.data(), name.size());
-  return ::ioctl(any.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0 ? static_cast<unsigned>(request.ifr_mtu)
-                                                                              : 0;
+/// A speed that there is not, or that is not known, reads as an error or as -1.
+std::uint64_t number_of(const std::string& name, const char* what) {
+  std::ifstream file("/sys/class/net/" + name + "/" + what);
+  std::int64_t value = 0;
+  return file >> value && value > 0 ? static_cast<std::uint64_t>(value) : 0;
 }
 
 }  // namespace
 
-std::vector<Interface> interfaces_of_this_machine() {
-  std::vector<Interface> found;
+std::vector<NetworkInterface> interfaces_of_this_machine() {
+  std::vector<NetworkInterface> found;
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return found;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(first, &::freeifaddrs);
@@ -52,12 +46,20 @@ std::vector<Interface> interfaces_of_this_machine() {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
     const auto text = text_of(one->ifa_addr);
     if (!text) continue;
-    auto at = std::ranges::find(found, one->ifa_name, &Interface::name);
+    const std::string name = one->ifa_name;
+    auto at = std::ranges::find(found, name, &NetworkInterface::name);
     if (at == found.end())
-      at = found.insert(at, Interface{one->ifa_name, {}, mtu_of(one->ifa_name), (one->ifa_flags & IFF_LOOPBACK) != 0});
+      at = found.insert(
+          at, {name, {}, number_of(name, "mtu"), (one->ifa_flags & IFF_LOOPBACK) != 0, number_of(name, "speed")});
     at->addresses.push_back(*text);
   }
   return found;
 }
 
-}  // namespace lockstep::cli::setup
+std::optional<NetworkInterface> interface_of(const std::string& host) {
+  for (auto& one : interfaces_of_this_machine())
+    if (std::ranges::find(one.addresses, host) != one.addresses.end()) return std::move(one);
+  return std::nullopt;
+}
+
+}  // namespace lockstep::mgmt

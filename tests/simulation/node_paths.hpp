@@ -1,0 +1,95 @@
+#pragma once
+// What a node has between its mirror and the paths of its link: the real link session over simulated paths, and its
+// judge.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "replication/link/paths_link.hpp"
+#include "replication/link/paths_service.hpp"
+#include "tests/simulation/judged_paths.hpp"
+#include "tests/simulation/program.hpp"
+
+namespace lockstep::simulation {
+
+class NodePaths final : private replication::LinkEvents {
+ public:
+  NodePaths(Machine& machine, const engine::Uuid& process)
+      : machine_(machine),
+        judge_(machine.clock, machine.verdict),
+        judged_(judged(machine, judge_)),
+        out_(machine.clock, process, ranked(judged_)),
+        in_(machine.clock, process, *this) {
+    out_.start(*this);
+    judge_.watch(out_);
+    for (std::size_t i = 0; i < machine.paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
+  }
+
+  void start(replication::LinkEvents& mirror) { mirror_ = &mirror; }
+  [[nodiscard]] replication::PathsLink& out() { return out_; }
+  [[nodiscard]] replication::LinkEvents& events_of(std::size_t path) { return *events_[path]; }
+
+ private:
+  class PathEvents final : public replication::LinkEvents {
+   public:
+    PathEvents(NodePaths& paths, std::size_t number)
+        : paths_(paths), number_(number), slot_(static_cast<replication::PathSlot>(number)) {}
+    void on_link_up() override { paths_.out_.on_path_up(slot_); }
+    void on_link_down() override {
+      const bool closing = paths_.out_.is_ending();
+      paths_.judge_.path_down(number_, !closing);
+      paths_.out_.on_path_down(slot_);
+    }
+    void on_inbound_up(std::uint64_t) override { paths_.in_.on_path_up(slot_); }
+    void on_inbound_down(std::uint64_t) override { paths_.in_.on_path_down(slot_); }
+    void on_request(std::uint64_t, replication::InboundRequest& r) override { paths_.in_.on_request(slot_, r); }
+
+   private:
+    NodePaths& paths_;
+    std::size_t number_;
+    replication::PathSlot slot_;
+  };
+
+  void on_link_up() override { mirror_->on_link_up(); }
+  void on_link_down() override {
+    judge_.session_over();
+    look_for_faults();
+    mirror_->on_link_down();
+  }
+  void on_inbound_up(std::uint64_t session) override { mirror_->on_inbound_up(session); }
+  void on_inbound_down(std::uint64_t session) override {
+    look_for_faults();
+    mirror_->on_inbound_down(session);
+  }
+  void on_request(std::uint64_t session, replication::InboundRequest& r) override { mirror_->on_request(session, r); }
+  /// Both programs are right: neither ever says what makes no sense to the other.
+  void look_for_faults() {
+    if (out_.faults() + in_.faults() == 0) return;
+    machine_.verdict.fail("a link session ended: " + (out_.faults() != 0 ? out_.problem() : in_.problem()));
+  }
+
+  static std::vector<std::unique_ptr<JudgedPath>> judged(Machine& machine, PathsJudge& judge) {
+    std::vector<std::unique_ptr<JudgedPath>> all;
+    for (const auto& path : machine.paths) all.push_back(std::make_unique<JudgedPath>(*path, judge, all.size()));
+    return all;
+  }
+  /// The first two are equal, the others each worse than the one before.
+  static std::vector<replication::PathOut> ranked(const std::vector<std::unique_ptr<JudgedPath>>& paths) {
+    std::vector<replication::PathOut> all;
+    for (const auto& path : paths) {
+      const auto order = static_cast<std::uint8_t>(all.size() < 2 ? 0 : all.size());
+      all.push_back({*path, replication::rank_of(replication::PathTransport::tcp, 10'000, order)});
+    }
+    return all;
+  }
+
+  Machine& machine_;
+  replication::LinkEvents* mirror_ = nullptr;
+  PathsJudge judge_;
+  std::vector<std::unique_ptr<JudgedPath>> judged_;
+  replication::PathsLink out_;
+  replication::PathsService in_;
+  std::vector<std::unique_ptr<PathEvents>> events_;
+};
+
+}  // namespace lockstep::simulation

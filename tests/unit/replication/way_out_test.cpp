@@ -1,0 +1,385 @@
+// The sending end of a link session over several paths: which paths join, what goes by which, and how a session ends.
+#include "tests/unit/replication/paths_ends.hpp"
+
+namespace lockstep::replication {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace test;
+
+// ---- a session begins ----
+
+TEST_F(WayOut, WhenThePathThatAsksForASessionIsLostTheNextOneAsks) {
+  start(2);
+  come_up(0);
+  come_up(1);
+  EXPECT_TRUE(paths[1]->sent.empty()) << "one asks";
+  lose(0);
+  ASSERT_EQ(paths[1]->sent.size(), 1u);
+  const auto asked = decode_join(paths[1]->sent.front().header);
+  ASSERT_TRUE(asked);
+  EXPECT_TRUE(asked->partner.is_nil());
+}
+
+TEST_F(WayOut, APathThatDoesNotAskIsLostWithoutConsequence) {
+  start(2);
+  come_up(0);
+  come_up(1);
+  lose(1);
+  ASSERT_EQ(paths[0]->sent.size(), 1u);
+  paths[0]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {}});
+  EXPECT_EQ(mirror.ups, 1u);
+}
+
+TEST_F(WayOut, APathThatThePartnerDoesNotLetInIsClosedAtOnce) {
+  start(1);
+  come_up(0);
+  paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
+  EXPECT_EQ(paths[0]->resets, 1u);
+  EXPECT_EQ(mirror.ups, 0u);
+}
+
+TEST_F(WayOut, AnAnswerToAJoinThatMakesNoSenseIsToldAndForgottenWhenASessionBegins) {
+  start(1);
+  come_up(0);
+  paths[0]->answer_first(std::span<const std::byte>{});
+  EXPECT_NE(link->problem(), "");
+  EXPECT_EQ(paths[0]->resets, 1u);
+  lose(0);
+  join(0);
+  EXPECT_EQ(link->problem(), "");
+}
+
+TEST_F(WayOut, KnowsWhereThePartnerSaysThatItCanBeReached) {
+  start(1);
+  come_up(0);
+  const PathAddress address{.ip = {}, .port = 3261, .rdma = true, .tcp = false, .order = 1, .megabits = 25'000};
+  paths[0]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {address}});
+  EXPECT_EQ(link->partner_addresses(), std::vector{address});
+}
+
+TEST_F(WayOut, AWelcomeForAPathThatWasGivenUpMeanwhileComesTooLate) {
+  start(2);
+  join(0);
+  come_up(1);
+  pass(350ms);
+  ASSERT_EQ(paths[1]->resets, 1u);
+  paths[1]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {}});
+  EXPECT_FALSE(link->paths().joined().contains(slot(1)));
+}
+
+TEST_F(WayOut, APartnerThatDoesNotKnowTheSessionAnyMoreEndsIt) {
+  start(2);
+  join(0);
+  come_up(1);
+  paths[1]->answer_first(JoinAnswer{JoinVerdict::over, kOurs, {}});
+  EXPECT_TRUE(link->is_ending());
+}
+
+TEST_F(WayOut, APathToAProgramOfAnEarlierVersionEndsTheSession) {
+  start(2);
+  join(0);
+  paths[1]->speaks = kSeveralPaths - 1;
+  come_up(1);
+  EXPECT_TRUE(link->is_ending());
+}
+
+TEST_F(WayOut, OfAPartnerOfAnEarlierVersionOnlyThePathThatIsUsedCounts) {
+  start(2);
+  for (const auto& path : paths) path->speaks = kSeveralPaths - 1;
+  come_up(0);
+  come_up(1);
+  lose(1);
+  EXPECT_EQ(mirror.downs, 0u);
+  lose(0);
+  EXPECT_EQ(mirror.downs, 1u);
+}
+
+// ---- what goes by which path ----
+
+TEST_F(WayOut, WhatWasOnTheOnlyPathGoesByTheNextOneThatJoins) {
+  start(2);
+  join(0);
+  send();
+  lose(0);
+  join(1);
+  ASSERT_EQ(paths[1]->sent.size(), 1u);
+  EXPECT_EQ(paths[1]->sent.front().frame().number.value, 1u);
+}
+
+TEST_F(WayOut, APathThatLosesARequestIsClosedAndGivenNothingMore) {
+  start_and_join(2);
+  send();
+  ASSERT_EQ(paths[0]->sent.size(), 1u);
+  paths[0]->fail_first();
+  EXPECT_EQ(paths[0]->resets, 1u);
+  send();
+  EXPECT_TRUE(paths[0]->sent.empty());
+  EXPECT_EQ(paths[1]->sent.size(), 2u) << "the one that was lost, and the new one";
+}
+
+TEST_F(WayOut, PathsShareByTheBytesThatEachHasUnderWay) {
+  start_and_join(2);
+  std::vector<std::byte> less(1000), more(3000);
+  send(less);
+  send(more);
+  send(less);
+  EXPECT_EQ(paths[0]->sent.size(), 2u);
+  EXPECT_EQ(paths[1]->sent.size(), 1u);
+}
+
+TEST_F(WayOut, WhatWasAnsweredIsNoLoad) {
+  start_and_join(2);
+  std::vector<std::byte> in(kMiB);
+  send(in);
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  EXPECT_EQ(done, 1u);
+  send(in);
+  EXPECT_EQ(paths[0]->sent.size(), 1u);
+}
+
+TEST_F(WayOut, AHeartbeatGoesByEveryPathAndWaitsForNoBytes) {
+  start_and_join(2);
+  std::vector<std::byte> in(kMiB);
+  for (std::size_t sent = 0; sent <= PathsLink::kMaxBytesUnderWay; sent += kMiB) send(in);
+  EXPECT_EQ(paths[0]->count(FrameKind::numbered) + paths[1]->count(FrameKind::numbered),
+            PathsLink::kMaxBytesUnderWay / kMiB);
+  std::vector<std::byte> little(64);
+  for (int i = 0; i < 2; ++i) send(little, MessageType::heartbeat);
+  for (const auto& path : paths) EXPECT_EQ(path->count(FrameKind::ahead), 2u);
+}
+
+TEST_F(WayOut, AHeartbeatsCopiesHaveBuffersOfTheirOwnUntilTheLastOneEnds) {
+  start_and_join(2);
+  std::vector<std::byte> out(64, std::byte{1}), in(64);
+  link->send(plain_frame(MessageType::heartbeat), out, in, [&](const auto&) { out.assign(64, std::byte{2}); });
+  std::ranges::fill(paths[0]->sent.front().in, std::byte{3});
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  ASSERT_EQ(out.front(), std::byte{2}) << "its sender has them back";
+  EXPECT_EQ(in, std::vector(64, std::byte{3}));
+  send({}, MessageType::heartbeat);
+  EXPECT_EQ(bytes(paths[1]->sent.front().out), std::vector(64, std::byte{1}));
+  std::ranges::fill(paths[1]->sent.front().in, std::byte{4});
+  paths[1]->answer_first(AnswerFrame{AnswerKind::stale, {}});
+  EXPECT_EQ(in, std::vector(64, std::byte{3}));
+  EXPECT_FALSE(link->is_ending()) << "nobody waits for the second answer";
+}
+
+TEST_F(WayOut, WhatWasAnsweredLeavesRoomForWhatWaits) {
+  start_and_join(1);
+  std::vector<std::byte> in(kMiB);
+  constexpr std::size_t kRoom = PathsLink::kMaxBytesUnderWay / kMiB;
+  for (std::size_t i = 0; i < 2 * kRoom; ++i) send(in);
+  for (std::uint64_t answer = 1; answer <= kRoom; ++answer) {
+    ASSERT_EQ(paths[0]->sent.size(), kRoom);
+    paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {answer}});
+  }
+}
+
+TEST_F(WayOut, NoMoreWaitThanALimitBehindTheWindow) {
+  start_and_join(1);
+  for (std::size_t i = 0; i < kNumberedWindow + PathsLink::kMaxWaiting; ++i) send();
+  clock.advance(0ms);
+  EXPECT_EQ(failed, 0u);
+  send();
+  clock.advance(0ms);
+  EXPECT_EQ(failed, 1u);
+}
+
+TEST_F(WayOut, OnlyAPathThatHasJoinedIsMeasured) {
+  start(2);
+  join(0);
+  come_up(1);
+  EXPECT_TRUE(link->measure(slot(0), {}, [](bool) {}));
+  EXPECT_FALSE(link->measure(slot(1), {}, [](bool) {}));
+}
+
+TEST_F(WayOut, TakesTheWordThatTheSessionIsOverForNoMeasurement) {
+  start_and_join(1);
+  std::optional<bool> came;
+  ASSERT_TRUE(link->measure(slot(0), {}, [&](bool so) { came = so; }));
+  paths[0]->answer_first(AnswerFrame{AnswerKind::over, {}});
+  EXPECT_EQ(came, false);
+  ASSERT_TRUE(link->measure(slot(0), {}, [&](bool so) { came = so; }));
+  paths[0]->answer_first(AnswerFrame{AnswerKind::alive, {}});
+  EXPECT_EQ(came, true);
+}
+
+// ---- questions, and what is told ----
+
+TEST_F(WayOut, TellsOnceWhichAnswersHaveComeWhenNothingElseIsSaid) {
+  start_and_join(1);
+  send();
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  pass(25ms);
+  ASSERT_EQ(paths[0]->sent.size(), 1u);
+  EXPECT_EQ(paths[0]->sent.front().frame(), (RequestFrame{FrameKind::probe, {}, {1}}));
+  paths[0]->answer_first(AnswerFrame{AnswerKind::alive, {}});
+  pass(50ms);
+  EXPECT_TRUE(paths[0]->sent.empty());
+}
+
+TEST_F(WayOut, WhatARequestTellsIsNotToldAgain) {
+  start_and_join(1);
+  send();
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  send();
+  EXPECT_EQ(paths[0]->sent.front().frame().acknowledged.value, 1u);
+  pass(50ms);
+  EXPECT_EQ(paths[0]->count(FrameKind::probe), 0u);
+}
+
+TEST_F(WayOut, AnAnswerIsASignOfLife) {
+  start_and_join(1);
+  send();
+  send();
+  pass(60ms);
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {2}});  // the other one's is on its way: nothing is to be told
+  pass(50ms);
+  EXPECT_EQ(paths[0]->count(FrameKind::probe), 0u);
+  pass(50ms);
+  EXPECT_EQ(paths[0]->count(FrameKind::probe), 1u);
+}
+
+TEST_F(WayOut, APathHasOneQuestionUnderWay) {
+  start_and_join(1);
+  send();
+  pass(100ms);
+  EXPECT_EQ(paths[0]->count(FrameKind::probe), 1u);
+  paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  pass(200ms);
+  EXPECT_EQ(paths[0]->count(FrameKind::probe), 1u);
+}
+
+TEST_F(WayOut, APathThatAnswersItsQuestionsStaysAndIsAskedAgain) {
+  start_and_join(2);
+  for (int i = 0; i < 10; ++i) {
+    pass(100ms);
+    for (const auto& path : paths) {
+      ASSERT_EQ(path->count(FrameKind::probe), 1u);
+      path->answer_first(AnswerFrame{AnswerKind::alive, {}});
+    }
+  }
+  for (const auto& path : paths) EXPECT_EQ(path->resets, 0u);
+}
+
+TEST_F(WayOut, APartnerThatAnswersAQuestionWithTheSessionsEndEndsIt) {
+  start_and_join(1);
+  pass(100ms);
+  paths[0]->answer_first(AnswerFrame{AnswerKind::over, {}});
+  EXPECT_TRUE(link->is_ending());
+  EXPECT_EQ(link->faults(), 0u);
+}
+
+// ---- a session ends ----
+
+TEST_F(WayOut, AnAnswerThatMakesNoSenseEndsTheSessionAndIsCounted) {
+  start_and_join(1);
+  send();
+  paths[0]->answer_first(std::span<const std::byte>{});
+  EXPECT_TRUE(link->is_ending());
+  EXPECT_EQ(link->faults(), 1u);
+}
+
+TEST_F(WayOut, ASessionsNumberIsNeverGivenAgain) {
+  start(1);
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    come_up(0);
+    const auto asked = decode_join(paths[0]->sent.front().header);
+    ASSERT_TRUE(asked);
+    EXPECT_GT(asked->session, last);
+    last = asked->session;
+    if (i == 1) paths[0]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {}});
+    if (i == 1) link->reset();
+    lose(0);
+  }
+}
+
+TEST_F(WayOut, IsUpUntilItsPathsAreDestroyedAndWhatTheyHadHasEnded) {
+  start_and_join(1);
+  send();
+  link->reset();
+  pass(25ms);
+  EXPECT_TRUE(link->is_up());
+  EXPECT_EQ(failed, 0u) << "the path may still read its buffers";
+  lose(0);
+  EXPECT_EQ(failed, 1u);
+  EXPECT_FALSE(link->is_up());
+  EXPECT_EQ(mirror.downs, 1u);
+}
+
+TEST_F(WayOut, WhatIsSentWhileTheSessionEndsEndsWithIt) {
+  start_and_join(1);
+  send();
+  link->reset();
+  send();
+  lose(0);
+  EXPECT_EQ(failed, 2u);
+  EXPECT_EQ(mirror.downs, 1u);
+}
+
+TEST_F(WayOut, ASessionThatIsGivenUpIsNoLossOfItsPaths) {
+  start_and_join(1);
+  link->reset();
+  lose(0);
+  EXPECT_EQ(link->paths().losses(slot(0)), 0u);
+}
+
+TEST_F(WayOut, APathThatGoesDownByItselfIsLost) {
+  start_and_join(1);
+  lose(0);
+  EXPECT_EQ(link->paths().losses(slot(0)), 1u);
+}
+
+TEST_F(WayOut, APathThatCameUpWhileASessionEndedBeginsTheNextOne) {
+  start(2);
+  join(0);
+  link->reset();
+  come_up(1);
+  EXPECT_TRUE(paths[1]->sent.empty());
+  lose(0);
+  ASSERT_EQ(paths[1]->sent.size(), 1u);
+  EXPECT_TRUE(is_join(paths[1]->sent.front().header));
+}
+
+TEST_F(WayOut, ASessionWithoutAPathEndsOnceThoughOneComesAndGoesMeanwhile) {
+  start_and_join(1);
+  lose(0);
+  link->reset();
+  come_up(0);
+  lose(0);
+  EXPECT_EQ(mirror.downs, 1u);
+  join(0);
+  clock.advance(0ms);
+  EXPECT_EQ(mirror.downs, 1u);
+  EXPECT_EQ(mirror.ups, 2u);
+}
+
+TEST_F(WayOut, TheNextSessionCountsNothingOfTheOld) {
+  start_and_join(1);
+  std::vector<std::byte> in(kMiB);
+  for (int session = 0; session < 3; ++session) {
+    for (std::size_t sent = 0; sent < PathsLink::kMaxBytesUnderWay; sent += kMiB) send(in);
+    EXPECT_EQ(paths[0]->count(FrameKind::numbered), PathsLink::kMaxBytesUnderWay / kMiB);
+    EXPECT_EQ(paths[0]->sent.front().frame().number.value, 1u);
+    send({}, MessageType::heartbeat);
+    EXPECT_EQ(paths[0]->sent.back().frame(), (RequestFrame{FrameKind::ahead, {1}, {}}));
+    link->reset();
+    lose(0);
+    join(0);
+  }
+}
+
+TEST_F(WayOut, AfterStopNothingIsSentAndWhatIsOutstandingIsForgotten) {
+  start_and_join(1);
+  auto owned = std::make_shared<int>(0);
+  link->send(plain_frame(MessageType::copy), {}, {}, [owned](const auto&) {});
+  link->stop();
+  EXPECT_EQ(owned.use_count(), 1);
+  send();
+  EXPECT_EQ(paths[0]->sent.size(), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::replication

@@ -1,0 +1,99 @@
+// The link's paths: what each is for, how each node's way out over it is, and how fast this node's is.
+import { Alert, Button } from '@patternfly/react-core';
+import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
+import { useEffect, useState } from 'react';
+import type { LinkMeasurement, LinkPath, LinkPathEnd, PairLink } from '../api/types';
+import { bytes, count } from '../format';
+import { useStore } from '../state/context';
+import { MeasuredPath } from './MeasuredPath';
+import { Section } from './Section';
+import { Dot, type Tone } from './StateLabel';
+
+const EVERY_MS = 5_000;
+
+const TONES: Record<LinkPathEnd['state'], Tone> = {
+  proven: 'success', proving: 'warning', joining: 'warning', down: 'danger', unknown: undefined,
+};
+
+interface Measuring {
+  path: number | null; // of the one that is being measured
+  found?: LinkMeasurement;
+  problem?: string;
+}
+
+function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measuring; onMeasure: () => void }) {
+  const roundTrip = path.nodes.find((n) => n.round_trip_us !== null)?.round_trip_us ?? null;
+  return (
+    <Tr data-testid={`link-path-${path.number}`}>
+      <Td dataLabel="Path" modifier="breakWord">
+        {path.nodes.map((n) => <div key={n.side} className="ls-code">{n.address}</div>)}
+      </Td>
+      <Td dataLabel="State" width={30}>
+        {path.nodes.map((n) => (
+          <div key={n.side}>
+            <span className="ls-state"><Dot tone={TONES[n.state]} />{n.node}: {n.state}</span>
+            {n.problem && <div className="ls-quiet ls-small">{n.problem}</div>}
+          </div>
+        ))}
+      </Td>
+      <Td dataLabel="Round trip" className="ls-figure">{roundTrip === null ? '–' : `${(roundTrip / 1000).toFixed(2)} ms`}</Td>
+      <Td dataLabel="Carried" className="ls-figure">{bytes(path.nodes.reduce((sum, n) => sum + n.bytes_out + n.bytes_in, 0))}</Td>
+      <Td dataLabel="Losses" className="ls-figure">{count(Math.max(0, ...path.nodes.map((n) => n.losses)))}</Td>
+      <Td dataLabel="For">{path.last_resort ? 'Last resort' : 'Data'}</Td>
+      <Td dataLabel="Measure">
+        <Button
+          variant="secondary"
+          size="sm"
+          isLoading={measuring.path === path.number}
+          isDisabled={measuring.path !== null}
+          onClick={onMeasure}
+          aria-label={`Measure path ${path.number}`}
+        >
+          Measure
+        </Button>
+      </Td>
+    </Tr>
+  );
+}
+
+export function LinkPaths() {
+  const store = useStore();
+  const [paths, setPaths] = useState<LinkPath[]>([]);
+  useEffect(() => {
+    let wanted = true;
+    const ask = () =>
+      store.api.get<PairLink>('/pair/link').then((link) => { if (wanted) setPaths(link.paths); }).catch(() => undefined);
+    void ask();
+    const timer = setInterval(ask, EVERY_MS);
+    return () => {
+      wanted = false;
+      clearInterval(timer);
+    };
+  }, [store]);
+  const [measuring, setMeasuring] = useState<Measuring>({ path: null });
+  const measure = async (path: number) => {
+    setMeasuring({ path });
+    try {
+      setMeasuring({ path: null, found: await store.api.measurePath(path) });
+    } catch (e) {
+      setMeasuring({ path: null, problem: e instanceof Error ? e.message : String(e) });
+    }
+  };
+  if (paths.length === 0) return null;
+  return (
+    <Section title="Paths of the link">
+      <Table variant="compact" aria-label="Paths of the link">
+        <Thead>
+          <Tr><Th>Path</Th><Th>State</Th><Th>Round trip</Th><Th>Carried</Th><Th>Losses</Th><Th>For</Th><Th screenReaderText="Measure" /></Tr>
+        </Thead>
+        <Tbody>
+          {paths.map((path) => (
+            <Row key={path.number} path={path} measuring={measuring} onMeasure={() => void measure(path.number)} />
+          ))}
+        </Tbody>
+      </Table>
+      {measuring.problem && <Alert variant="danger" isInline title="The path could not be measured">{measuring.problem}</Alert>}
+      {measuring.found && <MeasuredPath found={measuring.found} />}
+    </Section>
+  );
+}
