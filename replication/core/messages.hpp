@@ -17,8 +17,7 @@ namespace lockstep::replication {
 
 enum class MessageType : std::uint8_t {
   /// First on every session: process, pair, side; stamp in the answer. Both ways: in `number` the sender's lease
-  /// setting
-  /// in nanoseconds (0: it tells none), in `tag` its margin for drift in percent
+  /// setting in nanoseconds (0: it tells none), in `tag` its margin for drift in percent
   hello = 1,
   /// Payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted. In `number` and `tag` the
   /// sender's lease, as in hello: it may have another one by now
@@ -53,9 +52,7 @@ enum class MessageType : std::uint8_t {
   /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
   reserve = 16,
   /// The forward with this `tag` is given up: what of it was not started is not started any more. Answered
-  /// unknown_outcome while it is under way. A partner that does not know this answers corrupt, and ends the forward as
-  /// it
-  /// does
+  /// unknown_outcome while it is under way. A partner that does not know this answers corrupt: the forward goes on
   cancel = 17,
   /// From the node that orders: `tag` is a new generation of its replica, durable there. Answered when it is known
   /// durably, with a new one of the receiver's in `tag`

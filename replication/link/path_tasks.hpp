@@ -61,6 +61,7 @@ class PathTaskPool {
   }
   /// Called back, and no path has a copy of it.
   void give_back(PathTask& task) { free_.push_back(&task); }
+  [[nodiscard]] std::size_t in_use() const { return tasks_.size() - free_.size(); }
   /// None is called back any more.
   void forget_all() {
     for (const auto& task : tasks_) task->done = nullptr;

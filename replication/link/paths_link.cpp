@@ -332,8 +332,9 @@ struct PathsLink::Impl {
     }
     manager.heard(copy.path, clock.now());
     const auto frame = decode_answer_frame(result->header);
+    const bool fits = frame && (frame->kind == AnswerKind::answer || frame->kind == AnswerKind::stale);
+    if (!fits) give_back_if_over(task);
     if (!frame) return partner_is_wrong(frame.error().message);
-    const bool fits = frame->kind == AnswerKind::answer || frame->kind == AnswerKind::stale;
     if (!fits) return end_session("The partner has ended the link session.");
     const auto outcome = stream.sender.answered(task.number, copy.path, frame->number);
     if (!outcome) return partner_is_wrong(outcome.error().message);
@@ -468,5 +469,6 @@ const std::vector<PathAddress>& PathsLink::partner_addresses() const { return im
 const std::string& PathsLink::problem() const { return impl_->problem; }
 bool PathsLink::is_ending() const { return impl_->is<Impl::Ending>(); }
 unsigned PathsLink::faults() const { return impl_->faults; }
+std::size_t PathsLink::tasks_in_use() const { return impl_->pool.in_use(); }
 
 }  // namespace lockstep::replication

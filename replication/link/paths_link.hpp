@@ -65,6 +65,8 @@ class PathsLink final : public Link {
   [[nodiscard]] bool is_ending() const;
   /// Sessions that ended because the partner said what makes no sense.
   [[nodiscard]] unsigned faults() const;
+  /// What was sent and is not over: it was not called back, or a path still has a copy of it.
+  [[nodiscard]] std::size_t tasks_in_use() const;
 
  private:
   struct Impl;

@@ -169,5 +169,31 @@ TEST_F(WayOut, APathThatIsAboutToJoinIsNotClosedBecauseTheSessionBeforeItIsOver)
   EXPECT_EQ(paths[0]->resets, 0u) << "it dials once more, after a longer pause";
 }
 
+struct WayOutOfAHeartbeat : WayOut {
+  /// By both paths, and answered by the first.
+  void SetUp() override {
+    start_and_join(2);
+    send({}, MessageType::heartbeat);
+    paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+    ASSERT_EQ(done, 1u);
+  }
+  void loses_both_and_keeps_nothing() {
+    ASSERT_GT(paths[0]->resets, 0u) << "the session is over";
+    lose(0);
+    lose(1);
+    EXPECT_EQ(link->tasks_in_use(), 0u);
+  }
+};
+
+TEST_F(WayOutOfAHeartbeat, IsForgottenWhenTheOtherPathSaysThatTheSessionIsOver) {
+  paths[1]->answer_first(AnswerFrame{AnswerKind::over, {}});
+  loses_both_and_keeps_nothing();
+}
+
+TEST_F(WayOutOfAHeartbeat, IsForgottenWhenTheOtherPathsAnswerIsNoFrame) {
+  paths[1]->answer_first(std::vector<std::byte>(4));
+  loses_both_and_keeps_nothing();
+}
+
 }  // namespace
 }  // namespace lockstep::replication
