@@ -8,8 +8,8 @@ void Regions::remember(bool yes) {
   remember_ = yes;
   if (yes) return;
   const auto is_over = [](const auto& use) { return use.second.writes == 0; };
-  std::erase_if(uses_, is_over);
-  std::erase_if(chunks_, is_over);
+  erase_if(uses_, is_over);
+  erase_if(chunks_, is_over);
 }
 
 void Regions::begin_write(engine::Extent extent, engine::TimePoint now) {

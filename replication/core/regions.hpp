@@ -5,7 +5,8 @@
 // A write of many regions is noted by chunks of regions, so that a range of gigabytes costs no more than a few hundred
 // entries; its neighbours in the chunks at its ends count as written with it.
 #include <cstdint>
-#include <unordered_map>
+
+#include <boost/unordered/unordered_flat_map.hpp>
 
 #include "engine/base/extent.hpp"
 #include "engine/seams/clock.hpp"
@@ -35,7 +36,7 @@ class Regions {
     unsigned writes = 0;
     engine::TimePoint touched;
   };
-  using Uses = std::unordered_map<std::uint64_t, Use>;
+  using Uses = boost::unordered_flat_map<std::uint64_t, Use>;
   [[nodiscard]] bool is_wide(engine::Extent extent) const { return extent.length > size_ * kChunk; }
   static bool quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint since);
   static void forget_in(Uses& uses, std::uint64_t key);

@@ -31,7 +31,7 @@ class Failed(AssertionError):
 
 class TooSlow(Failed):
     """A promise in time was not kept. A busy machine has pauses of its own, which do not come each time: `run` carries the
-    test out up to three times."""
+    test out up to five times."""
 
 
 def group(name):
