@@ -28,12 +28,11 @@ void DirtyMap::grow(std::uint64_t volume_size) {
 
 std::uint64_t DirtyMap::end_of(std::uint64_t block) const { return std::min(regions_, (block + 1) * kRegionsPerBlock); }
 
-bool DirtyMap::set(std::uint64_t region) {
-  if (test(region)) return false;
-  words_[region / 64] |= std::uint64_t{1} << (region % 64);
-  ++block_counts_[block_of(region)];
-  ++count_;
-  return true;
+void DirtyMap::set(std::uint64_t first, std::uint64_t last) {
+  for_each_word(first, last, [this](std::uint64_t word, std::uint64_t bits) {
+    set_word(word, bits);
+    return true;
+  });
 }
 
 void DirtyMap::set_word(std::size_t word, std::uint64_t bits) {

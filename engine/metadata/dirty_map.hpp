@@ -9,6 +9,19 @@
 
 namespace lockstep::engine {
 
+/// Calls `use(word, bits)` for each word of 64 regions that has some of [first, last], with their bits, until one gives
+/// false; false then. A range of a whole volume is walked in one turn: by words it takes milliseconds.
+template <class Use>
+bool for_each_word(std::uint64_t first, std::uint64_t last, Use use) {
+  for (std::uint64_t word = first / 64; word <= last / 64; ++word) {
+    std::uint64_t bits = ~std::uint64_t{0};
+    if (word == first / 64) bits &= ~std::uint64_t{0} << (first % 64);
+    if (word == last / 64) bits &= ~std::uint64_t{0} >> (63 - last % 64);
+    if (!use(word, bits)) return false;
+  }
+  return true;
+}
+
 class DirtyMap {
  public:
   DirtyMap(std::uint64_t volume_size, std::uint32_t region_size);
@@ -25,8 +38,8 @@ class DirtyMap {
   [[nodiscard]] std::uint64_t end_of(std::uint64_t block) const;
 
   [[nodiscard]] bool test(std::uint64_t region) const { return words_[region / 64] >> (region % 64) & 1; }
+  void set(std::uint64_t first, std::uint64_t last);
   /// True when the bit changed.
-  bool set(std::uint64_t region);
   bool clear(std::uint64_t region);
   /// Those of 64 regions whose bits are set in `bits`.
   void set_word(std::size_t word, std::uint64_t bits);

@@ -7,8 +7,6 @@
 namespace lockstep::engine {
 namespace {
 
-bool bit(std::span<const std::uint64_t> words, std::uint64_t i) { return words[i / 64] >> (i % 64) & 1; }
-
 std::uint64_t word_on_disk(const layout::Blocks& block, std::size_t word) {
   return load_be<std::uint64_t>(block[0].data() + sizeof(layout::Header) + word * 8);
 }
@@ -35,22 +33,21 @@ bool DirtyMapWriter::is_durable(std::uint64_t first, std::uint64_t last) const {
 
 bool DirtyMapWriter::is_durable_in(std::uint64_t block, std::uint64_t first, std::uint64_t last) const {
   const Active* active = active_[block].get();
-  for (std::uint64_t region = first; region <= last; ++region) {
-    if (!map_.test(region)) return false;
-    if (active != nullptr && !bit(active->durable, region - map_.first_of(block))) return false;
-  }
-  return true;
+  const auto durable = active != nullptr ? std::span<const std::uint64_t>(active->durable) : map_.words_of(block);
+  const std::uint64_t begin = map_.first_of(block) / 64;
+  return for_each_word(first, last, [&](std::uint64_t word, std::uint64_t bits) {
+    return (map_.words()[word] & durable[word - begin] & bits) == bits;
+  });
 }
 
 /// Whether the write in flight will make every one of these regions durable.
 bool DirtyMapWriter::carried_by_flight(const Active& active, std::uint64_t block, std::uint64_t first,
                                        std::uint64_t last) const {
   if (!active.in_flight || !active.in_flight_durable) return false;
-  for (std::uint64_t region = first; region <= last; ++region) {
-    const std::uint64_t i = region - map_.first_of(block);
-    if (!bit(active.durable, i) && !(word_on_disk(*active.in_flight, i / 64) >> (i % 64) & 1)) return false;
-  }
-  return true;
+  const std::uint64_t begin = map_.first_of(block) / 64;
+  return for_each_word(first, last, [&](std::uint64_t word, std::uint64_t bits) {
+    return ((active.durable[word - begin] | word_on_disk(*active.in_flight, word - begin)) & bits) == bits;
+  });
 }
 
 DirtyMapWriter::Active& DirtyMapWriter::activate(std::uint64_t block) {
@@ -69,7 +66,7 @@ void DirtyMapWriter::set(std::uint64_t first, std::uint64_t last, IoCallback don
     const std::uint64_t from = std::max(first, map_.first_of(block)), to = std::min(last, map_.end_of(block) - 1);
     if (is_durable_in(block, from, to)) continue;
     Active& active = activate(block);
-    for (std::uint64_t region = from; region <= to; ++region) map_.set(region);
+    map_.set(from, to);
     ++request->blocks_left;
     if (carried_by_flight(active, block, from, to)) {
       active.current.push_back(request);

@@ -53,11 +53,12 @@ void MetadataArea::write_state(std::span<const std::byte> state, IoCallback done
   if (state.size() > kMaxState) return done(Errc::refused);
   impl_->next_state.assign(state.begin(), state.end());
   impl_->state_done = std::move(done);
-  ++impl_->state.lu_state_generation;
   if (!impl_->state_moving) impl_->start_state_write();
 }
 
+/// Its number comes no earlier: while the state moves, the one before goes to both its new slots under its own.
 void MetadataArea::Impl::start_state_write() {
+  ++state.lu_state_generation;
   if (!state_slot) state_slot = std::make_unique<layout::Blocks>(layout::kStateSlot / layout::kBlock);
   write_state_slot(0);
 }

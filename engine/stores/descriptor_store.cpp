@@ -138,11 +138,11 @@ std::uint64_t missing_blocks(int descriptor, Extent extent) {
   return missing;
 }
 
-/// Said of a moment; others may take the space in the next.
+/// Said of a moment; others may take the space in the next. What a file system keeps back for root is not ours.
 bool has_room_for(int descriptor, Extent extent) {
   struct statvfs space {};
   if (::fstatvfs(descriptor, &space) != 0) return true;
-  const std::uint64_t free_bytes = std::uint64_t{space.f_bfree} * space.f_frsize;
+  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
   return free_bytes >= extent.length || free_bytes >= missing_blocks(descriptor, extent);
 }
 

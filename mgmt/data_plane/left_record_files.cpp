@@ -21,10 +21,13 @@ using engine::Uuid;
 LeftRecordFiles::LeftRecordFiles(engine::Reactor& home, const std::string& state_folder)
     : home_(home), folder_(state_folder + "/left") {
   std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, failed)) {
-    const auto volume = Uuid::parse(entry.path().filename().string());
-    if (volume) read(entry.path().string(), *volume);
+  std::filesystem::directory_iterator entry(folder_, failed);
+  for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    const auto volume = Uuid::parse(entry->path().filename().string());
+    if (volume) read(entry->path().string(), *volume);
   }
+  readable_ = !failed || failed == std::errc::no_such_file_or_directory;
+  if (!readable_) log_error("The folder " + folder_ + " can't be read: " + failed.message() + ".");
 }
 
 LeftRecordFiles::~LeftRecordFiles() { writer_.join(); }
@@ -59,6 +62,7 @@ void LeftRecordFiles::keep(const Uuid& volume, const engine::EpochRecord& record
 
 engine::IoResult<std::optional<engine::EpochRecord>> LeftRecordFiles::kept(const Uuid& volume) const {
   const auto found = kept_.find(volume);
+  if (found == kept_.end() && !readable_) return std::unexpected(make_error_code(Errc::io_error));
   if (found == kept_.end()) return std::nullopt;
   if (!found->second) return std::unexpected(found->second.error());
   return *found->second;

@@ -27,6 +27,7 @@ class LeftRecordFiles final : public replication::LeftRecords {
 
   engine::Reactor& home_;
   std::string folder_;
+  bool readable_ = true;  ///< else it is not known which there are
   std::map<engine::Uuid, engine::IoResult<engine::EpochRecord>> kept_;
   boost::asio::thread_pool writer_{1};  // a disk may take longer than a lease
 };

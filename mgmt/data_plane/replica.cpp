@@ -67,7 +67,7 @@ Result<ReplicaStores> open_device(engine::IoUring& ring, const ReplicaPlace& pla
   }
   auto data = BlockStore::open(ring, *device, {0, place.size}, place.block_size);
   if (!data) return std::unexpected(data.error());
-  auto metadata = BlockStore::open(ring, *device, {end - needed, needed});
+  auto metadata = BlockStore::open(ring, *device, {end - needed, needed}, kMetadataBlock);
   if (!metadata) return std::unexpected(metadata.error());
   return ReplicaStores{std::move(*data), std::move(*metadata), {}, {}};
 }
@@ -83,7 +83,8 @@ Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& pla
   if (beside->kind == PathKind::nothing) {
     return engine::fail(Errc::io_error, "The replica's metadata " + place.metadata + " is missing.");
   }
-  auto metadata = FileStore::open(ring, place.metadata, make_room(place.metadata, beside->size, place.size));
+  const std::uint64_t room_made = make_room(place.metadata, beside->size, place.size);
+  auto metadata = FileStore::open(ring, place.metadata, room_made, kMetadataBlock);
   if (!metadata) return std::unexpected(metadata.error());
   // As long as it is: the volume may be in the middle of growing. Whether it is long enough, the metadata says.
   if (found->kind != PathKind::file)
@@ -96,7 +97,7 @@ Result<ReplicaStores> open_stores(engine::IoUring& ring, const ReplicaPlace& pla
 Result<ReplicaStores> open_metadata_file(engine::IoUring& ring, const std::string& path) {
   const auto found = look_at(path);
   if (!found) return std::unexpected(found.error());
-  auto metadata = FileStore::open(ring, path, found->size);
+  auto metadata = FileStore::open(ring, path, found->size, kMetadataBlock);
   if (!metadata) return std::unexpected(metadata.error());
   return ReplicaStores{{}, std::move(*metadata), {}, {}};
 }

@@ -101,7 +101,7 @@ Result<ReplicaStores> open_drafts(engine::IoUring& ring, const ReplicaCreate& re
   const auto& [size, block_size] = std::pair(request.identity.size, request.identity.block_size);
   auto data = FileStore::open(ring, engine::draft_name(request.data), size, block_size);
   if (!data) return std::unexpected(data.error());
-  auto metadata = FileStore::open(ring, engine::draft_name(request.metadata), metadata_bytes(request));
+  auto metadata = FileStore::open(ring, engine::draft_name(request.metadata), metadata_bytes(request), kMetadataBlock);
   if (!metadata) return std::unexpected(metadata.error());
   return ReplicaStores{std::move(*data), std::move(*metadata), {}, {}};
 }

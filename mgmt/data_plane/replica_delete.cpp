@@ -81,7 +81,8 @@ void delete_replica(engine::IoUring& ring, const FileWorker& files, const Replic
     return open_metadata(ring, request.metadata, request.volume, side, std::move(remove_opened));
   }
   const std::uint64_t size = data->kind == PathKind::file ? data->size : request.size;
-  open_replica(ring, {request.data, request.metadata, size, 512}, request.volume, side, std::move(remove_opened));
+  const ReplicaPlace place{request.data, request.metadata, size, kMetadataBlock};  // of any disk: no data are read
+  open_replica(ring, place, request.volume, side, std::move(remove_opened));
 }
 
 }  // namespace lockstep::data_plane

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/metadata/layout.hpp"
 #include "mgmt/data_plane/replica.hpp"
 
 namespace lockstep::data_plane {
@@ -15,6 +16,9 @@ struct Found {
 };
 
 [[nodiscard]] engine::Result<Found> look_at(const std::string& path);
+
+/// Metadata is read and written in these alone, whatever the blocks of the volume: it can be kept on every disk.
+constexpr std::uint32_t kMetadataBlock = engine::layout::kBlock;
 
 /// What a replica's metadata has room for: those made by the first version keep no state of the logical unit.
 enum class Room { with_state, without };

@@ -292,12 +292,13 @@ struct FullExt4 : FileStores {
     const std::string image = folder / "small.img";
     std::ofstream(image).close();
     std::filesystem::resize_file(image, 32 * kMiB);
-    const std::string made = "mkfs.ext4 -q -m 0 -O ^has_journal " + image + " >/dev/null 2>&1 && mount -o loop " +
-                             image + " " + mounted + " 2>/dev/null";
+    const std::string made = "mkfs.ext4 -q -m " + std::to_string(percent_for_root()) + " -O ^has_journal " + image +
+                             " >/dev/null 2>&1 && mount -o loop " + image + " " + mounted + " 2>/dev/null";
     if (std::system(made.c_str()) != 0) GTEST_SKIP() << "may not mount";
     path = mounted + "/vm1.data";
   }
   void TearDown() override { ::umount(mounted.c_str()); }
+  [[nodiscard]] virtual unsigned percent_for_root() const { return 0; }
   [[nodiscard]] std::uint64_t free_bytes() const { return std::filesystem::space(mounted).free; }
   std::error_code reserve(Store& store, Extent extent) {
     return await([&](IoCallback done) { store.reserve(extent, std::move(done)); });
@@ -315,6 +316,18 @@ TEST_F(FullExt4, ARangeThatDoesNotFitTakesNothingFromOthers) {
   const auto store = make(256 * kMiB);
   const auto before = free_bytes();
   EXPECT_EQ(reserve(*store, {0, 128 * kMiB}), Errc::no_space);
+  EXPECT_EQ(free_bytes(), before);
+}
+
+/// lockstepd has none of what root alone may use, which an ext4 has unless it is told otherwise.
+struct Ext4WithAPartForRoot : FullExt4 {
+  [[nodiscard]] unsigned percent_for_root() const override { return 50; }
+};
+
+TEST_F(Ext4WithAPartForRoot, ARangeThatOnlyRootCouldHaveTakesNothingFromOthers) {
+  const auto store = make(256 * kMiB);
+  const auto before = free_bytes();
+  EXPECT_EQ(reserve(*store, {0, 20 * kMiB}), Errc::no_space);
   EXPECT_EQ(free_bytes(), before);
 }
 

@@ -143,6 +143,44 @@ TEST_F(Grow, WhatIsWrittenMeanwhileIsKept) {
   }
 }
 
+/// The state of before a write or the one written, the latter if the write has ended.
+TEST_F(Grow, APowerCutWhileAStateIsWrittenBesideTheMoveLeavesOneThatCanBeRead) {
+  bool ended = false;
+  for (int before = 0; !ended; ++before) {
+    bool over = false;
+    for (int after = 0; !over; ++after) {
+      make();
+      start(40 * kGiB);
+      for (int i = 0; i < before && store.waiting() > 0; ++i) store.step();
+      ended = outcome.has_value();
+      bool written = false;
+      area->write_state(bytes_of(20000, 5), [&](std::error_code e) { written = !e; });
+      for (int i = 0; i < after && store.waiting() > 0; ++i) store.step();
+      over = store.waiting() == 0;
+      store.cut_power();
+      open();
+      ASSERT_TRUE(area) << before << " steps before the write, " << after << " after";
+      EXPECT_TRUE(kept() == bytes_of(20000, 5) || (!written && kept() == bytes_of(9000, 1))) << before << ", " << after;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(Grow, APowerCutAfterAStateThatWasWrittenAtTheEndOfAnotherLeavesOneThatCanBeRead) {
+  bool over = false;
+  for (int steps = 0; !over; ++steps) {
+    make();
+    area->write_state(bytes_of(50000, 9), [this](std::error_code) { write_state(bytes_of(20000, 5)); });
+    start(40 * kGiB);
+    for (int i = 0; i < steps && store.waiting() > 0; ++i) store.step();
+    over = store.waiting() == 0;
+    store.cut_power();
+    open();
+    ASSERT_TRUE(area) << steps;
+    if (HasFailure()) return;
+  }
+}
+
 TEST_F(Grow, WaitsForAStateThatIsBeingWritten) {
   make();
   bool written = false;

@@ -78,6 +78,12 @@ TEST_F(LeftRecords, ThatCannotBeReadAreAnErrorAndNotNone) {
   EXPECT_EQ(kept.error(), make_error_code(engine::Errc::corrupt));
 }
 
+TEST_F(LeftRecords, WhoseFolderCannotBeListedAreAnErrorAndNotNone) {
+  std::ofstream(folder.path() / "left") << "a file where the folder should be";
+  LeftRecordFiles files(reactor, folder.path().string());
+  EXPECT_FALSE(files.kept(volume_id(1)).has_value());
+}
+
 TEST_F(LeftRecords, ThatCannotBeWrittenSaySo) {
   std::ofstream(folder.path() / "left") << "a file where the folder should be";
   LeftRecordFiles files(reactor, folder.path().string());

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "engine/stores/descriptor.hpp"
@@ -48,8 +49,9 @@ class Machine {
   }
   Result<void> open(const ReplicaCreate& request) {
     return run([&](auto done) {
-      open_replica(*ring_, {request.data, request.metadata, request.identity.size, 512}, request.identity.volume,
-                   request.identity.owner, [done = std::move(done)](Result<OpenedReplica> opened) mutable {
+      open_replica(*ring_, {request.data, request.metadata, request.identity.size, request.identity.block_size},
+                   request.identity.volume, request.identity.owner,
+                   [done = std::move(done)](Result<OpenedReplica> opened) mutable {
                      if (!opened) return done(std::unexpected(opened.error()));
                      opened->area.reset();
                      opened->stores = {};
@@ -323,11 +325,12 @@ TEST_F(Replicas, ADraftThatAnotherProcessMakesIsLeftToIt) {
 /// A loop device over a file, where the machine gives us one.
 struct ReplicasOnDevices : Replicas {
   std::string device;
-  void SetUp() override {
+  void SetUp() override { attach(512); }
+  void attach(unsigned sector) {
     const std::string image = folder / "disk.img";
     std::ofstream(image).close();
     std::filesystem::resize_file(image, 16 * kMiB);
-    FILE* out = popen(("losetup --show -f " + image + " 2>/dev/null").c_str(), "r");
+    FILE* out = popen(("losetup --show -f -b " + std::to_string(sector) + " " + image + " 2>/dev/null").c_str(), "r");
     char line[64] = {};
     if (fgets(line, sizeof line, out) != nullptr) device = std::string(line, strcspn(line, "\n"));
     pclose(out);
@@ -354,6 +357,35 @@ TEST_F(ReplicasOnDevices, TheDeviceStaysWhereItIsAndIsTakenAgainAfterARemoval) {
     ASSERT_TRUE(removed) << removed.error().message;
     EXPECT_TRUE(std::filesystem::is_block_file(device));
   }
+}
+
+/// A volume with blocks of 4096 bytes on a disk with sectors of as many.
+struct ReplicasOnLargeSectors : ReplicasOnDevices {
+  void SetUp() override { attach(4096); }
+  void are_made_opened_and_removed(const std::string& data, const std::string& metadata) {
+    auto request = creation();
+    request.identity.block_size = 4096;
+    request.data = data, request.metadata = metadata;
+    const auto made = machine.create(request);
+    ASSERT_TRUE(made) << made.error().message;
+    const auto opened = machine.open(request);
+    EXPECT_TRUE(opened) << opened.error().message;
+    const auto removed = machine.remove({uuid(1), {}, kMiB, data, metadata});
+    EXPECT_TRUE(removed) << removed.error().message;
+  }
+  Machine machine;
+};
+
+TEST_F(ReplicasOnLargeSectors, OfTheDeviceItself) { are_made_opened_and_removed(device, device); }
+
+TEST_F(ReplicasOnLargeSectors, InFiles) {
+  const std::string mounted = folder / "mounted";
+  std::filesystem::create_directory(mounted);
+  const std::string made = "mkfs.ext4 -q -b 4096 -O ^has_journal " + device + " >/dev/null 2>&1 && mount " + device +
+                           " " + mounted + " 2>/dev/null";
+  if (std::system(made.c_str()) != 0) GTEST_SKIP() << "may not mount";
+  are_made_opened_and_removed(mounted + "/v.data", mounted + "/v.meta");
+  EXPECT_EQ(::umount(mounted.c_str()), 0);
 }
 
 }  // namespace
