@@ -126,9 +126,10 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
 void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& m) {
   if (twin.stage == Apply::Stage::lacks) return take_what_lacked(twin, session, request, m);
   mark<"apply.duplicate">();
-  if (twin.stage == Apply::Stage::applied) return answer(request, m, twin.failed ? Errc::stale : Errc::ok);
-  // It came by a session that is gone, and the store still has it.
-  mark<"apply.duplicate_under_way">();
+  const bool applied = twin.stage == Apply::Stage::applied;
+  if (applied && !twin.held) return answer(request, m, twin.failed ? Errc::stale : Errc::ok);
+  // It came by a session that is gone, and the store still has it, or the answer is held back.
+  applied ? mark<"apply.duplicate_held_back">() : mark<"apply.duplicate_under_way">();
   if (twin.again) answer(*twin.again, m, Errc::stale);
   twin.again = &request;
   twin.session = session;

@@ -72,6 +72,8 @@ class Applier {
   /// leaves need not wait for what a failed store holds: nothing of it counts. One that goes on must.
   enum class Wait : std::uint8_t { for_all, unless_failed };
   void quiesce(Wait wait, engine::Callback<> done);
+  /// With each tick: the store may have failed since.
+  void tick() { over(); }
   /// A new epoch (or the same one again) begins: orders are taken. What an old one left uncommitted is let go.
   void open(bool new_epoch);
   /// The sequencer is another process, perhaps in the same epoch (a record {it} lets it start again): it counts anew.

@@ -159,6 +159,7 @@ void EpochDriver::adopt(const engine::EpochRecord& next, bool serve) {
     phases_.fence();
   }
   auto arrive = [this, step, next, serve] {
+    if (!steps_.current(step)) return;  // the volume was detached meanwhile
     steps_.record(next, [this, step, serve](std::error_code error) {
       if (!steps_.current(step)) return;
       steps_.end();

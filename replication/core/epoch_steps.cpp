@@ -1,6 +1,7 @@
 #include "replication/core/epoch_steps.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "replication/core/marks.hpp"
@@ -43,6 +44,7 @@ bool EpochSteps::is_overdue(engine::TimePoint now, engine::Duration limit) const
 }
 
 void EpochSteps::record(const engine::EpochRecord& next, engine::IoCallback done) {
+  assert(change_);  // a record is part of a step
   change_->recording_since = clock_.now();
   if (next.members == engine::MemberSet::only(standing_.side())) own_record_unknown_ = true;
   store_.meta->write_epoch(next, store_.known,

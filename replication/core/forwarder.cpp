@@ -190,7 +190,10 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   }
   op.miscompare_offset = result->tag;
   op.transferred = result->payload;
+  const std::uint64_t tag = op.tag;
+  const bool on_both = result->status == Errc::ok && !asked_only && op.applied_here;
   end(op, make_error_code(asked_only && result->status == Errc::ok ? op.refusal : result->status));
+  if (on_both && standing_.in_sync()) user_.on_both_have(tag);
   pump();
 }
 

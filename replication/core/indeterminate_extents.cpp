@@ -20,6 +20,8 @@ void IndeterminateExtents::settle(Extent extent) {
   for (std::size_t i = 0; i < count; ++i) {
     const Extent e = extents_[i];
     if (!e.overlaps(extent)) continue;
+    const bool splits = e.offset < extent.offset && extent.end() < e.end();
+    if (splits && extents_.size() >= kMost) continue;  // as beyond the bound of add(): more is doubted, never less
     // What sticks out before and behind stays.
     extents_[i].length = e.offset < extent.offset ? extent.offset - e.offset : 0;
     if (extent.end() < e.end()) extents_.push_back({extent.end(), e.end() - extent.end()});

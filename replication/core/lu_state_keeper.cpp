@@ -146,10 +146,12 @@ void LuStateKeeper::on_solo(bool fresh) {
   pump();
 }
 
-void LuStateKeeper::on_sync(bool fresh) {
+/// Of two that were both without power the one that follows remembers it, too, until it is told otherwise: the other
+/// may be gone before it has ended anything.
+void LuStateKeeper::on_sync(bool fresh, bool partner_ran) {
   forget_telling();
   agreed_ = known_ = target_told_ = target_there_ = port_lost_ = false;
-  power_on_ = (power_on_ || fresh) && standing_.is_sequencer();
+  power_on_ = (power_on_ || fresh) && (standing_.is_sequencer() || !partner_ran);
   if (change_) change_->told = false;
   pump();
 }

@@ -79,7 +79,7 @@ class LuStateKeeper {
 
   // ---- what happens around (membership)
   void on_solo(bool fresh);  ///< `fresh`: this process was no part of an epoch before
-  void on_sync(bool fresh);
+  void on_sync(bool fresh, bool partner_ran);
   void on_forward();
   void on_target();        ///< the other node forwards to this one, in this one's epoch
   void forget_target();    ///< the way out broke, or the replica there is another instance

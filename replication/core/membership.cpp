@@ -300,6 +300,7 @@ void Membership::tick() {
   space_.tick();
   watch_stores(now);
   steps_.watch_late_record();
+  applier_.tick();
   if (store_watch_.old_work_ended()) exchange();
   take_buffers_back(now);
   end_overdue_step(now);

@@ -92,6 +92,11 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
 
  private:
   [[nodiscard]] StepParts step_parts();
+  // commands (membership_commands.cpp)
+  static constexpr engine::Duration kMarksAllWithin = std::chrono::minutes(5);  ///< 64 TiB on a slow disk
+  [[nodiscard]] engine::Result<void> check_forced(bool accept_inconsistent) const;
+  void mark_all_and_go_on(bool accept_inconsistent);
+  void go_on_by_force();
   [[nodiscard]] bool has_begun() const override { return begun_ == Begun::wholly; }
   // the clock
   [[nodiscard]] bool is_idle() const;

@@ -25,37 +25,66 @@ void Membership::leave(Done done) {
   exchange();
 }
 
-void Membership::force_solo(bool accept_inconsistent, Done done) {
+engine::Result<void> Membership::check_forced(bool accept_inconsistent) const {
   if (standing_.in_sync() || standing_.is_alone()) {
-    return done(fail(Errc::refused, "This replica serves already: there is nothing to force."));
+    return fail(Errc::refused, "This replica serves already: there is nothing to force.");
   }
   if (outbound_.ready && exchange_.partner() && exchange_.partner()->serving) {
-    return done(fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it."));
+    return fail(Errc::refused, "The partner is connected and serves this volume: forcing would split it.");
   }
-  if (command_.waits() || steps_.busy()) {
-    return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
-  }
-  if (store_.failed || standing_.metadata_failed())
-    return done(fail(Errc::io_error, "This replica's store has failed."));
+  if (steps_.busy())
+    return fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment.");
+  if (store_.failed || standing_.metadata_failed()) return fail(Errc::io_error, "This replica's store has failed.");
   if (begun_ == Begun::no) {
-    return done(
-        fail(Errc::refused, "This replica's store has not answered since it was attached. Try again in a moment."));
+    return fail(Errc::refused, "This replica's store has not answered since it was attached. Try again in a moment.");
   }
-  const engine::EpochRecord& mine = standing_.epoch();
-  const bool member = mine.members.contains(standing_.side());
-  if (!member && !accept_inconsistent) {
-    return done(fail(Errc::refused,
-                     "This replica is no member of its epoch: it may be stale or in the middle of a resync. Force it "
-                     "with --accept-inconsistent only if the partner's data is lost."));
+  if (!standing_.epoch().members.contains(standing_.side()) && !accept_inconsistent) {
+    return fail(Errc::refused,
+                "This replica is no member of its epoch: it may be stale or in the middle of a resync. Force it with "
+                "--accept-inconsistent only if the partner's data is lost.");
   }
+  if (generations_.set_back() && !accept_inconsistent) {
+    return fail(Errc::refused,
+                "This replica was set back in time: it lacks what was written since. Force it with "
+                "--accept-inconsistent only if the partner's data is lost.");
+  }
+  return {};
+}
+
+void Membership::force_solo(bool accept_inconsistent, Done done) {
+  if (command_.waits())
+    return done(fail(Errc::refused, "Another change of this volume has not ended yet. Try again in a moment."));
+  if (auto good = check_forced(accept_inconsistent); !good) return done(std::move(good));
   mark<"membership.forced">();
+  command_.begin(OperatorCommand::Kind::force_solo, std::move(done), clock_.now() + kMarksAllWithin);
+  if (standing_.suspended()) return go_on_by_force();
+  mark_all_and_go_on(accept_inconsistent);
+}
+
+/// Perhaps this replica was set back, and nobody is there who knows: what was written since, and whose bits were
+/// cleared since, no map would tell when the partner comes back. A process that was in sync until now knows better.
+void Membership::mark_all_and_go_on(bool accept_inconsistent) {
+  store_.meta->set_dirty({0, store_.room()}, [this, accept_inconsistent](std::error_code error) {
+    if (error) store_.fail_metadata("The dirty map can't be written.");
+    if (!command_.waits_for(OperatorCommand::Kind::force_solo)) return;
+    if (auto good = check_forced(accept_inconsistent); !good) return command_.finish(std::move(good));
+    applier_.forget_map();
+    go_on_by_force();
+  });
+}
+
+void Membership::go_on_by_force() {
+  leaving_ = false;  // whatever it left for, it serves now
+  const bool stale = !standing_.epoch().members.contains(standing_.side()) || generations_.set_back();
   generations_.accept_as_it_is();
+  // Above what the witness holds, which would not be told of this replica else, and deny it after a restart.
+  const std::uint64_t above = std::max(witnessing_.attempted(), store_.known.record_number);
   engine::EpochRecord next =
-      next_epoch(mine, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), witnessing_.attempted());
+      next_epoch(standing_.epoch(), MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), above);
   // A stale replica starts a line of its own: whatever the partner holds, it does not descend from it unnoticed.
-  if (!member) next.ancestors.clear();
+  if (stale) next.ancestors.clear();
   witnessing_.abandon();
-  command_.begin(OperatorCommand::Kind::force_solo, std::move(done), clock_.now() + 4 * settings_.lease);
+  command_.wait_until(clock_.now() + 4 * settings_.lease);
   alone_.want(std::move(next), true);
 }
 

@@ -22,6 +22,7 @@ class OperatorCommand {
     kind_ = kind;
     until_ = until;
   }
+  void wait_until(engine::TimePoint until) { until_ = until; }
   /// Tells who waits, if anybody does; that one may begin another command at once.
   void finish(engine::Result<void> result) {
     if (auto done = std::exchange(done_, nullptr)) done(std::move(result));

@@ -146,7 +146,7 @@ void PhaseRunner::make_equal() {
 
 void PhaseRunner::serve_in_sync(bool fresh) {
   partner_.heartbeat_now();
-  lu_.on_sync(fresh);
+  lu_.on_sync(fresh, exchange_.partner() && exchange_.partner()->running);
   if (standing_.orders()) forwarder_.take_over(Forwarder::Taking::what_is_young);
   open_gate();
   forwarder_.resend();

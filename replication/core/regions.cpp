@@ -10,21 +10,30 @@ void Regions::remember(bool yes) {
   const auto is_over = [](const auto& use) { return use.second.writes == 0; };
   erase_if(uses_, is_over);
   erase_if(chunks_, is_over);
+  if (all_ && all_->writes == 0) all_.reset();
+}
+
+void Regions::begin(Use& use, engine::TimePoint now) {
+  ++use.writes;
+  use.touched = now;
 }
 
 void Regions::begin_write(engine::Extent extent, engine::TimePoint now) {
   ++begun_;
+  if (is_of_all(extent)) return begin(all_ ? *all_ : all_.emplace(), now);
   const bool wide = is_wide(extent);
   Uses& uses = wide ? chunks_ : uses_;
   const std::uint64_t unit = wide ? size_ * kChunk : size_;
-  for (std::uint64_t at = extent.offset / unit; at * unit < extent.end(); ++at) {
-    Use& use = uses[at];
-    ++use.writes;
-    use.touched = now;
-  }
+  for (std::uint64_t at = extent.offset / unit; at * unit < extent.end(); ++at) begin(uses[at], now);
 }
 
 void Regions::end_write(engine::Extent extent, engine::TimePoint now) {
+  if (is_of_all(extent)) {
+    assert(all_ && all_->writes > 0);
+    all_->touched = now;
+    if (--all_->writes == 0 && !remember_) all_.reset();
+    return;
+  }
   const bool wide = is_wide(extent);
   Uses& uses = wide ? chunks_ : uses_;
   const std::uint64_t unit = wide ? size_ * kChunk : size_;
@@ -38,11 +47,11 @@ void Regions::end_write(engine::Extent extent, engine::TimePoint now) {
 
 bool Regions::quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint since) {
   const auto found = uses.find(key);
-  return found == uses.end() || (found->second.writes == 0 && found->second.touched < since);
+  return found == uses.end() || quiet(found->second, since);
 }
 
 bool Regions::quiet_since(std::uint64_t region, engine::TimePoint since) const {
-  return quiet_in(uses_, region, since) && quiet_in(chunks_, region / kChunk, since);
+  return quiet_in(uses_, region, since) && quiet_in(chunks_, region / kChunk, since) && (!all_ || quiet(*all_, since));
 }
 
 void Regions::forget_in(Uses& uses, std::uint64_t key) {
@@ -53,6 +62,7 @@ void Regions::forget_in(Uses& uses, std::uint64_t key) {
 void Regions::forget(std::uint64_t region) {
   forget_in(uses_, region);
   forget_in(chunks_, region / kChunk);
+  if (all_ && all_->writes == 0) all_.reset();
 }
 
 }  // namespace lockstep::replication

@@ -3,8 +3,10 @@
 // while a partner is kept equal (the dirty bound limits them), and only those in flight otherwise.
 //
 // A write of many regions is noted by chunks of regions, so that a range of gigabytes costs no more than a few hundred
-// entries; its neighbours in the chunks at its ends count as written with it.
+// entries; its neighbours in the chunks at its ends count as written with it. One that is longer still, of a whole
+// volume, counts as a write to all there is.
 #include <cstdint>
+#include <optional>
 
 #include <boost/unordered/unordered_flat_map.hpp>
 
@@ -15,7 +17,8 @@ namespace lockstep::replication {
 
 class Regions {
  public:
-  static constexpr std::uint64_t kChunk = 64;  ///< regions; a write of more is noted by chunks
+  static constexpr std::uint64_t kChunk = 64;         ///< regions; a write of more is noted by chunks
+  static constexpr std::uint64_t kMostChunks = 2048;  ///< of one write
 
   explicit Regions(std::uint32_t region_size) : size_(region_size) {}
 
@@ -27,7 +30,7 @@ class Regions {
   [[nodiscard]] std::uint64_t begun() const { return begun_; }
   /// No write is under way there, and none began or ended at `since` or later.
   [[nodiscard]] bool quiet_since(std::uint64_t region, engine::TimePoint since) const;
-  /// It is clean now. When its chunk was written, that is forgotten too: the others of the chunk, dirty still, are as
+  /// It is clean now. When its chunk was written, or all, that is forgotten too: the others of it, dirty still, are as
   /// quiet as this one, and at worst are cleaned before they are cold.
   void forget(std::uint64_t region);
 
@@ -38,6 +41,9 @@ class Regions {
   };
   using Uses = boost::unordered_flat_map<std::uint64_t, Use>;
   [[nodiscard]] bool is_wide(engine::Extent extent) const { return extent.length > size_ * kChunk; }
+  [[nodiscard]] bool is_of_all(engine::Extent extent) const { return extent.length > size_ * kChunk * kMostChunks; }
+  static void begin(Use& use, engine::TimePoint now);
+  static bool quiet(const Use& use, engine::TimePoint since) { return use.writes == 0 && use.touched < since; }
   static bool quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint since);
   static void forget_in(Uses& uses, std::uint64_t key);
 
@@ -46,6 +52,7 @@ class Regions {
   bool remember_ = false;
   Uses uses_;    // by region
   Uses chunks_;  // by chunk
+  std::optional<Use> all_;
 };
 
 }  // namespace lockstep::replication

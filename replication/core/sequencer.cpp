@@ -176,10 +176,10 @@ void Sequencer::store(Op& op) {
 }
 
 /// The order of a forward does not wait (link_budget.hpp): the partner may even keep back its answer to another order
-/// until this forward is answered.
+/// until this forward is answered. Nor does one that has its number and comes again: later ones would pass it.
 void Sequencer::send(Op& op) {
   if (!outbound_.ready || op.on_link || op.link_hook.linked) return;
-  if (op.entry) return put_on_link(op);
+  if (op.entry || op.sequence != 0) return put_on_link(op);
   if (!for_link_.empty() || !share_.ready()) return for_link_.push_back(op);
   put_on_link(op);
 }

@@ -143,6 +143,39 @@ void adopts_with_a_write_in_its_store(Nanos returned_after) {
   EXPECT_EQ(pair.value_at(kB, kBlockOfBoth), 0xa);
 }
 
+/// An order of A's is at work in B's store when that stops, and A goes on alone and is there again before anybody can
+/// know that B's store hangs.
+struct AdoptingWithAHungOrder {
+  AdoptingWithAHungOrder() {
+    EXPECT_FALSE(pair.written(kA, kBlockOfBoth, 1));
+    hang(pair, kB);
+    pair.write(kA, kBlockOfBoth, 0xa);
+    pair.run_for(20 * kMillisecond);
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
+    EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, true);
+  }
+  ScriptedPair pair{pair_program(), [](Scenario& s) { s.arbiter = {engine::ArbiterKind::preferred, kA, {}}; }};
+};
+
+TEST(Adopting, AStoreThatIsFoundToHangMeanwhileKeepsNobodyFromServing) {
+  AdoptingWithAHungOrder world;
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.status(kB).serving; }, 30 * kSecond)) << "through A";
+  world.pair.mend(kB);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+}
+
+TEST(Adopting, EndsWithAVolumeThatIsDetachedMeanwhile) {
+  AdoptingWithAHungOrder world;
+  world.pair.run_for(500 * kMillisecond);
+  bool detached = false;
+  world.pair.host(kB).program()->detach(0, [&] { detached = true; });
+  world.pair.run_for(500 * kMillisecond);
+  world.pair.mend(kB);
+  EXPECT_TRUE(world.pair.wait_for([&] { return detached; }));
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 TEST(Adopting, WhatTheStoreStillHoldsOfTheOldEpochDoesNotLandOnTheResync) { adopts_with_a_write_in_its_store(kSecond); }
 
 TEST(Adopting, AStoreThatDoesNotReturnAWriteKeepsNobodyElseFromServing) {

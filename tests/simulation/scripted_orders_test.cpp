@@ -339,6 +339,21 @@ TEST(ForwardOfThis, ThatWasGivenUpHoldsBackAnswersToOrdersUntilItIsAnswered) {
   EXPECT_TRUE(other.ended_with(Errc::ok));
 }
 
+/// The other way broke for a moment: B has no answer to its order, and asks with the same one.
+TEST(ForwardOfThis, ThatWasGivenUpHoldsBackTheAnswerToAnOrderThatComesAgain) {
+  GivenUp world;
+  Message m = world.order(1);
+  m.extent.offset += kBlock;
+  auto& first = world.b.send(m, PlayedB::block_of(1));
+  world.pair.run_for(10 * kSoon);
+  auto& again = world.b.send(m, PlayedB::block_of(1));
+  world.pair.run_for(10 * kSoon);
+  EXPECT_FALSE(first.done || again.done) << "B may begin the forward after it";
+  world.b.let_go(Errc::ok);
+  EXPECT_TRUE(world.pair.wait_for([&] { return again.done; }, 10 * kSoon));
+  EXPECT_TRUE(again.ended_with(Errc::ok));
+}
+
 /// What has come by the old way may be begun until the new one is agreed on.
 TEST(ForwardOfThis, ThatWasGivenUpAndLostWithTheWayHoldsBackAnswersToOrders) {
   GivenUp world;

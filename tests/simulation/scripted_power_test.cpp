@@ -57,6 +57,20 @@ TEST(PowerOn, IsInForceBeforeTheOtherNodeTellsAnythingOfTheUnit) {
   EXPECT_FALSE(read.done);
 }
 
+/// The one that follows is in sync first, by a message. The other dies before it has told anything.
+TEST(PowerOn, IsWhenTheNodeThatOrdersIsGoneBeforeItToldTheOther) {
+  Registered world;
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).end(Host::End::power_cut);
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).boot();
+  const auto is_in_sync = [&](NodeSide side) { return world.pair.is(side, MirrorState::in_sync); };
+  ASSERT_TRUE(world.pair.wait_for([&] { return is_in_sync(kA) || is_in_sync(kB); }));
+  const NodeSide follows = is_in_sync(kA) ? kA : kB;
+  ASSERT_FALSE(is_in_sync(engine::other(follows)));
+  world.pair.host(engine::other(follows)).end(Host::End::killed);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(follows, MirrorState::solo); }));
+  EXPECT_TRUE(world.state(follows).registrations.empty());
+}
+
 TEST(PowerOn, IsWhenTheOnlyMemberRestarted) {
   Registered world;
   world.lose_b();

@@ -35,5 +35,21 @@ TEST(IndeterminateExtents, BeyondTheBoundMoreIsDoubtedNeverLess) {
     EXPECT_TRUE(indeterminate.overlap({i * 8192, 512})) << i;
 }
 
+TEST(IndeterminateExtents, ThatAreSettledInManyPiecesStayFew) {
+  IndeterminateExtents indeterminate;
+  const std::uint64_t pieces = 3 * IndeterminateExtents::kMost;
+  indeterminate.add({0, (2 * pieces + 1) * 4096});
+  std::uint64_t splits = 0;
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    const engine::Extent piece{(2 * i + 1) * 4096, 4096};
+    indeterminate.settle(piece);
+    splits += !indeterminate.overlap(piece);
+    EXPECT_TRUE(indeterminate.overlap({2 * i * 4096, 4096})) << "nobody settled that";
+  }
+  EXPECT_EQ(splits, IndeterminateExtents::kMost - 1);
+  indeterminate.settle({0, (2 * pieces + 1) * 4096});
+  EXPECT_TRUE(indeterminate.none());
+}
+
 }  // namespace
 }  // namespace lockstep::replication

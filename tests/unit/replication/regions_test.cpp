@@ -55,5 +55,28 @@ TEST(Regions, AreForgottenWhenTheyAreCleanButNotWhileWritten) {
   EXPECT_TRUE(regions.quiet_since(Regions::kChunk, at(2)));
 }
 
+TEST(Regions, AreAllWrittenByAWriteOfAWholeLargeVolume) {
+  Regions regions(kRegion);
+  regions.remember(true);
+  const engine::Extent all{0, std::uint64_t{1} << 46};
+  constexpr std::uint64_t kLast = (std::uint64_t{1} << 46) / kRegion - 1;
+  regions.begin_write(all, at(1));
+  regions.begin_write(all, at(2));
+  regions.end_write(all, at(3));
+  EXPECT_FALSE(regions.quiet_since(0, at(9)));
+  EXPECT_FALSE(regions.quiet_since(kLast, at(9))) << "the other one is under way";
+  regions.forget(0);
+  EXPECT_FALSE(regions.quiet_since(0, at(9)));
+  regions.end_write(all, at(5));
+  EXPECT_FALSE(regions.quiet_since(kLast, at(5)));
+  EXPECT_TRUE(regions.quiet_since(kLast, at(6)));
+  regions.forget(7);
+  EXPECT_TRUE(regions.quiet_since(kLast, at(0)));
+  regions.begin_write(all, at(7));
+  regions.end_write(all, at(8));
+  regions.remember(false);
+  EXPECT_TRUE(regions.quiet_since(7, at(0)));
+}
+
 }  // namespace
 }  // namespace lockstep::replication
