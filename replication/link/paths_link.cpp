@@ -423,23 +423,26 @@ struct PathsLink::Impl {
 
   void finish_session() {
     clock.cancel(std::exchange(finish_timer, TimerId::none));
-    for (Stream* stream : {&ahead, &numbered}) {
-      // What is sent from in here waits, too, and ends with them.
-      while (!stream->tasks.empty() || !stream->waiting.empty()) {
-        auto orphans = std::exchange(stream->tasks, {});
-        orphans.insert(orphans.end(), stream->waiting.begin(), stream->waiting.end());
-        stream->waiting.clear();
-        for (Task* task : orphans) {
-          assert(task->copies_out == 0);
-          end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
-        }
-      }
+    // What is sent from in here waits, too, whichever stream it is of, and ends with them.
+    while (end_all_of(ahead) || end_all_of(numbered)) {
     }
     ahead = Stream(FrameKind::ahead, kAheadWindow, Copies::every_path);
     numbered = Stream(FrameKind::numbered, kNumberedWindow, Copies::one);
     window = WindowBytes(kMaxBytesUnderWay);
     told = {};
     session_is_over();
+  }
+
+  /// False: there was none.
+  bool end_all_of(Stream& stream) {
+    auto orphans = std::exchange(stream.tasks, {});
+    orphans.insert(orphans.end(), stream.waiting.begin(), stream.waiting.end());
+    stream.waiting.clear();
+    for (Task* task : orphans) {
+      assert(task->copies_out == 0);
+      end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+    }
+    return !orphans.empty();
   }
 
   void session_is_over() {

@@ -409,6 +409,24 @@ TEST_F(WayOut, WhatIsSentWhileTheSessionEndsEndsWithIt) {
   EXPECT_EQ(mirror.downs, 1u);
 }
 
+TEST_F(WayOut, WhatIsSentByWhatEndsWithTheSessionEndsOnceWithIt) {
+  start(1);
+  for (const auto& [first, then] :
+       {std::pair{MessageType::copy, MessageType::heartbeat}, std::pair{MessageType::heartbeat, MessageType::copy}}) {
+    failed = 0;
+    join(0);
+    link->send(plain_frame(first), {}, {}, [&, then = then](const auto& result) {
+      EXPECT_FALSE(result);
+      send({}, then);
+    });
+    link->reset();
+    lose(0);
+    clock.advance(0ms);
+    EXPECT_EQ(failed, 1u);
+    EXPECT_EQ(link->tasks_in_use(), 0u);
+  }
+}
+
 TEST_F(WayOut, ASessionThatIsGivenUpIsNoLossOfItsPaths) {
   start_and_join(1);
   link->reset();
