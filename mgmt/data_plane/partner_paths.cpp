@@ -45,7 +45,6 @@ struct PartnerPaths::Path final : replication::LinkEvents {
   }
   void on_link_up() override {
     paths.link_->on_path_up(slot);
-    paths.try_others_at_once(*this);
     if (paths.told_) paths.told_(number, true);
   }
   void on_link_down() override {
@@ -65,6 +64,22 @@ struct PartnerPaths::Path final : replication::LinkEvents {
   IscsiLink link;
 };
 
+/// The link's events are the mirror's, and one of them is news for the paths as well.
+struct PartnerPaths::OfLink final : replication::LinkEvents {
+  OfLink(PartnerPaths& all, replication::LinkEvents& above) : paths(all), mirror(above) {}
+  void on_link_up() override {
+    mirror.on_link_up();
+    paths.try_all_at_once();
+  }
+  void on_link_down() override { mirror.on_link_down(); }
+  void on_inbound_up(std::uint64_t) override {}
+  void on_inbound_down(std::uint64_t) override {}
+  void on_request(std::uint64_t, replication::InboundRequest&) override {}
+
+  PartnerPaths& paths;
+  replication::LinkEvents& mirror;
+};
+
 PartnerPaths::PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours)
     : reactor_(reactor) {
   std::vector<replication::PathOut> out;
@@ -79,7 +94,8 @@ PartnerPaths::~PartnerPaths() = default;
 
 void PartnerPaths::start(replication::LinkEvents& mirror, engine::Callback<std::size_t, bool> told) {
   told_ = std::move(told);
-  link_->start(mirror);
+  of_link_ = std::make_unique<OfLink>(*this, mirror);
+  link_->start(*of_link_);
   for (const auto& path : paths_) path->link.start(*path);
 }
 
@@ -90,11 +106,11 @@ void PartnerPaths::stop() {
   for (const auto& path : paths_) path->link.stop();
 }
 
-/// The partner is there: what waits after attempts in vain would be missed for up to a second.
-void PartnerPaths::try_others_at_once(const Path& up) {
-  for (const auto& path : paths_) {
-    if (path.get() != &up) path->link.try_at_once();
-  }
+/// The partner is there and has let this node in: what waits after attempts in vain would be missed for up to a second.
+/// That a path stands says less. Where each is refused as soon as it asks to join, one would call the other without
+/// any pause, for ever.
+void PartnerPaths::try_all_at_once() {
+  for (const auto& path : paths_) path->link.try_at_once();
 }
 
 bool PartnerPaths::may_go_on(const Path& path, const IscsiLinkSettings& settings) {

@@ -67,12 +67,14 @@ class PartnerPaths {
 
  private:
   struct Path;
+  struct OfLink;
   [[nodiscard]] std::array<PathPlan, kPaths> placed(std::vector<PathPlan> plans) const;
   void change(Path& path, replication::IscsiLinkSettings settings);
-  void try_others_at_once(const Path& up);
+  void try_all_at_once();
   [[nodiscard]] static bool may_go_on(const Path& path, const replication::IscsiLinkSettings& settings);
 
   std::vector<std::unique_ptr<Path>> paths_;
+  std::unique_ptr<OfLink> of_link_;
   std::unique_ptr<replication::PathsLink> link_;
   engine::Callback<std::size_t, bool> told_;
   engine::Reactor& reactor_;

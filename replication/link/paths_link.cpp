@@ -61,8 +61,9 @@ struct PathsLink::Impl {
   PathSet up;       ///< their links are
   PathSet probing;  ///< with a question under way
   std::array<std::uint64_t, kMaxPaths> load{};
-  WindowBytes window{kMaxBytesUnderWay};  ///< of numbered requests
-  AnswerNumber told;                      ///< acknowledged to the partner, of numbered requests
+  std::array<std::size_t, kMaxPaths> ahead_out{};  ///< copies of heartbeats, answered elsewhere or not
+  WindowBytes window{kMaxBytesUnderWay};           ///< of numbered requests
+  AnswerNumber told;                               ///< acknowledged to the partner, of numbered requests
   Stream ahead{FrameKind::ahead, kAheadWindow, Copies::every_path};
   Stream numbered{FrameKind::numbered, kNumberedWindow, Copies::one};
   std::vector<PathAddress> addresses;
@@ -267,36 +268,56 @@ struct PathsLink::Impl {
 
   void pump() {
     if (!is<Established>() || !manager.best(load, clock.now())) return;
-    for (Stream* stream : {&ahead, &numbered}) {
-      while (const auto number = stream->sender.in_hand()) {
-        const auto task = std::ranges::find(stream->tasks, *number, &Task::number);
-        assert(task != stream->tasks.end());
-        mark<"paths.sent_again">();
-        give(*stream, **task);
+    pump_ahead();
+    pump_numbered();
+  }
+
+  /// Every path gets each that is unanswered, as soon as it has room for it: one whose taker hangs is not to hold up
+  /// those after it, which the receiver delivers in order.
+  void pump_ahead() {
+    while (!ahead.waiting.empty() && ahead.sender.has_room()) number_first(ahead);
+    for_each(manager.joined(), [&](PathSlot path) {
+      for (Task* task : ahead.tasks) {
+        if (!takes_ahead(path)) return;
+        if (!task->copies[index_of(path)].out) give_copy(ahead, *task, path, task->own_out, task->own_in);
       }
-      while (!stream->waiting.empty() && has_room(*stream)) {
-        Task& task = *stream->waiting.front();
-        stream->waiting.pop_front();
-        task.number = stream->sender.take_number();
-        if (task.kind == FrameKind::numbered) window.sent(task.in_window());
-        stream->tasks.push_back(&task);
-        give(*stream, task);
-      }
+    });
+  }
+
+  /// The fastest path answers heartbeats for all of them: what a slower one still has of them is counted there alone,
+  /// and would have no bound.
+  [[nodiscard]] bool takes_ahead(PathSlot path) const { return ahead_out[index_of(path)] < kAheadWindow; }
+
+  void pump_numbered() {
+    while (const auto number = numbered.sender.in_hand()) {
+      const auto task = std::ranges::find(numbered.tasks, *number, &Task::number);
+      assert(task != numbered.tasks.end());
+      mark<"paths.sent_again">();
+      give_numbered(**task);
+    }
+    while (!numbered.waiting.empty() && has_room_for(numbered.waiting.front()->in_window())) {
+      Task& task = number_first(numbered);
+      window.sent(task.in_window());
+      give_numbered(task);
     }
   }
 
-  [[nodiscard]] bool has_room(const Stream& stream) const {
-    if (!stream.sender.has_room()) return false;
-    if (stream.kind == FrameKind::ahead || stream.sender.unanswered() == 0) return true;
-    return window.has_room(stream.waiting.front()->in_window());
+  [[nodiscard]] bool has_room_for(RequestBytes next) const {
+    if (!numbered.sender.has_room()) return false;
+    return numbered.sender.unanswered() == 0 || window.has_room(next);
   }
 
-  void give(Stream& stream, Task& task) {
-    if (stream.kind == FrameKind::ahead) {
-      for_each(manager.joined(), [&](PathSlot path) { give_copy(stream, task, path, task.own_out, task.own_in); });
-    } else {
-      give_copy(stream, task, *manager.best(load, clock.now()), task.payload_out, task.payload_in);
-    }
+  /// Of those that wait.
+  static Task& number_first(Stream& stream) {
+    Task& task = *stream.waiting.front();
+    stream.waiting.pop_front();
+    task.number = stream.sender.take_number();
+    stream.tasks.push_back(&task);
+    return task;
+  }
+
+  void give_numbered(Task& task) {
+    give_copy(numbered, task, *manager.best(load, clock.now()), task.payload_out, task.payload_in);
   }
 
   void give_copy(Stream& stream, Task& task, PathSlot path, std::span<const std::byte> out, std::span<std::byte> in) {
@@ -305,6 +326,7 @@ struct PathsLink::Impl {
     copy = {&task, path, true};
     ++task.copies_out;
     load[index_of(path)] += task.bytes();
+    if (stream.kind == FrameKind::ahead) ++ahead_out[index_of(path)];
     stream.sender.sent(task.number, path);
     const AnswerNumber acknowledged = stream.sender.acknowledged();
     if (stream.kind == FrameKind::numbered) told = acknowledged;
@@ -324,6 +346,7 @@ struct PathsLink::Impl {
     copy.out = false;
     --task.copies_out;
     load[index_of(copy.path)] -= task.bytes();
+    if (task.kind == FrameKind::ahead) --ahead_out[index_of(copy.path)];
     if (is<Ending>()) return give_back_if_over(task);  // finish_session() calls all back
     if (!result) {
       stream.sender.copy_destroyed(task.number, copy.path);
@@ -338,7 +361,10 @@ struct PathsLink::Impl {
     if (!fits) return end_session("The partner has ended the link session.");
     const auto outcome = stream.sender.answered(task.number, copy.path, frame->number);
     if (!outcome) return partner_is_wrong(outcome.error().message);
-    if (*outcome == ChannelSender::Answer::again) return give_back_if_over(task);
+    if (*outcome == ChannelSender::Answer::again) {
+      give_back_if_over(task);
+      return pump();  // the path has room for another heartbeat
+    }
     std::erase(stream.tasks, &task);
     if (task.kind == FrameKind::numbered) {
       window.answered(task.in_window(), frame->number, numbered.sender.acknowledged());
@@ -397,23 +423,26 @@ struct PathsLink::Impl {
 
   void finish_session() {
     clock.cancel(std::exchange(finish_timer, TimerId::none));
-    for (Stream* stream : {&ahead, &numbered}) {
-      // What is sent from in here waits, too, and ends with them.
-      while (!stream->tasks.empty() || !stream->waiting.empty()) {
-        auto orphans = std::exchange(stream->tasks, {});
-        orphans.insert(orphans.end(), stream->waiting.begin(), stream->waiting.end());
-        stream->waiting.clear();
-        for (Task* task : orphans) {
-          assert(task->copies_out == 0);
-          end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
-        }
-      }
+    // What is sent from in here waits, too, whichever stream it is of, and ends with them.
+    while (end_all_of(ahead) || end_all_of(numbered)) {
     }
     ahead = Stream(FrameKind::ahead, kAheadWindow, Copies::every_path);
     numbered = Stream(FrameKind::numbered, kNumberedWindow, Copies::one);
     window = WindowBytes(kMaxBytesUnderWay);
     told = {};
     session_is_over();
+  }
+
+  /// False: there was none.
+  bool end_all_of(Stream& stream) {
+    auto orphans = std::exchange(stream.tasks, {});
+    orphans.insert(orphans.end(), stream.waiting.begin(), stream.waiting.end());
+    stream.waiting.clear();
+    for (Task* task : orphans) {
+      assert(task->copies_out == 0);
+      end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+    }
+    return !orphans.empty();
   }
 
   void session_is_over() {

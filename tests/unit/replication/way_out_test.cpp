@@ -165,6 +165,96 @@ TEST_F(WayOut, AHeartbeatsCopiesHaveBuffersOfTheirOwnUntilTheLastOneEnds) {
   EXPECT_FALSE(link->is_ending()) << "nobody waits for the second answer";
 }
 
+struct WayOutWithASlowPath : WayOut {
+  static constexpr std::size_t kSlow = 0, kFast = 1;
+  static constexpr unsigned kMany = 5000;
+
+  void SetUp() override { start_and_join(2); }
+  void send_heartbeat() { send({}, MessageType::heartbeat); }
+  /// The fast path answers each, the slow one nothing.
+  void send_many() {
+    for (std::uint64_t number = 1; number <= kMany; ++number) {
+      send_heartbeat();
+      ASSERT_LE(paths[kSlow]->count(FrameKind::ahead), kAheadWindow) << "heartbeat " << number;
+      paths[kFast]->answer_first(AnswerFrame{AnswerKind::answer, {number}});
+    }
+    ASSERT_EQ(done, kMany);
+  }
+  void slow_one_answers_one_of_before() { paths[kSlow]->answer_first(AnswerFrame{AnswerKind::stale, {}}); }
+  /// Of the heartbeats on that path.
+  [[nodiscard]] std::uint64_t last_on(std::size_t path) const { return paths[path]->sent.back().frame().number.value; }
+};
+
+TEST_F(WayOutWithASlowPath, HasNoMoreHeartbeatsThereThanAWindowHoweverManyTheOtherAnswers) {
+  send_many();
+  EXPECT_EQ(paths[kSlow]->sent.size(), kAheadWindow);
+  EXPECT_EQ(link->tasks_in_use(), kAheadWindow) << "those of which it has a copy";
+}
+
+TEST_F(WayOutWithASlowPath, SendsThereWhatTheLostOneHadAsSoonAsThereIsRoom) {
+  send_many();
+  for (int i = 0; i < 2; ++i) send_heartbeat();
+  lose(kFast);
+  EXPECT_EQ(paths[kSlow]->sent.size(), kAheadWindow);
+  for (std::uint64_t number : {kMany + 1, kMany + 2}) {
+    slow_one_answers_one_of_before();
+    ASSERT_EQ(paths[kSlow]->sent.size(), kAheadWindow);
+    EXPECT_EQ(last_on(kSlow), number);
+  }
+  while (paths[kSlow]->sent.size() > 2) slow_one_answers_one_of_before();
+  for (std::uint64_t answer : {kMany + 1, kMany + 2}) {
+    paths[kSlow]->answer_first(AnswerFrame{AnswerKind::answer, {answer}});
+  }
+  EXPECT_EQ(done, kMany + 2);
+  EXPECT_EQ(link->tasks_in_use(), 0u);
+}
+
+TEST_F(WayOutWithASlowPath, SendsAHeartbeatThatFoundNoRoomOnAnyWhenThereIsSome) {
+  send_many();
+  lose(kFast);
+  send_heartbeat();
+  EXPECT_EQ(paths[kSlow]->sent.size(), kAheadWindow);
+  EXPECT_LE(last_on(kSlow), kMany);
+  slow_one_answers_one_of_before();
+  EXPECT_EQ(paths[kSlow]->sent.size(), kAheadWindow);
+  EXPECT_EQ(last_on(kSlow), kMany + 1);
+}
+
+TEST_F(WayOutWithASlowPath, SendsThereWhatTheOtherHasNotAnsweredAsSoonAsThereIsRoom) {
+  send_many();
+  send_heartbeat();
+  slow_one_answers_one_of_before();
+  EXPECT_EQ(last_on(kSlow), kMany + 1) << "if the other one hangs, what follows would wait for it";
+  EXPECT_EQ(paths[kFast]->sent.size(), 1u);
+  for (const auto& path : paths) EXPECT_LE(path->sent.size(), kAheadWindow);
+}
+
+TEST_F(WayOutWithASlowPath, CountsThereNothingOfBeforeItWasLost) {
+  send_many();
+  lose(kSlow);
+  join(kSlow);
+  send_heartbeat();
+  ASSERT_EQ(paths[kSlow]->sent.size(), 1u);
+  EXPECT_EQ(last_on(kSlow), kMany + 1);
+}
+
+TEST_F(WayOutWithASlowPath, CountsThereNothingOfTheSessionBefore) {
+  send_many();
+  link->reset();
+  for (std::size_t path : {kSlow, kFast}) lose(path);
+  for (std::size_t path : {kSlow, kFast}) join(path);
+  send_heartbeat();
+  for (const auto& path : paths) EXPECT_EQ(path->sent.size(), 1u);
+}
+
+TEST_F(WayOut, AHeartbeatThatIsNotAnsweredGoesByAPathThatJoinsLater) {
+  start(2);
+  join(0);
+  send({}, MessageType::heartbeat);
+  join(1);
+  EXPECT_EQ(paths[1]->count(FrameKind::ahead), 1u);
+}
+
 TEST_F(WayOut, WhatWasAnsweredLeavesRoomForWhatWaits) {
   start_and_join(1);
   std::vector<std::byte> in(kMiB);
@@ -317,6 +407,24 @@ TEST_F(WayOut, WhatIsSentWhileTheSessionEndsEndsWithIt) {
   lose(0);
   EXPECT_EQ(failed, 2u);
   EXPECT_EQ(mirror.downs, 1u);
+}
+
+TEST_F(WayOut, WhatIsSentByWhatEndsWithTheSessionEndsOnceWithIt) {
+  start(1);
+  for (const auto& [first, then] :
+       {std::pair{MessageType::copy, MessageType::heartbeat}, std::pair{MessageType::heartbeat, MessageType::copy}}) {
+    failed = 0;
+    join(0);
+    link->send(plain_frame(first), {}, {}, [&, then = then](const auto& result) {
+      EXPECT_FALSE(result);
+      send({}, then);
+    });
+    link->reset();
+    lose(0);
+    clock.advance(0ms);
+    EXPECT_EQ(failed, 1u);
+    EXPECT_EQ(link->tasks_in_use(), 0u);
+  }
 }
 
 TEST_F(WayOut, ASessionThatIsGivenUpIsNoLossOfItsPaths) {
