@@ -206,6 +206,7 @@ class Session final : private BufferUser {
   void look(bool is_in_the_way) override;
   void end_stalled_transfers(bool is_in_the_way);
   void give_back_memory(SessionCommand& command);
+  void put_off(SessionCommand& command);
   void stop_waiting(SessionCommand& command);
   void fail_unexecuted(SessionCommand& command, scsi::Status status);
 

@@ -112,6 +112,23 @@ TEST_F(ScsiReservation, CapabilitiesPromisePersistenceOnlyWhereTheDiskKeepsIt) {
 TEST_F(ScsiReservation, WhoIsPreemptedHearsOfIt) {
   reserve_out(nexus, 0x00, 0, 1);
   reserve_out(second, 0x00, 0, 2);
+TEST_F(ScsiReservation, TheMemoryThatAReportTakesIsAskedForBeforehandHoweverLittleIsWanted) {
+  reserve_out(nexus, 0x00, 0, 1);
+  disk.deferred = true;
+  const auto report = reserve_in(0, 8);
+  EXPECT_LE(pool.in_use(), engine::BufferPool::block_size(device.data_bytes(*report)));
+  disk.release_one();
+  expect_good(*report);
+}
+
+TEST_F(ScsiReservation, TheMemoryThatAChangeTakesIsAskedForBeforehand) {
+  auto change = make({0x5F, 0, 0, 0, 0, 0, 0, 0, 24}, 0, Bytes(24));
+  change->defers_pull = true;
+  device.execute(*change);
+  EXPECT_LE(pool.in_use(), engine::BufferPool::block_size(device.data_bytes(*change)));
+  change->release_pull();
+}
+
   reserve_out(second, 0x01, 2, 0, 1);
   EXPECT_EQ(reserve_out(nexus, 0x05, 1, 2, 1), scsi::Status::good);
   expect_sense(*run({0x00}, second), scsi::SenseKey::unit_attention, scsi::asc::kRegistrationsPreempted);
