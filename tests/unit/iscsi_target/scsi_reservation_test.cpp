@@ -54,6 +54,18 @@ TEST_F(ScsiReservation, AReservationOfOneStopsTheWritesOfTheOther) {
   EXPECT_EQ(run({0x12, 0, 0, 0, 96}, second, 96)->status, scsi::Status::good);
 }
 
+TEST_F(ScsiReservation, ModeParametersMayBeReadByWhoMayRead) {
+  reserve_out(nexus, 0x00, 0, 1);
+  for (const std::uint8_t type : Bytes{1, 5, 7, 3, 6, 8}) {
+    ASSERT_EQ(reserve_out(nexus, 0x01, 1, 0, type), scsi::Status::good) << int{type};
+    const auto wanted = run(cdb10(0x28, 0, 1), second, 512)->status;
+    EXPECT_EQ(run({0x1A, 0, 0x08, 0, 64}, second, 64)->status, wanted) << int{type};
+    EXPECT_EQ(run({0x5A, 0, 0x08, 0, 0, 0, 0, 0, 64}, second, 64)->status, wanted) << int{type};
+    EXPECT_EQ(run({0x1A, 0, 0x08, 0, 64}, nexus, 64)->status, scsi::Status::good) << int{type};
+    ASSERT_EQ(reserve_out(nexus, 0x02, 1, 0, type), scsi::Status::good) << int{type};
+  }
+}
+
 TEST_F(ScsiReservation, TheDiskHasTheLastWord) {
   // The unit has not heard of the reservation yet, the disk has it in force.
   disk.set_state_listener(nullptr);
@@ -100,18 +112,6 @@ TEST_F(ScsiReservation, AShortAllocationCutsTheKeysAndTheLengthSaysHowManyThereA
   EXPECT_EQ(c->residual_in(), 0);
 }
 
-TEST_F(ScsiReservation, CapabilitiesPromisePersistenceOnlyWhereTheDiskKeepsIt) {
-  const auto c = reserve_in(2);
-  ASSERT_EQ(c->data_in.size(), 8u);
-  EXPECT_EQ(c->be16(0), 8);
-  EXPECT_EQ(c->data_in[2], 0x1C);
-  EXPECT_EQ(c->data_in[3], 0x80);
-  EXPECT_EQ(c->be16(4), 0xEA01);
-}
-
-TEST_F(ScsiReservation, WhoIsPreemptedHearsOfIt) {
-  reserve_out(nexus, 0x00, 0, 1);
-  reserve_out(second, 0x00, 0, 2);
 TEST_F(ScsiReservation, TheMemoryThatAReportTakesIsAskedForBeforehandHoweverLittleIsWanted) {
   reserve_out(nexus, 0x00, 0, 1);
   disk.deferred = true;
@@ -129,6 +129,18 @@ TEST_F(ScsiReservation, TheMemoryThatAChangeTakesIsAskedForBeforehand) {
   change->release_pull();
 }
 
+TEST_F(ScsiReservation, CapabilitiesPromisePersistenceOnlyWhereTheDiskKeepsIt) {
+  const auto c = reserve_in(2);
+  ASSERT_EQ(c->data_in.size(), 8u);
+  EXPECT_EQ(c->be16(0), 8);
+  EXPECT_EQ(c->data_in[2], 0x1C);
+  EXPECT_EQ(c->data_in[3], 0x80);
+  EXPECT_EQ(c->be16(4), 0xEA01);
+}
+
+TEST_F(ScsiReservation, WhoIsPreemptedHearsOfIt) {
+  reserve_out(nexus, 0x00, 0, 1);
+  reserve_out(second, 0x00, 0, 2);
   reserve_out(second, 0x01, 2, 0, 1);
   EXPECT_EQ(reserve_out(nexus, 0x05, 1, 2, 1), scsi::Status::good);
   expect_sense(*run({0x00}, second), scsi::SenseKey::unit_attention, scsi::asc::kRegistrationsPreempted);
