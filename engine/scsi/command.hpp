@@ -118,9 +118,10 @@ class DeviceServer {
   /// After every command of the nexus was completed.
   virtual void on_nexus_closed(Nexus& nexus) = 0;
   virtual void execute(Command& command) = 0;
-  /// How many bytes of memory the command will ask take_buffer() for, as far as it is known by its CDB.
+  /// How many bytes of memory the command will ask take_buffer() for at most, as far as it is known by its CDB. What an
+  /// initiator expects is only its word: no command gets more than one buffer.
   [[nodiscard]] virtual std::size_t data_bytes(const Command& command) const {
-    return std::max(command.expected_out, command.expected_in);
+    return std::min<std::size_t>(std::max(command.expected_out, command.expected_in), engine::BufferPool::kMaxBuffer);
   }
   /// The command is given up: it was aborted, its session ends, or a reset that another session asked for ends it. What
   /// of it has not begun is not to begin any more. complete() is still owed, perhaps inside this call: with TASK

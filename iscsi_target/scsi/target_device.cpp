@@ -318,6 +318,7 @@ void TargetDevice::execute(scsi::Command& command) {
 
 std::size_t TargetDevice::data_bytes(const scsi::Command& command) const {
   const std::size_t moved = DeviceServer::data_bytes(command);
+  const auto at_most = [moved](std::uint64_t most) { return std::min<std::size_t>(moved, most); };
   switch (command.cdb[0]) {
     case 0x2F:  // VERIFY(10), (16) and (12)
     case 0x8F:
@@ -325,7 +326,12 @@ std::size_t TargetDevice::data_bytes(const scsi::Command& command) const {
     case 0x83:  // EXTENDED COPY
       return std::max(moved, kPiece);
     case 0x8B:  // ORWRITE(16)
-      return moved == 0 ? 0 : moved + 2 * std::min<std::size_t>(moved, LogicalUnit::kMaxCompare);
+      return moved == 0 ? 0 : at_most(LogicalUnit::kMaxOrWrite) + 2 * at_most(LogicalUnit::kMaxCompare);
+    case 0x5E:  // PERSISTENT RESERVE IN: the whole state is read, however little of it is wanted
+      return std::max(moved, scsi::kMaxLuState);
+    case 0x48:  // SANITIZE
+    case 0x5F:  // PERSISTENT RESERVE OUT
+      return std::max(moved, scsi::kMaxLuRequest);
     default:
       return moved;
   }

@@ -174,6 +174,7 @@ void Session::reject(RejectReason reason, const iscsi::Bhs& bad) {
 
 Session::Control& Session::add_control(const iscsi::Bhs& header, std::span<const std::byte> data) {
   auto* const control = new Control;  // not on the data path; bounded by kMaxControlBacklog
+  control->session = this;
   control->header = header;
   control->data.assign(data.begin(), data.end());
   ++control_backlog_;

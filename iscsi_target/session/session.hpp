@@ -158,6 +158,7 @@ class Session final : private BufferUser {
   enum class Turn : std::uint8_t { now, later, never };  // of a request, by its CmdSN
 
   struct Control : Ready {
+    Session* session = nullptr;
     iscsi::Bhs header;
     std::vector<std::byte> data;
     bool takes_stat_sn = true;
@@ -205,6 +206,7 @@ class Session final : private BufferUser {
   void buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) override;
   void look(bool is_in_the_way) override;
   void end_stalled_transfers(bool is_in_the_way);
+  void put_off(SessionCommand& command);
   void give_back_memory(SessionCommand& command);
   void stop_waiting(SessionCommand& command);
   void fail_unexecuted(SessionCommand& command, scsi::Status status);
@@ -213,6 +215,7 @@ class Session final : private BufferUser {
   [[nodiscard]] bool encode_command(SessionCommand& command, iscsi::PduSender& queue);
   void encode_status(SessionCommand& command, iscsi::PduSender& queue);
   void encode_control(Control& control, iscsi::PduSender& queue);
+  void forget(Control& control);
   void status_leaves(SessionCommand& command, iscsi::OutPdu& last);
   template <class T>
   void stamp(T& header);
@@ -262,8 +265,8 @@ class Session final : private BufferUser {
   Ready* last_ready_ = nullptr;
   SessionCommand* first_deferred_ = nullptr;
   SessionCommand* last_deferred_ = nullptr;
-  std::size_t control_backlog_ = 0;
-  std::size_t control_bytes_ = 0;  // their data
+  std::size_t control_backlog_ = 0;  // control PDUs that are not sent yet
+  std::size_t control_bytes_ = 0;    // their data
   std::vector<Waiter> waiters_;
   std::size_t held_ = 0;
   std::size_t waiting_ = 0;            // commands that wait for memory

@@ -94,11 +94,8 @@ void Session::start(SessionCommand& command) {
     command.claim.member = this;
     command.claim.owner = &command;
     command.data_buffer = resources_.data_buffers->take_or_wait(command.claim, bytes);
-    if (command.claim.state == FairShare::Claim::State::waiting) [[unlikely]] {
-      command.is_waiting = true;
-      ++waiting_;
-      return;
-    }
+    if (command.claim.state != FairShare::Claim::State::granted) [[unlikely]]
+      return put_off(command);
   }
   execute(command);
 }

@@ -16,6 +16,19 @@ constexpr std::uint32_t kLooksForTaking = kTakingPatience / DataBuffers::kLook;
 
 }  // namespace
 
+// It waits for memory, or asks for more than there may ever be and is answered as the device server would.
+void Session::put_off(SessionCommand& command) {
+  if (command.claim.state == FairShare::Claim::State::waiting) {
+    command.is_waiting = true;
+    ++waiting_;
+    return;
+  }
+  drop_stash(command);
+  command.status = scsi::Status::busy;
+  command.is_completed = true;
+  if (!command.expects_data() && !command.is_arriving) make_ready(command);
+}
+
 void Session::buffer_ready(FairShare::Claim& claim, engine::Buffer buffer) {
   SessionCommand& command = SessionCommand::of(claim);
   assert(command.is_waiting);

@@ -156,21 +156,30 @@ void Session::status_leaves(SessionCommand& command, OutPdu& last) {
   };
 }
 
+// It stays, and counts, until its PDU is gone: what is encoded takes as much memory as what waits for that.
 void Session::encode_control(Control& control, PduSender& queue) {
   auto header = iscsi::header_as<iscsi::NopInHeader>(control.header);  // the numbers stand at one place in all of them
   stamp(header);
   if (control.takes_stat_sn) ++stat_sn_;
   OutPdu& pdu = queue.make();
   pdu.set_header(header);
-  if (!control.data.empty()) pdu.copy_data(control.data);
-  queue.push(pdu);
-  --control_backlog_;
-  control_bytes_ -= control.data.size();
+  pdu.set_data(control.data);
+  pdu.owner = &control;
+  pdu.done = [](void* owner, bool) {
+    auto& gone = *static_cast<Control*>(owner);
+    gone.session->forget(gone);
+  };
   const bool closes = control.closes;
-  delete &control;
+  queue.push(pdu);
   if (!closes) return;
   said_last_word_ = true;
   link_.close_gently("The initiator logged out.");
+}
+
+void Session::forget(Control& control) {
+  --control_backlog_;
+  control_bytes_ -= control.data.size();
+  delete &control;
 }
 
 Session::Numbers Session::numbers() { return {stat_sn_.value(), exp_cmd_sn_.value(), window_end().value()}; }

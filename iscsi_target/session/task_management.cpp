@@ -185,9 +185,8 @@ void Session::end() {
   while (first_ready_ != nullptr) {
     Ready& item = *std::exchange(first_ready_, first_ready_->next_ready);
     item.is_ready = false;
-    if (!item.is_command) delete static_cast<Control*>(&item);
+    if (!item.is_command) forget(static_cast<Control&>(item));
   }
-  control_backlog_ = control_bytes_ = 0;
   while (first_deferred_ != nullptr) {
     std::exchange(first_deferred_, first_deferred_->next_deferred)->is_deferred = false;
   }

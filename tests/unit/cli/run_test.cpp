@@ -27,6 +27,8 @@ TEST_F(Run, HelpHasExamplesAndExitsWithZero) {
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
   EXPECT_EQ(run({"volume", "create", "--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("lockstep volume create vm1 --size 100GiB --initiator iqn."));
+  EXPECT_EQ(run({"volume", "set", "--help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("device/rescan")) << "what Linux hosts need to hear of a write cache";
   EXPECT_EQ(run({"--version"}), 0);
 }
 

@@ -31,6 +31,12 @@ ScsiCommandHeader io16(RawInitiator& initiator, std::uint8_t opcode, std::uint32
 }
 ScsiCommandHeader write16(RawInitiator& initiator, std::uint32_t bytes) { return io16(initiator, 0x8A, bytes); }
 ScsiCommandHeader read16(RawInitiator& initiator, std::uint32_t bytes) { return io16(initiator, 0x88, bytes); }
+/// As if the initiator had room for all there could be.
+ScsiCommandHeader greedy_read16(RawInitiator& initiator, std::uint32_t bytes) {
+  auto header = read16(initiator, bytes);
+  header.expected_length = 0xFFFFFFFF;
+  return header;
+}
 
 /// What comes for it, until its status.
 scsi::Status status_of(RawInitiator& initiator) {
@@ -129,6 +135,31 @@ TEST_F(Floods, ReadsWhoseDataIsNotTakenLeaveRoomForOthers) {
   for (int i = 0; i < 100; ++i) flood.send(read16(flood, kMiB));
   EXPECT_TRUE(eventually([&] { return server.storage.executed >= 10; }));
   expect_honest_io();
+}
+
+TEST_F(Floods, ReadsOfWhichMoreIsExpectedThanABufferTakesLeaveRoomForOthers) {
+  log_in();
+  for (const std::uint32_t bytes : {kMiB, 64 * 1024u, 32 * kMiB}) {
+    for (int i = 0; i < 42; ++i) flood.send(greedy_read16(flood, bytes));
+  }
+  EXPECT_TRUE(eventually([&] { return server.storage.executed >= 1; }));
+  expect_honest_io();
+}
+
+TEST(SmallPool, ACommandThatNeedsMoreThanThereEverIsIsToldToComeAgainUnexecuted) {
+  TestServer server({}, 1, std::size_t{32} << 20);
+  RawOptions early;
+  early.offers.immediate_data = true;
+  RawInitiator host(server.address);
+  ASSERT_EQ(host.log_in(early), "");
+  const int executed = server.storage.executed;
+  host.send(read16(host, 32 * kMiB));
+  EXPECT_EQ(status_of(host), scsi::Status::busy);
+  host.send(write16(host, 32 * kMiB), bytes_pattern(host.parameters.first_burst, 1));
+  EXPECT_EQ(status_of(host), scsi::Status::busy);
+  EXPECT_EQ(server.storage.executed, executed);
+  host.send(read16(host, 4 * kMiB));
+  EXPECT_EQ(status_of(host), scsi::Status::good) << "another finds the memory there is";
 }
 
 TEST_F(Floods, NoWriteIsToldToComeAgainHoweverManyAreUnderWay) {

@@ -270,6 +270,16 @@ TEST_F(ScsiLargeIo, VerifyOfManyBlocksTakesTheMemoryOfAPiece) {
   EXPECT_LE(device.data_bytes(*readable), kPiece) << "what is asked for beforehand";
 }
 
+TEST_F(ScsiIo, WhatIsAskedForBeforehandIsNeverMoreThanABuffer) {
+  constexpr std::uint32_t kAll = 0xFFFFFFFF;
+  for (const std::uint8_t opcode : Bytes{0x28, 0x88, 0x2A, 0x8A, 0x2F, 0x8B, 0x5E, 0x12}) {
+    const auto c = make({opcode});
+    c->expected_in = c->expected_out = kAll;
+    EXPECT_LE(device.data_bytes(*c), LogicalUnit::kMaxTransfer) << int{opcode};
+    EXPECT_GT(device.data_bytes(*c), 0u) << int{opcode};
+  }
+}
+
 TEST_F(ScsiLargeIo, VerifyWithOneBlockForAllSaysWhereInTheWholeItDiffers) {
   constexpr std::uint16_t kBlocks = (std::size_t{8} << 20) / 512;
   expect_good(*out(cdb10(0x2F, 0, kBlocks, 0x06), Bytes(512)));

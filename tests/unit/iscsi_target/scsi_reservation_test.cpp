@@ -54,6 +54,18 @@ TEST_F(ScsiReservation, AReservationOfOneStopsTheWritesOfTheOther) {
   EXPECT_EQ(run({0x12, 0, 0, 0, 96}, second, 96)->status, scsi::Status::good);
 }
 
+TEST_F(ScsiReservation, ModeParametersMayBeReadByWhoMayRead) {
+  reserve_out(nexus, 0x00, 0, 1);
+  for (const std::uint8_t type : Bytes{1, 5, 7, 3, 6, 8}) {
+    ASSERT_EQ(reserve_out(nexus, 0x01, 1, 0, type), scsi::Status::good) << int{type};
+    const auto wanted = run(cdb10(0x28, 0, 1), second, 512)->status;
+    EXPECT_EQ(run({0x1A, 0, 0x08, 0, 64}, second, 64)->status, wanted) << int{type};
+    EXPECT_EQ(run({0x5A, 0, 0x08, 0, 0, 0, 0, 0, 64}, second, 64)->status, wanted) << int{type};
+    EXPECT_EQ(run({0x1A, 0, 0x08, 0, 64}, nexus, 64)->status, scsi::Status::good) << int{type};
+    ASSERT_EQ(reserve_out(nexus, 0x02, 1, 0, type), scsi::Status::good) << int{type};
+  }
+}
+
 TEST_F(ScsiReservation, TheDiskHasTheLastWord) {
   // The unit has not heard of the reservation yet, the disk has it in force.
   disk.set_state_listener(nullptr);
@@ -98,6 +110,23 @@ TEST_F(ScsiReservation, AShortAllocationCutsTheKeysAndTheLengthSaysHowManyThereA
   EXPECT_EQ(c->data_in.size(), 9u);
   EXPECT_EQ(c->be32(4), 8u);
   EXPECT_EQ(c->residual_in(), 0);
+}
+
+TEST_F(ScsiReservation, TheMemoryThatAReportTakesIsAskedForBeforehandHoweverLittleIsWanted) {
+  reserve_out(nexus, 0x00, 0, 1);
+  disk.deferred = true;
+  const auto report = reserve_in(0, 8);
+  EXPECT_LE(pool.in_use(), engine::BufferPool::block_size(device.data_bytes(*report)));
+  disk.release_one();
+  expect_good(*report);
+}
+
+TEST_F(ScsiReservation, TheMemoryThatAChangeTakesIsAskedForBeforehand) {
+  auto change = make({0x5F, 0, 0, 0, 0, 0, 0, 0, 24}, 0, Bytes(24));
+  change->defers_pull = true;
+  device.execute(*change);
+  EXPECT_LE(pool.in_use(), engine::BufferPool::block_size(device.data_bytes(*change)));
+  change->release_pull();
 }
 
 TEST_F(ScsiReservation, CapabilitiesPromisePersistenceOnlyWhereTheDiskKeepsIt) {

@@ -40,7 +40,9 @@ void add_volume_set(CLI::App& volume, Action& chosen) {
       "Examples:\n"
       "  lockstep volume set vm1 --read-only on\n"
       "  lockstep volume set vm1 --write-cache off\n"
-      "  lockstep volume set vm1 --name mail");
+      "  lockstep volume set vm1 --name mail\n\n"
+      "With --write-cache on, a Linux host does not flush until each of its paths was rescanned\n"
+      "(echo 1 > /sys/block/sdX/device/rescan) or it has logged in again.");
   c->add_option("name", o->name, "Name or id")->required();
   c->add_option("--name", o->new_name, "Call it so from now on; hosts notice nothing")->type_name("NEW");
   for (auto [option, value, what] :
