@@ -46,6 +46,18 @@ TEST(OrderByReference, IsShownAsSoonAsTheWriteIsAcknowledged) {
   EXPECT_EQ(early.first(), 7);
 }
 
+/// B's store was the slower one: it told of the end alone. A read that waited for the watermark might be in the way of an
+/// earlier order, for which the watermark waits.
+TEST(OrderByReference, IsShownWhenTheForwardIsAnsweredForGood) {
+  Forwarded world;
+  ASSERT_TRUE(world.b.ask(world.reference()).ended_with(Errc::ok));
+  world.b.let_go(Errc::ok);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.write->done; }, kSoon));
+  auto& read = world.pair.read(kA, kBlockOfBoth);
+  ASSERT_TRUE(world.pair.wait_for([&] { return read.done; }, kSoon));
+  EXPECT_EQ(read.first(), 7);
+}
+
 TEST(OrderByReference, ThatComesAgainAfterItWasShownIsNotCarriedOutAgain) {
   Forwarded world;
   ASSERT_TRUE(world.b.ask(world.reference()).ended_with(Errc::ok));
