@@ -66,6 +66,29 @@ TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
   ASSERT_TRUE(cancel_job(*node_->core, job.id));
 }
 
+TEST_F(ImportJobsTest, NothingIsCopiedOverAVolumeThatIsInServiceNorIsItTakenBack) {
+  for (const bool cancelled : {false, true}) {
+    const Job job = import_of_a_mebibyte({{"name", cancelled ? "cancelled" : "copied"}});
+    node_->core->jobs.put(job);
+    node_->turns();
+    ASSERT_EQ(node_->job(job.id).step, "copy") << node_->job(job.id).message;
+    const Uuid volume = *node_->job(job.id).volume;
+    ASSERT_TRUE(node_->core->change("Volume imported", [&](Configuration& c) -> Outcome<void> {
+      c.volume(volume)->import_secret.clear();
+      return {};
+    }));
+    if (cancelled) {
+      ASSERT_TRUE(cancel_job(*node_->core, job.id));
+    }
+    restart();
+    node_->turns();
+    EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+    EXPECT_NE(node_->job(job.id).message.find("in service"), std::string::npos) << node_->job(job.id).message;
+    ASSERT_NE(node_->core->configuration()->volume(volume), nullptr);
+    EXPECT_EQ(node_->core->configuration()->volume(volume)->lifecycle, Lifecycle::ready);
+  }
+}
+
 TEST_F(ImportJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {
   for (const bool asked : {true, false}) {
     ImportWish wish = from_nowhere();
