@@ -163,6 +163,7 @@ Outcome<Job> LeaveJobs::dissolve(const DissolveWish& wish) {
           other->name, side_name(other->side));
       return std::unexpected(std::move(reason));
     }
+    if (auto good = core_.check_orders_for_both(); !good) return std::unexpected(good.error());
   }
   if (wish.confirm != configuration->pair->name)
     return ask_for(configuration->pair->name,

@@ -133,5 +133,12 @@ TEST_F(LeaveJobsTest, APairIsNotDissolvedWhenAVolumeCannotBeDeleted) {
   EXPECT_EQ(configuration().nodes.size(), 2U);
 }
 
+TEST_F(LeaveJobsTest, ADissolutionIsNotBegunWhileTheNodesAgree) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt::leaving
