@@ -1,6 +1,7 @@
 #include "mgmt/control/leave_jobs.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -31,6 +32,14 @@ std::unexpected<Refusal> ask_for(const std::string& word, const std::string& wha
 std::string volumes_of(const Configuration& configuration) {
   const std::size_t n = configuration.volumes.size();
   return n == 1 ? "one volume" : fmt::format("{} volumes", n);
+}
+
+/// Of two attempts to have a node leave. One of a node that is lost is always the later word, whatever the clock says.
+bool is_after(const Job& one, const Job& other) {
+  const auto rank = [](const Job& job) {
+    return std::tuple(json::parse(job.parameters).value("lost", false), job.created_ms, job.id);
+  };
+  return rank(one) > rank(other);
 }
 
 std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
@@ -188,11 +197,10 @@ StepResult LeaveJobs::step(Job& job) {
   if (needs_pair && !task.configuration->pair)
     return fail(core_, job, {RefusalKind::no_pair, "This node is in no pair any more.", {}});
   const auto others = core_.jobs.unfinished();
-  const bool overtaken = std::ranges::any_of(others, [&](const Job& o) {
-    return o.kind == job.kind && o.id != job.id && o.runner == core_.node_id && o.created_ms >= job.created_ms;
-  });
-  if (overtaken && job.kind == kLeaveKind)
-    return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
+  const bool overtaken = job.kind == kLeaveKind && std::ranges::any_of(others, [&](const Job& o) {
+                           return o.kind == kLeaveKind && o.runner == core_.node_id && is_after(o, job);
+                         });
+  if (overtaken) return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
   return take(task);
 }
 
