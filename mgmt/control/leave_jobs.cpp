@@ -15,6 +15,9 @@ namespace {
 using Kind = ReplicaOrder::Kind;
 using nlohmann::json;
 
+/// Steps before the pair's new epoch is committed.
+constexpr const char* kUndecided[] = {"leave", "retire", "detach", "delete", "decide"};
+
 /// What release and the node's later refusal need of it when the configuration has it no more.
 json json_of(const Node& node) {
   return {{"id", node.id.to_string()},
@@ -29,10 +32,8 @@ std::unexpected<Refusal> ask_for(const std::string& word, const std::string& wha
                 {{"/confirm", fmt::format("Must be {}.", word)}});
 }
 
-std::string volumes_of(const Configuration& configuration) {
-  const std::size_t n = configuration.volumes.size();
-  return n == 1 ? "one volume" : fmt::format("{} volumes", n);
-}
+std::string counted(std::size_t volumes) { return volumes == 1 ? "one volume" : fmt::format("{} volumes", volumes); }
+std::string volumes_of(const Configuration& configuration) { return counted(configuration.volumes.size()); }
 
 /// Of two attempts to have a node leave. One of a node that is lost is always the later word, whatever the clock says.
 bool is_after(const Job& one, const Job& other) {
@@ -40,6 +41,28 @@ bool is_after(const Job& one, const Job& other) {
     return std::tuple(json::parse(job.parameters).value("lost", false), job.created_ms, job.id);
   };
   return rank(one) > rank(other);
+}
+
+/// Who asked for the volumes' end has had another word since; what was marked before that is gone by the first one.
+std::string gave_way(const Configuration& configuration) {
+  const bool begun =
+      std::ranges::any_of(configuration.volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });
+  return begun ? "It gave way to `pair leave --lost`. The volumes that it had marked are deleted all the same."
+               : "It gave way to `pair leave --lost`: the volumes are kept.";
+}
+
+/// Of the node that stays when the other one is lost.
+std::string volumes_kept(const Configuration& configuration) {
+  return counted(static_cast<std::size_t>(std::ranges::count_if(
+      configuration.volumes, [](const Volume& v) { return v.lifecycle != Lifecycle::deleting; })));
+}
+
+/// What becomes of the volumes that it does not keep; nothing: it keeps all.
+std::string not_kept(const Configuration& configuration) {
+  std::string deleted;
+  for (const auto& v : configuration.volumes)
+    if (v.lifecycle == Lifecycle::deleting) deleted += (deleted.empty() ? "" : ", ") + v.name;
+  return deleted.empty() ? "" : fmt::format(" Being deleted already, and not kept: {}.", deleted);
 }
 
 std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
@@ -140,9 +163,10 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   if (wish.confirm != word)
     return ask_for(
         word, fmt::format("{} leaves the pair for good{}; this node goes on alone with {}, and there is one "
-                          "copy of each until another node joins.",
+                          "copy of each until another node joins.{}",
                           node->name, wish.lost ? ", and is refused when it comes back" : " and its copies are deleted",
-                          volumes_of(*configuration)));
+                          wish.lost ? volumes_kept(*configuration) : volumes_of(*configuration),
+                          wish.lost ? not_kept(*configuration) : ""));
   Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
                      fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
   job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();
@@ -201,7 +225,28 @@ StepResult LeaveJobs::step(Job& job) {
                            return o.kind == kLeaveKind && o.runner == core_.node_id && is_after(o, job);
                          });
   if (overtaken) return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
+  if (const auto why = why_given_up(task)) return fail(core_, job, {RefusalKind::conflict, *why, {}});
   return take(task);
+}
+
+/// A later word has its place.
+std::optional<std::string> LeaveJobs::why_given_up(const Task& task) const {
+  const std::string& at = task.job.step;
+  const bool dissolves = task.job.kind == kDissolveKind;
+  const bool undecided = std::ranges::find(kUndecided, at) != std::end(kUndecided);
+  if (undecided && dissolves && lost_is_let_go(task)) return gave_way(*task.configuration);
+  return std::nullopt;
+}
+
+/// After the pair was to be dissolved: while that is under way no other node than a lost one is let go.
+bool LeaveJobs::lost_is_let_go(const Task& dissolution) const {
+  if (!dissolution.has_other()) return false;
+  const std::string other = dissolution.node().id.to_string();
+  return std::ranges::any_of(core_.jobs.newest(kMaxFinishedJobs), [&](const Job& job) {
+    if (job.kind != kLeaveKind || job.runner != core_.node_id) return false;
+    if (job.finished() && job.created_ms < dissolution.job.created_ms) return false;
+    return json::parse(job.parameters).value(json::json_pointer("/node/id"), std::string()) == other;
+  });
 }
 
 StepResult LeaveJobs::take(Task& task) {

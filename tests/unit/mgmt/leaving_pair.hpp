@@ -85,7 +85,8 @@ class LeaveJobsTest : public test::JobTest {
       if (order.kind == Kind::leave) others_.left = true;
       return {};
     };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
+      if (others_.b_away && configuration().nodes.size() == 2) return away();
       return core_->revisions.change(summary, edit, nullptr);
     };
     hands.ask_partner = [this]() -> Outcome<CurrentRevision> {
