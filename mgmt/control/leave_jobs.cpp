@@ -229,13 +229,21 @@ StepResult LeaveJobs::step(Job& job) {
   return take(task);
 }
 
-/// A later word has its place.
+/// What the job is to do to a node is another's concern by now: a later word, or another machine, has its place.
 std::optional<std::string> LeaveJobs::why_given_up(const Task& task) const {
   const std::string& at = task.job.step;
   const bool dissolves = task.job.kind == kDissolveKind;
   const bool undecided = std::ranges::find(kUndecided, at) != std::end(kUndecided);
   if (undecided && dissolves && lost_is_let_go(task)) return gave_way(*task.configuration);
-  return std::nullopt;
+  const bool goes_on = !undecided && !(dissolves && (at == "release" || at == "forget"));
+  if (goes_on || (task.has_other() && task.in_pair())) return std::nullopt;
+  const Node* joined = core_.partner(*task.configuration);
+  if (joined && task.has_other())
+    return fmt::format("Another machine took the place of {} meanwhile. Nothing more was changed.", task.node().name);
+  if (joined) return fmt::format("{} joined the pair meanwhile. Nothing more was changed.", joined->name);
+  // From `decide` on the node is out by this job's own doing.
+  if (!task.has_other() || at == "decide" || !undecided) return std::nullopt;
+  return fmt::format("{} was taken out of the pair meanwhile. Nothing more was changed.", task.node().name);
 }
 
 /// After the pair was to be dissolved: while that is under way no other node than a lost one is let go.
@@ -440,6 +448,10 @@ StepResult LeaveJobs::release(Task& task) {
 StepResult LeaveJobs::forget(Task& task) {
   const Arbiter arbiter = task.configuration->pair->arbiter;
   Outcome<void> gone;
+  if (const Node* joined = core_.partner(*task.configuration))
+    return finish(task.job, fmt::format("{} is out of the pair {}, and {} has joined since, so that the witness's "
+                                        "records stay.{}",
+                                        task.node().name, task.configuration->pair->name, joined->name, task.notes()));
   for (const auto& endpoint : arbiter.witness ? arbiter.endpoints : std::vector<std::string>{}) {
     gone = hands_.forget(endpoint, *task.configuration);
     if (gone) break;

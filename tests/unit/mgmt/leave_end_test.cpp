@@ -171,6 +171,20 @@ TEST_F(LeaveJobsTest, WhatADissolutionHadBegunToDeleteIsNamedBeforeTheLostNodeIs
   EXPECT_TRUE(configuration().pair);
 }
 
+TEST_F(LeaveJobsTest, APairInWhichAnotherMachineTookAPlaceIsNotDissolvedByAnEarlierWord) {
+  for (const char* step : {"delete", "decide", "release", "forget"}) {
+    const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+    ASSERT_TRUE(begun) << begun.error().detail;
+    replace_b(*begun, step);
+    const Configuration before = configuration();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("Another machine took the place"), std::string::npos) << step;
+    EXPECT_TRUE(others_.orders.empty()) << step << ": " << others_.orders.front();
+    expect_as_before(before);
+  }
+}
+
 TEST_F(LeaveJobsTest, ADissolutionIsNotBegunWhileTheNodesAgree) {
   ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
   const auto refused = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});

@@ -214,5 +214,32 @@ TEST_F(LeaveJobsTest, AJobThatWaitsForALostNodeGivesWayToOneThatLetsItGo) {
   expect_out(before);
 }
 
+TEST_F(LeaveJobsTest, AMachineThatTookTheLeavingOnesPlaceKeepsItsCopies) {
+  for (const char* step : {"leave", "retire", "detach", "decide"}) {
+    others_ = {};
+    const auto begun = leave(false, configuration().nodes[1].name);
+    ASSERT_TRUE(begun) << begun.error().detail;
+    replace_b(*begun, step);
+    others_.left = true;
+    const Configuration before = configuration();
+    restart();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("Another machine took the place"), std::string::npos) << step;
+    EXPECT_TRUE(others_.orders.empty()) << step << ": " << others_.orders.front();
+    expect_as_before(before);
+  }
+}
+
+TEST_F(LeaveJobsTest, TheWitnesssRecordsAreThoseOfTheMachineThatHasJoinedSince) {
+  const auto begun = leave();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  replace_b(*begun, "forget");
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_NE(job(begun->id).message.find("node-c has joined"), std::string::npos) << job(begun->id).message;
+  EXPECT_TRUE(others_.orders.empty()) << others_.orders.front();
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt::leaving

@@ -149,6 +149,15 @@ class LeaveJobsTest : public test::JobTest {
   void turns(int n = 12) {
     for (int i = 0; i < n; ++i) runner_->turn();
   }
+  /// `node replace` here and `pair join` on another machine, while a job that is about side B is at that step.
+  void replace_b(Job at, const char* step) {
+    at.step = step;
+    core_->jobs.put(at);
+    edit([](Configuration& c) {
+      c.nodes[1].id = random_uuid();
+      c.nodes[1].name = "node-c";
+    });
+  }
   [[nodiscard]] Configuration configuration() const { return *core_->configuration(); }
   void expect_out(const Configuration& before) const {
     const Configuration now = configuration();
