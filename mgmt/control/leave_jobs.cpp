@@ -52,17 +52,26 @@ std::string gave_way(const Configuration& configuration) {
 }
 
 /// Of the node that stays when the other one is lost.
-std::string volumes_kept(const Configuration& configuration) {
-  return counted(static_cast<std::size_t>(std::ranges::count_if(
-      configuration.volumes, [](const Volume& v) { return v.lifecycle != Lifecycle::deleting; })));
+std::string volumes_kept(const Configuration& configuration, NodeSide stays) {
+  return counted(static_cast<std::size_t>(std::ranges::count_if(configuration.volumes, [&](const Volume& v) {
+    return v.lifecycle != Lifecycle::deleting && !is_only_elsewhere(v, stays);
+  })));
 }
 
 /// What becomes of the volumes that it does not keep; nothing: it keeps all.
-std::string not_kept(const Configuration& configuration) {
-  std::string deleted;
-  for (const auto& v : configuration.volumes)
-    if (v.lifecycle == Lifecycle::deleting) deleted += (deleted.empty() ? "" : ", ") + v.name;
-  return deleted.empty() ? "" : fmt::format(" Being deleted already, and not kept: {}.", deleted);
+std::string not_kept(const Configuration& configuration, NodeSide stays) {
+  std::string lost, deleted;
+  const auto add = [](std::string& names, const Volume& v) { names += (names.empty() ? "" : ", ") + v.name; };
+  for (const auto& v : configuration.volumes) {
+    if (v.lifecycle == Lifecycle::deleting) add(deleted, v);
+    if (is_only_elsewhere(v, stays)) add(lost, v);
+  }
+  std::string sentences;
+  if (!lost.empty())
+    sentences += fmt::format(" Lost with {}, since this node has no copy of it yet: {}.",
+                             configuration.node(engine::other(stays))->name, lost);
+  if (!deleted.empty()) sentences += fmt::format(" Being deleted already, and not kept: {}.", deleted);
+  return sentences;
 }
 
 std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
@@ -136,7 +145,7 @@ Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, N
   const auto stays = look(configuration, engine::other(side));
   if (!stays) return std::unexpected(stays.error());
   for (const auto& volume : configuration.volumes)
-    if (const auto why = why_not_alone(*stays, volume))
+    if (const auto why = is_only_elsewhere(volume, stays->node->side) ? std::nullopt : why_not_alone(*stays, volume))
       return refuse(RefusalKind::conflict,
                     fmt::format("{} Nothing was changed: {} may have what this node lacks. Bring it back; if it is "
                                 "gone for good, `lockstep volume force-solo {} --node {}` first.",
@@ -152,6 +161,7 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   if (!node)
     return refuse(RefusalKind::conflict, fmt::format("No node has side {} of the pair.", side_name(wish.side)));
   if (auto good = check_idle(wish.lost); !good) return std::unexpected(good.error());
+  const NodeSide stays = engine::other(wish.side);
   std::string word = node->name;
   if (wish.lost) {
     auto needed = check_lost(*configuration, wish.side);
@@ -165,8 +175,8 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
         word, fmt::format("{} leaves the pair for good{}; this node goes on alone with {}, and there is one "
                           "copy of each until another node joins.{}",
                           node->name, wish.lost ? ", and is refused when it comes back" : " and its copies are deleted",
-                          wish.lost ? volumes_kept(*configuration) : volumes_of(*configuration),
-                          wish.lost ? not_kept(*configuration) : ""));
+                          wish.lost ? volumes_kept(*configuration, stays) : volumes_of(*configuration),
+                          wish.lost ? not_kept(*configuration, stays) : ""));
   Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
                      fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
   job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();
@@ -411,6 +421,7 @@ StepResult LeaveJobs::decide(Task& task) {
     return task.next("detach", 0.3, *why);
   Configuration next = with_node_left(newest->configuration, node.side);
   if (task.lost() && node.side == NodeSide::a) cut_off_volumes(next);  // their jobs are lost with it
+  if (task.lost()) delete_volumes_only_elsewhere(next, task.stays());
   const RevisionId id{random_uuid(), *may + 1, random_uuid()};
   // Refused by name from here on, also when this process ends before it is decided.
   core_.replaced.add(task.configuration->node(node.side) ? *task.configuration->node(node.side) : node, true);
