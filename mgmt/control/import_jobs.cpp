@@ -138,7 +138,13 @@ StepResult ImportJobs::step(Job& job) {
   const bool own =
       job.step == "probe" || job.step == "name" || job.step == "make" || job.step == "sync" || job.step == "copy";
   StepResult result = StepResult::again_now;
-  if (own && is_cancelled(core_, job)) {
+  if (own && is_in_service(job)) {
+    result = fail(core_, job,
+                  {RefusalKind::conflict,
+                   "The volume is in service, so that nothing is copied over it. Look at it, and delete it and import "
+                   "it again if it is not whole.",
+                   {}});
+  } else if (own && is_cancelled(core_, job)) {
     work_.erase(job.id);
     Refusal reason{RefusalKind::conflict, "The import was cancelled; nothing of it is left behind.", {}};
     const bool made = job.volume && core_.configuration()->volume(*job.volume);
@@ -164,6 +170,13 @@ StepResult ImportJobs::step(Job& job) {
   forget_cancel(core_, job);
   forget_secret(job);
   return result;
+}
+
+/// Its job stands where it stood before: hosts may have written since.
+bool ImportJobs::is_in_service(const Job& job) const {
+  const auto configuration = core_.configuration();
+  const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
+  return volume && volume->import_secret.empty();
 }
 
 StepResult ImportJobs::probe(Job& job) {

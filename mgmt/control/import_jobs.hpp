@@ -32,6 +32,7 @@ class ImportJobs {
   struct Probe;
   struct Work;
   StepResult step(Job& job);
+  [[nodiscard]] bool is_in_service(const Job& job) const;
   StepResult probe(Job& job);
   StepResult take_shape(Job& job, const LunShape& shape);
   StepResult make(Job& job);

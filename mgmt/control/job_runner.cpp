@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/log/log.hpp"
 
@@ -23,6 +24,25 @@ JobRunner::JobRunner(NodeCore& core, Tell tell)
       loop_("The job runner", kRunnerTurn, [this] { turn(); }) {
   for (const auto& job : core_.jobs.newest(kTellAfterStart))
     if (job.runner == core_.node_id) untold_.insert(job.id);
+  if (core_.newer_copy() != 0) end_what_was_set_back();
+}
+
+/// What they were at work on may have been in use for long: an import would write over it, and a way back delete it.
+void JobRunner::end_what_was_set_back() {
+  for (auto& job : core_.jobs.unfinished()) {
+    if (job.runner != core_.node_id) continue;
+    (void)fail(core_, job,
+               {RefusalKind::conflict,
+                "The database of this node's management was set back to a time at which this was under way. How it "
+                "ended is not known, and it is not repeated: look at what it was at work on, and ask for it again if "
+                "it is still wanted.",
+                {}});
+    job.parameters = "{}";  // nobody works with it any more, and there may be secrets in it
+    core_.jobs.put(job);
+    forget_cancel(core_, job);
+    untold_.insert(job.id);
+  }
+  core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
 }
 
 void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }

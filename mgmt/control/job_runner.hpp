@@ -1,7 +1,8 @@
 #pragma once
 // Takes this node's unfinished jobs step by step, each step's result durable before the next, until they are done. A
-// restart goes on where the last one stood. The partner is told of each step, so that it can tell of all jobs, too;
-// what it could not be told is told again.
+// restart goes on where the last one stood; but with a database that was set back they end, since that is not where
+// they stand. The partner is told of each step, so that it can tell of all jobs, too; what it could not be told is told
+// again.
 #include <chrono>
 #include <functional>
 #include <map>
@@ -26,7 +27,8 @@ class JobRunner {
 
   using Tell = std::function<bool(Job)>;  ///< false: it does not know of it
 
-  /// `tell` is for tests; without one the partner's management is told.
+  /// `tell` is for tests; without one the partner's management is told. For start-up, before anything can bring the
+  /// database up to date.
   explicit JobRunner(NodeCore& core, Tell tell = {});
   /// For start-up: who takes the steps of jobs of this kind.
   void teach(const std::string& kind, Step step);
@@ -39,6 +41,7 @@ class JobRunner {
   void turn();  ///< a step of each job; the loop's body
 
  private:
+  void end_what_was_set_back();
   void end_if_abandoned(Job job) const;
   bool run(Job job);
   void store(const Job& job);

@@ -67,7 +67,7 @@ Outcome<void> LeaseJobs::may_begin(const Configuration& configuration, std::int6
                     fmt::format("lockstepd on {} runs version {}, which can't change its lease in use. {}", node.name,
                                 seen->status->version, kTodo));
   }
-  return {};
+  return core_.check_orders_for_both();
 }
 
 Outcome<Job> LeaseJobs::change(std::int64_t lease_ms) {

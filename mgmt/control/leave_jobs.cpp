@@ -1,6 +1,7 @@
 #include "mgmt/control/leave_jobs.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,9 @@ namespace {
 
 using Kind = ReplicaOrder::Kind;
 using nlohmann::json;
+
+/// Steps before the pair's new epoch is committed.
+constexpr const char* kUndecided[] = {"leave", "retire", "detach", "delete", "decide"};
 
 /// What release and the node's later refusal need of it when the configuration has it no more.
 json json_of(const Node& node) {
@@ -28,9 +32,46 @@ std::unexpected<Refusal> ask_for(const std::string& word, const std::string& wha
                 {{"/confirm", fmt::format("Must be {}.", word)}});
 }
 
-std::string volumes_of(const Configuration& configuration) {
-  const std::size_t n = configuration.volumes.size();
-  return n == 1 ? "one volume" : fmt::format("{} volumes", n);
+std::string counted(std::size_t volumes) { return volumes == 1 ? "one volume" : fmt::format("{} volumes", volumes); }
+std::string volumes_of(const Configuration& configuration) { return counted(configuration.volumes.size()); }
+
+/// Of two attempts to have a node leave. One of a node that is lost is always the later word, whatever the clock says.
+bool is_after(const Job& one, const Job& other) {
+  const auto rank = [](const Job& job) {
+    return std::tuple(json::parse(job.parameters).value("lost", false), job.created_ms, job.id);
+  };
+  return rank(one) > rank(other);
+}
+
+/// Who asked for the volumes' end has had another word since; what was marked before that is gone by the first one.
+std::string gave_way(const Configuration& configuration) {
+  const bool begun =
+      std::ranges::any_of(configuration.volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });
+  return begun ? "It gave way to `pair leave --lost`. The volumes that it had marked are deleted all the same."
+               : "It gave way to `pair leave --lost`: the volumes are kept.";
+}
+
+/// Of the node that stays when the other one is lost.
+std::string volumes_kept(const Configuration& configuration, NodeSide stays) {
+  return counted(static_cast<std::size_t>(std::ranges::count_if(configuration.volumes, [&](const Volume& v) {
+    return v.lifecycle != Lifecycle::deleting && !is_only_elsewhere(v, stays);
+  })));
+}
+
+/// What becomes of the volumes that it does not keep; nothing: it keeps all.
+std::string not_kept(const Configuration& configuration, NodeSide stays) {
+  std::string lost, deleted;
+  const auto add = [](std::string& names, const Volume& v) { names += (names.empty() ? "" : ", ") + v.name; };
+  for (const auto& v : configuration.volumes) {
+    if (v.lifecycle == Lifecycle::deleting) add(deleted, v);
+    if (is_only_elsewhere(v, stays)) add(lost, v);
+  }
+  std::string sentences;
+  if (!lost.empty())
+    sentences += fmt::format(" Lost with {}, since this node has no copy of it yet: {}.",
+                             configuration.node(engine::other(stays))->name, lost);
+  if (!deleted.empty()) sentences += fmt::format(" Being deleted already, and not kept: {}.", deleted);
+  return sentences;
 }
 
 std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
@@ -104,7 +145,7 @@ Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, N
   const auto stays = look(configuration, engine::other(side));
   if (!stays) return std::unexpected(stays.error());
   for (const auto& volume : configuration.volumes)
-    if (const auto why = why_not_alone(*stays, volume))
+    if (const auto why = is_only_elsewhere(volume, stays->node->side) ? std::nullopt : why_not_alone(*stays, volume))
       return refuse(RefusalKind::conflict,
                     fmt::format("{} Nothing was changed: {} may have what this node lacks. Bring it back; if it is "
                                 "gone for good, `lockstep volume force-solo {} --node {}` first.",
@@ -120,6 +161,7 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   if (!node)
     return refuse(RefusalKind::conflict, fmt::format("No node has side {} of the pair.", side_name(wish.side)));
   if (auto good = check_idle(wish.lost); !good) return std::unexpected(good.error());
+  const NodeSide stays = engine::other(wish.side);
   std::string word = node->name;
   if (wish.lost) {
     auto needed = check_lost(*configuration, wish.side);
@@ -131,9 +173,10 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   if (wish.confirm != word)
     return ask_for(
         word, fmt::format("{} leaves the pair for good{}; this node goes on alone with {}, and there is one "
-                          "copy of each until another node joins.",
+                          "copy of each until another node joins.{}",
                           node->name, wish.lost ? ", and is refused when it comes back" : " and its copies are deleted",
-                          volumes_of(*configuration)));
+                          wish.lost ? volumes_kept(*configuration, stays) : volumes_of(*configuration),
+                          wish.lost ? not_kept(*configuration, stays) : ""));
   Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
                      fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
   job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();
@@ -163,6 +206,7 @@ Outcome<Job> LeaveJobs::dissolve(const DissolveWish& wish) {
           other->name, side_name(other->side));
       return std::unexpected(std::move(reason));
     }
+    if (auto good = core_.check_orders_for_both(); !good) return std::unexpected(good.error());
   }
   if (wish.confirm != configuration->pair->name)
     return ask_for(configuration->pair->name,
@@ -187,12 +231,40 @@ StepResult LeaveJobs::step(Job& job) {
   if (needs_pair && !task.configuration->pair)
     return fail(core_, job, {RefusalKind::no_pair, "This node is in no pair any more.", {}});
   const auto others = core_.jobs.unfinished();
-  const bool overtaken = std::ranges::any_of(others, [&](const Job& o) {
-    return o.kind == job.kind && o.id != job.id && o.runner == core_.node_id && o.created_ms >= job.created_ms;
-  });
-  if (overtaken && job.kind == kLeaveKind)
-    return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
+  const bool overtaken = job.kind == kLeaveKind && std::ranges::any_of(others, [&](const Job& o) {
+                           return o.kind == kLeaveKind && o.runner == core_.node_id && is_after(o, job);
+                         });
+  if (overtaken) return fail(core_, job, {RefusalKind::conflict, "A newer attempt took the place of this one.", {}});
+  if (const auto why = why_given_up(task)) return fail(core_, job, {RefusalKind::conflict, *why, {}});
   return take(task);
+}
+
+/// What the job is to do to a node is another's concern by now: a later word, or another machine, has its place.
+std::optional<std::string> LeaveJobs::why_given_up(const Task& task) const {
+  const std::string& at = task.job.step;
+  const bool dissolves = task.job.kind == kDissolveKind;
+  const bool undecided = std::ranges::find(kUndecided, at) != std::end(kUndecided);
+  if (undecided && dissolves && lost_is_let_go(task)) return gave_way(*task.configuration);
+  const bool goes_on = !undecided && !(dissolves && (at == "release" || at == "forget"));
+  if (goes_on || (task.has_other() && task.in_pair())) return std::nullopt;
+  const Node* joined = core_.partner(*task.configuration);
+  if (joined && task.has_other())
+    return fmt::format("Another machine took the place of {} meanwhile. Nothing more was changed.", task.node().name);
+  if (joined) return fmt::format("{} joined the pair meanwhile. Nothing more was changed.", joined->name);
+  // From `decide` on the node is out by this job's own doing.
+  if (!task.has_other() || at == "decide" || !undecided) return std::nullopt;
+  return fmt::format("{} was taken out of the pair meanwhile. Nothing more was changed.", task.node().name);
+}
+
+/// After the pair was to be dissolved: while that is under way no other node than a lost one is let go.
+bool LeaveJobs::lost_is_let_go(const Task& dissolution) const {
+  if (!dissolution.has_other()) return false;
+  const std::string other = dissolution.node().id.to_string();
+  return std::ranges::any_of(core_.jobs.newest(kMaxFinishedJobs), [&](const Job& job) {
+    if (job.kind != kLeaveKind || job.runner != core_.node_id) return false;
+    if (job.finished() && job.created_ms < dissolution.job.created_ms) return false;
+    return json::parse(job.parameters).value(json::json_pointer("/node/id"), std::string()) == other;
+  });
 }
 
 StepResult LeaveJobs::take(Task& task) {
@@ -349,6 +421,7 @@ StepResult LeaveJobs::decide(Task& task) {
     return task.next("detach", 0.3, *why);
   Configuration next = with_node_left(newest->configuration, node.side);
   if (task.lost() && node.side == NodeSide::a) cut_off_volumes(next);  // their jobs are lost with it
+  if (task.lost()) delete_volumes_only_elsewhere(next, task.stays());
   const RevisionId id{random_uuid(), *may + 1, random_uuid()};
   // Refused by name from here on, also when this process ends before it is decided.
   core_.replaced.add(task.configuration->node(node.side) ? *task.configuration->node(node.side) : node, true);
@@ -386,6 +459,10 @@ StepResult LeaveJobs::release(Task& task) {
 StepResult LeaveJobs::forget(Task& task) {
   const Arbiter arbiter = task.configuration->pair->arbiter;
   Outcome<void> gone;
+  if (const Node* joined = core_.partner(*task.configuration))
+    return finish(task.job, fmt::format("{} is out of the pair {}, and {} has joined since, so that the witness's "
+                                        "records stay.{}",
+                                        task.node().name, task.configuration->pair->name, joined->name, task.notes()));
   for (const auto& endpoint : arbiter.witness ? arbiter.endpoints : std::vector<std::string>{}) {
     gone = hands_.forget(endpoint, *task.configuration);
     if (gone) break;

@@ -95,6 +95,8 @@ class LeaveJobs {
   [[nodiscard]] Outcome<void> check_idle(bool lost) const;
   [[nodiscard]] Outcome<void> check_present(const Configuration& configuration, NodeSide side) const;
   [[nodiscard]] Outcome<std::string> check_lost(const Configuration& configuration, NodeSide side) const;
+  [[nodiscard]] std::optional<std::string> why_given_up(const Task& task) const;
+  [[nodiscard]] bool lost_is_let_go(const Task& dissolution) const;
   [[nodiscard]] std::optional<std::string> why_not_detached(const Task& task) const;
   /// Gives the highest revision that there may be.
   [[nodiscard]] Outcome<std::int64_t> may_decide(const Task& task, const Revisions::Newest& newest) const;

@@ -29,6 +29,10 @@ std::optional<std::string> why_not_left(const CopyView& stays, const CopyView& l
                      stays.node->name);
 }
 
+bool is_only_elsewhere(const Volume& volume, NodeSide here) {
+  return volume.lifecycle == Lifecycle::ready && volume.copy(here).unmade;
+}
+
 std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& volume) {
   if (volume.lifecycle != Lifecycle::ready || lone_epoch_of(stays, volume)) return std::nullopt;
   return fmt::format("{} does not serve {} alone: it is {} there.", stays.node->name, volume.name,

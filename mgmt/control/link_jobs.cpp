@@ -34,8 +34,11 @@ Outcome<void> LinkJobs::may_begin(const Configuration& configuration) const {
   for (const auto& job : core_.jobs.unfinished())
     if (job.kind == kLinkSecretsKind)
       return refuse(RefusalKind::conflict, "The link's secrets are being replaced already. Wait for that job to end.");
-  return both_run(configuration, hands_,
-                  "The link's secrets are replaced on both nodes or not at all; nothing was changed.");
+  if (auto good = both_run(configuration, hands_,
+                           "The link's secrets are replaced on both nodes or not at all; nothing was changed.");
+      !good)
+    return good;
+  return core_.check_orders_for_both();
 }
 
 Outcome<Job> LinkJobs::rotate() {

@@ -51,7 +51,11 @@ Outcome<void> LinkTlsJobs::may_begin(const Configuration& configuration, bool wi
     return refuse(RefusalKind::conflict,
                   with_tls ? "The replication link has TLS already." : "The replication link has no TLS already.");
   if (configuration.nodes.size() != 2) return {};
-  return both_run(configuration, hands_, "The link is changed on both nodes or not at all; nothing was changed.");
+  if (auto good =
+          both_run(configuration, hands_, "The link is changed on both nodes or not at all; nothing was changed.");
+      !good)
+    return good;
+  return core_.check_orders_for_both();
 }
 
 Outcome<Job> LinkTlsJobs::protect(bool with_tls) {

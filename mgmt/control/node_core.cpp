@@ -131,6 +131,13 @@ bool NodeCore::orders_changes() const {
   return orders(revisions.state().epoch, me);
 }
 
+Outcome<void> NodeCore::check_orders_for_both() const {
+  if (configuration()->nodes.size() < 2) return {};
+  const ConfigurationEpoch epoch = revisions.state().epoch;
+  if (epoch.members.is_both() && orders(epoch, side().value_or(NodeSide::a))) return {};
+  return refuse(RefusalKind::not_current, "The two nodes are agreeing on the configuration. Try again in a moment.");
+}
+
 Outcome<void> NodeCore::check_changeable() const {
   if (replaced.replaced_here_ms() != 0)
     return refuse(

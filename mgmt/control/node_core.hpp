@@ -99,6 +99,10 @@ class NodeCore {
   [[nodiscard]] std::vector<std::string> managed_at() const;
   /// True when this node orders the pair's changes; the other node passes them on to it.
   [[nodiscard]] bool orders_changes() const;
+  /// For a request whose job changes the configuration together with the partner, step by step. Refusal not_current:
+  /// while the two come to agree again a node orders what it alone decides, and its partner does from then on, so that
+  /// a job that began here could not end.
+  [[nodiscard]] Outcome<void> check_orders_for_both() const;
   /// A change of the configuration, made by the node that orders them, or that goes on alone.
   Outcome<RevisionId> change(const std::string& summary, const Revisions::Edit& edit,
                              Agreement agreement = Agreement::both);

@@ -156,6 +156,11 @@ Configuration recovered(const Configuration& saved, const Uuid& saved_by, const 
   return next;
 }
 
+void delete_volumes_only_elsewhere(Configuration& configuration, NodeSide here) {
+  for (auto& v : configuration.volumes)
+    if (v.copy(here).unmade) v.lifecycle = Lifecycle::deleting;
+}
+
 std::vector<Uuid> cut_off_volumes(Configuration& configuration) {
   std::vector<Uuid> found;
   for (auto& v : configuration.volumes) {

@@ -33,6 +33,9 @@ void adopt_token(Configuration& configuration, Token token, const std::string& n
 [[nodiscard]] Configuration recovered(const Configuration& saved, const Uuid& saved_by, const Node& here,
                                       const Token& token);
 
+/// Marks as to be deleted the volumes of which that side has no copy yet: the other side is lost, and they are with it.
+void delete_volumes_only_elsewhere(Configuration& configuration, NodeSide here);
+
 /// Marks the volumes that were being made, filled or deleted by jobs which are lost with their node's database: nobody
 /// was told that they are ready, and nothing would end them. Gives which they are.
 std::vector<Uuid> cut_off_volumes(Configuration& configuration);

@@ -22,6 +22,8 @@ namespace {
 constexpr std::int64_t kOfferLife = 30'000;  // ms; a joining node confirms at once
 
 std::vector<FieldProblem> rate_problems(const PairSettings& s) {
+  if (const auto complaint = check_resync_floor(s.resync_floor))
+    return {{"/settings/resync_floor_bytes_per_second", *complaint}};
   if (const auto complaint = check_resync_ceiling(s.resync_ceiling, s.resync_floor))
     return {{"/settings/resync_ceiling_bytes_per_second", *complaint}};
   return {};

@@ -182,6 +182,7 @@ Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
   if (!named) return std::unexpected(named.error());
   const auto survivor = look(*configuration, engine::other(wish.side));
   if (!survivor) return std::unexpected(survivor.error());
+  if (auto good = core_.check_orders_for_both(); !good) return std::unexpected(good.error());
   const std::string store = normal(wish.store);
   const Copy& old = volume->copy(wish.side);
   const auto plan = plan_replacement(*named, *survivor, *volume, !store.empty() && store != old.folder);

@@ -10,6 +10,8 @@
 namespace lockstep::mgmt {
 namespace {
 
+constexpr std::int64_t kFastestResync = std::int64_t{1} << 40;  // bytes a second: more than any disk or network does
+
 bool lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool letter_or_digit(char c) { return lower_or_digit(c) || (c >= 'A' && c <= 'Z'); }
 bool lower_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
@@ -110,6 +112,11 @@ Complaint check_lease(std::int64_t ms) {
   return std::nullopt;
 }
 
+Complaint check_resync_floor(std::int64_t bytes) {
+  if (bytes > kFastestResync) return fmt::format("Must be at most {} bytes, which is 1 TiB/s.", kFastestResync);
+  return std::nullopt;
+}
+
 Complaint check_resync_ceiling(std::int64_t bytes, std::int64_t floor) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20;
   if (bytes == 0) return std::nullopt;
@@ -117,6 +124,8 @@ Complaint check_resync_ceiling(std::int64_t bytes, std::int64_t floor) {
   if (bytes < kLeast)
     return fmt::format("Must be 0, for none, or at least {} bytes: a resync of 1 TiB would take longer than 12 days.",
                        kLeast);
+  if (bytes > kFastestResync)
+    return fmt::format("Must be 0, for none, or at most {} bytes, which is 1 TiB/s.", kFastestResync);
   return std::nullopt;
 }
 

@@ -23,7 +23,8 @@ constexpr std::int64_t kVolumeGranule = 4096;
 [[nodiscard]] Complaint check_volume_size(std::int64_t bytes);
 /// How long a node may serve without having heard from its partner, in milliseconds; says why not shorter or longer.
 [[nodiscard]] Complaint check_lease(std::int64_t ms);
-/// A ceiling of resync, in bytes a second.
+/// Of resync, in bytes a second. lockstepd takes no configuration with a number that is far larger (desired_state.cpp).
+[[nodiscard]] Complaint check_resync_floor(std::int64_t bytes);
 [[nodiscard]] Complaint check_resync_ceiling(std::int64_t bytes, std::int64_t floor);
 [[nodiscard]] Complaint check_chap_user(std::string_view user);
 [[nodiscard]] Complaint check_chap_secret(std::string_view secret);

@@ -181,6 +181,10 @@ Outcome<Job> VolumeService::import(const ImportWish& wish) {
   placeholder.size = kMinVolumeSize;  // the source has the say
   if (auto good = check_new(placeholder, *core_.configuration()); !good) return std::unexpected(good.error());
   if (auto good = can_be_made(); !good) return std::unexpected(good.error());
+  if (!core_.check_orders_for_both())
+    return refuse(RefusalKind::not_current,
+                  "Volumes are imported by both nodes together, and one of them has changed the configuration alone. "
+                  "Try again when the other one is back and has taken that over.");
   Job job = make_job(core_, "volume.import", "probe", fmt::format("Looks at {}.", wish.source.shown()));
   job.parameters = import_parameters(wish);
   jobs_.submit(job);

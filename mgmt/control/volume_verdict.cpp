@@ -169,10 +169,14 @@ bool is_cut_off(const PairView& view, const Volume& volume) {
 }
 
 VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
-  const bool cut_off = volume.lifecycle != Lifecycle::ready && is_cut_off(view, volume);
+  const bool imported = volume.lifecycle == Lifecycle::ready && !volume.import_secret.empty();
+  const bool cut_off = (volume.lifecycle != Lifecycle::ready || imported) && is_cut_off(view, volume);
   if (cut_off && volume.lifecycle == Lifecycle::creating)
     return {Verdict::degraded, "Its making was cut off, and it is not in service.",
             fmt::format("Delete it: lockstep volume delete {}.", volume.name)};
+  if (cut_off && imported)
+    return {Verdict::degraded, "Its import was cut off, and no host is let in.",
+            fmt::format("Delete it, then import it again: lockstep volume delete {}.", volume.name)};
   if (cut_off)
     return {Verdict::degraded,
             "Its deletion failed or was cut off: its name stays in use, and perhaps its data is there.",

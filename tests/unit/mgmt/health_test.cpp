@@ -112,6 +112,19 @@ TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
   EXPECT_EQ(p.health().problems[0].advice.find("written again"), std::string::npos) << "it never is";
 }
 
+TEST(Health, AVolumeWhoseImportNobodyIsAtWorkOnIsNotInOrder) {
+  Pairs p;
+  Volume& v = p.configuration->volumes[0];
+  v.import_secret = "0123456789abcdef";
+  p.view.at_work = std::vector<Uuid>{v.id};
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+  p.view.at_work = std::vector<Uuid>{};
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  EXPECT_NE(p.health().problems.at(0).advice.find("lockstep volume delete vm1"), std::string::npos);
+  v.import_secret.clear();
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+}
+
 TEST(Health, AVolumeWhoseMakingOrDeletionNobodyIsAtWorkOnIsNotInOrder) {
   Pairs p;
   Volume& v = p.configuration->volumes[0];

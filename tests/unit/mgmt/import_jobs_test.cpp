@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
@@ -64,6 +65,47 @@ TEST_F(ImportJobsTest, AnImportThatHadToWaitGoesOnToCopyAtTheNodesOwnPortal) {
   node_->turns();
   EXPECT_EQ(node_->job(job.id).step, "copy") << node_->job(job.id).message;
   ASSERT_TRUE(cancel_job(*node_->core, job.id));
+}
+
+TEST_F(ImportJobsTest, NoneIsBegunByANodeThatHasChangedTheConfigurationAlone) {
+  Revisions& revisions = node_->core->revisions;
+  const auto joined = [](Configuration& c) -> Outcome<void> {
+    Node second;
+    second.id = random_uuid();
+    second.side = NodeSide::b;
+    second.name = "node-b";
+    c.nodes.push_back(second);
+    return {};
+  };
+  ASSERT_TRUE(revisions.change("A second node", joined, nullptr));
+  ASSERT_TRUE(revisions.force(NodeSide::a, "Alone"));
+  const auto refused = node_->volumes.import(from_nowhere());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_NE(refused.error().detail.find("imported by both nodes"), std::string::npos) << refused.error().detail;
+}
+
+TEST_F(ImportJobsTest, NothingIsCopiedOverAVolumeThatIsInServiceNorIsItTakenBack) {
+  for (const bool cancelled : {false, true}) {
+    const Job job = import_of_a_mebibyte({{"name", cancelled ? "cancelled" : "copied"}});
+    node_->core->jobs.put(job);
+    node_->turns();
+    ASSERT_EQ(node_->job(job.id).step, "copy") << node_->job(job.id).message;
+    const Uuid volume = *node_->job(job.id).volume;
+    ASSERT_TRUE(node_->core->change("Volume imported", [&](Configuration& c) -> Outcome<void> {
+      c.volume(volume)->import_secret.clear();
+      return {};
+    }));
+    if (cancelled) {
+      ASSERT_TRUE(cancel_job(*node_->core, job.id));
+    }
+    restart();
+    node_->turns();
+    EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+    EXPECT_NE(node_->job(job.id).message.find("in service"), std::string::npos) << node_->job(job.id).message;
+    ASSERT_NE(node_->core->configuration()->volume(volume), nullptr);
+    EXPECT_EQ(node_->core->configuration()->volume(volume)->lifecycle, Lifecycle::ready);
+  }
 }
 
 TEST_F(ImportJobsTest, AnImportMakesItsVolumeEncryptedIfThatWasAskedFor) {

@@ -265,5 +265,13 @@ TEST_F(LeaseJobsTest, TheConfigurationOfEachStepTravelsAndIsStored) {
   }
 }
 
+TEST_F(LeaseJobsTest, AnotherLeaseIsNotBegunWhileTheNodesAgreeOnTheConfiguration) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = jobs_->change(3000);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt

@@ -133,5 +133,64 @@ TEST_F(LeaveJobsTest, APairIsNotDissolvedWhenAVolumeCannotBeDeleted) {
   EXPECT_EQ(configuration().nodes.size(), 2U);
 }
 
+TEST_F(LeaveJobsTest, ADissolutionThatWaitsForALostNodeGivesWayToOneThatKeepsTheVolumes) {
+  const Configuration before = configuration();
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  turns(2);
+  others_.left = true;
+  const auto let_go = leave(true);
+  ASSERT_TRUE(let_go) << let_go.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_NE(job(begun->id).message.find("the volumes are kept"), std::string::npos) << job(begun->id).message;
+  EXPECT_EQ(job(let_go->id).state, JobState::done) << job(let_go->id).message;
+  expect_out(before);
+  EXPECT_EQ(configuration().volumes.at(0).lifecycle, Lifecycle::ready);
+}
+
+TEST_F(LeaveJobsTest, WhatADissolutionHadBegunToDeleteIsNamedBeforeTheLostNodeIsLetGo) {
+  runner_->teach("volume.delete", [](Job&) { return StepResult::again_later; });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns(2);
+  ASSERT_EQ(configuration().volumes.at(0).lifecycle, Lifecycle::deleting);
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  const auto asked = leave(true, "");
+  ASSERT_FALSE(asked);
+  EXPECT_NE(asked.error().detail.find("Being deleted already, and not kept: vm1."), std::string::npos)
+      << asked.error().detail;
+  ASSERT_TRUE(leave(true));
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_NE(job(begun->id).message.find("deleted all the same"), std::string::npos) << job(begun->id).message;
+  EXPECT_EQ(configuration().nodes.size(), 1U);
+  EXPECT_TRUE(configuration().pair);
+}
+
+TEST_F(LeaveJobsTest, APairInWhichAnotherMachineTookAPlaceIsNotDissolvedByAnEarlierWord) {
+  for (const char* step : {"delete", "decide", "release", "forget"}) {
+    const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+    ASSERT_TRUE(begun) << begun.error().detail;
+    replace_b(*begun, step);
+    const Configuration before = configuration();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("Another machine took the place"), std::string::npos) << step;
+    EXPECT_TRUE(others_.orders.empty()) << step << ": " << others_.orders.front();
+    expect_as_before(before);
+  }
+}
+
+TEST_F(LeaveJobsTest, ADissolutionIsNotBegunWhileTheNodesAgree) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt::leaving

@@ -214,5 +214,58 @@ TEST_F(LeaveJobsTest, AJobThatWaitsForALostNodeGivesWayToOneThatLetsItGo) {
   expect_out(before);
 }
 
+TEST_F(LeaveJobsTest, AMachineThatTookTheLeavingOnesPlaceKeepsItsCopies) {
+  for (const char* step : {"leave", "retire", "detach", "decide"}) {
+    others_ = {};
+    const auto begun = leave(false, configuration().nodes[1].name);
+    ASSERT_TRUE(begun) << begun.error().detail;
+    replace_b(*begun, step);
+    others_.left = true;
+    const Configuration before = configuration();
+    restart();
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed) << step;
+    EXPECT_NE(job(begun->id).message.find("Another machine took the place"), std::string::npos) << step;
+    EXPECT_TRUE(others_.orders.empty()) << step << ": " << others_.orders.front();
+    expect_as_before(before);
+  }
+}
+
+TEST_F(LeaveJobsTest, TheWitnesssRecordsAreThoseOfTheMachineThatHasJoinedSince) {
+  const auto begun = leave();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  replace_b(*begun, "forget");
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  EXPECT_NE(job(begun->id).message.find("node-c has joined"), std::string::npos) << job(begun->id).message;
+  EXPECT_TRUE(others_.orders.empty()) << others_.orders.front();
+}
+
+TEST_F(LeaveJobsTest, AVolumeThatOnlyTheLostNodeHasIsNamedAndGoesWithIt) {
+  edit([](Configuration& c) {
+    Volume with_a_copy = ready_volume();
+    with_a_copy.name = "vm2";
+    with_a_copy.lun = 4;
+    c.volumes.push_back(with_a_copy);
+    c.volumes[0].copy(kA) = {.number = 1, .folder = "", .retired = true, .unmade = true};
+  });
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  others_.left = true;
+  const auto asked = leave(true, "");
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().kind, RefusalKind::confirmation_needed) << asked.error().detail;
+  EXPECT_NE(asked.error().detail.find("Lost with node-b, since this node has no copy of it yet: vm1."),
+            std::string::npos)
+      << asked.error().detail;
+  const auto begun = leave(true);
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  ASSERT_EQ(configuration().volumes.size(), 2U);
+  for (const auto& volume : configuration().volumes)
+    EXPECT_EQ(volume.lifecycle, volume.name == "vm1" ? Lifecycle::deleting : Lifecycle::ready) << volume.name;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt::leaving

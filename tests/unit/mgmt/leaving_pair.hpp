@@ -85,7 +85,8 @@ class LeaveJobsTest : public test::JobTest {
       if (order.kind == Kind::leave) others_.left = true;
       return {};
     };
-    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) {
+    hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
+      if (others_.b_away && configuration().nodes.size() == 2) return away();
       return core_->revisions.change(summary, edit, nullptr);
     };
     hands.ask_partner = [this]() -> Outcome<CurrentRevision> {
@@ -147,6 +148,15 @@ class LeaveJobsTest : public test::JobTest {
   }
   void turns(int n = 12) {
     for (int i = 0; i < n; ++i) runner_->turn();
+  }
+  /// `node replace` here and `pair join` on another machine, while a job that is about side B is at that step.
+  void replace_b(Job at, const char* step) {
+    at.step = step;
+    core_->jobs.put(at);
+    edit([](Configuration& c) {
+      c.nodes[1].id = random_uuid();
+      c.nodes[1].name = "node-c";
+    });
   }
   [[nodiscard]] Configuration configuration() const { return *core_->configuration(); }
   void expect_out(const Configuration& before) const {

@@ -222,5 +222,13 @@ TEST_F(LinkJobsTest, TheConfigurationOfEachStepTravelsAndIsStored) {
   }
 }
 
+TEST_F(LinkJobsTest, NewSecretsAreNotBegunWhileTheNodesAgreeOnTheConfiguration) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = jobs_->rotate();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt

@@ -185,5 +185,13 @@ TEST_F(LinkTlsJobsTest, APairOfOneNodeNeedsNobody) {
   EXPECT_EQ(now(), LinkProtection::required);
 }
 
+TEST_F(LinkTlsJobsTest, AnotherProtectionIsNotBegunWhileTheNodesAgreeOnTheConfiguration) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = jobs_->protect(true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt

@@ -398,5 +398,13 @@ TEST(ReplaceVerdict, WhoIsNoMemberIsNoSurvivor) {
   }
 }
 
+TEST_F(ReplaceJobsTest, AReplacementIsNotBegunWhileTheNodesAgreeOnTheConfiguration) {
+  ASSERT_TRUE(core_->revisions.force(kA, "Alone"));
+  const auto refused = replace();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
+  EXPECT_NE(refused.error().detail.find("agreeing on the configuration"), std::string::npos) << refused.error().detail;
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt

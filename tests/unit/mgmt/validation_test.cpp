@@ -5,6 +5,7 @@
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/invitation.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -44,6 +45,44 @@ TEST(Names, HaveTheirAlphabetsAndLengths) {
   EXPECT_TRUE(check_pair_name(std::string(33, 'a')));
   EXPECT_FALSE(check_node_name("node-a.example"));
   EXPECT_TRUE(check_node_name("node_a"));
+}
+
+using RatesOfResync = ManagementTest;
+
+TEST_F(RatesOfResync, NoneIsAcceptedThatLockstepdWouldRefuseTheConfigurationFor) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  for (const std::int64_t rate : {kMost, kMost + 1, (std::int64_t{1} << 62) + 1, std::int64_t{INT64_MAX}}) {
+    PairChange floor, ceiling;
+    floor.resync_floor = rate;
+    floor.resync_ceiling = 0;
+    ceiling.resync_floor = 0;
+    ceiling.resync_ceiling = rate;
+    for (const auto& change : {floor, ceiling}) {
+      const auto changed = node_->pair.change(change);
+      ASSERT_EQ(changed.has_value(), rate == kMost) << rate;
+      if (changed) continue;
+      EXPECT_EQ(changed.error().kind, RefusalKind::invalid);
+      EXPECT_EQ(changed.error().fields.at(0).pointer, *change.resync_floor != 0
+                                                          ? "/settings/resync_floor_bytes_per_second"
+                                                          : "/settings/resync_ceiling_bytes_per_second");
+      EXPECT_NE(changed.error().fields.at(0).detail.find("1 TiB/s"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(RatesOfResync, APairIsNotMadeWithOneEither) {
+  const test::TemporaryFolder folder;
+  Management fresh(folder.path(), plane_, patience_);
+  const auto made = fresh.pair.create({.name = "pair2",
+                                       .target_name = "",
+                                       .node = {.name = {},
+                                                .portals = std::vector<std::string>{"127.0.0.1:3260"},
+                                                .link_address = {},
+                                                .management_address = {}},
+                                       .arbiter = {},
+                                       .settings = {.resync_floor = INT64_MAX}});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind, RefusalKind::invalid) << made.error().detail;
 }
 
 TEST(ChapSecret, HasFrom12To255Characters) {

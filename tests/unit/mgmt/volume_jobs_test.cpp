@@ -478,5 +478,24 @@ TEST_F(VolumeJobsTest, AnInvitationWorksOnceAndANewOneEndsTheOld) {
   EXPECT_NE(joining(second->text).error().detail.find("inviting node itself"), std::string::npos);
 }
 
+/// As `pair leave --lost` leaves one that only the lost node had.
+TEST_F(ManagementTest, AVolumeThatIsToBeDeletedAndHasNoCopyHereGoes) {
+  const auto lost = [](Configuration& c) -> Outcome<void> {
+    Volume v;
+    v.id = random_uuid();
+    v.name = "vm1";
+    v.size = 1 << 30;
+    v.first_epoch = random_uuid();
+    v.lifecycle = Lifecycle::deleting;
+    v.copy(NodeSide::a) = {.number = 1, .folder = "", .retired = true, .unmade = true};
+    c.volumes.push_back(v);
+    return {};
+  };
+  ASSERT_TRUE(node_->core->change("A node left", lost));
+  node_->pair.begin_deleting_cut_off_volumes();
+  node_->turns();
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt
