@@ -46,8 +46,8 @@ TEST(OrderByReference, IsShownAsSoonAsTheWriteIsAcknowledged) {
   EXPECT_EQ(early.first(), 7);
 }
 
-/// B's store was the slower one: it told of the end alone. A read that waited for the watermark might be in the way of an
-/// earlier order, for which the watermark waits.
+/// B's store was the slower one: it told of the end alone. A read that waited for the watermark might be in the way of
+/// an earlier order, for which the watermark waits.
 TEST(OrderByReference, IsShownWhenTheForwardIsAnsweredForGood) {
   Forwarded world;
   ASSERT_TRUE(world.b.ask(world.reference()).ended_with(Errc::ok));
