@@ -168,20 +168,31 @@ bool is_cut_off(const PairView& view, const Volume& volume) {
          std::ranges::find(*view.at_work, volume.id) == view.at_work->end();
 }
 
+/// Nobody is at work on it. A database that was set back may tell so of a volume that has long been in use.
+VolumeVerdict judge_cut_off(const PairView& view, const Volume& volume) {
+  VolumeVerdict verdict{Verdict::degraded, "", ""};
+  if (volume.lifecycle == Lifecycle::creating) {
+    verdict.summary = "Its making was cut off, and it is not in service.";
+    verdict.advice = fmt::format("Delete it: lockstep volume delete {}.", volume.name);
+  } else if (volume.lifecycle == Lifecycle::ready) {
+    verdict.summary = "Its import was cut off, and no host is let in.";
+    verdict.advice = fmt::format("Delete it, then import it again: lockstep volume delete {}.", volume.name);
+  } else {
+    verdict.summary = "Its deletion failed or was cut off: its name stays in use, and perhaps its data is there.";
+    verdict.advice = fmt::format(
+        "`lockstep job list` says why. Mend that, then delete it again: lockstep volume delete {}.", volume.name);
+  }
+  if (view.newer_copy != 0)
+    verdict.advice =
+        "Do not delete it yet: the database of this node's management is of an earlier time, and the volume may be in "
+        "use. See to the database first.";
+  return verdict;
+}
+
 VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
   const bool imported = volume.lifecycle == Lifecycle::ready && !volume.import_secret.empty();
-  const bool cut_off = (volume.lifecycle != Lifecycle::ready || imported) && is_cut_off(view, volume);
-  if (cut_off && volume.lifecycle == Lifecycle::creating)
-    return {Verdict::degraded, "Its making was cut off, and it is not in service.",
-            fmt::format("Delete it: lockstep volume delete {}.", volume.name)};
-  if (cut_off && imported)
-    return {Verdict::degraded, "Its import was cut off, and no host is let in.",
-            fmt::format("Delete it, then import it again: lockstep volume delete {}.", volume.name)};
-  if (cut_off)
-    return {Verdict::degraded,
-            "Its deletion failed or was cut off: its name stays in use, and perhaps its data is there.",
-            fmt::format("`lockstep job list` says why. Mend that, then delete it again: lockstep volume delete {}.",
-                        volume.name)};
+  const bool unfinished = volume.lifecycle != Lifecycle::ready || imported;
+  if (unfinished && is_cut_off(view, volume)) return judge_cut_off(view, volume);
   if (volume.lifecycle == Lifecycle::creating) return {Verdict::ok, "Being made.", ""};
   if (volume.lifecycle == Lifecycle::deleting) return {Verdict::ok, "Being deleted.", ""};
   const auto replicas = replicas_of(view, volume);

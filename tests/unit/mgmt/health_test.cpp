@@ -121,6 +121,9 @@ TEST(Health, AVolumeWhoseImportNobodyIsAtWorkOnIsNotInOrder) {
   p.view.at_work = std::vector<Uuid>{};
   EXPECT_EQ(p.health().verdict, Verdict::degraded);
   EXPECT_NE(p.health().problems.at(0).advice.find("lockstep volume delete vm1"), std::string::npos);
+  p.view.newer_copy = 1000;
+  EXPECT_NE(p.volume().advice.find("Do not delete it yet"), std::string::npos) << "the database was set back";
+  p.view.newer_copy = 0;
   v.import_secret.clear();
   EXPECT_EQ(p.health().verdict, Verdict::ok);
 }
