@@ -64,6 +64,7 @@ void Membership::force_solo(bool accept_inconsistent, Done done) {
 /// Perhaps this replica was set back, and nobody is there who knows: what was written since, and whose bits were
 /// cleared since, no map would tell when the partner comes back. A process that was in sync until now knows better.
 void Membership::mark_all_and_go_on(bool accept_inconsistent) {
+  mark<"membership.marks_all_to_be_forced">();
   store_.meta->set_dirty({0, store_.room()}, [this, accept_inconsistent](std::error_code error) {
     if (error) store_.fail_metadata("The dirty map can't be written.");
     if (!command_.waits_for(OperatorCommand::Kind::force_solo)) return;

@@ -24,6 +24,8 @@ class Checkers {
   void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
   /// An operator forces a replica whose partner goes on, too: split brain is no broken promise in this world.
   void expect_split() { split_expected_ = true; }
+  /// By an operator's word hosts lose what was acknowledged; that both copies end alike is promised all the same.
+  void expect_loss() { split_expected_ = split_ = true; }
   [[nodiscard]] bool expects_split() const { return split_expected_; }
   /// It came to that: both went on, and what one of them acknowledged will be given up.
   [[nodiscard]] bool split() const { return split_; }

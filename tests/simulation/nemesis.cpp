@@ -319,6 +319,7 @@ void Nemesis::nurse() {
       const auto status = host.status(v);
       if (!status) continue;
       if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
+      if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
       if (status->state == replication::MirrorState::failed || status->state == replication::MirrorState::left) {
         host.end(Host::End::killed);
       }

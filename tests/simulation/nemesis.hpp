@@ -82,7 +82,7 @@ class Nemesis {
   static void on_go_on(void* self, std::uint64_t store);
   static void on_flow_goes_on(void* self, std::uint64_t flow);
   static void on_mend_path(void* self, std::uint64_t path_and_side);
-  static void on_force(void* self, std::uint64_t side);
+  static void on_force(void* self, std::uint64_t how);
   static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
   static void on_switch_cache(void* self, std::uint64_t order);
@@ -105,6 +105,9 @@ class Nemesis {
   [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);
   void replace(Host& host);
   void force(Host& host);
+  [[nodiscard]] bool may_be_old(const Host& host);
+  void force_an_old_copy(Host& host, Nanos before);
+  void go_on_with_an_old_copy(Host& host, unsigned volume);
   void give_up(Host& host);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
@@ -134,6 +137,8 @@ class Nemesis {
   std::vector<Fault> known_;
   bool over_ = false;
   Nanos careful_until_ = 0;
+  std::uint64_t refused_ = 0;       ///< orders to give up
+  const Host* restored_ = nullptr;  ///< whose disks an operator replaced by those of an earlier day
   Nanos ordered_until_ = 0;
   std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to

@@ -237,10 +237,10 @@ void Nemesis::fail_both_stores() {
 
 // --- A machine that is set back --------------------------------------------------------------------------------------
 
-/// The witness has heard of a later generation of each of its replicas. Force asks nobody.
+/// The witness has heard of a later generation of each of its replicas.
 bool Nemesis::witness_knows_better(const Host& host) {
   const Scenario& s = world_.scenario;
-  if (s.arbiter.kind != engine::ArbiterKind::witness || s.faults.force || !host.has_snapshot()) return false;
+  if (s.arbiter.kind != engine::ArbiterKind::witness || !host.has_snapshot()) return false;
   for (unsigned v = 0; v < s.volumes.size(); ++v) {
     const auto record = world_.witness.view(s.volumes[v].id).record;
     if (!record || record->generation_of(host.side()) <= host.generation_in_snapshot(v)) return false;
@@ -278,7 +278,9 @@ void Nemesis::revert(Host& host) {
   }
   // What it has acknowledged alone, or may acknowledge, is nowhere else: with it the volume waits for an operator.
   const bool only_copy = !shared || (!known_better && has_left(partner));
-  if (only_copy || (!known_better && (partner.running() || !witness_knows_better(host)))) return;
+  const bool force_asks_nobody = world_.scenario.faults.force;
+  const bool told = !force_asks_nobody && !partner.running() && witness_knows_better(host);
+  if (only_copy || (!known_better && !told)) return;
   if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);
@@ -358,6 +360,7 @@ void Nemesis::replace(Host& host) {
 }
 
 /// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.
+/// Perhaps the copy that he forces is one of an earlier day: then hosts lose what came since, by his word.
 void Nemesis::force(Host& host) {
   if (!usable(host) || !world_.network.whole()) return;
   Host& partner = world_.host(engine::other(host.side()));
@@ -372,20 +375,48 @@ void Nemesis::force(Host& host) {
   } else {
     partner.end(world_.scenario.faults.write_cache ? Host::End::killed : Host::End::power_cut);
     world_.scheduler.after(time, Owner::world, &Nemesis::on_boot, this, number(partner.side()));
+    if (may_be_old(host) && random_.chance(500'000)) return force_an_old_copy(host, time);
   }
   world_.scheduler.after(random_.skewed(kMillisecond, time), Owner::world, &Nemesis::on_force, this,
                          number(host.side()));
 }
 
-void Nemesis::on_force(void* self, std::uint64_t side) {
+/// The partner has a copy of all that was acknowledged, too, and no arbiter lets an old one go on unasked.
+bool Nemesis::may_be_old(const Host& host) {
+  const Scenario& s = world_.scenario;
+  const Host& partner = world_.host(engine::other(host.side()));
+  if (!host.has_snapshot() || host.side() != s.reverted || has_left(partner) || s.changes_arbiter) return false;
+  if (s.arbiter.kind == engine::ArbiterKind::witness && !witness_knows_better(host)) return false;
+  if (s.arbiter.kind == engine::ArbiterKind::preferred && s.arbiter.preferred == host.side()) return false;
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    const auto record = host.recorded(v);
+    if (!record || !record->members.is_both()) return false;
+  }
+  return true;
+}
+
+void Nemesis::force_an_old_copy(Host& host, Nanos before) {
+  world_.trace.add(host.name(), "operator.restores");
+  world_.checkers->expect_loss();
+  restored_ = &host;
+  host.end(Host::End::power_cut);
+  host.set_back();
+  host.boot();
+  const std::uint64_t accepts = random_.chance(500'000) ? 2 : 0;
+  world_.scheduler.after(random_.between(before / 2, before), Owner::world, &Nemesis::on_force, this,
+                         number(host.side()) | accepts);
+}
+
+/// `how`: the side, and 2 for who accepts what the copy lacks.
+void Nemesis::on_force(void* self, std::uint64_t how) {
   auto& nemesis = *static_cast<Nemesis*>(self);
   World& world = nemesis.world_;
-  Host& host = world.host(side_of(side));
+  Host& host = world.host(side_of(how & 1));
   if (!nemesis.usable(host)) return;
   for (unsigned v = 0; v < world.scenario.volumes.size(); ++v) {
     if (!host.status(v)) continue;
     world.trace.add(host.name(), "operator.force", {{"volume", v}});
-    host.program()->force_solo(v, false, [&world, name = host.name()](engine::Result<void> done) {
+    host.program()->force_solo(v, (how & 2) != 0, [&world, name = host.name()](engine::Result<void> done) {
       world.trace.add(name, "operator.forced", {{"done", done.has_value()}});
       if (!done) world.trace.note(name, done.error().message);
     });
@@ -406,13 +437,22 @@ void Nemesis::give_up(Host& host) {
   });
 }
 
+/// It may be all that there is: of the only member nobody has more, and of two nobody may know what is missing.
+void Nemesis::go_on_with_an_old_copy(Host& host, unsigned volume) {
+  if (!usable(host)) return;
+  world_.trace.add(host.name(), "operator.force", {{"volume", volume}});
+  host.program()->force_solo(volume, true, [](engine::Result<void>) {});
+}
+
 void Nemesis::give_up_a_split(Host& host, unsigned volume) {
-  // Always the same one of the two, and one order at a time in each of its lives.
-  if (number(host.side()) != world_.scenario.seed % 2 || !usable(host) || giving_up_in_ == host.life()) return;
+  // Always the same one of the two, unless it is refused, and one order at a time in each of its lives.
+  if (number(host.side()) != (world_.scenario.seed + refused_) % 2 || !usable(host) || giving_up_in_ == host.life())
+    return;
   giving_up_in_ = host.life();
   world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
   host.program()->give_up(volume, [this, &host](engine::Result<void> done) {
     giving_up_in_ = 0;
+    if (!done && restored_) ++refused_;  // the other's copy may not serve alone: it is that one's to give up
     world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
   });
 }

@@ -61,6 +61,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "membership.leaver_could_not_record",
     "membership.lets_partner_change",
     "membership.made_room",
+    "membership.marks_all_to_be_forced",
     "membership.partner_went_on_meanwhile",
     "membership.proposal_refused",
     "membership.record_hung",
