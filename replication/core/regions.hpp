@@ -15,6 +15,12 @@
 
 namespace lockstep::replication {
 
+/// Of a region, of a chunk of them, or of all.
+struct RegionUse {
+  unsigned writes = 0;  ///< under way
+  engine::TimePoint touched;
+};
+
 class Regions {
  public:
   static constexpr std::uint64_t kChunk = 64;         ///< regions; a write of more is noted by chunks
@@ -35,10 +41,7 @@ class Regions {
   void forget(std::uint64_t region);
 
  private:
-  struct Use {
-    unsigned writes = 0;
-    engine::TimePoint touched;
-  };
+  using Use = RegionUse;
   using Uses = boost::unordered_flat_map<std::uint64_t, Use>;
   [[nodiscard]] bool is_wide(engine::Extent extent) const { return extent.length > size_ * kChunk; }
   [[nodiscard]] bool is_of_all(engine::Extent extent) const { return extent.length > size_ * kChunk * kMostChunks; }
