@@ -63,6 +63,7 @@ NodeOptions node_options(const Configuration& c) {
   NodeOptions options;
   options.confirms_reads = asks_partner(c.lease_clock);
   options.fence_socket = c.fence_socket;
+  options.link_buffers = c.link_buffer_mib << 20;
   const auto limit = memory_limit();
   if (auto problem = limit ? memory_problem(c, *limit) : std::nullopt) options.findings.push_back(std::move(*problem));
   for (const auto& finding : options.findings) log_warning(finding);
@@ -85,9 +86,7 @@ struct Daemon::Impl final : EventSink {
       : lock(std::move(l)),
         configuration(c),
         workers(std::move(w)),
-        link_buffers(c.link_buffer_mib << 20),
-        node(std::make_unique<Node>(workers, random, link_buffers, random.uuid(), c.state_folder, *this,
-                                    node_options(c))),
+        node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this, node_options(c))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}
@@ -98,7 +97,6 @@ struct Daemon::Impl final : EventSink {
   engine::Reactor control{{.name = "control", .cpu = -1, .busy_poll = {}}};
   engine::SystemRandom random;
   Workers workers;
-  engine::BufferPool link_buffers;
   std::unique_ptr<Node> node;
   RpcMethods methods;
   boost::asio::signal_set signals;

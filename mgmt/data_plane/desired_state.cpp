@@ -235,6 +235,7 @@ VolumeSpec read_volume(Fields fields) {
     if constexpr (std::is_same_v<records::Field<VolumeSpec, Member>, bool>)
       volume.*Member::pointer = fields.flag_or(Member::name, volume.*Member::pointer);
   });
+  volume.shard = static_cast<unsigned>(fields.number_or("shard", 0, 0, kMaxShards - 1));
   volume.data = fields.text("data", kMaxPath);
   volume.metadata = fields.text_or("metadata", "", kMaxPath);
   if (volume.data == "memory:") {

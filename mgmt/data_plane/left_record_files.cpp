@@ -43,7 +43,10 @@ void LeftRecordFiles::read(const std::string& path, const Uuid& volume) {
 }
 
 void LeftRecordFiles::keep(const Uuid& volume, const engine::EpochRecord& record, engine::IoCallback done) {
-  kept_[volume] = record;
+  {
+    const std::lock_guard lock(mutex_);
+    kept_[volume] = record;
+  }
   log_warning("A replica leaves, and its metadata can't be written: " + path_of(volume) + " keeps that.");
   replication::ReplicaState state;
   state.record = record;
@@ -61,6 +64,7 @@ void LeftRecordFiles::keep(const Uuid& volume, const engine::EpochRecord& record
 }
 
 engine::IoResult<std::optional<engine::EpochRecord>> LeftRecordFiles::kept(const Uuid& volume) const {
+  const std::lock_guard lock(mutex_);
   const auto found = kept_.find(volume);
   if (found == kept_.end() && !readable_) return std::unexpected(make_error_code(Errc::io_error));
   if (found == kept_.end()) return std::nullopt;
@@ -69,7 +73,10 @@ engine::IoResult<std::optional<engine::EpochRecord>> LeftRecordFiles::kept(const
 }
 
 void LeftRecordFiles::forget(const Uuid& volume) {
-  if (kept_.erase(volume) == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (kept_.erase(volume) == 0) return;
+  }
   boost::asio::post(writer_, [path = path_of(volume)] {
     if (const auto removed = remove_durably(path); !removed) log_error(removed.error().message);
   });

@@ -1,6 +1,7 @@
 #pragma once
 // The node's own word that a replica left, in the state folder: left/<volume's id> (replication/core/left_records.hpp).
 #include <map>
+#include <mutex>
 #include <string>
 
 #include <boost/asio/thread_pool.hpp>
@@ -12,7 +13,7 @@ namespace lockstep::data_plane {
 
 class LeftRecordFiles final : public replication::LeftRecords {
  public:
-  /// Reads what is there; blocks. Called on `home`'s thread, or before it runs, like everything here.
+  /// Reads what is there; blocks. What follows may be called on any thread; keep() calls back on `home`.
   LeftRecordFiles(engine::Reactor& home, const std::string& state_folder);
   /// What was asked for is carried out first.
   ~LeftRecordFiles() override;
@@ -27,7 +28,8 @@ class LeftRecordFiles final : public replication::LeftRecords {
 
   engine::Reactor& home_;
   std::string folder_;
-  bool readable_ = true;  ///< else it is not known which there are
+  bool readable_ = true;      ///< else it is not known which there are
+  mutable std::mutex mutex_;  ///< guards what follows
   std::map<engine::Uuid, engine::IoResult<engine::EpochRecord>> kept_;
   boost::asio::thread_pool writer_{1};  // a disk may take longer than a lease
 };

@@ -1,6 +1,7 @@
 #pragma once
 // The node: makes what is served equal to the desired state, and carries out what management asks. Lives on the home
 // worker's reactor; what it is asked is done one after the other.
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -33,21 +34,19 @@ struct ApplyOutcome {
   std::vector<Problem> problems;
 };
 
-using ReplicaOpener = std::function<void(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume,
-                                         engine::NodeSide side, engine::Callback<engine::Result<OpenedReplica>> done)>;
-
 /// Something else than this in tests only.
 struct NodeOptions {
   ReplicaOpener open_replica = data_plane::open_replica;
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
-  std::string fence_socket{};           ///< of lockstep-fence
-  std::vector<std::string> findings{};  ///< sentences on this machine and its settings, for health
+  std::string fence_socket{};                            ///< of lockstep-fence
+  std::vector<std::string> findings{};                   ///< sentences on this machine and its settings, for health
+  std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
 };
 
-class Node final : public replication::NodeObserver {
+class Node final : public PairUser {
  public:
   static constexpr engine::Duration kLinger = std::chrono::seconds(8);  ///< of closed stores, on a busy machine
   // Both together stay below the daemon's patience with a stop.
@@ -65,10 +64,10 @@ class Node final : public replication::NodeObserver {
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
 
   /// Before any reactor runs. All outlive the node.
-  Node(Workers& workers, engine::Random& random, engine::BufferPool& link_buffers, engine::Uuid process,
-       const std::string& state_folder, EventSink& events, NodeOptions options = {});
+  Node(Workers& workers, engine::Random& random, engine::Uuid process, const std::string& state_folder,
+       EventSink& events, NodeOptions options = {});
   /// After the reactors have stopped.
-  ~Node() override;
+  ~Node();
 
   void apply(DesiredState state, engine::Callback<engine::Result<ApplyOutcome>> done);
   void create(ReplicaCreate request, engine::Callback<engine::Result<void>> done);
@@ -78,7 +77,7 @@ class Node final : public replication::NodeObserver {
   void leave(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
   void force_solo(const engine::Uuid& volume, bool accept_inconsistent, engine::Callback<engine::Result<void>> done);
   void give_up(const engine::Uuid& volume, engine::Callback<engine::Result<void>> done);
-  [[nodiscard]] NodeReport report();
+  void report(engine::Callback<NodeReport> done);
   /// Tries those at which this node does not listen yet. Gives the ones that can't be listened at.
   [[nodiscard]] std::vector<Problem> try_to_listen(const std::vector<SocketAddress>& addresses);
   /// `done` gets nothing, or what keeps the two nodes from talking by that way.
@@ -98,34 +97,45 @@ class Node final : public replication::NodeObserver {
   /// After shutdown(): some store has not returned what it was given, so that nothing may be taken apart.
   [[nodiscard]] bool is_owed() const { return !leaving_.empty() || (pair_ && !closed_); }
 
-  void on_volume_changed(const engine::Uuid& volume) override;
-  void on_fenced() override;
-
  private:
+  void on_volume_changed() override;
+  void close_sessions(engine::Callback<> closed) override;
   using Volumes = std::map<engine::Uuid, std::unique_ptr<Volume>>;
   struct Apply;
   using ApplyPtr = std::shared_ptr<Apply>;
 
   // node_apply.cpp, in this order
-  void set_up_pair(Apply& apply);
-  void wish_arbiter(replication::ArbiterWish wish);
+  void set_up_pair(const ApplyPtr& apply);
+  [[nodiscard]] bool is_cut_short(const ApplyPtr& apply);
+  void make_pair(const ApplyPtr& apply, engine::Callback<> then);
+  void name_witness(const ApplyPtr& apply, engine::Callback<> then);
+  void use_arbiter(Apply& apply);
+  void name_partner(const ApplyPtr& apply, engine::Callback<> then);
+  void wish_arbiter(replication::ArbiterWish wish, engine::Callback<> then);
   void detach_changed(const ApplyPtr& apply);
   void tell_of_leaving(Apply& apply);
   void attach_missing(const ApplyPtr& apply);
+  void use_spec(Volume& volume, const VolumeSpec& spec);
+  void use_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   [[nodiscard]] bool may_linger(const engine::Error& error);
   void try_again(const ApplyPtr& apply);
   void grow_attached(const ApplyPtr& apply, const VolumeSpec& spec);
-  void attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened);
+  void attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, const std::shared_ptr<MirroredReplica>& opened);
+  [[nodiscard]] engine::Result<std::unique_ptr<Volume>> attach_to(PairShard& shard, const VolumeSpec& spec,
+                                                                  OpenedReplica replica, replication::ArbiterWish wish);
+  [[nodiscard]] std::unique_ptr<HopDisk> hop_disk(engine::Disk& disk, std::size_t home) const;
   // node_grow.cpp
   using Grown = engine::Callback<engine::Result<void>>;
   void work_on_files(std::function<engine::Result<void>()> work, Grown done);
-  void extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done);
   void make_room(const engine::Uuid& volume, std::uint64_t size, Grown done);
-  void make_room_before_attach(const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& opened, Grown done);
-  void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk);
+  void lengthen(const engine::Uuid& volume, std::uint64_t size, std::uint64_t metadata_bytes, Grown done);
+  void take_longer_files(const engine::Uuid& volume, std::uint64_t size, Grown done);
+  void serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume);
+  void start_pair(engine::Callback<> then);
   void finish_apply(const ApplyPtr& apply);
+  void show(const ApplyPtr& apply);
   // node_addresses.cpp
   [[nodiscard]] std::vector<Problem> set_portals(const std::vector<SocketAddress>& portals);
 
@@ -154,7 +164,17 @@ class Node final : public replication::NodeObserver {
   [[nodiscard]] FileWorker file_worker_for(engine::Reactor& other);
   void end_replica_work();
   void leave_pair(engine::Callback<> then);
-  void look_for_changes();
+  // node_status.cpp
+  using ShardReports = std::vector<ShardReport>;
+  void look_at_shards(engine::Callback<ShardReports> done);
+  void look_for_changes(engine::Callback<> done = {});
+  bool take_look(const ShardReports& shards);
+  void take_status(Volume& volume, const replication::VolumeStatus& status, bool connected);
+  [[nodiscard]] NodeReport report_of(const ShardReports& shards);
+  void report_arbiter(NodeReport& report);
+  void report_shards(NodeReport& report, const ShardReports& shards);
+  void report_unmirrored(NodeReport& report) const;
+  void report_volume(NodeReport& report, VolumeReport& entry) const;
   void look_again();
   void tell_volume(Volume& volume, const replication::VolumeStatus& status);
   void tell_state(Volume& volume, const replication::VolumeStatus& status);
@@ -165,7 +185,6 @@ class Node final : public replication::NodeObserver {
 
   Workers& workers_;
   engine::Random& random_;
-  engine::BufferPool& link_buffers_;
   engine::Uuid process_;
   NodeKeyFile keys_;
   LeftRecordFiles left_records_;
@@ -180,6 +199,7 @@ class Node final : public replication::NodeObserver {
   std::unique_ptr<Pair> pair_;
   FenceSlot fence_trials_;  ///< of a pair that is not made yet, too
   SettingsSpec pair_settings_;
+  std::size_t shards_used_ = 0;
   replication::ArbiterWish arbiter_wish_ = replication::ArbiterWish::none;  ///< for every mirrored volume
   Volumes volumes_;
   /// In no map any more. Nothing of theirs is freed before their stores have returned everything.
@@ -193,7 +213,8 @@ class Node final : public replication::NodeObserver {
   engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
   std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
   std::thread looker_;               ///< asks file systems what is left
-  bool look_planned_ = false;
+  std::atomic<bool> look_planned_ = false;
+  std::uint64_t closings_ = 0;  ///< how often all sessions were closed
   bool looks_again_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;

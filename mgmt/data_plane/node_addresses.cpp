@@ -41,7 +41,7 @@ std::vector<Problem> Node::try_to_listen(const std::vector<SocketAddress>& addre
   std::vector<Problem> problems;
   for (const auto& address : addresses) {
     const std::string text = address.to_string();
-    const bool mine = std::ranges::find(listening_, text) != listening_.end() || (pair_ && pair_->listens_at(text));
+    const bool mine = std::ranges::find(listening_, text) != listening_.end() || (pair_ && pair_->listens_at(address));
     if (mine) continue;
     const auto listener = engine::TcpListener::open(home(), text, [](const engine::TcpSocket&) {});
     if (!listener) problems.push_back({text, listener.error().message});

@@ -40,8 +40,7 @@ void Node::apply(DesiredState state, engine::Callback<Result<ApplyOutcome>> done
                                    "This lockstepd runs for another pair or side; restart it to give it a new one."));
           return apply->next();
         }
-        set_up_pair(*apply);
-        detach_changed(apply);
+        set_up_pair(apply);
       },
       [apply] {
         apply->done(engine::fail(Errc::resource_exhausted, "The node is stopping, or too many requests wait for it."));
@@ -67,39 +66,101 @@ replication::ArbiterWish wish_of(const DesiredState& state, bool asks_witness) {
 }
 }  // namespace
 
-void Node::wish_arbiter(replication::ArbiterWish wish) {
+void Node::wish_arbiter(replication::ArbiterWish wish, engine::Callback<> then) {
   arbiter_wish_ = wish;
+  std::vector<std::pair<Uuid, unsigned>> mirrored;
   for (const auto& [id, volume] : volumes_) {
-    if (volume->spec.mirrored) pair_->node().want_arbiter(id, wish);
+    if (volume->spec.mirrored) mirrored.emplace_back(id, volume->spec.shard);
   }
+  pair_->on_each(
+      [mirrored, wish](PairShard& shard, engine::Callback<> done) {
+        for (const auto& [id, number] : mirrored) {
+          if (number == shard.number()) shard.node().want_arbiter(id, wish);
+        }
+        done();
+      },
+      std::move(then));
 }
 
-void Node::set_up_pair(Apply& apply) {
+void Node::set_up_pair(const ApplyPtr& apply) {
+  make_pair(apply, [this, apply] {
+    if (is_cut_short(apply)) return;
+    name_witness(apply, [this, apply] {
+      if (is_cut_short(apply)) return;
+      name_partner(apply, [this, apply] { detach_changed(apply); });
+    });
+  });
+}
+
+bool Node::is_cut_short(const ApplyPtr& apply) {
+  if (!stopping_) return false;
+  apply->done(engine::fail(Errc::resource_exhausted, "The node is stopping."));
+  apply->next();
+  return true;
+}
+
+namespace {
+std::set<unsigned> used_shards(const DesiredState& state) {
+  std::set<unsigned> used;
+  for (const VolumeSpec& volume : state.volumes) {
+    if (volume.mirrored) used.insert(volume.shard);
+  }
+  return used;
+}
+}  // namespace
+
+void Node::make_pair(const ApplyPtr& apply, engine::Callback<> then) {
+  const DesiredState& state = apply->state;
+  const auto used = used_shards(state);
+  const bool is_new = !pair_;
+  if (is_new) {
+    pair_ = std::make_unique<Pair>(workers_, PairIdentity{state.pair, state.side, process_}, state.settings,
+                                   PairOptions{options_.confirms_reads, options_.fence_socket, options_.link_buffers},
+                                   left_records_, *this, events_);
+  }
+  if (is_new || state.settings != pair_settings_ || used.size() != shards_used_) {
+    pair_->use(state.settings, used.size());
+    pair_settings_ = state.settings;
+    shards_used_ = used.size();
+  }
+  pair_->make_shards(used.empty() ? 1 : *used.rbegin() + 1, std::move(then));
+}
+
+/// Whoever wishes a preferred side or a fence asks no witness, and whoever wishes nobody uses no fence: the wish ends
+/// in every shard before one is asked or used, and begins when none is.
+void Node::name_witness(const ApplyPtr& apply, engine::Callback<> then) {
+  auto name = [this, apply, then = std::move(then)]() mutable {
+    use_arbiter(*apply);
+    wish_arbiter(wish_of(apply->state, pair_->witness().configured()), std::move(then));
+  };
+  const engine::ArbiterSettings& arbiter = apply->state.arbiter;
+  const bool asks = arbiter.kind == engine::ArbiterKind::witness && !arbiter.address.empty();
+  const bool uses_fence = arbiter.kind == engine::ArbiterKind::fence && !pair_->fence().configured();
+  if (!asks && !uses_fence) return name();
+  wish_arbiter(replication::ArbiterWish::none, std::move(name));
+}
+
+void Node::use_arbiter(Apply& apply) {
   const DesiredState& state = apply.state;
-  if (!pair_) {
-    pair_ = std::make_unique<Pair>(
-        *workers_.front(), random_, link_buffers_, PairIdentity{state.pair, state.side, process_}, state.settings,
-        PairOptions{options_.confirms_reads, options_.fence_socket}, left_records_, *this, events_);
-    pair_settings_ = state.settings;
-  }
-  if (state.settings != pair_settings_) {
-    pair_->use(state.settings);
-    pair_settings_ = state.settings;
-  }
-  const std::string witness = state.arbiter.kind == engine::ArbiterKind::witness ? state.arbiter.address : "";
-  // Whoever wishes a preferred side or a fence asks no witness, and whoever wishes nobody uses no fence: the wish ends
-  // before one is asked or used, and begins when none is.
-  if (!witness.empty()) wish_arbiter(replication::ArbiterWish::none);
-  const auto used = pair_->witness().use(state.pair, state.side, seal_of(state), witness, state.witness_access);
+  const bool asks = state.arbiter.kind == engine::ArbiterKind::witness;
+  const auto used = pair_->witness().use(state.pair, state.side, seal_of(state), asks ? state.arbiter.address : "",
+                                         state.witness_access);
   if (!used) {
     apply.problem("witness", used.error().message);
   } else if (*used) {
-    pair_->node().look_at_witness_again();
+    pair_->tell_each([](PairShard& shard) { shard.node().look_at_witness_again(); });
   }
   pair_->fence().use(state.arbiter.kind == engine::ArbiterKind::fence);
-  wish_arbiter(wish_of(state, pair_->witness().configured()));
-  for (const auto& [address, message] : pair_->set_partner(state.partner))
-    apply.problem("partner link " + address, message);
+}
+
+void Node::name_partner(const ApplyPtr& apply, engine::Callback<> then) {
+  const DesiredState& state = apply->state;
+  pair_->set_partner({state.partner, state.target.portals, used_shards(state)},
+                     [apply, then = std::move(then)](const Pair::AddressProblems& problems) mutable {
+                       for (const auto& [address, message] : problems)
+                         apply->problem("partner link " + address, message);
+                       then();
+                     });
 }
 
 // ---- volumes out ----
@@ -124,34 +185,44 @@ void Node::tell_of_leaving(Apply& apply) {
 // ---- volumes in ----
 
 void Node::attach_missing(const ApplyPtr& apply) {
-  if (stopping_) {
-    apply->done(engine::fail(Errc::resource_exhausted, "The node is stopping."));
-    return apply->next();
-  }
+  if (is_cut_short(apply)) return;
   while (apply->attaching < apply->state.volumes.size()) {
     const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
     if (leaving_.contains(spec.id)) continue;  // told of already
-    if (const auto at = volumes_.find(spec.id); at != volumes_.end()) {
-      at->second->spec = spec;
-      if (spec.mirrored) {
-        pair_->node().set_write_cache(spec.id, spec.write_cache);
-        at->second->unit->set_use(spec.read_only, spec.write_cache);
-      }
-      const auto settings = unit_settings(spec);
-      const auto& now = at->second->unit->settings();
-      if (settings.paired != now.paired || settings.target_name != now.target_name) {
-        auto& unit = at->second->unit;
-        const std::uint64_t size = unit->blocks() * unit->block_size();
-        unit = std::make_shared<iscsi_target::LogicalUnit>(*at->second->disk, settings);
-        unit->set_capacity(size);
-        unit->set_use(spec.read_only, spec.write_cache);
-      }
-      if (spec.mirrored) return grow_attached(apply, spec);
-      continue;
-    }
-    return spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
+    const auto at = volumes_.find(spec.id);
+    if (at == volumes_.end()) return spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
+    use_spec(*at->second, spec);
+    if (spec.mirrored) return use_mirrored(apply, spec);
   }
   finish_apply(apply);
+}
+
+/// Of a volume that is attached.
+void Node::use_spec(Volume& volume, const VolumeSpec& spec) {
+  volume.spec = spec;
+  const auto settings = unit_settings(spec);
+  const auto& now = volume.unit->settings();
+  if (settings.paired == now.paired && settings.target_name == now.target_name) return;
+  auto& unit = volume.unit;
+  const std::uint64_t size = unit->blocks() * unit->block_size();
+  unit = std::make_shared<iscsi_target::LogicalUnit>(*volume.disk, settings);
+  unit->set_capacity(size);
+  unit->set_use(spec.read_only, spec.write_cache);
+}
+
+/// Initiators are told that nothing is cached when that is so.
+void Node::use_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
+  pair_->ask<bool>(
+      spec.shard,
+      [&spec](PairShard& shard, engine::Callback<bool> done) {
+        shard.node().set_write_cache(spec.id, spec.write_cache);
+        shard.node().want_size(spec.id, spec.size);
+        done(true);
+      },
+      [this, apply, &spec](bool) {
+        volumes_.at(spec.id)->unit->set_use(spec.read_only, spec.write_cache);
+        grow_attached(apply, spec);
+      });
 }
 
 // The kernel takes a moment to let go of what was open through io_uring, in a process that was killed or here: soon
@@ -166,55 +237,62 @@ void Node::try_again(const ApplyPtr& apply) {
 }
 
 void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
-  const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
-  auto use = [this, apply, &spec](Result<OpenedReplica> opened) {
-    const std::string object = "volume " + spec.name;
-    if (!opened) {
-      if (may_linger(opened.error())) return try_again(apply);
-      apply->problem(object, opened.error().message);
-      return attach_missing(apply);
-    }
-    if (opened->area->identity().pair != apply->state.pair) {
-      apply->problem(
-          object, spec.data + " belongs to pair " + opened->area->identity().pair.to_string() + ", not to this one.");
-      opened->area.reset();
-      return attach_missing(apply);
-    }
-    attach_opened(apply, spec, std::move(*opened));
+  replica_work_ = true;
+  Worker& worker = *workers_[pair_->worker_of(spec.shard)];
+  auto use = [this, apply, &spec](Result<MirroredReplica> opened) {
+    if (opened) return attach_opened(apply, spec, std::make_shared<MirroredReplica>(std::move(*opened)));
+    end_replica_work();
+    if (may_linger(opened.error())) return try_again(apply);
+    apply->problem("volume " + spec.name, opened.error().message);
+    attach_missing(apply);
   };
-  options_.open_replica(*workers_.front()->ring, place, spec.id, apply->state.side, std::move(use));
+  const PairIdentity& identity = pair_->identity();
+  open_mirrored(worker, home(), file_worker_for(worker.reactor), options_.open_replica, spec,
+                {identity.pair, identity.side, keys_}, std::move(use));
 }
 
-void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec, OpenedReplica opened) {
-  auto replica = std::make_shared<OpenedReplica>(std::move(opened));
-  make_room_before_attach(spec, replica, [this, apply, &spec, replica](Result<void> room) {
-    const std::string object = "volume " + spec.name;
-    if (!room) apply->problem(object, "It can't grow on this node: " + room.error().message);
-    Worker& worker = *workers_.front();
-    if (auto unlocked = unlock(*worker.ring, worker.pool, *replica, spec.encrypted, keys_); !unlocked) {
-      apply->problem(object, unlocked.error().message);
-      replica->area.reset();
-      return attach_missing(apply);
-    }
-    const std::uint64_t size = replica->area->identity().size;
-    auto volume = std::make_unique<Volume>();
-    volume->stores = std::move(replica->stores);
-    auto attached = pair_->node().attach({disk_info(spec)}, volume->stores.blocks(), std::move(replica->area));
+void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec,
+                         const std::shared_ptr<MirroredReplica>& opened) {
+  if (!opened->room_problem.empty())
+    apply->problem("volume " + spec.name, "It can't grow on this node: " + opened->room_problem);
+  using Attached = Result<std::unique_ptr<Volume>>;
+  auto attach = [this, &spec, opened, wish = arbiter_wish_, stopping = stopping_](PairShard& shard,
+                                                                                  engine::Callback<Attached> answer) {
+    if (!stopping) return answer(attach_to(shard, spec, std::move(opened->replica), wish));
+    opened->replica.close();
+    answer(engine::fail(Errc::resource_exhausted, "The node is stopping."));
+  };
+  auto take = [this, apply, &spec](Attached attached) {
+    end_replica_work();  // a shutdown that waited for it goes on in a later turn
     if (!attached) {
-      apply->problem(object, attached.error().message);
+      apply->problem("volume " + spec.name, attached.error().message);
       return attach_missing(apply);
     }
-    serve(spec, std::move(volume), *pair_->node().disk(spec.id));
-    volumes_.at(spec.id)->unit->set_room(size);
-    pair_->node().want_size(spec.id, spec.size);
-    pair_->node().want_arbiter(spec.id, arbiter_wish_);
+    const std::uint64_t room = (*attached)->room;
+    serve(spec, std::move(*attached));
+    volumes_.at(spec.id)->unit->set_room(room);
     attach_missing(apply);
-  });
+  };
+  pair_->ask<Attached>(spec.shard, std::move(attach), std::move(take));
+}
+
+/// On the shard's reactor.
+Result<std::unique_ptr<Volume>> Node::attach_to(PairShard& shard, const VolumeSpec& spec, OpenedReplica replica,
+                                                replication::ArbiterWish wish) {
+  auto volume = std::make_unique<Volume>();
+  volume->home = pair_->worker_of(spec.shard);
+  volume->room = replica.area->identity().size;
+  volume->stores = std::move(replica.stores);
+  auto attached = shard.node().attach({disk_info(spec)}, volume->stores.blocks(), std::move(replica.area));
+  if (!attached) return std::unexpected(attached.error());
+  shard.node().want_size(spec.id, spec.size);
+  shard.node().want_arbiter(spec.id, wish);
+  volume->disk = hop_disk(*shard.node().disk(spec.id), volume->home);
+  return volume;
 }
 
 /// The size that is wanted, of a volume that is in use.
 void Node::grow_attached(const ApplyPtr& apply, const VolumeSpec& spec) {
-  pair_->node().want_size(spec.id, spec.size);
   make_room(spec.id, spec.size, [this, apply, &spec](Result<void> room) {
     if (!room) apply->problem("volume " + spec.name, "It can't grow on this node: " + room.error().message);
     home().post([this, apply] { attach_missing(apply); });
@@ -235,8 +313,8 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
     volume->home = index;
     volume->stores = std::move(opened->first);
     volume->own_disk = std::move(opened->second);
-    engine::Disk& disk = *volume->own_disk;
-    serve(spec, std::move(volume), disk);
+    volume->disk = hop_disk(*volume->own_disk, index);
+    serve(spec, std::move(volume));
     attach_missing(apply);
   };
   replica_work_ = true;
@@ -244,11 +322,14 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   open_unmirrored(worker, home(), file_worker_for(worker.reactor), spec, apply->state.side, keys_, std::move(use));
 }
 
-void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume, engine::Disk& disk) {
+std::unique_ptr<HopDisk> Node::hop_disk(engine::Disk& disk, std::size_t home) const {
   std::vector<engine::Reactor*> reactors;
   for (const auto& worker : workers_) reactors.push_back(&worker->reactor);
+  return std::make_unique<HopDisk>(disk, std::move(reactors), home);
+}
+
+void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume) {
   volume->spec = spec;
-  volume->disk = std::make_unique<HopDisk>(disk, std::move(reactors), volume->home);
   volume->unit = std::make_shared<iscsi_target::LogicalUnit>(*volume->disk, unit_settings(spec));
   log_info("Volume " + spec.name + ": attached (" + std::to_string(spec.size) + " bytes, LUN " +
            std::to_string(spec.lun) + (spec.mirrored ? ")." : ", not mirrored)."));
@@ -277,11 +358,20 @@ void Node::finish_apply(const ApplyPtr& apply) {
     }
   }
   access_ = std::make_shared<const Access>(apply->state.volumes);
-  if (!pair_->started()) {
-    pair_->start();
-    server_.hold_logins(kDecisionPatience);
-  }
-  look_for_changes();
+  start_pair([this, apply] {
+    look_for_changes([this, apply] {
+      if (!is_cut_short(apply)) show(apply);
+    });
+  });
+}
+
+void Node::start_pair(engine::Callback<> then) {
+  if (pair_->started()) return then();
+  server_.hold_logins(kDecisionPatience);
+  pair_->start(std::move(then));
+}
+
+void Node::show(const ApplyPtr& apply) {
   // Before the map that gives names new volumes: a session that claimed such a name under the old lists is over then.
   put_target();
   server_.recheck_sessions([this, apply] {

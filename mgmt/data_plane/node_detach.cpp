@@ -43,7 +43,12 @@ void Node::let_go(const std::shared_ptr<Volume>& volume) {
       [this, id, volume] {
         if (stopping_) return;  // the mirror is told to end by others: its stores may be in use
         if (!volume->spec.mirrored || !volume->disk) return close_stores(volume);
-        pair_->node().detach(id, [this, volume] { close_stores(volume); });
+        pair_->ask<bool>(
+            volume->spec.shard,
+            [id](PairShard& shard, engine::Callback<bool> detached) {
+              shard.node().detach(id, [detached = std::move(detached)]() mutable { detached(true); });
+            },
+            [this, volume](bool) { close_stores(volume); });
       });
 }
 

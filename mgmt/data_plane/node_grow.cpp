@@ -20,61 +20,56 @@ void Node::work_on_files(std::function<Result<void>()> work, Grown done) {
   });
 }
 
-void Node::extend(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin, Grown done) {
-  work_on_files([place, metadata_bytes, thin] { return extend_files(place, metadata_bytes, thin); }, std::move(done));
-}
-
+/// The size of what the mirror has room for is known to its shard alone.
 void Node::make_room(const Uuid& id, std::uint64_t size, Grown done) {
   const auto found = mirrored_volume(id);
   if (!found) return done(std::unexpected(found.error()));
-  const VolumeSpec spec = (*found)->spec;
-  const auto room = pair_->node().room_for(id, size);
-  if (!room) return done(std::unexpected(room.error()));
-  if (room->size >= size) return done({});
+  using Room = Result<replication::PairNode::Room>;
+  pair_->ask<Room>(
+      (*found)->spec.shard,
+      [id, size](PairShard& shard, engine::Callback<Room> answer) { answer(shard.node().room_for(id, size)); },
+      [this, id, size, done = std::move(done)](const Room& room) mutable {
+        if (!room) return done(std::unexpected(room.error()));
+        if (room->size >= size) return done({});
+        lengthen(id, size, room->metadata_bytes, std::move(done));
+      });
+}
+
+/// Nothing is detached meanwhile: requests are carried out one after the other.
+void Node::lengthen(const Uuid& id, std::uint64_t size, std::uint64_t metadata_bytes, Grown done) {
+  const auto found = mirrored_volume(id);
+  if (!found) return done(std::unexpected(found.error()));
+  const VolumeSpec& spec = (*found)->spec;
   if (!(*found)->stores.in_files()) {
     return done(engine::fail(Errc::refused, "Volume " + spec.name + " is on the device " + spec.data +
                                                 " on this node; only volumes in files grow in use."));
   }
   const ReplicaPlace place{spec.data, spec.metadata, size, spec.block_size};
-  // Nothing is detached meanwhile: requests are carried out one after the other.
-  extend(place, room->metadata_bytes, spec.thin, [this, id, size, done = std::move(done)](Result<void> longer) mutable {
-    const auto at = volumes_.find(id);
+  auto work = [place, metadata_bytes, thin = spec.thin] { return extend_files(place, metadata_bytes, thin); };
+  work_on_files(std::move(work), [this, id, size, done = std::move(done)](Result<void> longer) mutable {
     if (!longer) return done(std::move(longer));
-    if (at == volumes_.end()) return done(engine::fail(Errc::refused, "The volume was detached meanwhile."));
-    at->second->stores.take_length();
-    pair_->node().make_room(id, size, [this, id, size, done = std::move(done)](Result<void> made) mutable {
-      const auto grown = volumes_.find(id);
-      if (made && grown != volumes_.end()) {
-        grown->second->unit->set_room(size);
-        log_info("Volume " + grown->second->spec.name + ": this node has room for " + std::to_string(size) + " bytes.");
-      }
-      done(std::move(made));
-    });
+    take_longer_files(id, size, std::move(done));
   });
 }
 
-/// A replica that was away while its volume grew.
-void Node::make_room_before_attach(const VolumeSpec& spec, const std::shared_ptr<OpenedReplica>& opened, Grown done) {
-  if (opened->area->identity().size >= spec.size) return done({});
-  if (!opened->stores.in_files()) {
-    return done(engine::fail(Errc::refused, "It is on the device " + spec.data + " on this node and has room for " +
-                                                std::to_string(opened->area->identity().size) +
-                                                " bytes; only volumes in files grow."));
-  }
-  const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
-  extend(
-      place, opened->area->size_to_grow(spec.size), spec.thin,
-      [this, opened, size = spec.size, done = std::move(done)](Result<void> longer) mutable {
-        if (!longer) return done(std::move(longer));
-        opened->stores.take_length();
-        opened->area->grow(size, [this, done = std::move(done)](std::error_code error) mutable {
-          Result<void> outcome;
-          if (error) {
-            outcome = std::unexpected(engine::Error{error, "Its metadata can't grow: " + error.message() + "."});
-          }
-          // In a later turn: the store that calls may be closed by what follows.
-          home().post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
-        });
+void Node::take_longer_files(const Uuid& id, std::uint64_t size, Grown done) {
+  const auto found = volumes_.find(id);
+  if (found == volumes_.end()) return done(engine::fail(Errc::refused, "The volume was detached meanwhile."));
+  Volume& volume = *found->second;
+  pair_->ask<Result<void>>(
+      volume.spec.shard,
+      [&volume, id, size](PairShard& shard, engine::Callback<Result<void>> answer) {
+        volume.stores.take_length();
+        shard.node().make_room(id, size, std::move(answer));
+      },
+      [this, id, size, done = std::move(done)](Result<void> made) mutable {
+        const auto grown = volumes_.find(id);
+        if (made && grown != volumes_.end()) {
+          grown->second->unit->set_room(size);
+          log_info("Volume " + grown->second->spec.name + ": this node has room for " + std::to_string(size) +
+                   " bytes.");
+        }
+        done(std::move(made));
       });
 }
 

@@ -1,319 +1,231 @@
 #include "mgmt/data_plane/pair.hpp"
 
 #include <algorithm>
+#include <iterator>
 
-#include "engine/net/socket_address.hpp"
-#include "mgmt/data_plane/access.hpp"
-#include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/log/log.hpp"
 
 namespace lockstep::data_plane {
 
-using mgmt::log_info;
-using mgmt::log_warning;
+/// One shard, with what it sees of what is shared. Destroyed when no thread runs its reactor any more.
+struct Pair::Shard {
+  Shard(const Hop& hop, unsigned number, Pair& pair)
+      : witness(hop, pair.witness_),
+        fence(hop, number, pair.fence_, pair.orders_),
+        left_records(hop, pair.left_records_),
+        observer(
+            hop, number, [&user = pair.user_] { user.on_volume_changed(); }, pair.sessions_) {}
 
-namespace {
+  ShardWitness witness;
+  ShardFence fence;
+  ShardLeftRecords left_records;
+  ShardObserver observer;
+  std::unique_ptr<PairShard> mirror;  ///< made on its own reactor
+};
 
-replication::NodeSettings node_settings(const PairIdentity& identity, const SettingsSpec& settings,
-                                        bool confirms_reads) {
-  replication::NodeSettings node;
-  node.pair = identity.pair;
-  node.side = identity.side;
-  node.process = identity.process;
-  node.boot = this_boot();
-  node.lease = settings.lease;
-  node.other_lease = settings.other_lease;
-  node.heartbeat_interval = settings.lease / 6;
-  node.resync_floor = settings.resync_floor;
-  node.resync_ceiling = settings.resync_ceiling;
-  node.confirms_reads = confirms_reads;
-  return node;
-}
-
-bool calls_with_tls(const PartnerSpec& partner) {
-  return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepted;
-}
-
-template <class T>
-bool holds(const std::vector<T>& list, const T& one) {
-  return std::ranges::find(list, one) != list.end();
-}
-
-std::string any_port(SocketAddress address) {
-  address.port = 0;
-  return address.to_string();
-}
-
-/// The first of them is wanted; while an address takes the place of another the old one works, too.
-std::vector<replication::LinkWay> ways_of(const LinkSpec& link) {
-  std::vector<replication::LinkWay> ways;
-  for (const auto& from : {std::optional(link.listen), link.listen_beside})
-    for (const auto& to : {std::optional(link.connect), link.connect_beside})
-      if (from && to) ways.push_back({to->to_string(), any_port(*from)});
-  return ways;
-}
-
-/// Of every path, this node's.
-std::vector<SocketAddress> listening_of(const LinkSpec& link) {
-  std::vector<SocketAddress> all{link.listen};
-  if (link.listen_beside) all.push_back(*link.listen_beside);
-  for (const auto& path : link.more_paths) all.push_back(path.listen);
-  return all;
-}
-
-/// … and the partner's.
-std::vector<SocketAddress> calling_of(const LinkSpec& link) {
-  std::vector<SocketAddress> all{link.connect};
-  if (link.connect_beside) all.push_back(*link.connect_beside);
-  for (const auto& path : link.more_paths) all.push_back(path.connect);
-  return all;
-}
-
-/// Several of the mirror's ticks, which the shorter lease sets.
-engine::Duration patience_with_fence(const SettingsSpec& settings) {
-  return std::max(settings.lease, settings.other_lease) / 6;
-}
-
-/// The host's part, in the one form that a socket's own address has.
-std::string as_callers_are_written(const SocketAddress& address) {
-  const auto parsed = engine::parse_address(address.to_string());
-  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
-  return whole.substr(0, whole.rfind(':'));
-}
-
-iscsi_target::ServerOptions server_options() {
-  iscsi_target::ServerOptions options;
-  iscsi::Offers& offers = options.session.offers;
-  offers.header_digest = iscsi::Offers::Digest::crc32c;
-  offers.data_digest = iscsi::Offers::Digest::crc32c;
-  offers.first_burst = replication::kLinkFirstBurst;
-  offers.max_burst = 1 << 20;
-  offers.max_recv = 256 << 10;
-  options.session.queue_depth = iscsi_target::kMaxQueueDepth;
-  options.session.max_stash = Pair::kStash;
-  options.session.brings_buffers = false;
-  options.session.login_timeout = std::chrono::seconds(3);
-  options.session.keepalive = std::chrono::seconds(1);
-  options.sessions = {.in_all = 8, .of_name = 8, .from_address = 8, .reserve = 0};
-  options.max_half_open = 8;
-  options.max_half_open_per_address = 8;
-  return options;
-}
-
-}  // namespace
-
-Pair::Pair(Worker& home, engine::Random& random, engine::BufferPool& link_buffers, const PairIdentity& identity,
-           const SettingsSpec& settings, const PairOptions& options, replication::LeftRecords& left_records,
-           replication::NodeObserver& observer, EventSink& events)
-    : identity_(identity),
-      reactor_(home.reactor),
-      random_(random),
-      lease_(settings.lease),
-      observer_(observer),
+Pair::Pair(Workers& workers, PairIdentity identity, const SettingsSpec& settings, PairOptions options,
+           replication::LeftRecords& left_records, PairUser& user, EventSink& events)
+    : workers_(workers),
+      identity_(std::move(identity)),
+      settings_(settings),
+      options_(std::move(options)),
+      left_records_(left_records),
+      user_(user),
       events_(events),
-      witness_(home.reactor),
-      fence_(home.reactor, options.fence_socket,
-             [this](const std::string& kind, const std::string& message) { tell(kind, message); }),
-      fencing_(home.reactor, fence_, patience_with_fence(settings)),
-      paths_(home.reactor, random, hello()),
-      node_(node_settings(identity, settings, options.confirms_reads),
-            {home.reactor, random, home.pool, paths_.link(), &witness_, &left_records, &fencing_}, observer),
-      target_(home.reactor, link_buffers, hello(), *this),
-      server_({{&home.reactor, &session_buffers_}}, registry_, server_options()),
-      since_ms_(wall_clock_ms()) {
+      witness_(home()),
+      fence_(home(), options_.fence_socket,
+             [this](const std::string& kind, const std::string& message) { tell_people(kind, message); }),
+      orders_(fence_),
+      sessions_({.join = [this](unsigned shard) { tell(shard, [](PairShard& it) { it.node().fence(); }); },
+                 .close = [this](engine::Callback<> closed) { user_.close_sessions(std::move(closed)); }}) {
   witness_.watch(
       [this](bool reachable, const std::string& why) {
-        tell(reachable ? "witness.found" : "witness.lost",
-             reachable ? "The witness answers." : "The witness does not answer: " + why);
+        tell_people(reachable ? "witness.found" : "witness.lost",
+                    reachable ? "The witness answers." : "The witness does not answer: " + why);
       },
       [this](bool slow) {
-        tell(slow ? "witness.slow" : "witness.fast", slow ? slow_witness() : "The line to the witness is fast again.");
+        tell_people(slow ? "witness.slow" : "witness.fast",
+                    slow ? slow_witness() : "The line to the witness is fast again.");
       });
-  target_.on_refused([](const std::string& why) { log_warning(why); });
-  server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
 }
 
 Pair::~Pair() = default;
 
-replication::Hello Pair::hello() const {
-  return {replication::kPartnerVersions, identity_.pair, identity_.process, identity_.side};
+PairShard& Pair::at(unsigned shard) { return *shards_.at(shard)->mirror; }
+
+// ---- shards ----
+
+void Pair::make_shards(unsigned at_least, engine::Callback<> done) {
+  const auto workers = static_cast<unsigned>(workers_.size());
+  make_next(std::min(std::max(at_least, workers), kMaxShards), std::move(done));
 }
 
-replication::IscsiLinkSettings Pair::link_settings(const std::optional<PartnerSpec>& partner) const {
-  replication::IscsiLinkSettings settings;
-  settings.identity.ours = hello();
-  if (!partner) return settings;
-  settings.identity.chap = to_chap(partner->link.authentication);
-  auto ways = ways_of(partner->link);
-  settings.address = ways.front().address;
-  settings.from = ways.front().from;
-  settings.others.assign(ways.begin() + 1, ways.end());
-  if (calls_with_tls(*partner)) settings.tls = tls_;
-  return settings;
+void Pair::make_next(unsigned count, engine::Callback<> done) {
+  if (shards_.size() >= count) return done();
+  make_shard(static_cast<unsigned>(shards_.size()),
+             [this, count, done = std::move(done)]() mutable { make_next(count, std::move(done)); });
 }
 
-std::vector<PathPlan> Pair::plans_of(const std::optional<PartnerSpec>& partner) const {
-  std::vector<PathPlan> plans{{.settings = link_settings(partner)}};
-  if (!partner) return plans;
-  for (const auto& path : partner->link.more_paths) {
-    PathPlan plan{plans.front().settings, path.last_resort};
-    plan.settings.address = path.connect.to_string();
-    plan.settings.from = any_port(path.listen);
-    plan.settings.others.clear();
-    plans.push_back(std::move(plan));
-  }
-  return plans;
-}
-
-void Pair::use(const SettingsSpec& settings) {
-  fencing_.set_patience(patience_with_fence(settings));
-  node_.set_lease(settings.lease, settings.other_lease);
-  lease_ = settings.lease;
-  node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
-}
-
-void Pair::start() {
-  started_ = true;
-  node_.start();
-  paths_.start(*this, [this](std::size_t number, bool up) { on_path(number, up); });
-}
-
-Pair::AddressProblems Pair::set_partner(const std::optional<PartnerSpec>& partner) {
-  const bool link_same = partner == partner_ || (partner && partner_ && partner->link == partner_->link);
-  if (!link_same) {
-    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used)
-      return {{partner->link.listen.to_string(), used.error().message}};
-    use_ways_of(partner);
-  }
-  partner_ = partner;
-  return listen(partner ? listening_of(partner->link) : std::vector<SocketAddress>());
-}
-
-engine::Result<void> Pair::use_tls(const std::optional<LinkTls>& tls) {
-  if (!tls) {
-    tls_.reset();
-    server_.protect({});
-    return {};
-  }
-  auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}});
-  if (!context) return std::unexpected(context.error());
-  tls_ = *std::move(context);
-  const bool only = tls->mode == LinkTlsMode::required;
-  server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
-  return {};
-}
-
-/// The partner is told of the change, too, a moment earlier or later: what stands between the two goes on while it may,
-/// unless it is not protected as it is to be from now on.
-void Pair::use_ways_of(const std::optional<PartnerSpec>& partner) {
-  const bool goes_on = paths_.use(plans_of(partner));
-  if (!partner) return;
-  let_in(*partner);
-  if (!goes_on) server_.recheck_sessions();
-  std::vector<std::string> callers;
-  for (const auto& address : calling_of(partner->link)) callers.push_back(as_callers_are_written(address));
-  server_.accept_only_from(std::move(callers));
-  first_way_.reset();
-  look_for_first_way_in(engine::Duration{0});
-}
-
-/// A session that stands is given up only for a way that was seen to work.
-void Pair::look_for_first_way() {
-  if (!partner_ || !link_up_ || ways_of(partner_->link).front() == paths_.first().way()) return;
-  first_way_ = std::make_unique<replication::LinkTrial>(
-      reactor_, random_, link_settings(partner_), [this](const std::string& problem) {
-        const auto over = std::move(first_way_);
-        if (!problem.empty()) {
-          log_info("Partner link: stays where it is for now: " + problem);
-          return look_for_first_way_in(kLookForFirstWay);
-        }
-        if (partner_ && link_up_) paths_.change_first(link_settings(partner_));
-      });
-}
-
-void Pair::look_for_first_way_in(engine::Duration time) {
-  reactor_.cancel(look_);
-  look_ = reactor_.call_after(time, [this] {
-    look_ = engine::TimerId::none;
-    look_for_first_way();
+/// What it is made of belongs to its reactor from the first moment on, and is used when it is there as a whole.
+void Pair::make_shard(unsigned number, engine::Callback<> done) {
+  Worker& worker = *workers_[worker_of(number)];
+  const ShardSettings shaped{number, identity_, settings_, options_.confirms_reads, options_.reserve};
+  auto shard = std::make_unique<Shard>(Hop{home(), worker.reactor}, number, *this);
+  auto make = [this, &worker, shaped, starts = started_](Shard& made) {
+    const ShardSeams seams{made.witness, made.fence, made.left_records, made.observer, events_};
+    made.mirror = std::make_unique<PairShard>(worker, shaped, seams);
+    if (starts) made.mirror->start();
+  };
+  auto take = [this, done = std::move(done)](std::unique_ptr<Shard> made) mutable {
+    shards_.push_back(std::move(made));
+    sessions_.add_shard();
+    done();
+  };
+  if (&worker.reactor == &home()) return make(*shard), take(std::move(shard));
+  worker.reactor.post([this, make, shard = std::move(shard), take = std::move(take)]() mutable {
+    make(*shard);
+    home().post([shard = std::move(shard), take = std::move(take)]() mutable { take(std::move(shard)); });
   });
 }
 
-void Pair::try_way(const LinkTry& way, engine::Callback<const std::string&> done) {
-  if (!partner_) return done("There is no partner yet.");
-  if (trials_.size() >= kMaxTrials) return done("Too many ways are being tried already; try again later.");
-  auto settings = link_settings(partner_);
-  settings.address = way.connect.to_string();
-  settings.from = any_port(way.from);
-  const std::uint64_t id = ++last_trial_;
-  trials_[id] = std::make_unique<replication::LinkTrial>(
-      reactor_, random_, std::move(settings), [this, id, done = std::move(done)](const std::string& problem) mutable {
-        const auto over = trials_.extract(id);
-        done(problem);
-      });
+void Pair::tell(unsigned shard, engine::Callback<PairShard&> work) {
+  PairShard& it = at(shard);
+  engine::Reactor& there = it.worker().reactor;
+  if (&there == &home()) return work(it);
+  there.post([&it, work = std::move(work)]() mutable { work(it); });
 }
 
-void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
-  const auto shared = std::make_shared<decltype(done)>(std::move(done));
-  const bool begun = paths_.measure(to, [shared](const replication::PathMeasured& found) {
-    if (found.whole) return (*shared)(found);
-    (*shared)(engine::fail(engine::Errc::refused,
-                           "The path is down, or was lost meanwhile, or the partner runs a program that "
-                           "knows no measurement. `lockstep link` says more."));
-  });
-  if (!begun)
-    (*shared)(engine::fail(engine::Errc::refused, "A path is being measured already. Try again in a few seconds."));
-}
-
-bool Pair::listens_at(const std::string& address) const { return holds(listening_, address); }
-
-void Pair::let_in(const PartnerSpec& partner) {
-  iscsi_target::Target target;
-  target.name = replication::link_name(identity_.pair, identity_.side);
-  target.asker = target.name;
-  target.device_servers = {&target_};
-  const std::string caller = replication::link_name(identity_.pair, engine::other(identity_.side));
-  std::vector<iscsi_target::AccessList::Entry> entries{{caller, to_chap(partner.link.authentication)}};
-  if (partner.link.also) entries.push_back({caller, to_chap(*partner.link.also)});
-  target.access = std::make_shared<iscsi_target::AccessList>(std::move(entries));
-  target.discoverable = false;
-  registry_.put(std::move(target));
-}
-
-Pair::AddressProblems Pair::listen(const std::vector<SocketAddress>& addresses) {
-  AddressProblems problems;
-  std::vector<std::string> wanted;
-  wanted.reserve(addresses.size());
-  for (const auto& address : addresses) wanted.push_back(address.to_string());
-  for (const auto& address : wanted) {
-    if (listens_at(address)) continue;
-    if (auto listens = server_.listen(address)) {
-      listening_.push_back(address);
-    } else {
-      problems.emplace_back(address, listens.error().message);
+void Pair::on_each(OnEach work, engine::Callback<> then) {
+  // Those of the home reactor are carried out, and counted, in here: one more keeps `then` from running among them.
+  struct Round {
+    std::size_t left;
+    engine::Callback<> then;
+    void one_less() {
+      if (--left == 0) then();
     }
+  };
+  auto round = std::make_shared<Round>(shards_.size() + 1, std::move(then));
+  for (unsigned shard = 0; shard < shards_.size(); ++shard) {
+    ask<bool>(
+        shard,
+        [work](PairShard& it, engine::Callback<bool> answer) {
+          work(it, [answer = std::move(answer)]() mutable { answer(true); });
+        },
+        [round](bool) { round->one_less(); });
   }
-  std::erase_if(listening_, [&](const std::string& address) {
-    if (holds(wanted, address)) return false;
-    server_.stop_listening(address);
-    return true;
-  });
-  return problems;
+  round->one_less();
+}
+
+void Pair::gather(std::function<ShardReport(PairShard&)> look, engine::Callback<std::vector<ShardReport>> then) {
+  struct Round {
+    std::vector<ShardReport> found;
+    std::size_t left;
+    engine::Callback<std::vector<ShardReport>> then;
+  };
+  if (shards_.empty()) return then({});
+  auto round = std::make_shared<Round>(std::vector<ShardReport>(shards_.size()), shards_.size(), std::move(then));
+  for (unsigned number = 0; number < shards_.size(); ++number) {
+    ask<ShardReport>(
+        number, [look](PairShard& shard, engine::Callback<ShardReport> answer) { answer(look(shard)); },
+        [round](ShardReport report) {
+          const unsigned of = report.number;
+          round->found.at(of) = std::move(report);
+          if (--round->left == 0) round->then(std::move(round->found));
+        });
+  }
+}
+
+void Pair::tell_each(std::function<void(PairShard&)> work) {
+  for (unsigned shard = 0; shard < shards_.size(); ++shard) tell(shard, work);
+}
+
+void Pair::start(engine::Callback<> done) {
+  started_ = true;
+  on_each(
+      [](PairShard& shard, engine::Callback<> started) {
+        shard.start();
+        started();
+      },
+      std::move(done));
+}
+
+void Pair::use(const SettingsSpec& settings, std::size_t used) {
+  settings_ = settings;
+  const std::uint64_t parts = std::max<std::uint64_t>(used, 1);
+  settings_.resync_floor = settings.resync_floor / parts;
+  if (settings.resync_ceiling != 0)
+    settings_.resync_ceiling = std::max<std::uint64_t>(settings.resync_ceiling / parts, 1);
+  tell_each([settings = settings_](PairShard& shard) { shard.use(settings); });
 }
 
 void Pair::stop(engine::Callback<> done) {
-  reactor_.cancel(look_);
-  first_way_.reset();
-  trials_.clear();
-  target_.stop();
-  paths_.stop();
-  server_.stop(std::move(done));
+  on_each([](PairShard& shard, engine::Callback<> stopped) { shard.stop(std::move(stopped)); }, std::move(done));
 }
 
-void Pair::tell(const std::string& kind, const std::string& message) {
-  log_info(message);
-  events_.publish({kind, std::nullopt, {}, {}, message});
+// ---- the link ----
+
+namespace {
+bool is_same_port(const SocketAddress& link, const SocketAddress& portal) {
+  const auto any = [](const std::string& host) { return host == "0.0.0.0" || host == "::"; };
+  return link.port == portal.port && (link.host == portal.host || any(portal.host));
 }
+}  // namespace
+
+/// The first shard's addresses are the operator's to choose; the others give way.
+std::optional<PartnerSpec> Pair::partner_of(unsigned shard, const PartnerPlan& plan) {
+  if (!plan.partner || shard == 0) return plan.partner;
+  auto moved = partner_of_shard(*plan.partner, shard);
+  if (!moved) return std::nullopt;
+  for (const SocketAddress& mine : listening_of(moved->link)) {
+    if (std::ranges::any_of(plan.portals, [&](const auto& portal) { return is_same_port(mine, portal); }))
+      return std::nullopt;
+  }
+  return moved;
+}
+
+void Pair::set_partner(const PartnerPlan& plan, engine::Callback<AddressProblems> done) {
+  partner_ = plan.partner;
+  auto problems = std::make_shared<AddressProblems>();
+  auto left = std::make_shared<std::size_t>(shards_.size());
+  auto all = std::make_shared<engine::Callback<AddressProblems>>(std::move(done));
+  for (unsigned number = 0; number < shards_.size(); ++number) {
+    ask<AddressProblems>(
+        number,
+        [own = partner_of(number, plan)](PairShard& shard, engine::Callback<AddressProblems> answer) {
+          answer(shard.set_partner(own));
+        },
+        [problems, left, all, counts = number == 0 || plan.used.contains(number)](AddressProblems found) {
+          if (counts) std::ranges::move(found, std::back_inserter(*problems));
+          if (--*left == 0) (*all)(std::move(*problems));
+        });
+  }
+}
+
+bool Pair::listens_at(const SocketAddress& address) const {
+  for (unsigned shard = 0; partner_ && shard < shards_.size(); ++shard) {
+    const auto own = partner_of_shard(*partner_, shard);
+    if (own && std::ranges::count(listening_of(own->link), address) != 0) return true;
+  }
+  return false;
+}
+
+void Pair::try_way(const LinkTry& way, engine::Callback<const std::string&> done) {
+  ask<std::string>(
+      0,
+      [way](PairShard& shard, engine::Callback<std::string> answer) {
+        shard.try_way(way, [answer = std::move(answer)](const std::string& problem) mutable { answer(problem); });
+      },
+      [done = std::move(done)](const std::string& problem) mutable { done(problem); });
+}
+
+void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+  using Measured = engine::Result<replication::PathMeasured>;
+  ask<Measured>(
+      0, [to](PairShard& shard, engine::Callback<Measured> answer) { shard.measure_path(to, std::move(answer)); },
+      std::move(done));
+}
+
+// ---- the witness ----
 
 /// The lease runs out, the witness is read, and the record is written: packets that are lost make it longer.
 std::string Pair::slow_witness() const {
@@ -324,50 +236,12 @@ std::string Pair::slow_witness() const {
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
   };
   return "The witness answers, but its line takes " + seconds(line->round_trip()) + ": a failover takes at least " +
-         seconds(lease_ + 2 * line->fastest()) + ", and hosts wait so long.";
+         seconds(settings_.lease + 2 * line->fastest()) + ", and hosts wait so long.";
 }
 
-void Pair::on_session(const iscsi_target::SessionEvent& event) {
-  using Kind = iscsi_target::SessionEvent::Kind;
-  const std::string more = event.untold == 0 ? "" : " (" + std::to_string(event.untold) + " more were not told.)";
-  if (event.kind == Kind::refused) {
-    log_warning("Partner link: a login from " + event.session.address + " was refused: " + event.reason + more);
-  } else if (event.kind == Kind::turned_away) {
-    tell("link.stranger",
-         "Partner link: a call from " + event.session.address + " was refused: " + event.reason + more);
-  }
-}
-
-void Pair::on_link_up() {
-  link_up_ = true;
-  since_ms_ = wall_clock_ms();
-  tell("partner.connected", "The partner is connected.");
-  look_for_first_way_in(engine::Duration{0});
-  log_info("The partner link speaks version " + std::to_string(paths_.link().version()) + ".");
-  node_.on_link_up();
-}
-
-void Pair::on_link_down() {
-  link_up_ = false;
-  since_ms_ = wall_clock_ms();
-  tell("partner.lost", "The partner's connection is lost: " + paths_.problem());
-  node_.on_link_down();
-  // What is said of the partner changes also where nothing else does: a volume that is alone stays so.
-  for (const auto& status : node_.status()) observer_.on_volume_changed(status.volume);
-}
-
-void Pair::on_path(std::size_t number, bool up) {
-  const auto all = paths_.report();
-  if (!up || number >= all.size()) return;
-  const replication::LinkWay& way = all[number].way;
-  log_info("The partner link" + (all.size() > 1 ? ", path " + std::to_string(number + 1) + "," : "") + " goes from " +
-           way.from.substr(0, way.from.rfind(':')) + " to " + way.address + ".");
-}
-
-void Pair::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }
-void Pair::on_inbound_down(std::uint64_t session) { node_.on_inbound_down(session); }
-void Pair::on_request(std::uint64_t session, replication::InboundRequest& request) {
-  node_.on_request(session, request);
+void Pair::tell_people(const std::string& kind, const std::string& message) {
+  mgmt::log_info(message);
+  events_.publish({kind, std::nullopt, {}, {}, message});
 }
 
 }  // namespace lockstep::data_plane

@@ -37,10 +37,10 @@ IscsiLinkSettings settings_of(const replication::Hello& ours, std::size_t number
 /// One session out, which dials by itself. Its way in is the target's (replication::PathsTarget).
 struct PartnerPaths::Path final : replication::LinkEvents {
   Path(PartnerPaths& all, engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
-       std::size_t n)
+       const std::string& name, std::size_t n)
       : paths(all), number(n), slot(static_cast<PathSlot>(n)), link(reactor, random, settings_of(ours, n)) {
-    link.on_problem([n](const std::string& why) {
-      mgmt::log_info(n == 0 ? "Partner link: " + why : "Partner link, path " + std::to_string(n + 1) + ": " + why);
+    link.on_problem([name, n](const std::string& why) {
+      mgmt::log_info(name + (n == 0 ? "" : ", path " + std::to_string(n + 1)) + ": " + why);
     });
   }
   void on_link_up() override {
@@ -80,11 +80,12 @@ struct PartnerPaths::OfLink final : replication::LinkEvents {
   replication::LinkEvents& mirror;
 };
 
-PartnerPaths::PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours)
+PartnerPaths::PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
+                           const std::string& name)
     : reactor_(reactor) {
   std::vector<replication::PathOut> out;
   for (std::size_t number = 0; number < kPaths; ++number) {
-    paths_.push_back(std::make_unique<Path>(*this, reactor, random, ours, number));
+    paths_.push_back(std::make_unique<Path>(*this, reactor, random, ours, name, number));
     out.push_back({paths_.back()->link, rank_of(false)});
   }
   link_ = std::make_unique<replication::PathsLink>(reactor, ours.process, std::move(out));

@@ -1,6 +1,6 @@
 #pragma once
 // This node's way out to its partner over every path of the link: a session for each, and above them the one Link that
-// the mirror has. Lives on the home worker's reactor.
+// the mirror has. Lives on its shard's reactor.
 #include <array>
 #include <memory>
 #include <optional>
@@ -38,7 +38,9 @@ class PartnerPaths {
  public:
   static constexpr std::size_t kPaths = 1 + kMaxMorePaths;
 
-  PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours);
+  /// `name` begins what is logged.
+  PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
+               const std::string& name = "Partner link");
   ~PartnerPaths();
   PartnerPaths(const PartnerPaths&) = delete;
   PartnerPaths& operator=(const PartnerPaths&) = delete;

@@ -45,6 +45,10 @@ struct Space {
 struct OpenedReplica {
   ReplicaStores stores;
   std::unique_ptr<engine::MetadataArea> area;
+  void close() {
+    area.reset();
+    stores = {};
+  }
 };
 
 struct ReplicaPlace {

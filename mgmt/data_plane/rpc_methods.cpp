@@ -105,8 +105,10 @@ void RpcMethods::apply(const RpcRequest& request, RpcReply reply) {
 
 void RpcMethods::status(const RpcRequest&, RpcReply reply) {
   home_.post([this, reply = std::move(reply)]() mutable {
-    control_.post(
-        [report = node_.report(), reply = std::move(reply)]() mutable { reply(data_plane::to_json(report)); });
+    node_.report([this, reply = std::move(reply)](NodeReport report) mutable {
+      control_.post(
+          [report = std::move(report), reply = std::move(reply)]() mutable { reply(data_plane::to_json(report)); });
+    });
   });
 }
 

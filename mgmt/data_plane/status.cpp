@@ -56,6 +56,7 @@ json volume_json(const VolumeReport& v) {
   return {{"id", v.id.to_string()},
           {"state", replication::to_string(m.state)},
           {"mirrored", v.mirrored},
+          {"shard", v.shard},
           {"serving", m.serving},
           {"access", name_of(v.access)},
           {"failover_limited", m.failover_limited},
@@ -142,6 +143,9 @@ json to_json(const NodeReport& report) {
                          {"paths", json::array()},
                          {"cipher", report.partner_cipher.empty() ? json(nullptr) : json(report.partner_cipher)}};
   }
+  status["shards"] = json::array();
+  for (const auto& s : report.shards)
+    status["shards"].push_back({{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}});
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
   const std::int64_t wall = wall_clock_ms();

@@ -16,12 +16,20 @@ namespace lockstep::data_plane {
 
 struct VolumeReport {
   engine::Uuid id;
+  unsigned shard = 0;
   bool mirrored = true;
   engine::AccessState access = engine::AccessState::unavailable;
   std::uint64_t size = 0;  ///< bytes
   std::uint64_t allocated_bytes = 0;
   DiskCounters io;
   replication::VolumeStatus mirror;  ///< of a volume that is not mirrored: as if solo
+};
+
+/// Of the link, which each shard has for itself.
+struct ShardLink {
+  unsigned number = 0;
+  bool connected = false;
+  std::string problem;  ///< why the way out is down
 };
 
 struct NodeReport {
@@ -36,6 +44,7 @@ struct NodeReport {
   std::string partner_cipher;   ///< of the way out; empty: not encrypted, or it is down
   std::string partner_address;  ///< where the link goes; empty while it is down
   std::vector<PathReport> partner_paths;
+  std::vector<ShardLink> shards;
   replication::PairNode::LeaseStatus lease;
   std::string arbiter;             ///< "witness", "preferred", "fence" or "none"
   bool witness_reachable = false;  ///< … or the fence's device

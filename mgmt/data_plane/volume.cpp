@@ -131,4 +131,46 @@ void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, co
   });
 }
 
+namespace {
+
+/// It has all the room that there is, however much that is.
+Result<MirroredReplica> unlock_replica(Worker& worker, const VolumeSpec& spec, const NodeKeyFile& keys,
+                                       OpenedReplica& replica, const Result<void>& room) {
+  if (auto unlocked = unlock(*worker.ring, worker.pool, replica, spec.encrypted, keys); !unlocked) {
+    replica.close();
+    return std::unexpected(unlocked.error());
+  }
+  return MirroredReplica{std::move(replica), room ? "" : room.error().message};
+}
+
+std::unexpected<engine::Error> of_another_pair(const VolumeSpec& spec, const engine::Uuid& pair) {
+  return engine::fail(engine::Errc::foreign, spec.data + " belongs to pair " + pair.to_string() + ", not to this one.");
+}
+
+}  // namespace
+
+void open_mirrored(Worker& worker, engine::Reactor& home, FileWorker files, ReplicaOpener open, const VolumeSpec& spec,
+                   const ReplicaOwner& owner, engine::Callback<Result<MirroredReplica>> done) {
+  auto give = [&home, done = std::move(done)](Result<MirroredReplica> opened) mutable {
+    home.post([opened = std::move(opened), done = std::move(done)]() mutable { done(std::move(opened)); });
+  };
+  auto take = [&worker, files = std::move(files), spec, owner,
+               give = std::move(give)](Result<OpenedReplica> opened) mutable {
+    if (!opened) return give(std::unexpected(opened.error()));
+    auto replica = std::make_shared<OpenedReplica>(std::move(*opened));
+    if (const auto pair = replica->area->identity().pair; pair != owner.pair) {
+      replica->close();
+      return give(of_another_pair(spec, pair));
+    }
+    make_room(worker, files, spec, replica,
+              [&worker, spec, owner, replica, give = std::move(give)](const Result<void>& room) mutable {
+                give(unlock_replica(worker, spec, owner.keys, *replica, room));
+              });
+  };
+  worker.reactor.post([&worker, open = std::move(open), spec, side = owner.side, take = std::move(take)]() mutable {
+    const ReplicaPlace place{spec.data, spec.metadata, spec.size, spec.block_size};
+    open(*worker.ring, place, spec.id, side, std::move(take));
+  });
+}
+
 }  // namespace lockstep::data_plane

@@ -17,6 +17,7 @@ struct Volume {
   VolumeSpec spec;
   std::size_t home = 0;                    ///< index of the worker it lives on
   ReplicaStores stores;                    ///< destroyed on that worker's reactor
+  std::uint64_t room = 0;                  ///< bytes of volume, when it was attached; of one that is mirrored
   std::unique_ptr<engine::Disk> own_disk;  ///< of a volume that is not mirrored
   std::unique_ptr<HopDisk> disk;           ///< null while it can't be served
   std::shared_ptr<iscsi_target::LogicalUnit> unit;
@@ -40,5 +41,24 @@ struct Volume {
 void open_unmirrored(Worker& worker, engine::Reactor& home, FileWorker files, const VolumeSpec& spec,
                      engine::NodeSide side, const NodeKeyFile& keys,
                      engine::Callback<engine::Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>> done);
+
+using ReplicaOpener = std::function<void(engine::IoUring& ring, const ReplicaPlace& place, const engine::Uuid& volume,
+                                         engine::NodeSide side, engine::Callback<engine::Result<OpenedReplica>> done)>;
+
+/// Destroyed on the reactor of the worker that it was opened on.
+struct MirroredReplica {
+  OpenedReplica replica;
+  std::string room_problem;  ///< what keeps it from having as much room as the volume has bytes; a sentence, or empty
+};
+
+struct ReplicaOwner {
+  engine::Uuid pair;
+  engine::NodeSide side;
+  const NodeKeyFile& keys;  ///< outlives the call
+};
+
+/// The same of one that is mirrored, without its disk: ready to be attached.
+void open_mirrored(Worker& worker, engine::Reactor& home, FileWorker files, ReplicaOpener open, const VolumeSpec& spec,
+                   const ReplicaOwner& owner, engine::Callback<engine::Result<MirroredReplica>> done);
 
 }  // namespace lockstep::data_plane

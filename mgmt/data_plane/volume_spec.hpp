@@ -39,6 +39,9 @@ struct AccessEntry {
   bool operator==(const AccessEntry&) const = default;
 };
 
+/// Mirrors side by side of which each volume lives in one (pair.hpp).
+constexpr unsigned kMaxShards = 8;
+
 struct VolumeSpec {
   engine::Uuid id;
   std::string name;
@@ -53,6 +56,7 @@ struct VolumeSpec {
   bool write_cache = false;
   bool encrypted = false;
   bool mirrored = true;
+  unsigned shard = 0;               ///< of the pair's; of no meaning where it is not mirrored
   std::string data;                 ///< a file, a block device, or "memory:"
   std::string metadata;             ///< a file; the same as `data` on a block device; may be empty when not mirrored
   bool any_initiator = false;       ///< whatever initiator may use it; `access` is empty then
@@ -61,6 +65,6 @@ struct VolumeSpec {
 };
 BOOST_DESCRIBE_STRUCT(VolumeSpec, (),
                       (id, name, serial, lun, size, block_size, physical_block_size, thin, read_only, removable,
-                       write_cache, encrypted, mirrored, data, metadata, any_initiator, access))
+                       write_cache, encrypted, mirrored, shard, data, metadata, any_initiator, access))
 
 }  // namespace lockstep::data_plane

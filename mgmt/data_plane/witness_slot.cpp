@@ -52,6 +52,7 @@ engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
   settings->side = side;
   settings->seal = seal;
   etcd_ = endpoints.empty() ? nullptr : std::make_shared<replication::EtcdWitness>(reactor_, std::move(*settings));
+  ++uses_;
   addresses_ = addresses;
   seal_ = seal;
   access_ = access;

@@ -21,6 +21,8 @@ class WitnessSlot final : public replication::Witness {
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
+  /// How often another witness, or none, took the place of the one before.
+  [[nodiscard]] std::uint64_t uses() const { return uses_; }
   [[nodiscard]] const std::string& addresses() const { return addresses_; }
   /// Asks every few seconds; `reachable(is it, why not)` runs when the answer is another one, also when a witness
   /// that was away is there again and refuses this node. `slow(is it)` when its line has become so, or is no more.
@@ -51,6 +53,7 @@ class WitnessSlot final : public replication::Witness {
 
   engine::Reactor& reactor_;
   std::shared_ptr<replication::EtcdWitness> etcd_;
+  std::uint64_t uses_ = 0;
   std::string addresses_;
   replication::WitnessSeal seal_{};
   replication::WitnessAccess access_;

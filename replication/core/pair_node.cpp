@@ -2,7 +2,7 @@
 
 #include <cstring>
 #include <map>
-#include <optional>
+#include <variant>
 
 #include "replication/core/marks.hpp"
 #include "replication/core/mirror.hpp"
@@ -69,7 +69,15 @@ struct PairNode::Impl final : PartnerUser {
   };
   std::vector<Closing> closing;
   engine::TimerId tick_timer{}, beat_timer{};
-  std::optional<engine::TimePoint> closes_by;  ///< sessions, though what was forwarded is not answered
+  // What becomes of the initiators' sessions.
+  struct SessionsOpen {};
+  struct SessionsDraining {
+    engine::TimePoint until;  ///< what was forwarded is waited for
+  };
+  struct SessionsClosing {
+    bool again = false;  ///< they are to be closed once more
+  };
+  std::variant<SessionsOpen, SessionsDraining, SessionsClosing> sessions;
   bool started = false;
   unsigned leaving = 0;
 
@@ -102,7 +110,7 @@ struct PairNode::Impl final : PartnerUser {
     partner.watch_own_clock(seams.clock.now());
     partner.check();
     for_each([](Mirror& m) { m.membership().tick(); });
-    end_fencing();
+    end_draining();
     for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->membership().tick();
     std::erase_if(closing, [](const Closing& c) { return c.may_go && c.mirror->membership().is_over(); });
     tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
@@ -144,32 +152,48 @@ struct PairNode::Impl final : PartnerUser {
   }
 
   void fence() {
-    if (!closes_by) closes_by = seams.clock.now() + kFencesWithin * settings.lease;
     partner.set_fencing(true);
     for_each([](Mirror& m) { m.membership().on_fenced(); });
-    end_fencing();
+    if (auto* under_way = std::get_if<SessionsClosing>(&sessions)) {
+      // Sessions that are new may not be among those that are being closed.
+      mark<"fence.again">();
+      under_way->again = true;
+      return;
+    }
+    if (std::holds_alternative<SessionsOpen>(sessions)) {
+      sessions = SessionsDraining{seams.clock.now() + kFencesWithin * settings.lease};
+      observer.on_fencing();
+    }
+    end_draining();
   }
   /// The sessions are closed when nothing that came over them can be started any more: initiators take the other path
   /// at once, and what they try again there must not be overtaken.
-  void end_fencing() {
-    if (!partner.fencing()) return;
+  void end_draining() {
+    if (!std::holds_alternative<SessionsDraining>(sessions)) return;
     bool under_way = false;
     for_each([&](Mirror& m) { under_way |= m.forwarder().has_dropped(); });
     if (under_way && partner.in_contact()) return hurry_fencing();
-    closes_by.reset();
-    for_each([](Mirror& m) { m.membership().on_fenced(); });  // what came while it waited ends with its session
+    sessions = SessionsClosing{};
+    observer.on_fenced([this] { end_closing(); });
+  }
+  /// What came meanwhile ends with its session.
+  void end_closing() {
+    const bool again = std::get<SessionsClosing>(sessions).again;
+    sessions = SessionsOpen{};
+    for_each([](Mirror& m) { m.membership().on_fenced(); });
     partner.set_fencing(false);
-    observer.on_fenced();
     for_each([](Mirror& m) { m.completions().answer_withheld(); });
     for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->completions().answer_withheld();
     for_each([](Mirror& m) { m.forwarder().resend(); });
+    if (again) fence();
   }
 
   /// The partner holds something and does not answer, since its disk hangs: with another way it lets go of this one.
   void hurry_fencing() {
-    if (!closes_by || seams.clock.now() < *closes_by) return;
+    auto& draining = std::get<SessionsDraining>(sessions);
+    if (seams.clock.now() < draining.until) return;
     mark<"fence.forward_never_answered">();
-    closes_by = seams.clock.now() + kFencesWithin * settings.lease;
+    draining.until = seams.clock.now() + kFencesWithin * settings.lease;
     partner.hurry_fencing();
   }
 
@@ -244,6 +268,10 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
 PairNode::PairNode(NodeSettings settings, NodeSeams seams, NodeObserver& observer)
     : impl_(std::make_unique<Impl>(std::move(settings), seams, observer)) {}
 PairNode::~PairNode() = default;
+
+void PairNode::fence() {
+  if (std::holds_alternative<Impl::SessionsOpen>(impl_->sessions)) impl_->fence();
+}
 
 void PairNode::start() {
   if (std::exchange(impl_->started, true)) return;

@@ -26,15 +26,19 @@ struct VolumeSettings {
   engine::DiskInfo disk;
 };
 
-/// Told of changes; calls come on the node's reactor and must not call back into PairNode before returning.
+/// Told of changes; calls come on the node's reactor and must not call back into PairNode before returning, but for
+/// `closed`.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
   /// State, serving or access state changed.
   virtual void on_volume_changed(const engine::Uuid& volume) = 0;
-  /// This node lost its lease on these volumes: every initiator session is to be closed and what it had received but
-  /// not started is to be dropped.
-  virtual void on_fenced() = 0;
+  /// This node lost its lease on a volume: the initiators' sessions will be closed, and until then nothing new is
+  /// forwarded for them. Whoever else serves volumes over the same sessions does as this does (fence()).
+  virtual void on_fencing() {}
+  /// Nothing that was dropped can be started any more: every initiator session is to be closed. `closed`, perhaps from
+  /// in here, when none of them brings anything any more; what they bring until then is dropped, too.
+  virtual void on_fenced(engine::Callback<> closed) = 0;
 };
 
 class PairNode final : public LinkEvents {
@@ -44,6 +48,11 @@ class PairNode final : public LinkEvents {
 
   /// Begins with the volumes attached so far; more may be attached later.
   void start();
+
+  /// Another PairNode that serves over the same initiators' sessions is about to have them closed: what they brought
+  /// here and was not started is dropped, and on_fenced() says when the partner holds nothing of it any more. Under way
+  /// already: no effect.
+  void fence();
 
   /// Takes over a replica whose metadata was read. `data` outlives detach()'s callback. Errc::refused when the volume
   /// is attached already or the store is smaller than the record says.

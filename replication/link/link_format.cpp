@@ -198,4 +198,8 @@ std::string link_name(const engine::Uuid& pair, NodeSide side) {
   return "iqn.2026-11.io.lockstep:link." + pair.to_string() + (side == NodeSide::a ? ".a" : ".b");
 }
 
+std::string link_target_name(const engine::Uuid& pair, NodeSide side, unsigned shard) {
+  return link_name(pair, side) + (shard == 0 ? "" : "." + std::to_string(shard));
+}
+
 }  // namespace lockstep::replication

@@ -92,7 +92,10 @@ std::size_t encode_hello_answer(const HelloAnswer& answer, std::array<std::byte,
 /// What to answer to a greeting that came to `ours`.
 [[nodiscard]] HelloAnswer judge_hello(const Hello& theirs, const Hello& ours);
 
-/// The names under which a node is the pair's initiator and target: "iqn.2026-11.io.lockstep:link.<pair>.<a or b>".
+/// The names under which a node is the pair's initiator and target: "iqn.2026-11.io.lockstep:link.<pair>.<a or b>". Of
+/// another shard than the first, a dot and its number follow in the target's: whoever comes to the wrong one's port
+/// finds no target there.
 [[nodiscard]] std::string link_name(const engine::Uuid& pair, engine::NodeSide side);
+[[nodiscard]] std::string link_target_name(const engine::Uuid& pair, engine::NodeSide side, unsigned shard);
 
 }  // namespace lockstep::replication

@@ -19,7 +19,7 @@ constexpr std::uint32_t kSegment = 256 << 10;           // bytes of a data segme
 iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = link_name(identity.ours.pair, identity.ours.side);
-  settings.target_name = link_name(identity.ours.pair, engine::other(identity.ours.side));
+  settings.target_name = link_target_name(identity.ours.pair, engine::other(identity.ours.side), identity.shard);
   // Always the same: a new session takes the place of the old one. A trial leaves that in its place.
   settings.isid = {0x80, 0, 0, 0, identity.path, static_cast<std::uint8_t>(identity.only_tries ? 2 : 1)};
   settings.chap = identity.chap;

@@ -20,6 +20,7 @@ struct LinkIdentity {
   /// Logs in beside the session that stands and says nothing: both have proven who they are then.
   bool only_tries = false;
   std::uint8_t path = 0;  ///< of this node's way out: each has a session of its own beside the others
+  unsigned shard = 0;     ///< of both nodes' mirrors
 };
 
 class LinkSessionOwner {

@@ -227,7 +227,16 @@ class PairProgram final : public Program, public replication::NodeObserver {
       if (machine_.scenario.volumes[v].id == id) machine_.outlet.volume_changed(v);
     }
   }
-  void on_fenced() override { machine_.outlet.fenced(); }
+  /// As on a node with several reactors, where sessions are closed a moment later, and what they brought comes later
+  /// still.
+  void on_fenced(Callback<> closed) override {
+    if (machine_.random.chance(500'000)) return machine_.outlet.fenced(), closed();
+    const auto moment = [this] { return std::chrono::microseconds(machine_.random.below(2'000)); };
+    (void)machine_.clock.call_after(moment(), [this, later = moment(), closed = std::move(closed)]() mutable {
+      machine_.outlet.fenced();
+      (void)machine_.clock.call_after(later, std::move(closed));
+    });
+  }
 
  private:
   static bool has_paths(const Machine& machine) { return machine.paths.size() > 1 || machine.scenario.several_paths; }

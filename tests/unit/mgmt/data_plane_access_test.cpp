@@ -143,8 +143,8 @@ class ANode {
         done(std::move(opened));
       });
     };
-    node_ = std::make_unique<Node>(workers_, random_, link_buffers_, random_.uuid(), folder_.path().string(), events_,
-                                   std::move(options));
+    node_ =
+        std::make_unique<Node>(workers_, random_, random_.uuid(), folder_.path().string(), events_, std::move(options));
     nexus_.id = 1;
     nexus_.initiator_name = "iqn.1994-05.com.example:one";
     home().start();
@@ -202,10 +202,8 @@ class ANode {
   }
 
   MirrorState state() {
-    return on_home<MirrorState>([this] {
-      const NodeReport report = node_->report();
-      return report.volumes.empty() ? MirrorState::starting : report.volumes.front().mirror.state;
-    });
+    const auto report = answer<NodeReport>([this](auto done) { node_->report(std::move(done)); });
+    return !report || report->volumes.empty() ? MirrorState::starting : report->volumes.front().mirror.state;
   }
   void fail_disk() {
     on_home<bool>([this] { return disk_->fail(), true; });
@@ -279,7 +277,6 @@ class ANode {
   test::TemporaryFolder folder_;
   engine::SystemRandom random_;
   Workers workers_;
-  engine::BufferPool link_buffers_{std::size_t{16} << 20};
   NoEvents events_;
   FailingStore* disk_ = nullptr;
   std::unique_ptr<Node> node_;

@@ -1,4 +1,5 @@
 // A node on real files whose data stores may hang: what a volume that is detached waits for, and what does not wait.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -113,8 +114,8 @@ class DetachTest : public testing::Test {
         done(std::move(opened));
       });
     };
-    node_ = std::make_unique<Node>(workers_, random_, link_buffers_, random_.uuid(), folder_.path().string(), events_,
-                                   std::move(options));
+    node_ =
+        std::make_unique<Node>(workers_, random_, random_.uuid(), folder_.path().string(), events_, std::move(options));
     for (const auto& worker : workers_) worker->reactor.start();
   }
   void TearDown() override {
@@ -213,12 +214,10 @@ class DetachTest : public testing::Test {
   }
   bool serves(std::uint8_t n) {
     return eventually([&] {
-      return on_home<bool>([&] {
-        for (const VolumeReport& volume : node_->report().volumes) {
-          if (volume.id == numbered(n)) return volume.mirror.serving;
-        }
-        return false;
-      });
+      const auto report = answer<NodeReport>([this](auto done) { node_->report(std::move(done)); });
+      return report && std::ranges::any_of(report->volumes, [n](const VolumeReport& volume) {
+               return volume.id == numbered(n) && volume.mirror.serving;
+             });
     });
   }
   void hold(std::uint8_t n) {
@@ -234,7 +233,6 @@ class DetachTest : public testing::Test {
   test::TemporaryFolder folder_;
   engine::SystemRandom random_;
   Workers workers_;
-  engine::BufferPool link_buffers_{std::size_t{1} << 20};
   NoEvents events_;
   std::map<Uuid, HeldStore*> disks_;
   std::unique_ptr<Node> node_;

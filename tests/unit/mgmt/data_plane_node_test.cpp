@@ -56,10 +56,8 @@ struct ANode : testing::Test {
   engine::TestFolder folder;
   Workers workers = make();
   engine::SystemRandom random;
-  engine::BufferPool link_buffers{1 << 20};
   NoEvents events;
-  std::unique_ptr<Node> node =
-      std::make_unique<Node>(workers, random, link_buffers, random.uuid(), folder.path(), events);
+  std::unique_ptr<Node> node = std::make_unique<Node>(workers, random, random.uuid(), folder.path(), events);
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,0 +1,394 @@
+#include "mgmt/data_plane/pair_shard.hpp"
+
+#include <algorithm>
+
+#include "engine/net/socket_address.hpp"
+#include "mgmt/data_plane/access.hpp"
+#include "mgmt/data_plane/lease_clock.hpp"
+#include "mgmt/log/log.hpp"
+
+namespace lockstep::data_plane {
+
+using mgmt::log_info;
+using mgmt::log_warning;
+
+namespace {
+
+std::string link_name(unsigned shard) {
+  return shard == 0 ? "Partner link" : "Partner link, core " + std::to_string(shard + 1);
+}
+
+replication::NodeSettings node_settings(const ShardSettings& shard) {
+  const PairIdentity& identity = shard.identity;
+  const SettingsSpec& settings = shard.settings;
+  replication::NodeSettings node;
+  node.pair = identity.pair;
+  node.side = identity.side;
+  node.process = identity.process;
+  node.boot = this_boot();
+  node.lease = settings.lease;
+  node.other_lease = settings.other_lease;
+  node.heartbeat_interval = settings.lease / 6;
+  node.resync_floor = settings.resync_floor;
+  node.resync_ceiling = settings.resync_ceiling;
+  node.confirms_reads = shard.confirms_reads;
+  return node;
+}
+
+bool calls_with_tls(const PartnerSpec& partner) {
+  return partner.link.tls && partner.link.tls->mode != LinkTlsMode::accepted;
+}
+
+template <class T>
+bool holds(const std::vector<T>& list, const T& one) {
+  return std::ranges::find(list, one) != list.end();
+}
+
+std::string any_port(SocketAddress address) {
+  address.port = 0;
+  return address.to_string();
+}
+
+/// The first of them is wanted; while an address takes the place of another the old one works, too.
+std::vector<replication::LinkWay> ways_of(const LinkSpec& link) {
+  std::vector<replication::LinkWay> ways;
+  for (const auto& from : {std::optional(link.listen), link.listen_beside})
+    for (const auto& to : {std::optional(link.connect), link.connect_beside})
+      if (from && to) ways.push_back({to->to_string(), any_port(*from)});
+  return ways;
+}
+
+/// Of every path, the partner's.
+std::vector<SocketAddress> calling_of(const LinkSpec& link) {
+  std::vector<SocketAddress> all{link.connect};
+  if (link.connect_beside) all.push_back(*link.connect_beside);
+  for (const auto& path : link.more_paths) all.push_back(path.connect);
+  return all;
+}
+
+/// Several of the mirror's ticks, which the shorter lease sets.
+engine::Duration patience_with_fence(const SettingsSpec& settings) {
+  return std::max(settings.lease, settings.other_lease) / 6;
+}
+
+/// The host's part, in the one form that a socket's own address has.
+std::string as_callers_are_written(const SocketAddress& address) {
+  const auto parsed = engine::parse_address(address.to_string());
+  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
+  return whole.substr(0, whole.rfind(':'));
+}
+
+iscsi_target::ServerOptions server_options() {
+  iscsi_target::ServerOptions options;
+  iscsi::Offers& offers = options.session.offers;
+  offers.header_digest = iscsi::Offers::Digest::crc32c;
+  offers.data_digest = iscsi::Offers::Digest::crc32c;
+  offers.first_burst = replication::kLinkFirstBurst;
+  offers.max_burst = 1 << 20;
+  offers.max_recv = 256 << 10;
+  options.session.queue_depth = iscsi_target::kMaxQueueDepth;
+  options.session.max_stash = PairShard::kStash;
+  options.session.brings_buffers = false;
+  options.session.login_timeout = std::chrono::seconds(3);
+  options.session.keepalive = std::chrono::seconds(1);
+  options.sessions = {.in_all = 8, .of_name = 8, .from_address = 8, .reserve = 0};
+  options.max_half_open = 8;
+  options.max_half_open_per_address = 8;
+  return options;
+}
+
+}  // namespace
+
+std::vector<SocketAddress> listening_of(const LinkSpec& link) {
+  std::vector<SocketAddress> all{link.listen};
+  if (link.listen_beside) all.push_back(*link.listen_beside);
+  for (const auto& path : link.more_paths) all.push_back(path.listen);
+  return all;
+}
+
+std::optional<PartnerSpec> partner_of_shard(const PartnerSpec& partner, unsigned shard) {
+  bool fits = true;
+  PartnerSpec moved = partner;
+  const auto move = [&](SocketAddress& address) {
+    fits &= address.port + shard <= 65535;
+    address.port = static_cast<std::uint16_t>(address.port + shard);
+  };
+  LinkSpec& link = moved.link;
+  move(link.listen);
+  move(link.connect);
+  if (link.listen_beside) move(*link.listen_beside);
+  if (link.connect_beside) move(*link.connect_beside);
+  for (PathSpec& path : link.more_paths) {
+    move(path.listen);
+    move(path.connect);
+  }
+  if (!fits) return std::nullopt;
+  return moved;
+}
+
+PairShard::PairShard(Worker& worker, const ShardSettings& settings, ShardSeams seams)
+    : number_(settings.number),
+      identity_(settings.identity),
+      worker_(worker),
+      reactor_(worker.reactor),
+      observer_(seams.observer),
+      events_(seams.events),
+      fencing_(reactor_, seams.fence, patience_with_fence(settings.settings)),
+      reserve_(settings.reserve),
+      paths_(reactor_, random_, hello(), data_plane::link_name(settings.number)),
+      node_(node_settings(settings),
+            {reactor_, random_, worker.pool, paths_.link(), &seams.witness, &seams.left_records, &fencing_},
+            seams.observer),
+      target_(reactor_, reserve_, hello(), *this),
+      server_({{&reactor_, &session_buffers_}}, registry_, server_options()),
+      since_ms_(wall_clock_ms()) {
+  target_.on_refused([](const std::string& why) { log_warning(why); });
+  server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
+}
+
+PairShard::~PairShard() = default;
+
+replication::Hello PairShard::hello() const {
+  return {replication::kPartnerVersions, identity_.pair, identity_.process, identity_.side};
+}
+
+replication::IscsiLinkSettings PairShard::link_settings(const std::optional<PartnerSpec>& partner) const {
+  replication::IscsiLinkSettings settings;
+  settings.identity.ours = hello();
+  settings.identity.shard = number_;
+  if (!partner) return settings;
+  settings.identity.chap = to_chap(partner->link.authentication);
+  auto ways = ways_of(partner->link);
+  settings.address = ways.front().address;
+  settings.from = ways.front().from;
+  settings.others.assign(ways.begin() + 1, ways.end());
+  if (calls_with_tls(*partner)) settings.tls = tls_;
+  return settings;
+}
+
+std::vector<PathPlan> PairShard::plans_of(const std::optional<PartnerSpec>& partner) const {
+  std::vector<PathPlan> plans{{.settings = link_settings(partner)}};
+  if (!partner) return plans;
+  for (const auto& path : partner->link.more_paths) {
+    PathPlan plan{plans.front().settings, path.last_resort};
+    plan.settings.address = path.connect.to_string();
+    plan.settings.from = any_port(path.listen);
+    plan.settings.others.clear();
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+void PairShard::use(const SettingsSpec& settings) {
+  fencing_.set_patience(patience_with_fence(settings));
+  node_.set_lease(settings.lease, settings.other_lease);
+  node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
+}
+
+void PairShard::start() {
+  node_.start();
+  paths_.start(*this, [this](std::size_t number, bool up) { on_path(number, up); });
+}
+
+PairShard::AddressProblems PairShard::set_partner(const std::optional<PartnerSpec>& partner) {
+  const bool link_same = partner == partner_ || (partner && partner_ && partner->link == partner_->link);
+  if (!link_same) {
+    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used)
+      return {{partner->link.listen.to_string(), used.error().message}};
+    use_ways_of(partner);
+  }
+  partner_ = partner;
+  return listen(partner ? listening_of(partner->link) : std::vector<SocketAddress>());
+}
+
+engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
+  if (!tls) {
+    tls_.reset();
+    server_.protect({});
+    return {};
+  }
+  auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}});
+  if (!context) return std::unexpected(context.error());
+  tls_ = *std::move(context);
+  const bool only = tls->mode == LinkTlsMode::required;
+  server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
+  return {};
+}
+
+/// The partner is told of the change, too, a moment earlier or later: what stands between the two goes on while it may,
+/// unless it is not protected as it is to be from now on.
+void PairShard::use_ways_of(const std::optional<PartnerSpec>& partner) {
+  const bool goes_on = paths_.use(plans_of(partner));
+  if (!partner) return;
+  let_in(*partner);
+  if (!goes_on) server_.recheck_sessions();
+  std::vector<std::string> callers;
+  for (const auto& address : calling_of(partner->link)) callers.push_back(as_callers_are_written(address));
+  server_.accept_only_from(std::move(callers));
+  first_way_.reset();
+  look_for_first_way_in(engine::Duration{0});
+}
+
+/// A session that stands is given up only for a way that was seen to work.
+void PairShard::look_for_first_way() {
+  if (!partner_ || !link_up_ || ways_of(partner_->link).front() == paths_.first().way()) return;
+  first_way_ = std::make_unique<replication::LinkTrial>(
+      reactor_, random_, link_settings(partner_), [this](const std::string& problem) {
+        const auto over = std::move(first_way_);
+        if (!problem.empty()) {
+          log_info(link_name() + ": stays where it is for now: " + problem);
+          return look_for_first_way_in(kLookForFirstWay);
+        }
+        if (partner_ && link_up_) paths_.change_first(link_settings(partner_));
+      });
+}
+
+void PairShard::look_for_first_way_in(engine::Duration time) {
+  reactor_.cancel(look_);
+  look_ = reactor_.call_after(time, [this] {
+    look_ = engine::TimerId::none;
+    look_for_first_way();
+  });
+}
+
+void PairShard::try_way(const LinkTry& way, engine::Callback<const std::string&> done) {
+  if (!partner_) return done("There is no partner yet.");
+  if (trials_.size() >= kMaxTrials) return done("Too many ways are being tried already; try again later.");
+  auto settings = link_settings(partner_);
+  settings.address = way.connect.to_string();
+  settings.from = any_port(way.from);
+  const std::uint64_t id = ++last_trial_;
+  trials_[id] = std::make_unique<replication::LinkTrial>(
+      reactor_, random_, std::move(settings), [this, id, done = std::move(done)](const std::string& problem) mutable {
+        const auto over = trials_.extract(id);
+        done(problem);
+      });
+}
+
+void PairShard::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+  const auto shared = std::make_shared<decltype(done)>(std::move(done));
+  const bool begun = paths_.measure(to, [shared](const replication::PathMeasured& found) {
+    if (found.whole) return (*shared)(found);
+    (*shared)(engine::fail(engine::Errc::refused,
+                           "The path is down, or was lost meanwhile, or the partner runs a program that "
+                           "knows no measurement. `lockstep link` says more."));
+  });
+  if (!begun)
+    (*shared)(engine::fail(engine::Errc::refused, "A path is being measured already. Try again in a few seconds."));
+}
+
+void PairShard::let_in(const PartnerSpec& partner) {
+  iscsi_target::Target target;
+  target.name = replication::link_target_name(identity_.pair, identity_.side, number_);
+  target.asker = replication::link_name(identity_.pair, identity_.side);
+  target.device_servers = {&target_};
+  const std::string caller = replication::link_name(identity_.pair, engine::other(identity_.side));
+  std::vector<iscsi_target::AccessList::Entry> entries{{caller, to_chap(partner.link.authentication)}};
+  if (partner.link.also) entries.push_back({caller, to_chap(*partner.link.also)});
+  target.access = std::make_shared<iscsi_target::AccessList>(std::move(entries));
+  target.discoverable = false;
+  registry_.put(std::move(target));
+}
+
+PairShard::AddressProblems PairShard::listen(const std::vector<SocketAddress>& addresses) {
+  AddressProblems problems;
+  std::vector<std::string> wanted;
+  wanted.reserve(addresses.size());
+  for (const auto& address : addresses) wanted.push_back(address.to_string());
+  for (const auto& address : wanted) {
+    if (holds(listening_, address)) continue;
+    if (auto listens = server_.listen(address)) {
+      listening_.push_back(address);
+    } else {
+      problems.emplace_back(address, listens.error().message);
+    }
+  }
+  std::erase_if(listening_, [&](const std::string& address) {
+    if (holds(wanted, address)) return false;
+    server_.stop_listening(address);
+    return true;
+  });
+  return problems;
+}
+
+void PairShard::stop(engine::Callback<> done) {
+  reactor_.cancel(look_);
+  first_way_.reset();
+  trials_.clear();
+  target_.stop();
+  paths_.stop();
+  server_.stop(std::move(done));
+}
+
+/// People know one link; of its other shards they hear where these serve a volume.
+std::string PairShard::link_name() const { return data_plane::link_name(number_); }
+
+void PairShard::tell_of_link(const std::string& kind, const std::string& message) {
+  if (number_ == 0) return tell(kind, message);
+  if (!node_.status().empty()) tell(kind, link_name() + ": " + message);
+}
+
+ShardReport PairShard::report() const {
+  ShardReport report;
+  report.number = number_;
+  report.link_up = link_up_;
+  report.connected = node_.partner_connected();
+  report.since_ms = since_ms_;
+  if (link_up_) report.address = paths_.up().way().address;
+  report.problem = paths_.problem();
+  report.cipher = paths_.up().cipher();
+  if (partner_) report.paths = paths_.report();
+  report.lease = node_.lease();
+  report.volumes = node_.status();
+  return report;
+}
+
+void PairShard::tell(const std::string& kind, const std::string& message) {
+  log_info(message);
+  events_.publish({kind, std::nullopt, {}, {}, message});
+}
+
+void PairShard::on_session(const iscsi_target::SessionEvent& event) {
+  using Kind = iscsi_target::SessionEvent::Kind;
+  const std::string more = event.untold == 0 ? "" : " (" + std::to_string(event.untold) + " more were not told.)";
+  if (event.kind == Kind::refused) {
+    log_warning(link_name() + ": a login from " + event.session.address + " was refused: " + event.reason + more);
+  } else if (event.kind == Kind::turned_away) {
+    tell("link.stranger",
+         link_name() + ": a call from " + event.session.address + " was refused: " + event.reason + more);
+  }
+}
+
+void PairShard::on_link_up() {
+  link_up_ = true;
+  since_ms_ = wall_clock_ms();
+  tell_of_link("partner.connected", "The partner is connected.");
+  look_for_first_way_in(engine::Duration{0});
+  log_info(link_name() + ": speaks version " + std::to_string(paths_.link().version()) + ".");
+  node_.on_link_up();
+}
+
+void PairShard::on_link_down() {
+  link_up_ = false;
+  since_ms_ = wall_clock_ms();
+  tell_of_link("partner.lost", "The partner's connection is lost: " + paths_.problem());
+  node_.on_link_down();
+  // What is said of the partner changes also where nothing else does: a volume that is alone stays so.
+  for (const auto& status : node_.status()) observer_.on_volume_changed(status.volume);
+}
+
+void PairShard::on_path(std::size_t number, bool up) {
+  const auto all = paths_.report();
+  if (!up || number >= all.size()) return;
+  const replication::LinkWay& way = all[number].way;
+  log_info(link_name() + (all.size() > 1 ? ", path " + std::to_string(number + 1) : "") + ": goes from " +
+           way.from.substr(0, way.from.rfind(':')) + " to " + way.address + ".");
+}
+
+void PairShard::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }
+void PairShard::on_inbound_down(std::uint64_t session) { node_.on_inbound_down(session); }
+void PairShard::on_request(std::uint64_t session, replication::InboundRequest& request) {
+  node_.on_request(session, request);
+}
+
+}  // namespace lockstep::data_plane
