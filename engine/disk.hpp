@@ -12,6 +12,7 @@
 #include "engine/base/extent.hpp"
 #include "engine/base/result.hpp"
 #include "engine/base/uuid.hpp"
+#include "engine/seams/clock.hpp"
 
 namespace lockstep::scsi {  // engine/scsi/lu_state.hpp
 struct NexusKey;
@@ -65,6 +66,8 @@ struct DiskRequest {
   /// the session. Null with `access` unrestricted (0) only: the node's own doing.
   const scsi::NexusKey* port = nullptr;
   scsi::AccessClass access{};
+  /// It came to this machine no earlier than that, as the reactor knows that took it; 0: its disk's own does.
+  TimePoint came_since{};
 
   // Results, set before `done`.
   /// Errc values; not_serving means: retry on the other node. reservation_conflict, write_protected, not_ready: what

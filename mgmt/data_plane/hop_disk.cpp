@@ -3,6 +3,8 @@
 #include <cassert>
 #include <utility>
 
+#include "mgmt/data_plane/worker.hpp"
+
 namespace lockstep::data_plane {
 
 using engine::DiskOpcode;
@@ -73,11 +75,12 @@ struct HopDisk::Hop {
   }
 };
 
-HopDisk::HopDisk(engine::Disk& inner, std::vector<engine::Reactor*> reactors, std::size_t home)
+HopDisk::HopDisk(engine::Disk& inner, const std::vector<From>& from, std::size_t home)
     : inner_(inner), info_(inner.info()), home_(home), access_(inner.access_state()) {
-  for (engine::Reactor* reactor : reactors) {
+  for (const From& each : from) {
     lanes_.push_back(std::make_unique<Lane>());
-    lanes_.back()->reactor = reactor;
+    lanes_.back()->reactor = each.reactor;
+    lanes_.back()->stalls = each.stalls;
   }
 }
 
@@ -125,6 +128,7 @@ void HopDisk::submit(DiskRequest& request) {
   hop->inner.owner = hop;
   hop->inner.next = nullptr;
   hop->inner.holder = nullptr;
+  hop->inner.came_since = lane.stalls ? lane.stalls->came_since() : engine::TimePoint{};
   hop->inner.done = [](DiskRequest& inner) { static_cast<Hop*>(inner.owner)->ended(); };
   request.holder = hop;
   hop->there();

@@ -16,10 +16,17 @@ struct DiskCounters {
   std::uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0;
 };
 
+class WorkerStalls;
+
 class HopDisk final : public engine::Disk {
  public:
-  /// `reactors` are all that may submit; `home` is the index of the volume's own. They outlive the disk.
-  HopDisk(engine::Disk& inner, std::vector<engine::Reactor*> reactors, std::size_t home);
+  /// A reactor that may submit, and what is known of its thread.
+  struct From {
+    engine::Reactor* reactor = nullptr;
+    WorkerStalls* stalls = nullptr;  ///< null: nothing is
+  };
+  /// `home` is the index of the volume's own. They outlive the disk, which is made there.
+  HopDisk(engine::Disk& inner, const std::vector<From>& from, std::size_t home);
   /// Nothing in flight.
   ~HopDisk() override;
 
@@ -40,6 +47,7 @@ class HopDisk final : public engine::Disk {
   /// What one reactor has: only its own thread touches it, but for the counters.
   struct alignas(64) Lane {
     engine::Reactor* reactor = nullptr;
+    WorkerStalls* stalls = nullptr;
     Hop* free = nullptr;
     std::vector<std::unique_ptr<Hop>> hops;
     std::atomic<std::uint64_t> reads{0}, writes{0}, read_bytes{0}, write_bytes{0};

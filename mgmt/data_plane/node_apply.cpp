@@ -323,9 +323,9 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
 }
 
 std::unique_ptr<HopDisk> Node::hop_disk(engine::Disk& disk, std::size_t home) const {
-  std::vector<engine::Reactor*> reactors;
-  for (const auto& worker : workers_) reactors.push_back(&worker->reactor);
-  return std::make_unique<HopDisk>(disk, std::move(reactors), home);
+  std::vector<HopDisk::From> from;
+  for (const auto& worker : workers_) from.push_back({&worker->reactor, &worker->stalls});
+  return std::make_unique<HopDisk>(disk, from, home);
 }
 
 void Node::serve(const VolumeSpec& spec, std::unique_ptr<Volume> volume) {

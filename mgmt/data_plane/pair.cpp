@@ -139,6 +139,14 @@ void Pair::tell_each(std::function<void(PairShard&)> work) {
   for (unsigned shard = 0; shard < shards_.size(); ++shard) tell(shard, work);
 }
 
+/// Where there is one alone, its sessions' commands go by the same clock as its mirrors.
+void Pair::watch_workers() {
+  if (workers_.size() == 1) return;
+  const engine::Duration other = settings_.other_lease;
+  const engine::Duration lease = other.count() == 0 ? settings_.lease : std::min(settings_.lease, other);
+  for (const auto& worker : workers_) worker->reactor.post([&stalls = worker->stalls, lease] { stalls.watch(lease); });
+}
+
 void Pair::start(engine::Callback<> done) {
   started_ = true;
   on_each(
@@ -156,6 +164,7 @@ void Pair::use(const SettingsSpec& settings, std::size_t used) {
   if (settings.resync_ceiling != 0)
     settings_.resync_ceiling = std::max<std::uint64_t>(settings.resync_ceiling / parts, 1);
   tell_each([settings = settings_](PairShard& shard) { shard.use(settings); });
+  watch_workers();
 }
 
 void Pair::stop(engine::Callback<> done) {

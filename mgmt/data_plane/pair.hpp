@@ -106,6 +106,7 @@ class Pair {
   void make_shard(unsigned number, engine::Callback<> done);
   void make_next(unsigned count, engine::Callback<> done);
   [[nodiscard]] static std::optional<PartnerSpec> partner_of(unsigned shard, const PartnerPlan& plan);
+  void watch_workers();
   void tell_people(const std::string& kind, const std::string& message);
 
   Workers& workers_;

@@ -59,7 +59,8 @@ void Front::submit(DiskRequest& request) {
   request.holder = nullptr;
   if (standing_.serves_nothing() && !standing_.gated) request.status = Errc::not_serving;
   if (partner_.closings() != closings) request.status = Errc::not_serving;  // its session is closed just now
-  const Receipt receipt = partner_.receipt(now);
+  Receipt receipt = partner_.receipt(now);
+  if (request.came_since.since_origin.count() != 0) receipt.since = std::min(receipt.since, request.came_since);
   if (!request.status && is_too_old(request, receipt)) request.status = Errc::resource_exhausted;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty()))

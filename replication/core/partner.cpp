@@ -88,22 +88,13 @@ std::uint64_t Partner::stamp_less(std::uint64_t its_stamp, std::uint64_t age) co
   return its_stamp > less ? its_stamp - less : 0;
 }
 
-namespace {
-/// Within which a program that goes on has read all that came to its machine meanwhile.
-constexpr engine::Duration kCatchesUpWithin = std::chrono::milliseconds(200);
-}  // namespace
-
 void Partner::watch_own_clock(engine::TimePoint at) {
-  const engine::TimePoint then = std::exchange(awake_at_, at);
-  if (then.since_origin.count() == 0 || awake_at_ - then < settings_.lease / 10) return;
-  mark<"partner.stood_still">();
-  old_since_ = awake_at_ < old_until_ ? std::min(old_since_, then) : then;
-  old_until_ = awake_at_ + kCatchesUpWithin;
+  if (stalls_.look(at, settings_.lease / 10)) mark<"partner.stood_still">();
 }
 
 Receipt Partner::receipt(engine::TimePoint at) {
   watch_own_clock(at);
-  return {awake_at_ < old_until_ ? old_since_ : awake_at_, awake_at_};
+  return stalls_.receipt();
 }
 
 engine::Duration Partner::age(const Receipt& receipt) const {
@@ -168,8 +159,8 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   if (!stood_still && !perhaps) return;
   vouched_from_ = now();
   // By this clock nothing is old; it is older than a lease.
-  old_since_ = {now().since_origin - std::min(now().since_origin, 2 * settings_.lease)};
-  old_until_ = now() + kCatchesUpWithin;
+  (void)stalls_.look(now(), settings_.lease / 10);
+  stalls_.take_for_old({now().since_origin - std::min(now().since_origin, 2 * settings_.lease)});
   if (!stood_still || !in_contact_) return;
   mark<"partner.clock_stood_still">();
   lose_contact();

@@ -27,6 +27,7 @@
 #include "replication/core/pool.hpp"
 #include "replication/core/receipt.hpp"
 #include "replication/core/resync_governor.hpp"
+#include "replication/core/stall_watch.hpp"
 
 namespace lockstep::replication {
 
@@ -181,9 +182,7 @@ class Partner {
   std::uint64_t partner_stamp_ = 0;
   std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer that took less than a lease,
   engine::TimePoint heard_at_;     // and this node's when it came
-  engine::TimePoint awake_at_;     // when the program last looked at its own clock
-  engine::TimePoint old_since_;    // what it gets to see until then may be as old as that
-  engine::TimePoint old_until_;
+  StallWatch stalls_;
   engine::TimePoint vouched_from_;  // what this clock shows of the time before says nothing of how long ago that was
   std::string refusal_;
   std::vector<std::unique_ptr<Beat>> beats_;

@@ -86,7 +86,7 @@ class HopDiskTest : public testing::Test {
 
   Reactor home, away;
   HomeDisk inner{home};
-  HopDisk disk{inner, {&home, &away}, 0};
+  HopDisk disk{inner, {{&home}, {&away}}, 0};
 };
 
 struct Watched {
