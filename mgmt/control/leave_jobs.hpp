@@ -72,6 +72,11 @@ class LeaveJobs {
 
  private:
   struct Task;
+  // leave_requests.cpp
+  [[nodiscard]] Outcome<void> check_idle(bool lost) const;
+  [[nodiscard]] Outcome<void> check_present(const Configuration& configuration, NodeSide side) const;
+  [[nodiscard]] Outcome<std::string> check_lost(const Configuration& configuration, NodeSide side) const;
+  // leave_jobs.cpp
   StepResult step(Job& job);
   StepResult take(Task& task);
   StepResult leave(Task& task);
@@ -92,9 +97,6 @@ class LeaveJobs {
   [[nodiscard]] Outcome<Job> begin_release();
 
   [[nodiscard]] Outcome<CopyView> look(const Configuration& configuration, NodeSide side) const;
-  [[nodiscard]] Outcome<void> check_idle(bool lost) const;
-  [[nodiscard]] Outcome<void> check_present(const Configuration& configuration, NodeSide side) const;
-  [[nodiscard]] Outcome<std::string> check_lost(const Configuration& configuration, NodeSide side) const;
   [[nodiscard]] std::optional<std::string> why_given_up(const Task& task) const;
   [[nodiscard]] bool lost_is_let_go(const Task& dissolution) const;
   [[nodiscard]] std::optional<std::string> why_not_detached(const Task& task) const;

@@ -1,8 +1,9 @@
 #pragma once
-// What the steps of a leaving job work on; for leave_jobs.cpp and leave_release.cpp alone.
+// What the steps of a leaving job work on; for the sources of LeaveJobs alone.
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/job_steps.hpp"
@@ -51,5 +52,11 @@ struct LeaveJobs::Task {
     return move_on(job, step, progress, std::move(message));
   }
 };
+
+/// "one volume", "2 volumes".
+inline std::string counted(std::size_t volumes) {
+  return volumes == 1 ? "one volume" : fmt::format("{} volumes", volumes);
+}
+inline std::string volumes_of(const Configuration& configuration) { return counted(configuration.volumes.size()); }
 
 }  // namespace lockstep::mgmt

@@ -10,8 +10,8 @@
 
 A `file` line begins an edit; a block has one or several, also of the same file, that don't touch each other. Indentation
 does not count, and no line of the snippet begins or ends with a blank. `seeds` is how many may be needed to find it,
-where that is more than usual; `with NAME` has the simulator's switch of that name on in each of them (planted changes
-only). `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has failed.
+where that is more than usual; `with NAME ...` has the simulator's switches of these names on in each of them (planted
+changes only). `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has failed.
 """
 import dataclasses
 import pathlib

@@ -18,9 +18,12 @@ PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
   });
   pair.wait_for([this] { return !process_.is_nil(); });
   way_out().refuse(nullptr);
-  state.record = pair.status(side).epoch;
-  state.side = side;
-  state.running = state.able = state.serving = true;
+  for (unsigned v = 0; v < pair.world().scenario.volumes.size(); ++v) {
+    replication::ReplicaState& told = v == 0 ? state : others_.emplace_back();
+    told.record = pair.host(side).status(v)->epoch;
+    told.side = side;
+    told.running = told.able = told.serving = true;
+  }
   pair.host(side).end(Host::End::killed);
   start();
 }
@@ -102,7 +105,7 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   std::vector<std::byte> payload;
   if (question.type == MessageType::heartbeat) payload.assign(request.payload().size() / 32, std::byte{grants_leases});
   if (question.type == MessageType::state) {
-    payload = replication::encode_state(state);
+    payload = replication::encode_state(state_of(question.volume));
     header.extent.length = pair_.world().scenario.volume_size();
     header.tag = generation;
   }
@@ -111,6 +114,14 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   if (question.type == MessageType::map) payload.resize(question.extent.length * 8);
   amends(question, header, payload);
   answer_with(request, header, std::move(payload));
+}
+
+const replication::ReplicaState& PlayedPartner::state_of(const engine::Uuid& volume) const {
+  const auto& volumes = pair_.world().scenario.volumes;
+  for (std::size_t i = 0; i < others_.size(); ++i) {
+    if (volumes[i + 1].id == volume) return others_[i];
+  }
+  return state;
 }
 
 void PlayedPartner::answer_with(replication::InboundRequest& request, Message header, std::vector<std::byte> payload) {

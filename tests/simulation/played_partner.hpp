@@ -24,7 +24,8 @@ class PlayedPartner final : public replication::LinkEvents {
   /// It has said hello on its way out, and the other has asked for its state.
   [[nodiscard]] bool in_touch() const { return greeted_ && !received(replication::MessageType::state).empty(); }
 
-  /// What it says of its replica. Told when the other asks, or at once.
+  /// What it says of its replica, the first volume's. Told when the other asks, or at once. Of those of further volumes
+  /// it always says that they are in sync.
   replication::ReplicaState state;
   static constexpr std::uint64_t kGeneration = 1'000'000;  ///< above all that the other can know
   std::uint64_t generation = kGeneration;                  ///< of its replica
@@ -96,6 +97,7 @@ class PlayedPartner final : public replication::LinkEvents {
   void answer(replication::InboundRequest& request, const replication::Message& question, engine::Errc status);
   void start();
   void end();
+  [[nodiscard]] const replication::ReplicaState& state_of(const engine::Uuid& volume) const;
   void answer_with(replication::InboundRequest& request, replication::Message header, std::vector<std::byte> payload);
   [[nodiscard]] std::uint16_t speaks() { return pair_.world().scenario.link_version; }
   [[nodiscard]] SimLink& way_out() { return pair_.world().way_from(side_); }
@@ -105,6 +107,7 @@ class PlayedPartner final : public replication::LinkEvents {
   const engine::NodeSide side_;
   const Nanos began_;  ///< its clock shows the time since; less than the one before it ever showed
   engine::Uuid process_;
+  std::vector<replication::ReplicaState> others_;
   bool greeted_ = false;
   std::deque<Exchange> exchanges_;
   std::vector<replication::Message> received_;

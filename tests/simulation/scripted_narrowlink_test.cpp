@@ -1,14 +1,14 @@
 // What one volume's disk at the partner holds up on the link: itself.
+#include <array>
+
 #include <gtest/gtest.h>
 
-#include "tests/simulation/pair_program.hpp"
-#include "tests/simulation/scripted_pair.hpp"
+#include "tests/simulation/played_pair.hpp"
 
 namespace lockstep::simulation {
 namespace {
 
 using engine::NodeSide;
-using replication::MirrorState;
 
 constexpr Nanos kLong = 20 * kSecond;
 
@@ -114,6 +114,61 @@ TEST(NarrowLink, WhatWaitsForItsTurnIsCancelledAtOnce) {
   for (auto* io : writes) ended += io->done;
   EXPECT_GE(ended, 30u) << "all but what is on the link";
   EXPECT_EQ(pair.violation(), "");
+}
+
+/// A orders, B answers no order, and the way breaks: on the new one the other volume has its turn first.
+struct OrdersBehindAnotherVolume : PlayedB {
+  OrdersBehindAnotherVolume() : PlayedB(narrow) {
+    b.keeps = [](const Message& m) { return m.type == MessageType::replicate; };
+    for (unsigned i = 0; i < kOrders; ++i) pair.write(kA, i * 8, 1);
+    EXPECT_TRUE(pair.wait_for([&] { return orders(0).size() == kOrders; }, kSoon));
+    for (unsigned i = 0; i < 20; ++i) pair.write(kA, i * 8, 1, 1, 1);
+    pair.run_for(kSoon);
+  }
+  void lose_the_way() {
+    lost_after = {orders(0).size(), orders(1).size()};
+    b.keeps = [this](const Message& m) {
+      return m.type == MessageType::replicate || (m.type == MessageType::state && m.volume == id(0));
+    };
+    pair.world().way_from(kA).reset();
+    EXPECT_TRUE(pair.wait_for([&] { return on_the_new_way(1).size() == 5; }, kLease / 2)) << "all that it may have";
+  }
+  void agree_on_the_new_way() {
+    b.let_go_first(Errc::ok);
+    pair.run_for(kSoon);
+  }
+  [[nodiscard]] engine::Uuid id(unsigned volume) { return pair.world().scenario.volumes[volume].id; }
+  /// The numbers of that volume's orders, as they came.
+  [[nodiscard]] std::vector<std::uint64_t> orders(unsigned volume) {
+    std::vector<std::uint64_t> numbers;
+    for (const Message& m : b.received(MessageType::replicate)) {
+      if (m.volume == id(volume)) numbers.push_back(m.sequence);
+    }
+    return numbers;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> on_the_new_way(unsigned volume) {
+    auto numbers = orders(volume);
+    numbers.erase(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(lost_after[volume]));
+    return numbers;
+  }
+
+  static constexpr unsigned kOrders = 3;
+  std::array<std::size_t, 2> lost_after{};
+};
+
+/// Reads of the other member wait for the watermark to cover the later one, and it would wait for the earlier.
+TEST(NarrowLink, OrdersThatComeAgainAreNotPassedThoughAnotherVolumeHasTakenTheirTurn) {
+  OrdersBehindAnotherVolume world;
+  auto expected = world.orders(0);
+  world.lose_the_way();
+  ASSERT_TRUE(world.on_the_new_way(0).empty());
+  world.agree_on_the_new_way();
+  Message forward = world.forward(1);
+  forward.extent.offset = 100 * kBlock;  // its order waits for no turn
+  world.b.send(forward, PlayedB::block_of(2));
+  world.pair.run_for(kSoon);
+  expected.push_back(expected.back() + 1);
+  EXPECT_EQ(world.on_the_new_way(0), expected);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/ready_volume.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::mgmt::test {
@@ -43,15 +44,6 @@ class JobTest : public ::testing::Test {
                  {random_uuid(), NodeSide::b, "node-b", {}, "", "", ""}};
       rest(c);
     });
-  }
-  [[nodiscard]] static Volume ready_volume() {
-    Volume v;
-    v.id = random_uuid();
-    v.name = "vm1";
-    v.size = 1 << 30;
-    v.first_epoch = random_uuid();
-    v.lifecycle = Lifecycle::ready;
-    return v;
   }
   void edit(const std::function<void(Configuration&)>& how) {
     const auto changed = core_->revisions.change(

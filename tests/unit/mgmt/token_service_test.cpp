@@ -1,4 +1,4 @@
-// For how long what a token opened may go on.
+// What a token opens, and for how long that may go on.
 #include "mgmt/control/token_service.hpp"
 
 #include <algorithm>
@@ -24,6 +24,25 @@ class TokenTest : public ManagementTest {
     ASSERT_TRUE(changed) << changed.error().detail;
   }
 };
+
+TEST_F(TokenTest, WorksUntilItIsRevokedAndTheLastAdminsIsNot) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(folder_.path() / "token"));
+  const auto secret = read_file(folder_.path() / "token")->substr(0, 47);
+  const auto first = tokens.authenticate(secret);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(tokens.authenticate(secret + "x"));
+  EXPECT_FALSE(tokens.authenticate(""));
+  EXPECT_EQ(tokens.revoke(first->id).error().kind, RefusalKind::conflict);
+  const auto second = tokens.create("ops", Role::admin, 0);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(tokens.create("ops", Role::admin, 0).error().kind, RefusalKind::conflict);
+  ASSERT_TRUE(tokens.revoke(first->id));
+  EXPECT_FALSE(tokens.authenticate(secret));
+  EXPECT_TRUE(tokens.authenticate(second->secret));
+  restart();
+  EXPECT_TRUE(TokenService(*node_->core).authenticate(second->secret));
+}
 
 TEST_F(TokenTest, HoldsUntilItIsRevoked) {
   TokenService tokens(*node_->core);

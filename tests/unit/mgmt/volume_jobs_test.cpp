@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/secrets.hpp"
-#include "mgmt/control/token_service.hpp"
 #include "tests/unit/mgmt/management.hpp"
+#include "tests/unit/mgmt/ready_volume.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -379,113 +379,10 @@ TEST_F(VolumeJobsTest, ForcingReachesACopyThatALostJobLeftOutOfService) {
   EXPECT_EQ(plane_.count("volume.force_solo"), 1);
 }
 
-TEST_F(VolumeJobsTest, TheReconcilerTellsLockstepdAgainAfterItsRestart) {
-  make_volume();
-  node_->turns();
-  const auto before = plane_.count("node.apply");
-  node_->turns(3);
-  EXPECT_EQ(plane_.count("node.apply"), before) << "nothing changed, so nothing is to be told";
-  plane_.restart("p2");
-  node_->reconciler.turn();
-  EXPECT_EQ(plane_.count("node.apply"), before + 1);
-  EXPECT_EQ(plane_.applied["volumes"].size(), 1u);
-}
-
-TEST_F(VolumeJobsTest, TheReconcilerReportsWhatLockstepdCouldNotDo) {
-  make_volume();
-  node_->turns();
-  plane_.problem = "The file is gone.";
-  plane_.restart("p2");
-  node_->reconciler.turn();
-  ASSERT_EQ(node_->reconciler.report().problems.size(), 1u);
-  EXPECT_EQ(node_->reconciler.report().problems[0].message, "The file is gone.");
-  const auto events = node_->core->events.list(std::nullopt, 1);
-  EXPECT_EQ(events.at(0).kind, "apply.problem");
-}
-
-TEST_F(VolumeJobsTest, LockstepdThatStopsIsAnEvent) {
-  node_->reconciler.turn();
-  plane_.away = true;
-  node_->reconciler.turn();
-  EXPECT_FALSE(node_->reconciler.report().running);
-  EXPECT_EQ(node_->core->events.list(std::nullopt, 1).at(0).kind, "lockstepd.stopped");
-}
-
-TEST_F(VolumeJobsTest, TokensWorkUntilRevokedAndTheLastAdminStays) {
-  TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_token_file(folder_.path() / "token"));
-  const auto secret = read_file(folder_.path() / "token")->substr(0, 47);
-  const auto first = tokens.authenticate(secret);
-  ASSERT_TRUE(first);
-  EXPECT_FALSE(tokens.authenticate(secret + "x"));
-  EXPECT_FALSE(tokens.authenticate(""));
-  EXPECT_EQ(tokens.revoke(first->id).error().kind, RefusalKind::conflict);
-  const auto second = tokens.create("ops", Role::admin, 0);
-  ASSERT_TRUE(second);
-  EXPECT_EQ(tokens.create("ops", Role::admin, 0).error().kind, RefusalKind::conflict);
-  ASSERT_TRUE(tokens.revoke(first->id));
-  EXPECT_FALSE(tokens.authenticate(secret));
-  EXPECT_TRUE(tokens.authenticate(second->secret));
-  restart();
-  EXPECT_TRUE(TokenService(*node_->core).authenticate(second->secret));
-}
-
-TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfEncryptionIsNotLetInToEncryptedVolumes) {
-  // Of a pair whose link has TLS an older node knows too little in any case.
-  ASSERT_TRUE(node_->core->change("A pair of before", [](Configuration& c) -> Outcome<void> {
-    c.pair->link_protection = LinkProtection::off;
-    return {};
-  }));
-  JoinRequest request;
-  request.node = node_->core->configuration()->nodes.front();
-  const auto answer = [&](int reads) {
-    const auto invitation = node_->pair.invite();
-    request.secret = invitation->text.substr(invitation->text.rfind('.') + 1);
-    request.reads = reads;
-    return node_->pair.on_join(request, "fp").error().detail;
-  };
-  EXPECT_NE(answer(2).find("inviting node itself"), std::string::npos);
-  ASSERT_TRUE(node_->volumes.create(
-      {.name = "secret", .size = 1 << 30, .encrypted = true, .any_initiator = true, .access = {}}));
-  node_->turns();
-  EXPECT_NE(answer(2).find("version of Lockstep is older"), std::string::npos) << answer(2);
-  EXPECT_NE(answer(3).find("inviting node itself"), std::string::npos) << answer(3);
-}
-
-TEST_F(VolumeJobsTest, ANodeThatDoesNotKnowOfTlsOnTheLinkIsNotLetInToANewPair) {
-  JoinRequest request;
-  request.node = node_->core->configuration()->nodes.front();
-  const auto invitation = node_->pair.invite();
-  request.secret = invitation->text.substr(invitation->text.rfind('.') + 1);
-  request.reads = 8;
-  const auto refused = node_->pair.on_join(request, "fp");
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().detail.find("version of Lockstep is older"), std::string::npos) << refused.error().detail;
-}
-
-TEST_F(VolumeJobsTest, AnInvitationWorksOnceAndANewOneEndsTheOld) {
-  const auto joining = [&](const std::string& text) {
-    const auto dot = text.rfind('.');
-    JoinRequest request;
-    request.secret = text.substr(dot + 1);
-    request.node = node_->core->configuration()->nodes.front();
-    return node_->pair.on_join(request, "fp");
-  };
-  const auto first = node_->pair.invite();
-  const auto second = node_->pair.invite();
-  ASSERT_TRUE(first && second);
-  EXPECT_NE(joining(first->text).error().detail.find("not valid"), std::string::npos);
-  EXPECT_NE(joining(second->text).error().detail.find("inviting node itself"), std::string::npos);
-}
-
 /// As `pair leave --lost` leaves one that only the lost node had.
 TEST_F(ManagementTest, AVolumeThatIsToBeDeletedAndHasNoCopyHereGoes) {
   const auto lost = [](Configuration& c) -> Outcome<void> {
-    Volume v;
-    v.id = random_uuid();
-    v.name = "vm1";
-    v.size = 1 << 30;
-    v.first_epoch = random_uuid();
+    Volume v = ready_volume();
     v.lifecycle = Lifecycle::deleting;
     v.copy(NodeSide::a) = {.number = 1, .folder = "", .retired = true, .unmade = true};
     c.volumes.push_back(v);

@@ -1,0 +1,123 @@
+#pragma once
+// The inside of PathsLink; for paths_link.cpp and paths_link_requests.cpp alone.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "replication/link/path_tasks.hpp"
+#include "replication/link/paths_link.hpp"
+
+namespace lockstep::replication {
+
+struct PathsLink::Impl {
+  using Task = PathTask;
+  using Stream = PathTaskStream;
+  struct NoSession {};
+  struct Beginning {  ///< the path asks for a new session
+    PathSlot path;
+  };
+  struct Established {
+    engine::Uuid partner;  ///< its process
+  };
+  struct Plain {  ///< the partner knows no numbers: the mirror's requests go as they are
+    PathSlot path;
+  };
+  struct Ending {     ///< until all paths are destroyed that had part in it
+    PathSet closing;  ///< those
+  };
+
+  Impl(engine::Clock& c, const engine::Uuid& own, std::vector<PathOut> all, PathTimes times)
+      : clock(c), process(own), paths(std::move(all)), manager(times, ranks_of(paths)) {}
+
+  static std::vector<PathRank> ranks_of(const std::vector<PathOut>& paths) {
+    std::vector<PathRank> ranks;
+    for (const PathOut& path : paths) ranks.push_back(path.rank);
+    return ranks;
+  }
+
+  engine::Clock& clock;
+  engine::Uuid process;
+  std::vector<PathOut> paths;
+  PathManager manager;
+  LinkEvents* events = nullptr;
+  std::variant<NoSession, Beginning, Established, Plain, Ending> state;
+  bool stopped = false;
+  std::uint64_t session = 0;  ///< number of the latest
+  std::uint16_t version = 0;
+  PathSet up;       ///< their links are
+  PathSet probing;  ///< with a question under way
+  std::array<std::uint64_t, kMaxPaths> load{};
+  std::array<std::size_t, kMaxPaths> ahead_out{};  ///< copies of heartbeats, answered elsewhere or not
+  WindowBytes window{kMaxBytesUnderWay};           ///< of numbered requests
+  AnswerNumber told;                               ///< acknowledged to the partner, of numbered requests
+  Stream ahead{FrameKind::ahead, kAheadWindow, Copies::every_path};
+  Stream numbered{FrameKind::numbered, kNumberedWindow, Copies::one};
+  std::vector<PathAddress> addresses;
+  std::string problem;
+  unsigned faults = 0;
+  PathTaskPool pool{kNumberedWindow + kAheadWindow};
+  std::vector<Task*> late_tasks;  ///< that failed in send()
+  engine::TimerId late_timer = engine::TimerId::none, tick_timer = engine::TimerId::none,
+                  finish_timer = engine::TimerId::none;
+
+  [[nodiscard]] Link& link(PathSlot path) { return paths[index_of(path)].link; }
+  template <class Which>
+  [[nodiscard]] bool is() const {
+    return std::holds_alternative<Which>(state);
+  }
+  template <class Do>
+  void for_each(PathSet which, Do what) {
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (which.contains(static_cast<PathSlot>(i))) what(static_cast<PathSlot>(i));
+    }
+  }
+
+  // ---- paths ----
+
+  void on_path_up(PathSlot path);
+  void take_part(PathSlot path);
+  void ask_to_join(PathSlot path, const engine::Uuid& partner);
+  void on_join_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
+  void path_failed(PathSlot path);
+  void on_path_down(PathSlot path);
+  void begin_anew();
+
+  // ---- the time ----
+
+  void cancel_timers();
+  void tick_later();
+  void tick();
+  void probe(PathSlot path);
+  void on_probe_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
+  bool measure(PathSlot path, std::span<const std::byte> payload, engine::Callback<bool> done);
+
+  // ---- requests ----
+
+  void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
+            engine::Callback<engine::IoResult<LinkAnswer>>& done);
+  void pump();
+  void pump_ahead();
+  [[nodiscard]] bool takes_ahead(PathSlot path) const;
+  void pump_numbered();
+  [[nodiscard]] bool has_room_for(RequestBytes next) const;
+  static Task& number_first(Stream& stream);
+  void give_numbered(Task& task);
+  void give_copy(Stream& stream, Task& task, PathSlot path, std::span<const std::byte> out, std::span<std::byte> in);
+  void on_copy_end(Task::Copy& copy, const engine::IoResult<LinkAnswer>& result);
+  void end(Task& task, engine::IoResult<LinkAnswer> outcome);
+  void give_back_if_over(Task& task);
+  void end_later(Task& task, engine::Errc code);
+
+  // ---- the end of a link session ----
+
+  void partner_is_wrong(std::string why);
+  void end_session(std::string why);
+  void finish_session();
+  bool end_all_of(Stream& stream);
+  void session_is_over();
+};
+
+}  // namespace lockstep::replication
