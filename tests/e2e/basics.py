@@ -16,6 +16,7 @@ class Settings:
     build = REPO / "build/release"
     sanitized = False
     keep = False
+    shards = 1
 
 
 settings = Settings()

@@ -66,6 +66,7 @@ class Volume:
         self.access = access or []
         self.encrypted = encrypted
         self.closed = closed
+        self.shard = None
 
 
 class Node:
@@ -81,7 +82,7 @@ class Node:
         self.log = self.folder / "lockstepd.log"
         self.iscsi, self.link = free_port(address), free_port(address)
         self.link_at = None  # where the link has moved to
-        self.options = {"buffer_mib": 64, "link_buffer_mib": 64}
+        self.options = {"buffer_mib": 64, "link_buffer_mib": 64, **({"reactors": settings.shards} if settings.shards > 1 else {})}
         self.process = None
         self.rpc = None
 
@@ -176,6 +177,7 @@ class Node:
                          "block_size": v.block_size, "thin": True, "read_only": False, "write_cache": False,
                          "encrypted": v.encrypted,
                          "mirrored": v.mirrored, "data": self.data(v), "metadata": self.metadata(v),
+                         **({"shard": v.shard} if v.shard else {}),
                          "access": v.access, **({"any_initiator": False} if v.closed else {})} for v in volumes],
         }
         state.update(changes)
@@ -283,6 +285,8 @@ class World:
         return {key: value for key, value in self.arbiter().items() if key in ("kind", "endpoints", "preferred")}
 
     def add(self, volume):
+        if settings.shards > 1 and volume.mirrored and volume.shard is None:
+            volume.shard = (settings.shards - 1 - len(self.volumes)) % settings.shards  # the first is not in the first
         self.volumes.append(volume)
         return volume
 
