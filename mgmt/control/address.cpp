@@ -36,6 +36,12 @@ bool is_same_address(const std::string& one, const std::string& other) {
   return a->v6 == b->v6 && a->port == b->port && bytes_of(*a) == bytes_of(*b);
 }
 
+bool ports_meet(const std::string& one, unsigned more, const std::string& other, unsigned others_more) {
+  const auto a = parse_address(one), b = parse_address(other);
+  if (!a || !b || a->v6 != b->v6 || bytes_of(*a) != bytes_of(*b)) return false;
+  return a->port <= b->port + others_more && b->port <= a->port + more;
+}
+
 bool is_wildcard(std::string_view address) {
   const auto parsed = parse_address(address);
   return parsed && (parsed->host == "0.0.0.0" || parsed->host == "::");

@@ -18,11 +18,12 @@ constexpr std::size_t kMaxPortals = 8;
 
 struct Use {
   std::string address;
-  std::string what;  ///< "the link of node-b"
+  std::string what;   ///< "the link of node-b"
+  unsigned more = 0;  ///< ports above it: of the link's other shards
 };
 
-std::vector<Use> uses_of(const std::string& name, const Addresses& a) {
-  std::vector<Use> uses{{a.link_address, fmt::format("the link of {}", name)},
+std::vector<Use> uses_of(const std::string& name, const Addresses& a, unsigned link_ports) {
+  std::vector<Use> uses{{a.link_address, fmt::format("the link of {}", name), link_ports},
                         {a.management_address, fmt::format("the management of {}", name)}};
   for (const auto& portal : a.portals) uses.push_back({portal, fmt::format("a portal of {}", name)});
   return uses;
@@ -52,6 +53,40 @@ Addresses wished(const Addresses& now, const AddressWish& wish) {
           wish.management_address.value_or(now.management_address)};
 }
 
+namespace {
+
+/// Of both nodes, when the wish has come true.
+std::vector<Use> uses_of(const AddressWish& wish, const Configuration& c) {
+  const Node& node = *c.node(wish.side);
+  const unsigned more = c.highest_shard();
+  std::vector<Use> uses = uses_of(node.name, wished(addresses_of(node), wish), more);
+  for (const auto& n : c.nodes)
+    for (const auto* list : {&n.more_link_addresses, &n.last_link_addresses})
+      for (const auto& address : *list)
+        uses.push_back({address, fmt::format("the address of {} of another path of the link", n.name), more});
+  if (const Node* partner = c.node(engine::other(wish.side)))
+    std::ranges::move(uses_of(partner->name, addresses_of(*partner), more), std::back_inserter(uses));
+  return uses;
+}
+
+/// The link's old address is in use until the new one is.
+std::optional<std::string> shard_that_meets(const std::string& address, unsigned more, std::vector<Use> uses,
+                                            const Node& node) {
+  const unsigned ports = std::max(more, uses.front().more);
+  if (ports == 0) return std::nullopt;
+  uses.push_back({node.link_address, fmt::format("the link of {} as it is now", node.name), ports});
+  if (more != 0 && parse_address(address)->port + more > 65535)
+    return fmt::format("The link uses {} ports above this one, too, and there are not so many.", more);
+  const auto met = std::ranges::find_if(uses, [&](const Use& use) {
+    return !is_same_address(use.address, address) && ports_meet(address, more, use.address, use.more);
+  });
+  if (met == uses.end()) return std::nullopt;
+  return fmt::format("The link uses {} ports above its own, too: {} meets {}, {}.", ports, address, met->address,
+                     met->what);
+}
+
+}  // namespace
+
 std::vector<FieldProblem> problems_of(const AddressWish& wish, const Configuration& c) {
   std::vector<FieldProblem> problems;
   const Node& node = *c.node(wish.side);
@@ -64,13 +99,7 @@ std::vector<FieldProblem> problems_of(const AddressWish& wish, const Configurati
   }
   if (wish.link_address) said.emplace_back("/link_address", *wish.link_address);
   if (wish.management_address) said.emplace_back("/management_address", *wish.management_address);
-  std::vector<Use> uses = uses_of(node.name, wished(addresses_of(node), wish));
-  for (const auto& n : c.nodes)
-    for (const auto* list : {&n.more_link_addresses, &n.last_link_addresses})
-      for (const auto& address : *list)
-        uses.push_back({address, fmt::format("the address of {} of another path of the link", n.name)});
-  if (const Node* partner = c.node(engine::other(wish.side)))
-    std::ranges::move(uses_of(partner->name, addresses_of(*partner)), std::back_inserter(uses));
+  const std::vector<Use> uses = uses_of(wish, c);
   for (const auto& [pointer, address] : said) {
     if (const auto complaint = check_address(address)) {
       problems.push_back({pointer, *complaint});
@@ -78,6 +107,10 @@ std::vector<FieldProblem> problems_of(const AddressWish& wish, const Configurati
     }
     if (is_wildcard(address)) {
       problems.push_back({pointer, fmt::format("{} is no address that anybody could connect to.", address)});
+      continue;
+    }
+    if (const auto met = shard_that_meets(address, pointer == "/link_address" ? c.highest_shard() : 0, uses, node)) {
+      problems.push_back({pointer, *met});
       continue;
     }
     if (std::ranges::count(uses, address, &Use::address) < 2) continue;

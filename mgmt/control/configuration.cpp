@@ -19,6 +19,12 @@ Volume* Configuration::volume(const Uuid& id) {
   return found == volumes.end() ? nullptr : &*found;
 }
 
+unsigned Configuration::highest_shard() const {
+  std::int64_t highest = 0;
+  for (const Volume& volume : volumes) highest = std::max(highest, volume.shard);
+  return static_cast<unsigned>(highest);
+}
+
 const Initiator* Configuration::initiator(std::string_view iqn) const {
   const auto found = std::ranges::find(initiators, iqn, &Initiator::iqn);
   return found == initiators.end() ? nullptr : &*found;

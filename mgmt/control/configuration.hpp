@@ -170,6 +170,7 @@ struct Volume {
   /// which proves itself with this, and read_only is not yet in force.
   std::string import_secret{};
   std::int64_t created_ms = 0;
+  std::int64_t shard = 0;        ///< of the pair's mirrors (mgmt/data_plane/pair.hpp); never changes
   std::array<Copy, 2> copies{};  ///< by side
   bool operator==(const Volume&) const = default;
   [[nodiscard]] const Copy& copy(NodeSide side) const { return copies[static_cast<std::size_t>(side)]; }
@@ -178,7 +179,8 @@ struct Volume {
 };
 BOOST_DESCRIBE_STRUCT(Volume, (),
                       (id, name, serial, lun, size, block_size, physical_block, thin, read_only, removable, encrypted,
-                       write_cache, lifecycle, first_epoch, any_initiator, access, import_secret, created_ms, copies))
+                       write_cache, lifecycle, first_epoch, any_initiator, access, import_secret, created_ms, shard,
+                       copies))
 
 /// What an initiator was let in with before it was given other credentials, and is until then beside them. Whoever
 /// shows `chap` is answered with this `mutual`.
@@ -226,6 +228,8 @@ struct Configuration {
   [[nodiscard]] const Volume* volume(const Uuid& id) const;
   [[nodiscard]] Volume* volume(const Uuid& id);
   [[nodiscard]] const Initiator* initiator(std::string_view iqn) const;
+  /// That has volumes: the link has so many ports above each of its own.
+  [[nodiscard]] unsigned highest_shard() const;
   /// Puts every list into its order.
   void sort();
 };
@@ -233,7 +237,7 @@ BOOST_DESCRIBE_STRUCT(Configuration, (), (pair, nodes, volumes, initiators, toke
 
 /// The form in which a configuration travels to the partner and waits as a tentative revision: JSON, versioned.
 [[nodiscard]] std::string to_document(const Configuration& configuration);
-constexpr int kNewestDocument = 10;      ///< the newest version of that form that this program reads
+constexpr int kNewestDocument = 11;      ///< the newest version of that form that this program reads
 constexpr int kSilentAboutVersions = 2;  ///< what a node reads that doesn't say: from before it was said
 /// The version that the configuration's document has: the oldest that can tell all of it, so that a node which is not
 /// upgraded yet reads what it can know, and refuses what it would get wrong.

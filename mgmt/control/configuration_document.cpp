@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/configuration.hpp"
+#include "mgmt/data_plane/volume_spec.hpp"
 #include "mgmt/records/json.hpp"
 
 namespace lockstep::mgmt {
@@ -26,7 +27,8 @@ using records::Rules;
 //   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
 //   9  one lease may be taking the place of another: it waits for the shorter one alone.
 //  10  the link may have several paths: it knows one, and drops the others.
-static_assert(kNewestDocument == 10);
+//  11  a volume may live in another shard than the first: it looks for it on the wrong link.
+static_assert(kNewestDocument == 11);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
 
@@ -56,7 +58,7 @@ struct Document {
     return {.required = "id name serial lun size block_size thin lifecycle first_epoch access created_ms",
             .written = "physical_block read_only removable encrypted write_cache import_secret any_initiator",
             .numbers = "lifecycle",
-            .since = "encrypted=3 copies=5"};
+            .since = "encrypted=3 copies=5 shard=11"};
   }
   static constexpr Rules rules(const Initiator*) {
     return {.required = "iqn chap mutual created_ms", .since = "old=8"};
@@ -73,6 +75,8 @@ struct Document {
   }
   static void read(const json& j, Volume& volume) {
     if (!j.contains("any_initiator")) volume.any_initiator = volume.access.empty();
+    if (volume.shard < 0 || volume.shard >= data_plane::kMaxShards)
+      throw std::runtime_error("a volume is in a shard that there can't be");
   }
   static void read(const json&, Copy& copy) {
     if (copy.number < 1) throw std::runtime_error("a copy has no number");

@@ -72,7 +72,8 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       volumes_(
           *core_, runner_, [this] { return ready_for_a_volume(); },
           [this](const Volume& volume) { return whole(volume); }, [this](const Volume& volume) { return lone(volume); },
-          [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); }),
+          [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); },
+          [this] { return volume_jobs_.shards(); }),
       returned_(*core_, replace_jobs_, pair_),
       initiators_(*core_),
       lapses_(*core_, [this] {

@@ -132,6 +132,33 @@ void judge_who_decides(const PairView& view, std::vector<HealthProblem>& problem
                       "They are taken over by themselves when the two nodes' management can talk again."});
 }
 
+/// The link's that is down although the first shard's stands: that of volumes that live on another core.
+const ShardStatus* lost_shard(const NodeView& n) {
+  const auto& shards = n.report.status->shards;
+  if (shards.empty() || !shards.front().connected) return nullptr;
+  const auto down = std::ranges::find_if(shards, [&](const ShardStatus& shard) {
+    return !shard.connected &&
+           std::ranges::any_of(n.report.status->volumes, [&](const auto& v) { return v.shard == shard.number; });
+  });
+  return down == shards.end() ? nullptr : &*down;
+}
+
+HealthProblem without_shard(const Node& mine, const Node& other, const ShardStatus& shard) {
+  const auto port_of = [&](const Node& n) {
+    const auto address = parse_address(n.link_address);
+    return address ? address->port + shard.number : 0;
+  };
+  return {
+      Severity::warning,
+      "link",
+      mine.side,
+      {},
+      fmt::format("{} has no replication link to {} for the volumes of shard {}.", mine.name, other.name, shard.number),
+      fmt::format("They are mirrored through port {} of {} and port {} of {}: check that no firewall is in the way "
+                  "and that no other program has that port.",
+                  port_of(mine), mine.name, port_of(other), other.name)};
+}
+
 void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
   const NodeView& a = view.at(NodeSide::a);
   const NodeView& b = view.at(NodeSide::b);
@@ -140,6 +167,8 @@ void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
     if (!n->current() || n->report.status->partner_connected) continue;
     const NodeView& other = n == &a ? b : a;
     if (other.reachable && !other.report.running && other.asked) return;  // said already
+    if (const ShardStatus* shard = lost_shard(*n))
+      return problems.push_back(without_shard(*n->node, *other.node, *shard));
     problems.push_back(
         {Severity::warning,
          "link",

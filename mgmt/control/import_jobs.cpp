@@ -49,7 +49,7 @@ struct KeptWish {
   static constexpr records::Rules rules(const Volume*) {
     return {.required = "name physical_block thin read_only removable write_cache access",
             .written = "encrypted any_initiator",
-            .hidden = "id serial lun size block_size lifecycle first_epoch import_secret created_ms copies"};
+            .hidden = "id serial lun size block_size lifecycle first_epoch import_secret created_ms shard copies"};
   }
   static void read(const json& j, Volume& wish) {
     if (!j.contains("any_initiator")) wish.any_initiator = wish.access.empty();  // meant by it, then
@@ -221,7 +221,7 @@ StepResult ImportJobs::make(Job& job) {
   const auto changed =
       core_.change(fmt::format("Volume {} begun", wish_of(p).name), [&](Configuration& c) -> Outcome<void> {
         if (c.volume(*job.volume)) return {};  // made, and then the process ended
-        auto volume = describe_new(wish_of(p), c, *job.volume);
+        auto volume = describe_new(wish_of(p), c, *job.volume, volumes_.shards());
         if (!volume) return std::unexpected(volume.error());
         volume->import_secret = random_password(32);
         return add_new(std::move(*volume), c);

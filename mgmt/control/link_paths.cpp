@@ -26,9 +26,14 @@ std::vector<std::string> used_by(const Node& n) {
 std::string complaint_of(const std::string& address, const Configuration& c) {
   if (const auto complaint = check_address(address)) return *complaint;
   if (is_wildcard(address)) return fmt::format("{} is no address that the partner could connect to.", address);
+  const unsigned more = c.highest_shard();
   for (const auto& n : c.nodes)
-    if (std::ranges::any_of(used_by(n), [&](const auto& used) { return is_same_address(used, address); }))
-      return fmt::format("{} is used by {} already.", address, n.name);
+    if (std::ranges::any_of(used_by(n), [&](const auto& used) { return ports_meet(address, more, used, more); }))
+      return more == 0 ? fmt::format("{} is used by {} already.", address, n.name)
+                       : fmt::format(
+                             "{}, or one of the {} ports above it that the link uses, too, is used by {} "
+                             "already.",
+                             address, more, n.name);
   return "";
 }
 

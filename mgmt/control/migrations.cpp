@@ -262,11 +262,15 @@ ALTER TABLE nodes ADD COLUMN more_link_addresses TEXT NOT NULL DEFAULT '';
 ALTER TABLE nodes ADD COLUMN last_link_addresses TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<std::string_view, 19> kMigrations{
+constexpr std::string_view kShards = R"sql(
+ALTER TABLE volumes ADD COLUMN shard INTEGER NOT NULL DEFAULT 0 CHECK (shard >= 0);
+)sql";
+
+constexpr std::array<std::string_view, 20> kMigrations{
     kInitial,         kVolumeShapes,        kEncryption,   kNextLun,     kDiscovery,
     kClosedVolumes,   kWitnessAccess,       kEventShares,  kReplacement, kCopies,
     kChangingWitness, kConfigurationEpochs, kFence,        kRotation,    kTwoLeases,
-    kBeside,          kLinkProtection,      kUnmadeCopies, kLinkPaths};
+    kBeside,          kLinkProtection,      kUnmadeCopies, kLinkPaths,   kShards};
 
 }  // namespace
 

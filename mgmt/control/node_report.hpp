@@ -43,11 +43,12 @@ struct ReplicaStatus {
   std::int64_t writes = 0;
   std::int64_t read_bytes = 0;
   std::int64_t write_bytes = 0;
+  std::int64_t shard = 0;
 };
 BOOST_DESCRIBE_STRUCT(ReplicaStatus, (),
                       (volume, state, serving, access, failover_limited, epoch, size, dirty_bytes, allocated_bytes,
                        reason, resync_running, resync_total, resync_done, resync_rate, reads, writes, read_bytes,
-                       write_bytes))
+                       write_bytes, shard))
 
 struct SessionStatus {
   std::string initiator;
@@ -80,6 +81,15 @@ BOOST_DESCRIBE_STRUCT(LinkPathStatus, (),
                       (transport, state, from, to, last_resort, cipher, problem, round_trip_us, bytes_out, bytes_in,
                        losses, segments_out, segments_sent_again, path_mtu))
 
+/// One of the pair's shards, as the node sees its link.
+struct ShardStatus {
+  std::int64_t number = 0;
+  bool connected = false;
+  std::string problem{};  ///< why not
+  bool operator==(const ShardStatus&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem))
+
 struct DataPlaneStatus {
   std::string version;
   std::string process;
@@ -94,6 +104,7 @@ struct DataPlaneStatus {
   std::string partner_cipher;  ///< of the way out; empty: without TLS, or down
   /// In their order; nothing: it was told of no partner, or is of before there were several paths.
   std::optional<std::vector<LinkPathStatus>> partner_paths;
+  std::vector<ShardStatus> shards;  ///< none: it is of before there were several
   std::string witness_kind;
   std::optional<bool> witness_reachable;
   bool witness_changing = false;  ///< it was told to ask none, and does not
@@ -105,7 +116,7 @@ struct DataPlaneStatus {
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
-                       partner_since_ms, partner_cipher, partner_paths, witness_kind, witness_reachable,
+                       partner_since_ms, partner_cipher, partner_paths, shards, witness_kind, witness_reachable,
                        witness_changing, volumes, sessions, findings))
 
 struct ApplyProblem {

@@ -9,6 +9,7 @@
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/shard_choice.hpp"
 #include "mgmt/control/volume_edits.hpp"
 #include "mgmt/control/volume_service.hpp"
 
@@ -38,6 +39,8 @@ bool detached(const NodeReport& report, std::int64_t revision, const Uuid& volum
 VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports,
                        std::function<void()> poke)
     : core_(core), agent_(agent), reports_(std::move(reports)), poke_(std::move(poke)) {}
+
+std::vector<std::int64_t> VolumeJobs::shards() const { return usable_shards(reports_().here, core_.peer() != nullptr); }
 
 void VolumeJobs::teach(JobRunner& runner) {
   for (const char* kind : {"volume.create", "volume.delete"})

@@ -34,6 +34,8 @@ struct PairReports {
 class VolumeJobs {
  public:
   VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports, std::function<void()> poke);
+  /// Of the pair, in which a volume can be made now.
+  [[nodiscard]] std::vector<std::int64_t> shards() const;
   void teach(JobRunner& runner);
 
   /// Also of an import (import_jobs.hpp), up to and from its own steps.

@@ -8,6 +8,7 @@
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/shard_choice.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/control/volume_edits.hpp"
 
@@ -52,7 +53,8 @@ std::int64_t next_free_lun(const Configuration& c) {
   return lun;
 }
 
-Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id) {
+Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id,
+                       const std::vector<std::int64_t>& shards) {
   Volume v = wish;
   v.id = id;
   v.serial = v.id.to_string();
@@ -60,6 +62,7 @@ Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uui
   v.lun = next_free_lun(c);
   v.first_epoch = random_uuid();
   v.created_ms = wall_clock_ms();
+  v.shard = emptiest_shard(shards, c);
   return v;
 }
 
@@ -117,9 +120,10 @@ std::string closed_hint(const Volume& volume) {
   return fmt::format(" No host may use it yet: let one in with `lockstep volume access {} --add IQN`.", volume.name);
 }
 
-Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id) {
+Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id,
+                             const std::vector<std::int64_t>& shards) {
   if (auto good = check_new(wish, configuration); !good) return std::unexpected(good.error());
-  return describe_volume(wish, configuration, id);
+  return describe_volume(wish, configuration, id, shards);
 }
 
 Outcome<void> add_new(Volume volume, Configuration& configuration) {
@@ -150,9 +154,10 @@ Outcome<void> VolumeService::can_be_made() const {
 
 Outcome<Job> VolumeService::create(const VolumeWish& wish) {
   Job job = make_job(core_, "volume.create", "begin", fmt::format("Makes the volume {}.", wish.name));
+  const std::vector<std::int64_t> shards = shards_ ? shards_() : std::vector<std::int64_t>{0};
   // First the job, then the revision: a crash between the two leaves a job that finds nothing to do.
   const auto begin = [&](Configuration& c, bool alone) -> Outcome<void> {
-    auto volume = describe_new(wish, c, random_uuid());
+    auto volume = describe_new(wish, c, random_uuid(), shards);
     if (!volume) return std::unexpected(volume.error());
     if (auto good = can_be_made(); !good) return good;
     if (alone) {

@@ -46,17 +46,19 @@ class VolumeService {
   /// `ready` refuses when a volume can't be made now, because a lockstepd that would have to do so does not answer.
   /// `whole` refuses when not every node serves the volume in sync now; with `partner_away` where one can't be asked.
   /// `lone` refuses when this node is not the volume's only member, that serves it; a sentence why. `unserved` refuses
-  /// when the node beside that of this side serves it.
+  /// when the node beside that of this side serves it. `shards` are those in which one can be made now.
   VolumeService(NodeCore& core, JobRunner& jobs, std::function<Outcome<void>()> ready,
                 std::function<Outcome<void>(const Volume&)> whole = {},
                 std::function<Outcome<void>(const Volume&)> lone = {},
-                std::function<Outcome<void>(const Volume&, NodeSide)> unserved = {})
+                std::function<Outcome<void>(const Volume&, NodeSide)> unserved = {},
+                std::function<std::vector<std::int64_t>()> shards = {})
       : core_(core),
         jobs_(jobs),
         ready_(std::move(ready)),
         whole_(std::move(whole)),
         lone_(std::move(lone)),
-        unserved_(std::move(unserved)) {}
+        unserved_(std::move(unserved)),
+        shards_(std::move(shards)) {}
   /// With the partner away, too, where the arbiter lets this node go on: the partner makes its copy when it is back.
   [[nodiscard]] Outcome<Job> create(const VolumeWish& wish);
   [[nodiscard]] Outcome<void> change(const Uuid& id, const VolumeChange& change);
@@ -79,12 +81,14 @@ class VolumeService {
   std::function<Outcome<void>(const Volume&)> whole_;
   std::function<Outcome<void>(const Volume&)> lone_;
   std::function<Outcome<void>(const Volume&, NodeSide)> unserved_;
+  std::function<std::vector<std::int64_t>()> shards_;
 };
 
 /// What to say behind the sentence that it is made: how a host gets in, when none may yet; begins with a space.
 [[nodiscard]] std::string closed_hint(const Volume& volume);
-/// The volume that is wished for, as it can be added to this configuration.
-[[nodiscard]] Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id);
+/// The volume that is wished for, in one of these shards, as it can be added to this configuration.
+[[nodiscard]] Outcome<Volume> describe_new(const VolumeWish& wish, const Configuration& configuration, const Uuid& id,
+                                           const std::vector<std::int64_t>& shards);
 /// Takes in what describe_new() gave.
 [[nodiscard]] Outcome<void> add_new(Volume volume, Configuration& configuration);
 /// What a volume's new description has against it, in this configuration.

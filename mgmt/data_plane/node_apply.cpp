@@ -262,9 +262,11 @@ void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec,
     opened->replica.close();
     answer(engine::fail(Errc::resource_exhausted, "The node is stopping."));
   };
+  pair_->volumes().put(spec.id, spec.shard);
   auto take = [this, apply, &spec](Attached attached) {
     end_replica_work();  // a shutdown that waited for it goes on in a later turn
     if (!attached) {
+      pair_->volumes().remove(spec.id);
       apply->problem("volume " + spec.name, attached.error().message);
       return attach_missing(apply);
     }

@@ -48,7 +48,10 @@ void Node::let_go(const std::shared_ptr<Volume>& volume) {
             [id](PairShard& shard, engine::Callback<bool> detached) {
               shard.node().detach(id, [detached = std::move(detached)]() mutable { detached(true); });
             },
-            [this, volume](bool) { close_stores(volume); });
+            [this, volume](bool) {
+              pair_->volumes().remove(volume->spec.id);
+              close_stores(volume);
+            });
       });
 }
 

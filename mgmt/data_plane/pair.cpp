@@ -13,12 +13,14 @@ struct Pair::Shard {
       : witness(hop, pair.witness_),
         fence(hop, number, pair.fence_, pair.orders_),
         left_records(hop, pair.left_records_),
+        others(number, pair.volumes_),
         observer(
             hop, number, [&user = pair.user_] { user.on_volume_changed(); }, pair.sessions_) {}
 
   ShardWitness witness;
   ShardFence fence;
   ShardLeftRecords left_records;
+  OtherShards others;
   ShardObserver observer;
   std::unique_ptr<PairShard> mirror;  ///< made on its own reactor
 };
@@ -72,7 +74,7 @@ void Pair::make_shard(unsigned number, engine::Callback<> done) {
   const ShardSettings shaped{number, identity_, settings_, options_.confirms_reads, options_.reserve};
   auto shard = std::make_unique<Shard>(Hop{home(), worker.reactor}, number, *this);
   auto make = [this, &worker, shaped, starts = started_](Shard& made) {
-    const ShardSeams seams{made.witness, made.fence, made.left_records, made.observer, events_};
+    const ShardSeams seams{made.witness, made.fence, made.left_records, made.others, made.observer, events_};
     made.mirror = std::make_unique<PairShard>(worker, shaped, seams);
     if (starts) made.mirror->start();
   };

@@ -89,6 +89,8 @@ class Pair {
   /// Of each shard what `look(shard)` finds where it lives; here, in the order of their numbers.
   void gather(std::function<ShardReport(PairShard&)> look, engine::Callback<std::vector<ShardReport>> then);
 
+  /// Which volume is attached where: told before it is, and when it is detached.
+  [[nodiscard]] VolumeShards& volumes() { return volumes_; }
   [[nodiscard]] std::size_t worker_of(unsigned shard) const { return shard % workers_.size(); }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   /// A sentence about its line; empty where that is fast, or not known.
@@ -120,6 +122,7 @@ class Pair {
   FenceSlot fence_;
   FenceOrders orders_;
   SessionFence sessions_;
+  VolumeShards volumes_;
   std::optional<PartnerSpec> partner_;
   std::vector<std::unique_ptr<Shard>> shards_;
   bool started_ = false;

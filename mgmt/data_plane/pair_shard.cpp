@@ -15,7 +15,7 @@ using mgmt::log_warning;
 namespace {
 
 std::string link_name(unsigned shard) {
-  return shard == 0 ? "Partner link" : "Partner link, core " + std::to_string(shard + 1);
+  return shard == 0 ? "Partner link" : "Partner link, shard " + std::to_string(shard);
 }
 
 replication::NodeSettings node_settings(const ShardSettings& shard) {
@@ -137,7 +137,8 @@ PairShard::PairShard(Worker& worker, const ShardSettings& settings, ShardSeams s
       reserve_(settings.reserve),
       paths_(reactor_, random_, hello(), data_plane::link_name(settings.number)),
       node_(node_settings(settings),
-            {reactor_, random_, worker.pool, paths_.link(), &seams.witness, &seams.left_records, &fencing_},
+            {reactor_, random_, worker.pool, paths_.link(), &seams.witness, &seams.left_records, &fencing_,
+             &seams.others},
             seams.observer),
       target_(reactor_, reserve_, hello(), *this),
       server_({{&reactor_, &session_buffers_}}, registry_, server_options()),

@@ -43,6 +43,7 @@ struct ShardSeams {
   replication::Witness& witness;
   replication::Fence& fence;
   replication::LeftRecords& left_records;
+  const replication::OtherPairNodes& others;
   replication::NodeObserver& observer;
   EventSink& events;  ///< any thread
 };

@@ -62,6 +62,22 @@ IoResult<std::optional<engine::EpochRecord>> ShardLeftRecords::kept(const Uuid& 
 
 void ShardLeftRecords::forget(const Uuid& volume) { shared_.forget(volume); }
 
+void VolumeShards::put(const Uuid& volume, unsigned shard) {
+  const std::lock_guard lock(mutex_);
+  shards_[volume] = shard;
+}
+
+void VolumeShards::remove(const Uuid& volume) {
+  const std::lock_guard lock(mutex_);
+  shards_.erase(volume);
+}
+
+std::optional<unsigned> VolumeShards::shard_of(const Uuid& volume) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = shards_.find(volume);
+  return found == shards_.end() ? std::nullopt : std::optional(found->second);
+}
+
 void ShardObserver::on_volume_changed(const Uuid&) { volume_changed_(); }
 
 void ShardObserver::on_fencing() {

@@ -2,6 +2,9 @@
 // What the shards of a node share, as one of them sees it from its own reactor: each call hops to the home reactor, and
 // its answer back. An answer is later than it would be there, and never from inside the call.
 #include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -82,6 +85,30 @@ class ShardLeftRecords final : public replication::LeftRecords {
  private:
   Hop hop_;
   replication::LeftRecords& shared_;
+};
+
+/// Which shard each volume is attached to, or is about to be. Any thread.
+class VolumeShards {
+ public:
+  void put(const engine::Uuid& volume, unsigned shard);
+  void remove(const engine::Uuid& volume);
+  [[nodiscard]] std::optional<unsigned> shard_of(const engine::Uuid& volume) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<engine::Uuid, unsigned> shards_;
+};
+
+class OtherShards final : public replication::OtherPairNodes {
+ public:
+  OtherShards(unsigned shard, const VolumeShards& all) : shard_(shard), all_(all) {}
+  [[nodiscard]] bool have(const engine::Uuid& volume) const override {
+    return all_.shard_of(volume).value_or(shard_) != shard_;
+  }
+
+ private:
+  unsigned shard_;
+  const VolumeShards& all_;
 };
 
 /// What a shard tells of its volumes and of the sessions that it shares with the others.

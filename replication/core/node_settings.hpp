@@ -52,6 +52,15 @@ struct NodeSettings {
   bool confirms_reads = false;
 };
 
+/// Of a process with several PairNodes, each volume in one of them. Where the two nodes have a volume in different ones
+/// they don't meet; neither may take the other for one that knows nothing of it, and go on alone.
+class OtherPairNodes {
+ public:
+  virtual ~OtherPairNodes() = default;
+  /// Another one has the volume. Any thread.
+  [[nodiscard]] virtual bool have(const engine::Uuid& volume) const = 0;
+};
+
 struct NodeSeams {
   engine::Clock& clock;
   engine::Random& random;
@@ -60,6 +69,7 @@ struct NodeSeams {
   Witness* witness = nullptr;           ///< null: no witness is configured
   LeftRecords* left_records = nullptr;  ///< null: a leaver without metadata can't leave
   Fencing* fencing = nullptr;           ///< null: no machine can be powered off
+  const OtherPairNodes* others = nullptr;
 };
 
 }  // namespace lockstep::replication

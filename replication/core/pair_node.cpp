@@ -411,7 +411,10 @@ void PairNode::on_request(std::uint64_t session, InboundRequest& request) {
   if (message->payload != request.payload().size()) return answer(request, *message, Errc::corrupt);
   if (impl_->partner.take(session, request, *message)) return;
   Mirror* mirror = impl_->find(message->volume);
-  if (!mirror) return answer(request, *message, Errc::foreign);
+  if (!mirror) {
+    const bool elsewhere = impl_->seams.others && impl_->seams.others->have(message->volume);
+    return answer(request, *message, elsewhere ? Errc::not_serving : Errc::foreign);
+  }
   mirror->take(session, request, *message);
 }
 

@@ -49,7 +49,7 @@ struct Shown {
   }
   static constexpr Rules rules(const ReplicaStatus*) {
     return {.written = "*",
-            .hidden = "volume size",
+            .hidden = "volume size shard",
             .renamed =
                 "resync_running=resync/running resync_total=resync/bytes_total resync_done=resync/bytes_done "
                 "resync_rate=resync/bytes_per_second reads=io/reads writes=io/writes read_bytes=io/read_bytes "

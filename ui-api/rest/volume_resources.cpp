@@ -49,7 +49,7 @@ void read_blocks(Fields& fields, mgmt::VolumeWish& wish) {
 
 // What nobody chooses, or chooses in words of its own. All else of a volume may be asked for by its name.
 constexpr std::string_view kNotRead =
-    "id name serial lun size block_size physical_block lifecycle first_epoch import_secret created_ms copies";
+    "id name serial lun size block_size physical_block lifecycle first_epoch import_secret created_ms shard copies";
 
 void read_use(Fields& fields, mgmt::VolumeWish& wish) {
   records::each_field<mgmt::Volume>([&]<class Member>() {

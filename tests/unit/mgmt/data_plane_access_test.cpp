@@ -1,6 +1,7 @@
 // Two nodes on real files and a real link: what each says of both nodes' ways to a volume (REPORT TARGET PORT GROUPS).
 // An initiator believes whichever node it asked last, so that they have to say the same.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -49,6 +50,7 @@ Uuid numbered(std::uint8_t n) {
   return id;
 }
 
+/// The port above it is free, too, as far as anybody knows.
 SocketAddress free_address() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -65,6 +67,7 @@ SocketAddress free_address() {
 class FailingStore final : public engine::Store {
  public:
   explicit FailingStore(std::unique_ptr<engine::Store> inner) : inner_(std::move(inner)) {}
+  /// Any thread.
   void fail() { failed_ = true; }
 
   [[nodiscard]] const engine::StoreInfo& info() const override { return inner_->info(); }
@@ -91,7 +94,7 @@ class FailingStore final : public engine::Store {
     };
   }
   std::unique_ptr<engine::Store> inner_;
-  bool failed_ = false;
+  std::atomic<bool> failed_ = false;
 };
 
 /// As a session would give it to the device server; what it writes is zeros.
@@ -125,9 +128,11 @@ struct NoEvents final : EventSink {
 /// One lockstepd, as it were, with one volume.
 class ANode {
  public:
-  ANode(NodeSide side, SocketAddress link, SocketAddress partners_link)
-      : side_(side), link_(std::move(link)), partners_link_(std::move(partners_link)) {
+  /// As many reactors as there are shards up to the volume's.
+  ANode(NodeSide side, SocketAddress link, SocketAddress partners_link, unsigned shard)
+      : side_(side), link_(std::move(link)), partners_link_(std::move(partners_link)), shard_(shard) {
     Configuration configuration;
+    configuration.reactors = shard + 1;
     configuration.buffer_mib = 16;
     auto made = make_workers(configuration);
     if (!made) throw std::runtime_error(made.error().message);
@@ -147,7 +152,7 @@ class ANode {
         std::make_unique<Node>(workers_, random_, random_.uuid(), folder_.path().string(), events_, std::move(options));
     nexus_.id = 1;
     nexus_.initiator_name = "iqn.1994-05.com.example:one";
-    home().start();
+    for (const auto& worker : workers_) worker->reactor.start();
   }
   ~ANode() {
     thaw();
@@ -156,8 +161,8 @@ class ANode {
       node_->shutdown([done = std::move(done)]() mutable { done(true); });
     })) << "the node stops";
     EXPECT_TRUE(eventually([this] { return !on_home<bool>([this] { return node_->is_owed(); }); }));
-    home().stop();
-    home().join();
+    for (const auto& worker : workers_) worker->reactor.stop();
+    for (const auto& worker : workers_) worker->reactor.join();
     node_.reset();
   }
   ANode(const ANode&) = delete;
@@ -205,9 +210,7 @@ class ANode {
     const auto report = answer<NodeReport>([this](auto done) { node_->report(std::move(done)); });
     return !report || report->volumes.empty() ? MirrorState::starting : report->volumes.front().mirror.state;
   }
-  void fail_disk() {
-    on_home<bool>([this] { return disk_->fail(), true; });
-  }
+  void fail_disk() { disk_->fail(); }
   /// WRITE(10) of the first block, however it ends.
   bool write() { return carried_out({0x2A, 0, 0, 0, 0, 0, 0, 0, 1}, 512) != nullptr; }
   /// Nothing while the node does not answer with GOOD.
@@ -217,10 +220,11 @@ class ANode {
     return {std::to_integer<int>(report->data_in[4]) & 0xF, std::to_integer<int>(report->data_in[16]) & 0xF};
   }
 
-  /// Its reactor does nothing, as that of a machine that is stopped.
+  /// Its reactors do nothing, as those of a machine that is stopped.
   void freeze() {
     frozen_ = std::promise<void>();
-    home().post([until = frozen_->get_future().share()] { until.wait(); });
+    const auto until = frozen_->get_future().share();
+    for (const auto& worker : workers_) worker->reactor.post([until] { until.wait(); });
   }
   void thaw() {
     if (frozen_) frozen_->set_value();
@@ -245,6 +249,7 @@ class ANode {
     volume.name = "vm1";
     volume.serial = "LS1";
     volume.size = kSize;
+    volume.shard = shard_;
     volume.data = (folder_.path() / "vm1.data").string();
     volume.metadata = (folder_.path() / "vm1.meta").string();
     return volume;
@@ -274,6 +279,7 @@ class ANode {
 
   NodeSide side_;
   SocketAddress link_, partners_link_;
+  unsigned shard_;
   test::TemporaryFolder folder_;
   engine::SystemRandom random_;
   Workers workers_;
@@ -285,11 +291,12 @@ class ANode {
   std::optional<std::promise<void>> frozen_;
 };
 
-struct PairAccess : testing::Test {
+/// With the volume in the first shard, and in another one.
+struct PairAccess : testing::TestWithParam<unsigned> {
   const Groups both_serve{kActive, kActive}, b_serves{kUnavailable, kActive};
   const SocketAddress link_a = free_address(), link_b = free_address();
-  ANode a{NodeSide::a, link_a, link_b};
-  ANode b{NodeSide::b, link_b, link_a};
+  ANode a{NodeSide::a, link_a, link_b, GetParam()};
+  ANode b{NodeSide::b, link_b, link_a, GetParam()};
 
   void SetUp() override {
     ASSERT_EQ(a.make_volume() + b.make_volume(), "");
@@ -313,18 +320,20 @@ struct PairAccess : testing::Test {
   }
 };
 
-TEST_F(PairAccess, OfANodeWhoseReplicaFailedIsSaidToBeActiveByBothAsLongAsItForwards) {
+TEST_P(PairAccess, OfANodeWhoseReplicaFailedIsSaidToBeActiveByBothAsLongAsItForwards) {
   a.fail_disk();
   EXPECT_TRUE(a.write());
   ASSERT_TRUE(become(MirrorState::failed, MirrorState::solo));
   says_the_truth_of_a_while_it_comes_and_goes();
 }
 
-TEST_F(PairAccess, OfANodeWhoseReplicaLeftIsSaidToBeActiveByBothAsLongAsItForwards) {
+TEST_P(PairAccess, OfANodeWhoseReplicaLeftIsSaidToBeActiveByBothAsLongAsItForwards) {
   ASSERT_EQ(a.leave(), "");
   ASSERT_TRUE(become(MirrorState::left, MirrorState::solo));
   says_the_truth_of_a_while_it_comes_and_goes();
 }
+
+INSTANTIATE_TEST_SUITE_P(OfShards, PairAccess, testing::Values(0, 1));
 
 }  // namespace
 }  // namespace lockstep::data_plane

@@ -44,14 +44,14 @@ constexpr const char* kCurrentRevision =
     R"json({"document":"d","epoch":{"ancestors":[{"change":"00000000-0000-4000-8000-000000000012",
 "epoch":"00000000-0000-4000-8000-000000000011","n":4}],"forced":false,"members":2,"number":3},
 "head":{"change":"00000000-0000-4000-8000-000000000012","epoch":"00000000-0000-4000-8000-000000000011","n":4},
-"in_flight":"00000000-0000-4000-8000-000000000012","process":"00000000-0000-4000-8000-000000000013","reads":10,
+"in_flight":"00000000-0000-4000-8000-000000000012","process":"00000000-0000-4000-8000-000000000013","reads":11,
 "tentative":{"change":"00000000-0000-4000-8000-000000000012","epoch":"00000000-0000-4000-8000-000000000011","n":4}})json";
 
 constexpr const char* kCurrentRevisionAlone =
     R"json({"document":"d","epoch":{"ancestors":[{"change":"00000000-0000-4000-8000-000000000012",
 "epoch":"00000000-0000-4000-8000-000000000011","n":4}],"forced":false,"members":2,"number":3},
 "head":{"change":"00000000-0000-4000-8000-000000000012","epoch":"00000000-0000-4000-8000-000000000011","n":4},
-"in_flight":null,"process":"00000000-0000-4000-8000-000000000013","reads":10,"tentative":null})json";
+"in_flight":null,"process":"00000000-0000-4000-8000-000000000013","reads":11,"tentative":null})json";
 
 constexpr const char* kEmptyDocument =
     R"json({"initiators":[],"nodes":[],"pair":null,"tokens":[],"version":2,"volumes":[]})json";
@@ -78,7 +78,7 @@ constexpr const char* kJoinOffer = R"json({"document":"d","id":{"change":"000000
 
 constexpr const char* kJoinRequest =
     R"json({"joining":"{\"initiators\":[],\"nodes\":[{\"fingerprint\":\"aa\",\"id\":\"00000000-0000-4000-8000-000000000002\",\"link_address\":\"10.0.0.11:3261\",\"management_address\":\"10.0.0.11:8443\",\"name\":\"node-a\",\"portals\":[\"10.0.0.11:3260\",\"[fd00::11]:3260\"],\"side\":\"b\"}],\"pair\":null,\"tokens\":[{\"created_ms\":6,\"digest\":\"d1\",\"expires_ms\":0,\"id\":\"00000000-0000-4000-8000-000000000008\",\"name\":\"t1\",\"viewer\":true}],\"version\":2,\"volumes\":[]}",
-"reads":10,"secret":"s"})json";
+"reads":11,"secret":"s"})json";
 
 constexpr const char* kPlainApply =
     R"json({"arbiter":{"kind":"preferred","preferred":"a"},"node":{"id":"00000000-0000-4000-8000-000000000002","name":"node-a",
@@ -110,7 +110,7 @@ constexpr const char* kPlainReport =
 constexpr const char* kPlainTables = R"sql(
 pair only=1 id='00000000-0000-4000-8000-000000000001' name='pair1' target_name='iqn.2026-11.io.lockstep:pair1' arbiter='preferred' endpoints='' preferred='a' lease_ms=1500 resync_floor=8388608 resync_ceiling=0 link_user='link' link_secret='link-secret' link_mutual_user='answer' link_mutual_secret='answer-secret' created_ms=0 next_lun=0 discovery_user=NULL discovery_secret=NULL witness_ca='' witness_certificate='' witness_key='' witness_user='' witness_password='' seal_one=NULL seal_other=NULL witness_changing=0 fence=0 beside_user=NULL beside_secret=NULL beside_mutual_user=NULL beside_mutual_secret=NULL beside_old=NULL other_lease_ms=0 link_protection='off'
 nodes side='a' id='00000000-0000-4000-8000-000000000002' name='node-a' portals='10.0.0.11:3260 [fd00::11]:3260' link_address='10.0.0.11:3261' management_address='10.0.0.11:8443' fingerprint='aa' beside_link_address='' beside_management_address='' more_link_addresses='' last_link_addresses=''
-volumes id='00000000-0000-4000-8000-000000000005' name='vm2' serial='serial2' lun=0 size=2097152 block_size=512 thin=1 lifecycle='deleting' first_epoch='00000000-0000-4000-8000-000000000006' created_ms=0 physical_block=4096 read_only=0 removable=0 write_cache=0 import_secret='import-secret' encrypted=0 any_initiator=1
+volumes id='00000000-0000-4000-8000-000000000005' name='vm2' serial='serial2' lun=0 size=2097152 block_size=512 thin=1 lifecycle='deleting' first_epoch='00000000-0000-4000-8000-000000000006' created_ms=0 physical_block=4096 read_only=0 removable=0 write_cache=0 import_secret='import-secret' encrypted=0 any_initiator=1 shard=0
 jobs id='00000000-0000-4000-8000-000000000010' kind='volume.create' runner='00000000-0000-4000-8000-000000000002' state='failed' step='made' progress=0.5 message='Makes the volume.' error='{"detail":"It is there.","errors":[{"detail":"Taken.","pointer":"/name"}],"status":409,"title":"It contradicts what is there","type":"urn:lockstep:problem:conflict"}' volume='00000000-0000-4000-8000-000000000003' parameters='{}' created_ms=4 finished_ms=5
 events id=1 at_ms=2 kind='volume.made' severity='warning' side='b' volume='00000000-0000-4000-8000-000000000003' message='It is.' partner_id=NULL times=3 family='volume'
 events id=2 at_ms=2 kind='volume.made' severity='warning' side='b' volume='00000000-0000-4000-8000-000000000003' message='It is.' partner_id=1 times=3 family='volume'
@@ -175,8 +175,8 @@ constexpr const char* kWholeTables = R"sql(
 pair only=1 id='00000000-0000-4000-8000-000000000001' name='pair1' target_name='iqn.2026-11.io.lockstep:pair1' arbiter='witness' endpoints='https://w1:2379 https://w2:2379' preferred='b' lease_ms=2000 resync_floor=1 resync_ceiling=2 link_user='link' link_secret='link-secret' link_mutual_user='answer' link_mutual_secret='answer-secret' created_ms=17 next_lun=5 discovery_user='finder' discovery_secret='finder-secret' witness_ca='ca' witness_certificate='cert' witness_key='key' witness_user='user' witness_password='password' seal_one='seal-one' seal_other='seal-other' witness_changing=0 fence=0 beside_user='l2' beside_secret='l2-secret' beside_mutual_user='a2' beside_mutual_secret='a2-secret' beside_old=1 other_lease_ms=0 link_protection='off'
 nodes side='a' id='00000000-0000-4000-8000-000000000002' name='node-a' portals='10.0.0.11:3260 [fd00::11]:3260' link_address='10.0.0.11:3261' management_address='10.0.0.11:8443' fingerprint='aa' beside_link_address='' beside_management_address='' more_link_addresses='' last_link_addresses=''
 nodes side='b' id='00000000-0000-4000-8000-000000000007' name='node-b' portals='10.0.0.11:3260 [fd00::11]:3260' link_address='10.0.0.11:3261' management_address='10.0.0.11:8443' fingerprint='aa' beside_link_address='' beside_management_address='' more_link_addresses='' last_link_addresses=''
-volumes id='00000000-0000-4000-8000-000000000003' name='vm1' serial='serial1' lun=7 size=1048576 block_size=4096 thin=0 lifecycle='ready' first_epoch='00000000-0000-4000-8000-000000000004' created_ms=3 physical_block=4096 read_only=1 removable=1 write_cache=1 import_secret='' encrypted=1 any_initiator=0
-volumes id='00000000-0000-4000-8000-000000000005' name='vm2' serial='serial2' lun=0 size=2097152 block_size=512 thin=1 lifecycle='deleting' first_epoch='00000000-0000-4000-8000-000000000006' created_ms=0 physical_block=4096 read_only=0 removable=0 write_cache=0 import_secret='import-secret' encrypted=0 any_initiator=1
+volumes id='00000000-0000-4000-8000-000000000003' name='vm1' serial='serial1' lun=7 size=1048576 block_size=4096 thin=0 lifecycle='ready' first_epoch='00000000-0000-4000-8000-000000000004' created_ms=3 physical_block=4096 read_only=1 removable=1 write_cache=1 import_secret='' encrypted=1 any_initiator=0 shard=0
+volumes id='00000000-0000-4000-8000-000000000005' name='vm2' serial='serial2' lun=0 size=2097152 block_size=512 thin=1 lifecycle='deleting' first_epoch='00000000-0000-4000-8000-000000000006' created_ms=0 physical_block=4096 read_only=0 removable=0 write_cache=0 import_secret='import-secret' encrypted=0 any_initiator=1 shard=0
 access volume='00000000-0000-4000-8000-000000000003' initiator='iqn.2000-01.com.example:h1'
 access volume='00000000-0000-4000-8000-000000000003' initiator='iqn.2000-01.com.example:h2'
 copies volume='00000000-0000-4000-8000-000000000003' side='b' number=2 folder='/fast' retired=1 unmade=0

@@ -97,6 +97,7 @@ std::string volume_text(const json& volume) {
   facts.add("Target", text(volume, "target_name"));
   facts.add("Portals", or_dash(portals));
   facts.add("LUN", std::to_string(number(volume, "lun")));
+  facts.add("Shard", fmt::format("{} (the link's port + {})", number(volume, "shard"), number(volume, "shard")));
   facts.add("Serial", text(volume, "serial"));
   facts.add("Access", flag(volume, "any_initiator")    ? "any initiator"
                       : part(volume, "access").empty() ? "nobody yet; see `lockstep volume access`"

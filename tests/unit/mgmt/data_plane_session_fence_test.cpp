@@ -1,0 +1,135 @@
+// The sessions of several shards' initiators are closed when every shard is ready, and the fence's orders of several
+// shards are carried out one after the other.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mgmt/data_plane/fence_orders.hpp"
+#include "mgmt/data_plane/session_fence.hpp"
+
+namespace lockstep::data_plane {
+namespace {
+
+struct Sessions : testing::Test {
+  std::vector<unsigned> joined, told;
+  std::vector<engine::Callback<>> closings;
+  SessionFence fence{{.join = [this](unsigned shard) { joined.push_back(shard); },
+                      .close = [this](engine::Callback<> closed) { closings.push_back(std::move(closed)); }}};
+
+  Sessions() {
+    for (int i = 0; i < 3; ++i) fence.add_shard();
+  }
+  void ready(unsigned shard) {
+    fence.ready(shard, [this, shard] { told.push_back(shard); });
+  }
+  using Shards = std::vector<unsigned>;
+};
+
+TEST_F(Sessions, AreClosedWhenEveryShardIsReady) {
+  fence.begin();
+  EXPECT_EQ(joined, (Shards{0, 1, 2}));
+  ready(1);
+  ready(0);
+  EXPECT_TRUE(closings.empty()) << "what came for a volume of the third may still be started";
+  ready(2);
+  ASSERT_EQ(closings.size(), 1U);
+  EXPECT_TRUE(told.empty());
+  closings[0]();
+  EXPECT_EQ(told, (Shards{0, 1, 2}));
+}
+
+TEST_F(Sessions, AreClosedOnceForShardsThatBeginTogether) {
+  fence.begin();
+  fence.begin();
+  EXPECT_EQ(joined.size(), 3U);
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  fence.begin();  // of a shard that is ready: it begins anew when it has heard that they are closed
+  EXPECT_EQ(joined.size(), 3U);
+  EXPECT_EQ(closings.size(), 1U);
+}
+
+TEST_F(Sessions, AreClosedAgainForAShardThatBeginsAfterwards) {
+  fence.begin();
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  closings[0]();
+  fence.begin();
+  EXPECT_EQ(joined, (Shards{0, 1, 2, 0, 1, 2}));
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  EXPECT_EQ(closings.size(), 2U);
+}
+
+TEST_F(Sessions, WaitForAShardThatIsMadeMeanwhile) {
+  fence.begin();
+  fence.add_shard();
+  EXPECT_EQ(joined, (Shards{0, 1, 2, 3}));
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  EXPECT_TRUE(closings.empty());
+  ready(3);
+  EXPECT_EQ(closings.size(), 1U);
+}
+
+struct Orders : testing::Test, replication::Fence {
+  std::vector<std::string> heard;
+  std::optional<engine::Callback<const std::string&>> running;
+  int begun = 0, stopped = 0;
+  FenceOrders orders{*this};
+
+  [[nodiscard]] bool configured() const override { return true; }
+  void power_off(engine::Callback<const std::string&> done) override {
+    EXPECT_FALSE(running) << "two at a time";
+    ++begun;
+    running = std::move(done);
+  }
+  void stop() override {
+    ++stopped;
+    running.reset();
+  }
+  void order(unsigned shard) {
+    orders.power_off(shard, [this, shard](const std::string& why) { heard.push_back(std::to_string(shard) + why); });
+  }
+  void ends(const std::string& why) {
+    auto done = std::move(*running);
+    running.reset();
+    done(why);
+  }
+  using Words = std::vector<std::string>;
+};
+
+TEST_F(Orders, AreAnsweredByACommandThatBeganAfterThem) {
+  order(0);
+  order(1);
+  order(2);
+  EXPECT_EQ(begun, 1);
+  ends("");
+  EXPECT_EQ(heard, Words{"0"}) << "the partner may have been off before the others were ordered";
+  EXPECT_EQ(begun, 2);
+  ends(" failed");
+  EXPECT_EQ(heard, (Words{"0", "1 failed", "2 failed"}));
+  EXPECT_EQ(begun, 2);
+}
+
+TEST_F(Orders, AreCalledOffWhenNobodyWantsThemAnyMore) {
+  order(0);
+  order(1);
+  orders.stop(1);
+  EXPECT_EQ(stopped, 0) << "the first still wants it";
+  orders.stop(0);
+  EXPECT_EQ(stopped, 1);
+  EXPECT_EQ(begun, 1);
+  EXPECT_TRUE(heard.empty());
+}
+
+TEST_F(Orders, OfAnotherShardAreCarriedOutThoughTheFirstIsCalledOff) {
+  order(0);
+  order(1);
+  orders.stop(0);
+  EXPECT_EQ(stopped, 1);
+  EXPECT_EQ(begun, 2);
+  ends("");
+  EXPECT_EQ(heard, Words{"1"});
+}
+
+}  // namespace
+}  // namespace lockstep::data_plane
