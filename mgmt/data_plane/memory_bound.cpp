@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/data_plane/pair_shard.hpp"
+
 namespace lockstep::data_plane {
 namespace {
 
@@ -42,7 +44,9 @@ std::filesystem::path control_group(const std::filesystem::path& root) {
 }  // namespace
 
 std::uint64_t memory_bound(const Configuration& c) {
-  return ((c.reactors * c.buffer_mib + c.link_buffer_mib) << 20) + kBesideBuffers;
+  const unsigned shards = std::min(c.reactors, kMaxShards);
+  return ((c.reactors * c.buffer_mib + shards * c.link_buffer_mib) << 20) + (shards - 1) * PairShard::kStash +
+         kBesideBuffers;
 }
 
 std::optional<MemoryLimit> memory_limit(const std::filesystem::path& root) {

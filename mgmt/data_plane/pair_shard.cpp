@@ -199,7 +199,7 @@ PairShard::AddressProblems PairShard::set_partner(const std::optional<PartnerSpe
     use_ways_of(partner);
   }
   partner_ = partner;
-  return listen(partner ? listening_of(partner->link) : std::vector<SocketAddress>());
+  return listen();
 }
 
 engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
@@ -291,7 +291,8 @@ void PairShard::let_in(const PartnerSpec& partner) {
   registry_.put(std::move(target));
 }
 
-PairShard::AddressProblems PairShard::listen(const std::vector<SocketAddress>& addresses) {
+PairShard::AddressProblems PairShard::listen() {
+  const auto addresses = partner_ ? listening_of(partner_->link) : std::vector<SocketAddress>();
   AddressProblems problems;
   std::vector<std::string> wanted;
   wanted.reserve(addresses.size());
@@ -309,11 +310,15 @@ PairShard::AddressProblems PairShard::listen(const std::vector<SocketAddress>& a
     server_.stop_listening(address);
     return true;
   });
+  reactor_.cancel(listen_again_);
+  // What the first shard lacks is told to management, which tries again; of the others' links it may not even know.
+  if (number_ != 0 && !problems.empty()) listen_again_ = reactor_.call_after(kListenAgain, [this] { (void)listen(); });
   return problems;
 }
 
 void PairShard::stop(engine::Callback<> done) {
   reactor_.cancel(look_);
+  reactor_.cancel(listen_again_);
   first_way_.reset();
   trials_.clear();
   target_.stop();

@@ -72,6 +72,7 @@ struct ShardReport {
 class PairShard final : private replication::LinkEvents {
  public:
   static constexpr engine::Duration kLookForFirstWay = std::chrono::seconds(1);  ///< while the link has another
+  static constexpr engine::Duration kListenAgain = std::chrono::seconds(2);      ///< at an address that was taken
   static constexpr std::size_t kMaxTrials = 4;  ///< at a time; the link's target lets in eight sessions
   /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
   /// that none of them ends with BUSY.
@@ -119,7 +120,7 @@ class PairShard final : private replication::LinkEvents {
   [[nodiscard]] engine::Result<void> use_tls(const std::optional<LinkTls>& tls);
   /// Whom the link's target lets in from the next login on.
   void let_in(const PartnerSpec& partner);
-  [[nodiscard]] AddressProblems listen(const std::vector<SocketAddress>& addresses);
+  AddressProblems listen();
   void use_ways_of(const std::optional<PartnerSpec>& partner);
   [[nodiscard]] std::vector<PathPlan> plans_of(const std::optional<PartnerSpec>& partner) const;
   void on_path(std::size_t number, bool up);
@@ -149,6 +150,7 @@ class PairShard final : private replication::LinkEvents {
   std::shared_ptr<const engine::TlsContext> tls_;  ///< where the link has TLS
   std::vector<std::string> listening_;
   std::unique_ptr<replication::LinkTrial> first_way_;  ///< under way, while the link has taken another one
+  engine::TimerId listen_again_ = engine::TimerId::none;
   engine::TimerId look_ = engine::TimerId::none;       ///< at the first way, again
   std::map<std::uint64_t, std::unique_ptr<replication::LinkTrial>> trials_;
   std::uint64_t last_trial_ = 0;

@@ -100,3 +100,11 @@ def free_port(address="127.0.0.1"):
                 continue
         _ports[os.getpid()] = lane, port, keeper
         return port
+
+
+def free_ports(count, address="127.0.0.1"):
+    """The first of so many, one above the other."""
+    while True:
+        ports = [free_port(address) for _ in range(count)]
+        if ports[-1] - ports[0] == count - 1:
+            return ports[0]

@@ -42,6 +42,7 @@ class Node:
         self.script_file = pathlib.Path(str(self.socket) + ".script")
         self.subscribed = pathlib.Path(str(self.socket) + ".subscribed")  # is there once management speaks to the fake lockstepd
         self.mgmtd = self.lockstepd = None
+        self.reactors = 1
         self.extra = self.lockstepd_extra = ""  # more lines of their configuration files
         self.ca = None  # the certificate that it shows, where it was given one; False: any is taken
 
@@ -50,7 +51,7 @@ class Node:
                      f'listen = "{self.listen or self.address}"\ndata_folder = "{self.folder}/mgmt"\n'
                      f'volume_folder = "{self.folder}/volumes"\nrpc_socket = "{self.socket}"\n'
                      f'node_name = "{self.name}"\nportals = ["{self.portal}"]\nlink_address = "{self.link}"\n{self.extra}')
-        self.replace("lockstepd.toml", f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = 1\n'
+        self.replace("lockstepd.toml", f'rpc_socket = "{self.socket}"\nstate_folder = "{self.folder}"\nreactors = {self.reactors}\n'
                                        f'buffer_mib = 64\n{self.lockstepd_extra}')
 
     def replace(self, name, text):

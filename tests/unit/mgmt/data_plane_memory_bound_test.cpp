@@ -22,12 +22,14 @@ struct Machine {
   [[nodiscard]] std::optional<MemoryLimit> limit() const { return memory_limit(root.path()); }
 };
 
-TEST(MemoryBound, IsThatOfAllReactorsAndOfTheLinkAndWhatIsBeside) {
+TEST(MemoryBound, IsThatOfAllReactorsAndOfEachShardsLinkAndWhatIsBeside) {
   EXPECT_EQ(memory_bound({}), (256ULL + 64 + 256) << 20);
   Configuration c;
   c.reactors = 4;
   c.buffer_mib = 512;
-  EXPECT_EQ(memory_bound(c), (2048ULL + 64 + 256) << 20);
+  EXPECT_EQ(memory_bound(c), (2048ULL + 4 * 64 + 3 * 60 + 256) << 20);
+  c.reactors = 16;
+  EXPECT_EQ(memory_bound(c), (8192ULL + 8 * 64 + 7 * 60 + 256) << 20) << "there are eight shards at the most";
 }
 
 TEST(MemoryLimit, IsTheMachinesMemoryWhereNothingElseIsSaid) {
