@@ -151,7 +151,7 @@ class PairShard final : private replication::LinkEvents {
   std::vector<std::string> listening_;
   std::unique_ptr<replication::LinkTrial> first_way_;  ///< under way, while the link has taken another one
   engine::TimerId listen_again_ = engine::TimerId::none;
-  engine::TimerId look_ = engine::TimerId::none;       ///< at the first way, again
+  engine::TimerId look_ = engine::TimerId::none;  ///< at the first way, again
   std::map<std::uint64_t, std::unique_ptr<replication::LinkTrial>> trials_;
   std::uint64_t last_trial_ = 0;
   std::int64_t since_ms_ = 0;

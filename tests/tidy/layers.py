@@ -35,7 +35,7 @@ EXEMPT = {
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
     " sequences volume_status write_same",
-    "fencing link_budget look_times messages op resync_governor verdict witness_memory",
+    "fencing link_budget look_times messages op resync_governor stall_watch verdict witness_memory",
     "lu_state_in_force node_settings operations",
     "partner standing",
     "forward_entries local_store",
