@@ -123,7 +123,7 @@ std::shared_ptr<FenceCall> FenceSlot::ask(const char* order, engine::Duration li
 }
 
 void FenceSlot::use(bool on) {
-  if (std::exchange(in_use_, on) == on) return;
+  if (in_use_.exchange(on) == on) return;
   reactor_.cancel(std::exchange(timer_, engine::TimerId::none));
   looked_ = ready_ = false;
   problem_.clear();

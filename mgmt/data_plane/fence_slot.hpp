@@ -1,6 +1,7 @@
 #pragma once
 // The fence command as the mirror holds it. lockstepd itself runs nothing: it asks lockstep-fence, which systemd starts
 // for each question, over a Unix socket (docs/developer/fence.md). Used where the pair's arbiter is a fence, else not.
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -52,7 +53,8 @@ class FenceSlot final : public replication::Fence {
   engine::Reactor& reactor_;
   std::string socket_;
   Tell tell_;
-  bool in_use_ = false, ready_ = false, looked_ = false;
+  std::atomic<bool> in_use_ = false;  ///< looked at from any shard's reactor
+  bool ready_ = false, looked_ = false;
   std::string problem_;
   std::string last_failure_;
   engine::TimerId timer_ = engine::TimerId::none;

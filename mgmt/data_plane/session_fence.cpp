@@ -4,25 +4,34 @@ namespace lockstep::data_plane {
 
 void SessionFence::add_shard() {
   const unsigned shard = shards_++;
-  if (under_way_) hands_.join(shard);
+  if (phase_ == Phase::gathering) hands_.join(shard);
 }
 
 void SessionFence::begin() {
-  if (std::exchange(under_way_, true)) return;
+  again_ |= phase_ == Phase::closing;
+  if (phase_ != Phase::idle) return;
+  phase_ = Phase::gathering;
   for (unsigned shard = 0; shard < shards_; ++shard) hands_.join(shard);
+  close_if_ready();
 }
 
 void SessionFence::ready(unsigned shard, engine::Callback<> closed) {
   ready_[shard] = std::move(closed);
-  if (ready_.size() == shards_) close();
+  close_if_ready();
 }
 
-/// A shard that has to close them again begins anew when it has heard that they are closed.
-void SessionFence::close() {
-  hands_.close([this] {
-    under_way_ = false;
-    for (auto& [shard, closed] : std::exchange(ready_, {})) closed();
-  });
+void SessionFence::close_if_ready() {
+  if (phase_ != Phase::gathering || ready_.size() != shards_) return;
+  phase_ = Phase::closing;
+  hands_.close([this] { closed(); });
+}
+
+/// A shard that hears of it may have to close them again, and be ready for that in here. Nobody is asked to take part
+/// before every shard has heard: until then it takes part in what is over.
+void SessionFence::closed() {
+  for (auto& [shard, told] : std::exchange(ready_, {})) told();
+  phase_ = Phase::idle;
+  if (std::exchange(again_, false)) begin();
 }
 
 }  // namespace lockstep::data_plane

@@ -3,6 +3,7 @@
 // came over them for the others' volumes must not be started any more either, here or at the partner, when the
 // initiators send it again through the partner. So every shard takes part, and the sessions are closed when each has
 // said that it is ready. Lives on the home reactor.
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
@@ -19,7 +20,7 @@ class SessionFence {
   };
   explicit SessionFence(Hands hands) : hands_(std::move(hands)) {}
 
-  /// Numbered from 0. One that comes while the others are at it takes part.
+  /// Numbered from 0. One that comes while the others are waited for takes part.
   void add_shard();
   /// A shard's NodeObserver::on_fencing() …
   void begin();
@@ -27,11 +28,15 @@ class SessionFence {
   void ready(unsigned shard, engine::Callback<> closed);
 
  private:
-  void close();
+  /// Gathering: not every shard is ready. Closing: they are, and the sessions are not closed yet.
+  enum class Phase : std::uint8_t { idle, gathering, closing };
+  void close_if_ready();
+  void closed();
 
   Hands hands_;
   unsigned shards_ = 0;
-  bool under_way_ = false;
+  Phase phase_ = Phase::idle;
+  bool again_ = false;  ///< a shard has begun while they were being closed
   std::map<unsigned, engine::Callback<>> ready_;
 };
 

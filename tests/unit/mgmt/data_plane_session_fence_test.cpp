@@ -60,6 +60,35 @@ TEST_F(Sessions, AreClosedAgainForAShardThatBeginsAfterwards) {
   EXPECT_EQ(closings.size(), 2U);
 }
 
+/// As the home reactor's own, which hears of it, begins anew and is ready in one call.
+TEST_F(Sessions, AreClosedAgainForAShardThatBeginsWhenItHears) {
+  fence.begin();
+  fence.ready(0, [this] {
+    told.push_back(0);
+    fence.begin();
+    ready(0);
+  });
+  ready(1);
+  ready(2);
+  closings[0]();
+  EXPECT_EQ(told, (Shards{0, 1, 2})) << "every shard has heard of it, then they are asked";
+  EXPECT_EQ(joined, (Shards{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(closings.size(), 1U);
+  ready(1);
+  ready(2);
+  EXPECT_EQ(closings.size(), 2U);
+}
+
+TEST_F(Sessions, AreNotWaitedForByAShardThatIsMadeWhileTheyAreClosed) {
+  fence.begin();
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  fence.add_shard();
+  EXPECT_EQ(joined.size(), 3U);
+  closings[0]();
+  fence.begin();
+  EXPECT_EQ(joined.size(), 7U);
+}
+
 TEST_F(Sessions, WaitForAShardThatIsMadeMeanwhile) {
   fence.begin();
   fence.add_shard();
