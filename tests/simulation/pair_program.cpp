@@ -230,7 +230,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   /// As on a node with several reactors, where sessions are closed a moment later, and what they brought comes later
   /// still.
   void on_fenced(Callback<> closed) override {
-    if (machine_.random.chance(500'000)) return machine_.outlet.fenced(), closed();
+    if (!machine_.scenario.late_closes) return machine_.outlet.fenced(), closed();
     const auto moment = [this] { return std::chrono::microseconds(machine_.random.below(2'000)); };
     (void)machine_.clock.call_after(moment(), [this, later = moment(), closed = std::move(closed)]() mutable {
       machine_.outlet.fenced();

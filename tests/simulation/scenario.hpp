@@ -109,6 +109,7 @@ struct Scenario {
   std::size_t link_window = 0;            ///< of these: requests at the receiver; 0: any number
   std::uint64_t link_bytes_a_second = 0;  ///< 0: any
   std::uint16_t link_version = replication::kPartnerVersions.highest;  ///< that both nodes' programs speak
+  bool late_closes = false;     ///< sessions that are to be closed are so a moment later, as on a node of several cores
   bool several_paths = false;   ///< the link has up to four of them, which come and go each for itself
   std::size_t paths = 1;        ///< of each way of the link
   bool older_programs = false;  ///< each that starts speaks the highest version, or the lowest

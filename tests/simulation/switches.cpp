@@ -71,6 +71,7 @@ const std::vector<Switch>& switches() {
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, true},
       {"narrow_link", [](Scenario& s) -> bool& { return s.narrow_link; }, 300'000, true},
       {"several_paths", [](Scenario& s) -> bool& { return s.several_paths; }, 300'000, true},
+      {"late_closes", [](Scenario& s) -> bool& { return s.late_closes; }, 400'000, true},
       {"older_programs", [](Scenario& s) -> bool& { return s.older_programs; }, 150'000, true},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, true},
       {"bad_moments", [](Scenario& s) -> bool& { return s.bad_moments; }, 500'000, true},
@@ -121,6 +122,7 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.fence &= scenario.seed > kWithoutFence;
   scenario.fences_in_use &= scenario.seed > kWithoutFence;
   scenario.several_paths &= scenario.seed > kWithoutSeveralPaths;
+  scenario.late_closes &= scenario.seed > kWithoutSeveralPaths;
   settle_switches(scenario, orders);
   draw_values(scenario);
 }
