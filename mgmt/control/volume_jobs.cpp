@@ -40,7 +40,11 @@ VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairRe
                        std::function<void()> poke)
     : core_(core), agent_(agent), reports_(std::move(reports)), poke_(std::move(poke)) {}
 
-std::vector<std::int64_t> VolumeJobs::shards() const { return usable_shards(reports_().here, core_.peer() != nullptr); }
+std::vector<std::int64_t> VolumeJobs::shards() const {
+  const PairReports reports = reports_();
+  if (core_.peer() == nullptr) return shards_of(reports.here);
+  return usable_shards(reports.here, reports.partner_reachable ? reports.there : NodeReport{});
+}
 
 void VolumeJobs::teach(JobRunner& runner) {
   for (const char* kind : {"volume.create", "volume.delete"})

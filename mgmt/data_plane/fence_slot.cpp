@@ -164,22 +164,24 @@ void FenceSlot::look_later(engine::Duration delay) {
 
 // ---- the order ----
 
-void FenceSlot::power_off(engine::Callback<const std::string&> done) {
+/// Each order begins a command: whatever `since` is, it is past.
+void FenceSlot::power_off(engine::TimePoint, engine::Callback<const replication::FenceEnd&> done) {
   if (last_failure_.empty()) tell_("fence.begun", "The partner is lost: it is being powered off.");
   if (look_) {  // two agents at one device get into one another's way
     std::exchange(look_, nullptr)->call_off();
     look_later(kLookEvery);
   }
-  order_ = ask("off", kOrderLimit, [this, done = std::move(done)](const FenceWord& word) mutable {
-    order_ = nullptr;
-    const bool off = word.done && word.off;
-    const std::string why = off ? "" : word.problem.empty() ? "It was not seen to be off." : word.problem;
-    if (off) tell_("fence.succeeded", "The partner was powered off.");
-    if (!off && why != last_failure_)
-      tell_("fence.failed", "The partner could not be powered off, and it is tried again: " + why);
-    last_failure_ = why;
-    done(why);
-  });
+  order_ =
+      ask("off", kOrderLimit, [this, began = reactor_.now(), done = std::move(done)](const FenceWord& word) mutable {
+        order_ = nullptr;
+        const bool off = word.done && word.off;
+        const std::string why = off ? "" : word.problem.empty() ? "It was not seen to be off." : word.problem;
+        if (off) tell_("fence.succeeded", "The partner was powered off.");
+        if (!off && why != last_failure_)
+          tell_("fence.failed", "The partner could not be powered off, and it is tried again: " + why);
+        last_failure_ = why;
+        done({why, began});
+      });
 }
 
 void FenceSlot::stop() {

@@ -35,7 +35,7 @@ class FenceSlot final : public replication::Fence {
   void look(engine::Callback<const FenceWord&> done);
 
   [[nodiscard]] bool configured() const override { return in_use_; }
-  void power_off(engine::Callback<const std::string&> done) override;
+  void power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&> done) override;
   void stop() override;
 
  private:

@@ -87,7 +87,9 @@ void Node::set_up_pair(const ApplyPtr& apply) {
     if (is_cut_short(apply)) return;
     name_witness(apply, [this, apply] {
       if (is_cut_short(apply)) return;
-      name_partner(apply, [this, apply] { detach_changed(apply); });
+      name_partner(apply, [this, apply] {
+        if (!is_cut_short(apply)) detach_changed(apply);
+      });
     });
   });
 }
@@ -150,7 +152,7 @@ void Node::use_arbiter(Apply& apply) {
   } else if (*used) {
     pair_->tell_each([](PairShard& shard) { shard.node().look_at_witness_again(); });
   }
-  pair_->fence().use(state.arbiter.kind == engine::ArbiterKind::fence);
+  pair_->use_fence(state.arbiter.kind == engine::ArbiterKind::fence);
 }
 
 void Node::name_partner(const ApplyPtr& apply, engine::Callback<> then) {

@@ -21,9 +21,12 @@ void Node::close_sessions(engine::Callback<> closed) {
   server_.hold_logins(kDecisionPatience);
   server_.close_all_sessions();
   events_.publish({"fenced", std::nullopt, {}, {}, "This node lost its lease: all initiator sessions were closed."});
-  if (workers_.size() == 1) return closed();
   on_every_worker(
-      workers_, [](Worker&, engine::Callback<> passed) { passed(); }, std::move(closed));
+      workers_, [](Worker&, engine::Callback<> passed) { passed(); },
+      [this, closed = std::move(closed)]() mutable {
+        closed();
+        look_for_changes();  // logins were held, and may be let in already
+      });
 }
 
 namespace {
@@ -232,7 +235,7 @@ void Node::report_shards(NodeReport& report, const ShardReports& shards) {
   for (const ShardReport& shard : shards) {
     report.shards.push_back({shard.number, shard.connected, shard.problem});
     for (const auto& status : shard.volumes) {
-      if (leaving_.contains(status.volume)) continue;
+      if (!volumes_.contains(status.volume)) continue;  // it leaves, or is about to be served
       VolumeReport volume;
       volume.id = status.volume;
       volume.shard = shard.number;

@@ -37,7 +37,7 @@ Pair::Pair(Workers& workers, PairIdentity identity, const SettingsSpec& settings
       witness_(home()),
       fence_(home(), options_.fence_socket,
              [this](const std::string& kind, const std::string& message) { tell_people(kind, message); }),
-      orders_(fence_),
+      orders_(home(), fence_),
       sessions_({.join = [this](unsigned shard) { tell(shard, [](PairShard& it) { it.node().fence(); }); },
                  .close = [this](engine::Callback<> closed) { user_.close_sessions(std::move(closed)); }}) {
   witness_.watch(
@@ -182,20 +182,35 @@ bool is_same_port(const SocketAddress& link, const SocketAddress& portal) {
 }
 }  // namespace
 
-/// The first shard's addresses are the operator's to choose; the others give way.
+/// The first shard's addresses are the operator's to choose: a shard without volumes gives way.
 std::optional<PartnerSpec> Pair::partner_of(unsigned shard, const PartnerPlan& plan) {
   if (!plan.partner || shard == 0) return plan.partner;
   auto moved = partner_of_shard(*plan.partner, shard);
-  if (!moved) return std::nullopt;
-  for (const SocketAddress& mine : listening_of(moved->link)) {
-    if (std::ranges::any_of(plan.portals, [&](const auto& portal) { return is_same_port(mine, portal); }))
-      return std::nullopt;
+  if (!moved || plan.used.contains(shard)) return moved;
+  std::vector<SocketAddress> taken = plan.portals;
+  for (const unsigned other : plan.used) {
+    if (const auto theirs = partner_of_shard(*plan.partner, other))
+      std::ranges::copy(listening_of(theirs->link), std::back_inserter(taken));
   }
-  return moved;
+  std::ranges::copy(listening_of(plan.partner->link), std::back_inserter(taken));
+  const bool meets = std::ranges::any_of(listening_of(moved->link), [&](const SocketAddress& mine) {
+    return std::ranges::any_of(taken, [&](const auto& other) { return is_same_port(mine, other); });
+  });
+  return meets ? std::nullopt : moved;
 }
 
+/// Those that give way do so first.
 void Pair::set_partner(const PartnerPlan& plan, engine::Callback<AddressProblems> done) {
   partner_ = plan.partner;
+  on_each(
+      [this, plan](PairShard& shard, engine::Callback<> passed) {
+        if (!partner_of(shard.number(), plan)) (void)shard.set_partner(std::nullopt);
+        passed();
+      },
+      [this, plan, done = std::move(done)]() mutable { connect(plan, std::move(done)); });
+}
+
+void Pair::connect(const PartnerPlan& plan, engine::Callback<AddressProblems> done) {
   auto problems = std::make_shared<AddressProblems>();
   auto left = std::make_shared<std::size_t>(shards_.size());
   auto all = std::make_shared<engine::Callback<AddressProblems>>(std::move(done));
@@ -236,7 +251,12 @@ void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<r
       std::move(done));
 }
 
-// ---- the witness ----
+// ---- the witness and the fence ----
+
+void Pair::use_fence(bool on) {
+  fence_.use(on);
+  if (!on) orders_.end_all();
+}
 
 /// The lease runs out, the witness is read, and the record is written: packets that are lost make it longer.
 std::string Pair::slow_witness() const {

@@ -95,7 +95,8 @@ class Pair {
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   /// A sentence about its line; empty where that is fast, or not known.
   [[nodiscard]] std::string slow_witness() const;
-  [[nodiscard]] FenceSlot& fence() { return fence_; }
+  [[nodiscard]] const FenceSlot& fence() const { return fence_; }
+  void use_fence(bool on);
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }
 
   /// Ends both ways of the link; the mirrors were shut down before.
@@ -107,6 +108,7 @@ class Pair {
   [[nodiscard]] engine::Reactor& home() const { return workers_.front()->reactor; }
   void make_shard(unsigned number, engine::Callback<> done);
   void make_next(unsigned count, engine::Callback<> done);
+  void connect(const PartnerPlan& plan, engine::Callback<AddressProblems> done);
   [[nodiscard]] static std::optional<PartnerSpec> partner_of(unsigned shard, const PartnerPlan& plan);
   void watch_workers();
   void tell_people(const std::string& kind, const std::string& message);

@@ -311,8 +311,9 @@ PairShard::AddressProblems PairShard::listen() {
     return true;
   });
   reactor_.cancel(listen_again_);
-  // What the first shard lacks is told to management, which tries again; of the others' links it may not even know.
-  if (number_ != 0 && !problems.empty()) listen_again_ = reactor_.call_after(kListenAgain, [this] { (void)listen(); });
+  // Without volumes nobody misses it, and a port that another program gives up for a moment stays its own.
+  const bool tries_again = number_ != 0 && !problems.empty() && !node_.status().empty();
+  if (tries_again) listen_again_ = reactor_.call_after(kListenAgain, [this] { (void)listen(); });
   return problems;
 }
 

@@ -44,8 +44,10 @@ void ShardWitness::remove(const Uuid& volume, engine::Callback<std::error_code> 
       [this, volume, done = hop_.back(std::move(done))]() mutable { shared_.remove(volume, std::move(done)); });
 }
 
-void ShardFence::power_off(engine::Callback<const std::string&> done) {
-  hop_.home.post([this, done = hop_.back(std::move(done))]() mutable { orders_.power_off(shard_, std::move(done)); });
+void ShardFence::power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&> done) {
+  hop_.home.post([this, since, done = hop_.back(std::move(done))]() mutable {
+    orders_.power_off(shard_, since, std::move(done));
+  });
 }
 
 void ShardFence::stop() {

@@ -64,7 +64,7 @@ class ShardFence final : public replication::Fence {
   ShardFence(Hop hop, unsigned shard, const replication::Fence& shared, FenceOrders& orders)
       : hop_(hop), shard_(shard), shared_(shared), orders_(orders) {}
   [[nodiscard]] bool configured() const override { return shared_.configured(); }
-  void power_off(engine::Callback<const std::string&> done) override;
+  void power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&> done) override;
   void stop() override;
 
  private:

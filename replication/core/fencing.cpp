@@ -14,33 +14,33 @@ Fencing::~Fencing() { stop(); }
 bool Fencing::is_off(TimePoint since) {
   wanted_ = true;
   if (off_since_ && *off_since_ >= since) return true;
-  if (!running_ && clock_.now() >= again_at_) begin();
+  if (!running_ && clock_.now() >= again_at_) begin(since);
   return false;
 }
 
-void Fencing::begin() {
+void Fencing::begin(TimePoint since) {
   mark<"fencing.begun">();
   running_ = true;
-  began_ = clock_.now();
+  ordered_ = clock_.now();
   reason_ = "The partner is being powered off by the fence command; this node goes on when that is confirmed.";
   watch();
-  fence_.power_off([this, run = ++run_](const std::string& problem) {
-    if (run == run_) end(problem);
+  fence_.power_off(since, [this, run = ++run_](const FenceEnd& how) {
+    if (run == run_) end(how);
   });
 }
 
-void Fencing::end(const std::string& problem) {
+void Fencing::end(const FenceEnd& how) {
   running_ = false;
   clock_.cancel(timer_);
-  if (problem.empty()) {
+  if (how.problem.empty()) {
     mark<"fencing.succeeded">();
-    off_since_ = began_;
+    off_since_ = how.began.value_or(ordered_);
     reason_.clear();
     return;
   }
   mark<"fencing.failed">();
   again_at_ = clock_.now() + kAgainAfter;
-  reason_ = "The partner could not be powered off: " + problem +
+  reason_ = "The partner could not be powered off: " + how.problem +
             " It is tried again. Nobody goes on before it succeeds, the partner is back, or an operator forces this "
             "replica.";
 }

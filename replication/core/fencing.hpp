@@ -13,15 +13,21 @@
 
 namespace lockstep::replication {
 
+/// How a command ended.
+struct FenceEnd {
+  std::string problem;  ///< empty: the machine was off at some moment since it began; else why that is not known
+  std::optional<engine::TimePoint> began{};  ///< nothing: when it was ordered
+};
+
 /// This machine's command, with its time limit. Real: mgmt/data_plane/fence_slot.hpp.
 class Fence {
  public:
   virtual ~Fence() = default;
   /// There is one.
   [[nodiscard]] virtual bool configured() const = 0;
-  /// Powers the partner's machine off. `done` gets an empty text when it was off at some moment since this call, else
-  /// why that is not known; it may be off all the same. Runs once at the most, never from inside the call.
-  virtual void power_off(engine::Callback<const std::string&> done) = 0;
+  /// Powers the partner's machine off, by a command that began at `since` or later. It may be off though the command
+  /// failed. `done` runs once at the most, never from inside the call.
+  virtual void power_off(engine::TimePoint since, engine::Callback<const FenceEnd&> done) = 0;
   /// What is under way is ended where that can still be done. Its `done` never runs.
   virtual void stop() = 0;
 };
@@ -51,8 +57,8 @@ class Fencing {
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
-  void begin();
-  void end(const std::string& problem);
+  void begin(engine::TimePoint since);
+  void end(const FenceEnd& how);
   void stop();
   void watch();
 
@@ -62,8 +68,8 @@ class Fencing {
   bool running_ = false;
   bool wanted_ = false;  ///< since the last look
   std::uint64_t run_ = 0;
-  engine::TimePoint began_;
   engine::TimePoint again_at_;
+  engine::TimePoint ordered_;
   std::optional<engine::TimePoint> off_since_;  ///< when the command began that succeeded
   engine::TimerId timer_{};
   std::string reason_;

@@ -46,7 +46,7 @@ std::error_code Front::check(const DiskRequest& r) const {
 /// Its host may have given it up while this program stood still, and sent it again through the other node: that one's
 /// forward may be carried out first, whichever node orders.
 bool Front::is_too_old(const DiskRequest& request, const Receipt& receipt) const {
-  if (changes_nothing(request.opcode) || receipt.taken - receipt.since <= settings_.lease) return false;
+  if (changes_nothing(request.opcode) || !partner_.is_older_than_lease(receipt)) return false;
   mark<"front.too_old">();
   return true;
 }

@@ -71,6 +71,10 @@ class Partner {
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
   /// Of a command that the program gets to see at `at`, which is now.
   [[nodiscard]] Receipt receipt(engine::TimePoint at);
+  /// When it was taken.
+  [[nodiscard]] bool is_older_than_lease(const Receipt& receipt) const {
+    return receipt.taken - receipt.since > settings_.lease || receipt.since < vouched_from_;
+  }
   /// How long ago that was; of what came before a gap that the clock did not see, longer than a lease.
   [[nodiscard]] engine::Duration age(const Receipt& receipt) const;
   /// To be called all the time: that it was not is how the program knows that it stood still.

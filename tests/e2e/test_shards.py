@@ -3,9 +3,10 @@ writers. The scenarios of the mirror with volumes in other shards than the first
 import contextlib
 import signal
 import socket
+import time
 
 from basics import MIB, free_ports
-from harness import Rpc, Writer, check, check_time, wait_for
+from harness import Rpc, Volume, World, Writer, check, check_time, wait_for
 from managed_pair import scene
 from test_lost_management import Lun, Scene
 
@@ -102,8 +103,7 @@ def test_a_volume_is_made_where_the_link_stands_and_a_port_that_is_taken_is_told
         volumes = [s.a.volume("vm1"), s.make("vm2"), s.make("vm3")]
         check([v["shard"] for v in volumes] == [0, 2, 0], f"there is none in the shard without a link: {volumes}")
         other.close()
-        s.links_stand()
-        names = (f"vm{n}" for n in range(4, 9))  # management may know of the link a moment later
+        names = (f"vm{n}" for n in range(4, 9))  # it is looked at with the next change
         volumes.append(wait_for("one to be made there when its link stands", lambda: (v := s.make(next(names)))["shard"] == 1 and v))
         s.all_in_sync(volumes)
         s.b.stop_lockstepd()
@@ -117,6 +117,68 @@ def test_a_volume_is_made_where_the_link_stands_and_a_port_that_is_taken_is_told
         other.close()
         s.all_in_sync(volumes)
         wait_for("all to be well", lambda: s.health(s.a)["status"] == "ok")
+
+
+def test_nobody_goes_on_with_a_volume_that_the_partner_has_in_another_shard():
+    world = World(witness=False)
+    for node in world.nodes:
+        node.options["reactors"] = 2
+    with world as w:
+        volume = w.mirror()
+
+        def both_told(shard_of_a, shard_of_b):
+            for node, shard in ((w.a, shard_of_a), (w.b, shard_of_b)):
+                node.kill()
+                node.start()
+                volume.shard = shard
+                node.apply_cleanly()
+        both_told(1, 0)
+        until = time.monotonic() + 6 * w.lease_ms / 1000
+        while time.monotonic() < until:
+            serving = [node.volume_status(volume)["serving"] for node in w.nodes]
+            check(serving == [False, False], f"each was in sync with the other when it was killed: {serving}")
+            time.sleep(0.05)
+        volume.shard = 1
+        w.b.apply_cleanly()
+        for node in w.nodes:
+            node.wait_state(volume, "in_sync")
+
+
+def test_hosts_of_every_shard_are_let_in_again_soon_after_one_was_fenced():
+    """Two volumes of one shard lose their lease at the same moment, beside one of another shard."""
+    world = World()
+    for node in world.nodes:
+        node.options["reactors"] = 2
+    with world as w:
+        volumes = []
+        for n, shard in enumerate((0, 0, 1)):
+            volumes.append(Volume(f"vm{n}", n, 16 * MIB))
+            volumes[-1].shard = shard
+            w.add(volumes[-1])
+            for node in w.nodes:
+                node.create(volumes[-1])
+        for node in w.nodes:
+            node.apply_cleanly()
+        for v in volumes:
+            for node in w.nodes:
+                node.wait_state(v, "in_sync")
+        wait_for("the witness to be told", lambda: not any(
+            node.volume_status(v)["failover_limited"] for node in w.nodes for v in volumes))
+        writers = [Writer(w, v, [w.a, w.b], span_mib=4) for v in volumes]
+        for writer in writers:
+            writer.wait_writes(100)
+        for node in (w.a, w.b):
+            node.freeze()
+            time.sleep(3 * w.lease_ms / 1000)  # the other goes on alone meanwhile
+            node.thaw()
+            for writer in writers:
+                writer.wait_writes(100)
+            for v in volumes:
+                for other in w.nodes:
+                    other.wait_state(v, "in_sync")
+        worst = [writer.stop()["worst_gap_ms"] for writer in writers]
+        check_time(max(worst) <= 4000, f"no host waits for its login until the patience is over: {worst}")
+        return f"pauses {worst} ms"
 
 
 def test_addresses_keep_away_from_the_ports_of_the_link():

@@ -12,7 +12,7 @@ SimFence::SimFence(World& world, engine::NodeSide side, Owner owner)
       owner_(owner),
       random_(world.scenario.seed ^ 0x66656e6365u ^ static_cast<std::uint64_t>(side)) {}
 
-void SimFence::power_off(engine::Callback<const std::string&> done) {
+void SimFence::power_off(engine::TimePoint, engine::Callback<const replication::FenceEnd&> done) {
   world_.trace.add(letter(owner_), "fence.begins");
   const std::uint64_t number = calls_.size();
   Call& call = *calls_.emplace_back(std::make_unique<Call>());
@@ -42,10 +42,10 @@ void SimFence::on_answer(void* self, std::uint64_t number) {
   Call& call = *fence.calls_[number];
   if (!call.done) return;
   fence.world_.trace.add(letter(fence.owner_), "fence.ended", {{"failed", call.fails}});
-  std::exchange(call.done, nullptr)(call.fails ? "It was drawn to fail." : "");
+  std::exchange(call.done, nullptr)({.problem = call.fails ? "It was drawn to fail." : ""});
 }
 
-void SimFence::answer(const std::string& problem) { std::exchange(calls_.back()->done, nullptr)(problem); }
+void SimFence::answer(const std::string& problem) { std::exchange(calls_.back()->done, nullptr)({.problem = problem}); }
 
 /// Whether what was sent to the machine's power arrives is chance.
 void SimFence::give_up() {

@@ -19,7 +19,7 @@ class SimFence final : public replication::Fence {
   SimFence(World& world, engine::NodeSide side, Owner owner);
 
   [[nodiscard]] bool configured() const override { return configured_; }
-  void power_off(engine::Callback<const std::string&> done) override;
+  void power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&> done) override;
   void stop() override;
   /// The process died; what it had sent may arrive none the less.
   void clear();
@@ -37,7 +37,7 @@ class SimFence final : public replication::Fence {
 
  private:
   struct Call {
-    engine::Callback<const std::string&> done;
+    engine::Callback<const replication::FenceEnd&> done;
     bool cuts = true;
     bool fails = false;
   };

@@ -1,5 +1,6 @@
 // The sessions of several shards' initiators are closed when every shard is ready, and the fence's orders of several
 // shards are carried out one after the other.
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,14 +100,24 @@ TEST_F(Sessions, WaitForAShardThatIsMadeMeanwhile) {
   EXPECT_EQ(closings.size(), 1U);
 }
 
-struct Orders : testing::Test, replication::Fence {
-  std::vector<std::string> heard;
-  std::optional<engine::Callback<const std::string&>> running;
-  int begun = 0, stopped = 0;
-  FenceOrders orders{*this};
+struct Hours final : engine::Clock {
+  engine::TimePoint at{std::chrono::hours(1)};
+  [[nodiscard]] engine::TimePoint now() const override { return at; }
+  engine::TimerId call_after(engine::Duration, engine::Callback<>) override { return {}; }
+  void cancel(engine::TimerId) override {}
+};
 
-  [[nodiscard]] bool configured() const override { return true; }
-  void power_off(engine::Callback<const std::string&> done) override {
+struct Orders : testing::Test, replication::Fence {
+  Hours clock;
+  std::vector<std::string> heard;
+  std::vector<engine::TimePoint> began;  ///< of the commands that they heard of
+  std::optional<engine::Callback<const replication::FenceEnd&>> running;
+  bool in_use = true;
+  int begun = 0, stopped = 0;
+  FenceOrders orders{clock, *this};
+
+  [[nodiscard]] bool configured() const override { return in_use; }
+  void power_off(engine::TimePoint, engine::Callback<const replication::FenceEnd&> done) override {
     EXPECT_FALSE(running) << "two at a time";
     ++begun;
     running = std::move(done);
@@ -115,19 +126,26 @@ struct Orders : testing::Test, replication::Fence {
     ++stopped;
     running.reset();
   }
-  void order(unsigned shard) {
-    orders.power_off(shard, [this, shard](const std::string& why) { heard.push_back(std::to_string(shard) + why); });
+  void order(unsigned shard, engine::TimePoint since) {
+    orders.power_off(shard, since, [this, shard](const replication::FenceEnd& how) {
+      heard.push_back(std::to_string(shard) + how.problem);
+      began.push_back(how.began.value_or(engine::TimePoint()));
+    });
   }
+  /// It wants to know of now.
+  void order(unsigned shard) { order(shard, clock.at); }
+  void later() { clock.at = clock.at + std::chrono::seconds(1); }
   void ends(const std::string& why) {
     auto done = std::move(*running);
     running.reset();
-    done(why);
+    done({why, clock.at});
   }
   using Words = std::vector<std::string>;
 };
 
 TEST_F(Orders, AreAnsweredByACommandThatBeganAfterThem) {
   order(0);
+  later();
   order(1);
   order(2);
   EXPECT_EQ(begun, 1);
@@ -139,8 +157,24 @@ TEST_F(Orders, AreAnsweredByACommandThatBeganAfterThem) {
   EXPECT_EQ(begun, 2);
 }
 
+TEST_F(Orders, AreAnsweredByOneThatRunsWhereItBeganAfterWhatTheyAskAbout) {
+  order(0);
+  later();
+  const engine::TimePoint lost = clock.at;
+  order(1);
+  later();
+  ends("");
+  EXPECT_EQ(begun, 2);
+  later();
+  order(0, lost);  // another volume of the first shard, which had to wait for the first command
+  ends("");
+  EXPECT_EQ(heard, (Words{"0", "0", "1"}));
+  EXPECT_EQ(begun, 2);
+}
+
 TEST_F(Orders, AreCalledOffWhenNobodyWantsThemAnyMore) {
   order(0);
+  later();
   order(1);
   orders.stop(1);
   EXPECT_EQ(stopped, 0) << "the first still wants it";
@@ -150,14 +184,29 @@ TEST_F(Orders, AreCalledOffWhenNobodyWantsThemAnyMore) {
   EXPECT_TRUE(heard.empty());
 }
 
-TEST_F(Orders, OfAnotherShardAreCarriedOutThoughTheFirstIsCalledOff) {
+TEST_F(Orders, OfAnotherShardWaitForACommandThatNobodyWantsAnyMore) {
   order(0);
+  later();
   order(1);
   orders.stop(0);
-  EXPECT_EQ(stopped, 1);
+  EXPECT_EQ(stopped, 0) << "two agents at one device get into one another's way";
+  ends("");
+  EXPECT_TRUE(heard.empty());
   EXPECT_EQ(begun, 2);
   ends("");
   EXPECT_EQ(heard, Words{"1"});
+}
+
+TEST_F(Orders, EndWhenTheFenceIsPutOutOfUse) {
+  order(0);
+  later();
+  order(1);
+  in_use = false;
+  orders.end_all();
+  EXPECT_EQ(heard, (Words{"0The fence is not in use any more.", "1The fence is not in use any more."}));
+  order(2);
+  EXPECT_EQ(begun, 1) << "nobody is powered off by what comes late";
+  EXPECT_EQ(heard.back(), "2The fence is not in use any more.");
 }
 
 }  // namespace

@@ -23,18 +23,22 @@ Configuration with_volumes(std::vector<std::int64_t> shards) {
 
 using Shards = std::vector<std::int64_t>;
 
-TEST(ShardChoice, TakesAShardWhoseLinkStands) {
-  EXPECT_EQ(usable_shards(with_links({true, true, false, true}), true), (Shards{0, 1, 3}));
+TEST(ShardChoice, TakesAShardWhoseLinkStandsAsBothNodesSay) {
+  EXPECT_EQ(usable_shards(with_links({true, true, false, true}), with_links({true, true, true, true})),
+            (Shards{0, 1, 3}));
+  EXPECT_EQ(usable_shards(with_links({true, true, true, true}), with_links({true, false, true})), (Shards{0, 2}));
 }
 
 TEST(ShardChoice, TakesTheFirstWhateverItsLinkDoes) {
-  EXPECT_EQ(usable_shards(with_links({false, false}), true), Shards{0});
-  EXPECT_EQ(usable_shards(NodeReport{}, true), Shards{0}) << "lockstepd does not answer";
-  EXPECT_EQ(usable_shards(with_links({}), true), Shards{0}) << "or is of before there were several";
+  EXPECT_EQ(usable_shards(with_links({false, false}), with_links({false, false})), Shards{0});
+  EXPECT_EQ(usable_shards(NodeReport{}, with_links({true, true})), Shards{0}) << "lockstepd does not answer";
+  EXPECT_EQ(usable_shards(with_links({true, true}), NodeReport{}), Shards{0}) << "nor does the partner";
+  EXPECT_EQ(usable_shards(with_links({true, true}), with_links({})), Shards{0})
+      << "which is of before there were several";
 }
 
 TEST(ShardChoice, TakesAnyOfANodeWithoutAPartner) {
-  EXPECT_EQ(usable_shards(with_links({false, false, false}), false), (Shards{0, 1, 2}));
+  EXPECT_EQ(shards_of(with_links({false, false, false})), (Shards{0, 1, 2}));
 }
 
 TEST(ShardChoice, SpreadsVolumesAndPrefersTheFirst) {
