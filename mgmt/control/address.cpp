@@ -38,8 +38,17 @@ bool is_same_address(const std::string& one, const std::string& other) {
 
 bool ports_meet(const std::string& one, unsigned more, const std::string& other, unsigned others_more) {
   const auto a = parse_address(one), b = parse_address(other);
-  if (!a || !b || a->v6 != b->v6 || bytes_of(*a) != bytes_of(*b)) return false;
+  if (!a || !b) return false;
+  const bool same = a->v6 == b->v6 && bytes_of(*a) == bytes_of(*b);
+  if (!same && !is_wildcard(one) && !is_wildcard(other)) return false;
   return a->port <= b->port + others_more && b->port <= a->port + more;
+}
+
+std::string with_port_above(const std::string& address, unsigned more) {
+  auto parsed = parse_address(address);
+  if (!parsed || more == 0) return address;
+  parsed->port = static_cast<std::uint16_t>(parsed->port + more);
+  return to_string(*parsed);
 }
 
 bool is_wildcard(std::string_view address) {

@@ -21,9 +21,11 @@ struct Address {
 [[nodiscard]] std::array<unsigned char, 16> bytes_of(const Address& address);
 /// By their values, since an IPv6 address may be written in several ways; as texts where one is no address.
 [[nodiscard]] bool is_same_address(const std::string& one, const std::string& other);
-/// Of the same host, and one of the `more` ports above this one's is among those that the other has: its own and
-/// `others_more` above it.
+/// Of the same host, or of all, and one of the `more` ports above this one's is among those that the other has: its own
+/// and `others_more` above it.
 [[nodiscard]] bool ports_meet(const std::string& one, unsigned more, const std::string& other, unsigned others_more);
+/// The same with a port so much higher.
+[[nodiscard]] std::string with_port_above(const std::string& address, unsigned more);
 /// An address that stands for every one of a machine.
 [[nodiscard]] bool is_wildcard(std::string_view address);
 

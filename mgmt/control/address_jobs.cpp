@@ -32,12 +32,13 @@ std::string listed(const AddressChange& change) {
   return all;
 }
 
-/// Those that were not there before.
-std::vector<std::string> to_listen_at(const AddressChange& change) {
+/// Those that were not there before; the link has ports above its own for the shards that have volumes.
+std::vector<std::string> to_listen_at(const AddressChange& change, const Configuration& configuration) {
   std::vector<std::string> added;
   for (const auto& portal : change.after.portals)
     if (std::ranges::find(change.before.portals, portal) == change.before.portals.end()) added.push_back(portal);
-  if (change.moves_link()) added.push_back(change.after.link_address);
+  for (unsigned more = 0; change.moves_link() && more <= configuration.highest_shard(); ++more)
+    added.push_back(with_port_above(change.after.link_address, more));
   return added;
 }
 
@@ -109,7 +110,7 @@ Outcome<void> AddressJobs::may_begin(const AddressWish& wish, const Configuratio
 Outcome<void> AddressJobs::can_listen(const AddressChange& change, const Node& node) const {
   constexpr const char* kTodo = "Nothing was changed.";
   AddressTrial trial;
-  trial.listen = to_listen_at(change);
+  trial.listen = to_listen_at(change, *core_.configuration());
   if (change.moves_management()) trial.management = change.after.management_address;
   const auto tried = hands_.try_out(change.side, trial);
   if (!tried)
@@ -186,7 +187,11 @@ std::optional<std::string> AddressJobs::why_not(const Task& task) const {
   if (auto why = why_behind()) return why;
   const AddressChange& change = task.change;
   const Node* partner = task.partner();
-  AddressTrial own{.listen = to_listen_at(change), .management = {}, .link_from = {}, .link_to = {}, .partner = {}};
+  AddressTrial own{.listen = to_listen_at(change, *task.configuration),
+                   .management = {},
+                   .link_from = {},
+                   .link_to = {},
+                   .partner = {}};
   AddressTrial others;
   if (partner && change.moves_link()) {
     own.link_from = others.link_to = change.after.link_address;

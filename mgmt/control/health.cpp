@@ -132,14 +132,16 @@ void judge_who_decides(const PairView& view, std::vector<HealthProblem>& problem
                       "They are taken over by themselves when the two nodes' management can talk again."});
 }
 
+bool has_volumes(const DataPlaneStatus& status, const ShardStatus& shard) {
+  return std::ranges::any_of(status.volumes, [&](const auto& v) { return v.shard == shard.number; });
+}
+
 /// The link's that is down although the first shard's stands: that of volumes that live on another core.
 const ShardStatus* lost_shard(const NodeView& n) {
   const auto& shards = n.report.status->shards;
   if (shards.empty() || !shards.front().connected) return nullptr;
-  const auto down = std::ranges::find_if(shards, [&](const ShardStatus& shard) {
-    return !shard.connected &&
-           std::ranges::any_of(n.report.status->volumes, [&](const auto& v) { return v.shard == shard.number; });
-  });
+  const auto down = std::ranges::find_if(
+      shards, [&](const ShardStatus& shard) { return !shard.connected && has_volumes(*n.report.status, shard); });
   return down == shards.end() ? nullptr : &*down;
 }
 
@@ -155,8 +157,9 @@ HealthProblem without_shard(const Node& mine, const Node& other, const ShardStat
       {},
       fmt::format("{} has no replication link to {} for the volumes of shard {}.", mine.name, other.name, shard.number),
       fmt::format("They are mirrored through port {} of {} and port {} of {}: check that no firewall is in the way "
-                  "and that no other program has that port.",
-                  port_of(mine), mine.name, port_of(other), other.name)};
+                  "and that no other program has that port.{}",
+                  port_of(mine), mine.name, port_of(other), other.name,
+                  shard.problem.empty() ? "" : " It says: " + shard.problem)};
 }
 
 void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
@@ -191,13 +194,46 @@ std::string why_down(const LinkPathView& path) {
   return "";
 }
 
+/// The first shard with volumes that does not have the path, though the first of all has it.
+std::optional<std::int64_t> shard_without(const LinkPathView& path) {
+  for (std::size_t i = 0; i < path.ends.size(); ++i) {
+    const auto& end = path.ends[i];
+    if (end.node == nullptr || !end.node->current()) continue;
+    const std::string& there = path.ends[1 - i].address;
+    for (const ShardStatus& shard : end.node->report.status->shards) {
+      const bool lacks =
+          std::ranges::any_of(shard.paths_down, [&](const auto& to) { return is_same_address(to, there); });
+      if (lacks && has_volumes(*end.node->report.status, shard)) return shard.number;
+    }
+  }
+  return std::nullopt;
+}
+
+HealthProblem path_of_shard(const LinkPathView& path, std::int64_t shard) {
+  return {Severity::warning,
+          "link",
+          {},
+          {},
+          fmt::format("Path {} of the link, between {} and {}, is down for the volumes of shard {}.", path.number,
+                      path.ends[0].address, path.ends[1].address, shard),
+          fmt::format("They use a port of their own, {} above that one: check that no firewall is in the way on that "
+                      "network.",
+                      shard)};
+}
+
+/// The first shard's: its figures are those of the paths.
+bool link_stands(const DataPlaneStatus& status) {
+  return status.shards.empty() ? status.partner_connected : status.shards.front().connected;
+}
+
 /// While the link is up; else its loss is told, and is enough.
 void judge_link_paths(const PairView& view, std::vector<HealthProblem>& problems) {
   for (const auto& n : view.nodes)
-    if (!n.node || (n.current() && !n.report.status->partner_connected)) return;
+    if (!n.node || (n.current() && !link_stands(*n.report.status))) return;
   const auto paths = link_paths_of(view);
   if (paths.size() < 2) return;
   for (const auto& path : paths) {
+    if (const auto shard = shard_without(path)) problems.push_back(path_of_shard(path, *shard));
     const std::string why = why_down(path);
     if (why.empty()) continue;
     problems.push_back(

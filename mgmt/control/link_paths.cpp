@@ -15,20 +15,31 @@ constexpr AddressList kLists[] = {&Node::more_link_addresses, &Node::last_link_a
 
 std::size_t place_of(NodeSide side) { return side == NodeSide::b ? 1 : 0; }
 
-std::vector<std::string> used_by(const Node& n) {
-  std::vector<std::string> all{n.link_address, n.management_address, n.beside.link_address,
-                               n.beside.management_address};
-  for (const auto* list : {&n.portals, &n.more_link_addresses, &n.last_link_addresses})
-    all.insert(all.end(), list->begin(), list->end());
-  return all;
+struct UsedAddresses {
+  std::vector<std::string> link, others;
+};
+
+UsedAddresses used_by(const Node& n) {
+  UsedAddresses used{{n.link_address, n.beside.link_address}, {n.management_address, n.beside.management_address}};
+  for (const AddressList list : kLists) used.link.insert(used.link.end(), (n.*list).begin(), (n.*list).end());
+  used.others.insert(used.others.end(), n.portals.begin(), n.portals.end());
+  return used;
+}
+
+/// The link has `more` ports above each of its own.
+bool meets(const std::string& address, unsigned more, const UsedAddresses& used) {
+  return std::ranges::any_of(used.link, [&](const auto& one) { return ports_meet(address, more, one, more); }) ||
+         std::ranges::any_of(used.others, [&](const auto& one) { return ports_meet(address, more, one, 0); });
 }
 
 std::string complaint_of(const std::string& address, const Configuration& c) {
   if (const auto complaint = check_address(address)) return *complaint;
   if (is_wildcard(address)) return fmt::format("{} is no address that the partner could connect to.", address);
   const unsigned more = c.highest_shard();
+  if (parse_address(address)->port + more > 65535)
+    return fmt::format("The link uses {} ports above this one, too, and there are not so many.", more);
   for (const auto& n : c.nodes)
-    if (std::ranges::any_of(used_by(n), [&](const auto& used) { return ports_meet(address, more, used, more); }))
+    if (meets(address, more, used_by(n)))
       return more == 0 ? fmt::format("{} is used by {} already.", address, n.name)
                        : fmt::format(
                              "{}, or one of the {} ports above it that the link uses, too, is used by {} "

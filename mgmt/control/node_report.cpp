@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mgmt/data_plane/volume_spec.hpp"
 #include "mgmt/records/json.hpp"
 
 namespace lockstep::mgmt {
@@ -40,6 +41,8 @@ struct NodeMessage {
   // Without a witness there is none to be reached.
   static void read(const json&, DataPlaneStatus& status) {
     if (status.witness_kind != "witness" && status.witness_kind != "fence") status.witness_reachable.reset();
+    std::erase_if(status.shards,
+                  [](const ShardStatus& shard) { return shard.number < 0 || shard.number >= data_plane::kMaxShards; });
   }
 };
 

@@ -86,9 +86,12 @@ struct ShardStatus {
   std::int64_t number = 0;
   bool connected = false;
   std::string problem{};  ///< why not
+  /// While it is connected: the paths that the first shard's link has up and this one's has not, by where the first's
+  /// go.
+  std::vector<std::string> paths_down{};
   bool operator==(const ShardStatus&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem))
+BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem, paths_down))
 
 struct DataPlaneStatus {
   std::string version;

@@ -50,8 +50,26 @@ std::vector<FieldProblem> problems_of(const Node& n) {
   return problems;
 }
 
-std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting) {
+namespace {
+void check_link_ports(const Node& n, unsigned more, std::vector<FieldProblem>& problems) {
+  const auto link = parse_address(n.link_address);
+  if (more == 0 || !link) return;
+  if (link->port + more > 65535)
+    problems.push_back({"/node/link_address",
+                        fmt::format("The link uses {} ports above this one, too, and there are not so many.", more)});
+  std::vector<std::string> others = n.portals;
+  others.push_back(n.management_address);
+  for (const auto& other : others)
+    if (ports_meet(n.link_address, more, other, 0))
+      problems.push_back({"/node/link_address", fmt::format("The link uses {} ports above this one, too, and {} of "
+                                                            "this node is among them. Choose another.",
+                                                            more, other)});
+}
+}  // namespace
+
+std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting, unsigned more) {
   std::vector<FieldProblem> problems = problems_of(joining);
+  check_link_ports(joining, more, problems);
   if (joining.name == inviting.name)
     problems.push_back(
         {"/node/name", fmt::format("The inviting node is called {}, too. Choose another name.", inviting.name)});

@@ -10,7 +10,8 @@ namespace lockstep::mgmt {
 /// What a node's own description lacks, with pointers below /node.
 [[nodiscard]] std::vector<FieldProblem> problems_of(const Node& node);
 /// The same of a node that joins, and where it is in the inviting one's way.
-[[nodiscard]] std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting);
+/// `more`: the link has so many ports above each of its own (Configuration::highest_shard()).
+[[nodiscard]] std::vector<FieldProblem> clashes(const Node& joining, const Node& inviting, unsigned more = 0);
 
 void make_link_secrets(Pair& pair);
 /// Edits of a configuration in which the link's secrets are replaced, in their order (link_jobs.hpp). Each changes

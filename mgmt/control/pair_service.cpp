@@ -302,7 +302,7 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
   node.fingerprint = fingerprint;
   if (node.id == core_.node_id)
     return refuse(RefusalKind::conflict, "This is the inviting node itself. Use the invitation on the other one.");
-  if (auto problems = clashes(node, *configuration->node(*side)); !problems.empty())
+  if (auto problems = clashes(node, *configuration->node(*side), configuration->highest_shard()); !problems.empty())
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));
   auto place = *replaces ? place_of(**replaces, node, request.token) : place_for_second(node, request.token);
   if (!place) return std::unexpected(place.error());

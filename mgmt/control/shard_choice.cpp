@@ -2,32 +2,26 @@
 
 #include <algorithm>
 
+#include "mgmt/data_plane/volume_spec.hpp"
+
 namespace lockstep::mgmt {
 
 namespace {
-template <class Counts>
-std::vector<std::int64_t> first_and(const NodeReport& here, Counts counts) {
-  std::vector<std::int64_t> usable{0};
-  if (!here.running || !here.status) return usable;
-  for (const ShardStatus& shard : here.status->shards) {
-    if (shard.number != 0 && counts(shard)) usable.push_back(shard.number);
-  }
-  return usable;
+const ShardStatus* standing(const NodeReport& report, std::int64_t number) {
+  if (!report.running || !report.status) return nullptr;
+  const auto& shards = report.status->shards;
+  const auto found = std::ranges::find(shards, number, &ShardStatus::number);
+  return found == shards.end() || !found->connected || !found->paths_down.empty() ? nullptr : &*found;
 }
 }  // namespace
 
 /// Either node knows of its own way out alone.
 std::vector<std::int64_t> usable_shards(const NodeReport& here, const NodeReport& there) {
-  return first_and(here, [&](const ShardStatus& mine) {
-    return mine.connected && there.running && there.status &&
-           std::ranges::any_of(there.status->shards, [&](const ShardStatus& theirs) {
-             return theirs.number == mine.number && theirs.connected;
-           });
-  });
-}
-
-std::vector<std::int64_t> shards_of(const NodeReport& here) {
-  return first_and(here, [](const ShardStatus&) { return true; });
+  std::vector<std::int64_t> usable{0};
+  for (std::int64_t number = 1; number < data_plane::kMaxShards; ++number) {
+    if (standing(here, number) && standing(there, number)) usable.push_back(number);
+  }
+  return usable;
 }
 
 std::int64_t emptiest_shard(const std::vector<std::int64_t>& usable, const Configuration& configuration) {

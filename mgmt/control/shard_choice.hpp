@@ -9,10 +9,9 @@
 
 namespace lockstep::mgmt {
 
-/// Shards that a volume can be made in now: the first always; any other one whose link stands as both nodes say.
+/// Shards that a volume can be made in now: the first always; any other one whose link stands as both nodes say, by
+/// every path that the first shard's has.
 [[nodiscard]] std::vector<std::int64_t> usable_shards(const NodeReport& here, const NodeReport& there);
-/// Of a node that has no partner yet: those that it has cores for.
-[[nodiscard]] std::vector<std::int64_t> shards_of(const NodeReport& here);
 /// The one of them with the fewest volumes; of equals the first.
 [[nodiscard]] std::int64_t emptiest_shard(const std::vector<std::int64_t>& usable, const Configuration& configuration);
 

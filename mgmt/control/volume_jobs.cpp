@@ -42,7 +42,7 @@ VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairRe
 
 std::vector<std::int64_t> VolumeJobs::shards() const {
   const PairReports reports = reports_();
-  if (core_.peer() == nullptr) return shards_of(reports.here);
+  if (core_.peer() == nullptr) return {0};  // what its partner will have, nobody knows
   return usable_shards(reports.here, reports.partner_reachable ? reports.there : NodeReport{});
 }
 

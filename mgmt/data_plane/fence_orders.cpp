@@ -8,7 +8,7 @@ using replication::FenceEnd;
 
 void FenceOrders::power_off(unsigned shard, engine::TimePoint since, Done done) {
   Orders& orders = began_ && *began_ >= since ? under_way_ : waiting_;
-  orders.insert_or_assign(shard, Order{since, std::move(done)});
+  orders.insert_or_assign(shard, std::move(done));
   if (!began_) begin();
 }
 
@@ -29,7 +29,7 @@ void FenceOrders::end(const FenceEnd& how) {
 }
 
 void FenceOrders::answer(Orders orders, const FenceEnd& how) {
-  for (auto& [shard, order] : orders) order.done(how);
+  for (auto& [shard, done] : orders) done(how);
 }
 
 /// A command goes on for those that wait for the next one: two at one device get into one another's way.

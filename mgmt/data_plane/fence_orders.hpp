@@ -25,11 +25,7 @@ class FenceOrders {
   void end_all();
 
  private:
-  struct Order {
-    engine::TimePoint since;
-    Done done;
-  };
-  using Orders = std::map<unsigned, Order>;
+  using Orders = std::map<unsigned, Done>;
   void begin();
   void end(const replication::FenceEnd& how);
   static void answer(Orders orders, const replication::FenceEnd& how);

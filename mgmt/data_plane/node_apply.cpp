@@ -157,7 +157,10 @@ void Node::use_arbiter(Apply& apply) {
 
 void Node::name_partner(const ApplyPtr& apply, engine::Callback<> then) {
   const DesiredState& state = apply->state;
-  pair_->set_partner({state.partner, state.target.portals, used_shards(state)},
+  std::set<unsigned> used = used_shards(state);
+  for (const auto& [id, volume] : volumes_) used.insert(volume->spec.shard);
+  for (const auto& [id, volume] : leaving_) used.insert(volume->spec.shard);
+  pair_->set_partner({state.partner, state.target.portals, std::move(used)},
                      [apply, then = std::move(then)](const Pair::AddressProblems& problems) mutable {
                        for (const auto& [address, message] : problems)
                          apply->problem("partner link " + address, message);

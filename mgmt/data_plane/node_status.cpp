@@ -93,7 +93,7 @@ void Node::look_for_changes(engine::Callback<> done) {
   look_at_shards([this, closings, done = std::move(done)](const ShardReports& shards) mutable {
     const bool undecided = take_look(shards);
     // A shard that was fenced since has not said so yet.
-    if (!undecided && closings == closings_) server_.release_logins();
+    if (!undecided && closings == closings_ && !pair_->closes_sessions()) server_.release_logins();
     if (done) done();
   });
 }
@@ -216,6 +216,42 @@ void Node::report_arbiter(NodeReport& report) {
   report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
 }
 
+namespace {
+
+/// The first shard's path that a shard's one goes beside: to the same address, with the shard's number less of port.
+PathReport* path_beside(std::vector<PathReport>& firsts, const PathReport& path, unsigned shard) {
+  const auto to = SocketAddress::parse(path.way.address);
+  if (!to || to->port < shard) return nullptr;
+  const std::string first = SocketAddress{to->host, static_cast<std::uint16_t>(to->port - shard)}.to_string();
+  const auto found = std::ranges::find_if(firsts, [&](const PathReport& p) { return p.way.address == first; });
+  return found == firsts.end() ? nullptr : &*found;
+}
+
+/// What goes over a path for every shard is told as one.
+void add_figures(PathReport& all, const PathReport& one) {
+  all.losses += one.losses;
+  if (!all.figures || !one.figures) return;
+  all.figures->bytes_out += one.figures->bytes_out;
+  all.figures->bytes_in += one.figures->bytes_in;
+  all.figures->segments_out += one.figures->segments_out;
+  all.figures->segments_sent_again += one.figures->segments_sent_again;
+}
+
+ShardLink link_of(const ShardReport& shard, std::vector<PathReport>& firsts) {
+  ShardLink link{shard.number, shard.connected, shard.problem};
+  if (shard.number == 0) return link;
+  for (const PathReport& path : shard.paths) {
+    PathReport* const first = path_beside(firsts, path, shard.number);
+    if (first == nullptr) continue;
+    const bool down = path.state == PathReport::State::down && first->state != PathReport::State::down;
+    if (down && shard.connected) link.paths_down.push_back(first->way.address);
+    add_figures(*first, path);
+  }
+  return link;
+}
+
+}  // namespace
+
 /// The link is the first shard's; it is down as long as that of any shard is that has volumes.
 void Node::report_shards(NodeReport& report, const ShardReports& shards) {
   if (shards.empty()) return;
@@ -233,7 +269,7 @@ void Node::report_shards(NodeReport& report, const ShardReports& shards) {
   report.partner_address = shown->address;
   if (report.has_partner) report.partner_paths = shards.front().paths;
   for (const ShardReport& shard : shards) {
-    report.shards.push_back({shard.number, shard.connected, shard.problem});
+    report.shards.push_back(link_of(shard, report.partner_paths));
     for (const auto& status : shard.volumes) {
       if (!volumes_.contains(status.volume)) continue;  // it leaves, or is about to be served
       VolumeReport volume;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/net/socket_address.hpp"
 #include "mgmt/log/log.hpp"
 
 namespace lockstep::data_plane {
@@ -176,9 +177,23 @@ void Pair::stop(engine::Callback<> done) {
 // ---- the link ----
 
 namespace {
-bool is_same_port(const SocketAddress& link, const SocketAddress& portal) {
-  const auto any = [](const std::string& host) { return host == "0.0.0.0" || host == "::"; };
-  return link.port == portal.port && (link.host == portal.host || any(portal.host));
+/// In the one form that a socket's own address has.
+std::string host_of(const SocketAddress& address) {
+  const auto parsed = engine::parse_address(address.to_string());
+  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
+  return whole.substr(0, whole.rfind(':'));
+}
+
+bool is_same_port(const SocketAddress& one, const SocketAddress& other) {
+  const auto any = [](const std::string& host) { return host == "0.0.0.0" || host == "[::]"; };
+  if (one.port != other.port) return false;
+  return host_of(one) == host_of(other) || any(host_of(one)) || any(host_of(other));
+}
+
+bool meets(const std::vector<SocketAddress>& some, const std::vector<SocketAddress>& others) {
+  return std::ranges::any_of(some, [&](const SocketAddress& one) {
+    return std::ranges::any_of(others, [&](const auto& other) { return is_same_port(one, other); });
+  });
 }
 }  // namespace
 
@@ -193,10 +208,8 @@ std::optional<PartnerSpec> Pair::partner_of(unsigned shard, const PartnerPlan& p
       std::ranges::copy(listening_of(theirs->link), std::back_inserter(taken));
   }
   std::ranges::copy(listening_of(plan.partner->link), std::back_inserter(taken));
-  const bool meets = std::ranges::any_of(listening_of(moved->link), [&](const SocketAddress& mine) {
-    return std::ranges::any_of(taken, [&](const auto& other) { return is_same_port(mine, other); });
-  });
-  return meets ? std::nullopt : moved;
+  const bool in_the_way = meets(listening_of(moved->link), taken) || meets({moved->link.connect}, moved->portals);
+  return in_the_way ? std::nullopt : moved;
 }
 
 /// Those that give way do so first.
@@ -204,7 +217,7 @@ void Pair::set_partner(const PartnerPlan& plan, engine::Callback<AddressProblems
   partner_ = plan.partner;
   on_each(
       [this, plan](PairShard& shard, engine::Callback<> passed) {
-        if (!partner_of(shard.number(), plan)) (void)shard.set_partner(std::nullopt);
+        if (!partner_of(shard.number(), plan)) (void)shard.set_partner(std::nullopt, false);
         passed();
       },
       [this, plan, done = std::move(done)]() mutable { connect(plan, std::move(done)); });
@@ -217,8 +230,13 @@ void Pair::connect(const PartnerPlan& plan, engine::Callback<AddressProblems> do
   for (unsigned number = 0; number < shards_.size(); ++number) {
     ask<AddressProblems>(
         number,
-        [own = partner_of(number, plan)](PairShard& shard, engine::Callback<AddressProblems> answer) {
-          answer(shard.set_partner(own));
+        [plan, own = partner_of(number, plan)](PairShard& shard, engine::Callback<AddressProblems> answer) {
+          auto found = shard.set_partner(own, plan.used.contains(shard.number()));
+          if (plan.partner && !own)
+            found.emplace_back(plan.partner->link.listen.to_string(), "There is no port for shard " +
+                                                                          std::to_string(shard.number()) +
+                                                                          " above the link's: choose a lower one.");
+          answer(std::move(found));
         },
         [problems, left, all, counts = number == 0 || plan.used.contains(number)](AddressProblems found) {
           if (counts) std::ranges::move(found, std::back_inserter(*problems));
@@ -236,12 +254,25 @@ bool Pair::listens_at(const SocketAddress& address) const {
 }
 
 void Pair::try_way(const LinkTry& way, engine::Callback<const std::string&> done) {
+  try_way_of(0, way, std::move(done));
+}
+
+/// One shard after the other, those that have volumes.
+void Pair::try_way_of(unsigned shard, const LinkTry& way, engine::Callback<const std::string&> done) {
+  if (shard == shards_.size()) return done("");
   ask<std::string>(
-      0,
-      [way](PairShard& shard, engine::Callback<std::string> answer) {
-        shard.try_way(way, [answer = std::move(answer)](const std::string& problem) mutable { answer(problem); });
+      shard,
+      [way](PairShard& it, engine::Callback<std::string> answer) {
+        if (!it.report().is_used()) return answer("");
+        LinkTry own = way;
+        own.connect.port = static_cast<std::uint16_t>(way.connect.port + it.number());
+        if (own.connect.port < way.connect.port) return answer("There are not so many ports above that of the link.");
+        it.try_way(own, [answer = std::move(answer)](const std::string& problem) mutable { answer(problem); });
       },
-      [done = std::move(done)](const std::string& problem) mutable { done(problem); });
+      [this, shard, way, done = std::move(done)](const std::string& problem) mutable {
+        if (!problem.empty()) return done(shard == 0 ? problem : "Shard " + std::to_string(shard) + ": " + problem);
+        try_way_of(shard + 1, way, std::move(done));
+      });
 }
 
 void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {

@@ -61,8 +61,9 @@ class Pair {
   /// Listens for the partner and connects to it; no partner ends both (PairShard::set_partner()).
   void set_partner(const PartnerPlan& plan, engine::Callback<AddressProblems> done);
   [[nodiscard]] bool listens_at(const SocketAddress& address) const;
-  /// Of the first shard's link.
+  /// Of every shard that has volumes, with its port.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
+  /// Of the first shard's link.
   void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
 
   /// In use, from now on, in shards of which `used` have volumes: the rates are of all together.
@@ -91,6 +92,7 @@ class Pair {
 
   /// Which volume is attached where: told before it is, and when it is detached.
   [[nodiscard]] VolumeShards& volumes() { return volumes_; }
+  [[nodiscard]] bool closes_sessions() const { return !sessions_.is_idle(); }
   [[nodiscard]] std::size_t worker_of(unsigned shard) const { return shard % workers_.size(); }
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   /// A sentence about its line; empty where that is fast, or not known.
@@ -108,6 +110,7 @@ class Pair {
   [[nodiscard]] engine::Reactor& home() const { return workers_.front()->reactor; }
   void make_shard(unsigned number, engine::Callback<> done);
   void make_next(unsigned count, engine::Callback<> done);
+  void try_way_of(unsigned shard, const LinkTry& way, engine::Callback<const std::string&> done);
   void connect(const PartnerPlan& plan, engine::Callback<AddressProblems> done);
   [[nodiscard]] static std::optional<PartnerSpec> partner_of(unsigned shard, const PartnerPlan& plan);
   void watch_workers();

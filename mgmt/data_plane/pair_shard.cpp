@@ -107,22 +107,19 @@ std::vector<SocketAddress> listening_of(const LinkSpec& link) {
 }
 
 std::optional<PartnerSpec> partner_of_shard(const PartnerSpec& partner, unsigned shard) {
-  bool fits = true;
-  PartnerSpec moved = partner;
-  const auto move = [&](SocketAddress& address) {
-    fits &= address.port + shard <= 65535;
+  const auto move = [shard](SocketAddress& address) {
     address.port = static_cast<std::uint16_t>(address.port + shard);
+    return address.port >= shard;
   };
+  PartnerSpec moved = partner;
   LinkSpec& link = moved.link;
-  move(link.listen);
-  move(link.connect);
-  if (link.listen_beside) move(*link.listen_beside);
-  if (link.connect_beside) move(*link.connect_beside);
-  for (PathSpec& path : link.more_paths) {
-    move(path.listen);
-    move(path.connect);
+  if (!move(link.listen) || !move(link.connect)) return std::nullopt;
+  if (link.listen_beside && !move(*link.listen_beside)) link.listen_beside.reset();
+  if (link.connect_beside && !move(*link.connect_beside)) link.connect_beside.reset();
+  link.more_paths.clear();
+  for (PathSpec path : partner.link.more_paths) {
+    if (move(path.listen) && move(path.connect)) link.more_paths.push_back(std::move(path));
   }
-  if (!fits) return std::nullopt;
   return moved;
 }
 
@@ -191,11 +188,12 @@ void PairShard::start() {
   paths_.start(*this, [this](std::size_t number, bool up) { on_path(number, up); });
 }
 
-PairShard::AddressProblems PairShard::set_partner(const std::optional<PartnerSpec>& partner) {
+PairShard::AddressProblems PairShard::set_partner(const std::optional<PartnerSpec>& partner, bool used) {
+  used_ = used;
   const bool link_same = partner == partner_ || (partner && partner_ && partner->link == partner_->link);
   if (!link_same) {
-    if (auto used = use_tls(partner ? partner->link.tls : std::nullopt); !used)
-      return {{partner->link.listen.to_string(), used.error().message}};
+    if (auto good = use_tls(partner ? partner->link.tls : std::nullopt); !good)
+      return {{partner->link.listen.to_string(), good.error().message}};
     use_ways_of(partner);
   }
   partner_ = partner;
@@ -220,7 +218,7 @@ engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
 /// unless it is not protected as it is to be from now on.
 void PairShard::use_ways_of(const std::optional<PartnerSpec>& partner) {
   const bool goes_on = paths_.use(plans_of(partner));
-  if (!partner) return;
+  if (!partner) return server_.close_all_sessions();
   let_in(*partner);
   if (!goes_on) server_.recheck_sessions();
   std::vector<std::string> callers;
@@ -312,7 +310,7 @@ PairShard::AddressProblems PairShard::listen() {
   });
   reactor_.cancel(listen_again_);
   // Without volumes nobody misses it, and a port that another program gives up for a moment stays its own.
-  const bool tries_again = number_ != 0 && !problems.empty() && !node_.status().empty();
+  const bool tries_again = number_ != 0 && !problems.empty() && used_;
   if (tries_again) listen_again_ = reactor_.call_after(kListenAgain, [this] { (void)listen(); });
   return problems;
 }
@@ -361,8 +359,8 @@ void PairShard::on_session(const iscsi_target::SessionEvent& event) {
   if (event.kind == Kind::refused) {
     log_warning(link_name() + ": a login from " + event.session.address + " was refused: " + event.reason + more);
   } else if (event.kind == Kind::turned_away) {
-    tell("link.stranger",
-         link_name() + ": a call from " + event.session.address + " was refused: " + event.reason + more);
+    tell_of_link("link.stranger", std::string(number_ == 0 ? "Partner link: a" : "A") + " call from " +
+                                      event.session.address + " was refused: " + event.reason + more);
   }
 }
 

@@ -52,7 +52,7 @@ struct ShardSeams {
 struct ShardReport {
   unsigned number = 0;
   bool link_up = false;
-  bool connected = false;     ///< both ways
+  bool connected = false;     ///< the way out, and the partner has answered
   std::int64_t since_ms = 0;  ///< wall clock, of the link's last change
   std::string address;        ///< of the partner's, where the first path goes that is up; empty: none is
   std::string problem;        ///< why the link is down; empty while it is up
@@ -64,7 +64,8 @@ struct ShardReport {
   [[nodiscard]] bool is_used() const { return number == 0 || !volumes.empty(); }
 };
 
-/// That of a shard: its number is added to each port of the link. Nothing where a port would be too high.
+/// That of a shard: its number is added to each port of the link. Nothing where the first path's would be too high; no
+/// further path whose would.
 [[nodiscard]] std::optional<PartnerSpec> partner_of_shard(const PartnerSpec& partner, unsigned shard);
 /// Of every path, this node's.
 [[nodiscard]] std::vector<SocketAddress> listening_of(const LinkSpec& link);
@@ -90,7 +91,8 @@ class PairShard final : private replication::LinkEvents {
   /// goes on; whoever logs in from now on needs the new ones. So does one whose way is still among those that there
   /// are; it is moved to the first of them when a login there has succeeded. Again after problems: what is missing is
   /// tried again.
-  [[nodiscard]] AddressProblems set_partner(const std::optional<PartnerSpec>& partner);
+  /// `used`: it has volumes, or is about to; what it can't listen at is tried again, then.
+  [[nodiscard]] AddressProblems set_partner(const std::optional<PartnerSpec>& partner, bool used);
   /// `done` gets nothing, or what keeps a login from succeeding that way. The link is not touched.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
   /// How fast the path to that address is, measured beside what it carries. Fails where another measurement is under
@@ -155,6 +157,7 @@ class PairShard final : private replication::LinkEvents {
   std::map<std::uint64_t, std::unique_ptr<replication::LinkTrial>> trials_;
   std::uint64_t last_trial_ = 0;
   std::int64_t since_ms_ = 0;
+  bool used_ = false;
   bool link_up_ = false;
 };
 

@@ -23,13 +23,13 @@ void SessionFence::ready(unsigned shard, engine::Callback<> closed) {
 void SessionFence::close_if_ready() {
   if (phase_ != Phase::gathering || ready_.size() != shards_) return;
   phase_ = Phase::closing;
-  hands_.close([this] { closed(); });
+  hands_.close([this, round = std::exchange(ready_, {})]() mutable { closed(std::move(round)); });
 }
 
 /// A shard that hears of it may have to close them again, and be ready for that in here. Nobody is asked to take part
 /// before every shard has heard: until then it takes part in what is over.
-void SessionFence::closed() {
-  for (auto& [shard, told] : std::exchange(ready_, {})) told();
+void SessionFence::closed(Ready round) {
+  for (auto& [shard, told] : round) told();
   phase_ = Phase::idle;
   if (std::exchange(again_, false)) begin();
 }

@@ -26,18 +26,21 @@ class SessionFence {
   void begin();
   /// … and on_fenced(): `closed` is called here.
   void ready(unsigned shard, engine::Callback<> closed);
+  /// No session is to be closed, or about to be.
+  [[nodiscard]] bool is_idle() const { return phase_ == Phase::idle; }
 
  private:
   /// Gathering: not every shard is ready. Closing: they are, and the sessions are not closed yet.
   enum class Phase : std::uint8_t { idle, gathering, closing };
   void close_if_ready();
-  void closed();
+  using Ready = std::map<unsigned, engine::Callback<>>;
+  void closed(Ready round);
 
   Hands hands_;
   unsigned shards_ = 0;
   Phase phase_ = Phase::idle;
   bool again_ = false;  ///< a shard has begun while they were being closed
-  std::map<unsigned, engine::Callback<>> ready_;
+  Ready ready_;
 };
 
 }  // namespace lockstep::data_plane

@@ -145,7 +145,8 @@ json to_json(const NodeReport& report) {
   }
   status["shards"] = json::array();
   for (const auto& s : report.shards)
-    status["shards"].push_back({{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}});
+    status["shards"].push_back(
+        {{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}, {"paths_down", s.paths_down}});
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
   const std::int64_t wall = wall_clock_ms();

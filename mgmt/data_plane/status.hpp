@@ -29,7 +29,8 @@ struct VolumeReport {
 struct ShardLink {
   unsigned number = 0;
   bool connected = false;
-  std::string problem;  ///< why the way out is down
+  std::string problem;                    ///< why the way out is down
+  std::vector<std::string> paths_down{};  ///< of those that the first shard's link has up, as they are called there
 };
 
 struct NodeReport {

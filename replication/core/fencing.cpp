@@ -1,5 +1,7 @@
 #include "replication/core/fencing.hpp"
 
+#include <algorithm>
+
 #include "replication/core/marks.hpp"
 
 namespace lockstep::replication {
@@ -11,7 +13,8 @@ Fencing::Fencing(engine::Clock& clock, Fence& fence, engine::Duration patience)
 
 Fencing::~Fencing() { stop(); }
 
-bool Fencing::is_off(TimePoint since) {
+bool Fencing::is_off(TimePoint asked_about) {
+  const TimePoint since = std::max(asked_about, heard_at_);
   wanted_ = true;
   if (off_since_ && *off_since_ >= since) return true;
   if (!running_ && clock_.now() >= again_at_) begin(since);
@@ -55,6 +58,7 @@ void Fencing::on_contact() {
   if (running_) mark<"fencing.partner_is_back">();
   stop();
   off_since_.reset();
+  heard_at_ = clock_.now();
   again_at_ = {};
   reason_.clear();
 }

@@ -70,6 +70,7 @@ class Fencing {
   std::uint64_t run_ = 0;
   engine::TimePoint again_at_;
   engine::TimePoint ordered_;
+  engine::TimePoint heard_at_;                  ///< of the partner: what began before counts no more
   std::optional<engine::TimePoint> off_since_;  ///< when the command began that succeeded
   engine::TimerId timer_{};
   std::string reason_;

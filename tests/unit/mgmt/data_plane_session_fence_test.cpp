@@ -209,5 +209,43 @@ TEST_F(Orders, EndWhenTheFenceIsPutOutOfUse) {
   EXPECT_EQ(heard.back(), "2The fence is not in use any more.");
 }
 
+struct AskedSince final : replication::Fence {
+  std::vector<engine::TimePoint> asked;
+  [[nodiscard]] bool configured() const override { return true; }
+  void power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&>) override {
+    asked.push_back(since);
+  }
+  void stop() override {}
+};
+
+TEST(AFencing, AsksForACommandThatBeganSinceThePartnerWasHeardOf) {
+  Hours clock;
+  AskedSince fence;
+  replication::Fencing fencing(clock, fence, std::chrono::seconds(1));
+  const engine::TimePoint lost = clock.at;
+  EXPECT_FALSE(fencing.is_off(lost));
+  clock.at = clock.at + std::chrono::seconds(1);
+  fencing.on_contact();
+  const engine::TimePoint heard = clock.at;
+  clock.at = clock.at + std::chrono::seconds(1);
+  EXPECT_FALSE(fencing.is_off(lost)) << "of a volume that is in the same epoch still";
+  EXPECT_EQ(fence.asked, (std::vector{lost, heard}));
+}
+
+TEST_F(Sessions, OfAShardThatIsReadyWhileTheyAreClosedAreClosedAgain) {
+  fence.begin();
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  fence.add_shard();
+  fence.begin();
+  ready(3);
+  EXPECT_FALSE(fence.is_idle());
+  closings[0]();
+  EXPECT_EQ(told, (Shards{0, 1, 2})) << "it took no part in that";
+  for (const unsigned shard : {0U, 1U, 2U}) ready(shard);
+  closings[1]();
+  EXPECT_EQ(told, (Shards{0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_TRUE(fence.is_idle());
+}
+
 }  // namespace
 }  // namespace lockstep::data_plane

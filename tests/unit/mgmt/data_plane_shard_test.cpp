@@ -33,6 +33,11 @@ TEST(AShard, HasTheLinksAddressesWithPortsOfItsOwn) {
 TEST(AShard, HasNoLinkWhereThereAreNotSoManyPorts) {
   EXPECT_TRUE(partner_of_shard(a_partner(65533), 2));
   EXPECT_FALSE(partner_of_shard(a_partner(65534), 2));
+  PartnerSpec high_path = a_partner(3261);
+  high_path.link.more_paths.front().connect.port = 65535;
+  const auto moved = partner_of_shard(high_path, 2);
+  ASSERT_TRUE(moved) << "the others are as good as before";
+  EXPECT_TRUE(moved->link.more_paths.empty());
 }
 
 TEST(AShard, HasATargetThatOnlyTheSameShardOfThePartnerKnows) {

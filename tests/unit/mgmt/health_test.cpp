@@ -374,6 +374,63 @@ TEST(Health, APathThatIsDownIsToldOnceWithWhyWhileTheLinkIsUp) {
   EXPECT_NE(p.health().summary.find("Path 1 of the link"), std::string::npos);
 }
 
+struct Shards : Paths {
+  /// Both nodes have two shards, and a volume in the second.
+  Shards() {
+    for (auto& n : view.nodes) {
+      n.report.status->shards = {{.number = 0, .connected = true}, {.number = 1, .connected = true}};
+      ReplicaStatus& replica = n.report.status->volumes.emplace_back();
+      replica.volume = {{1}};
+      replica.shard = 1;
+      replica.serving = true;
+      replica.state = "in_sync";
+    }
+  }
+  ShardStatus& second(std::size_t node) { return view.nodes[node].report.status->shards[1]; }
+  void lose(std::size_t node) {
+    second(node).connected = false;
+    view.nodes[node].report.status->partner_connected = false;
+  }
+  std::vector<HealthProblem> of_link() {
+    auto all = health().problems;
+    std::erase_if(all, [](const HealthProblem& p) { return p.subject != "link"; });
+    return all;
+  }
+};
+
+TEST(Health, AShardsLinkThatIsDownIsToldWithItsPorts) {
+  Shards p;
+  EXPECT_TRUE(p.of_link().empty());
+  p.lose(1);
+  p.second(1).problem = "Connection refused.";
+  ASSERT_EQ(p.of_link().size(), 1U);
+  EXPECT_NE(p.of_link()[0].message.find("for the volumes of shard 1."), std::string::npos) << p.of_link()[0].message;
+  EXPECT_NE(p.of_link()[0].advice.find("through port 3262 of node-b and port 3262 of node-a"), std::string::npos)
+      << p.of_link()[0].advice;
+  EXPECT_NE(p.of_link()[0].advice.find("Connection refused."), std::string::npos);
+}
+
+TEST(Health, AShardsLinkIsNotMissedWhereItHasNoVolumesOrTheFirstIsDownToo) {
+  Shards p;
+  p.lose(0);
+  p.view.nodes[0].report.status->shards[0].connected = false;
+  ASSERT_EQ(p.of_link().size(), 1U);
+  EXPECT_EQ(p.of_link()[0].message.find("shard"), std::string::npos) << p.of_link()[0].message;
+  Shards unused;
+  for (auto& n : unused.view.nodes)
+    for (auto& v : n.report.status->volumes) v.shard = 0;
+  unused.second(0).connected = false;
+  EXPECT_TRUE(unused.of_link().empty());
+}
+
+TEST(Health, APathThatAShardLacksIsTold) {
+  Shards p;
+  p.second(0).paths_down = {"10.9.0.2:3261"};
+  ASSERT_EQ(p.of_link().size(), 1U);
+  EXPECT_EQ(p.of_link()[0].message,
+            "Path 2 of the link, between 10.9.0.1:3261 and 10.9.0.2:3261, is down for the volumes of shard 1.");
+}
+
 TEST(Health, OfALinkThatIsLostAsAWholeNoPathIsTold) {
   Paths p;
   p.down(0, 0);

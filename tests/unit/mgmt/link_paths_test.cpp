@@ -89,6 +89,22 @@ TEST(LinkPaths, AnAddressIsRefusedThatIsNoneOrInUseOrNobodysToCall) {
             "10.0.0.12:3260 is used by node-b already.");
 }
 
+TEST(LinkPaths, AnAddressIsRefusedWhosePortsMeetOthersWhereVolumesAreInFurtherShards) {
+  Configuration c = pair();
+  c.volumes.emplace_back().shard = 2;
+  const auto with_a = [](const char* address) { return LinkPathWish{{address, "10.8.0.12:3261"}, false}; };
+  EXPECT_EQ(complaint(c, with_a("10.0.0.11:3261"), "/a"), "") << "a portal at 3260 has no ports above its own";
+  EXPECT_NE(complaint(c, with_a("10.0.0.11:3258"), "/a").find("one of the 2 ports above it"), std::string::npos);
+  EXPECT_NE(complaint(c, with_a("10.0.0.11:8441"), "/a"), "") << "management is at 8443";
+  EXPECT_NE(complaint(c, with_a("10.1.0.11:3263"), "/a"), "") << "the link has the two ports above its own";
+  EXPECT_NE(complaint(c, with_a("10.1.0.11:3259"), "/a"), "");
+  EXPECT_EQ(complaint(c, with_a("10.1.0.11:3264"), "/a"), "");
+  EXPECT_NE(complaint(c, with_a("10.8.0.11:65534"), "/a").find("there are not so many"), std::string::npos);
+  EXPECT_EQ(complaint(c, with_a("10.8.0.11:65533"), "/a"), "");
+  EXPECT_EQ(document_version(c), 11);
+  EXPECT_EQ(from_document(to_document(c)), c);
+}
+
 TEST(LinkPaths, AnIPv6AddressIsTheSameHoweverItIsWritten) {
   Configuration c = pair();
   ASSERT_TRUE(add_link_path(c, {{"[fd00::1]:3261", "[fd00::2]:3261"}, false}));

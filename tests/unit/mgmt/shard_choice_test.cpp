@@ -37,8 +37,10 @@ TEST(ShardChoice, TakesTheFirstWhateverItsLinkDoes) {
       << "which is of before there were several";
 }
 
-TEST(ShardChoice, TakesAnyOfANodeWithoutAPartner) {
-  EXPECT_EQ(shards_of(with_links({false, false, false})), (Shards{0, 1, 2}));
+TEST(ShardChoice, TakesNoneThatLacksAPathOfTheFirst) {
+  NodeReport lacks = with_links({true, true, true});
+  lacks.status->shards[1].paths_down = {"10.9.0.2:3261"};
+  EXPECT_EQ(usable_shards(with_links({true, true, true}), lacks), (Shards{0, 2}));
 }
 
 TEST(ShardChoice, SpreadsVolumesAndPrefersTheFirst) {
