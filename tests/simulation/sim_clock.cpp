@@ -51,7 +51,10 @@ void SimClock::reboot() {
   ++boot_;
 }
 
-void SimClock::resume() { paused_ += scheduler_.now() - paused_at_; }
+void SimClock::resume() {
+  paused_ += scheduler_.now() - paused_at_;
+  is_paused_ = false;
+}
 
 void SimClock::cancel(engine::TimerId timer) {
   const auto id = static_cast<std::uint64_t>(timer);

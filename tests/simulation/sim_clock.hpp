@@ -22,8 +22,12 @@ class SimClock final : public engine::Clock {
   /// A new boot: it begins near zero again.
   void reboot();
   [[nodiscard]] std::uint64_t boot() const { return boot_; }
-  /// The machine is paused: its clock stands still, and timers fire later by as much.
-  void pause() { paused_at_ = scheduler_.now(); }
+  /// The machine is paused: its clock stands still, and timers fire later by as much. What an operator is played to
+  /// have it do meanwhile sees that clock, too.
+  void pause() {
+    paused_at_ = scheduler_.now();
+    is_paused_ = true;
+  }
   void resume();
   /// The process died: no timer of its fires. Callbacks are destroyed, not run.
   void clear();
@@ -38,7 +42,7 @@ class SimClock final : public engine::Clock {
   static void fire(void* self, std::uint64_t id);
   void release(std::uint32_t slot);
   /// How long the machine has not been paused.
-  [[nodiscard]] Nanos unpaused() const { return scheduler_.now() - paused_; }
+  [[nodiscard]] Nanos unpaused() const { return (is_paused_ ? paused_at_ : scheduler_.now()) - paused_; }
 
   Scheduler& scheduler_;
   SimRandom random_;
@@ -49,6 +53,7 @@ class SimClock final : public engine::Clock {
   std::uint64_t boot_ = 1;
   Nanos paused_ = 0;  ///< of all pauses that are over
   Nanos paused_at_ = 0;
+  bool is_paused_ = false;
   std::vector<Timer> timers_;
   std::vector<std::uint32_t> free_;
 };
