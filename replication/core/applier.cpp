@@ -1,5 +1,7 @@
 #include "replication/core/applier.hpp"
 
+#include <algorithm>
+
 #include "engine/base/copy_bytes.hpp"
 #include "replication/core/marks.hpp"
 #include "replication/core/write_same.hpp"
@@ -67,6 +69,7 @@ Apply& Applier::make(std::uint64_t session, InboundRequest& request, const Messa
   a.session = session;
   a.message = m;
   applies_.push_back(a);
+  if (m.type == MessageType::replicate) highest_ = std::max(highest_, m.sequence);
   return a;
 }
 
@@ -78,7 +81,9 @@ Apply* Applier::find_if(Pred pred) {
   return nullptr;
 }
 
+/// An order that comes for the first time has a higher number than all before, mostly.
 Apply* Applier::find(std::uint64_t sequence) {
+  if (sequence > highest_) return nullptr;
   return find_if(
       [&](const Apply& a) { return a.message.type == MessageType::replicate && a.message.sequence == sequence; });
 }

@@ -139,8 +139,9 @@ class Applier {
   std::uint64_t map_told_ = 0;  ///< words from the map's first on, in this order
   bool map_is_told_ = false;
   Pool<Apply> pool_;
-  List<Apply> applies_;   // under way, and applied but uncommitted
-  std::size_t held_ = 0;  // of these, answers held back
+  List<Apply> applies_;        // under way, and applied but uncommitted
+  std::uint64_t highest_ = 0;  ///< no order had a higher number
+  std::size_t held_ = 0;       // of these, answers held back
   engine::Callback<> quiet_;
   Wait quiet_waits_ = Wait::for_all;
 };

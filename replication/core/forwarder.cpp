@@ -24,7 +24,24 @@ void Forwarder::start(Op& op) {
   op.scratch.reset();
   op.status = {};
   ops_.push_back(op);
+  by_tag_.emplace(op.tag, &op);
+  unsent_.push_back(op);
   pump();
+}
+
+/// By rising tag, as all are.
+void Forwarder::wait_again(Op& op) {
+  op.stage = Stage::forward_wait;
+  List<Op, &Op::link_hook> later;
+  unsent_.move_to(later, [&op](const Op& other) { return other.tag > op.tag; });
+  unsent_.push_back(op);
+  later.splice_to(unsent_);
+}
+
+void Forwarder::take_out(Op& op) {
+  ops_.remove(op);
+  by_tag_.erase(op.tag);
+  if (op.link_hook.linked) unsent_.remove(op);
 }
 
 /// Its host may have given it up by now, and sent it again through the other node.
@@ -35,7 +52,7 @@ bool Forwarder::is_too_old(const Op& op) const {
 /// Those that no partner has seen: the host, if it still waits, sends them again.
 void Forwarder::end_too_old() {
   while (Op* op = [this]() -> Op* {
-    for (Op* at = ops_.front(); at; at = List<Op>::next(at)) {
+    for (Op* at = unsent_.front(); at; at = decltype(unsent_)::next(at)) {
       if (!at->sent_before && !at->on_link && !at->dropped && is_too_old(*at)) return at;
     }
     return nullptr;
@@ -62,7 +79,8 @@ void Forwarder::pump() {
   if (!outbound_.ready || !partner_.in_contact()) return;
   pumping_ = true;
   end_too_old();
-  for (Op* op = ops_.front(); op; op = List<Op>::next(op)) {
+  for (Op *op = unsent_.front(), *following = nullptr; op; op = following) {
+    following = decltype(unsent_)::next(op);
     if (may_send(*op)) {
       if (!share_.ready()) {
         mark<"forward.waits_for_its_turn">();
@@ -123,6 +141,7 @@ void Forwarder::send(Op& op) {
   op.sent_outside |= standing_.is_forwarding() && !asks_only;
   op.sent_to = partner_.process();
   op.stage = Stage::forwarded;
+  unsent_.remove(op);
   op.unsettled = false;
   op.on_link = true;
   op.since = clock_.now();
@@ -178,7 +197,7 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
                      (result->status == Errc::ok && !asked_only && op.opcode == DiskOpcode::change_state &&
                       result->payload != op.lu_answer.size());
   if (again) {
-    op.stage = Stage::forward_wait;
+    wait_again(op);
     if (result && result->status == Errc::stale && is_too_old(op)) {
       mark<"forward.too_old_to_send_again">();  // it was not carried out there, and never will be
       end(op, Errc::resource_exhausted);
@@ -250,7 +269,7 @@ void Forwarder::give_up(Op& op) {
 }
 
 void Forwarder::end(Op& op, std::error_code status) {
-  ops_.remove(op);
+  take_out(op);
   dropped_ -= op.dropped;
   leave_window(op);
   leave_share(op);
@@ -263,7 +282,7 @@ void Forwarder::resend() {
   ops_.for_each([this](Op& op) {
     if (op.on_link || !std::exchange(op.half_done, false)) return;
     mark<"forward.half_done_sent_again">();
-    op.stage = Stage::forward_wait;
+    wait_again(op);
     leave_share(op);
   });
   pump();
@@ -389,7 +408,7 @@ void Forwarder::take_over(Taking which) {
       end(*op, Errc::resource_exhausted);
     } else {
       mark<"forward.taken_over">();
-      ops_.remove(*op);
+      take_out(*op);
       leave_window(*op);
       leave_share(*op);
       op->half_done = false;
@@ -407,10 +426,8 @@ void Forwarder::note_ordered(std::uint64_t tag) {
 }
 
 Op* Forwarder::find(std::uint64_t tag) {
-  for (Op* op = ops_.front(); op && op->tag <= tag; op = List<Op>::next(op)) {
-    if (op->tag == tag) return op;
-  }
-  return nullptr;
+  const auto found = by_tag_.find(tag);
+  return found == by_tag_.end() ? nullptr : found->second;
 }
 
 /// Tags of another process's may be the same: its clock began anew.

@@ -13,6 +13,8 @@
 //
 // Guarantees: each operation ends by Completions, or goes on by its user, once. Callers: front, for operations; the
 // applier, for orders of what was forwarded; membership and PhaseRunner, when the way or the epoch is another one.
+#include <boost/unordered/unordered_flat_map.hpp>
+
 #include "replication/core/completions.hpp"
 #include "replication/core/link_budget.hpp"
 #include "replication/core/lu_state_in_force.hpp"
@@ -99,6 +101,8 @@ class Forwarder {
   [[nodiscard]] bool is_too_old(const Op& op) const;
   void end_too_old();
   void send(Op& op);
+  void wait_again(Op& op);
+  void take_out(Op& op);
   void cancel(const Op& op);
   [[nodiscard]] std::uint64_t next_answered();
   void enter_window(Op& op);
@@ -128,8 +132,10 @@ class Forwarder {
   LuStateInForce& in_force_;
   Completions& completions_;
   ForwarderUser& user_;
-  List<Op> ops_;             // by rising tag
-  std::size_t dropped_ = 0;  // of these
+  List<Op> ops_;  // by rising tag
+  boost::unordered_flat_map<std::uint64_t, Op*> by_tag_;
+  List<Op, &Op::link_hook> unsent_;  // of these, those that wait to be sent
+  std::size_t dropped_ = 0;          // of these
   LinkShare share_;
   std::uint64_t last_tag_;
   std::size_t in_window_ = 0;

@@ -43,7 +43,7 @@ void PathsLink::Impl::send(std::span<const std::byte> header, std::span<const st
 }
 
 void PathsLink::Impl::pump() {
-  if (!is<Established>() || !manager.best(load, clock.now())) return;
+  if (!is<Established>() || manager.joined().empty()) return;
   pump_ahead();
   pump_numbered();
 }
@@ -92,8 +92,11 @@ PathTask& PathsLink::Impl::number_first(Stream& stream) {
   return task;
 }
 
+/// Which is the best, the time says where there are two.
 void PathsLink::Impl::give_numbered(Task& task) {
-  give_copy(numbered, task, *manager.best(load, clock.now()), task.payload_out, task.payload_in);
+  const PathSet joined = manager.joined();
+  const PathSlot path = joined.size() == 1 ? joined.first() : *manager.best(load, clock.now());
+  give_copy(numbered, task, path, task.payload_out, task.payload_in);
 }
 
 void PathsLink::Impl::give_copy(Stream& stream, Task& task, PathSlot path, std::span<const std::byte> out,

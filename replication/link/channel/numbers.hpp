@@ -33,6 +33,8 @@ class PathSet {
   [[nodiscard]] bool contains(PathSlot slot) const { return (bits_ & bit(slot)) != 0; }
   [[nodiscard]] bool empty() const { return bits_ == 0; }
   [[nodiscard]] int size() const { return std::popcount(bits_); }
+  /// Not of an empty one.
+  [[nodiscard]] PathSlot first() const { return static_cast<PathSlot>(std::countr_zero(bits_)); }
   void add(PathSlot slot) { bits_ |= bit(slot); }
   void remove(PathSlot slot) { bits_ &= static_cast<std::uint8_t>(~bit(slot)); }
   bool operator==(const PathSet&) const = default;
