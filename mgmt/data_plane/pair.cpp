@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/net/socket_address.hpp"
 #include "mgmt/log/log.hpp"
 
 namespace lockstep::data_plane {
@@ -177,13 +176,6 @@ void Pair::stop(engine::Callback<> done) {
 // ---- the link ----
 
 namespace {
-/// In the one form that a socket's own address has.
-std::string host_of(const SocketAddress& address) {
-  const auto parsed = engine::parse_address(address.to_string());
-  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
-  return whole.substr(0, whole.rfind(':'));
-}
-
 bool is_same_port(const SocketAddress& one, const SocketAddress& other) {
   const auto any = [](const std::string& host) { return host == "0.0.0.0" || host == "[::]"; };
   if (one.port != other.port) return false;

@@ -71,13 +71,6 @@ engine::Duration patience_with_fence(const SettingsSpec& settings) {
   return std::max(settings.lease, settings.other_lease) / 6;
 }
 
-/// The host's part, in the one form that a socket's own address has.
-std::string as_callers_are_written(const SocketAddress& address) {
-  const auto parsed = engine::parse_address(address.to_string());
-  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
-  return whole.substr(0, whole.rfind(':'));
-}
-
 iscsi_target::ServerOptions server_options() {
   iscsi_target::ServerOptions options;
   iscsi::Offers& offers = options.session.offers;
@@ -98,6 +91,12 @@ iscsi_target::ServerOptions server_options() {
 }
 
 }  // namespace
+
+std::string host_of(const SocketAddress& address) {
+  const auto parsed = engine::parse_address(address.to_string());
+  const std::string whole = parsed ? engine::to_string(*parsed) : address.to_string();
+  return whole.substr(0, whole.rfind(':'));
+}
 
 std::vector<SocketAddress> listening_of(const LinkSpec& link) {
   std::vector<SocketAddress> all{link.listen};
@@ -222,7 +221,7 @@ void PairShard::use_ways_of(const std::optional<PartnerSpec>& partner) {
   let_in(*partner);
   if (!goes_on) server_.recheck_sessions();
   std::vector<std::string> callers;
-  for (const auto& address : calling_of(partner->link)) callers.push_back(as_callers_are_written(address));
+  for (const auto& address : calling_of(partner->link)) callers.push_back(host_of(address));
   server_.accept_only_from(std::move(callers));
   first_way_.reset();
   look_for_first_way_in(engine::Duration{0});

@@ -67,6 +67,8 @@ struct ShardReport {
 /// That of a shard: its number is added to each port of the link. Nothing where the first path's would be too high; no
 /// further path whose would.
 [[nodiscard]] std::optional<PartnerSpec> partner_of_shard(const PartnerSpec& partner, unsigned shard);
+/// The host's part, in the one form that a socket's own address has.
+[[nodiscard]] std::string host_of(const SocketAddress& address);
 /// Of every path, this node's.
 [[nodiscard]] std::vector<SocketAddress> listening_of(const LinkSpec& link);
 
