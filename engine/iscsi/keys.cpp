@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kMaxSegment = (1u << 24) - 1;
 constexpr std::uint8_t kLogin = kInSecurity | kInOperational;
 constexpr std::uint8_t kAny = kLogin | kInFullFeature;
+constexpr std::uint8_t kOfRdma = kInOperational | kRdmaOnly;
 
 constexpr std::array<KeyRule, static_cast<std::size_t>(Key::count)> kRules{{
     {Key::header_digest, "HeaderDigest", KeyKind::choice, kInOperational, 0, 255},
@@ -50,6 +51,12 @@ constexpr std::array<KeyRule, static_cast<std::size_t>(Key::count)> kRules{{
     {Key::chap_c, "CHAP_C", KeyKind::text, kInSecurity, 0, 2050},
     {Key::chap_n, "CHAP_N", KeyKind::text, kInSecurity, 0, 255},
     {Key::chap_r, "CHAP_R", KeyKind::text, kInSecurity, 0, 2050},
+    {Key::initiator_segment, "InitiatorRecvDataSegmentLength", KeyKind::smaller, kOfRdma, 512, kMaxSegment},
+    {Key::target_segment, "TargetRecvDataSegmentLength", KeyKind::smaller, kOfRdma, 512, kMaxSegment},
+    {Key::max_unexpected, "MaxOutstandingUnexpectedPDUs", KeyKind::number, kOfRdma, 0, UINT32_MAX},
+    {Key::max_ahs, "MaxAHSLength", KeyKind::number, kOfRdma, 0, UINT32_MAX},
+    {Key::tagged_for_solicited, "TaggedBufferForSolicitedDataOnly", KeyKind::text, kOfRdma, 0, 3},
+    {Key::hello_required, "iSERHelloRequired", KeyKind::text, kOfRdma, 0, 3},
 }};
 
 constexpr bool in_order() {
@@ -79,6 +86,10 @@ std::uint32_t our_number(Key key, const Offers& ours) {
       return 0;
     case Key::protocol_level:
       return 1;
+    case Key::initiator_segment:
+      return ours.initiator_segment;
+    case Key::target_segment:
+      return ours.target_segment;
     default:
       return 0;
   }
@@ -107,6 +118,12 @@ void set_number(Key key, std::uint32_t value, Parameters& agreed) {
     case Key::max_recv_data_segment_length:
       agreed.max_send = value;
       break;
+    case Key::initiator_segment:
+      agreed.initiator_segment = value;
+      break;
+    case Key::target_segment:
+      agreed.target_segment = value;
+      break;
     default:
       break;  // bounded to the only value that we have
   }
@@ -119,7 +136,7 @@ bool our_bool(Key key, const Offers& ours) {
     case Key::immediate_data:
       return ours.immediate_data;
     case Key::rdma_extensions:
-      return false;
+      return ours.rdma;
     default:
       return true;  // data always comes in order
   }
@@ -128,6 +145,7 @@ bool our_bool(Key key, const Offers& ours) {
 void set_bool(Key key, bool value, Parameters& agreed) {
   if (key == Key::initial_r2t) agreed.initial_r2t = value;
   if (key == Key::immediate_data) agreed.immediate_data = value;
+  if (key == Key::rdma_extensions) agreed.rdma = value;
 }
 
 Offers::Digest our_digest(Key key, const Offers& ours) {
@@ -216,8 +234,19 @@ std::optional<std::uint32_t> parse_number(std::string_view text) {
   return value;
 }
 
+Offers rdma_offers(Offers ours) {
+  ours.header_digest = ours.data_digest = Offers::Digest::none;
+  ours.initial_r2t = true;
+  ours.first_burst = kRdmaSegment;
+  ours.max_recv = kRdmaSegment;
+  ours.rdma = true;
+  ours.target_segment = kRdmaSegment;
+  return ours;
+}
+
 std::optional<std::string> accept_offer(const KeyRule& rule, std::string_view offered, const Offers& ours,
                                         bool discovery, Parameters& agreed) {
+  if ((rule.use & kRdmaOnly) && !ours.rdma) return "NotUnderstood";
   if (discovery && (rule.use & kNormalOnly)) return "Irrelevant";
   switch (rule.kind) {
     case KeyKind::both_yes:
@@ -238,6 +267,8 @@ std::optional<std::string> accept_offer(const KeyRule& rule, std::string_view of
     }
     case KeyKind::text:
       if (offered.size() > rule.high) return "Reject";
+      if (rule.key == Key::tagged_for_solicited) agreed.tagged_is_advanced = offered != "No";
+      if (rule.key == Key::hello_required && offered != "No") return "Reject";
       return std::nullopt;
   }
   return std::nullopt;
@@ -247,6 +278,7 @@ std::string make_offers(const Offers& ours, bool discovery) {
   std::string text;
   for (const KeyRule& rule : kRules) {
     if (!(rule.use & kInOperational) || (discovery && (rule.use & kNormalOnly))) continue;
+    if ((rule.use & kRdmaOnly) && !ours.rdma) continue;
     if (rule.key == Key::rdma_extensions || rule.key == Key::task_reporting) continue;
     switch (rule.kind) {
       case KeyKind::both_yes:
@@ -265,6 +297,8 @@ std::string make_offers(const Offers& ours, bool discovery) {
     }
   }
   add_pair(text, rule_of(Key::max_recv_data_segment_length).name, std::to_string(ours.max_recv));
+  // Last: the keys that it makes irrelevant come before it (RFC 7145 6.3).
+  if (ours.rdma && !discovery) add_pair(text, rule_of(Key::rdma_extensions).name, "Yes");
   return text;
 }
 

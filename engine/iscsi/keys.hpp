@@ -44,6 +44,12 @@ enum class Key : std::uint8_t {
   chap_c,
   chap_n,
   chap_r,
+  initiator_segment,
+  target_segment,
+  max_unexpected,
+  max_ahs,
+  tagged_for_solicited,
+  hello_required,
   count,
 };
 
@@ -64,6 +70,7 @@ enum KeyUse : std::uint8_t {  // where a key may stand; bits
   kInFullFeature = 4,
   kNormalOnly = 8,   ///< Irrelevant in a discovery session
   kFromTarget = 16,  ///< an initiator may not declare it
+  kRdmaOnly = 32,    ///< of RFC 7145: not understood by who has no RDMA
 };
 
 struct KeyRule {
@@ -92,6 +99,13 @@ struct Parameters {
   std::uint32_t protocol_level = 1;
   std::uint32_t max_send = 8192;  ///< bytes in a data segment: what the peer declared
   std::uint32_t max_recv = 8192;  ///< and what we did
+  // RFC 7145 §6
+  bool rdma = false;
+  std::uint32_t initiator_segment = 8192;  ///< bytes of data in a PDU to the initiator
+  std::uint32_t target_segment = 8192;     ///< and to the target
+  /// The address of a write's memory is that of what does not come with the command. RFC 7145 §6.9 has No as the
+  /// default; Linux, and so everybody, means Yes.
+  bool tagged_is_advanced = true;
 };
 
 /// What this side is ready for, as offerer or acceptor.
@@ -106,7 +120,14 @@ struct Offers {
   std::uint32_t max_outstanding_r2t = 4;
   std::uint32_t time2wait = 0, time2retain = 0;  ///< seconds
   std::uint32_t max_recv = 256 << 10;            ///< bytes, declared
+  bool rdma = false;
+  std::uint32_t initiator_segment = (1 << 24) - 1, target_segment = (1 << 24) - 1;  ///< bytes
 };
+
+constexpr std::uint32_t kRdmaSegment = 8192;       ///< bytes of data that come with a PDU over RDMA
+constexpr std::uint32_t kRdmaAnswerSegment = 128;  ///< and that an initiator has room for, whatever it declares
+/// What a target that is ready for `ours` over TCP is ready for over RDMA.
+[[nodiscard]] Offers rdma_offers(Offers ours);
 
 /// The value, or nothing when it is no number of decimal or 0x-hexadecimal digits that fits.
 [[nodiscard]] std::optional<std::uint32_t> parse_number(std::string_view text);

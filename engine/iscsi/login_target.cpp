@@ -188,7 +188,7 @@ TargetLogin::Step TargetLogin::respond() {
     }
     if (stage_ == Stage::operational && !std::exchange(limits_told_, true)) {
       if (!decision_.target_alias.empty()) answer(rule_of(Key::target_alias).name, decision_.target_alias);
-      answer(rule_of(Key::max_recv_data_segment_length).name, std::to_string(offers_.max_recv));
+      if (!offers_.rdma) answer(rule_of(Key::max_recv_data_segment_length).name, std::to_string(offers_.max_recv));
       agreed_.max_recv = offers_.max_recv;
     }
     outgoing_.start(std::exchange(answers_, {}));
@@ -210,6 +210,13 @@ TargetLogin::Step TargetLogin::respond() {
 }
 
 std::optional<TargetLogin::Step> TargetLogin::check_agreement() {
+  if (offers_.rdma && !who_.discovery && !agreed_.rdma) {
+    return fail(LoginStatus::initiator_error, "The initiator came over RDMA without RDMAExtensions=Yes.");
+  }
+  if (offers_.rdma) {
+    agreed_.max_send = who_.discovery ? std::min(agreed_.max_send, kRdmaSegment)
+                                      : std::min(agreed_.initiator_segment, kRdmaAnswerSegment);
+  }
   if (agreed_.first_burst <= agreed_.max_burst) return std::nullopt;
   const bool offered =
       std::any_of(settled_.begin(), settled_.end(), [](const auto& s) { return s.first == Key::first_burst_length; });

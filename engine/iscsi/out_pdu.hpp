@@ -5,10 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/iscsi/pdu.hpp"
+
+namespace lockstep::iser {
+class SendQueue;
+}
 
 namespace lockstep::iscsi {
 
@@ -31,9 +36,12 @@ class OutPdu {
   /// false, its transport has ended; then the slot is the pool's again. May be null.
   void (*done)(void* owner, bool sent) = nullptr;
   void* owner = nullptr;
+  /// iSER: a key of the initiator's memory, which its network card forgets when the PDU has come.
+  std::optional<std::uint32_t> invalidates;
 
  private:
   friend class TransmitQueue;
+  friend class iser::SendQueue;
   friend class OutPduPool;
   std::array<std::byte, kBhsSize + kMaxAhs + kDigestSize> head_;
   std::array<std::byte, 3 + kDigestSize> tail_;

@@ -71,6 +71,8 @@ class PduTransport {
   /// stays as it is.
   virtual void close(engine::StreamClose how, engine::Callback<> closed) = 0;
 
+  /// Its login is one of RFC 7145, and no data moves by PDUs but what comes with a command.
+  [[nodiscard]] virtual bool is_rdma() const { return false; }
   [[nodiscard]] virtual const std::string& local_address() const = 0;  ///< "127.0.0.1:3260", "[::1]:3260"
   [[nodiscard]] virtual const std::string& peer_address() const = 0;
 };

@@ -31,7 +31,8 @@ TargetConnection::TargetConnection(std::unique_ptr<iscsi::PduTransport> transpor
       settings_(settings),
       peer_(transport_->peer_address()),
       local_(transport_->local_address()),
-      login_(std::make_unique<TargetLogin>(directory, resources.random, settings.offers)) {
+      offers_(transport_->is_rdma() ? iscsi::rdma_offers(settings.offers) : settings.offers),
+      login_(std::make_unique<TargetLogin>(directory, resources.random, offers_)) {
   transport_->start(*this);
   transport_->set_limits({.ahs = 0});  // login requests have none
   start_timer(settings_.login_timeout);
@@ -167,16 +168,19 @@ void TargetConnection::send_login(const TargetLogin::Step& step) {
 void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
   assert(phase_ == Phase::admitting);
   nexus_id_ = nexus_id;
-  send_login(login_->admit(tsih, std::min(settings_.queue_depth, kMaxQueueDepth)));
+  // Over RDMA it opens with the answers, as receives are posted.
+  const std::uint32_t window = transport_->is_rdma() ? 1 : std::min(settings_.queue_depth, kMaxQueueDepth);
+  send_login(login_->admit(tsih, window));
   identity_ = login_->identity();
   const iscsi::Parameters& agreed = login_->parameters();
   transport_->set_digests(agreed.header_digest, agreed.data_digest);
   transport_->set_limits(
-      {.data = settings_.offers.max_recv, .header_digest = agreed.header_digest, .data_digest = agreed.data_digest});
+      {.data = offers_.max_recv, .header_digest = agreed.header_digest, .data_digest = agreed.data_digest});
   SessionSetup setup{.who = identity_,
                      .parameters = agreed,
                      .stat_sn = login_->next_stat_sn(),
                      .exp_cmd_sn = login_->exp_cmd_sn(),
+                     .window = window,
                      .nexus_id = nexus_id,
                      .address = std::string(host_of(peer_)),
                      .target = target_,

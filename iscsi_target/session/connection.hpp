@@ -131,6 +131,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
   TargetDirectory& directory_;
   const SessionSettings& settings_;
   std::string peer_, local_;
+  const iscsi::Offers offers_;
   std::unique_ptr<iscsi::TargetLogin> login_;
   std::vector<std::byte> login_data_;
   struct WaitingProof {

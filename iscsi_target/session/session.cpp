@@ -25,7 +25,7 @@ Session::Session(SessionSetup setup, const SessionSettings& settings, SessionRes
       slots_(std::min(settings.queue_depth, kMaxQueueDepth) + kImmediateSlots),
       stat_sn_(setup_.stat_sn),
       exp_cmd_sn_(setup_.exp_cmd_sn),
-      max_cmd_sn_(setup_.exp_cmd_sn + (std::min(settings.queue_depth, kMaxQueueDepth) - 1)) {
+      max_cmd_sn_(setup_.exp_cmd_sn + (setup_.window - 1)) {
   nexus_.id = setup_.nexus_id;
   nexus_.initiator_name = setup_.who.initiator_name;
   nexus_.isid = setup_.who.isid;

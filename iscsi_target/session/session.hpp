@@ -64,6 +64,7 @@ struct SessionSetup {
   iscsi::LoginIdentity who;
   iscsi::Parameters parameters;
   iscsi::Serial stat_sn, exp_cmd_sn;
+  std::uint32_t window = 1;  ///< commands, as the last answer to the login said
   std::uint64_t nexus_id = 0;
   std::string address;                          ///< the initiator's, without the port
   std::shared_ptr<const Target> target;         ///< null for discovery

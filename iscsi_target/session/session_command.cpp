@@ -75,6 +75,9 @@ void SessionCommand::reset() {
       status_encoded = is_letting_go = false;
   unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
   received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = stalled_looks = 0;
+  tagged = {};
+  holds_message = false;
+  reads_under_way = 0;
   into = {};
   data = {};
   prefix_length = 0;

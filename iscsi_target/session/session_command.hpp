@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/iscsi/serial.hpp"
+#include "engine/iser/format.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/command.hpp"
 #include "iscsi_target/session/fair_share.hpp"
@@ -71,7 +72,10 @@ class SessionCommand final : public scsi::Command, public Ready {
   std::uint32_t r2t_asked = 0;        ///< up to where data was asked for
   std::uint32_t sequence_end = 0;     ///< of the sequence under way
   std::uint32_t r2t_count = 0;
-  std::uint32_t stalled_looks = 0;  ///< in a row that saw it wait for data of which little came
+  iser::Tagged tagged;                ///< iSER: the initiator's memory for it
+  bool holds_message = false;         ///< iSER: a message's buffer, as its stash or handed on
+  std::uint32_t reads_under_way = 0;  ///< iSER: of its data, to `into`
+  std::uint32_t stalled_looks = 0;    ///< in a row that saw it wait for data of which little came
 
   // Data-In and status.
   std::span<const std::byte> data;

@@ -76,7 +76,7 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
   command.expected_in = command.writes ? additional->bidi_read_length.value_or(0) : header.expected_length.value();
   if (!command.reads) command.expected_in = 0;
   command.nexus = &nexus_;
-  if (command.writes) transfers_.begin(command, header.flags & iscsi::kFinal, data_length);
+  transfers_.begin(command, header.flags & iscsi::kFinal, data_length);
   slots_.insert(command);
   if (data_length != 0) incoming_ = Incoming::command_data;
   if (turn == Turn::later) {
@@ -89,7 +89,10 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
 }
 
 void Session::start(SessionCommand& command) {
-  const std::size_t bytes = resources_.data_buffers ? setup_.device_server->data_bytes(command) : 0;
+  // Data that has come in a buffer of its own is taken as it is.
+  const bool needs_none =
+      !resources_.data_buffers || (command.holds_message && command.received == command.expected_out);
+  const std::size_t bytes = needs_none ? 0 : setup_.device_server->data_bytes(command);
   if (bytes != 0) {
     command.claim.member = this;
     command.claim.owner = &command;
@@ -153,7 +156,7 @@ void Session::break_command(SessionCommand& command, std::uint16_t additional_se
 }
 
 void Session::drop_stash(SessionCommand& command) {
-  if (command.stash) transfers_.forget(command);
+  if (command.stash || command.holds_message) transfers_.forget(command);
 }
 
 void Session::pull_begun(SessionCommand& command) {

@@ -143,6 +143,7 @@ void Session::encode_status(SessionCommand& command, PduSender& queue) {
     out.bytes(std::as_bytes(std::span(command.sense)).first(command.sense_length));
     pdu.copy_data(out.written());
   }
+  transfers_.answering(command, pdu);
   queue.push(pdu);
 }
 
@@ -196,7 +197,7 @@ void Session::stamp(T& header) {
 Serial Session::window_end() {
   const bool is_short = waiting_ != 0 || resources_.buffers.in_use() > resources_.buffers.capacity() / 8 * 7;
   const std::uint32_t depth = std::min(settings_.queue_depth, is_short ? kNarrowWindow : kMaxQueueDepth);
-  const Serial end = exp_cmd_sn_ + depth - window_used_ - 1;
+  const Serial end = exp_cmd_sn_ + std::min(depth - window_used_, transfers_.receive_credit()) - 1;
   if (end.after(max_cmd_sn_)) max_cmd_sn_ = end;
   return max_cmd_sn_;
 }

@@ -30,6 +30,7 @@ void set_data_piece(OutPdu& pdu, const SessionCommand& command, std::size_t offs
 // ---- Data that comes ----
 
 void StreamTransfers::begin(SessionCommand& command, bool is_final, std::uint32_t data_length) {
+  if (!command.writes) return;
   // Nothing more may come when the immediate data is all there may be, whatever the F bit says.
   command.unsolicited_open = !is_final && data_length < unsolicited_end(command);
   if (data_length == 0) return;

@@ -32,7 +32,7 @@ class Transfers {
   virtual void start(Session& session) = 0;
 
   // PDUs that bring data. Between one of the first two and data_ended() the command "is arriving": it stays.
-  /// A write has come, and `data_length` bytes of its data with it; `is_final`: nothing more follows unasked.
+  /// A command has come, and `data_length` bytes of its data with it; `is_final`: nothing more follows unasked.
   virtual void begin(SessionCommand& command, bool is_final, std::uint32_t data_length) = 0;
   /// False: there is no use for the data.
   [[nodiscard]] virtual bool data_out(const iscsi::DataOutHeader& header, std::uint32_t data_length) = 0;
@@ -49,6 +49,11 @@ class Transfers {
   [[nodiscard]] virtual engine::Buffer take(SessionCommand& command, std::size_t bytes) = 0;
   /// Sends the data of a completed read, of which there is some, and its status with it where that can be.
   [[nodiscard]] virtual Put put(SessionCommand& command, iscsi::PduSender& queue) = 0;
+
+  /// Its status is about to be sent in a PDU of its own.
+  virtual void answering(SessionCommand& command, iscsi::OutPdu& status) { (void)command, (void)status; }
+  /// How many commands the initiator may be allowed to have under way beyond those that have come.
+  [[nodiscard]] virtual std::uint32_t receive_credit() const { return UINT32_MAX; }
 
   /// No more data is to come for the command, which pulls. True: some is on its way to `command.into` still, and
   /// Session::let_go() follows, never from inside, when nothing writes there any more.

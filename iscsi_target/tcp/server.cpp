@@ -64,6 +64,16 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
 
   void accepted(engine::TcpSocket socket) {
     const std::string peer = socket.peer_address();
+    come_in(peer, std::move(socket));
+  }
+
+  void called(std::unique_ptr<rdma::Call> call) {
+    const std::string peer = call->peer_address();
+    come_in(peer, std::move(call));
+  }
+
+  template <class Caller>
+  void come_in(const std::string& peer, Caller caller) {
     if (auto owner = other_owner(peer)) return turn_away(peer, *owner);
     Worker& worker = *workers[next_worker++ % workers.size()];
     std::uint64_t id = 0;
@@ -74,10 +84,25 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
       id = next_id++;
       gives_way = half_open.enter({worker.index(), id}, host_of(peer));
     }
-    worker.reactor().post([self = shared_from_this(), &worker, id, socket = std::move(socket)]() mutable {
-      worker.adopt(std::move(socket), id);
+    worker.reactor().post([self = shared_from_this(), &worker, id, caller = std::move(caller)]() mutable {
+      worker.adopt(std::move(caller), id);
     });
     if (gives_way) give_up_login(*gives_way);
+  }
+
+  void dropped(std::uint64_t id) override {
+    const std::lock_guard lock(mutex);
+    half_open.leave(id);
+  }
+
+  engine::Result<std::unique_ptr<rdma::Listener>> listen_for_rdma(const std::string& address) {
+    rdma::Completions* const home = workers.front()->completions();
+    if (options.rdma == nullptr || home == nullptr) {
+      return engine::fail(engine::Errc::not_ready, "There is no RDMA on this node.");
+    }
+    return options.rdma->listen(*home, address, [weak = weak_from_this()](std::unique_ptr<rdma::Call> call) {
+      if (const auto impl = weak.lock()) impl->called(std::move(call));
+    });
   }
 
   /// Whether somebody listens at this end of a connection.
@@ -296,7 +321,12 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   std::atomic<std::uint64_t> last_hold{0};
 
   mutable std::mutex mutex;  // guards what follows
-  std::map<std::string, std::unique_ptr<engine::TcpListener>> listeners;
+  struct Portal {
+    std::unique_ptr<engine::TcpListener> tcp;
+    std::unique_ptr<rdma::Listener> rdma;
+    std::string why_no_rdma;
+  };
+  std::map<std::string, Portal> listeners;
   Crowd half_open, discoveries;
   LoginGuard guard;
   std::map<std::uint64_t, SessionInfo> sessions;  // by nexus
@@ -328,9 +358,19 @@ engine::Result<std::string> TcpTargetServer::listen(std::string_view address) {
       });
   if (!listener) return std::unexpected(listener.error());
   std::string actual = (*listener)->address();
+  auto rdma = impl_->listen_for_rdma(actual);
   const std::lock_guard lock(impl_->mutex);
-  impl_->listeners[actual] = *std::move(listener);
+  Impl::Portal& portal = impl_->listeners[actual];
+  portal.tcp = *std::move(listener);
+  portal.why_no_rdma = rdma ? std::string{} : rdma.error().message;
+  portal.rdma = rdma ? *std::move(rdma) : nullptr;
   return actual;
+}
+
+std::string TcpTargetServer::why_no_rdma(std::string_view address) const {
+  const std::lock_guard lock(impl_->mutex);
+  const auto at = impl_->listeners.find(std::string(address));
+  return at == impl_->listeners.end() ? std::string{} : at->second.why_no_rdma;
 }
 
 void TcpTargetServer::stop_listening(std::string_view address) {

@@ -1,5 +1,6 @@
 #pragma once
-// iSCSI over TCP: listeners, connections spread over the reactors one by one, and the sessions on them.
+// iSCSI over TCP, and over RDMA (iSER) at the same ports: listeners, connections spread over the reactors one by one,
+// and the sessions on them.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "engine/base/result.hpp"
 #include "engine/iscsi/keys.hpp"
 #include "engine/net/open_stream.hpp"
+#include "engine/rdma/verbs.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "iscsi_target/session/settings.hpp"
@@ -22,9 +24,13 @@ namespace lockstep::iscsi_target {
 struct ServerReactor {
   engine::Reactor* reactor = nullptr;
   engine::BufferPool* pool = nullptr;  ///< that reactor's
+  /// Where calls over RDMA are served on it; null: there are none. The pool's arena is the fabric's.
+  rdma::Completions* completions = nullptr;
 };
 
 struct ServerOptions {
+  /// Calls come over RDMA, too, at the ports of the TCP listeners. Null: over TCP alone.
+  rdma::Fabric* rdma = nullptr;
   SessionSettings session;
   SessionLimit::Bounds sessions{};
   /// Connections that have not finished their login; one more takes the place of the oldest (crowd.hpp).
@@ -70,8 +76,11 @@ class TcpTargetServer {
   /// Before the first listen().
   void on_event(std::function<void(const SessionEvent&)> handler);
 
-  /// "127.0.0.1:3260"; port 0 picks one, which is given back. Any thread but a reactor's, or reactor 0's.
+  /// "127.0.0.1:3260"; port 0 picks one, which is given back. Any thread but a reactor's, or reactor 0's. That there is
+  /// no RDMA at the address is no failure: why_no_rdma() tells.
   [[nodiscard]] engine::Result<std::string> listen(std::string_view address);
+  /// A sentence; empty: calls come there over RDMA, or nobody listens there.
+  [[nodiscard]] std::string why_no_rdma(std::string_view address) const;
   void stop_listening(std::string_view address);
   /// Calls from other addresses than `hosts` ("10.0.0.2", "[fd00::2]") are closed before a byte is read. None: from
   /// any.

@@ -5,12 +5,19 @@
 #include <utility>
 
 #include "engine/iscsi/stream_transport.hpp"
+#include "iscsi_target/session/iser_transfers.hpp"
 #include "iscsi_target/session/stream_transfers.hpp"
 
 namespace lockstep::iscsi_target {
 
 Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
-    : hub_(hub), index_(index), reactor_(where.reactor), resources_{*where.reactor, random_, *where.pool} {
+    : hub_(hub),
+      index_(index),
+      reactor_(where.reactor),
+      completions_(where.completions),
+      resources_{*where.reactor, random_, *where.pool} {
+  // As much again as is kept for what else comes unasked.
+  receive_budget_.limit = where.pool->zone_capacity(where.pool->zone_of(iser::Receives::kData)) / 8;
   if (!hub.session_settings().brings_buffers) return;
   resources_.data_buffers = std::make_unique<DataBuffers>(*where.reactor, *where.pool);
 }
@@ -21,13 +28,31 @@ void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
   auto opened = engine::open_stream(*reactor_, std::move(socket), hub_.protection());
   auto transport = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), resources_.pdus);
   iscsi::StreamTransport& pdus = *transport;
-  auto connection = std::make_unique<TargetConnection>(std::move(transport), std::make_unique<StreamTransfers>(), *this,
-                                                       resources_, hub_.directory(), hub_.session_settings());
-  TargetConnection& fresh = *connection;
-  fresh.id = id;
-  fresh.generation = hub_.generation();
-  connections_[id].connection = std::move(connection);
+  keep(id, std::move(transport), std::make_unique<StreamTransfers>());
   opened.start(pdus);
+}
+
+void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
+  auto transport = iser::Transport::make(
+      std::move(call), {.completions = *completions_,
+                        .pool = resources_.buffers,
+                        .pdus = resources_.pdus,
+                        .clock = *reactor_,
+                        .figures = iser_figures_,
+                        .budget = receive_budget_,
+                        .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});
+  if (!transport) return hub_.dropped(id);
+  iser::Transport& data = *transport;
+  keep(id, std::move(transport), std::make_unique<IserTransfers>(data));
+}
+
+void Worker::keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport,
+                  std::unique_ptr<Transfers> transfers) {
+  auto connection = std::make_unique<TargetConnection>(std::move(transport), std::move(transfers), *this, resources_,
+                                                       hub_.directory(), hub_.session_settings());
+  connection->id = id;
+  connection->generation = hub_.generation();
+  connections_[id].connection = std::move(connection);
 }
 
 TargetConnection* Worker::find(std::uint64_t id) {

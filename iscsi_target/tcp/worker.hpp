@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/iser/transport.hpp"
 #include "engine/net/tcp.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "iscsi_target/session/connection.hpp"
@@ -26,6 +27,8 @@ class WorkerHub {
   /// Of a connection that begins now.
   [[nodiscard]] virtual engine::StreamProtection protection() const = 0;
   [[nodiscard]] virtual bool holds_logins() const = 0;
+  /// A call was dropped before there was a connection of it.
+  virtual void dropped(std::uint64_t id) = 0;
   virtual void enter(Worker& worker, TargetConnection& connection, std::uint64_t id) = 0;
   [[nodiscard]] virtual std::optional<engine::Duration> proof_wait(const TargetConnection& connection,
                                                                    engine::Duration waited) = 0;
@@ -47,6 +50,7 @@ class Worker final : public ConnectionHost {
   ~Worker();
 
   void adopt(engine::TcpSocket socket, std::uint64_t id);
+  void adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id);
   [[nodiscard]] TargetConnection* find(std::uint64_t id);
   [[nodiscard]] std::vector<std::uint64_t> ids() const;
   /// Ends those that match, then calls back when the last of them is gone.
@@ -60,8 +64,9 @@ class Worker final : public ConnectionHost {
   /// The other sessions of `target`: see Session::quiesce().
   void quiesce(std::uint64_t except, const std::string& target, const TaskScope& scope, engine::Callback<> done);
 
-  [[nodiscard]] std::size_t index() const { return index_; }            ///< any thread
-  [[nodiscard]] engine::Reactor& reactor() const { return *reactor_; }  ///< any thread
+  [[nodiscard]] std::size_t index() const { return index_; }                     ///< any thread
+  [[nodiscard]] engine::Reactor& reactor() const { return *reactor_; }           ///< any thread
+  [[nodiscard]] rdma::Completions* completions() const { return completions_; }  ///< any thread
 
   // ConnectionHost
   void admit(TargetConnection& connection) override;
@@ -85,13 +90,17 @@ class Worker final : public ConnectionHost {
     std::vector<std::uint64_t> ids;
     engine::Callback<> done;
   };
+  void keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport, std::unique_ptr<Transfers> transfers);
   void destroy(std::uint64_t id);
 
   WorkerHub& hub_;
   std::size_t index_;
   engine::Reactor* reactor_;
+  rdma::Completions* completions_;
   engine::SystemRandom random_;
   SessionResources resources_;
+  iser::Figures iser_figures_;
+  iser::ReceiveBudget receive_budget_;
   std::map<std::uint64_t, Kept> connections_;
   std::vector<Drain> drains_;
   std::vector<std::uint64_t> held_logins_;

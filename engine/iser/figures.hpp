@@ -1,0 +1,23 @@
+#pragma once
+// What the iSER connections of one reactor have moved.
+#include <cstdint>
+
+namespace lockstep::iser {
+
+/// Ever, on the reactor's thread. What the CPU copied is told apart by why.
+struct Figures {
+  std::uint64_t messages_in = 0, messages_out = 0;
+  std::uint64_t bytes_in = 0, bytes_out = 0;        ///< of those
+  std::uint64_t bytes_read = 0, bytes_written = 0;  ///< of the peers' memory
+  std::uint64_t reads = 0, writes = 0, invalidations = 0;
+  std::uint64_t eager = 0;  ///< writes whose data came with them, and was handed on as it lay
+  struct Copied {
+    std::uint64_t immediate_prefix = 0;  ///< of a write whose other data was read
+    std::uint64_t ahs = 0;               ///< data that additional headers had moved from its place
+    std::uint64_t bounce = 0;            ///< data to be written that lay in no arena
+    std::uint64_t control = 0;           ///< logins, texts, pings
+  } copied;
+  std::uint64_t starved = 0;  ///< receives that had to wait for memory
+};
+
+}  // namespace lockstep::iser

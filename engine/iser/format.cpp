@@ -1,0 +1,81 @@
+#include "engine/iser/format.hpp"
+
+#include <string>
+
+namespace lockstep::iser {
+namespace {
+
+class FaultCategory final : public std::error_category {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "iSER"; }
+  [[nodiscard]] std::string message(int code) const override {
+    switch (static_cast<Fault>(code)) {
+      case Fault::too_short:
+        return "a message is shorter than its headers";
+      case Fault::not_control:
+        return "a message is no iSCSI PDU";
+      case Fault::length:
+        return "a message has another length than its PDU says";
+      case Fault::no_place:
+        return "a command names no memory for its data";
+      case Fault::unexpected_data:
+        return "data came that nobody reads";
+    }
+    return "a message makes no sense";
+  }
+};
+
+}  // namespace
+
+const std::error_category& fault_category() noexcept {
+  static const FaultCategory category;
+  return category;
+}
+
+std::error_code make_error_code(Fault fault) noexcept { return {static_cast<int>(fault), fault_category()}; }
+
+engine::IoResult<Message> read_message(std::span<const std::byte> first, std::size_t bytes) {
+  if (first.size() < kHeadersSize || bytes < kHeadersSize) return std::unexpected(make_error_code(Fault::too_short));
+  const auto layout = engine::layout_of<HeaderLayout>(first);
+  if ((layout.flags & kOpcodeMask) != kControl) return std::unexpected(make_error_code(Fault::not_control));
+  Message message;
+  if (layout.flags & kWriteValid) message.tagged.write = {layout.write_address, layout.write_key};
+  if (layout.flags & kReadValid) message.tagged.read = {layout.read_address, layout.read_key};
+  message.header = engine::layout_of<iscsi::Bhs>(first.subspan(kHeaderSize));
+  const auto any = iscsi::header_as<iscsi::AnyHeader>(message.header);
+  message.ahs = std::size_t{any.ahs_words} * 4;
+  message.data = any.data_length;
+  const std::size_t whole = kHeadersSize + message.ahs + message.data;
+  if (bytes < whole || bytes > whole + iscsi::padding_of(message.data)) {
+    return std::unexpected(make_error_code(Fault::length));
+  }
+  return message;
+}
+
+void write_header(const Tagged& tagged, std::span<std::byte> into) {
+  HeaderLayout layout{};
+  layout.flags = kControl;
+  if (tagged.write) {
+    layout.flags |= kWriteValid;
+    layout.write_key = tagged.write->key;
+    layout.write_address = tagged.write->address;
+  }
+  if (tagged.read) {
+    layout.flags |= kReadValid;
+    layout.read_key = tagged.read->key;
+    layout.read_address = tagged.read->address;
+  }
+  const auto bytes = std::as_bytes(std::span(&layout, 1));
+  std::copy(bytes.begin(), bytes.end(), into.begin());
+}
+
+bool takes_invalidation(std::span<const std::byte> data) {
+  return data.size() >= kPrivateSize && (data[0] & std::byte{kNoInvalidate}) == std::byte{0};
+}
+
+std::array<std::byte, kPrivateSize> private_data(bool invalidates) {
+  const auto flags = static_cast<std::uint8_t>(kNoZeroBased | (invalidates ? 0 : kNoInvalidate));
+  return {std::byte{flags}};
+}
+
+}  // namespace lockstep::iser

@@ -1,0 +1,144 @@
+#include "engine/iser/send_queue.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <utility>
+
+#include "engine/iscsi/out_pdu.hpp"
+
+namespace lockstep::iser {
+
+using iscsi::OutPdu;
+
+void SendQueue::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
+  assert(memory.size() == kMemory);
+  pair_ = &pair;
+  memory_ = memory;
+  posted_.set_capacity(pair.limits().sends);
+  free_slots_.reserve(kSlots);
+  for (std::uint16_t slot = kSlots; slot-- > 0;) free_slots_.push_back(slot);
+}
+
+void SendQueue::push(OutPdu& pdu) {
+  pdu.next_ = nullptr;
+  (first_ == nullptr ? first_ : last_->next_) = &pdu;
+  last_ = &pdu;
+  ++size_;
+}
+
+void SendQueue::push_ahead(OutPdu& pdu) {
+  pdu.next_ = first_;
+  first_ = &pdu;
+  if (last_ == nullptr || pdu.next_ == nullptr) last_ = &pdu;
+  ++size_;
+}
+
+void SendQueue::write(std::span<const std::byte> from, const rdma::Remote& to) {
+  assert(has_room());
+  ++figures_.writes;
+  figures_.bytes_written += from.size();
+  ++writes_;
+  ++new_writes_;
+  pair_->write(from, to, 0);
+}
+
+void SendQueue::read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_t id) {
+  assert(has_room());
+  ++figures_.reads;
+  figures_.bytes_read += into.size();
+  ++reads_;
+  pair_->read(into, from, id);
+}
+
+void SendQueue::post() {
+  while (first_ != nullptr && work() < pair_->limits().sends && post(*first_)) first_ = first_->next_;
+  if (first_ == nullptr) last_ = nullptr;
+}
+
+std::span<std::byte> SendQueue::slot_memory(std::uint16_t slot) const {
+  return slot == kLongSlot ? memory_.last(kLong) : memory_.subspan(slot * kSlot, kSlot);
+}
+
+// False: it has to wait for a slot.
+bool SendQueue::post(OutPdu& pdu) {
+  const std::size_t data = pdu.data_[0].size() + pdu.data_[1].size();
+  const std::size_t bytes = kHeadersSize + pdu.ahs_length_ + data + iscsi::padding_of(data);
+  assert(bytes <= kLong);
+  std::array<std::byte, kSlot> short_one;
+  Posted posted{.id = last_id_ + 1, .pdu = &pdu, .writes = new_writes_, .bytes = static_cast<std::uint32_t>(bytes)};
+  std::span<std::byte> place = short_one;
+  if (bytes > std::min<std::size_t>(pair_->limits().max_inline, kSlot)) {
+    if (bytes > kSlot ? !long_is_free_ : free_slots_.empty()) return false;
+    posted.slot = kLongSlot;
+    if (bytes <= kSlot) {
+      posted.slot = free_slots_.back();
+      free_slots_.pop_back();
+    } else {
+      long_is_free_ = false;
+    }
+    place = slot_memory(posted.slot);
+  }
+  const std::span<const std::byte> message = place.first(bytes);
+  write_header({}, place.first(kHeaderSize));
+  pdu.head_[4] = static_cast<std::byte>(pdu.ahs_length_ / 4);
+  for (std::size_t i = 0; i < 3; ++i) pdu.head_[5 + i] = static_cast<std::byte>(data >> (16 - 8 * i));
+  place = place.subspan(kHeaderSize);
+  const auto append = [&place](std::span<const std::byte> piece) {
+    std::copy(piece.begin(), piece.end(), place.begin());
+    place = place.subspan(piece.size());
+  };
+  append(std::span(pdu.head_).first(iscsi::kBhsSize + pdu.ahs_length_));
+  append(pdu.data_[0]);
+  append(pdu.data_[1]);
+  std::fill_n(place.begin(), iscsi::padding_of(data), std::byte{0});
+  const std::array pieces{message};
+  pair_->send({.pieces = pieces, .invalidates = pdu.invalidates, .id = posted.id});
+  ++figures_.messages_out;
+  figures_.bytes_out += bytes;
+  figures_.invalidations += pdu.invalidates.has_value() ? 1 : 0;
+  ++last_id_;
+  new_writes_ = 0;
+  posted_.push_back(posted);
+  return true;
+}
+
+std::size_t SendQueue::completed(std::uint64_t id) {
+  std::size_t bytes = 0;
+  while (!posted_.empty() && posted_.front().id <= id) {
+    const Posted posted = posted_.front();
+    posted_.pop_front();
+    bytes += posted.bytes;
+    end(posted, true);
+  }
+  return bytes;
+}
+
+void SendQueue::end(const Posted& posted, bool sent) {
+  writes_ -= posted.writes;
+  if (posted.slot == kLongSlot) {
+    long_is_free_ = true;
+  } else if (posted.slot != kNoSlot) {
+    free_slots_.push_back(posted.slot);
+  }
+  --size_;
+  if (posted.pdu->done != nullptr) posted.pdu->done(posted.pdu->owner, sent);
+  pool_.put(*posted.pdu);
+}
+
+void SendQueue::drop() {
+  while (!posted_.empty()) {
+    const Posted posted = posted_.front();
+    posted_.pop_front();
+    end(posted, false);
+  }
+  last_ = nullptr;
+  while (first_ != nullptr) {
+    OutPdu& pdu = *std::exchange(first_, first_->next_);
+    --size_;
+    if (pdu.done != nullptr) pdu.done(pdu.owner, false);
+    pool_.put(pdu);
+  }
+}
+
+}  // namespace lockstep::iser

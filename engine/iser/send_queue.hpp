@@ -1,0 +1,77 @@
+#pragma once
+// PDUs on their way out as RDMA sends: each is put together in a slot of registered memory, or in the post itself where
+// it is short, and is done when its completion is seen. Their data is small: what is large leaves by RDMA Write.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <boost/circular_buffer.hpp>
+
+#include "engine/iscsi/pdu_sender.hpp"
+#include "engine/iser/figures.hpp"
+#include "engine/iser/format.hpp"
+
+namespace lockstep::iser {
+
+class SendQueue final : public iscsi::PduSender {
+ public:
+  static constexpr std::size_t kSlot = 256;  ///< bytes: headers, and as much data as an initiator has room for
+  static constexpr std::size_t kSlots = 64;
+  static constexpr std::size_t kLong = 8704;  ///< bytes: headers, and a login's or a discovery's text; one at a time
+  static constexpr std::size_t kMemory = kSlot * kSlots + kLong;
+
+  SendQueue(iscsi::OutPduPool& pool, Figures& figures) : PduSender(pool), figures_(figures) {}
+
+  /// Before the first post. `memory` has kMemory bytes of an arena.
+  void start(rdma::QueuePair& pair, std::span<std::byte> memory);
+
+  // PduSender
+  void push(iscsi::OutPdu& pdu) override;
+  void push_ahead(iscsi::OutPdu& pdu) override;
+
+  /// Posts what there is room for.
+  void post();
+  /// Everything was posted, and is done.
+  [[nodiscard]] bool idle() const { return first_ == nullptr && posted_.empty(); }
+  /// Whether one more read or write may be posted, so that sends have room left.
+  [[nodiscard]] bool has_room() const { return work() < pair_->limits().sends / 2; }
+  void read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_t id);
+  void read_over() { --reads_; }
+  /// Is over when a PDU is done that was pushed afterwards.
+  void write(std::span<const std::byte> from, const rdma::Remote& to);
+  /// A send was completed, and all before it. The bytes that they had.
+  std::size_t completed(std::uint64_t id);
+  /// Nothing reads any memory any more.
+  void drop();
+
+ private:
+  static constexpr std::uint16_t kNoSlot = 0xFFFF, kLongSlot = 0xFFFE;
+  struct Posted {
+    std::uint64_t id = 0;
+    iscsi::OutPdu* pdu = nullptr;
+    std::size_t writes = 0;  // posted before it
+    std::uint32_t bytes = 0;
+    std::uint16_t slot = kNoSlot;
+  };
+
+  [[nodiscard]] std::size_t work() const { return posted_.size() + writes_ + reads_; }
+  [[nodiscard]] bool post(iscsi::OutPdu& pdu);
+  [[nodiscard]] std::span<std::byte> slot_memory(std::uint16_t slot) const;
+  void end(const Posted& posted, bool sent);
+
+  Figures& figures_;
+  rdma::QueuePair* pair_ = nullptr;
+  std::span<std::byte> memory_;
+  std::vector<std::uint16_t> free_slots_;
+  bool long_is_free_ = true;
+  iscsi::OutPdu* first_ = nullptr;
+  iscsi::OutPdu* last_ = nullptr;
+  boost::circular_buffer<Posted> posted_;
+  std::size_t writes_ = 0;      // posted and not known to be over
+  std::size_t new_writes_ = 0;  // of those, with no send after them yet
+  std::size_t reads_ = 0;       // under way
+  std::uint64_t last_id_ = 0;
+};
+
+}  // namespace lockstep::iser

@@ -1,0 +1,238 @@
+#include "engine/iser/transport.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/copy_bytes.hpp"
+
+namespace lockstep::iser {
+namespace {
+
+constexpr std::uint32_t kSends = 256;  // of a connection: PDUs, and the data of the commands that they answer
+constexpr std::uint32_t kReads = 64;
+constexpr std::uint32_t kInline = 220;  // bytes: a status with its sense data
+constexpr auto kMemoryLook = std::chrono::milliseconds(5);
+
+}  // namespace
+
+std::unique_ptr<Transport> Transport::make(std::unique_ptr<rdma::Call> call, Place place) {
+  std::unique_ptr<Transport> transport(new Transport(std::move(call), std::move(place)));
+  if (!transport->reserve()) return nullptr;
+  return transport;
+}
+
+Transport::Transport(std::unique_ptr<rdma::Call> call, Place place)
+    : call_(std::move(call)),
+      place_(std::move(place)),
+      local_(call_->local_address()),
+      peer_(call_->peer_address()),
+      invalidates_(call_->can_invalidate() && takes_invalidation(call_->private_data())),
+      receives_(place_.pool, place_.budget),
+      sends_(place_.pdus, place_.figures),
+      arrived_(Receives::kMost) {}
+
+Transport::~Transport() { assert(user_ == nullptr && !closed_); }
+
+bool Transport::reserve() {
+  memory_ = place_.pool.allocate(Receives::kMemory + SendQueue::kMemory);
+  return memory_ && receives_.start(memory_.span().first(Receives::kMemory));
+}
+
+void Transport::start(iscsi::PduTransportUser& user) {
+  assert(user_ == nullptr && call_);
+  user_ = &user;
+  const rdma::Wanted wanted{.sends = kSends, .receives = Receives::kMost, .reads = kReads, .max_inline = kInline};
+  pair_ = call_->accept(place_.completions, rdma::Domain::initiators, wanted, private_data(invalidates_), *this);
+  call_.reset();
+  sends_.start(*pair_, memory_.span().subspan(Receives::kMemory, SendQueue::kMemory));
+  receives_.post_all(*pair_);
+}
+
+void Transport::set_digests(bool header, bool data) { assert(!header && !data); }
+
+iscsi::PduTransport::Progress Transport::progress() const { return {received_, sent_, emptied_, false}; }
+
+// ---- What comes ----
+
+void Transport::on_established(std::span<const std::byte>) {}
+
+void Transport::on_completion(const rdma::Completion& completion) {
+  if (user_ == nullptr || completion.error) return;  // on_lost() follows
+  switch (completion.work) {
+    case rdma::Work::receive:
+      return came(static_cast<std::uint32_t>(completion.id), completion.bytes);
+    case rdma::Work::send:
+      sent_ += sends_.completed(completion.id);
+      return want_send();
+    case rdma::Work::read:
+      sends_.read_over();
+      want_send();
+      if (mover_ != nullptr) mover_->on_read(reinterpret_cast<void*>(completion.id));  // NOLINT: as read() gave it
+      return;
+    case rdma::Work::write:
+      return;
+  }
+}
+
+void Transport::came(std::uint32_t slot, std::uint32_t bytes) {
+  receives_.came(slot);
+  received_ += bytes;
+  ++place_.figures.messages_in;
+  place_.figures.bytes_in += bytes;
+  if (ignores_) return receives_.post(slot);
+  arrived_.push_back({slot, bytes});
+  if (!delivering_) deliver();
+}
+
+void Transport::deliver() {
+  delivering_ = true;
+  while (user_ != nullptr && !ignores_ && !fault_ && !arrived_.empty() && user_->takes_more()) {
+    const Arrived arrived = arrived_.front();
+    arrived_.pop_front();
+    user_->on_received();
+    if (user_ != nullptr) handle(arrived);
+  }
+  delivering_ = false;
+  if (user_ != nullptr) feed_starved();
+}
+
+void Transport::handle(const Arrived& arrived) {
+  const bool fits = arrived.bytes <= kHeadersSize + Receives::kData;
+  auto message = read_message(receives_.headers(arrived.slot), fits ? arrived.bytes : 0);
+  if (!message) return lose(message.error());
+  message_ = *message;
+  slot_ = arrived.slot;
+  holds_data_ = message_.data != 0;
+  if (message_.ahs > limits_.ahs) {
+    user_->on_read_error(iscsi::ReadError::header_too_long);
+  } else if (message_.data > limits_.data) {
+    user_->on_read_error(iscsi::ReadError::data_too_long);
+  } else {
+    user_->on_header(message_.header, receives_.data(slot_).first(message_.ahs),
+                     static_cast<std::uint32_t>(message_.data));
+    if (user_ != nullptr && !ignores_) hand_over_data();
+    if (user_ != nullptr && !ignores_) user_->on_pdu();
+  }
+  holds_data_ = false;
+  if (user_ == nullptr) return;
+  receives_.post(slot_);
+  receives_.grow();
+}
+
+std::span<const std::byte> Transport::data() const {
+  return receives_.data(slot_).subspan(message_.ahs, message_.data);
+}
+
+void Transport::hand_over_data() {
+  for (std::size_t at = 0; holds_data_ && at < message_.data;) {
+    const auto place = user_->data_place(static_cast<std::uint32_t>(at));
+    if (place.empty()) return;
+    const auto piece = data().subspan(at, std::min(place.size(), message_.data - at));
+    engine::copy_bytes(piece, place);
+    place_.figures.copied.control += piece.size();
+    at += piece.size();
+  }
+}
+
+engine::Buffer Transport::take_data() {
+  assert(holds_data_);
+  holds_data_ = false;
+  engine::Buffer taken = receives_.take(slot_);
+  if (message_.ahs != 0) {
+    std::memmove(taken.data(), taken.data() + message_.ahs, message_.data);
+    place_.figures.copied.ahs += message_.data;
+  }
+  const bool fits = taken.resize(message_.data);
+  assert(fits);
+  return taken;
+}
+
+std::uint32_t Transport::receive_credit() const {
+  const std::size_t there = receives_.posted() + arrived_.size();
+  return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, Receives::kUnasked));
+}
+
+// Memory that is short comes back with some other command's end.
+void Transport::feed_starved() {
+  if (receives_.starved()) receives_.post_starved();
+  if (receive_credit() == 0) {
+    was_shut_ = true;
+  } else if (std::exchange(was_shut_, false) && mover_ != nullptr) {
+    mover_->on_window_open();
+  }
+  if (!receives_.starved()) return;
+  ++place_.figures.starved;
+  retry_soon();
+}
+
+void Transport::retry_soon() {
+  if (memory_timer_ != engine::TimerId::none) return;
+  memory_timer_ = place_.clock.call_after(kMemoryLook, [this] {
+    memory_timer_ = engine::TimerId::none;
+    feed_starved();
+    want_send();
+  });
+}
+
+// ---- What leaves ----
+
+void Transport::want_send() {
+  if (user_ != nullptr) place_.at_end_of_turn(*this);
+}
+
+void Transport::resume() { want_send(); }
+
+void Transport::end_of_turn() {
+  if (user_ == nullptr) return;
+  if (fault_) return lose(fault_);
+  if (!arrived_.empty()) deliver();
+  if (user_ == nullptr) return;
+  user_->fill();
+  if (user_ == nullptr) return;
+  sends_.post();
+  if (!sends_.idle()) return;
+  ++emptied_;
+  if (tells_when_sent_) user_->on_all_sent();
+}
+
+bool Transport::read(std::span<std::byte> into, const rdma::Remote& from, void* owner) {
+  if (!sends_.has_room()) return false;
+  sends_.read(into, from, reinterpret_cast<std::uint64_t>(owner));  // NOLINT: a name for it
+  return true;
+}
+
+bool Transport::write(std::span<const std::byte> from, const rdma::Remote& to) {
+  if (!sends_.has_room()) return false;
+  sends_.write(from, to);
+  return true;
+}
+
+// ---- The end ----
+
+void Transport::fail(Fault fault) {
+  fault_ = fault;
+  want_send();
+}
+
+void Transport::on_lost(std::error_code why) { lose(why); }
+
+void Transport::lose(std::error_code why) {
+  if (user_ != nullptr) user_->on_lost(why);
+}
+
+void Transport::close(engine::StreamClose, engine::Callback<> closed) {
+  assert(user_ != nullptr);
+  user_ = nullptr;
+  mover_ = nullptr;
+  place_.clock.cancel(std::exchange(memory_timer_, engine::TimerId::none));
+  arrived_.clear();
+  closed_ = std::move(closed);
+  pair_->close([this] {
+    sends_.drop();
+    std::exchange(closed_, nullptr)();
+  });
+}
+
+}  // namespace lockstep::iser

@@ -1,0 +1,140 @@
+#pragma once
+// PDUs over an RDMA connection: a message is a PDU, in either direction. Large data does not come by here: the mover of
+// the connection's commands reads and writes the peer's memory itself (read(), write()).
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/circular_buffer.hpp>
+
+#include "engine/iscsi/pdu_transport.hpp"
+#include "engine/iser/figures.hpp"
+#include "engine/iser/format.hpp"
+#include "engine/iser/receives.hpp"
+#include "engine/iser/send_queue.hpp"
+#include "engine/rdma/verbs.hpp"
+#include "engine/runtime/reactor.hpp"
+
+namespace lockstep::iser {
+
+/// What moves the data of the commands that come by a transport. Nothing is called after PduTransport::close().
+class Mover {
+ public:
+  /// A read() is over; its memory holds the data.
+  virtual void on_read(void* owner) = 0;
+  /// There is room again for messages, where there was none: the peer is to hear that.
+  virtual void on_window_open() = 0;
+
+ protected:
+  ~Mover() = default;
+};
+
+class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser, private engine::TurnHook {
+ public:
+  struct Place {
+    rdma::Completions& completions;
+    engine::BufferPool& pool;  ///< its arena is the fabric's
+    iscsi::OutPduPool& pdus;
+    engine::Clock& clock;
+    Figures& figures;
+    ReceiveBudget& budget;
+    /// Has the hook's end_of_turn() called at the end of this turn.
+    std::function<void(engine::TurnHook&)> at_end_of_turn;
+  };
+  /// Of an initiator's call. Null: there is no memory for its receives; the call is refused.
+  [[nodiscard]] static std::unique_ptr<Transport> make(std::unique_ptr<rdma::Call> call, Place place);
+  ~Transport() override;
+
+  void set_mover(Mover& mover) { mover_ = &mover; }
+
+  // PduTransport
+  void start(iscsi::PduTransportUser& user) override;
+  [[nodiscard]] iscsi::PduSender& sender() override { return sends_; }
+  void want_send() override;
+  void tell_when_sent() override { tells_when_sent_ = true; }
+  void resume() override;
+  void ignore_input() override { ignores_ = true; }
+  void set_limits(const iscsi::ReadLimits& limits) override { limits_ = limits; }
+  void set_digests(bool header, bool data) override;
+  [[nodiscard]] const iscsi::Bhs& header() const override { return message_.header; }
+  [[nodiscard]] Progress progress() const override;
+  void close(engine::StreamClose how, engine::Callback<> closed) override;
+  [[nodiscard]] const std::string& local_address() const override { return local_; }
+  [[nodiscard]] const std::string& peer_address() const override { return peer_; }
+  [[nodiscard]] bool is_rdma() const override { return true; }
+
+  // The mover's calls. Not after close().
+  /// Of the PDU that is coming in.
+  [[nodiscard]] const Tagged& tagged() const { return message_.tagged; }
+  /// Its data, all of it, from the beginning of the buffer on. Once; the sink is not asked where to put it then.
+  [[nodiscard]] engine::Buffer take_data();
+  /// What was taken is not needed any more, wherever it lies.
+  void give_data_back() { receives_.give_back(); }
+  /// How many commands the peer may be allowed to have under way, beyond those that have come.
+  [[nodiscard]] std::uint32_t receive_credit() const;
+  [[nodiscard]] bool invalidates() const { return invalidates_; }
+  /// Bytes of one read or write.
+  [[nodiscard]] std::size_t max_message() const { return pair_->limits().max_message; }
+  /// False: there is no room now; on completion of others fill() is called.
+  [[nodiscard]] bool read(std::span<std::byte> into, const rdma::Remote& from, void* owner);
+  [[nodiscard]] bool write(std::span<const std::byte> from, const rdma::Remote& to);
+  /// fill() is called in a while: there was no memory.
+  void retry_soon();
+  /// The peer broke the rules: the connection is lost, at the end of this turn.
+  void fail(Fault fault);
+  [[nodiscard]] Figures& figures() { return place_.figures; }
+  [[nodiscard]] engine::BufferPool& pool() { return place_.pool; }
+
+ private:
+  struct Arrived {
+    std::uint32_t slot = 0;
+    std::uint32_t bytes = 0;
+  };
+
+  Transport(std::unique_ptr<rdma::Call> call, Place place);
+  [[nodiscard]] bool reserve();
+
+  // rdma::QueuePairUser
+  void on_established(std::span<const std::byte> private_data) override;
+  void on_completion(const rdma::Completion& completion) override;
+  void on_lost(std::error_code why) override;
+  // engine::TurnHook
+  void end_of_turn() override;
+
+  void came(std::uint32_t slot, std::uint32_t bytes);
+  void deliver();
+  void handle(const Arrived& arrived);
+  [[nodiscard]] bool takes(const iscsi::ReadLimits& limits) const;
+  void hand_over_data();
+  void lose(std::error_code why);
+  void feed_starved();
+  [[nodiscard]] std::span<const std::byte> data() const;
+
+  std::unique_ptr<rdma::Call> call_;
+  Place place_;
+  std::string local_, peer_;
+  bool invalidates_ = false;
+  engine::Buffer memory_;
+  Receives receives_;
+  SendQueue sends_;
+  std::unique_ptr<rdma::QueuePair> pair_;
+  iscsi::PduTransportUser* user_ = nullptr;  // null before start() and after close()
+  Mover* mover_ = nullptr;
+  engine::Callback<> closed_;
+  boost::circular_buffer<Arrived> arrived_;
+  iscsi::ReadLimits limits_;
+  Message message_;         // that comes in, or the last one
+  std::uint32_t slot_ = 0;  // of it
+  bool holds_data_ = false;
+  bool delivering_ = false;
+  bool ignores_ = false;
+  bool tells_when_sent_ = false;
+  bool was_shut_ = false;  // the peer may have been told that it may send nothing
+  std::error_code fault_;
+  std::uint64_t received_ = 0, sent_ = 0, emptied_ = 0;
+  engine::TimerId memory_timer_ = engine::TimerId::none;
+};
+
+}  // namespace lockstep::iser

@@ -1,0 +1,131 @@
+#include "iscsi_target/session/iser_transfers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/copy_bytes.hpp"
+#include "iscsi_target/session/session.hpp"
+#include "iscsi_target/session/session_command.hpp"
+
+namespace lockstep::iscsi_target {
+
+using engine::Buffer;
+using iser::Fault;
+using rdma::Remote;
+
+void IserTransfers::start(Session& session) {
+  session_ = &session;
+  transport_.set_mover(*this);
+}
+
+// ---- Data that comes ----
+
+void IserTransfers::begin(SessionCommand& command, bool, std::uint32_t data_length) {
+  command.tagged = transport_.tagged();
+  if (data_length == 0) return;
+  command.stash = transport_.take_data();
+  command.holds_message = true;
+  command.received = data_length;
+  session_->data_came(data_length);
+}
+
+bool IserTransfers::data_out(const iscsi::DataOutHeader&, std::uint32_t) {
+  transport_.fail(Fault::unexpected_data);
+  return false;
+}
+
+Buffer IserTransfers::take(SessionCommand& command, std::size_t bytes) {
+  if (!command.stash || bytes != command.expected_out || command.received != bytes) return {};
+  ++transport_.figures().eager;
+  return std::move(command.stash);
+}
+
+void IserTransfers::forget(SessionCommand& command) {
+  command.stash.reset();
+  if (std::exchange(command.holds_message, false)) transport_.give_data_back();
+}
+
+void IserTransfers::get(SessionCommand& command) {
+  command.r2t_asked = static_cast<std::uint32_t>(std::min<std::size_t>(command.received, command.into.size()));
+  if (command.stash) {
+    engine::copy_bytes(command.stash.span().first(command.r2t_asked), command.into);
+    transport_.figures().copied.immediate_prefix += command.r2t_asked;
+    forget(command);
+  }
+  if (command.r2t_asked == command.into.size()) return session_->defer(command, {});
+  if (!command.tagged.write) return transport_.fail(Fault::no_place);
+  session_->make_ready(command);
+}
+
+// The address stands for what does not come with the command (as Linux has it), unless the initiator has said that it
+// is that of all.
+bool IserTransfers::ask(SessionCommand& command, iscsi::PduSender&) {
+  if (!command.pull_wanted || command.is_deferred || !command.tagged.write) return true;
+  const std::size_t skipped = session_->parameters().tagged_is_advanced ? command.received : 0;
+  while (command.r2t_asked < command.into.size()) {
+    const std::size_t bytes = std::min(command.into.size() - command.r2t_asked, transport_.max_message());
+    const Remote from{command.tagged.write->address + command.r2t_asked - skipped, command.tagged.write->key};
+    if (!transport_.read(command.into.subspan(command.r2t_asked, bytes), from, &command)) return false;
+    command.r2t_asked += static_cast<std::uint32_t>(bytes);
+    ++command.reads_under_way;
+  }
+  return true;
+}
+
+void IserTransfers::on_read(void* owner) {
+  SessionCommand& command = *static_cast<SessionCommand*>(owner);
+  if (--command.reads_under_way != 0) return;
+  if (command.is_letting_go) return session_->let_go(command);
+  if (command.r2t_asked < command.into.size()) return;  // more is asked for in its turn
+  session_->data_came(static_cast<std::uint32_t>(command.into.size()));
+  session_->finish_pull(command, {});
+}
+
+bool IserTransfers::abandon(SessionCommand& command) { return command.reads_under_way != 0; }
+
+void IserTransfers::on_window_open() { session_->ping(); }
+
+// ---- Data that leaves ----
+
+// Small data without a buffer, and what is sent ahead of data, lies where no network card may read it.
+bool IserTransfers::put_in_arena(SessionCommand& command) {
+  if (command.prefix_length == 0 && command.buffer) return true;
+  const std::span<const std::byte> prefix(command.copied.data(), command.prefix_length);
+  Buffer bounce = transport_.pool().allocate(prefix.size() + command.data.size());
+  if (!bounce) return false;
+  engine::copy_bytes(prefix, bounce.span());
+  engine::copy_bytes(command.data, bounce.span().subspan(prefix.size()));
+  transport_.figures().copied.bounce += bounce.size();
+  command.prefix_length = 0;
+  command.data = bounce.span();
+  command.buffer = std::move(bounce);
+  return true;
+}
+
+Transfers::Put IserTransfers::put(SessionCommand& command, iscsi::PduSender&) {
+  if (!command.tagged.read) {
+    transport_.fail(Fault::no_place);
+    return Put::no_room;
+  }
+  if (command.data_sent == 0 && !put_in_arena(command)) {
+    transport_.retry_soon();
+    return Put::no_room;
+  }
+  const std::uint32_t total = command.data_in_total();
+  while (command.data_sent < total) {
+    const std::size_t bytes = std::min<std::size_t>(total - command.data_sent, transport_.max_message());
+    const Remote to{command.tagged.read->address + command.data_sent, command.tagged.read->key};
+    if (!transport_.write(command.data.subspan(command.data_sent, bytes), to)) return Put::no_room;
+    command.data_sent += static_cast<std::uint32_t>(bytes);
+  }
+  return Put::data_only;
+}
+
+// Linux's initiator ends the connection over a key that is not the task's, or over one that it did not expect.
+void IserTransfers::answering(SessionCommand& command, iscsi::OutPdu& status) {
+  if (!transport_.invalidates()) return;
+  const auto& used = command.tagged.read ? command.tagged.read : command.tagged.write;
+  if (used) status.invalidates = used->key;
+}
+
+}  // namespace lockstep::iscsi_target
