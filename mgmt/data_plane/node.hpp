@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
@@ -193,7 +193,7 @@ class Node final : public PairUser {
   RepeatedEvents sessions_{1024};
   bool counts_sessions_ = false;  ///< a timer runs for what was counted
   iscsi_target::TargetRegistry registry_;
-  iscsi_target::TcpTargetServer server_;
+  iscsi_target::TargetServer server_;
   std::optional<DesiredState> state_;
   std::vector<std::string> listening_;
   std::unique_ptr<Pair> pair_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/runtime/system_random.hpp"
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
@@ -149,7 +149,7 @@ class PairShard final : private replication::LinkEvents {
   replication::PathsTarget target_;
   engine::BufferPool session_buffers_{kStash};  ///< of the session layer; the data goes to the reserve
   iscsi_target::TargetRegistry registry_;
-  iscsi_target::TcpTargetServer server_;
+  iscsi_target::TargetServer server_;
   std::optional<PartnerSpec> partner_;
   std::shared_ptr<const engine::TlsContext> tls_;  ///< where the link has TLS
   std::vector<std::string> listening_;

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
 #include "replication/core/pair_node.hpp"

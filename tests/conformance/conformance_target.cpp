@@ -16,7 +16,7 @@
 #include "engine/stores/file_store.hpp"
 #include "engine/stores/memory_store.hpp"
 #include "iscsi_target/scsi/target_device.hpp"
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 
 namespace {
 
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   target.device_servers = {&device};
   target.access = std::make_shared<Everybody>(arguments.chap);
 
-  iscsi_target::TcpTargetServer server({{&reactor, &pool}}, registry);
+  iscsi_target::TargetServer server({{&reactor, &pool}}, registry);
   reactor.start();
   const std::string portal = must(server.listen("127.0.0.1:0"));
   target.portals = {{.address = portal, .group = 1}};

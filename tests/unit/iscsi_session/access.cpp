@@ -1,5 +1,5 @@
 // What an access policy's answers become on the wire.
-#include "iscsi_target/tcp/login_guard.hpp"
+#include "iscsi_target/server/login_guard.hpp"
 #include "tests/unit/iscsi_session/raw_initiator.hpp"
 
 namespace lockstep::test {

@@ -1,5 +1,5 @@
 // How fast secrets may be guessed, and that guessing keeps nobody out.
-#include "iscsi_target/tcp/login_guard.hpp"
+#include "iscsi_target/server/login_guard.hpp"
 
 #include <gtest/gtest.h>
 

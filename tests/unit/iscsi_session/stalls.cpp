@@ -1,7 +1,7 @@
 // Initiators that answer pings and hold on to what their commands hold: they are ended. Half-open logins and idle
 // discoveries: whose place is taken.
-#include "iscsi_target/tcp/crowd.hpp"
-#include "iscsi_target/tcp/event_limit.hpp"
+#include "iscsi_target/server/crowd.hpp"
+#include "iscsi_target/server/event_limit.hpp"
 #include "tests/unit/iscsi_session/raw_initiator.hpp"
 
 namespace lockstep::test {

@@ -14,8 +14,8 @@
 
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
-#include "iscsi_target/tcp/registry.hpp"
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/registry.hpp"
+#include "iscsi_target/server/server.hpp"
 #include "tests/unit/iscsi_session/ram_disk.hpp"
 
 namespace lockstep::test {
@@ -44,7 +44,7 @@ struct TestServer {
     put_target({});
     std::vector<iscsi_target::ServerReactor> where;
     for (std::size_t i = 0; i < reactor_count; ++i) where.push_back({reactors[i].get(), pools[i].get()});
-    server = std::make_unique<iscsi_target::TcpTargetServer>(where, registry, options);
+    server = std::make_unique<iscsi_target::TargetServer>(where, registry, options);
     server->on_event([this](const iscsi_target::SessionEvent& event) {
       const std::lock_guard lock(events_mutex);
       events.push_back(event);
@@ -104,7 +104,7 @@ struct TestServer {
   std::vector<std::unique_ptr<engine::BufferPool>> pools;
   std::vector<std::unique_ptr<RamDisk>> disks;
   iscsi_target::TargetRegistry registry;
-  std::unique_ptr<iscsi_target::TcpTargetServer> server;
+  std::unique_ptr<iscsi_target::TargetServer> server;
   std::string address;
   std::mutex events_mutex;
   std::vector<iscsi_target::SessionEvent> events;

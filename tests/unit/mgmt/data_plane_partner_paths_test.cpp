@@ -54,7 +54,7 @@ class TwoPathsOut : public replication::OnAReactor {
     options.session.brings_buffers = false;
     options.session.queue_depth = iscsi_target::kMaxQueueDepth;
     options.session.max_stash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
-    server_ = std::make_unique<iscsi_target::TcpTargetServer>(
+    server_ = std::make_unique<iscsi_target::TargetServer>(
         std::vector<iscsi_target::ServerReactor>{{&reactor_, &buffers_}}, registry_, options);
   }
   void stop_server() {
@@ -114,7 +114,7 @@ class TwoPathsOut : public replication::OnAReactor {
   engine::BufferPool reserve_{64 << 20};
   iscsi_target::TargetRegistry registry_;
   std::unique_ptr<replication::PathsTarget> target_;
-  std::unique_ptr<iscsi_target::TcpTargetServer> server_;
+  std::unique_ptr<iscsi_target::TargetServer> server_;
   std::array<std::string, kPaths> addresses_;
   NoMirror mirror_, partner_;
   std::uint8_t process_ = 0;

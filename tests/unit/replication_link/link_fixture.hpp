@@ -10,7 +10,7 @@
 
 #include "engine/runtime/reactor.hpp"
 #include "engine/runtime/system_random.hpp"
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/link/iscsi_link.hpp"
 #include "replication/link/partner_service.hpp"
@@ -142,7 +142,7 @@ class World : public OnAReactor {
       options.session.max_stash = kStash;
       options.session.offers.header_digest = iscsi::Offers::Digest::crc32c;
       options.session.offers.data_digest = iscsi::Offers::Digest::crc32c;
-      server_ = std::make_unique<iscsi_target::TcpTargetServer>(
+      server_ = std::make_unique<iscsi_target::TargetServer>(
           std::vector<iscsi_target::ServerReactor>{{&reactor_, &buffers_}}, registry_, options);
       const auto listens = server_->listen(address);
       ASSERT_TRUE(listens) << listens.error().message;
@@ -211,7 +211,7 @@ class World : public OnAReactor {
   Node node_;
   iscsi_target::TargetRegistry registry_;
   std::unique_ptr<PartnerService> service_;
-  std::unique_ptr<iscsi_target::TcpTargetServer> server_;
+  std::unique_ptr<iscsi_target::TargetServer> server_;
   std::unique_ptr<IscsiLink> link_;
   std::string address_;
   std::string refused_;

@@ -101,7 +101,7 @@ class SeveralRealPaths : public OnAReactor {
       options.session.brings_buffers = false;
       options.session.queue_depth = iscsi_target::kMaxQueueDepth;
       options.session.max_stash = std::size_t{iscsi_target::kMaxQueueDepth} * kLinkFirstBurst;
-      server_ = std::make_unique<iscsi_target::TcpTargetServer>(
+      server_ = std::make_unique<iscsi_target::TargetServer>(
           std::vector<iscsi_target::ServerReactor>{{&reactor_, &buffers_}}, registry_, options);
       std::vector<PathOut> out;
       for (std::size_t i = 0; i < kPaths; ++i) {
@@ -150,7 +150,7 @@ class SeveralRealPaths : public OnAReactor {
   Calling calling_;
   iscsi_target::TargetRegistry registry_;
   std::unique_ptr<PathsTarget> target_;
-  std::unique_ptr<iscsi_target::TcpTargetServer> server_;
+  std::unique_ptr<iscsi_target::TargetServer> server_;
   std::vector<std::unique_ptr<IscsiLink>> paths_;
   std::unique_ptr<PathsLink> link_;
   std::vector<std::unique_ptr<PathOfNode>> ends_;

@@ -16,8 +16,8 @@
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "iscsi_target/session/settings.hpp"
-#include "iscsi_target/tcp/registry.hpp"
-#include "iscsi_target/tcp/session_limit.hpp"
+#include "iscsi_target/server/registry.hpp"
+#include "iscsi_target/server/session_limit.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -66,12 +66,12 @@ struct SessionEvent {
   std::uint64_t untold = 0;  ///< how many such events were passed over before this one
 };
 
-class TcpTargetServer {
+class TargetServer {
  public:
   /// The reactors, pools and the registry outlive the server. Reactor 0 accepts.
-  TcpTargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options = {});
+  TargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options = {});
   /// After stop() has called back, or when no reactor runs any more (then everything is dropped where it stands).
-  ~TcpTargetServer();
+  ~TargetServer();
 
   /// Before the first listen().
   void on_event(std::function<void(const SessionEvent&)> handler);

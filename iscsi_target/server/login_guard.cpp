@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/login_guard.hpp"
+#include "iscsi_target/server/login_guard.hpp"
 
 #include <algorithm>
 

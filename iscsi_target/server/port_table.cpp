@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/port_table.hpp"
+#include "iscsi_target/server/port_table.hpp"
 
 #include <utility>
 

@@ -11,8 +11,8 @@
 #include "engine/net/tcp.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "iscsi_target/session/connection.hpp"
-#include "iscsi_target/tcp/port_table.hpp"
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/port_table.hpp"
+#include "iscsi_target/server/server.hpp"
 
 namespace lockstep::iscsi_target {
 

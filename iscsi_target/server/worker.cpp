@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/worker.hpp"
+#include "iscsi_target/server/worker.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/server.hpp"
+#include "iscsi_target/server/server.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "engine/net/tcp.hpp"
-#include "iscsi_target/tcp/crowd.hpp"
-#include "iscsi_target/tcp/event_limit.hpp"
-#include "iscsi_target/tcp/login_guard.hpp"
-#include "iscsi_target/tcp/port_table.hpp"
-#include "iscsi_target/tcp/session_limit.hpp"
-#include "iscsi_target/tcp/worker.hpp"
+#include "iscsi_target/server/crowd.hpp"
+#include "iscsi_target/server/event_limit.hpp"
+#include "iscsi_target/server/login_guard.hpp"
+#include "iscsi_target/server/port_table.hpp"
+#include "iscsi_target/server/session_limit.hpp"
+#include "iscsi_target/server/worker.hpp"
 
 namespace lockstep::iscsi_target {
 namespace {
@@ -39,7 +39,7 @@ struct Countdown {
 
 }  // namespace
 
-struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> {
+struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> {
   Impl(std::vector<ServerReactor> reactors, TargetRegistry& targets, ServerOptions settings)
       : registry(targets),
         options(std::move(settings)),
@@ -342,16 +342,16 @@ struct TcpTargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Imp
   bool stopped = false;
 };
 
-TcpTargetServer::TcpTargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options)
+TargetServer::TargetServer(std::vector<ServerReactor> reactors, TargetRegistry& registry, ServerOptions options)
     : impl_(std::make_shared<Impl>(std::move(reactors), registry, std::move(options))) {}
 
-TcpTargetServer::~TcpTargetServer() = default;
+TargetServer::~TargetServer() = default;
 
-void TcpTargetServer::on_event(std::function<void(const SessionEvent&)> handler) {
+void TargetServer::on_event(std::function<void(const SessionEvent&)> handler) {
   impl_->handler = std::move(handler);
 }
 
-engine::Result<std::string> TcpTargetServer::listen(std::string_view address) {
+engine::Result<std::string> TargetServer::listen(std::string_view address) {
   auto listener =
       engine::TcpListener::open(impl_->front(), address, [weak = std::weak_ptr<Impl>(impl_)](engine::TcpSocket socket) {
         if (const auto impl = weak.lock()) impl->accepted(std::move(socket));
@@ -367,34 +367,34 @@ engine::Result<std::string> TcpTargetServer::listen(std::string_view address) {
   return actual;
 }
 
-std::string TcpTargetServer::why_no_rdma(std::string_view address) const {
+std::string TargetServer::why_no_rdma(std::string_view address) const {
   const std::lock_guard lock(impl_->mutex);
   const auto at = impl_->listeners.find(std::string(address));
   return at == impl_->listeners.end() ? std::string{} : at->second.why_no_rdma;
 }
 
-void TcpTargetServer::stop_listening(std::string_view address) {
+void TargetServer::stop_listening(std::string_view address) {
   const std::lock_guard lock(impl_->mutex);
   impl_->listeners.erase(std::string(address));
 }
 
-void TcpTargetServer::accept_only_from(std::vector<std::string> hosts) {
+void TargetServer::accept_only_from(std::vector<std::string> hosts) {
   const std::lock_guard lock(impl_->mutex);
   impl_->only_from = std::move(hosts);
 }
 
-void TcpTargetServer::protect(engine::StreamProtection protection) {
+void TargetServer::protect(engine::StreamProtection protection) {
   const std::lock_guard lock(impl_->mutex);
   impl_->protects = std::move(protection);
 }
 
-void TcpTargetServer::close_all_sessions(engine::Callback<> done) {
+void TargetServer::close_all_sessions(engine::Callback<> done) {
   const std::uint64_t now = impl_->generation_now.fetch_add(1, std::memory_order_acq_rel) + 1;
   impl_->close([now](std::uint64_t, const TargetConnection& c) { return c.generation < now; },
                "The node stopped serving.", std::move(done));
 }
 
-void TcpTargetServer::hold_logins(std::chrono::milliseconds patience) {
+void TargetServer::hold_logins(std::chrono::milliseconds patience) {
   const std::uint64_t hold = impl_->last_hold.fetch_add(1) + 1;
   impl_->holding.store(true, std::memory_order_release);
   impl_->front().post([impl = impl_, hold, patience] {
@@ -404,9 +404,9 @@ void TcpTargetServer::hold_logins(std::chrono::milliseconds patience) {
   });
 }
 
-void TcpTargetServer::release_logins() { impl_->release_logins(); }
+void TargetServer::release_logins() { impl_->release_logins(); }
 
-void TcpTargetServer::close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done) {
+void TargetServer::close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done) {
   impl_->close(
       [matches = std::move(matches)](std::uint64_t, const TargetConnection& c) {
         const SessionInfo info{.nexus = c.nexus_id(),
@@ -420,7 +420,7 @@ void TcpTargetServer::close_sessions(std::function<bool(const SessionInfo&)> mat
       "The session was closed by the node.", std::move(done));
 }
 
-void TcpTargetServer::recheck_sessions(engine::Callback<> done) {
+void TargetServer::recheck_sessions(engine::Callback<> done) {
   auto countdown = std::make_shared<Countdown>(impl_->workers.size(), [impl = impl_, done = std::move(done)]() mutable {
     if (done) impl->front().post(std::move(done));
   });
@@ -430,7 +430,7 @@ void TcpTargetServer::recheck_sessions(engine::Callback<> done) {
   });
 }
 
-void TcpTargetServer::request_logout(std::chrono::seconds grace) {
+void TargetServer::request_logout(std::chrono::seconds grace) {
   const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>(grace.count(), 0, 65535));
   impl_->on_each_worker([seconds, impl = impl_, grace](Worker& worker) {
     worker.request_logout(seconds);
@@ -443,7 +443,7 @@ void TcpTargetServer::request_logout(std::chrono::seconds grace) {
   });
 }
 
-void TcpTargetServer::retire_unlistened(std::chrono::seconds grace) {
+void TargetServer::retire_unlistened(std::chrono::seconds grace) {
   const auto seconds = static_cast<std::uint16_t>(std::clamp<std::int64_t>(grace.count(), 0, 65535));
   impl_->on_each_worker([seconds, impl = impl_, grace](Worker& worker) {
     std::vector<std::uint64_t> asked;
@@ -462,7 +462,7 @@ void TcpTargetServer::retire_unlistened(std::chrono::seconds grace) {
   });
 }
 
-void TcpTargetServer::retire(std::chrono::milliseconds grace, engine::Callback<> done) {
+void TargetServer::retire(std::chrono::milliseconds grace, engine::Callback<> done) {
   engine::Callback<> over;
   {
     const std::lock_guard lock(impl_->mutex);
@@ -483,7 +483,7 @@ void TcpTargetServer::retire(std::chrono::milliseconds grace, engine::Callback<>
   });
 }
 
-void TcpTargetServer::stop(engine::Callback<> done) {
+void TargetServer::stop(engine::Callback<> done) {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stopped = true;
@@ -495,7 +495,7 @@ void TcpTargetServer::stop(engine::Callback<> done) {
   });
 }
 
-std::vector<SessionInfo> TcpTargetServer::sessions() const {
+std::vector<SessionInfo> TargetServer::sessions() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<SessionInfo> out;
   for (const auto& [nexus, info] : impl_->sessions) out.push_back(info);

@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/crowd.hpp"
+#include "iscsi_target/server/crowd.hpp"
 
 #include <algorithm>
 #include <ranges>

@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/session_limit.hpp"
+#include "iscsi_target/server/session_limit.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "iscsi_target/tcp/port_table.hpp"
+#include "iscsi_target/server/port_table.hpp"
 
 namespace lockstep::iscsi_target {
 

@@ -1,4 +1,4 @@
-#include "iscsi_target/tcp/registry.hpp"
+#include "iscsi_target/server/registry.hpp"
 
 #include <algorithm>
 #include <utility>

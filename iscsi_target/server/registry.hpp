@@ -15,7 +15,7 @@ namespace lockstep::iscsi_target {
 class TargetRegistry final : public TargetDirectory {
  public:
   /// Adds or replaces. Sessions that run keep the old description until they end; replace portals and access freely
-  /// (then TcpTargetServer::recheck_sessions), but end the sessions (TcpTargetServer::close_sessions) before the device
+  /// (then TargetServer::recheck_sessions), but end the sessions (TargetServer::close_sessions) before the device
   /// server goes.
   void put(Target target);
   void remove(std::string_view name);
