@@ -1,0 +1,85 @@
+#include "tests/support/rdma/memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace lockstep::test::fabric {
+namespace {
+
+std::uint64_t hash_on(std::uint64_t hash, std::span<const std::byte> bytes) {
+  std::size_t at = 0;
+  for (; at + 8 <= bytes.size(); at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + at, 8);
+    hash = std::rotl((hash ^ word) * 0x9e3779b97f4a7c15u, 29);
+  }
+  for (; at < bytes.size(); ++at)
+    hash = std::rotl((hash ^ std::to_integer<std::uint64_t>(bytes[at])) * 0xbf58476d1ce4e5b9u, 31);
+  return hash;
+}
+
+}  // namespace
+
+Source::Source(std::span<const std::span<const std::byte>> pieces, bool is_inline) {
+  for (const auto piece : pieces) {
+    size_ += piece.size();
+    if (is_inline) {
+      copy_.insert(copy_.end(), piece.begin(), piece.end());
+    } else if (!piece.empty()) {
+      pieces_.push_back(piece);
+    }
+  }
+  hash_ = hash();
+}
+
+void Source::read(std::size_t from, std::size_t bytes, std::vector<std::byte>& into) const {
+  const auto append = [&](std::span<const std::byte> piece) {
+    const std::size_t skipped = std::min(from, piece.size());
+    const auto part = piece.subspan(skipped, std::min(bytes, piece.size() - skipped));
+    into.insert(into.end(), part.begin(), part.end());
+    from -= skipped;
+    bytes -= part.size();
+  };
+  append(copy_);
+  for (const auto piece : pieces_) append(piece);
+}
+
+std::uint64_t Source::hash() const {
+  std::uint64_t sum = 0;
+  for (const auto piece : pieces_) sum = hash_on(sum, piece);
+  return sum;
+}
+
+Target::Target(std::span<std::byte> first, std::span<std::byte> second, std::byte poison)
+    : first_(first), second_(second) {
+  std::ranges::fill(first_, poison);
+  std::ranges::fill(second_, poison);
+  hash_ = hash();
+}
+
+void Target::put(std::size_t at, std::span<const std::byte> bytes) {
+  if (at < first_.size()) {
+    const auto part = bytes.first(std::min(bytes.size(), first_.size() - at));
+    std::ranges::copy(part, first_.begin() + static_cast<std::ptrdiff_t>(at));
+    bytes = bytes.subspan(part.size());
+    at += part.size();
+  }
+  if (!bytes.empty()) std::ranges::copy(bytes, second_.begin() + static_cast<std::ptrdiff_t>(at - first_.size()));
+}
+
+void Target::write(std::size_t at, std::span<const std::byte> bytes) {
+  put(at, bytes);
+  hash_ = hash();
+}
+
+void Target::spoil(Dice& dice) {
+  if (size() == 0) return;
+  const std::size_t from = dice.below(size());
+  const std::vector<std::byte> noise(1 + dice.below(size() - from), dice.byte());
+  write(from, noise);
+}
+
+std::uint64_t Target::hash() const { return hash_on(hash_on(0, first_), second_); }
+
+}  // namespace lockstep::test::fabric
