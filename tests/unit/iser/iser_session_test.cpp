@@ -1,0 +1,186 @@
+// A session over RDMA: what an initiator like Linux's sees of it, and that no byte is where it may not be.
+#include <gtest/gtest.h>
+
+#include "tests/unit/iser/iser_fixture.hpp"
+
+namespace lockstep::test {
+namespace {
+
+using iscsi::Opcode;
+
+void fill(engine::Buffer& memory, std::size_t bytes, unsigned seed) {
+  for (std::size_t i = 0; i < bytes; ++i) memory.data()[i] = static_cast<std::byte>(seed + i / 7 + i % 251);
+}
+
+class IserSession : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(IserSession, LogsInAndAnswersAsLinuxExpects) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in()) << world.initiator->login_error;
+  EXPECT_EQ(world.initiator->parameters.first_burst, 8192u);
+  const auto inquiry = world.ask_and_wait(0x12, 0, 36, false, world.initiator->memory(4096));
+  ASSERT_TRUE(inquiry);
+  EXPECT_EQ(inquiry->as<iscsi::ScsiResponseHeader>().status, 0);
+  EXPECT_EQ(world.figures.copied.bounce, 36u) << "it lay in no buffer";
+  EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
+}
+
+TEST_P(IserSession, AShortWriteIsTakenWhereItLies) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in());
+  auto memory = world.initiator->memory(4096);
+  fill(memory, 4096, 5);
+  const std::vector<std::byte> sent(memory.span().begin(), memory.span().end());
+  ASSERT_TRUE(world.ask_and_wait(0x2A, 8, 4096, true, std::move(memory)));
+  EXPECT_TRUE(std::ranges::equal(sent, std::span(world.device.storage).subspan(8 * 512, 4096)));
+  EXPECT_EQ(world.device.taken, 1u);
+  EXPECT_EQ(world.figures.eager, 1u);
+  EXPECT_EQ(world.figures.copied.immediate_prefix, 0u);
+  EXPECT_EQ(world.figures.reads, 0u);
+}
+
+TEST_P(IserSession, ALongWriteIsReadBehindWhatCameWithIt) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in());
+  auto memory = world.initiator->memory(65536);
+  fill(memory, 65536, 9);
+  const std::vector<std::byte> sent(memory.span().begin(), memory.span().end());
+  ASSERT_TRUE(world.ask_and_wait(0x2A, 0, 65536, true, std::move(memory)));
+  EXPECT_TRUE(std::ranges::equal(sent, std::span(world.device.storage).first(65536)));
+  EXPECT_EQ(world.figures.copied.immediate_prefix, 8192u);
+  EXPECT_EQ(world.figures.bytes_read, 65536u - 8192u);
+}
+
+TEST_P(IserSession, AWriteWithoutImmediateDataIsCopiedNowhere) {
+  IserWorld world(GetParam(), {.invalidates = true, .immediate = 0, .target = {}});
+  ASSERT_TRUE(world.log_in());
+  auto memory = world.initiator->memory(65536);
+  fill(memory, 65536, 9);
+  ASSERT_TRUE(world.ask_and_wait(0x2A, 0, 65536, true, std::move(memory)));
+  EXPECT_EQ(world.figures.bytes_read, 65536u);
+  EXPECT_EQ(world.figures.copied.immediate_prefix + world.figures.copied.bounce + world.figures.copied.ahs, 0u);
+}
+
+TEST_P(IserSession, AReadIsWrittenThereAheadOfItsStatus) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in());
+  for (std::size_t i = 0; i < world.device.storage.size(); ++i)
+    world.device.storage[i] = static_cast<std::byte>(i % 253);
+  std::vector<std::byte> got;
+  ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->has_window(); }));
+  std::uint32_t tag = 0;
+  tag = world.initiator->command(0x28, 3, 65536, false, world.initiator->memory(65536), [&](const Answer&) {
+    const auto memory = world.initiator->io(tag).memory.span();
+    got.assign(memory.begin(), memory.end());
+  });
+  ASSERT_TRUE(world.clock.run_until([&] { return !got.empty(); }));
+  EXPECT_TRUE(std::ranges::equal(got, std::span(world.device.storage).subspan(3 * 512, 65536)));
+  EXPECT_EQ(world.figures.copied.bounce, 0u);
+  EXPECT_EQ(world.figures.invalidations, 1u);
+}
+
+TEST_P(IserSession, WithLibiscsiNothingIsInvalidated) {
+  IserWorld world(GetParam(), {.invalidates = false, .immediate = 8192, .target = {}});
+  ASSERT_TRUE(world.log_in());
+  ASSERT_TRUE(world.ask_and_wait(0x28, 0, 8192, false, world.initiator->memory(8192)));
+  ASSERT_TRUE(world.ask_and_wait(0x2A, 0, 65536, true, world.initiator->memory(65536)));
+  EXPECT_EQ(world.figures.invalidations, 0u);
+  EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
+}
+
+TEST_P(IserSession, ACheckConditionComesWithItsSenseAndInvalidatesTheKey) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in());
+  const auto answer = world.ask_and_wait(0x55, 0, 4096, false, world.initiator->memory(4096));
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->as<iscsi::ScsiResponseHeader>().status, 2);
+  EXPECT_EQ(answer->data.size(), 98u);
+  EXPECT_TRUE(answer->invalidated);
+}
+
+TEST_P(IserSession, PingsAreAnsweredWithNoMoreThanAnInitiatorHasRoomFor) {
+  IserWorld world(GetParam());
+  ASSERT_TRUE(world.log_in());
+  std::optional<Answer> pong;
+  world.initiator->on_other = [&](const Answer& answer) { pong = answer; };
+  auto header = iscsi::make_header<iscsi::NopOutHeader>(Opcode::nop_out, iscsi::kFinal);
+  header.opcode |= iscsi::kImmediate;
+  header.task_tag = 7, header.transfer_tag = iscsi::kReservedTag;
+  header.cmd_sn = world.initiator->cmd_sn.value();
+  world.initiator->send(bytes_of(header), {}, std::vector<std::byte>(300, std::byte{0x33}));
+  ASSERT_TRUE(world.clock.run_until([&] { return pong.has_value(); }));
+  EXPECT_EQ(pong->opcode(), Opcode::nop_in);
+  EXPECT_EQ(pong->data.size(), 128u);
+}
+
+// Many commands of all sizes at once; whatever overlaps waits for the one before it. Each read is what was written
+// last.
+TEST_P(IserSession, EveryReadIsWhatWasWritten) {
+  SeededRandom random(GetParam() * 31 + 7);
+  IserWorld world(GetParam(),
+                  {.invalidates = random.one_in(2), .immediate = random.one_in(3) ? 0u : 8192u, .target = {}});
+  ASSERT_TRUE(world.log_in());
+  constexpr std::uint32_t kBlocks = 4096;
+  std::vector<unsigned> model(kBlocks, 0);  // 0: zeros
+  std::vector<bool> busy(kBlocks);
+  unsigned generation = 0, ended = 0, refused = 0;
+  const auto value = [](unsigned g, std::size_t i) {
+    return g == 0 ? std::byte{0} : static_cast<std::byte>(g * 37 + i % 249);
+  };
+  for (unsigned sent = 0; sent < 600 && !world.initiator->lost();) {
+    if (!world.initiator->has_window() || random.one_in(6)) {
+      ASSERT_TRUE(world.clock.step());
+      continue;
+    }
+    const std::uint32_t sizes[] = {1, 8, 8, 8, 16, 17, 128, 300};
+    const std::uint32_t blocks = sizes[random.below(8)], lba = random.below(kBlocks - blocks);
+    if (std::any_of(busy.begin() + lba, busy.begin() + lba + blocks, [](bool b) { return b; })) {
+      (void)world.clock.step();
+      continue;
+    }
+    auto memory = world.initiator->memory(std::size_t{blocks} * 512);
+    if (!memory) {
+      (void)world.clock.step();
+      continue;
+    }
+    ++sent;
+    std::fill_n(busy.begin() + lba, blocks, true);
+    const bool writes = random.one_in(2);
+    if (writes) {
+      ++generation;
+      for (std::size_t i = 0; i < std::size_t{blocks} * 512; ++i) memory.data()[i] = value(generation, i % 512);
+    }
+    auto tag = std::make_shared<std::uint32_t>();
+    const unsigned mine = generation;
+    *tag = world.initiator->command(writes ? 0x2A : 0x28, lba, blocks * 512, writes, std::move(memory),
+                                    [&, tag, lba, blocks, writes, mine](const Answer& answer) {
+                                      ++ended;
+                                      std::fill_n(busy.begin() + lba, blocks, false);
+                                      const auto status = answer.as<iscsi::ScsiResponseHeader>().status;
+                                      if (status != 0) return void(++refused);
+                                      for (std::uint32_t b = 0; b < blocks; ++b) {
+                                        if (writes) {
+                                          model[lba + b] = mine;
+                                          continue;
+                                        }
+                                        const auto found =
+                                            world.initiator->io(*tag).memory.span().subspan(std::size_t{b} * 512, 512);
+                                        bool same = true;
+                                        for (std::size_t i = 0; i < 512; ++i)
+                                          same = same && found[i] == value(model[lba + b], i);
+                                        EXPECT_TRUE(same) << "block " << lba + b;
+                                      }
+                                    });
+  }
+  EXPECT_TRUE(world.clock.run_until([&] { return world.initiator->under_way() == 0 || world.initiator->lost(); }));
+  EXPECT_FALSE(world.initiator->lost());
+  EXPECT_EQ(ended, 600u);
+  EXPECT_EQ(refused, 0u);
+  EXPECT_GT(world.device.pulled, 0u);
+  EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, IserSession, testing::Range<std::uint64_t>(1, 31));
+
+}  // namespace
+}  // namespace lockstep::test
