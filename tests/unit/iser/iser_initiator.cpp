@@ -151,7 +151,17 @@ void IserInitiator::take(const Answer& answer) {
   if (answer.opcode() == Opcode::scsi_data_in || answer.opcode() == Opcode::r2t) {
     faults.push_back("The target moves data by PDUs.");
   }
+  if (answer.opcode() == Opcode::nop_in && numbers.task_tag == iscsi::kReservedTag) return answer_ping(numbers);
   if (on_other) on_other(answer);
+}
+
+void IserInitiator::answer_ping(const iscsi::NopInHeader& ping) {
+  auto header = iscsi::make_header<iscsi::NopOutHeader>(Opcode::nop_out, iscsi::kFinal);
+  header.opcode |= iscsi::kImmediate;
+  header.task_tag = iscsi::kReservedTag;
+  header.transfer_tag = ping.transfer_tag;
+  header.cmd_sn = cmd_sn.value();
+  if (!closed_) send(bytes_of(header));
 }
 
 // As ib_iser: a key that the task has not ends the connection, and so does one that it did not ask to have invalidated.

@@ -82,6 +82,7 @@ class IserInitiator final : private rdma::QueuePairUser {
   void log_in(iscsi::InitiatorLogin::Step step);
   void take(const Answer& answer);
   void answered(const Answer& answer);
+  void answer_ping(const iscsi::NopInHeader& ping);
 
   static constexpr std::uint32_t kReceives = 128;
   static constexpr std::size_t kReceive = 16384;  // bytes of memory for one

@@ -1,0 +1,224 @@
+// How a session over RDMA ends, its commands, and what a peer can do that breaks the rules: its connection ends, and
+// nothing else.
+#include <gtest/gtest.h>
+
+#include "tests/unit/iser/iser_fixture.hpp"
+
+namespace lockstep::test {
+namespace {
+
+using iscsi::Opcode;
+using scsi::TaskManagement;
+
+class IserEnd : public testing::TestWithParam<std::uint64_t> {
+ protected:
+  /// A write whose data is being read, or is about to be.
+  std::uint32_t begin_write(std::uint32_t bytes = 262144) {
+    EXPECT_TRUE(world.clock.run_until([this] { return world.initiator->has_window(); }));
+    return world.initiator->command(0x2A, 0, bytes, true, world.initiator->memory(bytes),
+                                    [this](const Answer& answer) { answers.push_back(answer); });
+  }
+  void manage(TaskManagement function, std::uint32_t referenced = 0) {
+    auto header = iscsi::make_header<iscsi::TaskManagementRequestHeader>(Opcode::task_management_request);
+    header.opcode |= iscsi::kImmediate;
+    header.function = static_cast<std::uint8_t>(iscsi::kFinal | static_cast<std::uint8_t>(function));
+    header.task_tag = 90'000;
+    header.referenced_tag = referenced;
+    header.ref_cmd_sn = world.initiator->cmd_sn.value() - 1;
+    header.cmd_sn = world.initiator->cmd_sn.value();
+    world.initiator->send(bytes_of(header));
+  }
+  bool ends_with(const std::string& reason) {
+    if (!world.clock.run_until([this] { return world.host.closed_count == 1; }, std::chrono::seconds(20))) return false;
+    EXPECT_EQ(world.connection->reason(), reason);
+    return true;
+  }
+  iscsi::ScsiCommandHeader command(std::uint8_t opcode, std::uint8_t direction, std::uint32_t bytes) {
+    auto header = iscsi::make_header<iscsi::ScsiCommandHeader>(Opcode::scsi_command, iscsi::kFinal | direction);
+    header.task_tag = 555;
+    header.expected_length = bytes;
+    header.cmd_sn = world.initiator->cmd_sn.value();
+    ++world.initiator->cmd_sn;
+    header.cdb[0] = opcode;
+    engine::store_be<std::uint16_t>(&header.cdb[7], static_cast<std::uint16_t>(bytes / 512));
+    return header;
+  }
+
+  IserWorld world{GetParam()};
+  SeededRandom random{GetParam() + 1000};
+  std::vector<Answer> answers, others;
+};
+
+TEST_P(IserEnd, AnAbortIsAnsweredWhenNothingWritesToTheWritesMemoryAnyMore) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->on_other = [this](const Answer& answer) { others.push_back(answer); };
+  const std::uint32_t tag = begin_write();
+  for (std::uint32_t i = random.below(40); i > 0; --i) (void)world.clock.step(std::chrono::milliseconds(1));
+  world.device.holds = true;  // what came whole before the abort stays there
+  manage(TaskManagement::abort_task, tag);
+  ASSERT_TRUE(world.clock.run_until([this] { return !world.device.held.empty() || !others.empty(); }));
+  for (scsi::Command* held : std::exchange(world.device.held, {})) world.device.finish(*held, scsi::Status::good);
+  ASSERT_TRUE(world.clock.run_until([this] { return !others.empty(); }));
+  EXPECT_EQ(others[0].opcode(), Opcode::task_management_response);
+  EXPECT_TRUE(world.device.failed == 0 ||
+              std::ranges::all_of(world.device.storage, [](std::byte b) { return b == std::byte{0}; }));
+  if (answers.empty()) world.initiator->forget(tag);
+  world.device.holds = false;
+  EXPECT_TRUE(world.ask_and_wait(0x28, 0, 4096, false, world.initiator->memory(4096))) << "the session goes on";
+}
+
+TEST_P(IserEnd, AConnectionThatIsLostAtAnyMomentLeavesNothingBehind) {
+  ASSERT_TRUE(world.log_in());
+  for (int i = 0; i < 12; ++i) {
+    if (random.one_in(2)) {
+      begin_write(random.one_in(2) ? 4096 : 131072);
+    } else if (world.initiator->has_window()) {
+      world.initiator->command(0x28, 0, 65536, false, world.initiator->memory(65536), [](const Answer&) {});
+    }
+    for (std::uint32_t n = random.below(12); n > 0; --n) (void)world.clock.step(std::chrono::milliseconds(1));
+  }
+  switch (random.below(4)) {
+    case 0:
+      world.fabric.lose(world.fabric.connections().front());
+      break;
+    case 1:
+      world.fabric.remove_device();
+      break;
+    case 2:
+      world.connection->reset("The node stopped serving.");
+      break;
+    default:
+      world.initiator->close();
+  }
+  EXPECT_TRUE(world.clock.run_until([this] { return world.host.closed_count == 1; }));
+}
+
+TEST_P(IserEnd, ACallThatIsGivenUpWhileItIsAnswered) {
+  world.initiator->call("10.0.0.1:3260");
+  for (std::uint32_t i = random.below(8); i > 0; --i) (void)world.clock.step(std::chrono::milliseconds(1));
+  if (random.one_in(2) && world.connection) world.connection->reset("The node stopped serving.");
+  world.initiator->close();
+  world.clock.run_for(std::chrono::seconds(40));
+  EXPECT_EQ(world.host.closed_count, world.connection ? 1 : 0);
+}
+
+TEST_P(IserEnd, ALogoutIsAnsweredBeforeTheConnectionEnds) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->on_other = [this](const Answer& answer) { others.push_back(answer); };
+  const std::uint64_t before = world.figures.messages_out;
+  auto header = iscsi::make_header<iscsi::LogoutRequestHeader>(Opcode::logout_request);
+  header.reason = iscsi::kFinal;
+  header.task_tag = 5;
+  header.cmd_sn = world.initiator->cmd_sn.value();
+  world.initiator->send(bytes_of(header));
+  EXPECT_TRUE(ends_with("The initiator logged out."));
+  // The end may be told before the answer is looked at.
+  for (const Answer& answer : others) EXPECT_EQ(answer.opcode(), Opcode::logout_response);
+  EXPECT_EQ(world.figures.messages_out, before + 1);
+}
+
+// ---- Peers that break the rules ----
+
+TEST_P(IserEnd, OfAHello) {
+  ASSERT_TRUE(world.log_in());
+  std::vector<std::byte> hello(76);
+  hello[0] = std::byte{0x20};
+  world.initiator->send_raw(hello);
+  EXPECT_TRUE(ends_with("The connection was lost: a message is no iSCSI PDU."));
+}
+
+TEST_P(IserEnd, OfAMessageThatIsShorterThanItsPduSays) {
+  ASSERT_TRUE(world.log_in());
+  auto header = bytes_of(command(0x2A, iscsi::kWrite, 4096));
+  std::vector<std::byte> bytes(iser::kHeaderSize);
+  iser::write_header({}, bytes);
+  bytes.insert(bytes.end(), header.begin(), header.end());
+  bytes[iser::kHeaderSize + 6] = std::byte{16};  // 4 KiB, of which 1,000 bytes come
+  bytes.resize(bytes.size() + 1000);
+  world.initiator->send_raw(bytes);
+  EXPECT_TRUE(ends_with("The connection was lost: a message has another length than its PDU says."));
+}
+
+TEST_P(IserEnd, OfAMessageLongerThanItsReceive) {
+  ASSERT_TRUE(world.log_in());
+  std::vector<std::byte> bytes(20'000);
+  bytes[0] = std::byte{0x10};
+  world.initiator->send_raw(bytes);
+  EXPECT_TRUE(world.clock.run_until([this] { return world.host.closed_count == 1; }));
+}
+
+TEST_P(IserEnd, OfDataThatNobodyAskedFor) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->send(bytes_of(iscsi::make_header<iscsi::DataOutHeader>(Opcode::scsi_data_out, iscsi::kFinal)), {},
+                        std::vector<std::byte>(512));
+  EXPECT_TRUE(ends_with("The connection was lost: data came that nobody reads."));
+}
+
+TEST_P(IserEnd, OfAWriteThatNamesNoMemory) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->send(bytes_of(command(0x2A, iscsi::kWrite, 65536)));
+  EXPECT_TRUE(ends_with("The connection was lost: a command names no memory for its data."));
+}
+
+TEST_P(IserEnd, OfAReadThatNamesNoMemory) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->send(bytes_of(command(0x28, iscsi::kRead, 4096)));
+  EXPECT_TRUE(ends_with("The connection was lost: a command names no memory for its data."));
+}
+
+TEST_P(IserEnd, OfAKeyThatIsNone) {
+  ASSERT_TRUE(world.log_in());
+  const bool reads = random.one_in(2);
+  iser::Tagged tagged;
+  (reads ? tagged.read : tagged.write) = rdma::Remote{0x1000, 0xdead};
+  world.initiator->send(bytes_of(command(reads ? 0x28 : 0x2A, reads ? iscsi::kRead : iscsi::kWrite, 65536)), tagged);
+  EXPECT_TRUE(world.clock.run_until([this] { return world.host.closed_count == 1; }));
+}
+
+TEST_P(IserEnd, OfMemoryThatIsShorterThanTheCommandSays) {
+  ASSERT_TRUE(world.log_in());
+  auto memory = world.initiator->memory(4096);
+  const auto key = world.other_fabric.grant(rdma::Domain::initiators, memory.span(), true, true);
+  const bool reads = random.one_in(2);
+  iser::Tagged tagged;
+  (reads ? tagged.read : tagged.write) = key;
+  world.initiator->send(bytes_of(command(reads ? 0x28 : 0x2A, reads ? iscsi::kRead : iscsi::kWrite, 8192)), tagged);
+  EXPECT_TRUE(world.clock.run_until([this] { return world.host.closed_count == 1; }));
+  world.other_fabric.revoke(key.key);
+}
+
+// ---- Memory ----
+
+// The pool has next to none: windows narrow, commands wait or are refused, and no message ever finds no receive.
+class IserShortOfMemory : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(IserShortOfMemory, WindowsNarrowAndEverythingEnds) {
+  SeededRandom random(GetParam());
+  IserWorld world(GetParam(), {}, std::size_t{32} << 20);
+  world.budget.limit = std::size_t{8192} * (16 + random.below(30));
+  ASSERT_TRUE(world.log_in());
+  constexpr unsigned kCommands = 200;
+  unsigned ended = 0;
+  for (unsigned sent = 0; sent < kCommands;) {
+    const std::uint32_t bytes = random.one_in(3) ? 4096 : random.one_in(2) ? 65536 : 1u << 20;
+    auto memory =
+        world.initiator->has_window() && !random.one_in(8) ? world.initiator->memory(bytes) : engine::Buffer{};
+    if (!memory) {
+      ASSERT_TRUE(world.clock.step(std::chrono::seconds(30))) << "nothing will ever happen again";
+      continue;
+    }
+    ++sent;
+    const bool writes = random.one_in(2);
+    world.initiator->command(writes ? 0x2A : 0x28, 0, bytes, writes, std::move(memory),
+                             [&](const Answer&) { ++ended; });
+  }
+  EXPECT_TRUE(world.clock.run_until([&] { return ended == kCommands; }));
+  EXPECT_FALSE(world.initiator->lost()) << world.connection->reason();
+  EXPECT_LE(world.budget.used, world.budget.limit);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, IserShortOfMemory, testing::Range<std::uint64_t>(1, 13));
+INSTANTIATE_TEST_SUITE_P(Seeds, IserEnd, testing::Range<std::uint64_t>(1, 61));
+
+}  // namespace
+}  // namespace lockstep::test
