@@ -149,6 +149,15 @@ TEST(RdmaEnds, EveryWorkMayFailWithEveryStatus) {
   }
 }
 
+TEST(RdmaEnds, AWriteWithoutACompletionThatFailsIsToldAsTheReasonOfTheLoss) {
+  for_many_connections([](World& world) {
+    world.answerer.pair->write(world.page(0), world.grant(0, true, false), 0);
+    expect_both_lost(world);
+    EXPECT_EQ(world.answerer.lost, FakeStatus::remote_access);
+    EXPECT_THAT(world.answerer.completions, IsEmpty());
+  });
+}
+
 // --- Losing ---------------------------------------------------------------------------------------------------------
 
 TEST(RdmaEnds, TheLossIsToldBeforeBetweenOrAfterCompletionsAndTheseMayBeMissing) {
@@ -269,6 +278,19 @@ TEST(RdmaEnds, APeerThatVanishedGivesNoError) {
     world.run();
     EXPECT_TRUE(world.answerer.closed) << "closing needs no peer";
     EXPECT_THAT(world.caller.told, ElementsAre("up"));
+  });
+}
+
+TEST(RdmaEnds, AnAnswerIntoSilenceIsOverAfterAWhile) {
+  for_many_seeds([](World& world) {
+    world.listen();
+    world.call();
+    world.run();
+    world.initiator.lose_packets(true);
+    world.accept();
+    world.run_for(std::chrono::seconds(3));
+    EXPECT_THAT(world.answerer.told, ElementsAre("lost"));
+    EXPECT_EQ(world.answerer.lost, FakeStatus::unanswered);
   });
 }
 

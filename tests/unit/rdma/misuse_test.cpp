@@ -108,6 +108,21 @@ TEST(RdmaMisuse, MemoryThatIsReusedWhileTheConnectionIsLostAndNotClosed) {
   });
 }
 
+TEST(RdmaMisuse, AMessageWhoseMemoryIsReusedWhileTheConnectionIsLostAndNotClosed) {
+  for_many_seeds([](World& world) {
+    world.connect();
+    world.target.lose_packets(true);
+    world.send(world.answerer, world.page(0), 1);
+    world.target.lose(1);
+    while (!world.answerer.was_told("lost")) ASSERT_TRUE(world.clock.step({std::chrono::seconds(10)}));
+    const bool is_handed_back = world.answerer.was_told("send 1 failed");
+    world.page(0)[0] ^= std::byte{1};
+    world.close(world.answerer);
+    world.run();
+    EXPECT_EQ(world.has_fault("send 1: its bytes were changed"), !is_handed_back);
+  });
+}
+
 TEST(RdmaMisuse, MemoryThatIsInNoArena) {
   std::vector<std::byte> elsewhere(4096);
   expect_fault("its memory is in no arena", [&](World& world) {
