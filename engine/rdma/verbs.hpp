@@ -55,7 +55,8 @@ struct Wanted {
 /// What was granted.
 struct Limits {
   std::uint32_t sends = 0, receives = 0;
-  std::uint32_t reads = 0;        ///< more are queued in the provider, so that no send waits behind a read too many
+  /// More are queued in the provider, so that no send waits behind a read too many. Known from on_established() on.
+  std::uint32_t reads = 0;
   std::uint32_t max_inline = 0;   ///< bytes
   std::uint32_t max_message = 0;  ///< bytes of one read or write
   bool invalidates = false;       ///< a send may invalidate a key of the peer's
@@ -66,7 +67,8 @@ constexpr std::size_t kMaxPieces = 3;
 struct Send {
   std::span<const std::span<const std::byte>> pieces;  ///< at most kMaxPieces; empty ones are left out
   std::optional<std::uint32_t> invalidates;            ///< a key of the peer's
-  /// 0: no completion is told; only for what is inline, which is the poster's again at once.
+  /// 0: no completion is told; only for what is inline, which is the poster's again at once. It counts as posted until
+  /// the next completion of a later write or send, so that one at least in Limits::sends has an id.
   std::uint64_t id = 0;
 };
 
@@ -99,6 +101,7 @@ class QueuePair {
   /// May be called before the connection stands: what the peer sends first has a place then. A message fills `first`,
   /// then `second`, which may be empty.
   virtual void receive(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t id) = 0;
+  /// As write() and read(): not before on_established().
   virtual void send(const Send& send) = 0;
   /// `id` 0: no completion is told. The next completion of a later write or send says that it is over, too.
   virtual void write(std::span<const std::byte> from, const Remote& to, std::uint64_t id) = 0;

@@ -57,7 +57,7 @@ void End::receive(std::span<std::byte> first, std::span<std::byte> second, std::
   auto posted = make(rdma::Work::receive, id, 0);
   if (!may_post(*posted)) return;
   const std::array<std::span<const std::byte>, 2> pieces = {first, second};
-  if (is_in_arenas(*posted, pieces)) posted->target = Target(first, second, network_.dice.byte());
+  if (is_in_arenas(*posted, pieces)) posted->target = Target(first, second, network_.dice.word());
   post(std::move(posted));
 }
 
@@ -90,7 +90,7 @@ void End::read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_
   posted->remote = from;
   if (limits.reads == 0) fault("no reads were granted", posted.get());
   const std::array<std::span<const std::byte>, 1> pieces = {into};
-  if (is_in_arenas(*posted, pieces)) posted->target = Target(into, {}, network_.dice.byte());
+  if (is_in_arenas(*posted, pieces)) posted->target = Target(into, {}, network_.dice.word());
   post(std::move(posted));
 }
 

@@ -77,6 +77,7 @@ Posted* End::take_receive() {
 void End::move_send(Posted& message, End& to) {
   Posted* const into = to.take_receive();
   if (into == nullptr) {
+    if (to.is_closing()) return;  // it owes none any more; news of that are on the way
     ++network_.counts.no_receive;
     return fail(message, std::make_error_code(FakeStatus::no_receive));
   }

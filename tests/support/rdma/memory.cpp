@@ -19,6 +19,13 @@ std::uint64_t hash_on(std::uint64_t hash, std::span<const std::byte> bytes) {
   return hash;
 }
 
+/// No byte of it alone, so that two fillings are never alike.
+void fill(std::span<std::byte> bytes, std::uint64_t word) {
+  for (std::size_t at = 0; at < bytes.size(); at += 8) {
+    std::memcpy(bytes.data() + at, &word, std::min<std::size_t>(8, bytes.size() - at));
+  }
+}
+
 }  // namespace
 
 Source::Source(std::span<const std::span<const std::byte>> pieces, bool is_inline) {
@@ -51,10 +58,10 @@ std::uint64_t Source::hash() const {
   return sum;
 }
 
-Target::Target(std::span<std::byte> first, std::span<std::byte> second, std::byte poison)
+Target::Target(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t poison)
     : first_(first), second_(second) {
-  std::ranges::fill(first_, poison);
-  std::ranges::fill(second_, poison);
+  fill(first_, poison);
+  fill(second_, poison);
   hash_ = hash();
 }
 
@@ -76,7 +83,9 @@ void Target::write(std::size_t at, std::span<const std::byte> bytes) {
 void Target::spoil(Dice& dice) {
   if (size() == 0) return;
   const std::size_t from = dice.below(size());
-  const std::vector<std::byte> noise(1 + dice.below(size() - from), dice.byte());
+  std::vector<std::byte> noise(1 + dice.below(size() - from));
+  fill(noise, dice.word());
+  noise[0] = ~(from < first_.size() ? first_[from] : second_[from - first_.size()]);
   write(from, noise);
 }
 

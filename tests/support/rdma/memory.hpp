@@ -16,7 +16,7 @@ class Dice {
   /// Uniform in [0, bound); 0 when bound is 0.
   std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : random_.next() % bound; }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
-  std::byte byte() { return static_cast<std::byte>(random_.next() >> 56); }
+  std::uint64_t word() { return random_.next(); }
 
  private:
   engine::Random& random_;
@@ -48,13 +48,13 @@ class Source {
 class Target {
  public:
   Target() = default;
-  Target(std::span<std::byte> first, std::span<std::byte> second, std::byte poison);
+  Target(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t poison);
 
   [[nodiscard]] std::size_t size() const { return first_.size() + second_.size(); }
   /// By another than this.
   [[nodiscard]] bool was_changed() const { return hash() != hash_; }
   void write(std::size_t at, std::span<const std::byte> bytes);
-  /// Noise, anywhere in it.
+  /// Noise, anywhere in it: something changes.
   void spoil(Dice& dice);
 
  private:

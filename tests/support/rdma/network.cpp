@@ -272,6 +272,7 @@ End& Network::accept(Connection& connection, Host& host, rdma::Domain domain, co
     carry(connection, [this, &connection, data = std::vector(private_data.begin(), private_data.end())]() mutable {
       answered(connection, std::move(data));
     });
+    timers_.after(delays.unanswered, [&end] { end.nobody_answered(); });
   }
   return end;
 }

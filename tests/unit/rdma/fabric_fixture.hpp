@@ -64,6 +64,7 @@ struct Side final : rdma::QueuePairUser {
   void on_established(std::span<const std::byte> private_data) override {
     told.emplace_back("up");
     answer.assign(private_data.begin(), private_data.end());
+    if (when_up) when_up();
   }
   void on_completion(const rdma::Completion& completion) override {
     constexpr std::array<const char*, 4> kNames = {"send", "receive", "read", "write"};
@@ -99,6 +100,7 @@ struct Side final : rdma::QueuePairUser {
   std::vector<std::byte> answer;
   std::error_code lost;
   bool closed = false;
+  engine::Callback<> when_up;
   engine::Callback<const rdma::Completion&> when_completed;
 };
 
@@ -184,8 +186,8 @@ struct World {
 
   StepClock clock;
   StepRandom random;
-  std::vector<std::byte> target_memory = std::vector<std::byte>(64 * kPage);
-  std::vector<std::byte> initiator_memory = std::vector<std::byte>(64 * kPage);
+  std::vector<std::byte> target_memory = std::vector<std::byte>(20 * kPage);
+  std::vector<std::byte> initiator_memory = std::vector<std::byte>(20 * kPage);
   FakeFabric target{clock, random};
   FakeFabric initiator{target};
   std::unique_ptr<rdma::Completions> target_completions, initiator_completions;
