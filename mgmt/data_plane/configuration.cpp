@@ -89,6 +89,9 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   reader.number("link_buffer_mib", c.link_buffer_mib, 32, 1 << 20);
   reader.number("busy_poll_us", c.busy_poll_us, 0, 1000000);
   reader.word("lease_clock", c.lease_clock, {"auto", "boottime", "partner"});
+  std::string rdma = c.rdma ? "auto" : "off";
+  reader.word("rdma", rdma, {"auto", "off"});
+  c.rdma = rdma == "auto";
   reader.word("log_level", c.log_level, {"debug", "info", "warning", "error"});
   reader.no_others();
   if (!reader.problem().empty()) return engine::fail(Errc::refused, reader.problem());

@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/rdma/devices.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/data_plane/memory_bound.hpp"
+#include "mgmt/data_plane/rdma_devices.hpp"
 #include "mgmt/data_plane/rpc_methods.hpp"
 #include "mgmt/data_plane/version.hpp"
 #include "mgmt/log/log.hpp"
@@ -59,8 +59,9 @@ void raise_descriptor_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-NodeOptions node_options(const Configuration& c) {
+NodeOptions node_options(const Configuration& c, const RdmaDevices& rdma) {
   NodeOptions options;
+  options.rdma = rdma.fabric();
   options.confirms_reads = asks_partner(c.lease_clock);
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
@@ -70,13 +71,12 @@ NodeOptions node_options(const Configuration& c) {
   return options;
 }
 
-void log_machine(const Workers& workers) {
+void log_machine(const Workers& workers, const RdmaDevices& rdma) {
   if (!workers.front()->ring->has_fixed_buffers()) {
     log_info("Buffers are not pinned (ulimit -l is too low): disk access costs a little more CPU.");
   }
-  const auto devices = engine::rdma_devices();
-  log_info(devices.empty() ? "No RDMA device; the partner link uses TCP."
-                           : std::to_string(devices.size()) + " RDMA device(s) present; the partner link uses TCP.");
+  log_info(rdma.fabric() ? "Hosts may come over RDMA (iSER), too; the partner link uses TCP."
+                         : rdma.why_none() + " Hosts and the partner link use TCP.");
 }
 
 }  // namespace
@@ -86,7 +86,8 @@ struct Daemon::Impl final : EventSink {
       : lock(std::move(l)),
         configuration(c),
         workers(std::move(w)),
-        node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this, node_options(c))),
+        rdma(workers, c.rdma),
+        node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this, node_options(c, rdma))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}
@@ -97,6 +98,7 @@ struct Daemon::Impl final : EventSink {
   engine::Reactor control{{.name = "control", .cpu = -1, .busy_poll = {}}};
   engine::SystemRandom random;
   Workers workers;
+  RdmaDevices rdma;
   std::unique_ptr<Node> node;
   RpcMethods methods;
   boost::asio::signal_set signals;
@@ -166,7 +168,7 @@ int Daemon::run() {
   std::signal(SIGPIPE, SIG_IGN);
   log_info("lockstepd " + std::string(kVersion) + ", control socket " + d.configuration.rpc_socket + ", " +
            std::to_string(d.workers.size()) + " data reactor(s). Waiting to be told what to serve.");
-  log_machine(d.workers);
+  log_machine(d.workers, d.rdma);
   d.wait_for_signal();
   for (const auto& worker : d.workers) worker->reactor.start();
   tell_ready();

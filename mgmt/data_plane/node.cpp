@@ -16,7 +16,13 @@ namespace {
 
 std::vector<iscsi_target::ServerReactor> server_reactors(const Workers& workers) {
   std::vector<iscsi_target::ServerReactor> all;
-  for (const auto& worker : workers) all.push_back({&worker->reactor, &worker->pool});
+  for (const auto& worker : workers) all.push_back({&worker->reactor, &worker->pool, worker->completions});
+  return all;
+}
+
+iscsi_target::ServerOptions server_options(const NodeOptions& options) {
+  iscsi_target::ServerOptions all;
+  all.rdma = options.rdma;
   return all;
 }
 
@@ -55,7 +61,7 @@ Node::Node(Workers& workers, engine::Random& random, Uuid process, const std::st
       keys_(state_folder),
       left_records_(workers.front()->reactor, state_folder),
       events_(events),
-      server_(server_reactors(workers), registry_),
+      server_(server_reactors(workers), registry_, server_options(options)),
       fence_trials_(workers.front()->reactor, options.fence_socket, [](const std::string&, const std::string&) {}),
       started_(workers.front()->reactor.now()),
       stores_closed_(started_),

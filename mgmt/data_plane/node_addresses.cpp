@@ -23,7 +23,9 @@ std::vector<Problem> Node::set_portals(const std::vector<SocketAddress>& portals
       continue;
     }
     listening_.push_back(address);
-    log_info("Serving at " + address + ".");
+    const std::string why_no_rdma = server_.why_no_rdma(address);
+    log_info("Serving at " + address + (why_no_rdma.empty() ? ", over TCP and RDMA." : "."));
+    if (options_.rdma && !why_no_rdma.empty()) log_info("Over TCP alone at " + address + ": " + why_no_rdma);
   }
   const auto removed = std::ranges::partition(
       listening_, [&](const std::string& address) { return std::ranges::find(wanted, address) != wanted.end(); });

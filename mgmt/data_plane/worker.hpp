@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/rdma/verbs.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "engine/stores/io_uring.hpp"
@@ -45,6 +46,7 @@ struct Worker {
   std::unique_ptr<engine::IoUring> ring;
   iscsi_target::TargetDevice device;
   WorkerStalls stalls{reactor};
+  rdma::Completions* completions = nullptr;  ///< null: there is no RDMA
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;

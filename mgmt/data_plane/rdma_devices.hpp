@@ -1,0 +1,32 @@
+#pragma once
+// This machine's RDMA, where it has any: the fabric, and what of it each worker has. Without, everything goes over TCP.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/rdma/verbs.hpp"
+#include "mgmt/data_plane/worker.hpp"
+
+namespace lockstep::data_plane {
+
+class RdmaDevices {
+ public:
+  /// Before the workers' reactors run; lends each worker its completion queues. Nothing where the machine has none;
+  /// `why` says so in a sentence.
+  RdmaDevices(Workers& workers, bool wanted);
+  /// After the reactors have stopped, and before the workers.
+  ~RdmaDevices();
+  RdmaDevices(const RdmaDevices&) = delete;
+  RdmaDevices& operator=(const RdmaDevices&) = delete;
+
+  [[nodiscard]] rdma::Fabric* fabric() const { return fabric_.get(); }  ///< null: there is none
+  [[nodiscard]] const std::string& why_none() const { return why_none_; }
+
+ private:
+  Workers& workers_;
+  std::unique_ptr<rdma::Fabric> fabric_;
+  std::vector<std::unique_ptr<rdma::Completions>> completions_;
+  std::string why_none_;
+};
+
+}  // namespace lockstep::data_plane
