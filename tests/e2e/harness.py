@@ -215,7 +215,7 @@ class Node:
 class World:
     """One or two nodes, perhaps a witness, in a folder of their own that goes away with a test that passes."""
 
-    def __init__(self, nodes=2, witness=True, lease_ms=1000, secure_witness=False):
+    def __init__(self, nodes=2, witness=True, lease_ms=1000, secure_witness=False, addresses=None):
         self.build = settings.build
         self.lockstepd = self.build / "mgmt/main/lockstepd"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-e2e-", dir=os.environ.get("LOCKSTEP_E2E_FOLDER")))
@@ -231,8 +231,9 @@ class World:
         net = random.randrange(1, 250)
         host = random.randrange(1, 60) * 4
         self.etcd = Etcd(self.folder, secure=secure_witness) if witness else None
-        self.a = Node(self, "a", f"127.77.{net}.{host}")
-        self.b = Node(self, "b", f"127.77.{net}.{host + 1}") if nodes == 2 else None
+        addresses = addresses or (f"127.77.{net}.{host}", f"127.77.{net}.{host + 1}")
+        self.a = Node(self, "a", addresses[0])
+        self.b = Node(self, "b", addresses[1]) if nodes == 2 else None
         self.nodes = [n for n in (self.a, self.b) if n]
 
     def __enter__(self):
