@@ -1,12 +1,16 @@
 #include "engine/rdma/devices.hpp"
 
+#include <cstdlib>
 #include <memory>
 
 #include <infiniband/verbs.h>
 
 namespace lockstep::engine {
 
+void prepare_rdma_library() { ::setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1); }
+
 std::vector<std::string> rdma_devices() {
+  prepare_rdma_library();
   int count = 0;
   const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
                                                                            &ibv_free_device_list);

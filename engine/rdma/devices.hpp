@@ -9,4 +9,8 @@ namespace lockstep::engine {
 /// Names such as "mlx5_0", in the order of the library; empty where there is none or no driver is loaded.
 [[nodiscard]] std::vector<std::string> rdma_devices();
 
+/// Before the first call of the verbs library, which looks at the environment then: objects of a device that is gone
+/// can be destroyed. Not while other threads look at the environment.
+void prepare_rdma_library();
+
 }  // namespace lockstep::engine

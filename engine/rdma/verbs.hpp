@@ -39,9 +39,9 @@ struct Completion {
   Work work{};
   std::uint64_t id = 0;  ///< the poster's
   /// The first one with an error is why the connection is lost; on_lost() follows. The memory is the poster's again.
-  std::error_code error;
-  std::uint32_t bytes = 0;                   ///< that were received
-  std::optional<std::uint32_t> invalidated;  ///< our key, by the peer's send
+  std::error_code error = {};
+  std::uint32_t bytes = 0;                        ///< that were received
+  std::optional<std::uint32_t> invalidated = {};  ///< our key, by the peer's send
 };
 
 /// What a connection is to bear. The fabric grants what the device has, and at most this.
@@ -66,7 +66,7 @@ constexpr std::size_t kMaxPieces = 3;
 
 struct Send {
   std::span<const std::span<const std::byte>> pieces;  ///< at most kMaxPieces; empty ones are left out
-  std::optional<std::uint32_t> invalidates;            ///< a key of the peer's
+  std::optional<std::uint32_t> invalidates = {};       ///< a key of the peer's
   /// 0: no completion is told; only for what is inline, which is the poster's again at once. It counts as posted until
   /// the next completion of a later write or send, so that one at least in Limits::sends has an id.
   std::uint64_t id = 0;

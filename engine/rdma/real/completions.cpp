@@ -1,0 +1,196 @@
+#include "engine/rdma/real/completions.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <fcntl.h>
+
+#include "engine/rdma/real/errors.hpp"
+#include "engine/rdma/real/queue_pair.hpp"
+#include "engine/rdma/real/real_fabric.hpp"
+#include "engine/runtime/reactor_asio.hpp"
+
+namespace lockstep::rdma {
+
+using Descriptor = boost::asio::posix::stream_descriptor;
+
+/// Waits for the completion channel's events. A turn follows each, in which the queues are polled.
+struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<QueueGroup::Watch> {
+  Watch(engine::Reactor& r, CompletionsCore& c, ibv_comp_channel* ch)
+      : reactor(r), core(&c), channel(ch), descriptor(engine::io_context(r), ch->fd) {}
+
+  void wait() {
+    descriptor.async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+      if (error || self->core == nullptr) return;
+      ibv_cq* queue = nullptr;
+      void* context = nullptr;
+      while (ibv_get_cq_event(self->channel, &queue, &context) == 0) {
+        ibv_ack_cq_events(queue, 1);
+        self->core->disarmed(queue);
+      }
+      self->reactor.at_end_of_turn(*self);
+      self->wait();
+    });
+  }
+  void end_of_turn() override {}  // the turn is what was wanted
+  void stop() {
+    core = nullptr;
+    descriptor.release();
+  }
+
+  engine::Reactor& reactor;
+  CompletionsCore* core;
+  ibv_comp_channel* channel;
+  Descriptor descriptor;
+};
+
+QueueGroup::~QueueGroup() { assert(queues_.empty() && channel_ == nullptr); }
+
+std::error_code QueueGroup::open() {
+  channel_ = ibv_create_comp_channel(context_);
+  if (channel_ == nullptr) return system_error(errno);
+  ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  return {};
+}
+
+engine::IoResult<QueueGroup::Place> QueueGroup::reserve(std::uint32_t entries) {
+  for (Queue& queue : queues_) {
+    if (queue.capacity - queue.reserved < entries) continue;
+    queue.reserved += entries;
+    return Place{queue.queue, false};
+  }
+  const auto most = static_cast<std::uint32_t>(max_entries_);
+  const std::uint32_t wanted = std::max(queues_.empty() ? kFirst : 2 * queues_.back().capacity, entries + kSpare);
+  if (entries + kSpare > most) return std::unexpected(make_error_code(RdmaErrc::too_many_work));
+  ibv_cq* made = ibv_create_cq(context_, static_cast<int>(std::min(wanted, most)), nullptr, channel_, 0);
+  if (made == nullptr) return std::unexpected(system_error(errno));
+  queues_.push_back({made, static_cast<std::uint32_t>(made->cqe) - kSpare, entries});
+  return Place{made, true};
+}
+
+void QueueGroup::give_back(ibv_cq* queue, std::uint32_t entries) {
+  for (Queue& each : queues_) {
+    if (each.queue == queue) each.reserved -= entries;
+  }
+}
+
+void QueueGroup::close() {
+  assert(watch_ == nullptr);
+  for (const Queue& queue : queues_) ibv_destroy_cq(queue.queue);
+  queues_.clear();
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+  channel_ = nullptr;
+}
+
+void QueueGroup::watch(engine::Reactor& reactor, CompletionsCore& by) {
+  watch_ = std::make_shared<Watch>(reactor, by, channel_);
+  watch_->wait();
+}
+
+void QueueGroup::unwatch() {
+  watch_->stop();
+  watch_.reset();
+}
+
+WorkTag CompletionsCore::enter(RealQueuePair& pair) {
+  std::uint16_t slot = 0;
+  if (free_slots_.empty()) {
+    slot = static_cast<std::uint16_t>(slots_.size());
+    assert(slots_.size() < 0xffff);  // the last is what foreign work carries
+    slots_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  slots_[slot].pair = &pair;
+  ++pairs_;
+  return {.slot = slot, .generation = slots_[slot].generation};
+}
+
+void CompletionsCore::leave(WorkTag tag) {
+  assert(slots_[tag.slot].pair != nullptr && slots_[tag.slot].generation == tag.generation);
+  slots_[tag.slot].pair = nullptr;
+  ++slots_[tag.slot].generation;
+  free_slots_.insert(free_slots_.begin(), tag.slot);  // the one that rested longest is used next
+  --pairs_;
+}
+
+void CompletionsCore::add(std::shared_ptr<QueueGroup> group) {
+  group->watch(reactor_, *this);
+  groups_.push_back(std::move(group));
+}
+
+void CompletionsCore::add(const QueueGroup& group, ibv_cq* queue) { queues_.push_back({&group, queue}); }
+
+bool CompletionsCore::remove(const std::shared_ptr<QueueGroup>& group) {
+  if (std::erase(groups_, group) == 0) return false;
+  group->unwatch();
+  std::erase_if(queues_, [&](const Polled& polled) { return polled.group == group.get(); });
+  return true;
+}
+
+std::vector<std::shared_ptr<QueueGroup>> CompletionsCore::close() {
+  assert(pairs_ == 0);
+  queues_.clear();
+  for (const auto& group : groups_) group->unwatch();
+  return std::exchange(groups_, {});
+}
+
+void CompletionsCore::disarmed(ibv_cq* queue) {
+  for (Polled& polled : queues_) {
+    if (polled.queue == queue) polled.armed = false;
+  }
+}
+
+bool CompletionsCore::poll() {
+  bool found = kept_ > 0;
+  hand_out(std::exchange(kept_, 0));
+  int left = kATurn;
+  for (std::size_t i = 0; i < queues_.size() && left > 0; ++i) {
+    ibv_cq* queue = queues_[(next_ + i) % queues_.size()].queue;
+    for (int count = kBatch; count == kBatch && left > 0; left -= std::max(count, 0)) {
+      count = ibv_poll_cq(queue, kBatch, batch_.data());
+      found |= count > 0;
+      hand_out(count);
+    }
+  }
+  ++next_;
+  return found;
+}
+
+void CompletionsCore::hand_out(int count) {
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc completion = batch_[static_cast<std::size_t>(i)];
+    const WorkTag tag = WorkTag::unpack(completion.wr_id);
+    if (tag.slot >= slots_.size()) continue;
+    const Slot slot = slots_[tag.slot];
+    if (slot.pair != nullptr && slot.generation == tag.generation) slot.pair->completed(completion, tag);
+  }
+}
+
+bool CompletionsCore::prepare_to_sleep() {
+  if (pairs_ == 0) return true;
+  for (Polled& polled : queues_) {
+    if (!polled.armed) {
+      polled.armed = ibv_req_notify_cq(polled.queue, 0) == 0;
+      // What came before it was armed rings no bell.
+      kept_ = std::max(ibv_poll_cq(polled.queue, kBatch, batch_.data()), 0);
+      if (kept_ > 0) return false;
+    }
+  }
+  return true;
+}
+
+RealCompletions::RealCompletions(RealFabric& fabric, engine::Reactor& reactor)
+    : fabric_(fabric), core_(std::make_shared<CompletionsCore>(reactor)) {
+  reactor.add_poller(*core_);
+}
+
+RealCompletions::~RealCompletions() {
+  core_->reactor().remove_poller(*core_);
+  fabric_.detach(*core_, core_->close());
+}
+
+}  // namespace lockstep::rdma

@@ -1,0 +1,268 @@
+#include "engine/rdma/real/connection.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+#include "engine/rdma/real/completions.hpp"
+#include "engine/rdma/real/errors.hpp"
+#include "engine/rdma/real/queue_pair.hpp"
+
+namespace lockstep::rdma {
+namespace {
+
+constexpr int kResolveMs = 2000;
+constexpr auto kFlushPatience = std::chrono::seconds(1);
+constexpr std::uint8_t kAckTimeout = 14;  // 4.096 us * 2^14 = 67 ms (InfiniBand Architecture volume 1, 9.7.6.1.3)
+constexpr std::uint8_t kEndless = 7;      // RNR retries
+
+std::uint8_t at_most(std::uint64_t a, std::uint64_t b) {
+  return static_cast<std::uint8_t>(std::min<std::uint64_t>({a, b, 0xfe}));  // 0xff asks librdmacm to choose
+}
+
+}  // namespace
+
+Connection::Connection(RealFabric& fabric, std::shared_ptr<CompletionsCore> core, RealQueuePair& pair, Plan plan)
+    : fabric_(fabric), core_(std::move(core)), pair_(&pair), plan_(std::move(plan)), calling_(true) {}
+
+/// On its reactor; the pair lives until it was told that it is dead.
+template <class Work>
+void Connection::tell(Work work) {
+  assert(phase_ != Phase::dead);
+  core_->reactor().post(engine::Callback<>([pair = pair_, work = std::move(work)]() mutable { work(*pair); }));
+}
+
+void Connection::fail(std::error_code why) {
+  fabric_.connections.insert(shared_from_this());
+  lose(why);
+}
+
+void Connection::dial(const engine::SocketAddress& from, const engine::SocketAddress& to) {
+  fabric_.connections.insert(shared_from_this());
+  if (rdma_create_id(fabric_.control().channel(), &id_, static_cast<CmUser*>(this), RDMA_PS_TCP) != 0) {
+    return lose(system_error(errno));
+  }
+  std::uint8_t timeout = kAckTimeout;
+  (void)rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+  auto* source = from.length > 0 ? const_cast<sockaddr*>(from.get()) : nullptr;
+  if (rdma_resolve_addr(id_, source, const_cast<sockaddr*>(to.get()), kResolveMs) != 0) lose(system_error(errno));
+}
+
+void Connection::answer(std::uint64_t call) {
+  fabric_.connections.insert(shared_from_this());
+  calling_ = false;
+  const PendingCall taken = fabric_.take(call);
+  if (taken.id == nullptr) return lose(RdmaErrc::device_removed);
+  id_ = taken.id;
+  id_->context = static_cast<CmUser*>(this);
+  device_ = taken.device;
+  offered_ = taken.responder_resources;
+  reads_ = taken.initiator_depth;
+  prepare();
+}
+
+void Connection::resolved() {
+  const auto device = fabric_.device_of(*id_);
+  if (!device) return lose(device.error());
+  device_ = *device;
+  ++device_->ids;
+  if (rdma_resolve_route(id_, kResolveMs) != 0) lose(system_error(errno));
+}
+
+void Connection::prepare() {
+  if (device_->removed) return lose(RdmaErrc::device_removed);
+  const ibv_device_attr& attributes = device_->attributes();
+  const int granted = calling_ ? 0xfe : reads_;
+  reads_ = at_most(std::min<std::uint64_t>(plan_.wanted.reads, static_cast<unsigned>(granted)),
+                   static_cast<unsigned>(std::max(attributes.max_qp_init_rd_atom, 0)));
+  offered_ = at_most(calling_ ? 0xfe : offered_, static_cast<unsigned>(std::max(attributes.max_qp_rd_atom, 0)));
+  Limits limits{.sends = plan_.wanted.sends,
+                .receives = plan_.wanted.receives,
+                .reads = reads_,
+                .invalidates = device_->invalidates()};
+  if (const auto error = create_queue_pair(limits)) return lose(error);
+  phase_ = Phase::prepared;
+  tell([pair = id_->qp, keys = &device_->keys(plan_.domain), limits](RealQueuePair& to) {
+    to.ready(pair, *keys, limits);
+  });
+}
+
+std::error_code Connection::create_queue_pair(Limits& limits) {
+  if (device_->iwarp() && plan_.domain == Domain::initiators) return RdmaErrc::iwarp_portal;
+  const std::uint32_t entries = plan_.send_depth + plan_.wanted.receives;
+  const auto most = static_cast<std::uint32_t>(device_->attributes().max_qp_wr);
+  if (plan_.send_depth > most || plan_.wanted.receives > most) return RdmaErrc::too_many_work;
+  ibv_port_attr port{};
+  if (const int failed = ibv_query_port(id_->verbs, id_->port_num, &port); failed != 0) return system_error(failed);
+  limits.max_message = port.max_msg_sz;
+  const auto group = fabric_.group_of(*device_, core_);
+  if (!group) return group.error();
+  const auto place = (*group)->reserve(entries);
+  if (!place) return place.error();
+  group_ = *group;
+  queue_ = place->queue;
+  if (place->is_new) {
+    core_->reactor().post([core = core_, group = group_, queue = queue_] { core->add(*group, queue); });
+  }
+  // Some devices refuse a length of inline data instead of granting less.
+  for (std::uint32_t bytes = std::min(plan_.wanted.max_inline, RealQueuePair::kMaxInline);; bytes /= 2) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = queue_;
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.cap = {.max_send_wr = plan_.send_depth,
+                  .max_recv_wr = plan_.wanted.receives,
+                  .max_send_sge = static_cast<std::uint32_t>(kMaxPieces),
+                  .max_recv_sge = 2,
+                  .max_inline_data = bytes};
+    if (rdma_create_qp(id_, device_->domain(plan_.domain), &wanted) == 0) {
+      limits.max_inline = std::min(bytes, wanted.cap.max_inline_data);
+      return {};
+    }
+    if (bytes == 0) return system_error(errno);
+  }
+}
+
+rdma_conn_param Connection::parameters() const {
+  rdma_conn_param out{};
+  out.private_data = plan_.private_data.empty() ? nullptr : plan_.private_data.data();
+  out.private_data_len = static_cast<std::uint8_t>(plan_.private_data.size());
+  out.responder_resources = offered_;
+  out.initiator_depth = reads_;
+  out.flow_control = 1;
+  out.retry_count = 7;
+  out.rnr_retry_count = kEndless;
+  return out;
+}
+
+void Connection::go() {
+  if (phase_ != Phase::prepared || lost_) return;
+  phase_ = Phase::answering;
+  answered_ = true;
+  rdma_conn_param with = parameters();
+  if ((calling_ ? rdma_connect(id_, &with) : rdma_accept(id_, &with)) != 0) lose(system_error(errno));
+}
+
+void Connection::heard() {
+  if (phase_ == Phase::answering) (void)rdma_notify(id_, IBV_EVENT_COMM_EST);
+}
+
+void Connection::on_cm_event(const CmEvent& event) {
+  const auto self = shared_from_this();
+  switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (phase_ == Phase::resolving && !lost_) resolved();
+      break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      if (phase_ == Phase::resolving && !lost_) prepare();
+      break;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      lose(event_error(event.status, std::errc::host_unreachable));
+      break;
+    case RDMA_CM_EVENT_REJECTED:
+      lose(std::make_error_code(std::errc::connection_refused));
+      break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      established(event);
+      break;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      disconnect();
+      lose(std::make_error_code(std::errc::connection_reset));
+      break;
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+      lose(RdmaErrc::address_changed);
+      break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      if (device_ != nullptr)
+        fabric_.removed(*device_);
+      else
+        lose(RdmaErrc::device_removed);
+      break;
+    default:
+      break;
+  }
+}
+
+void Connection::established(const CmEvent& event) {
+  if (phase_ != Phase::answering) return;
+  phase_ = Phase::up;
+  // The answer says how many Reads the peer grants of those that were wanted.
+  const std::uint8_t reads = calling_ ? at_most(reads_, event.initiator_depth) : reads_;
+  RealQueuePair::Names names{to_string(address_of(rdma_get_local_addr(id_))),
+                             to_string(address_of(rdma_get_peer_addr(id_)))};
+  tell([event, reads, calling = calling_, names = std::move(names)](RealQueuePair& pair) {
+    pair.established(calling ? event.private_data() : std::span<const std::byte>{}, reads, names);
+  });
+}
+
+void Connection::lose(std::error_code why) {
+  if (lost_ || phase_ == Phase::closing || phase_ == Phase::dead) return;
+  lost_ = true;
+  tell([why](RealQueuePair& pair) { pair.lost(why); });
+}
+
+void Connection::disconnect() {
+  if (id_ == nullptr || id_->qp == nullptr || device_->removed) return;
+  if (answered_) {
+    (void)rdma_disconnect(id_);  // which begins with the queue pair's end
+    return;
+  }
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  (void)ibv_modify_qp(id_->qp, &attributes, IBV_QP_STATE);
+}
+
+void Connection::close(bool idle) {
+  const auto self = shared_from_this();
+  const bool refuse = !calling_ && !answered_ && id_ != nullptr;
+  phase_ = Phase::closing;
+  idle_ = idle;
+  if (refuse) (void)rdma_reject(id_, nullptr, 0);
+  disconnect();
+  if (idle_ || id_ == nullptr || id_->qp == nullptr || device_->removed) return bury();
+  patience_ = fabric_.control().reactor().call_after(kFlushPatience, [this] {
+    patience_ = engine::TimerId::none;
+    bury();
+  });
+}
+
+void Connection::idle() {
+  if (phase_ != Phase::closing) return;
+  idle_ = true;
+  bury();
+}
+
+void Connection::bury() {
+  const auto self = shared_from_this();
+  fabric_.control().reactor().cancel(std::exchange(patience_, engine::TimerId::none));
+  if (id_ != nullptr) {
+    if (id_->qp != nullptr) rdma_destroy_qp(id_);
+    // What did not complete may still stand in the completion queue.
+    if (queue_ != nullptr && idle_) group_->give_back(queue_, plan_.send_depth + plan_.wanted.receives);
+    rdma_destroy_id(std::exchange(id_, nullptr));
+  }
+  fabric_.connections.erase(self);
+  tell([](RealQueuePair& pair) { pair.dead(); });
+  phase_ = Phase::dead;
+  if (device_ != nullptr) fabric_.left(*std::exchange(device_, nullptr));
+}
+
+void Connection::device_removed(const Device& device) {
+  if (device_ != &device) return;
+  lose(RdmaErrc::device_removed);
+  if (phase_ == Phase::closing) bury();
+}
+
+void Connection::port_down(const Device& device, int port) {
+  // Initiators wait for theirs; a path of the link has others beside it.
+  if (device_ == &device && plan_.domain == Domain::link && id_->port_num == port) lose(RdmaErrc::port_down);
+}
+
+void Connection::queue_pair_failed(const ibv_qp* pair) {
+  if (id_ != nullptr && id_->qp == pair) lose(RdmaErrc::local_operation);
+}
+
+}  // namespace lockstep::rdma

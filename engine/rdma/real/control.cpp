@@ -1,0 +1,76 @@
+#include "engine/rdma/real/control.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <fcntl.h>
+
+#include "engine/net/socket_address.hpp"
+#include "engine/rdma/devices.hpp"
+#include "engine/runtime/reactor_asio.hpp"
+
+namespace lockstep::rdma {
+
+using Descriptor = boost::asio::posix::stream_descriptor;
+
+struct Control::Watch {
+  explicit Watch(engine::Reactor& reactor, int fd) : descriptor(engine::io_context(reactor), fd) {}
+  ~Watch() { descriptor.release(); }  // the channel's
+  Descriptor descriptor;
+};
+
+engine::Result<std::unique_ptr<Control>> Control::open() {
+  engine::prepare_rdma_library();
+  rdma_event_channel* channel = rdma_create_event_channel();
+  if (channel == nullptr) {
+    return std::unexpected(engine::socket_error(
+        "RDMA is not available", errno,
+        "\"rdma link\" shows the RDMA devices; the kernel's module rdma_ucm and the driver of the adapter must be "
+        "loaded, and rdma-core be installed."));
+  }
+  ::fcntl(channel->fd, F_SETFL, ::fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+  std::unique_ptr<Control> control(new Control(channel));
+  control->start();
+  return control;
+}
+
+Control::Control(rdma_event_channel* channel) : channel_(channel), reactor_({.name = "rdma-cm"}) {}
+
+Control::~Control() {
+  reactor_.stop();
+  reactor_.join();
+  watch_.reset();
+  rdma_destroy_event_channel(channel_);
+}
+
+void Control::start() {
+  watch_ = std::make_unique<Watch>(reactor_, channel_->fd);
+  wait();
+  reactor_.start();
+}
+
+void Control::wait() {
+  watch_->descriptor.async_wait(Descriptor::wait_read, [this](boost::system::error_code error) {
+    if (error) return;
+    take_events();
+    wait();
+  });
+}
+
+void Control::take_events() {
+  rdma_cm_event* taken = nullptr;
+  while (rdma_get_cm_event(channel_, &taken) == 0) {
+    CmEvent event{.type = taken->event, .status = taken->status, .id = taken->id};
+    event.responder_resources = taken->param.conn.responder_resources;
+    event.initiator_depth = taken->param.conn.initiator_depth;
+    event.length = std::min<std::size_t>(taken->param.conn.private_data_len, event.bytes.size());
+    if (event.length > 0) std::memcpy(event.bytes.data(), taken->param.conn.private_data, event.length);
+    auto* user = static_cast<CmUser*>((taken->listen_id != nullptr ? taken->listen_id : taken->id)->context);
+    rdma_ack_cm_event(taken);
+    user->on_cm_event(event);
+  }
+}
+
+}  // namespace lockstep::rdma

@@ -1,0 +1,98 @@
+#pragma once
+// The devices that connections came by: what each can do, its two protection domains, the arenas registered with them,
+// and its completion queues. On the control thread, but for Keys::find().
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "engine/rdma/real/control.hpp"
+#include "engine/rdma/verbs.hpp"
+
+namespace lockstep::rdma {
+
+class CompletionsCore;
+class QueueGroup;
+
+/// The local keys of the arenas in one protection domain. Written by the control thread, which only appends; read by
+/// reactors.
+class Keys {
+ public:
+  static constexpr std::size_t kMost = 16;
+
+  /// Nothing when it is in no arena.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::span<const std::byte> memory) const {
+    const std::uint32_t count = count_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Arena& arena = arenas_[i];
+      if (memory.data() >= arena.begin && memory.data() + memory.size() <= arena.end) return arena.key;
+    }
+    return {};
+  }
+  void add(std::span<std::byte> memory, std::uint32_t key) {
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    arenas_[count] = {memory.data(), memory.data() + memory.size(), key};
+    count_.store(count + 1, std::memory_order_release);
+  }
+  [[nodiscard]] std::size_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Arena {
+    const std::byte* begin;
+    const std::byte* end;
+    std::uint32_t key;
+  };
+  std::array<Arena, kMost> arenas_{};
+  std::atomic<std::uint32_t> count_{0};
+};
+
+class Device {
+ public:
+  Device(ibv_context* context, engine::Reactor& control);
+  /// No queue pair, id or completion queue is left. Lets go of what is registered.
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// Makes the domains and registers the arenas.
+  [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
+  [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
+  /// What happens to the device, until it is destroyed.
+  void watch(engine::Callback<const ibv_async_event&> happened);
+
+  [[nodiscard]] ibv_context* context() const { return context_; }
+  [[nodiscard]] const ibv_device_attr& attributes() const { return attributes_; }
+  [[nodiscard]] ibv_pd* domain(Domain domain) const { return domains_[static_cast<std::size_t>(domain)]; }
+  [[nodiscard]] const Keys& keys(Domain domain) const { return keys_[static_cast<std::size_t>(domain)]; }
+  [[nodiscard]] bool invalidates() const { return (attributes_.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0; }
+  [[nodiscard]] bool iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
+
+  bool removed = false;
+  std::uint32_t ids = 0;  ///< of the connection manager's, that are on this device
+  std::vector<std::shared_ptr<QueueGroup>> groups;
+
+ private:
+  struct Watch;
+  void wait();
+
+  ibv_context* context_;
+  engine::Reactor& control_;
+  ibv_device_attr attributes_{};
+  std::array<ibv_pd*, 2> domains_{};
+  std::array<Keys, 2> keys_;
+  std::vector<ibv_mr*> regions_;
+  std::unique_ptr<Watch> watch_;
+};
+
+/// Both ways in which the connection manager's library (44) lets go of a device that was removed; without them the
+/// kernel waits for this process to end. Called after everything of ours on the device is gone; `library` and `events`
+/// are the descriptors of its context. Tries for some seconds, as the kernel takes its time.
+void forget_context(engine::Reactor& control, int library, int events);
+
+}  // namespace lockstep::rdma

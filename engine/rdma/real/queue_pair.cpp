@@ -1,0 +1,161 @@
+#include "engine/rdma/real/queue_pair.hpp"
+
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/rdma/real/connection.hpp"
+#include "engine/rdma/real/errors.hpp"
+#include "engine/rdma/real/real_fabric.hpp"
+
+namespace lockstep::rdma {
+
+RealQueuePair::RealQueuePair(RealFabric& fabric, std::shared_ptr<CompletionsCore> core, const Wanted& wanted,
+                             bool calling, Names names, QueuePairUser& user)
+    : fabric_(fabric),
+      core_(std::move(core)),
+      user_(&user),
+      limits_{.sends = wanted.sends, .receives = wanted.receives},
+      calling_(calling),
+      names_(std::move(names)),
+      tag_(core_->enter(*this)),
+      sends_(send_depth(), 0),
+      receives_(wanted.receives) {
+  early_.reserve(wanted.receives);
+}
+
+RealQueuePair::~RealQueuePair() { assert(connection_ == nullptr && "it is destroyed after close() has called back"); }
+
+void RealQueuePair::receive(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t id) {
+  assert(phase_ != Phase::closing);
+  if (phase_ == Phase::lost) return;
+  if (pair_ == nullptr) {
+    assert(early_receives_.size() < limits_.receives);
+    early_receives_.push_back({first, second, id});
+    return;
+  }
+  stage(Receive{first, second, id});
+}
+
+void RealQueuePair::ready(ibv_qp* pair, const Keys& keys, const Limits& limits) {
+  pair_ = pair;
+  keys_ = &keys;
+  limits_ = limits;
+  sends_.set_reads(limits.reads);
+  if (phase_ != Phase::connecting) return;
+  for (const Receive& each : std::exchange(early_receives_, {})) stage(each);
+  post_receives();
+  fabric_.post([connection = connection_] { connection->go(); });
+}
+
+void RealQueuePair::established(std::span<const std::byte> private_data, std::uint32_t reads, Names names) {
+  names_ = std::move(names);
+  if (phase_ != Phase::connecting) return;  // what was received told so already, or it is over
+  limits_.reads = reads;
+  sends_.set_reads(reads);
+  tell_established(private_data);
+  for (const Completion& each : std::exchange(early_, {})) {
+    if (phase_ == Phase::closing) return;
+    user_->on_completion(each);
+  }
+}
+
+void RealQueuePair::tell_established(std::span<const std::byte> private_data) {
+  phase_ = Phase::up;
+  user_->on_established(private_data);
+}
+
+void RealQueuePair::lost(std::error_code why) {
+  if (phase_ == Phase::closing || phase_ == Phase::lost || loss_) return;
+  // What was received before it is told first: the pollers' turn is still to come.
+  loss_ = why;
+  core_->reactor().at_end_of_turn(*this);
+}
+
+void RealQueuePair::lose(std::error_code why) {
+  if (phase_ == Phase::closing || phase_ == Phase::lost) return;
+  phase_ = Phase::lost;
+  loss_.clear();
+  reads_waiting_.clear();
+  waiting_.clear();
+  user_->on_lost(why);
+}
+
+void RealQueuePair::close(engine::Callback<> closed) {
+  assert(phase_ != Phase::closing);
+  phase_ = Phase::closing;
+  closed_ = std::move(closed);
+  early_receives_.clear();
+  early_.clear();
+  reads_waiting_.clear();
+  waiting_.clear();
+  // What is staged stays behind.
+  post_receives();
+  post_sends();
+  said_idle_ = idle();
+  fabric_.post([connection = connection_, idle = said_idle_] { connection->close(idle); });
+}
+
+void RealQueuePair::dead() {
+  assert(phase_ == Phase::closing);
+  core_->leave(tag_);
+  connection_.reset();
+  pair_ = nullptr;
+  std::exchange(closed_, nullptr)();  // this may be gone now
+}
+
+bool RealQueuePair::idle() const {
+  return sends_.awaited() <= unposted_sends_ && receives_.count() <= unposted_receives_;
+}
+
+void RealQueuePair::say_idle() {
+  if (said_idle_ || !idle()) return;
+  said_idle_ = true;
+  fabric_.post([connection = connection_] { connection->idle(); });
+}
+
+void RealQueuePair::completed(const ibv_wc& completion, WorkTag tag) {
+  Completion told;
+  if (completion.status != IBV_WC_SUCCESS) told.error = status_error(completion.status);
+  if (tag.receive) {
+    const auto id = receives_.complete();
+    if (!id) return;
+    told.work = Work::receive;
+    told.id = *id;
+    if (!told.error) {
+      told.bytes = completion.byte_len;
+      if ((completion.wc_flags & IBV_WC_WITH_INV) != 0) told.invalidated = completion.invalidated_rkey;
+    }
+  } else {
+    const auto entry = sends_.complete(tag.sequence);
+    if (!entry) return;
+    told.work = entry->work;
+    told.id = entry->id;
+  }
+  if (phase_ == Phase::closing) return say_idle();
+  if (!told.error) stage_waiting();
+  tell(told);
+}
+
+void RealQueuePair::tell(const Completion& completion) {
+  if (phase_ == Phase::connecting && !completion.error && completion.work == Work::receive) {
+    if (calling_) {
+      early_.push_back(completion);
+      return;
+    }
+    // The peer sends: so our answer has come, and its own will come later or is lost.
+    fabric_.post([connection = connection_] { connection->heard(); });
+    tell_established({});
+    if (phase_ == Phase::closing) return;
+  }
+  if (phase_ != Phase::connecting && (completion.id != 0 || completion.work == Work::receive)) {
+    user_->on_completion(completion);
+  }
+  // Given back as the first: the reason is the peer's goodbye, which is on its way.
+  if (completion.error) {
+    lose(completion.error == make_error_code(RdmaErrc::flushed) ? make_error_code(std::errc::connection_reset)
+                                                                : completion.error);
+  }
+}
+
+}  // namespace lockstep::rdma

@@ -1,0 +1,80 @@
+#pragma once
+// The fabric's own state, on its control thread: devices, connections, listeners, and calls that nobody has taken yet.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "engine/net/socket_address.hpp"
+#include "engine/rdma/real/control.hpp"
+#include "engine/rdma/real/device.hpp"
+#include "engine/rdma/verbs.hpp"
+
+namespace lockstep::rdma {
+
+class Connection;
+class ListenerCore;
+
+/// A call that was not accepted yet: its id, which is the fabric's until somebody takes it.
+struct PendingCall {
+  rdma_cm_id* id = nullptr;
+  Device* device = nullptr;
+  std::uint8_t responder_resources = 0;  ///< Reads that the peer wants to have under way
+  std::uint8_t initiator_depth = 0;      ///< Reads that it grants us
+};
+
+class RealFabric final : public Fabric {
+ public:
+  explicit RealFabric(std::unique_ptr<Control> control);
+  ~RealFabric() override;
+
+  void add_arena(std::span<std::byte> arena) override;
+  [[nodiscard]] std::unique_ptr<Completions> attach(engine::Reactor& reactor) override;
+  [[nodiscard]] engine::Result<std::unique_ptr<Listener>> listen(
+      Completions& home, std::string_view address, engine::Callback<std::unique_ptr<Call>> called) override;
+  [[nodiscard]] std::unique_ptr<QueuePair> connect(Completions& completions, Domain domain, std::string_view from,
+                                                   std::string_view to, const Wanted& wanted,
+                                                   std::span<const std::byte> private_data,
+                                                   QueuePairUser& user) override;
+
+  /// Any other thread: the reactor is told nothing more, and has let go of these.
+  void detach(CompletionsCore& core, const std::vector<std::shared_ptr<QueueGroup>>& groups);
+  [[nodiscard]] Control& control() { return *control_; }
+  template <class Work>
+  void post(Work work) {
+    control_->reactor().post(engine::Callback<>(std::move(work)));
+  }
+
+  // On the control thread.
+  /// The device of an id that is bound to one; opened and its memory registered when it is the first.
+  [[nodiscard]] engine::IoResult<Device*> device_of(rdma_cm_id& id);
+  [[nodiscard]] engine::IoResult<QueueGroup*> group_of(Device& device, const std::shared_ptr<CompletionsCore>& core);
+  void removed(Device& device);
+  /// An id on the device is no more.
+  void left(Device& device);
+  [[nodiscard]] std::uint64_t keep(PendingCall call);
+  [[nodiscard]] PendingCall take(std::uint64_t call);
+  void refuse(std::uint64_t call);
+
+  std::set<std::shared_ptr<Connection>> connections;
+  std::set<std::shared_ptr<ListenerCore>> listeners;
+
+ private:
+  void happened(Device& device, const ibv_async_event& event);
+  void end_calls(const Device* device);
+  void returned(const std::shared_ptr<QueueGroup>& group);
+  void forget_when_empty(Device& device);
+  void close_all();
+
+  std::unique_ptr<Control> control_;
+  std::vector<std::span<std::byte>> arenas_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::map<std::uint64_t, PendingCall> calls_;
+  std::uint64_t next_call_ = 1;
+};
+
+[[nodiscard]] engine::SocketAddress address_of(const sockaddr* address);
+
+}  // namespace lockstep::rdma
