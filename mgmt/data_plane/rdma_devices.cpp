@@ -1,6 +1,6 @@
 #include "mgmt/data_plane/rdma_devices.hpp"
 
-#include "engine/rdma/real/real_fabric.hpp"
+#include "engine/rdma/real/fabric.hpp"
 
 namespace lockstep::data_plane {
 

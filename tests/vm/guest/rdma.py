@@ -12,15 +12,15 @@ def rxe():
     """One device with the addresses of both nodes."""
     for module in ("dummy", "rdma_rxe", "rdma_ucm", "ib_iser"):
         run("modprobe", module)
-    run("ip", "link", "add", "dummy0", "type", "dummy")
-    run("ip", "link", "set", "dummy0", "mtu", "9000", "up")
+    run("ip", "link", "add", "fabric0", "type", "dummy")
+    run("ip", "link", "set", "fabric0", "mtu", "9000", "up")
     for address in (A, B):
-        run("ip", "address", "add", f"{address}/24", "dev", "dummy0")
-    run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "dummy0")
+        run("ip", "address", "add", f"{address}/24", "dev", "fabric0")
+    run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "fabric0")
     try:
         yield "rxe0"
     finally:
-        run("ip", "link", "delete", "dummy0", may_fail=True)
+        run("ip", "link", "delete", "fabric0", may_fail=True)
 
 
 def counters(device="rxe0"):
