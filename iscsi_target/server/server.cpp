@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/net/tcp.hpp"
+#include "iscsi_target/server/countdown.hpp"
 #include "iscsi_target/server/crowd.hpp"
 #include "iscsi_target/server/event_limit.hpp"
 #include "iscsi_target/server/login_guard.hpp"
@@ -26,16 +27,6 @@ bool is_wildcard(const std::string& address) {
   const std::string host = host_of(address);
   return host == "0.0.0.0" || host == "[::]";
 }
-
-/// Calls back, on the thread that counts last, when everything is counted.
-struct Countdown {
-  explicit Countdown(std::size_t n, engine::Callback<> callback) : left(n), done(std::move(callback)) {}
-  void one() {
-    if (left.fetch_sub(1) == 1 && done) done();
-  }
-  std::atomic<std::size_t> left;
-  engine::Callback<> done;
-};
 
 }  // namespace
 
@@ -242,6 +233,7 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
                         .target = connection.identity().target_name,
                         .address = connection.peer_address(),
                         .portal = connection.local_address(),
+                        .over_rdma = connection.is_rdma(),
                         .since = worker.reactor().now()},
             .reason = connection.reason()});
     }
@@ -347,9 +339,7 @@ TargetServer::TargetServer(std::vector<ServerReactor> reactors, TargetRegistry& 
 
 TargetServer::~TargetServer() = default;
 
-void TargetServer::on_event(std::function<void(const SessionEvent&)> handler) {
-  impl_->handler = std::move(handler);
-}
+void TargetServer::on_event(std::function<void(const SessionEvent&)> handler) { impl_->handler = std::move(handler); }
 
 engine::Result<std::string> TargetServer::listen(std::string_view address) {
   auto listener =
@@ -414,6 +404,7 @@ void TargetServer::close_sessions(std::function<bool(const SessionInfo&)> matche
                                .target = c.identity().target_name,
                                .address = c.peer_address(),
                                .portal = c.local_address(),
+                               .over_rdma = c.is_rdma(),
                                .since = {}};
         return matches(info);
       },

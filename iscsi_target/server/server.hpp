@@ -15,9 +15,9 @@
 #include "engine/rdma/verbs.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
-#include "iscsi_target/session/settings.hpp"
 #include "iscsi_target/server/registry.hpp"
 #include "iscsi_target/server/session_limit.hpp"
+#include "iscsi_target/session/settings.hpp"
 
 namespace lockstep::iscsi_target {
 
@@ -47,6 +47,7 @@ struct SessionInfo {
   std::string initiator, target;  ///< target is empty for discovery
   std::string address;            ///< the initiator's
   std::string portal;             ///< ours
+  bool over_rdma = false;
   engine::TimePoint since;
 };
 

@@ -16,8 +16,8 @@ Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
       reactor_(where.reactor),
       completions_(where.completions),
       resources_{*where.reactor, random_, *where.pool} {
-  // As much again as is kept for what else comes unasked.
-  receive_budget_.limit = where.pool->zone_capacity(where.pool->zone_of(iser::Receives::kData)) / 8;
+  // The other half is enough for commands to go on that wait for memory and hold a message meanwhile.
+  receive_budget_.limit = where.pool->zone_capacity(where.pool->zone_of(iser::Receives::kData)) / 2;
   if (!hub.session_settings().brings_buffers) return;
   resources_.data_buffers = std::make_unique<DataBuffers>(*where.reactor, *where.pool);
 }
@@ -141,6 +141,7 @@ void Worker::opened(TargetConnection& connection) {
                                                         .target = who.target_name,
                                                         .address = connection.peer_address(),
                                                         .portal = connection.local_address(),
+                                                        .over_rdma = connection.is_rdma(),
                                                         .since = reactor_->now()});
   hub_.opened(*kept.info);
 }

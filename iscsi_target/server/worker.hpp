@@ -10,9 +10,9 @@
 #include "engine/iser/transport.hpp"
 #include "engine/net/tcp.hpp"
 #include "engine/runtime/system_random.hpp"
-#include "iscsi_target/session/connection.hpp"
 #include "iscsi_target/server/port_table.hpp"
 #include "iscsi_target/server/server.hpp"
+#include "iscsi_target/session/connection.hpp"
 
 namespace lockstep::iscsi_target {
 

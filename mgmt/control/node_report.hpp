@@ -54,9 +54,10 @@ struct SessionStatus {
   std::string initiator;
   std::string address;
   std::string portal;
+  std::string transport = "tcp";  ///< or "rdma"
   std::int64_t since_ms = 0;
 };
-BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, since_ms))
+BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, transport, since_ms))
 
 /// One of the link's paths, as the node sees its own way out.
 struct LinkPathStatus {

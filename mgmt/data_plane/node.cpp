@@ -36,7 +36,7 @@ Event session_event(const iscsi_target::SessionEvent& event) {
   switch (event.kind) {
     case Kind::opened:
       told.kind = "session.opened";
-      told.message = who + " logged in at " + event.session.portal + ".";
+      told.message = who + " logged in at " + event.session.portal + (event.session.over_rdma ? " over RDMA." : ".");
       return told;
     case Kind::closed:
       told.kind = "session.closed";

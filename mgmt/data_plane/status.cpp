@@ -154,6 +154,7 @@ json to_json(const NodeReport& report) {
     status["sessions"].push_back({{"initiator", s.initiator},
                                   {"address", s.address},
                                   {"portal", s.portal},
+                                  {"transport", s.over_rdma ? "rdma" : "tcp"},
                                   {"since_ms", wall - milliseconds(report.now - s.since)}});
   }
   return status;

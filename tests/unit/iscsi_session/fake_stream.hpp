@@ -7,9 +7,9 @@
 #include "engine/iscsi/stream_transport.hpp"
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
+#include "iscsi_target/server/registry.hpp"
 #include "iscsi_target/session/connection.hpp"
 #include "iscsi_target/session/stream_transfers.hpp"
-#include "iscsi_target/server/registry.hpp"
 
 namespace lockstep::test {
 

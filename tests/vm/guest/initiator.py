@@ -26,10 +26,11 @@ def run(*command, seconds=120, may_fail=False):
 
 
 class Initiator:
-    """iscsid and multipathd, started for one world and stopped with it; `drop_in` replaces the shipped one's text."""
+    """iscsid and multipathd, started for one world and stopped with it; `drop_in` replaces the shipped one's text. Its
+    sessions go over `transport`: tcp, or iser."""
 
-    def __init__(self, world, drop_in=None):
-        self.world, self.drop_in = world, drop_in or DROP_IN.read_text()
+    def __init__(self, world, drop_in=None, transport="tcp"):
+        self.world, self.drop_in, self.transport = world, drop_in or DROP_IN.read_text(), transport
         self.daemons = []
 
     def __enter__(self):
@@ -82,6 +83,11 @@ class Initiator:
         return sorted(f"{line.split(',')[0]} {line.split()[1]}" for line in found.splitlines())
 
     def login(self):
+        # Discovery always goes over TCP.
+        if self.transport != "tcp":
+            for node in self.world.nodes:
+                run("iscsiadm", "-m", "node", "-T", self.world.target, "-p", node.portal, "-o", "update",
+                    "-n", "iface.transport_name", "-v", self.transport)
         run("iscsiadm", "-m", "node", "-T", self.world.target, "-l")
 
     def logged_in(self):

@@ -26,7 +26,7 @@ Outcome<void> list_initiators(Context& context) {
     for (const json& session : *sessions) {
       const std::string side = text(session, "side");
       if (text(session, "initiator") == text(initiator, "iqn") && sides.find(side) == std::string::npos) {
-        sides += (sides.empty() ? "" : ", ") + side;
+        sides += (sides.empty() ? "" : ", ") + side + (text(session, "transport") == "rdma" ? " (RDMA)" : "");
       }
     }
     table.add({text(initiator, "iqn"), text(initiator, "chap"), or_dash(sides),
