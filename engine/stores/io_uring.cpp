@@ -78,6 +78,12 @@ Result<void> IoUring::Impl::open() {
   if (const int result = io_uring_register_eventfd(&ring, reactor.wake_descriptor()); result < 0) {
     return fail(Errc::io_error, "io_uring refused its event descriptor (" + reason(result) + ").");
   }
+  // What can't be begun without waiting is a thread's of the kernel, of which it has a few for each core: those that a
+  // disk holds would be missing to all the others.
+  std::array<unsigned, 2> threads{options.depth, 0};
+  if (const int result = io_uring_register_iowq_max_workers(&ring, threads.data()); result < 0) {
+    return fail(Errc::io_error, "io_uring refused a thread for each operation (" + reason(result) + ").");
+  }
   io_uring_cq_eventfd_toggle(&ring, false);
   void* memory = mmap(nullptr, kZeros, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail(Errc::resource_exhausted, "There is no memory for io_uring's buffers.");

@@ -191,8 +191,8 @@ class Bench {
     const double n = double(latencies_.size());
     fmt::print(
         "{{\"ios\": {}, \"iops\": {:.0f}, \"mib_s\": {:.1f}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, "
-        "\"cpu_us_per_io\": {:.2f}}}\n",
-        latencies_.size(), n / elapsed, n * o_.block / elapsed / 1048576, at(0.5), at(0.99), cpu * 1e6 / n);
+        "\"max_us\": {:.1f}, \"cpu_us_per_io\": {:.2f}}}\n",
+        latencies_.size(), n / elapsed, n * o_.block / elapsed / 1048576, at(0.5), at(0.99), at(1), cpu * 1e6 / n);
   }
 
  private:
@@ -363,8 +363,10 @@ class Bench {
         return true;
       }
       case 0x21:
-        if (p[2] == 0 && p[3] == 0x08) {  // BUSY, as a node that has just started may say
+        if (p[2] == 0 && (p[3] == 0x08 || is_unit_attention(p, length))) {  // BUSY a node says that has just started
+          const auto began = slots_.at(tag).began;
           start(tag, slots_.at(tag).lba, !check_data);
+          slots_[tag].began = began;
           return false;
         }
         if (p[2] != 0 || p[3] != 0)
@@ -379,6 +381,10 @@ class Bench {
       default:
         die(fmt::format("an unexpected PDU, opcode {:02x}", p[0]));
     }
+  }
+
+  static bool is_unit_attention(const std::uint8_t* response, std::uint32_t length) {
+    return response[3] == 0x02 && length > 4 && (response[52] & 0x0f) == 0x06;
   }
 
   void pong(const std::uint8_t* p) {

@@ -1,0 +1,111 @@
+// Operations that stand still in the kernel, as on a disk that hangs: they hold up no other.
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/stores/descriptor.hpp"
+#include "tests/unit/engine/reactor_fixture.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHung = 200;  // many more than the machine has cores
+constexpr auto kSoon = 10s;
+
+/// Who touches one of these pages stands still until they are let go.
+class HungMemory {
+ public:
+  explicit HungMemory(std::size_t pages) : size_(pages * kPage) {
+    void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    memory_ = static_cast<std::byte*>(memory);
+    faults_ = Descriptor(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{
+        .range = {reinterpret_cast<std::uintptr_t>(memory), size_}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
+    hangs_ = faults_.valid() && ::ioctl(faults_.get(), UFFDIO_API, &api) == 0 &&
+             ::ioctl(faults_.get(), UFFDIO_REGISTER, &range) == 0;
+  }
+  ~HungMemory() {
+    let_go();
+    if (memory_ != nullptr) ::munmap(memory_, size_);
+  }
+  HungMemory(const HungMemory&) = delete;
+  HungMemory& operator=(const HungMemory&) = delete;
+
+  [[nodiscard]] bool hangs() const { return hangs_; }
+  [[nodiscard]] std::byte* page(std::size_t n) const { return memory_ + n * kPage; }
+  void let_go() { faults_ = Descriptor(); }
+
+ private:
+  std::size_t size_;
+  std::byte* memory_ = nullptr;
+  Descriptor faults_;
+  bool hangs_ = false;
+};
+
+struct OneRing : StoreWorld {
+  struct Read {
+    IoUring::Request request;
+    int result = -EINPROGRESS;
+    OneRing* world = nullptr;
+  };
+
+  Descriptor file{::memfd_create("read", MFD_CLOEXEC)};  // in memory: reading it is always a thread's of the kernel
+  int known = -1;
+  std::size_t unanswered = 0;
+
+  void SetUp() override {
+    ASSERT_EQ(::ftruncate(file.get(), kPage), 0);
+    const auto registered = ring().register_file(file.get());
+    ASSERT_TRUE(registered) << registered.error().message;
+    known = *registered;
+  }
+  void begin(Read& read, std::byte* page) {
+    read.world = this;
+    read.request = {.kind = IoUring::Request::Kind::read, .file = known, .data = page, .length = kPage};
+    read.request.done = [](IoUring::Request& request, int result) {
+      auto& one = *static_cast<Read*>(request.owner);
+      one.result = result;
+      --one.world->unanswered;
+      one.world->reactor.stop();
+    };
+    read.request.owner = &read;
+    ++unanswered;
+    ring().submit(read.request);
+  }
+};
+
+TEST_F(OneRing, WhatStandsStillInTheKernelHoldsUpNothingElse) {
+  HungMemory memory(kHung);
+  if (!memory.hangs()) GTEST_SKIP() << "userfaultfd is not to be had here";
+  const Memory4K at_hand(kPage, 1);
+  std::vector<Read> hung(kHung);
+  Read other;
+  const TimerId limit = reactor.call_after(kSoon, [this] { reactor.stop(); });
+  in_reactor([&] {
+    for (std::size_t i = 0; i < kHung; ++i) begin(hung[i], memory.page(i));
+    begin(other, at_hand.span().data());
+  });
+  EXPECT_EQ(other.result, static_cast<int>(kPage));
+  EXPECT_GE(unanswered, kHung) << "those stand still";
+  reactor.cancel(limit);
+  memory.let_go();
+  while (unanswered > 0) reactor.run();
+  for (const Read& read : hung) EXPECT_EQ(read.result, static_cast<int>(kPage));
+}
+
+}  // namespace
+}  // namespace lockstep::engine
