@@ -38,6 +38,26 @@ int setup(io_uring& ring, unsigned depth) {
 }  // namespace
 
 struct IoUring::Impl final : TurnHook, TurnPoller {
+  struct Queue {
+    Request* first = nullptr;
+    Request* last = nullptr;
+    void push(Request& request) {
+      request.next = nullptr;
+      (last != nullptr ? last->next : first) = &request;
+      last = &request;
+    }
+    Request* pop() {
+      Request* const request = first;
+      if (request != nullptr && (first = request->next) == nullptr) last = nullptr;
+      return request;
+    }
+  };
+  /// What of a file is with the kernel, and what waits for less of it to be there.
+  struct File {
+    unsigned in_kernel = 0;
+    Queue waiting;
+  };
+
   Impl(Reactor& r, IoUringOptions o) : reactor(r), options(o) {}
   ~Impl() override;
 
@@ -49,6 +69,7 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
   bool prepare_to_sleep() override;
   void woke_up() override;
   void prepare(Request& request);
+  void left_kernel(const Request& request);
   bool reap();
 
   Reactor& reactor;
@@ -59,9 +80,9 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
   std::span<std::byte> arena;  // empty: not registered
   std::byte* zeros = nullptr;
   std::vector<int> free_files;
-  Request* pending_first = nullptr;  // asked for, not yet with the kernel
-  Request* pending_last = nullptr;
-  std::size_t pending = 0;
+  std::vector<File> files{kMaxFiles};
+  Queue pending;              // asked for, not yet with the kernel
+  std::size_t asked_for = 0;  // those, and what waits for its file
   std::size_t in_kernel = 0;
 };
 
@@ -103,17 +124,15 @@ void IoUring::Impl::register_pool() {
 }
 
 IoUring::Impl::~Impl() {
-  assert(in_kernel == 0 && pending == 0);
+  assert(in_kernel == 0 && asked_for == 0);
   reactor.remove_poller(*this);
   if (ring_open) io_uring_queue_exit(&ring);
   if (zeros != nullptr) munmap(zeros, kZeros);
 }
 
 void IoUring::Impl::push(Request& request) {
-  request.next = nullptr;
-  (pending_last != nullptr ? pending_last->next : pending_first) = &request;
-  pending_last = &request;
-  ++pending;
+  pending.push(request);
+  ++asked_for;
   if (in_kernel < options.depth) reactor.at_end_of_turn(*this);
 }
 
@@ -160,12 +179,16 @@ void IoUring::Impl::end_of_turn() {
         syscall(__NR_io_uring_register, ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
     assert(result == 0);
   }
-  while (pending_first != nullptr && in_kernel < options.depth) {
-    Request& request = *pending_first;
-    pending_first = request.next;
-    if (pending_first == nullptr) pending_last = nullptr;
-    --pending;
+  while (pending.first != nullptr && in_kernel < options.depth) {
+    Request& request = *pending.pop();
+    File& file = files[static_cast<std::size_t>(request.file)];
+    if (file.in_kernel == options.file_depth) {
+      file.waiting.push(request);
+      continue;
+    }
+    --asked_for;
     ++in_kernel;
+    ++file.in_kernel;
     prepare(request);
   }
   while (io_uring_sq_ready(&ring) > 0) {
@@ -175,6 +198,12 @@ void IoUring::Impl::end_of_turn() {
     assert(result >= 0);
   }
   reap();
+}
+
+void IoUring::Impl::left_kernel(const Request& request) {
+  File& file = files[static_cast<std::size_t>(request.file)];
+  --file.in_kernel;
+  if (Request* const next = file.waiting.pop()) pending.push(*next);
 }
 
 bool IoUring::Impl::reap() {
@@ -195,9 +224,10 @@ bool IoUring::Impl::reap() {
     in_kernel -= count;
     seen += count;
     any = true;
+    for (unsigned i = 0; i < count; ++i) left_kernel(*ended[i].request);
     for (unsigned i = 0; i < count; ++i) ended[i].request->done(*ended[i].request, ended[i].result);
   }
-  if (pending_first != nullptr) reactor.at_end_of_turn(*this);
+  if (pending.first != nullptr) reactor.at_end_of_turn(*this);
   return any;
 }
 
@@ -224,7 +254,7 @@ Result<std::unique_ptr<IoUring>> IoUring::create(Reactor& reactor, IoUringOption
 
 Reactor& IoUring::reactor() const { return impl_->reactor; }
 void IoUring::submit(Request& request) { impl_->push(request); }
-std::size_t IoUring::in_flight() const { return impl_->in_kernel + impl_->pending; }
+std::size_t IoUring::in_flight() const { return impl_->in_kernel + impl_->asked_for; }
 std::span<const std::byte> IoUring::zeros() const { return {impl_->zeros, kZeros}; }
 bool IoUring::has_fixed_buffers() const { return !impl_->arena.empty(); }
 
