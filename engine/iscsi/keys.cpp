@@ -116,7 +116,7 @@ void set_number(Key key, std::uint32_t value, Parameters& agreed) {
       agreed.protocol_level = value;
       break;
     case Key::max_recv_data_segment_length:
-      agreed.max_send = value;
+      agreed.max_send = std::min(value, agreed.most_to_send);
       break;
     case Key::initiator_segment:
       agreed.initiator_segment = value;

@@ -99,6 +99,7 @@ struct Parameters {
   std::uint32_t protocol_level = 1;
   std::uint32_t max_send = 8192;  ///< bytes in a data segment: what the peer declared
   std::uint32_t max_recv = 8192;  ///< and what we did
+  std::uint32_t most_to_send = UINT32_MAX;  ///< bytes in a data segment, whatever the peer declares
   // RFC 7145 §6
   bool rdma = false;
   std::uint32_t initiator_segment = 8192;  ///< bytes of data in a PDU to the initiator

@@ -214,8 +214,8 @@ std::optional<TargetLogin::Step> TargetLogin::check_agreement() {
     return fail(LoginStatus::initiator_error, "The initiator came over RDMA without RDMAExtensions=Yes.");
   }
   if (offers_.rdma) {
-    agreed_.max_send = who_.discovery ? std::min(agreed_.max_send, kRdmaSegment)
-                                      : std::min(agreed_.initiator_segment, kRdmaAnswerSegment);
+    agreed_.most_to_send = who_.discovery ? kRdmaSegment : std::min(agreed_.initiator_segment, kRdmaAnswerSegment);
+    agreed_.max_send = who_.discovery ? std::min(agreed_.max_send, kRdmaSegment) : agreed_.most_to_send;
   }
   if (agreed_.first_burst <= agreed_.max_burst) return std::nullopt;
   const bool offered =

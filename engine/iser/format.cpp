@@ -20,6 +20,10 @@ class FaultCategory final : public std::error_category {
         return "a command names no memory for its data";
       case Fault::unexpected_data:
         return "data came that nobody reads";
+      case Fault::long_answer:
+        return "an answer would be longer than any may be";
+      case Fault::no_memory:
+        return "too many sessions go over RDMA already";
     }
     return "a message makes no sense";
   }

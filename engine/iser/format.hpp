@@ -48,6 +48,8 @@ enum class Fault : std::uint8_t {
   length,           ///< it has not as many bytes as its PDU says
   no_place,         ///< a command without memory for its data
   unexpected_data,  ///< a Data-Out PDU, which iSER has no use for
+  long_answer,      ///< the initiator asked for more than fits into an answer
+  no_memory,        ///< too many sessions over RDMA
 };
 [[nodiscard]] const std::error_category& fault_category() noexcept;
 [[nodiscard]] std::error_code make_error_code(Fault fault) noexcept;

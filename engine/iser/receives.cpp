@@ -6,33 +6,27 @@ namespace lockstep::iser {
 
 Receives::~Receives() {
   for (const engine::Buffer& buffer : data_) {
-    if (buffer) give_back();
+    if (buffer) account_.give_back();
   }
 }
 
-engine::Buffer Receives::allocate() {
-  if (budget_.used + kData > budget_.limit) return {};
-  engine::Buffer buffer = pool_.allocate(kData);
-  if (buffer) budget_.used += kData;
-  return buffer;
-}
+engine::Buffer Receives::reserve() { return account_.open() ? account_.take_slots() : engine::Buffer{}; }
 
-bool Receives::start(std::span<std::byte> memory) {
+void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
   assert(memory.size() == kMemory);
+  pair_ = &pair;
   memory_ = memory;
   data_.reserve(kMost);
   starved_.reserve(kMost);
-  for (std::uint32_t slot = 0; slot < kFirst; ++slot) {
-    engine::Buffer buffer = allocate();
-    if (!buffer) return false;
-    data_.push_back(std::move(buffer));
-  }
-  return true;
+  unused_.reserve(kMost);
+  while (data_.size() < MessageMemory::kStrangersFloor) grow();
 }
 
-void Receives::post_all(rdma::QueuePair& pair) {
-  pair_ = &pair;
-  for (std::uint32_t slot = 0; slot < data_.size(); ++slot) post(slot);
+bool Receives::open_session() {
+  if (!account_.raise_floor(kFirst)) return false;
+  in_session_ = true;
+  while (data_.size() < kFirst) grow();
+  return true;
 }
 
 std::span<std::byte> Receives::headers(std::uint32_t slot) const { return memory_.subspan(slot * kSlot, kHeadersSize); }
@@ -42,8 +36,15 @@ void Receives::came(std::uint32_t slot) {
   --posted_;
 }
 
+void Receives::give_back() {
+  account_.give_back();
+  post_starved();
+  // What was put away while others were short: the floor is its own.
+  while (account_.is_below_floor() && !unused_.empty()) grow();
+}
+
 bool Receives::try_post(std::uint32_t slot) {
-  if (!data_[slot]) data_[slot] = allocate();
+  if (!data_[slot]) data_[slot] = account_.take();
   if (!data_[slot]) return false;
   pair_->receive(headers(slot), data_[slot].span(), slot);
   ++posted_;
@@ -54,14 +55,31 @@ void Receives::post(std::uint32_t slot) {
   if (!try_post(slot)) starved_.push_back(slot);
 }
 
+void Receives::put_away(std::uint32_t slot) {
+  if (data_[slot]) {
+    data_[slot].reset();
+    account_.give_back();
+  }
+  unused_.push_back(slot);
+}
+
+void Receives::post_after_command(std::uint32_t slot) {
+  if (account_.is_beyond_floor() && all_.is_short()) return put_away(slot);
+  post(slot);
+  if (in_session_ && !all_.is_short() && !starved()) grow();
+}
+
 void Receives::post_starved() {
   while (!starved_.empty() && try_post(starved_.back())) starved_.pop_back();
 }
 
 void Receives::grow() {
-  if (data_.size() == kMost || starved()) return;
-  data_.emplace_back();
-  post(static_cast<std::uint32_t>(data_.size() - 1));
+  if (unused_.empty()) {
+    if (data_.size() == kMost) return;
+    data_.emplace_back();
+    unused_.push_back(static_cast<std::uint32_t>(data_.size() - 1));
+  }
+  if (try_post(unused_.back())) unused_.pop_back();
 }
 
 }  // namespace lockstep::iser

@@ -1,71 +1,72 @@
 #pragma once
 // The receives of a connection. Each takes one message: its headers in a slot, its data at the beginning of a pool
 // buffer, which whoever wants the data takes with it. As many are posted as the peer was promised commands, and some
-// for what it may send unasked, so that no message ever finds none. They grow with use: an idle connection holds few.
+// for what it may send unasked, so that no message ever finds none. They grow with use, and shrink when memory is
+// short.
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/iser/format.hpp"
-#include "engine/runtime/buffer_pool.hpp"
+#include "engine/iser/message_memory.hpp"
 
 namespace lockstep::iser {
 
-/// What the connections of a reactor may hold of its pool for messages, be they posted, or handed on and not given
-/// back. Beyond it windows narrow, and new connections are refused: so that commands never lack the memory that they
-/// wait for while they hold some of this.
-struct ReceiveBudget {
-  std::size_t limit = 0;  ///< bytes
-  std::size_t used = 0;
-};
-
 class Receives {
  public:
-  static constexpr std::size_t kData = 8192;     ///< bytes of data that come with a PDU
-  static constexpr std::uint32_t kUnasked = 10;  ///< immediate commands, and what stands outside the window
-  static constexpr std::uint32_t kFirst = 4 + kUnasked;
+  static constexpr std::size_t kData = MessageMemory::kData;
+  static constexpr std::uint32_t kUnasked = 10;          ///< immediate commands, and what stands outside the window
+  static constexpr std::uint32_t kFirst = 4 + kUnasked;  ///< of a session
   static constexpr std::uint32_t kMost = 126 + kUnasked;
-  static constexpr std::size_t kSlot = 128;  ///< bytes
+  static constexpr std::size_t kSlot = 80;  ///< bytes
   static constexpr std::size_t kMemory = kSlot * kMost;
 
-  Receives(engine::BufferPool& pool, ReceiveBudget& budget) : pool_(pool), budget_(budget) {}
+  explicit Receives(MessageMemory& memory) : account_(memory), all_(memory) {}
   ~Receives();
   Receives(const Receives&) = delete;
   Receives& operator=(const Receives&) = delete;
 
-  /// Before the first post. `memory` has kMemory bytes of an arena. False: there is no memory for what has to be there.
-  [[nodiscard]] bool start(std::span<std::byte> memory);
-  void post_all(rdma::QueuePair& pair);
+  /// Room for a stranger's, and the connection's slots. Empty: there is none.
+  [[nodiscard]] engine::Buffer reserve();
+  /// `memory` has kMemory bytes of those slots.
+  void start(rdma::QueuePair& pair, std::span<std::byte> memory);
+  /// A session has begun. False: there is no room for its receives.
+  [[nodiscard]] bool open_session();
 
-  /// A message came in `slot`, which is its holder's until post().
+  /// A message came in `slot`, which is its holder's until post() or put_away().
   void came(std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> headers(std::uint32_t slot) const;
   [[nodiscard]] std::span<std::byte> data(std::uint32_t slot) const { return data_[slot].span(); }
   /// The data's buffer, which counts until give_back().
   [[nodiscard]] engine::Buffer take(std::uint32_t slot) { return std::move(data_[slot]); }
-  void give_back() { budget_.used -= kData; }
-  /// Its holder has done with it. Without memory it waits for post_starved().
+  void give_back();
+  /// The same after the connection's end.
+  void forget_one() { account_.give_back(); }
+  /// Its holder has done with it. Without memory it waits.
   void post(std::uint32_t slot);
+  /// The same of a command, which used up a place in the window: it is posted again unless memory is short. With memory
+  /// there is another one, up to the most.
+  void post_after_command(std::uint32_t slot);
   /// True while some wait for memory.
   [[nodiscard]] bool starved() const { return !starved_.empty(); }
   void post_starved();
-  /// One more, up to the most.
-  void grow();
 
   [[nodiscard]] std::uint32_t posted() const { return posted_; }
 
  private:
   [[nodiscard]] bool try_post(std::uint32_t slot);
-  [[nodiscard]] engine::Buffer allocate();
+  void put_away(std::uint32_t slot);
+  void grow();
 
-  engine::BufferPool& pool_;
-  ReceiveBudget& budget_;
+  MessageMemory::Account account_;
+  MessageMemory& all_;
   rdma::QueuePair* pair_ = nullptr;
   std::span<std::byte> memory_;
   std::vector<engine::Buffer> data_;  // by slot; as many as there are
-  std::vector<std::uint32_t> starved_;
+  std::vector<std::uint32_t> starved_, unused_;
   std::uint32_t posted_ = 0;
+  bool in_session_ = false;
 };
 
 }  // namespace lockstep::iser

@@ -64,7 +64,7 @@ std::span<std::byte> SendQueue::slot_memory(std::uint16_t slot) const {
 bool SendQueue::post(OutPdu& pdu) {
   const std::size_t data = pdu.data_[0].size() + pdu.data_[1].size();
   const std::size_t bytes = kHeadersSize + pdu.ahs_length_ + data + iscsi::padding_of(data);
-  assert(bytes <= kLong);
+  if (bytes > kLong) return overrun_ = true, false;
   std::array<std::byte, kSlot> short_one;
   Posted posted{.id = last_id_ + 1, .pdu = &pdu, .writes = new_writes_, .bytes = static_cast<std::uint32_t>(bytes)};
   std::span<std::byte> place = short_one;

@@ -17,7 +17,7 @@ namespace lockstep::iser {
 class SendQueue final : public iscsi::PduSender {
  public:
   static constexpr std::size_t kSlot = 256;  ///< bytes: headers, and as much data as an initiator has room for
-  static constexpr std::size_t kSlots = 64;
+  static constexpr std::size_t kSlots = 48;
   static constexpr std::size_t kLong = 8704;  ///< bytes: headers, and a login's or a discovery's text; one at a time
   static constexpr std::size_t kMemory = kSlot * kSlots + kLong;
 
@@ -30,6 +30,8 @@ class SendQueue final : public iscsi::PduSender {
   void push(iscsi::OutPdu& pdu) override;
   void push_ahead(iscsi::OutPdu& pdu) override;
 
+  /// Something is longer than any answer may be: nothing is sent from there on.
+  [[nodiscard]] bool overrun() const { return overrun_; }
   /// Posts what there is room for.
   void post();
   /// Everything was posted, and is done.
@@ -65,6 +67,7 @@ class SendQueue final : public iscsi::PduSender {
   std::span<std::byte> memory_;
   std::vector<std::uint16_t> free_slots_;
   bool long_is_free_ = true;
+  bool overrun_ = false;
   iscsi::OutPdu* first_ = nullptr;
   iscsi::OutPdu* last_ = nullptr;
   boost::circular_buffer<Posted> posted_;

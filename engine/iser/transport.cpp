@@ -19,8 +19,8 @@ constexpr auto kMemoryLook = std::chrono::milliseconds(5);
 
 std::unique_ptr<Transport> Transport::make(std::unique_ptr<rdma::Call> call, Place place) {
   std::unique_ptr<Transport> transport(new Transport(std::move(call), std::move(place)));
-  if (!transport->reserve()) return nullptr;
-  return transport;
+  transport->memory_ = transport->receives_.reserve();
+  return transport->memory_ ? std::move(transport) : nullptr;
 }
 
 Transport::Transport(std::unique_ptr<rdma::Call> call, Place place)
@@ -29,16 +29,11 @@ Transport::Transport(std::unique_ptr<rdma::Call> call, Place place)
       local_(call_->local_address()),
       peer_(call_->peer_address()),
       invalidates_(call_->can_invalidate() && takes_invalidation(call_->private_data())),
-      receives_(place_.pool, place_.budget),
+      receives_(place_.messages),
       sends_(place_.pdus, place_.figures),
       arrived_(Receives::kMost) {}
 
 Transport::~Transport() { assert(user_ == nullptr && !closed_); }
-
-bool Transport::reserve() {
-  memory_ = place_.pool.allocate(Receives::kMemory + SendQueue::kMemory);
-  return memory_ && receives_.start(memory_.span().first(Receives::kMemory));
-}
 
 void Transport::start(iscsi::PduTransportUser& user) {
   assert(user_ == nullptr && call_);
@@ -47,7 +42,12 @@ void Transport::start(iscsi::PduTransportUser& user) {
   pair_ = call_->accept(place_.completions, rdma::Domain::initiators, wanted, private_data(invalidates_), *this);
   call_.reset();
   sends_.start(*pair_, memory_.span().subspan(Receives::kMemory, SendQueue::kMemory));
-  receives_.post_all(*pair_);
+  receives_.start(*pair_, memory_.span().first(Receives::kMemory));
+}
+
+void Transport::begin_session(Mover& mover, bool receives) {
+  mover_ = &mover;
+  if (receives && !receives_.open_session()) fail(Fault::no_memory);
 }
 
 void Transport::set_digests(bool header, bool data) { assert(!header && !data); }
@@ -69,6 +69,7 @@ void Transport::on_completion(const rdma::Completion& completion) {
     case rdma::Work::read:
       sends_.read_over();
       want_send();
+      user_->on_received();  // which looks whether the node still serves
       if (mover_ != nullptr) mover_->on_read(reinterpret_cast<void*>(completion.id));  // NOLINT: as read() gave it
       return;
     case rdma::Work::write:
@@ -117,8 +118,9 @@ void Transport::handle(const Arrived& arrived) {
   }
   holds_data_ = false;
   if (user_ == nullptr) return;
+  const auto opcode = std::to_integer<std::uint8_t>(message_.header[0]);
+  if (opcode == static_cast<std::uint8_t>(iscsi::Opcode::scsi_command)) return receives_.post_after_command(slot_);
   receives_.post(slot_);
-  receives_.grow();
 }
 
 std::span<const std::byte> Transport::data() const {
@@ -149,6 +151,15 @@ engine::Buffer Transport::take_data() {
   return taken;
 }
 
+void Transport::give_data_back() {
+  if (user_ != nullptr) {
+    receives_.give_back();
+    if (was_shut_) feed_starved();
+  } else {
+    receives_.forget_one();
+  }
+}
+
 std::uint32_t Transport::receive_credit() const {
   const std::size_t there = receives_.posted() + arrived_.size();
   return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, Receives::kUnasked));
@@ -156,7 +167,7 @@ std::uint32_t Transport::receive_credit() const {
 
 // Memory that is short comes back with some other command's end.
 void Transport::feed_starved() {
-  if (receives_.starved()) receives_.post_starved();
+  receives_.post_starved();
   if (receive_credit() == 0) {
     was_shut_ = true;
   } else if (std::exchange(was_shut_, false) && mover_ != nullptr) {
@@ -182,7 +193,9 @@ void Transport::want_send() {
   if (user_ != nullptr) place_.at_end_of_turn(*this);
 }
 
-void Transport::resume() { want_send(); }
+void Transport::resume() {
+  if (!ignores_) want_send();
+}
 
 void Transport::end_of_turn() {
   if (user_ == nullptr) return;
@@ -192,6 +205,7 @@ void Transport::end_of_turn() {
   user_->fill();
   if (user_ == nullptr) return;
   sends_.post();
+  if (sends_.overrun()) return lose(make_error_code(Fault::long_answer));
   if (!sends_.idle()) return;
   ++emptied_;
   if (tells_when_sent_) user_->on_all_sent();

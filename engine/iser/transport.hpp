@@ -35,19 +35,20 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
  public:
   struct Place {
     rdma::Completions& completions;
-    engine::BufferPool& pool;  ///< its arena is the fabric's
+    engine::BufferPool& pool;  ///< for data that lies in no buffer; its arena is the fabric's
+    MessageMemory& messages;   ///< and so is that of its pool
     iscsi::OutPduPool& pdus;
     engine::Clock& clock;
     Figures& figures;
-    ReceiveBudget& budget;
     /// Has the hook's end_of_turn() called at the end of this turn.
     std::function<void(engine::TurnHook&)> at_end_of_turn;
   };
-  /// Of an initiator's call. Null: there is no memory for its receives; the call is refused.
+  /// Of an initiator's call. Null: there is no memory for its messages; the call is refused.
   [[nodiscard]] static std::unique_ptr<Transport> make(std::unique_ptr<rdma::Call> call, Place place);
   ~Transport() override;
 
-  void set_mover(Mover& mover) { mover_ = &mover; }
+  /// The session stands: from now on `mover` has its data. With `receives` the initiator may send commands.
+  void begin_session(Mover& mover, bool receives);
 
   // PduTransport
   void start(iscsi::PduTransportUser& user) override;
@@ -71,7 +72,7 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   /// Its data, all of it, from the beginning of the buffer on. Once; the sink is not asked where to put it then.
   [[nodiscard]] engine::Buffer take_data();
   /// What was taken is not needed any more, wherever it lies.
-  void give_data_back() { receives_.give_back(); }
+  void give_data_back();
   /// How many commands the peer may be allowed to have under way, beyond those that have come.
   [[nodiscard]] std::uint32_t receive_credit() const;
   [[nodiscard]] bool invalidates() const { return invalidates_; }
@@ -94,7 +95,6 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   };
 
   Transport(std::unique_ptr<rdma::Call> call, Place place);
-  [[nodiscard]] bool reserve();
 
   // rdma::QueuePairUser
   void on_established(std::span<const std::byte> private_data) override;

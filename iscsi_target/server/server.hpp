@@ -24,8 +24,10 @@ namespace lockstep::iscsi_target {
 struct ServerReactor {
   engine::Reactor* reactor = nullptr;
   engine::BufferPool* pool = nullptr;  ///< that reactor's
-  /// Where calls over RDMA are served on it; null: there are none. The pool's arena is the fabric's.
+  /// Where calls over RDMA are served on it, and the memory for their messages; null: there are none. Both pools'
+  /// arenas are the fabric's.
   rdma::Completions* completions = nullptr;
+  engine::BufferPool* messages = nullptr;
 };
 
 struct ServerOptions {

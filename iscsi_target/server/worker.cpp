@@ -16,8 +16,7 @@ Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
       reactor_(where.reactor),
       completions_(where.completions),
       resources_{*where.reactor, random_, *where.pool} {
-  // The other half is enough for commands to go on that wait for memory and hold a message meanwhile.
-  receive_budget_.limit = where.pool->zone_capacity(where.pool->zone_of(iser::Receives::kData)) / 2;
+  if (where.messages != nullptr) messages_.emplace(*where.messages);
   if (!hub.session_settings().brings_buffers) return;
   resources_.data_buffers = std::make_unique<DataBuffers>(*where.reactor, *where.pool);
 }
@@ -36,14 +35,27 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
   auto transport = iser::Transport::make(
       std::move(call), {.completions = *completions_,
                         .pool = resources_.buffers,
+                        .messages = *messages_,
                         .pdus = resources_.pdus,
                         .clock = *reactor_,
                         .figures = iser_figures_,
-                        .budget = receive_budget_,
                         .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});
-  if (!transport) return hub_.dropped(id);
+  if (!transport) {
+    end_oldest_stranger();
+    return hub_.dropped(id);
+  }
   iser::Transport& data = *transport;
   keep(id, std::move(transport), std::make_unique<IserTransfers>(data));
+}
+
+// Its memory is free when its queue pair is gone: the next call finds it.
+void Worker::end_oldest_stranger() {
+  for (const auto& [id, kept] : connections_) {
+    TargetConnection& connection = *kept.connection;
+    const bool let_in = connection.phase() == TargetConnection::Phase::full_feature && !connection.identity().discovery;
+    if (!connection.is_rdma() || let_in || connection.phase() == TargetConnection::Phase::closed) continue;
+    return connection.reset("Too many calls over RDMA had no session; this was the oldest of them.");
+  }
 }
 
 void Worker::keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport,

@@ -91,6 +91,8 @@ class Worker final : public ConnectionHost {
     engine::Callback<> done;
   };
   void keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport, std::unique_ptr<Transfers> transfers);
+  /// Somebody who has not been let in, and holds memory that another call wants.
+  void end_oldest_stranger();
   void destroy(std::uint64_t id);
 
   WorkerHub& hub_;
@@ -100,7 +102,7 @@ class Worker final : public ConnectionHost {
   engine::SystemRandom random_;
   SessionResources resources_;
   iser::Figures iser_figures_;
-  iser::ReceiveBudget receive_budget_;
+  std::optional<iser::MessageMemory> messages_;  // where there is RDMA
   std::map<std::uint64_t, Kept> connections_;
   std::vector<Drain> drains_;
   std::vector<std::uint64_t> held_logins_;

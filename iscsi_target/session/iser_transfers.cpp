@@ -15,7 +15,7 @@ using rdma::Remote;
 
 void IserTransfers::start(Session& session) {
   session_ = &session;
-  transport_.set_mover(*this);
+  transport_.begin_session(*this, session.setup().device_server != nullptr);
 }
 
 // ---- Data that comes ----
@@ -35,7 +35,8 @@ bool IserTransfers::data_out(const iscsi::DataOutHeader&, std::uint32_t) {
 }
 
 Buffer IserTransfers::take(SessionCommand& command, std::size_t bytes) {
-  if (!command.stash || bytes != command.expected_out || command.received != bytes) return {};
+  // What was brought for a command that needs more than its data is there to be used.
+  if (!command.stash || command.data_buffer || bytes != command.expected_out || command.received != bytes) return {};
   ++transport_.figures().eager;
   return std::move(command.stash);
 }

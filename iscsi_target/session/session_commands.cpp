@@ -89,11 +89,10 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
 }
 
 void Session::start(SessionCommand& command) {
+  const std::size_t bytes = resources_.data_buffers ? setup_.device_server->data_bytes(command) : 0;
   // Data that has come in a buffer of its own is taken as it is.
-  const bool needs_none =
-      !resources_.data_buffers || (command.holds_message && command.received == command.expected_out);
-  const std::size_t bytes = needs_none ? 0 : setup_.device_server->data_bytes(command);
-  if (bytes != 0) {
+  const bool is_there = command.holds_message && command.received == command.expected_out && bytes <= command.received;
+  if (bytes != 0 && !is_there) {
     command.claim.member = this;
     command.claim.owner = &command;
     command.data_buffer = resources_.data_buffers->take_or_wait(command.claim, bytes);
@@ -140,7 +139,7 @@ Session::Waiting Session::oldest_waiting() const {
   for (std::size_t i = 0; i < slots_.capacity(); ++i) {
     const SessionCommand* const command = slots_.at(i);
     if (command == nullptr || command->is_aborted) continue;
-    if (!command->expects_data() && !command->is_held) continue;
+    if (!command->expects_data() && !command->is_held && command->reads_under_way == 0) continue;
     if (oldest.sequence == 0 || command->sequence < oldest.sequence) oldest = {command->sequence, command->received};
   }
   return oldest;

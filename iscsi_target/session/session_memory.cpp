@@ -81,9 +81,13 @@ void Session::end_stalled_transfers(bool is_in_the_way) {
   for (std::size_t i = 0; i < slots_.capacity() && !ended_; ++i) {
     SessionCommand* const command = slots_.at(i);
     if (command == nullptr) continue;
-    const bool holds_and_waits = command->pull_wanted && !command->is_deferred && command->expects_data();
+    const bool is_read = command->reads_under_way != 0;
+    const bool holds_and_waits = command->pull_wanted && !command->is_deferred && (command->expects_data() || is_read);
     command->stalled_looks = is_stalled && holds_and_waits ? command->stalled_looks + 1 : 0;
-    if (command->stalled_looks >= kLooksForData) break_command(*command, kInitiatorResponseTimeout);
+    if (command->stalled_looks < kLooksForData) continue;
+    // What is read can't be called back.
+    if (is_read) return link_.drop("The initiator's memory can't be read while others wait for what it is read to.");
+    break_command(*command, kInitiatorResponseTimeout);
   }
 }
 

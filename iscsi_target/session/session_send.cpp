@@ -197,7 +197,8 @@ void Session::stamp(T& header) {
 Serial Session::window_end() {
   const bool is_short = waiting_ != 0 || resources_.buffers.in_use() > resources_.buffers.capacity() / 8 * 7;
   const std::uint32_t depth = std::min(settings_.queue_depth, is_short ? kNarrowWindow : kMaxQueueDepth);
-  const Serial end = exp_cmd_sn_ + std::min(depth - window_used_, transfers_.receive_credit()) - 1;
+  const std::uint32_t room = depth > window_used_ ? depth - window_used_ : 0;
+  const Serial end = exp_cmd_sn_ + std::min(room, transfers_.receive_credit()) - 1;
   if (end.after(max_cmd_sn_)) max_cmd_sn_ = end;
   return max_cmd_sn_;
 }

@@ -66,7 +66,10 @@ NodeOptions node_options(const Configuration& c, const RdmaDevices& rdma) {
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
   const auto limit = memory_limit();
-  if (auto problem = limit ? memory_problem(c, *limit) : std::nullopt) options.findings.push_back(std::move(*problem));
+  Configuration used = c;
+  used.rdma = rdma.fabric() != nullptr;
+  if (auto problem = limit ? memory_problem(used, *limit) : std::nullopt)
+    options.findings.push_back(std::move(*problem));
   for (const auto& finding : options.findings) log_warning(finding);
   return options;
 }

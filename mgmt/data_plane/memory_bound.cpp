@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "mgmt/data_plane/pair_shard.hpp"
+#include "mgmt/data_plane/rdma_devices.hpp"
 
 namespace lockstep::data_plane {
 namespace {
@@ -45,8 +46,9 @@ std::filesystem::path control_group(const std::filesystem::path& root) {
 
 std::uint64_t memory_bound(const Configuration& c) {
   const unsigned shards = std::min(c.reactors, kMaxShards);
+  const std::uint64_t messages = c.rdma ? c.reactors * RdmaDevices::kMessages : 0;
   return ((c.reactors * c.buffer_mib + shards * c.link_buffer_mib) << 20) + (shards - 1) * PairShard::kStash +
-         kBesideBuffers;
+         messages + kBesideBuffers;
 }
 
 std::optional<MemoryLimit> memory_limit(const std::filesystem::path& root) {

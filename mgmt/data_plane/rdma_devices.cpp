@@ -16,14 +16,17 @@ RdmaDevices::RdmaDevices(Workers& workers, bool wanted) : workers_(workers) {
   }
   fabric_ = *std::move(opened);
   for (const auto& worker : workers_) {
+    messages_.push_back(std::make_unique<engine::BufferPool>(kMessages));
+    worker->messages = messages_.back().get();
     fabric_->add_arena(worker->pool.arena());
+    fabric_->add_arena(worker->messages->arena());
     completions_.push_back(fabric_->attach(worker->reactor));
     worker->completions = completions_.back().get();
   }
 }
 
 RdmaDevices::~RdmaDevices() {
-  for (const auto& worker : workers_) worker->completions = nullptr;
+  for (const auto& worker : workers_) worker->completions = nullptr, worker->messages = nullptr;
 }
 
 }  // namespace lockstep::data_plane

@@ -11,6 +11,8 @@ namespace lockstep::data_plane {
 
 class RdmaDevices {
  public:
+  static constexpr std::size_t kMessages = std::size_t{64} << 20;  ///< bytes, for each worker
+
   /// Before the workers' reactors run; lends each worker its completion queues. Nothing where the machine has none;
   /// `why` says so in a sentence.
   RdmaDevices(Workers& workers, bool wanted);
@@ -24,6 +26,7 @@ class RdmaDevices {
 
  private:
   Workers& workers_;
+  std::vector<std::unique_ptr<engine::BufferPool>> messages_;
   std::unique_ptr<rdma::Fabric> fabric_;
   std::vector<std::unique_ptr<rdma::Completions>> completions_;
   std::string why_none_;

@@ -46,7 +46,9 @@ struct Worker {
   std::unique_ptr<engine::IoUring> ring;
   iscsi_target::TargetDevice device;
   WorkerStalls stalls{reactor};
-  rdma::Completions* completions = nullptr;  ///< null: there is no RDMA
+  // Null: there is no RDMA.
+  rdma::Completions* completions = nullptr;
+  engine::BufferPool* messages = nullptr;
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;

@@ -187,6 +187,21 @@ TEST_P(IserEnd, OfMemoryThatIsShorterThanTheCommandSays) {
   world.other_fabric.revoke(key.key);
 }
 
+TEST_P(IserEnd, OfAnInitiatorThatWouldHaveLongerAnswersThanThereAreInTheMidstOfItsSession) {
+  ASSERT_TRUE(world.log_in());
+  world.initiator->on_other = [this](const Answer& answer) { others.push_back(answer); };
+  std::string text = std::string("MaxRecvDataSegmentLength=16777215") + '\0';
+  for (int i = 0; i < 126; ++i) text += std::string(60, static_cast<char>('A' + i % 26)) + '=' + '\0';
+  auto header = iscsi::make_header<iscsi::TextRequestHeader>(Opcode::text_request, iscsi::kFinal);
+  header.task_tag = 7, header.transfer_tag = iscsi::kReservedTag;
+  header.cmd_sn = world.initiator->cmd_sn.value();
+  ++world.initiator->cmd_sn;
+  world.initiator->send(bytes_of(header), {}, std::as_bytes(std::span(text)));
+  ASSERT_TRUE(world.clock.run_until([this] { return !others.empty(); }));
+  EXPECT_EQ(others[0].opcode(), Opcode::text_response);
+  EXPECT_EQ(others[0].data.size(), 128u);
+}
+
 // ---- Memory ----
 
 // The pool has next to none: windows narrow, commands wait or are refused, and no message ever finds no receive.
@@ -195,7 +210,7 @@ class IserShortOfMemory : public testing::TestWithParam<std::uint64_t> {};
 TEST_P(IserShortOfMemory, WindowsNarrowAndEverythingEnds) {
   SeededRandom random(GetParam());
   IserWorld world(GetParam(), {}, std::size_t{32} << 20);
-  world.budget.limit = std::size_t{8192} * (16 + random.below(30));
+  world.messages.set_limit(4 * 65536 + std::size_t{8192} * (16 + random.below(30)));
   ASSERT_TRUE(world.log_in());
   constexpr unsigned kCommands = 200;
   unsigned ended = 0;
@@ -214,7 +229,74 @@ TEST_P(IserShortOfMemory, WindowsNarrowAndEverythingEnds) {
   }
   EXPECT_TRUE(world.clock.run_until([&] { return ended == kCommands; }));
   EXPECT_FALSE(world.initiator->lost()) << world.connection->reason();
-  EXPECT_LE(world.budget.used, world.budget.limit);
+  EXPECT_LE(world.messages.committed(), world.messages.limit());
+}
+
+// What one connection has beyond its floor another one gets back, and nobody's window stays shut.
+TEST_P(IserShortOfMemory, BusyConnectionsLeaveEachItsFloor) {
+  SeededRandom random(GetParam() * 7 + 1);
+  IserWorld world(GetParam());
+  // Four floors of a session, and two messages beyond; a stranger's part is a quarter.
+  constexpr std::size_t kSession = iser::MessageMemory::kSlots + std::size_t{iser::Receives::kFirst} * 8192;
+  world.messages.set_limit(4 * kSession + 2 * 8192);
+  ASSERT_TRUE(world.log_in());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(world.add_initiator().logged_in());
+  EXPECT_FALSE(world.add_initiator().logged_in()) << "there is no room for a fifth";
+  world.clock.run_for(std::chrono::seconds(1));
+  world.more_initiators.pop_back();
+  std::vector<IserInitiator*> all{&*world.initiator};
+  for (auto& one : world.more_initiators) all.push_back(one.get());
+  std::vector<unsigned> ended(all.size()), sent(all.size());
+  constexpr unsigned kEach = 100;
+  const auto done = [&] { return std::ranges::all_of(ended, [](unsigned n) { return n == kEach; }); };
+  while (!done()) {
+    const std::size_t who = random.below(static_cast<std::uint32_t>(all.size()));
+    auto memory = sent[who] < kEach && all[who]->has_window() ? all[who]->memory(8192) : engine::Buffer{};
+    if (!memory) {
+      ASSERT_TRUE(world.clock.step(std::chrono::seconds(10))) << "nothing will ever happen again";
+      continue;
+    }
+    ++sent[who];
+    all[who]->command(0x2A, 0, 8192, true, std::move(memory), [&ended, who](const Answer&) { ++ended[who]; });
+  }
+  for (IserInitiator* one : all) {
+    EXPECT_FALSE(one->lost());
+    EXPECT_TRUE(one->faults.empty());
+  }
+}
+
+TEST_P(IserShortOfMemory, StrangersLeaveRoomForSessions) {
+  IserWorld world(GetParam());
+  world.messages.set_limit(std::size_t{4} << 20);
+  ASSERT_TRUE(world.log_in());
+  for (int i = 0; i < 40; ++i) {
+    auto& one = world.more_initiators.emplace_back(std::make_unique<IserInitiator>(
+        world.other_fabric, world.clock, world.their_pool,
+        IserInitiator::Options{.invalidates = true, .immediate = 8192, .target = kTarget, .logs_in = false}));
+    one->call("10.0.0.1:3260");
+    world.clock.run_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_GT(world.refused, 0);
+  EXPECT_LE(world.messages.committed(), (std::size_t{4} << 20) / 4 + 65536 * 4);
+  EXPECT_TRUE(world.ask_and_wait(0x28, 0, 4096, false, world.initiator->memory(4096)));
+}
+
+// Commands that wait for memory narrow the window: never is more promised than a session may have.
+TEST_P(IserShortOfMemory, TheWindowIsNeverWiderThanTheQueueDepth) {
+  IserWorld world(GetParam(), {}, std::size_t{32} << 20);
+  world.settings.queue_depth = 32;
+  world.device.holds = true;
+  ASSERT_TRUE(world.log_in());
+  for (int sent = 0; sent < 200; ++sent) {
+    auto memory = world.initiator->has_window() ? world.initiator->memory(1 << 20) : engine::Buffer{};
+    if (!memory) {
+      if (!world.clock.step(std::chrono::milliseconds(100))) break;
+      continue;
+    }
+    world.initiator->command(0x2A, 0, 1 << 20, true, std::move(memory), [](const Answer&) {});
+    const auto promised = world.initiator->max_cmd_sn.value() - world.initiator->cmd_sn.value() + 1;
+    ASSERT_LE(promised + world.initiator->under_way(), 32u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, IserShortOfMemory, testing::Range<std::uint64_t>(1, 13));

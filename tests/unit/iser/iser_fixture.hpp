@@ -16,10 +16,10 @@ struct IserWorld {
         pool(pool_bytes, engine::BufferPool::Layout::by_size),
         device(clock, pool, random, std::size_t{8} << 20) {
     fabric.add_arena(pool.arena());
+    fabric.add_arena(message_pool.arena());
     other_fabric.add_arena(their_pool.arena());
     completions = fabric.attach(clock);
     resources.data_buffers = std::make_unique<iscsi_target::DataBuffers>(clock, pool);
-    budget.limit = pool.capacity() / 8;
     iscsi_target::Target target;
     target.name = kTarget;
     target.device_servers = {&device};
@@ -31,17 +31,22 @@ struct IserWorld {
   }
   ~IserWorld() {
     initiator->close();
+    for (auto& one : more_initiators) one->close();
     if (connection) connection->reset("The test is over.");
+    for (auto& one : more) one->reset("The test is over.");
     device.holds = false;
     for (scsi::Command* command : std::exchange(device.held, {})) device.finish(*command, scsi::Status::good);
     clock.run_for(std::chrono::seconds(10));
-    EXPECT_EQ(host.closed_count, connection ? 1 : 0);
+    EXPECT_EQ(host.closed_count, (connection ? 1 : 0) + static_cast<int>(more.size()));
     connection.reset();
+    more.clear();
     initiator.reset();
+    more_initiators.clear();
     EXPECT_EQ(resources.commands.in_use(), 0u);
     EXPECT_EQ(resources.pdus.in_use(), 0u);
     EXPECT_EQ(pool.in_use(), 0u);
-    EXPECT_EQ(budget.used, 0u);
+    EXPECT_EQ(message_pool.in_use(), 0u);
+    EXPECT_EQ(messages.committed(), 0u);
     for (const std::string& fault : fabric.faults()) ADD_FAILURE() << fault;
     EXPECT_EQ(fabric.counts().no_receive, 0u);
     listener.reset();
@@ -52,22 +57,33 @@ struct IserWorld {
     auto transport =
         iser::Transport::make(std::move(call), {.completions = *completions,
                                                 .pool = pool,
+                                                .messages = messages,
                                                 .pdus = resources.pdus,
                                                 .clock = clock,
                                                 .figures = figures,
-                                                .budget = budget,
+
                                                 .at_end_of_turn = [this](engine::TurnHook& hook) { ask(hook); }});
     if (!transport) return void(++refused);
     auto transfers = std::make_unique<iscsi_target::IserTransfers>(*transport);
-    connection = std::make_unique<iscsi_target::TargetConnection>(std::move(transport), std::move(transfers), host,
+    auto fresh = std::make_unique<iscsi_target::TargetConnection>(std::move(transport), std::move(transfers), host,
                                                                   resources, registry, settings);
+    connection ? more.push_back(std::move(fresh)) : void(connection = std::move(fresh));
+  }
+  /// One more, which has logged in.
+  IserInitiator& add_initiator() {
+    auto& one = more_initiators.emplace_back(std::make_unique<IserInitiator>(
+        other_fabric, clock, their_pool,
+        IserInitiator::Options{.invalidates = true, .immediate = 8192, .target = kTarget}));
+    one->call("10.0.0.1:3260");
+    clock.run_until([&one] { return one->logged_in() || one->lost(); });
+    return *one;
   }
   // Every event is a turn of its own.
   void ask(engine::TurnHook& hook) {
-    if (asked == &hook) return;
-    asked = &hook;
-    clock.call_after(engine::Duration{0}, [this] {
-      if (engine::TurnHook* const one = std::exchange(asked, nullptr); one && connection) one->end_of_turn();
+    if (std::ranges::find(asked, &hook) != asked.end()) return;
+    asked.push_back(&hook);
+    clock.call_after(engine::Duration{0}, [this, &hook] {
+      if (std::erase(asked, &hook) != 0 && connection) hook.end_of_turn();
     });
   }
 
@@ -90,7 +106,7 @@ struct IserWorld {
   EventClock clock;
   SeededRandom random;
   engine::BufferPool pool;
-  engine::BufferPool their_pool{std::size_t{64} << 20};
+  engine::BufferPool their_pool{std::size_t{512} << 20};
   FakeFabric fabric{clock, random};
   FakeFabric other_fabric{fabric};
   std::unique_ptr<rdma::Completions> completions;
@@ -100,11 +116,14 @@ struct IserWorld {
   iscsi_target::SessionSettings settings;
   iscsi_target::SessionResources resources{clock, random, pool};
   iser::Figures figures;
-  iser::ReceiveBudget budget;
+  engine::BufferPool message_pool{std::size_t{32} << 20};
+  iser::MessageMemory messages{message_pool};
   std::unique_ptr<rdma::Listener> listener;
   std::unique_ptr<iscsi_target::TargetConnection> connection;
   std::optional<IserInitiator> initiator;
-  engine::TurnHook* asked = nullptr;
+  std::vector<std::unique_ptr<iscsi_target::TargetConnection>> more;
+  std::vector<std::unique_ptr<IserInitiator>> more_initiators;
+  std::vector<engine::TurnHook*> asked;
   int refused = 0;
 };
 

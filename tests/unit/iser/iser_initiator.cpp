@@ -37,6 +37,7 @@ void IserInitiator::post(std::uint32_t slot) {
 
 void IserInitiator::on_established(std::span<const std::byte> private_data) {
   target_invalidates_ = iser::takes_invalidation(private_data);
+  if (!options_.logs_in) return;
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = "iqn.2026-11.io.lockstep:initiator";
   settings.target_name = options_.target;

@@ -33,7 +33,8 @@ class IserInitiator final : private rdma::QueuePairUser {
   struct Options {
     bool invalidates = true;         ///< as ib_iser; libiscsi does not
     std::uint32_t immediate = 8192;  ///< bytes that come with a write
-    std::string target;
+    std::string target{};
+    bool logs_in = true;
   };
   struct Io {
     bool write = false;

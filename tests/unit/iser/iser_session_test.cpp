@@ -52,7 +52,7 @@ TEST_P(IserSession, ALongWriteIsReadBehindWhatCameWithIt) {
 }
 
 TEST_P(IserSession, AWriteWithoutImmediateDataIsCopiedNowhere) {
-  IserWorld world(GetParam(), {.invalidates = true, .immediate = 0, .target = {}});
+  IserWorld world(GetParam(), {.invalidates = true, .immediate = 0});
   ASSERT_TRUE(world.log_in());
   auto memory = world.initiator->memory(65536);
   fill(memory, 65536, 9);
@@ -80,7 +80,7 @@ TEST_P(IserSession, AReadIsWrittenThereAheadOfItsStatus) {
 }
 
 TEST_P(IserSession, WithLibiscsiNothingIsInvalidated) {
-  IserWorld world(GetParam(), {.invalidates = false, .immediate = 8192, .target = {}});
+  IserWorld world(GetParam(), {.invalidates = false});
   ASSERT_TRUE(world.log_in());
   ASSERT_TRUE(world.ask_and_wait(0x28, 0, 8192, false, world.initiator->memory(8192)));
   ASSERT_TRUE(world.ask_and_wait(0x2A, 0, 65536, true, world.initiator->memory(65536)));
@@ -117,8 +117,7 @@ TEST_P(IserSession, PingsAreAnsweredWithNoMoreThanAnInitiatorHasRoomFor) {
 // last.
 TEST_P(IserSession, EveryReadIsWhatWasWritten) {
   SeededRandom random(GetParam() * 31 + 7);
-  IserWorld world(GetParam(),
-                  {.invalidates = random.one_in(2), .immediate = random.one_in(3) ? 0u : 8192u, .target = {}});
+  IserWorld world(GetParam(), {.invalidates = random.one_in(2), .immediate = random.one_in(3) ? 0u : 8192u});
   ASSERT_TRUE(world.log_in());
   constexpr std::uint32_t kBlocks = 4096;
   std::vector<unsigned> model(kBlocks, 0);  // 0: zeros
