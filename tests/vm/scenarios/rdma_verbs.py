@@ -18,8 +18,8 @@ def interface(number):
 
 
 def scenario():
-    for module in ("dummy", "rdma_rxe", "rdma_ucm"):
-        run("modprobe", module)
+    run("modprobe", "dummy", "numdummies=0")
+    run("modprobe", "-a", "rdma_rxe", "rdma_ucm")
     name = interface(0)
     run("ip", "address", "add", "fd00::9/64", "dev", name, "nodad")
     run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", name)
@@ -34,7 +34,7 @@ def scenario():
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
         print(trial.stdout, run("rdma", "resource"), sep="\n")
         if trial.returncode != 0:
-            print(run("dmesg"))
+            print(run("dmesg", "-l", "warn,err"))
             raise Failed(f"rdma_trial ended with {trial.returncode}: {' '.join(trial.stdout.splitlines()[-3:])}")
         notes.append(f"{trial.stdout.count('ok  ')} parts {'with one device' if alone else 'with two'}")
     return ", ".join(notes)
