@@ -52,7 +52,8 @@ struct Wanted {
   std::uint32_t max_inline = 0;  ///< bytes of a send that are copied when it is posted
 };
 
-/// What was granted.
+/// What was granted. Sends and receives are granted as wanted, or the connection is lost; the rest is known from
+/// on_established() on.
 struct Limits {
   std::uint32_t sends = 0, receives = 0;
   std::uint32_t reads = 0;        ///< more are queued in the provider, so that no send waits behind a read too many
@@ -66,7 +67,8 @@ constexpr std::size_t kMaxPieces = 3;
 struct Send {
   std::span<const std::span<const std::byte>> pieces;  ///< at most kMaxPieces; empty ones are left out
   std::optional<std::uint32_t> invalidates = {};       ///< a key of the peer's
-  /// 0: no completion is told; only for what is inline, which is the poster's again at once.
+  /// 0: no completion is told; only for what is inline, which is the poster's again at once. It does not count among
+  /// the sends that were granted: when there is no room it waits in the provider, and what is sent after it, too.
   std::uint64_t id = 0;
 };
 

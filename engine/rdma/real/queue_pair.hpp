@@ -81,6 +81,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
 
   void end_of_turn() override;
   void stage(const Receive& receive);
+  void stage(const Read& read);
   void push(const Request& request, std::uint64_t id, Work work);
   void stage(const Request& request, std::uint64_t id, Work work);
   void stage_waiting();

@@ -187,11 +187,27 @@ int open_files() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
-int queue_pairs() {
-  const std::string shown = run("rdma resource show qp pid $PPID");
-  int count = 0;
-  for (std::size_t at = shown.find("lqpn"); at != std::string::npos; at = shown.find("lqpn", at + 1)) ++count;
-  return count;
+Resources resources() {
+  Resources out;
+  const std::string shown = run("rdma resource show");
+  const auto sum = [&](std::string_view word) {
+    int count = 0;
+    for (std::size_t at = shown.find(word); at != std::string::npos; at = shown.find(word, at + 1)) {
+      count += std::stoi(shown.substr(at + word.size()));
+    }
+    return count;
+  };
+  out.queue_pairs = sum(" qp ");
+  out.queues = sum(" cq ");
+  out.ids = sum(" cm_id ");
+  out.regions = sum(" mr ");
+  out.files = open_files();
+  return out;
+}
+
+std::string Resources::text() const {
+  return std::to_string(queue_pairs) + " queue pairs, " + std::to_string(queues) + " completion queues, " +
+         std::to_string(ids) + " ids, " + std::to_string(regions) + " regions, " + std::to_string(files) + " files";
 }
 
 }  // namespace lockstep::rdma::trial
@@ -215,14 +231,15 @@ int part(const char* name, const std::function<void()>& work) {
 
 }  // namespace
 
-/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]]
+/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]], or, where memory may not be pinned, rdma_trial ADDRESS
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (argc < 4) return std::puts("rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]]"), 2;
+  if (argc < 2) return 2;
   const auto number = [&](std::size_t at, int otherwise) {
     return words.size() > at ? std::stoi(words[at]) : otherwise;
   };
   World world(words[1]);
+  if (argc < 4) return part("pinning forbidden", [&] { pinning_forbidden(world); });
   part("hello", [&] { hello(world); });
   part("messages", [&] { messages(world); });
   part("remote memory", [&] { remote_memory(world); });
