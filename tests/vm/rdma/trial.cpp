@@ -216,7 +216,10 @@ namespace {
 
 using namespace lockstep::rdma::trial;
 
+std::string only;  // a part; empty: all
+
 int part(const char* name, const std::function<void()>& work) {
+  if (!only.empty() && name != only) return 0;
   const auto begun = std::chrono::steady_clock::now();
   try {
     work();
@@ -231,13 +234,15 @@ int part(const char* name, const std::function<void()>& work) {
 
 }  // namespace
 
-/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]], or, where memory may not be pinned, rdma_trial ADDRESS
+/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES [PART]]], or, where memory may not be pinned, rdma_trial
+/// ADDRESS
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc < 2) return 2;
   const auto number = [&](std::size_t at, int otherwise) {
     return words.size() > at ? std::stoi(words[at]) : otherwise;
   };
+  if (argc > 6) only = words[6];
   World world(words[1]);
   if (argc < 4) return part("pinning forbidden", [&] { pinning_forbidden(world); });
   part("hello", [&] { hello(world); });
