@@ -1,22 +1,20 @@
 #include "engine/rdma/devices.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <memory>
-
-#include <infiniband/verbs.h>
+#include <filesystem>
 
 namespace lockstep::engine {
 
 void prepare_rdma_library() { ::setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1); }
 
 std::vector<std::string> rdma_devices() {
-  prepare_rdma_library();
-  int count = 0;
-  const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
-                                                                           &ibv_free_device_list);
   std::vector<std::string> names;
-  if (!list) return names;
-  for (int i = 0; i < count; ++i) names.emplace_back(ibv_get_device_name(list.get()[i]));
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
   return names;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
-// The RDMA devices of this machine, as the verbs library sees them. Asked once at start, for the log and for status;
-// the RDMA data mover will choose among them.
+// The RDMA devices of this machine, as the kernel names them. Asked once at start, for the log and for status. Not by
+// the verbs library: its first call is the RDMA provider's (real/control.cpp says why).
 #include <string>
 #include <vector>
 
 namespace lockstep::engine {
 
-/// Names such as "mlx5_0", in the order of the library; empty where there is none or no driver is loaded.
+/// Names such as "mlx5_0", sorted; empty where there is none.
 [[nodiscard]] std::vector<std::string> rdma_devices();
 
 /// Before the first call of the verbs library, which looks at the environment then: objects of a device that is gone

@@ -52,10 +52,11 @@ struct Wanted {
   std::uint32_t max_inline = 0;  ///< bytes of a send that are copied when it is posted
 };
 
-/// What was granted.
+/// What was granted. Sends and receives are granted as wanted, or the connection is lost; the rest is known from
+/// on_established() on.
 struct Limits {
   std::uint32_t sends = 0, receives = 0;
-  /// More are queued in the provider, so that no send waits behind a read too many. Known from on_established() on.
+  /// More are queued in the provider, so that no send waits behind a read too many.
   std::uint32_t reads = 0;
   std::uint32_t max_inline = 0;   ///< bytes
   std::uint32_t max_message = 0;  ///< bytes of one read or write

@@ -83,8 +83,8 @@ void Connection::prepare() {
                 .invalidates = device_->invalidates()};
   if (const auto error = create_queue_pair(limits)) return lose(error);
   phase_ = Phase::prepared;
-  tell([pair = id_->qp, keys = &device_->keys(plan_.domain), limits](RealQueuePair& to) {
-    to.ready(pair, *keys, limits);
+  tell([pair = id_->qp, device = device_, keys = &device_->keys(plan_.domain), limits](RealQueuePair& to) {
+    to.ready(pair, *device, *keys, limits);
   });
 }
 

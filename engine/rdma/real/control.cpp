@@ -21,34 +21,38 @@ struct Control::Watch {
   Descriptor descriptor;
 };
 
+// librdmacm (44) sorts its devices by address with a comparison that is right for neighbours only, and ends in a
+// deadlock with itself once it has lost some by that. So all of them are found on one thread, from its part of the
+// heap.
 engine::Result<std::unique_ptr<Control>> Control::open() {
   engine::prepare_rdma_library();
-  rdma_event_channel* channel = rdma_create_event_channel();
-  if (channel == nullptr) {
+  std::unique_ptr<Control> control(new Control());
+  control->reactor_.start();
+  if (const int failed = control->ask([&] { return control->start(); }); failed != 0) {
     return std::unexpected(engine::socket_error(
-        "RDMA is not available", errno,
+        "RDMA is not available", failed,
         "\"rdma link\" shows the RDMA devices; the kernel's module rdma_ucm and the driver of the adapter must be "
-        "loaded, and rdma-core be installed."));
+        "loaded, and rdma-core and ibverbs-providers be installed."));
   }
-  ::fcntl(channel->fd, F_SETFL, ::fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-  std::unique_ptr<Control> control(new Control(channel));
-  control->start();
   return control;
 }
 
-Control::Control(rdma_event_channel* channel) : channel_(channel), reactor_({.name = "rdma-cm"}) {}
+Control::Control() : reactor_({.name = "rdma-cm"}) {}
 
 Control::~Control() {
   reactor_.stop();
   reactor_.join();
   watch_.reset();
-  rdma_destroy_event_channel(channel_);
+  if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
 }
 
-void Control::start() {
+int Control::start() {
+  channel_ = rdma_create_event_channel();
+  if (channel_ == nullptr) return errno != 0 ? errno : ENODEV;
+  ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   watch_ = std::make_unique<Watch>(reactor_, channel_->fd);
   wait();
-  reactor_.start();
+  return 0;
 }
 
 void Control::wait() {

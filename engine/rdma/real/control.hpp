@@ -64,13 +64,13 @@ class Control {
   }
 
  private:
-  explicit Control(rdma_event_channel* channel);
-  void start();
+  Control();
+  [[nodiscard]] int start();
   void wait();
   void take_events();
 
   struct Watch;
-  rdma_event_channel* channel_;
+  rdma_event_channel* channel_ = nullptr;
   engine::Reactor reactor_;
   std::unique_ptr<Watch> watch_;
 };

@@ -71,6 +71,12 @@ class Device {
   [[nodiscard]] ibv_pd* domain(Domain domain) const { return domains_[static_cast<std::size_t>(domain)]; }
   [[nodiscard]] const Keys& keys(Domain domain) const { return keys_[static_cast<std::size_t>(domain)]; }
   [[nodiscard]] bool invalidates() const { return (attributes_.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0; }
+  /// Which of a receive completion's flags say that a key was invalidated. Soft-RoCE tells with the number that the
+  /// kernel has for it, IB_WC_WITH_INVALIDATE, which is IBV_WC_IP_CSUM_OK here and means nothing on our queue pairs.
+  [[nodiscard]] unsigned invalidated_flags() const {
+    constexpr std::uint32_t kSoftRoce = 0xffffff;  // RXE_VENDOR_ID of the kernel
+    return attributes_.vendor_id == kSoftRoce ? IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK : IBV_WC_WITH_INV;
+  }
   [[nodiscard]] bool iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
 
   bool removed = false;

@@ -11,8 +11,8 @@ struct ibv_qp;
 
 namespace lockstep::rdma {
 
-/// Errc::io_error with a sentence where there is no RDMA device or its kernel modules are not loaded. Before the first
-/// other call of the verbs library, or after engine::rdma_devices().
+/// An error with a sentence where there is no RDMA device or its kernel modules are not loaded. Nobody
+/// else in the process calls the verbs library before.
 [[nodiscard]] engine::Result<std::unique_ptr<Fabric>> open_fabric();
 
 /// The queue pair below one that open_fabric()'s made and that is established: for tests, which register memory for the

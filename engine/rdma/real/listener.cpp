@@ -18,13 +18,13 @@ constexpr auto kRetry = std::chrono::seconds(1);
 
 std::string_view advice(int error_number) {
   switch (error_number) {
+    // The kernel says the second of a port that is taken, too.
     case EADDRINUSE:
-      return "Another program listens there (\"rdma resource show cm_id\" shows which): stop it, or configure another "
-             "address or port.";
     case EADDRNOTAVAIL:
     case ENODEV:
-      return "No RDMA device of this machine has that address: \"rdma link\" shows the devices and their interfaces, "
-             "\"ip address\" the addresses.";
+      return "Another program listens there (\"rdma resource show cm_id\" shows which), or no RDMA device of this "
+             "machine "
+             "has that address (\"rdma link\" shows the devices and their interfaces).";
     default:
       return {};
   }

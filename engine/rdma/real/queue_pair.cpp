@@ -37,9 +37,10 @@ void RealQueuePair::receive(std::span<std::byte> first, std::span<std::byte> sec
   stage(Receive{first, second, id});
 }
 
-void RealQueuePair::ready(ibv_qp* pair, const Keys& keys, const Limits& limits) {
+void RealQueuePair::ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits) {
   pair_ = pair;
   keys_ = &keys;
+  invalidated_flags_ = device.invalidated_flags();
   limits_ = limits;
   sends_.set_reads(limits.reads);
   if (phase_ != Phase::connecting) return;
@@ -124,7 +125,7 @@ void RealQueuePair::completed(const ibv_wc& completion, WorkTag tag) {
     told.id = *id;
     if (!told.error) {
       told.bytes = completion.byte_len;
-      if ((completion.wc_flags & IBV_WC_WITH_INV) != 0) told.invalidated = completion.invalidated_rkey;
+      if ((completion.wc_flags & invalidated_flags_) != 0) told.invalidated = completion.invalidated_rkey;
     }
   } else {
     const auto entry = sends_.complete(tag.sequence);

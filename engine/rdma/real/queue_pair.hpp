@@ -17,6 +17,7 @@
 namespace lockstep::rdma {
 
 class Connection;
+class Device;
 class Keys;
 class RealFabric;
 
@@ -47,7 +48,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   [[nodiscard]] ibv_qp* verbs() const { return pair_; }
 
   // What the control thread tells, on the reactor.
-  void ready(ibv_qp* pair, const Keys& keys, const Limits& limits);
+  void ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits);
   void established(std::span<const std::byte> private_data, std::uint32_t reads, Names names);
   void lost(std::error_code why);
   void dead();
@@ -80,6 +81,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
 
   void end_of_turn() override;
   void stage(const Receive& receive);
+  void stage(const Read& read);
   void push(const Request& request, std::uint64_t id, Work work);
   void stage(const Request& request, std::uint64_t id, Work work);
   void stage_waiting();
@@ -105,6 +107,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   bool said_idle_ = false;
   ibv_qp* pair_ = nullptr;
   const Keys* keys_ = nullptr;
+  unsigned invalidated_flags_ = 0;
   engine::Callback<> closed_;
 
   SendFlow sends_;

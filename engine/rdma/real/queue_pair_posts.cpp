@@ -73,8 +73,8 @@ void RealQueuePair::read(std::span<std::byte> into, const Remote& from, std::uin
   assert(phase_ != Phase::closing && phase_ != Phase::connecting && id != 0);
   if (phase_ != Phase::up) return;
   if (limits_.reads == 0) return lost(RdmaErrc::no_reads);
+  if (reads_waiting_.empty() && sends_.may_post(Work::read)) return stage(Read{into, from, id});
   reads_waiting_.push_back({into, from, id});
-  stage_waiting();
 }
 
 void RealQueuePair::push(const Request& request, std::uint64_t id, Work work) {
@@ -92,14 +92,18 @@ void RealQueuePair::stage_waiting() {
   while (!reads_waiting_.empty() && sends_.may_post(Work::read)) {
     const Read next = reads_waiting_.front();
     reads_waiting_.pop_front();
-    Request request;
-    request.work.opcode = IBV_WR_RDMA_READ;
-    request.work.wr.rdma.remote_addr = next.from.address;
-    request.work.wr.rdma.rkey = next.from.key;
-    request.work.num_sge = next.into.empty() ? 0 : 1;
-    if (!next.into.empty()) request.pieces[0] = piece_of(next.into);
-    stage(request, next.id, Work::read);
+    stage(next);
   }
+}
+
+void RealQueuePair::stage(const Read& read) {
+  Request request;
+  request.work.opcode = IBV_WR_RDMA_READ;
+  request.work.wr.rdma.remote_addr = read.from.address;
+  request.work.wr.rdma.rkey = read.from.key;
+  request.work.num_sge = read.into.empty() ? 0 : 1;
+  if (!read.into.empty()) request.pieces[0] = piece_of(read.into);
+  stage(request, read.id, Work::read);
 }
 
 void RealQueuePair::stage(const Request& request, std::uint64_t id, Work work) {

@@ -2,9 +2,7 @@
 // device.
 #include <array>
 #include <chrono>
-#include <list>
 #include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 
@@ -142,7 +140,13 @@ void refusals(World& world) {
 
 void closing(World& world, int rounds) {
   std::mt19937 random(4);
-  const int files = open_files(), pairs = queue_pairs();
+  const Resources before = resources();
+  {
+    auto pair = world.connect(kSmall);
+    check(resources().queue_pairs == before.queue_pairs + 2, "a connection has two: " + resources().text());
+    pair.caller->end();
+    pair.callee->end();
+  }
   const std::map<When, const char*> ways = {
       {When::at_once, "in the turn of connect()"}, {When::soon, "within 8 ms"},
       {When::established, "in on_established()"},  {When::flooding, "in a flood"},
@@ -157,12 +161,23 @@ void closing(World& world, int rounds) {
         ", lost by the caller " + std::to_string(count.caller_lost) + ", by the callee " +
         std::to_string(count.callee_lost) + " (" + std::to_string(took.count()).substr(0, 5) + " s)");
   }
-  wait_for(
-      "calls that nobody took are gone", [&] { return queue_pairs() == pairs; }, 20);
-  check(open_files() == files,
-        "no file is left open: " + std::to_string(open_files()) + " of " + std::to_string(files));
-  say("        files " + std::to_string(open_files()) + ", queue pairs " + std::to_string(queue_pairs()) +
-      " as before");
+  const Resources after = resources();
+  check(after == before, "nothing is left: before " + before.text() + "; after " + after.text());
+  say("        as before: " + after.text());
+}
+
+void pinning_forbidden(World& world) {
+  const auto listener = world.fabric->listen(*world.b->completions, world.local + ":0", [](std::unique_ptr<Call>) {});
+  check(!listener, "nobody listens with memory that may not be pinned");
+  say("        " + listener.error().message);
+  check(listener.error().message.find("LimitMEMLOCK") != std::string::npos, "it names the setting");
+  auto caller = world.dial(world.local + ":9", kSmall, "");
+  wait_for("nobody calls", [&] { return caller->lost.load(); });
+  check(caller->why == make_error_code(RdmaErrc::memory_not_pinned), "for that reason: " + caller->why.message());
+  caller->end();
+  auto called = world.dial("127.0.0.1:9", kSmall, "");
+  wait_for("nor on an address without a device", [&] { return called->lost.load(); });
+  called->end();
 }
 
 void interface_down(World& world, const std::string& interface) {

@@ -14,14 +14,23 @@
 
 namespace lockstep::rdma::trial {
 
+namespace {
+
+[[noreturn]] void wrong(const std::string& what) {
+  say("        " + what);  // what is in the way of an exception may end the process
+  throw Wrong(what);
+}
+
+}  // namespace
+
 void check(bool holds, const std::string& what) {
-  if (!holds) throw Wrong("not so: " + what);
+  if (!holds) wrong("not so: " + what);
 }
 
 void wait_for(const std::string& what, const std::function<bool()>& holds, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) throw Wrong("never came: " + what);
+    if (std::chrono::steady_clock::now() > end) wrong("never came: " + what);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -71,6 +80,7 @@ void End::on_established(std::span<const std::byte> data) {
 
 void End::on_completion(const Completion& completion) {
   check(established && !closing, "completions come between established and close()");
+  if (completion.error == make_error_code(RdmaErrc::flushed)) return;  // what was left when it ended
   ++completions;
   if (when_completed) when_completed(completion);
 }
@@ -177,11 +187,27 @@ int open_files() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
-int queue_pairs() {
-  const std::string shown = run("rdma resource show qp pid $PPID");
-  int count = 0;
-  for (std::size_t at = shown.find("lqpn"); at != std::string::npos; at = shown.find("lqpn", at + 1)) ++count;
-  return count;
+Resources resources() {
+  Resources out;
+  const std::string shown = run("rdma resource show");
+  const auto sum = [&](std::string_view word) {
+    int count = 0;
+    for (std::size_t at = shown.find(word); at != std::string::npos; at = shown.find(word, at + 1)) {
+      count += std::stoi(shown.substr(at + word.size()));
+    }
+    return count;
+  };
+  out.queue_pairs = sum(" qp ");
+  out.queues = sum(" cq ");
+  out.ids = sum(" cm_id ");
+  out.regions = sum(" mr ");
+  out.files = open_files();
+  return out;
+}
+
+std::string Resources::text() const {
+  return std::to_string(queue_pairs) + " queue pairs, " + std::to_string(queues) + " completion queues, " +
+         std::to_string(ids) + " ids, " + std::to_string(regions) + " regions, " + std::to_string(files) + " files";
 }
 
 }  // namespace lockstep::rdma::trial
@@ -190,7 +216,10 @@ namespace {
 
 using namespace lockstep::rdma::trial;
 
+std::string only;  // a part; empty: all
+
 int part(const char* name, const std::function<void()>& work) {
+  if (!only.empty() && name != only) return 0;
   const auto begun = std::chrono::steady_clock::now();
   try {
     work();
@@ -205,14 +234,17 @@ int part(const char* name, const std::function<void()>& work) {
 
 }  // namespace
 
-/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]]
+/// rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES [PART]]], or, where memory may not be pinned, rdma_trial
+/// ADDRESS
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (argc < 4) return std::puts("rdma_trial ADDRESS DEVICE INTERFACE [PING_PONGS [CLOSES]]"), 2;
+  if (argc < 2) return 2;
   const auto number = [&](std::size_t at, int otherwise) {
     return words.size() > at ? std::stoi(words[at]) : otherwise;
   };
+  if (argc > 6) only = words[6];
   World world(words[1]);
+  if (argc < 4) return part("pinning forbidden", [&] { pinning_forbidden(world); });
   part("hello", [&] { hello(world); });
   part("messages", [&] { messages(world); });
   part("remote memory", [&] { remote_memory(world); });

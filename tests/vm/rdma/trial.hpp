@@ -98,7 +98,14 @@ struct Exposed {
 void fill(std::span<std::byte> memory, std::uint32_t seed);
 [[nodiscard]] bool filled(std::span<const std::byte> memory, std::uint32_t seed);
 [[nodiscard]] int open_files();
-[[nodiscard]] int queue_pairs();
+
+/// What the kernel counts of this machine's devices, its own included, and what this process has open.
+struct Resources {
+  int queue_pairs = 0, queues = 0, ids = 0, regions = 0, files = 0;
+  bool operator==(const Resources&) const = default;
+  [[nodiscard]] std::string text() const;
+};
+[[nodiscard]] Resources resources();
 
 // The parts.
 void hello(World& world);
@@ -111,6 +118,7 @@ void wrong_key(World& world);
 void refusals(World& world);
 void ping_pong(World& world, std::uint32_t rounds);
 void closing(World& world, int rounds);
+void pinning_forbidden(World& world);
 void interface_down(World& world, const std::string& interface);
 void hot_plug(World& world, const std::string& device, const std::string& interface, int rounds);
 
