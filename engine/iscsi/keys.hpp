@@ -97,8 +97,8 @@ struct Parameters {
   std::uint32_t max_outstanding_r2t = 1;
   std::uint32_t time2wait = 2, time2retain = 20;  ///< seconds
   std::uint32_t protocol_level = 1;
-  std::uint32_t max_send = 8192;  ///< bytes in a data segment: what the peer declared
-  std::uint32_t max_recv = 8192;  ///< and what we did
+  std::uint32_t max_send = 8192;            ///< bytes in a data segment: what the peer declared
+  std::uint32_t max_recv = 8192;            ///< and what we did
   std::uint32_t most_to_send = UINT32_MAX;  ///< bytes in a data segment, whatever the peer declares
   // RFC 7145 §6
   bool rdma = false;
