@@ -80,7 +80,7 @@ void close_one(World& world, When when, std::mt19937& random, Count& count) {
       break;
     case When::call_dropped:
       wait_for("refused", [&] { return caller->lost.load(); });
-      check(caller->why == std::errc::connection_refused, "it says refused: " + caller->why.message());
+      check(caller->why == std::errc::connection_refused, "it says refused: " + caller->reason());
       break;
     case When::call_kept:
       wait_for("called", [&] {
@@ -113,11 +113,11 @@ void close_one(World& world, When when, std::mt19937& random, Count& count) {
 void refusals(World& world) {
   auto nobody = world.dial(world.local + ":9", kSmall, "");
   wait_for("nobody listens", [&] { return nobody->lost.load(); });
-  check(nobody->why == std::errc::connection_refused, "refused: " + nobody->why.message());
+  check(nobody->why == std::errc::connection_refused, "refused: " + nobody->reason());
   nobody->end();
   auto nowhere = world.dial("192.0.2.1:3260", kSmall, "");
   wait_for("no such address", [&] { return nowhere->lost.load(); });
-  say("        to an address that is nowhere: " + nowhere->why.message());
+  say("        to an address that is nowhere: " + nowhere->reason());
   nowhere->end();
   auto nonsense = world.dial("nonsense", kSmall, "");
   wait_for("no address at all", [&] { return nonsense->lost.load(); });
@@ -125,7 +125,7 @@ void refusals(World& world) {
   world.b->on([&] { world.called = [](std::unique_ptr<Call>) {}; });
   auto refused = world.dial(world.local + port_of(*world.listener), kSmall, "");
   wait_for("the call is dropped", [&] { return refused->lost.load(); });
-  check(refused->why == std::errc::connection_refused, "refused: " + refused->why.message());
+  check(refused->why == std::errc::connection_refused, "refused: " + refused->reason());
   check(!refused->established, "it never stood");
   refused->end();
   // A listener that is gone.
@@ -173,7 +173,7 @@ void pinning_forbidden(World& world) {
   check(listener.error().message.find("LimitMEMLOCK") != std::string::npos, "it names the setting");
   auto caller = world.dial(world.local + ":9", kSmall, "");
   wait_for("nobody calls", [&] { return caller->lost.load(); });
-  check(caller->why == make_error_code(RdmaErrc::memory_not_pinned), "for that reason: " + caller->why.message());
+  check(caller->why == make_error_code(RdmaErrc::memory_not_pinned), "for that reason: " + caller->reason());
   caller->end();
   auto called = world.dial("127.0.0.1:9", kSmall, "");
   wait_for("nor on an address without a device", [&] { return called->lost.load(); });
@@ -193,14 +193,14 @@ void interface_down(World& world, const std::string& interface) {
   run("ip link set " + interface + " down");
   wait_for(
       "the link's connection is lost", [&] { return link.caller->lost.load(); }, 30);
-  say("        down: the link's caller after " + since() + ": " + link.caller->why.message());
+  say("        down: the link's caller after " + since() + ": " + link.caller->reason());
   wait_for(
       "the link's callee", [&] { return link.callee->lost.load(); }, 30);
-  say("        the link's callee after " + since() + ": " + link.callee->why.message());
+  say("        the link's callee after " + since() + ": " + link.callee->reason());
   try {
     wait_for(
         "the portal's connection is lost", [&] { return portal.caller->lost.load(); }, 20);
-    say("        the portal's caller after " + since() + ": " + portal.caller->why.message());
+    say("        the portal's caller after " + since() + ": " + portal.caller->reason());
   } catch (const Wrong&) {
     say("        the portal's caller heard nothing in 20 s");
   }
@@ -214,7 +214,7 @@ void interface_down(World& world, const std::string& interface) {
     const bool reached = probe->why == std::errc::connection_refused;
     probe->end();
     if (reached) break;
-    check(std::chrono::steady_clock::now() - up < std::chrono::seconds(30), "reached again: " + probe->why.message());
+    check(std::chrono::steady_clock::now() - up < std::chrono::seconds(30), "reached again: " + probe->reason());
   }
   auto again = world.connect();
   again.caller->end();
@@ -240,7 +240,7 @@ void hot_plug(World& world, const std::string& device, const std::string& interf
     std::array<End*, 4> ends = {flooding.caller.get(), flooding.callee.get(), quiet.caller.get(), quiet.callee.get()};
     for (End* end : ends) {
       wait_for("the device's connections are lost", [&] { return end->lost.load(); });
-      check(end->why == make_error_code(RdmaErrc::device_removed), "the reason: " + end->why.message());
+      check(end->why == make_error_code(RdmaErrc::device_removed), "the reason: " + end->reason());
     }
     for (End* end : ends) end->end();
     wait_for(
@@ -249,7 +249,7 @@ void hot_plug(World& world, const std::string& device, const std::string& interf
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
     auto none = world.dial(world.local + port_of(*world.listener), kSmall, "");
     wait_for("no device", [&] { return none->lost.load(); });
-    say("        removed in " + std::to_string(took.count()) + " ms; without it: " + none->why.message() + "; files " +
+    say("        removed in " + std::to_string(took.count()) + " ms; without it: " + none->reason() + "; files " +
         std::to_string(files) + ", then " + std::to_string(open_files()));
     none->end();
     run("rdma link add " + device + " type rxe netdev " + interface);

@@ -58,7 +58,7 @@ void hello(World& world) {
     const auto caller = world.dial((v6 ? "[fd00::9]" : world.local) + port, {.sends = 8, .receives = 8},
                                    "what the caller says", {}, Domain::initiators);
     wait_for("both stand", [&] { return (caller->established && callee.established) || caller->lost; });
-    check(!caller->lost, "the caller is connected on " + where + ": " + caller->why.message());
+    check(!caller->lost, "the caller is connected on " + where + ": " + caller->reason());
     check(heard.starts_with("what the caller says"), "the callee hears the caller's data: " + heard);
     check(text_of(caller->hello).starts_with("what the callee says"), "the caller hears the callee's data");
     say("        the answer has " + std::to_string(caller->hello.size()) + " bytes; " + caller->pair->local_address() +
@@ -67,7 +67,7 @@ void hello(World& world) {
         std::to_string(caller->pair->limits().max_message));
     caller->end();
     wait_for("the callee learns that the caller left", [&] { return callee.lost.load(); });
-    check(callee.why == std::errc::connection_reset, "the reason is the peer's: " + callee.why.message());
+    check(callee.why == std::errc::connection_reset, "the reason is the peer's: " + callee.reason());
     callee.end();
   }
   // A port is one listener's.
@@ -194,13 +194,13 @@ void invalidation(World& world) {
     pair.caller->pair->send({.pieces = pieces, .invalidates = key, .id = 1});
   });
   wait_for("the send completes", [&] { return pair.caller->completions == 1 || pair.caller->lost; });
-  check(!pair.caller->lost, "the window may be written: " + pair.caller->why.message());
+  check(!pair.caller->lost, "the window may be written: " + pair.caller->reason());
   wait_for("the key is reported", [&] { return invalidated != 0; });
   check(invalidated == key, "it is the window's");
   check(filled(theirs->memory, 5), "what was written through it is there");
   world.a->on([&] { pair.caller->pair->write(out.span(), {theirs->remote.address, key}, 2); });
   wait_for("the key is worth nothing now", [&] { return pair.caller->lost.load(); });
-  say("        a write through the invalidated window: " + pair.caller->why.message());
+  say("        a write through the invalidated window: " + pair.caller->reason());
   check(!other.caller->lost && !other.callee->lost, "another connection stands");
   world.a->on([&] { out.reset(); });
   for (End* end : {pair.caller.get(), pair.callee.get(), other.caller.get(), other.callee.get()}) end->end();
@@ -305,11 +305,11 @@ void wrong_key(World& world) {
     });
     wait_for("the caller loses it", [&] { return pair.caller->lost.load(); });
     check(first == make_error_code(RdmaErrc::remote_access), "the first completion says why: " + first.message());
-    check(pair.caller->why == first, "and so does the loss: " + pair.caller->why.message());
+    check(pair.caller->why == first, "and so does the loss: " + pair.caller->reason());
     pair.caller->end();
     wait_for("the callee loses it, too", [&] { return pair.callee->lost.load(); });
-    say(std::string("        a ") + (reads ? "read" : "write") + " with a wrong key: " + pair.caller->why.message() +
-        "; the peer's: " + pair.callee->why.message());
+    say(std::string("        a ") + (reads ? "read" : "write") + " with a wrong key: " + pair.caller->reason() +
+        "; the peer's: " + pair.callee->reason());
     pair.callee->end();
     world.a->on([&] { memory.reset(); });
     world.b->on([&] { theirs.reset(); });
@@ -380,7 +380,8 @@ void ping_pong(World& world, std::uint32_t rounds) {
     wait_for("more answers than " + std::to_string(before), [&] { return answered == rounds || answered > before; });
     before = answered;
   }
-  const auto stats = world.b->reactor.stats();
+  engine::ReactorStats stats;
+  world.b->on([&] { stats = world.b->reactor.stats(); });
   say("        " + std::to_string(answered) + " answers; the callee's reactor: " + std::to_string(stats.turns) +
       " turns, " + std::to_string(stats.sleeps) + " sleeps so far");
   pair.caller->end();

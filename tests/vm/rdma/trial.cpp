@@ -146,7 +146,7 @@ World::Pair World::connect(const Wanted& wanted, const std::function<void(End&)>
   const std::string port = listener->address().substr(listener->address().rfind(':'));
   out.caller = dial(local + port, wanted, "there", prepare, domain);
   wait_for("a call", [&] { return accepted || out.caller->lost; });
-  check(!out.caller->lost, "the caller is connected: " + out.caller->why.message());
+  check(!out.caller->lost, "the caller is connected: " + out.caller->reason());
   wait_for("both stand", [&] { return out.caller->established && out.callee->established; });
   b->on([&] { called = {}; });
   return out;

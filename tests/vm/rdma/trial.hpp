@@ -49,6 +49,8 @@ struct End final : QueuePairUser {
   void on_established(std::span<const std::byte> data) override;
   void on_completion(const Completion& completion) override;
   void on_lost(std::error_code error) override;
+  /// Why it is lost; any thread.
+  [[nodiscard]] std::string reason() const { return lost ? why.message() : "not lost"; }
   /// On its reactor.
   void close();
   /// Closed and forgotten, from the main thread.
