@@ -10,6 +10,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/seams/clock.hpp"
+#include "engine/seams/executor.hpp"
 
 namespace lockstep::engine {
 
@@ -65,7 +66,7 @@ struct ReactorStats {
 };
 
 /// Unless said otherwise a member is called on the reactor's own thread, or while no thread runs it.
-class Reactor final : public Clock {
+class Reactor final : public Clock, public Executor {
  public:
   explicit Reactor(ReactorOptions options = {});
   /// Stops and joins. Work posted and not run is dropped; timers not fired are destroyed.
@@ -86,7 +87,7 @@ class Reactor final : public Clock {
   /// costs a system call only when the reactor sleeps. The task is free for reuse when run() is called.
   void post(ReactorTask& task);
   /// Any thread: the same for rare work; allocates.
-  void post(Callback<> work);
+  void post(Callback<> work) override;
 
   void at_end_of_turn(TurnHook& hook);
   void add_poller(TurnPoller& poller);

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/runtime/reactor.hpp"
+#include "engine/seams/executor.hpp"
 #include "mgmt/data_plane/fence_orders.hpp"
 #include "mgmt/data_plane/session_fence.hpp"
-#include "mgmt/data_plane/witness_slot.hpp"
+#include "mgmt/data_plane/shared_witness.hpp"
 #include "replication/core/left_records.hpp"
 #include "replication/core/pair_node.hpp"
 
@@ -20,8 +20,8 @@ namespace lockstep::data_plane {
 
 /// A reactor's work for another one.
 struct Hop {
-  engine::Reactor& home;
-  engine::Reactor& shard;
+  engine::Executor& home;
+  engine::Executor& shard;
 
   /// At home, in order: at once where the two are one.
   void to_home(engine::Callback<> work) const {
@@ -43,7 +43,7 @@ struct Hop {
 /// nothing is written.
 class ShardWitness final : public replication::Witness {
  public:
-  ShardWitness(Hop hop, WitnessSlot& shared) : hop_(hop), shared_(shared) {}
+  ShardWitness(Hop hop, SharedWitness& shared) : hop_(hop), shared_(shared) {}
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
   void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
             engine::Callback<engine::IoResult<replication::SwapOutcome>> done) override;
@@ -54,7 +54,7 @@ class ShardWitness final : public replication::Witness {
   [[nodiscard]] engine::Callback<Answer, std::uint64_t> take(engine::Callback<Answer> done);
 
   Hop hop_;
-  WitnessSlot& shared_;
+  SharedWitness& shared_;
   std::uint64_t read_of_ = 0;  ///< the shard's: which use of the slot the last answer came from
 };
 

@@ -5,11 +5,12 @@
 #include <string>
 
 #include "engine/runtime/reactor.hpp"
+#include "mgmt/data_plane/shared_witness.hpp"
 #include "replication/arbiter/etcd_witness.hpp"
 
 namespace lockstep::data_plane {
 
-class WitnessSlot final : public replication::Witness {
+class WitnessSlot final : public SharedWitness {
  public:
   explicit WitnessSlot(engine::Reactor& reactor) : reactor_(reactor) {}
   ~WitnessSlot() override;
@@ -21,8 +22,7 @@ class WitnessSlot final : public replication::Witness {
                                          const replication::WitnessSeal& seal, const std::string& addresses,
                                          const replication::WitnessAccess& access);
   [[nodiscard]] bool configured() const { return etcd_ != nullptr; }
-  /// How often another witness, or none, took the place of the one before.
-  [[nodiscard]] std::uint64_t uses() const { return uses_; }
+  [[nodiscard]] std::uint64_t uses() const override { return uses_; }
   [[nodiscard]] const std::string& addresses() const { return addresses_; }
   /// Asks every few seconds; `reachable(is it, why not)` runs when the answer is another one, also when a witness
   /// that was away is there again and refuses this node. `slow(is it)` when its line has become so, or is no more.

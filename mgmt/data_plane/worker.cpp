@@ -4,19 +4,6 @@
 
 namespace lockstep::data_plane {
 
-void WorkerStalls::watch(engine::Duration lease) {
-  lease_ = lease;
-  reactor_.cancel(timer_);
-  (void)stalls_.look(reactor_.now(), lease_ / 10);
-  timer_ = reactor_.call_after(lease_ / 60, [this] { watch(lease_); });
-}
-
-engine::TimePoint WorkerStalls::came_since() {
-  if (lease_.count() == 0) return {};
-  (void)stalls_.look(reactor_.now(), lease_ / 10);
-  return stalls_.is_catching_up() ? stalls_.receipt().since : engine::TimePoint{};
-}
-
 engine::Result<Workers> make_workers(const Configuration& configuration) {
   Workers workers;
   for (unsigned i = 0; i < configuration.reactors; ++i) {

@@ -12,30 +12,9 @@
 #include "engine/stores/io_uring.hpp"
 #include "iscsi_target/scsi/target_device.hpp"
 #include "mgmt/data_plane/configuration.hpp"
-#include "replication/core/stall_watch.hpp"
+#include "mgmt/data_plane/worker_stalls.hpp"
 
 namespace lockstep::data_plane {
-
-/// Whether the worker's thread stands still now and then: what its sessions bring to volumes on other reactors is as
-/// old as that. On the worker's reactor.
-class WorkerStalls {
- public:
-  explicit WorkerStalls(engine::Reactor& reactor) : reactor_(reactor) {}
-  ~WorkerStalls() { reactor_.cancel(timer_); }
-  WorkerStalls(const WorkerStalls&) = delete;
-  WorkerStalls& operator=(const WorkerStalls&) = delete;
-
-  /// From now on, by that lease.
-  void watch(engine::Duration lease);
-  /// For DiskRequest::came_since: nothing when the thread has not stood still.
-  [[nodiscard]] engine::TimePoint came_since();
-
- private:
-  engine::Reactor& reactor_;
-  engine::Duration lease_{0};  ///< 0: nobody watches
-  replication::StallWatch stalls_;
-  engine::TimerId timer_ = engine::TimerId::none;
-};
 
 struct Worker {
   Worker(const engine::ReactorOptions& options, std::uint64_t buffer_bytes)

@@ -73,6 +73,7 @@ void ArbiterChanger::tell(NodeSide side, Told what) {
   host.witness().use(what == Told::witness ? &world_.witness : nullptr);
   host.fence().use(what == Told::fence);
   if (!host.running()) return;
+  host.program()->use_fence(what == Told::fence);
   host.program()->look_at_witness_again();
   for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) host.program()->want_arbiter(v, wishes_[i]);
 }

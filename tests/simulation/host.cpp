@@ -24,7 +24,11 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   witness_ = std::make_unique<WitnessClient>(world.scheduler, world.trace, random_.split(), owner_, world.witness);
   slow_witness_ = std::make_unique<SlowWitness>(
       world.scheduler, SimRandom(scenario.seed ^ 0x736c6f77u ^ static_cast<std::uint64_t>(side)), owner_, *witness_);
-  fence_ = std::make_unique<SimFence>(world, side, owner_);
+  fence_ = std::make_unique<SimFence>(world, side, owner_, *clock_);
+  if (scenario.shards > 1) {
+    SimRandom timers(scenario.seed ^ 0x7365636f6e64 ^ static_cast<std::uint64_t>(side));
+    second_clock_ = std::make_unique<SimClock>(world.scheduler, timers, owner_of(side, 1), *clock_);
+  }
   const SimStore::World seams{world.scheduler, world.trace, world.verdict};
   for (const engine::DiskInfo& disk : scenario.volumes) {
     VolumeStores stores;
@@ -43,6 +47,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
   states_.resize(scenario.volumes.size(), MirrorState::starting);
   epochs_.resize(scenario.volumes.size(), 0);
   failing_.resize(scenario.volumes.size());
+  place_volumes();
 }
 
 Host::~Host() {
@@ -50,17 +55,62 @@ Host::~Host() {
 }
 
 SimLink& Host::way_out() { return world_.way_from(side_); }
-bool Host::frozen() const { return world_.scheduler.frozen(owner_); }
+bool Host::thread_is_frozen(unsigned thread) const { return world_.scheduler.frozen(owner_of(side_, thread)); }
+bool Host::frozen() const { return thread_is_frozen(0) || thread_is_frozen(1); }
+
+/// Now and then by a configuration that was taken over half. Not when everything is mended.
+void Host::place_volumes() {
+  const Scenario& s = world_.scenario;
+  SimRandom random(s.seed ^ 0x706c616365 ^ (life_ * 2 + static_cast<std::uint64_t>(side_)) * 0x9E3779B97F4A7C15);
+  const bool drawn = s.faults.misplaced && world_.scheduler.now() < s.duration && random.chance(150'000);
+  const std::uint64_t which = random.below(s.volumes.size());
+  const std::optional<unsigned> misplaced = drawn ? static_cast<unsigned>(which) : std::exchange(to_misplace_, {});
+  shards_.clear();
+  for (unsigned v = 0; v < s.volumes.size(); ++v) {
+    const unsigned shard = s.shard_of(v);
+    shards_.push_back(misplaced == v ? 1 - shard : shard);
+    for (SimStore* store : {stores_[v].data.get(), stores_[v].metadata.get()}) {
+      store->belong_to(owner_of(side_, shards_.back()));
+    }
+    if (shards_[v] != shard) world_.trace.add(name(), "volume.misplaced", {{"volume", v}});
+  }
+}
+
+bool Host::misplaces() const {
+  for (unsigned v = 0; v < shards_.size(); ++v) {
+    if (shards_[v] != world_.scenario.shard_of(v)) return true;
+  }
+  return false;
+}
 
 std::unique_ptr<Machine> Host::machine() {
   const bool may_ask = world_.scenario.changes_arbiter || world_.scenario.arbiter.kind == engine::ArbiterKind::witness;
   replication::Witness* witness = may_ask ? slow_witness_.get() : nullptr;
   const bool may_fence = world_.scenario.fences_in_use || world_.scenario.arbiter.kind == engine::ArbiterKind::fence;
   replication::Fence* fence = may_fence ? fence_.get() : nullptr;
-  return std::unique_ptr<Machine>(new Machine{side_, world_.scenario, world_.trace, world_.verdict, world_.scheduler,
-                                              owner_, *clock_, random_.split(), way_out(), witness, fence, stores_,
-                                              left_records_, world_.wanted_size, world_.arbiter_changer->wish(side_),
-                                              world_.lease_changer->told(side_), *this, world_.paths_from(side_)});
+  std::vector<MachineThread> threads{{owner_, *clock_}};
+  if (second_clock_) threads.push_back({owner_of(side_, 1), *second_clock_});
+  return std::unique_ptr<Machine>(new Machine{side_,
+                                              world_.scenario,
+                                              world_.trace,
+                                              world_.verdict,
+                                              world_.scheduler,
+                                              owner_,
+                                              *clock_,
+                                              random_.split(),
+                                              way_out(),
+                                              witness,
+                                              fence,
+                                              stores_,
+                                              left_records_,
+                                              world_.wanted_size,
+                                              world_.arbiter_changer->wish(side_),
+                                              world_.lease_changer->told(side_),
+                                              *this,
+                                              world_.paths_from(side_),
+                                              std::move(threads),
+                                              shards_,
+                                              witness_->uses()});
 }
 
 void Host::format() {
@@ -79,6 +129,7 @@ void Host::boot() {
     s.data->set_open(true);
     s.metadata->set_open(true);
   }
+  place_volumes();
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
   program_->start();
@@ -96,6 +147,17 @@ std::uint16_t Host::speaks() const {
   return random.chance(500'000) ? replication::kPartnerVersions.lowest : highest;
 }
 
+void Host::forget_events() {
+  for (unsigned thread = 0; thread < world_.scenario.shards; ++thread) {
+    world_.scheduler.forget(owner_of(side_, thread));
+  }
+}
+
+void Host::clear_clocks() {
+  clock_->clear();
+  if (second_clock_) second_clock_->clear();
+}
+
 void Host::end(End how) {
   const bool silent = how == End::power_cut;
   world_.trace.add(name(), silent ? "node.power_cut" : "node.killed", {{"life", life_}});
@@ -109,7 +171,7 @@ void Host::end(End how) {
     }
     return;
   }
-  world_.scheduler.forget(owner_);
+  forget_events();
   if (std::exchange(paused_, false)) clock_->resume();
   // The disks first: what they were writing may come from requests of the partner's, whose memory goes with the link.
   for (auto& s : stores_) {
@@ -123,13 +185,13 @@ void Host::end(End how) {
   slow_witness_->clear();
   witness_->clear();
   fence_->clear();
-  clock_->clear();
+  clear_clocks();
   program_.reset();
   // Whatever destructors have asked of the seams is dropped as well.
   slow_witness_->clear();
   witness_->clear();
-  clock_->clear();
-  world_.scheduler.forget(owner_);
+  clear_clocks();
+  forget_events();
   machine_.reset();
   stopping_ = false;
   for (const auto& initiator : world_.initiators) initiator->host_ended(*this, silent);
@@ -158,7 +220,15 @@ void Host::on_shutdown_done(void* self, std::uint64_t life) { on_shutdown_late(s
 void Host::freeze() {
   world_.trace.add(name(), "node.freeze");
   frozen_since_ = world_.scheduler.now();
-  world_.scheduler.freeze(owner_);
+  for (unsigned thread = 0; thread < world_.scenario.shards; ++thread) {
+    world_.scheduler.freeze(owner_of(side_, thread));
+  }
+}
+
+void Host::freeze_thread(unsigned thread) {
+  world_.trace.add(name(), "node.freeze_thread", {{"thread", thread}});
+  frozen_since_ = world_.scheduler.now();
+  world_.scheduler.freeze(owner_of(side_, thread));
 }
 
 void Host::pause() {
@@ -211,7 +281,9 @@ void Host::thaw() {
   if (!frozen()) return;
   world_.trace.add(name(), "node.thaw");
   if (std::exchange(paused_, false)) clock_->resume();
-  world_.scheduler.thaw(owner_);
+  for (unsigned thread = 0; thread < world_.scenario.shards; ++thread) {
+    if (thread_is_frozen(thread)) world_.scheduler.thaw(owner_of(side_, thread));
+  }
 }
 
 std::optional<replication::VolumeStatus> Host::status(unsigned volume) {
@@ -223,7 +295,9 @@ std::optional<engine::EpochRecord> Host::recorded(unsigned volume) const {
   return world_.kind.recorded(world_.scenario, side_, volume, stores_[volume].metadata->visible());
 }
 
-void Host::volume_changed(unsigned volume) { world_.scheduler.after(0, owner_, &Host::on_look, this, volume); }
+void Host::volume_changed(unsigned volume) {
+  world_.scheduler.after(0, owner_of(side_, shards_[volume]), &Host::on_look, this, volume);
+}
 
 void Host::on_look(void* self, std::uint64_t volume) { static_cast<Host*>(self)->look(static_cast<unsigned>(volume)); }
 
@@ -254,6 +328,15 @@ void Host::fenced() {
   ++fences_;
   world_.trace.add(name(), "node.fenced");
   for (const auto& initiator : world_.initiators) initiator->host_fenced(*this);
+}
+
+void Host::closed_on(unsigned thread) {
+  if (thread == 0) ++fences_;
+  world_.trace.add(name(), "node.closes_sessions", {{"thread", thread}});
+  world_.nemesis->sessions_are_closed(*this);
+  for (const auto& initiator : world_.initiators) {
+    if (initiator->thread_at(*this) == thread) initiator->host_fenced(*this);
+  }
 }
 
 void Host::state_loaded(unsigned volume, const scsi::LuState& state) { world_.states->loaded(*this, volume, state); }

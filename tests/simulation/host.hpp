@@ -1,6 +1,7 @@
 #pragma once
 // One simulated machine: its disks and clock, which outlive everything, and the process that runs on it now and then.
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tests/simulation/program.hpp"
@@ -26,6 +27,8 @@ class Host final : public ProgramOutlet {
   /// A virtual machine's pause: frozen, and its clock stands still.
   void pause();
   void thaw();
+  /// One of its threads alone, of several.
+  void freeze_thread(unsigned thread);
   /// The machine's disks as they are now, and back to that: while nothing runs on it.
   void take_snapshot();
   void set_back();
@@ -38,13 +41,20 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] std::uint64_t generation_in_snapshot(unsigned volume) const { return generations_then_[volume]; }
 
   [[nodiscard]] bool running() const { return program_ != nullptr; }
-  [[nodiscard]] bool frozen() const;
+  [[nodiscard]] bool frozen() const;  ///< some thread of it is
+  /// The thread is that has the volume.
+  [[nodiscard]] bool is_frozen_for(unsigned volume) const { return thread_is_frozen(shard_of(volume)); }
   [[nodiscard]] bool stopping() const { return stopping_; }
   [[nodiscard]] Nanos frozen_since() const { return frozen_since_; }
   [[nodiscard]] Nanos booted_at() const { return running() ? booted_at_ : 0; }
   [[nodiscard]] std::uint64_t life() const { return life_; }
   [[nodiscard]] unsigned fences() const { return fences_; }  ///< times that it closed its initiators' sessions
   [[nodiscard]] Owner owner() const { return owner_; }
+  [[nodiscard]] unsigned shard_of(unsigned volume) const { return shards_[volume]; }
+  /// Its process has a volume in another shard than the configuration does, until it ends.
+  [[nodiscard]] bool misplaces() const;
+  /// The next process has that one there.
+  void misplace(unsigned volume) { to_misplace_ = volume; }
   [[nodiscard]] engine::NodeSide side() const { return side_; }
   [[nodiscard]] char name() const { return letter(owner_); }
   [[nodiscard]] Program* program() { return program_.get(); }
@@ -64,6 +74,7 @@ class Host final : public ProgramOutlet {
 
   void volume_changed(unsigned volume) override;
   void fenced() override;
+  void closed_on(unsigned thread) override;
   void state_loaded(unsigned volume, const scsi::LuState& state) override;
   void state_installed(unsigned volume, const scsi::LuState& state) override;
   void attach_refused(unsigned volume, const engine::Error& why) override;
@@ -75,16 +86,23 @@ class Host final : public ProgramOutlet {
   void look(unsigned volume);
   SimLink& way_out();
   [[nodiscard]] std::uint16_t speaks() const;
+  [[nodiscard]] bool thread_is_frozen(unsigned thread) const;
+  void place_volumes();
+  void forget_events();
+  void clear_clocks();
 
   World& world_;
   engine::NodeSide side_;
   Owner owner_;
   SimRandom random_;
   std::unique_ptr<SimClock> clock_;
+  std::unique_ptr<SimClock> second_clock_;  ///< of the second thread; none where there is one alone
   std::unique_ptr<WitnessClient> witness_;
   std::unique_ptr<SlowWitness> slow_witness_;
   std::unique_ptr<SimFence> fence_;
   std::vector<VolumeStores> stores_;
+  std::vector<unsigned> shards_;  ///< of each volume, for the process that runs
+  std::optional<unsigned> to_misplace_;
   std::vector<replication::MirrorState> states_;
   std::vector<std::uint64_t> epochs_;
   std::vector<bool> failing_;  ///< a member in sync that is about to leave

@@ -49,7 +49,7 @@ Nanos Initiator::waits_since() const {
 
 void Initiator::list_submitted(unsigned volume, std::vector<Value>& values) const {
   for (const auto& a : attempts_) {
-    const bool there = a->live && a->submitted && a->volume == volume && a->value != 0;
+    const bool there = a->live && a->at_work && a->volume == volume && a->value != 0;
     if (there && a->host->state(volume) == replication::MirrorState::in_sync) values.push_back(a->value);
   }
 }
@@ -143,7 +143,7 @@ void Initiator::attempt(unsigned number) {
                     {"count", lane.count},
                     {"value", lane.value},
                     {"try", lane.tries}});
-  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), host->owner(), &Initiator::on_arrive, this,
+  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), owner_at(*host), &Initiator::on_arrive, this,
                          key(a));
   const HostKinds& hosts = world_.scenario.hosts;
   const Nanos patience =
@@ -180,21 +180,33 @@ void Initiator::on_arrive(void* self, std::uint64_t argument) {
     return initiator.release(*a);
   }
   a->submitted = true;
-  if (a->resets && a->host->state(a->volume) == replication::MirrorState::in_sync) {
-    for (const auto& other : initiator.world_.initiators) other->list_submitted(a->volume, a->before_reset);
-  }
-  if (initiator.world_.trace.printing()) {
-    initiator.world_.trace.note(a->host->name(), "  io.arrive initiator=" + std::to_string(initiator.number_) +
-                                                     " lane=" + std::to_string(a->lane) +
-                                                     " value=" + std::to_string(a->value));
-  }
-  disk->submit(a->request);
+  if (initiator.hops(*a)) return initiator.bring(*a);
+  initiator.start(*a);
 }
 
+/// Where its volume lives.
+void Initiator::start(Attempt& a) {
+  engine::Disk* disk = a.host->program()->disk(a.volume);
+  if (disk == nullptr) {
+    a.request.status = Errc::not_serving;
+    return on_done(a.request);
+  }
+  a.at_work = true;
+  if (a.resets && a.host->state(a.volume) == replication::MirrorState::in_sync) {
+    for (const auto& other : world_.initiators) other->list_submitted(a.volume, a.before_reset);
+  }
+  if (world_.trace.printing()) {
+    world_.trace.note(a.host->name(), "  io.arrive initiator=" + std::to_string(number_) +
+                                          " lane=" + std::to_string(a.lane) + " value=" + std::to_string(a.value));
+  }
+  disk->submit(a.request);
+}
+
+/// Where its volume lives: what is promised is promised now, however long the answer takes to its session.
 void Initiator::on_done(engine::DiskRequest& request) {
   auto& a = *static_cast<Attempt*>(request.owner);
   Initiator& self = *a.owner;
-  a.submitted = false;
+  a.at_work = false;
   self.world_.trace.add(a.host->name(), "io.done",
                         {{"initiator", self.number_},
                          {"lane", a.lane},
@@ -213,9 +225,14 @@ void Initiator::on_done(engine::DiskRequest& request) {
     for (const Value value : a.before_reset) self.world_.history.write_is_over(value);
     if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
   }
-  if (!current || a.session_closed) return self.ended_at_node(a);
-  self.world_.scheduler.after(self.random_.skewed(5 * kMicrosecond, kPathDelay), Owner::world, &Initiator::on_answer,
-                              &self, key(a));
+  a.away != 0 ? self.bring_back(a) : self.came_back(a);
+}
+
+void Initiator::came_back(Attempt& a) {
+  a.submitted = false;
+  if (lanes_[a.lane].attempt != &a || a.session_closed) return ended_at_node(a);
+  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), Owner::world, &Initiator::on_answer, this,
+                         key(a));
 }
 
 void Initiator::on_answer(void* self, std::uint64_t argument) {
@@ -316,7 +333,8 @@ void Initiator::on_timeout(void* self, std::uint64_t argument) {
   if (world.scenario.hosts.impatient) return initiator.lose_patience(*a);
   // Only of a node that has been silent for longer than its lease is it certain that it drops what it holds; what any
   // other node does with an operation that its initiator gave up is anybody's guess.
-  const bool lease_is_gone = a->host->frozen() && a->host->state(lane.volume) == replication::MirrorState::in_sync &&
+  const bool lease_is_gone = a->host->is_frozen_for(lane.volume) &&
+                             a->host->state(lane.volume) == replication::MirrorState::in_sync &&
                              world.scheduler.now() - a->host->frozen_since() > world.scenario.lease * 3 / 2;
   world.trace.add(a->host->name(), "io.timeout",
                   {{"initiator", initiator.number_}, {"lane", a->lane}, {"retry", lease_is_gone}});
@@ -374,7 +392,8 @@ Initiator::Attempt& Initiator::take_attempt() {
   Attempt& a = *attempts_[free_.back()];
   free_.pop_back();
   a.live = true;
-  a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = a.resets = false;
+  a.away = 0;
+  a.at_work = a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = a.resets = false;
   a.before_reset.clear();
   return a;
 }

@@ -25,6 +25,8 @@ class Initiator {
   void host_ended(Host& host, bool silent);
   /// The node closed every session.
   void host_fenced(Host& host);
+  /// Which of the node's threads has its session with it.
+  [[nodiscard]] unsigned thread_at(const Host& host) const;
   [[nodiscard]] bool idle() const;
   /// Since when its longest operation waits for its end; now, when none does.
   [[nodiscard]] Nanos waits_since() const;
@@ -85,7 +87,9 @@ class Initiator {
     std::uint32_t index = 0;
     std::uint32_t generation = 1;
     bool live = false;
-    bool submitted = false;
+    bool submitted = false;       ///< to its node, by the session's thread,
+    bool at_work = false;         ///< … and to its volume's disk
+    unsigned away = 0;            ///< between two threads: the command itself, and its cancelling
     bool session_closed = false;  ///< by the node, or with it
     bool given_up = false;        ///< by the initiator
     Host* host = nullptr;
@@ -113,6 +117,14 @@ class Initiator {
   static void on_answer(void* self, std::uint64_t attempt);
   static void on_timeout(void* self, std::uint64_t attempt);
   static void on_done(engine::DiskRequest& request);
+  // initiator_hops.cpp
+  [[nodiscard]] bool hops(const Attempt& attempt) const;
+  void bring(Attempt& attempt);
+  void start(Attempt& attempt);
+  void bring_cancel(Attempt& attempt);
+  static void cancel_there(Attempt& attempt);
+  void bring_back(const Attempt& attempt);
+  void came_back(Attempt& attempt);
 
   static void on_overdue(void* self, std::uint64_t lane_and_serial);
   // initiator_sessions.cpp
@@ -141,6 +153,7 @@ class Initiator {
     return session(host).number << 1 | static_cast<std::uint64_t>(host.side());
   }
   [[nodiscard]] Host* with_session(std::uint64_t key);
+  [[nodiscard]] Owner owner_at(const Host& host) const { return owner_of(host.side(), thread_at(host)); }
   [[nodiscard]] bool holds_back_late_effects(const Attempt& attempt) const;
 
   void next(unsigned lane);

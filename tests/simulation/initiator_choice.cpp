@@ -61,11 +61,12 @@ void Initiator::choose_extent(Lane& lane) {
       static_cast<std::uint32_t>(random_.chance(600'000) ? random_.between(1, 2) : random_.between(1, kMostBlocks));
   if (lane.kind == Kind::compare_and_write) lane.count = random_.chance(800'000) ? 1 : 2;
   if (random_.chance(850'000)) {  // three hot places, one of them across regions
-    static constexpr std::uint64_t kSpan = 12;
-    const std::uint64_t places[] = {0, 58, blocks - kSpan};
-    const std::uint64_t place = places[random_.below(std::size(places))];
-    lane.count = std::min<std::uint32_t>(lane.count, kSpan);
-    lane.first = place + random_.below(kSpan - lane.count + 1);
+    const bool crowded = world_.scenario.crowded;
+    const std::uint64_t span = crowded ? 3 : 12;
+    const std::uint64_t places[] = {0, 58, blocks - span};
+    const std::uint64_t place = crowded ? places[0] : places[random_.below(std::size(places))];
+    lane.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(lane.count, span));
+    lane.first = place + random_.below(span - lane.count + 1);
   } else {
     lane.first = random_.below(blocks - lane.count + 1);
   }

@@ -39,7 +39,7 @@ void Initiator::lose_patience(Attempt& a) {
 void Initiator::abort(Attempt& a) {
   a.aborting = true;
   lanes_[a.lane].awaits = a.host;
-  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), a.host->owner(), &Initiator::on_abort, this,
+  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), owner_at(*a.host), &Initiator::on_abort, this,
                          key(a));
   world_.scheduler.after(random_.between(kSecond, 6 * kSecond), Owner::world, &Initiator::on_abort_late, this, key(a));
 }
@@ -58,8 +58,7 @@ void Initiator::on_abort(void* self, std::uint64_t argument) {
 void Initiator::cancel(Attempt& a) {
   a.cancelled = true;
   world_.trace.add(a.host->name(), "io.cancel", {{"initiator", number_}, {"lane", a.lane}, {"value", a.value}});
-  engine::Disk* disk = a.host->program()->disk(a.volume);
-  if (disk != nullptr) disk->cancel(a.request);
+  a.away != 0 ? bring_cancel(a) : cancel_there(a);
 }
 
 void Initiator::on_abort_late(void* self, std::uint64_t argument) {
@@ -109,7 +108,7 @@ void Initiator::end_session(Host& host, const std::function<void(Attempt&)>& eac
 void Initiator::logout(Host& host) {
   world_.trace.add(host.name(), "session.logout", {{"initiator", number_}});
   end_session(host, [&](Attempt& a) { lanes_[a.lane].awaits = &host; });
-  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), host.owner(), &Initiator::on_session_end, this,
+  world_.scheduler.after(random_.skewed(5 * kMicrosecond, kPathDelay), owner_at(host), &Initiator::on_session_end, this,
                          session_key(host));
   const Nanos lease = world_.scenario.lease;
   world_.scheduler.after(random_.between(2 * lease, 2 * lease + 4 * kSecond), Owner::world, &Initiator::on_logout_late,
@@ -140,7 +139,7 @@ void Initiator::drop(Host& host, Notice notice) {
   });
   release_waiting(host, 20 * kMillisecond);
   if (told == 0) return session_ended(host);
-  world_.scheduler.after(told, host.owner(), &Initiator::on_session_end, this, session_key(host));
+  world_.scheduler.after(told, owner_at(host), &Initiator::on_session_end, this, session_key(host));
 }
 
 /// A node that is no member has no word in what its partner acknowledges: what it has forwarded may arrive there later.

@@ -26,6 +26,9 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.session_break, Fault::session_break},
                                           {f.paths, Fault::paths},
                                           {f.paths, Fault::paths},
+                                          {f.shard_link, Fault::shard_link},
+                                          {f.shard_link, Fault::shard_link},
+                                          {f.thread, Fault::thread},
                                           {f.witness, Fault::witness},
                                           {f.store_errors, Fault::store_errors},
                                           {f.store_hang, Fault::store_hang},
@@ -97,7 +100,7 @@ void Nemesis::on_strike(void* self, std::uint64_t argument) {
   Host& host = nemesis.world_.host(side_of(argument & 1));
   const auto fault = static_cast<Fault>(argument >> 1);
   if (fault == Fault::session_break) {
-    return nemesis.world_.way_from(nemesis.random_.chance(500'000) ? host.side() : engine::other(host.side()))
+    return nemesis.some_way_from(nemesis.random_.chance(500'000) ? host.side() : engine::other(host.side()))
         .break_session();
   }
   if (fault == Fault::dies_twice) return nemesis.die_twice(host);
@@ -170,8 +173,8 @@ void Nemesis::commit(Fault fault) {
       return world_.scheduler.after(a_while(20 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_mend_network,
                                     this, number(engine::other(host.side())));
     case Fault::session_break:
-      world_.way_from(host.side()).break_session();
-      if (random_.chance(400'000)) world_.way_from(engine::other(host.side())).break_session();
+      some_way_from(host.side()).break_session();
+      if (random_.chance(400'000)) some_way_from(engine::other(host.side())).break_session();
       return;
     case Fault::witness:
       for (Host* of : {&host, &world_.host(engine::other(host.side()))}) {
@@ -320,7 +323,8 @@ void Nemesis::nurse() {
       if (!status) continue;
       if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
-      if (status->state == replication::MirrorState::failed || status->state == replication::MirrorState::left) {
+      if (host.misplaces() || status->state == replication::MirrorState::failed ||
+          status->state == replication::MirrorState::left) {
         host.end(Host::End::killed);
       }
     }

@@ -24,6 +24,8 @@ class Nemesis {
   void state_changed();
   /// A member's store has failed, and the two have not agreed yet that it leaves.
   void store_failed(Host& host);
+  /// A node of several shards is about to close its initiators' sessions on one of its threads.
+  void sessions_are_closed(Host& host);
   /// By the other node's fence command: it starts again after a while.
   void powered_off(Host& host) { end(host, Host::End::power_cut); }
   /// What operators ordered may still be under way until then.
@@ -42,6 +44,8 @@ class Nemesis {
     network,
     session_break,
     paths,
+    shard_link,
+    thread,
     witness,
     store_errors,
     store_hang,
@@ -81,6 +85,9 @@ class Nemesis {
   static void on_restart_after_leave(void* self, std::uint64_t side);
   static void on_go_on(void* self, std::uint64_t store);
   static void on_flow_goes_on(void* self, std::uint64_t flow);
+  static void on_hold_shard(void* self, std::uint64_t flow);
+  static void on_shard_goes_on(void* self, std::uint64_t flow);
+  static void on_mend_shard_link(void* self, std::uint64_t shard_and_side);
   static void on_mend_path(void* self, std::uint64_t path_and_side);
   static void on_force(void* self, std::uint64_t how);
   static void on_witness_fast(void* self, std::uint64_t side);
@@ -100,6 +107,13 @@ class Nemesis {
   void stall_store(Host& host);
   void stall_flow();
   void spoil_path(Host& host);
+  void spoil_shard_link(Host& host);
+  void hold_shard(std::uint64_t flow, bool held);
+  [[nodiscard]] engine::NodeSide forwarding_side(unsigned shard);
+  void freeze_thread(Host& host);
+  /// One of its ways out: of any shard.
+  [[nodiscard]] SimLink& some_way_from(engine::NodeSide side);
+  [[nodiscard]] unsigned some_shard();
   void revert(Host& host);
   void detach(Host& host);
   [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);

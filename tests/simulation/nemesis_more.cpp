@@ -22,6 +22,10 @@ void Nemesis::commit_more(Fault fault, Host& host) {
   switch (fault) {
     case Fault::paths:
       return spoil_path(host);
+    case Fault::shard_link:
+      return spoil_shard_link(host);
+    case Fault::thread:
+      return freeze_thread(host);
     case Fault::long_freeze:
       return freeze(host, random_.skewed(kSecond, 40 * kSecond), false);
     case Fault::pause:
@@ -123,21 +127,11 @@ void Nemesis::on_mend_path(void* self, std::uint64_t of) {
   }
 }
 
-void Nemesis::stall_flow() {
-  const std::uint64_t flow = random_.below(4);  // of each node's way: requests, answers
-  world_.way_from(side_of(flow & 1)).hold(static_cast<SimLink::Flow>(flow >> 1), true);
-  world_.scheduler.after(some_leases(50 * kMillisecond, 8 * kSecond), Owner::world, &Nemesis::on_flow_goes_on, this,
-                         flow);
-}
-
-void Nemesis::on_flow_goes_on(void* self, std::uint64_t flow) {
-  static_cast<Nemesis*>(self)->world_.way_from(side_of(flow & 1)).hold(static_cast<SimLink::Flow>(flow >> 1), false);
-}
-
 void Nemesis::goes_on_everywhere() {
   for (std::uint64_t of = 0; of < 4 * world_.scenario.volumes.size(); ++of) store(of).go_on();
-  for (std::uint64_t flow = 0; flow < 4; ++flow) on_flow_goes_on(this, flow);
-  for (std::uint64_t path = 0; path < world_.networks.size() && world_.scenario.faults.paths; ++path) {
+  for (std::uint64_t flow = 0; flow < 4 * world_.scenario.shards; ++flow) on_flow_goes_on(this, flow);
+  const bool paths = world_.scenario.faults.paths || world_.scenario.faults.shard_link;
+  for (std::uint64_t path = 0; path < world_.networks.size() && paths; ++path) {
     for (std::uint64_t side = 0; side < 2; ++side) on_mend_path(this, path << 3 | side);
   }
 }
@@ -262,7 +256,7 @@ bool Nemesis::has_left(const Host& host) {
 void Nemesis::revert(Host& host) {
   Host& partner = world_.host(engine::other(host.side()));
   bool shared = true;
-  bool known_better = usable(partner) && world_.network.whole();
+  bool known_better = usable(partner) && world_.is_whole();
   for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
     const auto own = host.status(v);
     shared &= own && own->epoch.members.contains(partner.side());
@@ -362,7 +356,7 @@ void Nemesis::replace(Host& host) {
 /// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.
 /// Perhaps the copy that he forces is one of an earlier day: then hosts lose what came since, by his word.
 void Nemesis::force(Host& host) {
-  if (!usable(host) || !world_.network.whole()) return;
+  if (!usable(host) || !world_.is_whole()) return;
   Host& partner = world_.host(engine::other(host.side()));
   careful_until_ = world_.scheduler.now() + kLongestCare;
   world_.checkers->expect_split();

@@ -2,6 +2,7 @@
 // What a node has between its mirror and the paths of its link: the real link session over simulated paths, and its
 // judge.
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,16 @@ namespace lockstep::simulation {
 
 class NodePaths final : private replication::LinkEvents {
  public:
-  NodePaths(Machine& machine, const engine::Uuid& process)
+  using Paths = std::span<const std::unique_ptr<SimLink>>;
+  NodePaths(Machine& machine, engine::Clock& clock, Paths paths, const engine::Uuid& process)
       : machine_(machine),
-        judge_(machine.clock, machine.verdict),
-        judged_(judged(machine, judge_)),
-        out_(machine.clock, process, ranked(judged_)),
-        in_(machine.clock, process, *this) {
+        judge_(clock, machine.verdict),
+        judged_(judged(paths, judge_)),
+        out_(clock, process, ranked(judged_)),
+        in_(clock, process, *this) {
     out_.start(*this);
     judge_.watch(out_);
-    for (std::size_t i = 0; i < machine.paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
+    for (std::size_t i = 0; i < paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
   }
 
   void start(replication::LinkEvents& mirror) { mirror_ = &mirror; }
@@ -68,9 +70,9 @@ class NodePaths final : private replication::LinkEvents {
     machine_.verdict.fail("a link session ended: " + (out_.faults() != 0 ? out_.problem() : in_.problem()));
   }
 
-  static std::vector<std::unique_ptr<JudgedPath>> judged(Machine& machine, PathsJudge& judge) {
+  static std::vector<std::unique_ptr<JudgedPath>> judged(Paths paths, PathsJudge& judge) {
     std::vector<std::unique_ptr<JudgedPath>> all;
-    for (const auto& path : machine.paths) all.push_back(std::make_unique<JudgedPath>(*path, judge, all.size()));
+    for (const auto& path : paths) all.push_back(std::make_unique<JudgedPath>(*path, judge, all.size()));
     return all;
   }
   /// The first two are equal, the others each worse than the one before.

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "engine/metadata/metadata_area.hpp"
-#include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/messages.hpp"
 #include "tests/simulation/grower.hpp"
-#include "tests/simulation/node_paths.hpp"
+#include "tests/simulation/node_shards.hpp"
 #include "tests/simulation/read_message.hpp"
 #include "tests/simulation/scratch_store.hpp"
 
@@ -22,7 +23,6 @@ using engine::Result;
 using engine::Uuid;
 using replication::PairNode;
 
-constexpr std::size_t kPoolBytes = std::size_t{64} << 20;
 using OpenResult = Result<std::unique_ptr<MetadataArea>>;
 
 replication::NodeSettings settings_for(Machine& m) {
@@ -54,11 +54,6 @@ replication::NodeSettings settings_for(Machine& m) {
   if (s.link_copies.requests != 0) settings.link_copies = s.link_copies;
   settings.confirms_reads = s.faults.pause || s.virtual_machines;
   return settings;
-}
-
-std::unique_ptr<replication::Fencing> fencing_for(Machine& m) {
-  if (m.fence == nullptr) return nullptr;
-  return std::make_unique<replication::Fencing>(m.clock, *m.fence, engine::Duration(m.scenario.heartbeat));
 }
 
 engine::VolumeIdentity identity_of(const Machine& m, unsigned volume) {
@@ -105,46 +100,55 @@ class PairProgram final : public Program, public replication::NodeObserver {
  public:
   explicit PairProgram(Machine& machine) : PairProgram(machine, settings_for(machine)) {}
   PairProgram(Machine& machine, const replication::NodeSettings& settings)
-      : machine_(machine),
-        pool_(kPoolBytes),
-        left_records_(machine.clock, machine.left_records),
-        fencing_(fencing_for(machine)),
-        paths_(has_paths(machine) ? std::make_unique<NodePaths>(machine, settings.process) : nullptr),
-        node_(std::make_unique<PairNode>(settings,
-                                         replication::NodeSeams{machine.clock, machine.random, pool_, link(),
-                                                                machine.witness, &left_records_, fencing_.get()},
-                                         *this)) {
-    if (paths_) paths_->start(*node_);
+      : machine_(machine), left_records_(machine.clock, machine.left_records) {
+    if (machine.threads.size() == 1) {
+      const ShardParts all{0, machine.clock, machine.witness, machine.fence, left_records_, nullptr, *this};
+      shards_.push_back(std::make_unique<MirrorShard>(machine, settings, all));
+      return;
+    }
+    shared_ = std::make_unique<SharedByShards>(
+        machine, left_records_, [this](unsigned shard) { join_fence(shard); },
+        [this](unsigned shard) { shard_changed(shard); });
+    for (unsigned shard = 0; shard < machine.threads.size(); ++shard) {
+      shards_.push_back(std::make_unique<MirrorShard>(machine, settings, shared_->parts_of(shard)));
+      watch_thread(shard, settings.lease, settings.other_lease);
+    }
+    for (unsigned v = 0; v < volumes(); ++v) shared_->volumes().put(id_of(v), shard_of(v));
   }
 
   ~PairProgram() override {
-    if (paths_) paths_->out().stop();
-    node_.reset();
-    paths_.reset();
-    fencing_.reset();
-    if (pool_.in_use() != 0) {
-      machine_.verdict.fail("a process that ended left " + std::to_string(pool_.in_use()) + " bytes of buffers in use");
-    }
+    if (shared_) shared_->close();
+    shards_.clear();
   }
 
   void start() override {
     start_early_ = machine_.random.chance(500'000);
-    if (start_early_) node_->start();
-    for (unsigned v = 0; v < machine_.scenario.volumes.size(); ++v) open(v);
+    for (unsigned shard = 0; shard < shards_.size(); ++shard) {
+      if (start_early_ || volumes_in(shard) == 0) shards_[shard]->node().start();
+    }
+    for (unsigned v = 0; v < volumes(); ++v) open(v);
   }
 
-  engine::Disk* disk(unsigned volume) override { return node_->disk(machine_.scenario.volumes[volume].id); }
+  engine::Disk* disk(unsigned volume) override { return node_of(volume).disk(id_of(volume)); }
 
   std::optional<replication::VolumeStatus> status(unsigned volume) override {
-    for (auto& s : node_->status()) {
-      if (s.volume == machine_.scenario.volumes[volume].id) return std::move(s);
+    for (auto& s : node_of(volume).status()) {
+      if (s.volume == id_of(volume)) return std::move(s);
     }
     return std::nullopt;
   }
 
-  replication::LinkEvents& link_events() override { return *node_; }
+  unsigned shard_of(unsigned volume) const override { return shards_.size() == 1 ? 0 : machine_.shards[volume]; }
+  void post(unsigned thread, Callback<> work) override { shared_->thread(thread).post(std::move(work)); }
+  engine::TimePoint came_since(unsigned thread) override { return shared_->stalls(thread).came_since(); }
+  void use_fence(bool on) override {
+    if (shared_) post(0, [this, on] { shared_->use_fence(on); });
+  }
+
+  replication::LinkEvents& link_events() override { return shards_.front()->node(); }
   replication::LinkEvents& path_events(std::size_t path) override {
-    return paths_ ? paths_->events_of(path) : link_events();
+    const std::size_t each = machine_.paths.size() / shards_.size();
+    return shards_[path / each]->path_events(path % each);
   }
 
   std::optional<engine::Knowledge> learnt(unsigned volume) override {
@@ -161,11 +165,13 @@ class PairProgram final : public Program, public replication::NodeObserver {
       if (!done) machine_.trace.note(letter(machine_.owner), done.error().message);
       said(std::move(done));
     };
-    node_->leave(machine_.scenario.volumes[volume].id, std::move(left));
+    with(volume, [this, volume, left = std::move(left)](PairNode& node) mutable {
+      node.leave(id_of(volume), std::move(left));
+    });
   }
 
   void attach_again(unsigned volume) override {
-    node_->detach(machine_.scenario.volumes[volume].id, [this, volume] {
+    detach(volume, [this, volume] {
       machine_.stores[volume].data->opened_anew();
       machine_.stores[volume].metadata->opened_anew();
       open(volume);
@@ -173,7 +179,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void replace_copy(unsigned volume, Survivor survivor) override {
-    node_->detach(machine_.scenario.volumes[volume].id, [this, volume, survivor = std::move(survivor)] {
+    detach(volume, [this, volume, survivor = std::move(survivor)] {
       const auto record = survivor();
       machine_.trace.add(letter(machine_.owner), "operator.replaces",
                          {{"volume", volume}, {"new", record.has_value()}});
@@ -181,30 +187,49 @@ class PairProgram final : public Program, public replication::NodeObserver {
     });
   }
 
-  void look_at_witness_again() override { node_->look_at_witness_again(); }
-  void set_lease(Nanos lease, Nanos other) override {
-    node_->set_lease(engine::Duration(lease), engine::Duration(other));
+  void look_at_witness_again() override {
+    with_each([](unsigned, PairNode& node) { node.look_at_witness_again(); });
   }
-  replication::PairNode::LeaseStatus lease() override { return node_->lease(); }
+  void set_lease(Nanos lease, Nanos other) override {
+    with_each([this, lease = engine::Duration(lease), other = engine::Duration(other)](unsigned shard, PairNode& node) {
+      node.set_lease(lease, other);
+      if (shared_) watch_thread(shard, lease, other);
+    });
+  }
+  /// Held when all shards that have volumes hold it.
+  PairNode::LeaseStatus lease() override {
+    PairNode::LeaseStatus all = node_of(0).lease();
+    for (unsigned v = 1; v < volumes(); ++v) {
+      const PairNode::LeaseStatus one = node_of(v).lease();
+      all.settled &= one.settled;
+      if (one.held != all.held) all.held = {};
+    }
+    return all;
+  }
   void set_write_cache(unsigned volume, bool on) override {
-    node_->set_write_cache(machine_.scenario.volumes[volume].id, on);
+    with(volume, [id = id_of(volume), on](PairNode& node) { node.set_write_cache(id, on); });
   }
 
   void force_solo(unsigned volume, bool accept_inconsistent, Said done) override {
-    node_->force_solo(machine_.scenario.volumes[volume].id, accept_inconsistent, std::move(done));
+    with(volume, [id = id_of(volume), accept_inconsistent, done = std::move(done)](PairNode& node) mutable {
+      node.force_solo(id, accept_inconsistent, std::move(done));
+    });
   }
   void give_up(unsigned volume, Said done) override {
-    node_->give_up(machine_.scenario.volumes[volume].id, std::move(done));
+    with(volume,
+         [id = id_of(volume), done = std::move(done)](PairNode& node) mutable { node.give_up(id, std::move(done)); });
   }
 
   void make_room(unsigned volume, std::uint64_t size, Callback<Result<void>> done) override {
-    node_->make_room(machine_.scenario.volumes[volume].id, size, std::move(done));
+    with(volume, [id = id_of(volume), size, done = std::move(done)](PairNode& node) mutable {
+      node.make_room(id, size, std::move(done));
+    });
   }
   void want_arbiter(unsigned volume, replication::ArbiterWish wish) override {
-    node_->want_arbiter(machine_.scenario.volumes[volume].id, wish);
+    with(volume, [id = id_of(volume), wish](PairNode& node) { node.want_arbiter(id, wish); });
   }
   void want_size(unsigned volume, std::uint64_t size) override {
-    node_->want_size(machine_.scenario.volumes[volume].id, size);
+    with(volume, [id = id_of(volume), size](PairNode& node) { node.want_size(id, size); });
   }
   /// This node's copy may have been set back since room was made, or another has taken its place. As lockstepd does
   /// with each volume that it is told of (mgmt/data_plane/node_apply.cpp), and again where it fails.
@@ -212,19 +237,28 @@ class PairProgram final : public Program, public replication::NodeObserver {
     want_size(volume, size);
     make_room(volume, size, [this, volume, size](Result<void> made) {
       if (made || disk(volume) == nullptr) return;
-      (void)machine_.clock.call_after(std::chrono::milliseconds(200),
-                                      [this, volume, size] { take_size(volume, size); });
+      (void)clock_of(volume).call_after(std::chrono::milliseconds(200),
+                                        [this, volume, size] { take_size(volume, size); });
     });
   }
 
   void detach(unsigned volume, Callback<> done) override {
-    node_->detach(machine_.scenario.volumes[volume].id, std::move(done));
+    with(volume,
+         [id = id_of(volume), done = std::move(done)](PairNode& node) mutable { node.detach(id, std::move(done)); });
   }
-  void shutdown(Callback<> done) override { node_->shutdown(std::move(done)); }
+  void shutdown(Callback<> done) override {
+    auto left = std::make_shared<std::size_t>(shards_.size());
+    auto all = std::make_shared<Callback<>>(std::move(done));
+    with_each([left, all](unsigned, PairNode& node) {
+      node.shutdown([left, all] {
+        if (--*left == 0) (*all)();
+      });
+    });
+  }
 
   void on_volume_changed(const Uuid& id) override {
-    for (unsigned v = 0; v < machine_.scenario.volumes.size(); ++v) {
-      if (machine_.scenario.volumes[v].id == id) machine_.outlet.volume_changed(v);
+    for (unsigned v = 0; v < volumes(); ++v) {
+      if (id_of(v) == id) machine_.outlet.volume_changed(v);
     }
   }
   /// As on a node with several reactors, where sessions are closed a moment later, and what they brought comes later
@@ -239,8 +273,41 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
  private:
-  static bool has_paths(const Machine& machine) { return machine.paths.size() > 1 || machine.scenario.several_paths; }
-  replication::Link& link() { return paths_ ? static_cast<replication::Link&>(paths_->out()) : machine_.link; }
+  [[nodiscard]] unsigned volumes() const { return static_cast<unsigned>(machine_.scenario.volumes.size()); }
+  [[nodiscard]] const Uuid& id_of(unsigned volume) const { return machine_.scenario.volumes[volume].id; }
+  [[nodiscard]] PairNode& node_of(unsigned volume) { return shards_[shard_of(volume)]->node(); }
+  [[nodiscard]] engine::Clock& clock_of(unsigned volume) { return shards_[shard_of(volume)]->clock(); }
+  [[nodiscard]] std::size_t volumes_in(unsigned shard) const {
+    std::size_t count = 0;
+    for (unsigned v = 0; v < volumes(); ++v) count += shard_of(v) == shard;
+    return count;
+  }
+
+  /// Where the volume's mirror lives: at once where there is one alone.
+  void with(unsigned volume, Callback<PairNode&> work) {
+    if (!shared_) return work(node_of(volume));
+    post(shard_of(volume), [this, volume, work = std::move(work)]() mutable { work(node_of(volume)); });
+  }
+  void with_each(const std::function<void(unsigned, PairNode&)>& work) {
+    if (!shared_) return work(0, shards_.front()->node());
+    for (unsigned shard = 0; shard < shards_.size(); ++shard) {
+      post(shard, [this, shard, work] { work(shard, shards_[shard]->node()); });
+    }
+  }
+
+  /// From the home thread, as Pair::tell().
+  void join_fence(unsigned shard) {
+    if (shard == 0) return shards_.front()->node().fence();
+    post(shard, [this, shard] { shards_[shard]->node().fence(); });
+  }
+  void shard_changed(unsigned shard) {
+    for (unsigned v = 0; v < volumes(); ++v) {
+      if (shard_of(v) == shard) machine_.outlet.volume_changed(v);
+    }
+  }
+  void watch_thread(unsigned thread, engine::Duration lease, engine::Duration other) {
+    shared_->stalls(thread).watch(other.count() == 0 ? lease : std::min(lease, other));
+  }
 
   void open(unsigned volume) {
     MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
@@ -273,7 +340,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     MetadataArea& growing = *opening_.back();
     growing.grow(wanted, [this, volume, &growing](std::error_code error) {
       // In a later event: the area that calls may be closed by what follows.
-      (void)machine_.clock.call_after({}, [this, volume, &growing, error] { grown(volume, growing, error); });
+      (void)clock_of(volume).call_after({}, [this, volume, &growing, error] { grown(volume, growing, error); });
     });
   }
 
@@ -295,28 +362,27 @@ class PairProgram final : public Program, public replication::NodeObserver {
       machine_.trace.add(letter(machine_.owner), "metadata.refused", {{"volume", volume}});
       machine_.trace.note(letter(machine_.owner), area.error().message);
       if (!store_failed) return machine_.outlet.attach_refused(volume, area.error());
-      (void)machine_.clock.call_after(std::chrono::milliseconds(200), [this, volume] { open(volume); });
+      (void)clock_of(volume).call_after(std::chrono::milliseconds(200), [this, volume] { open(volume); });
       return;
     }
     replication::VolumeSettings settings{machine_.scenario.volumes[volume]};
-    const auto attached = node_->attach(std::move(settings), *machine_.stores[volume].data, std::move(*area));
+    const auto attached = node_of(volume).attach(std::move(settings), *machine_.stores[volume].data, std::move(*area));
     if (!attached) return machine_.outlet.attach_refused(volume, attached.error());
     disk(volume)->set_state_listener(std::make_shared<StateOutlet>(machine_.outlet, volume));
     machine_.trace.add(letter(machine_.owner), "volume.attached", {{"volume", volume}});
     if (wanted_of(volume) != 0) take_size(volume, wanted_of(volume));
     want_arbiter(volume, machine_.wish);
     machine_.outlet.volume_changed(volume);
-    if (++attached_ == machine_.scenario.volumes.size() && !start_early_) node_->start();
+    const unsigned shard = shard_of(volume);
+    if (++attached_[shard] == volumes_in(shard) && !start_early_) node_of(volume).start();
   }
 
   Machine& machine_;
-  engine::BufferPool pool_;
   SimLeftRecords left_records_;
-  std::unique_ptr<replication::Fencing> fencing_;
-  std::unique_ptr<NodePaths> paths_;  // none: the mirror has the one path's sessions themselves
-  std::unique_ptr<PairNode> node_;
+  std::unique_ptr<SharedByShards> shared_;  // none where there is one shard
+  std::vector<std::unique_ptr<MirrorShard>> shards_;
   std::vector<std::unique_ptr<MetadataArea>> opening_;  // those that make room first
-  std::size_t attached_ = 0;
+  std::map<unsigned, std::size_t> attached_;            // times, in each shard
   bool start_early_ = false;
 };
 

@@ -29,6 +29,8 @@ class ProgramOutlet {
   virtual ~ProgramOutlet() = default;
   virtual void volume_changed(unsigned volume) = 0;
   virtual void fenced() = 0;
+  /// The initiators' sessions on that thread are closed: of a program with several.
+  virtual void closed_on(unsigned thread) { (void)thread; }
   /// The volume's logical unit had this state on disk: it is in force when the first command is answered under it.
   virtual void state_loaded(unsigned volume, const scsi::LuState& state) { (void)volume, (void)state; }
   /// The volume's logical unit has this state now.
@@ -42,6 +44,12 @@ struct LeaseTold {
   Nanos lease = 0;  ///< 0: as the scenario has it
   Nanos other = 0;  ///< that it takes the place of, or that is about to take its place; 0: none
   bool operator==(const LeaseTold&) const = default;
+};
+
+/// A thread of the node's process, with its timers.
+struct MachineThread {
+  Owner owner;
+  SimClock& clock;
 };
 
 /// The machine, as its program sees it.
@@ -63,7 +71,10 @@ struct Machine {
   const replication::ArbiterWish& wish;  ///< for all volumes, as its management was told
   const LeaseTold& lease;                ///< the same, where it is changed in use
   ProgramOutlet& outlet;
-  const std::vector<std::unique_ptr<SimLink>>& paths;  ///< of the way out; `link` is the first
+  const std::vector<std::unique_ptr<SimLink>>& paths;  ///< of the way out, of each shard in turn; `link` is the first
+  std::vector<MachineThread> threads;                  ///< one for each shard; `owner` and `clock` are the first's
+  std::vector<unsigned> shards;                        ///< where its configuration has each volume
+  const std::uint64_t& witness_uses;                   ///< times that another one took its place
 };
 
 [[nodiscard]] const char* state_name(replication::MirrorState state);
@@ -79,6 +90,13 @@ class Program {
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
+  // Of kinds with several threads. A session's commands go from its own thread to that of their volume, and back.
+  [[nodiscard]] virtual unsigned shard_of(unsigned volume) const { return (void)volume, 0; }
+  virtual void post(unsigned thread, engine::Callback<> work) { (void)thread, (void)work; }
+  /// For DiskRequest::came_since of what comes by a session on that thread, which calls.
+  [[nodiscard]] virtual engine::TimePoint came_since(unsigned thread) { return (void)thread, engine::TimePoint{}; }
+  /// Whether the pair's arbiter is the command that powers the partner off.
+  virtual void use_fence(bool on) { (void)on; }
   /// Those of one path, of the kinds that take several.
   [[nodiscard]] virtual replication::LinkEvents& path_events(std::size_t path) { return (void)path, link_events(); }
   using Said = engine::Callback<engine::Result<void>>;

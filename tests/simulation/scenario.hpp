@@ -24,7 +24,10 @@ struct FaultKinds {
   bool leave = false;
   bool network = false;
   bool session_break = false;
-  bool paths = false;  ///< one path's wires are cut, or stand still one way, or its sessions break
+  bool paths = false;       ///< one path's wires are cut, or stand still one way, or its sessions break
+  bool shard_link = false;  ///< the same with all of one shard's paths
+  bool thread = false;      ///< one of a node's threads stands still, and the others go on
+  bool misplaced = false;   ///< a process starts with a volume in another shard than its partner has it in
   bool witness = false;
   bool store_errors = false;
   bool store_hang = false;
@@ -112,7 +115,12 @@ struct Scenario {
   bool late_closes = false;     ///< sessions that are to be closed are so a moment later, as on a node of several cores
   bool several_paths = false;   ///< the link has up to four of them, which come and go each for itself
   std::size_t paths = 1;        ///< of each way of the link
-  bool older_programs = false;  ///< each that starts speaks the highest version, or the lowest
+  bool several_shards = false;  ///< each node has two, and volumes in both
+  unsigned shards = 1;
+  std::vector<unsigned> shards_of;  ///< of each volume
+  Nanos latest_wake = 0;            ///< of a thread that sleeps and is posted something
+  bool crowded = false;             ///< hosts mostly use the same few blocks of each volume
+  bool older_programs = false;      ///< each that starts speaks the highest version, or the lowest
   replication::LinkLimits link_orders, link_forwards, link_copies;  ///< none: as shipped
   bool virtual_machines =
       false;  ///< the nodes know that their clocks may stand still; in any case where they are paused
@@ -122,6 +130,7 @@ struct Scenario {
 
   /// Nothing is ever broken in this world.
   [[nodiscard]] bool faultless() const { return faults == FaultKinds{}; }
+  [[nodiscard]] unsigned shard_of(unsigned volume) const { return shards == 1 ? 0 : shards_of[volume]; }
   [[nodiscard]] std::uint64_t volume_size() const { return regions * region_size; }  ///< bytes, at first
   [[nodiscard]] std::uint64_t grown_size() const { return grown_regions * region_size; }
   [[nodiscard]] std::uint64_t largest_size() const { return std::max(volume_size(), grown_size()); }

@@ -25,6 +25,8 @@ bool Scheduler::step() {
       waiting_[index(event.owner)].push_back(event);
       continue;
     }
+    if (Inbox* inbox = inboxes_[index(event.owner)]) inbox->before_event();
+    if (event.life != life_[index(event.owner)]) return true;
     event.action(event.context, event.argument);
     return true;
   }
@@ -35,8 +37,9 @@ void Scheduler::thaw(Owner owner) {
   frozen_[index(owner)] = false;
   const auto waiting = std::move(waiting_[index(owner)]);
   waiting_[index(owner)].clear();
+  if (Inbox* inbox = inboxes_[index(owner)]) inbox->thawed(kCatchesUpWithin);
   for (Event event : waiting) {
-    event.when = now_ + random_.below(300 * kMicrosecond);
+    event.when = now_ + random_.below(kCatchesUpWithin);
     event.order = ++order_;
     push(event);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The event queue: simulated time moves only here. Every event belongs to the world or to one node's process; a frozen
-// node's events wait until it thaws, a killed one's never run.
+// The event queue: simulated time moves only here. Every event belongs to the world or to a thread of one node's
+// process; a frozen thread's events wait until it thaws, a killed one's never run.
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -14,12 +14,28 @@ constexpr Nanos kMicrosecond = 1'000;
 constexpr Nanos kMillisecond = 1'000'000;
 constexpr Nanos kSecond = 1'000'000'000;
 
-enum class Owner : std::uint8_t { world = 0, node_a = 1, node_b = 2 };
-[[nodiscard]] constexpr char letter(Owner o) { return o == Owner::world ? '-' : (o == Owner::node_a ? 'a' : 'b'); }
+enum class Owner : std::uint8_t { world = 0, node_a = 1, node_b = 2, second_of_a = 3, second_of_b = 4 };
+constexpr std::size_t kOwners = 5;
+[[nodiscard]] constexpr char letter(Owner o) {
+  return o == Owner::world ? '-' : (o == Owner::node_a || o == Owner::second_of_a ? 'a' : 'b');
+}
+
+/// What other threads posted to one that owns events.
+class Inbox {
+ public:
+  /// One of its events is about to run.
+  virtual void before_event() = 0;
+  /// It stood still, and all that waited for it comes within that time.
+  virtual void thawed(Nanos within) = 0;
+
+ protected:
+  ~Inbox() = default;
+};
 
 class Scheduler {
  public:
   using Action = void (*)(void* context, std::uint64_t argument);
+  static constexpr Nanos kCatchesUpWithin = 300 * kMicrosecond;  ///< a thread that thaws
 
   Scheduler(Trace& trace, SimRandom random) : trace_(trace), random_(random) {}
 
@@ -40,6 +56,7 @@ class Scheduler {
   [[nodiscard]] bool frozen(Owner owner) const { return frozen_[index(owner)]; }
   /// The owner's events scheduled so far will not run.
   void forget(Owner owner);
+  void set_inbox(Owner owner, Inbox* inbox) { inboxes_[index(owner)] = inbox; }
 
  private:
   struct Event {
@@ -60,9 +77,10 @@ class Scheduler {
   Nanos now_ = 0;
   std::uint64_t order_ = 0;
   std::vector<Event> heap_;
-  std::array<bool, 3> frozen_{};
-  std::array<std::uint32_t, 3> life_{};
-  std::array<std::vector<Event>, 3> waiting_;
+  std::array<bool, kOwners> frozen_{};
+  std::array<std::uint32_t, kOwners> life_{};
+  std::array<std::vector<Event>, kOwners> waiting_;
+  std::array<Inbox*, kOwners> inboxes_{};
 };
 
 }  // namespace lockstep::simulation

@@ -6,6 +6,7 @@
 namespace lockstep::simulation {
 
 engine::TimePoint SimClock::now() const {
+  if (machine_) return machine_->now();
   const auto local = static_cast<unsigned __int128>(unpaused() - began_) * rate_ / 1'000'000u;
   return {engine::Duration(static_cast<std::int64_t>(local) + static_cast<std::int64_t>(offset_))};
 }

@@ -14,6 +14,9 @@ class SimClock final : public engine::Clock {
   /// `rate` is the clock's speed in parts of a million: 1'050'000 runs 5 % fast.
   SimClock(Scheduler& scheduler, SimRandom random, Owner owner, std::uint32_t rate)
       : scheduler_(scheduler), random_(random), owner_(owner), rate_(rate) {}
+  /// For another thread of that clock's machine: the same time, with timers of its own.
+  SimClock(Scheduler& scheduler, SimRandom random, Owner owner, const SimClock& machine)
+      : scheduler_(scheduler), random_(random), owner_(owner), rate_(machine.rate_), machine_(&machine) {}
 
   [[nodiscard]] engine::TimePoint now() const override;
   engine::TimerId call_after(engine::Duration delay, engine::Callback<> action) override;
@@ -42,12 +45,15 @@ class SimClock final : public engine::Clock {
   static void fire(void* self, std::uint64_t id);
   void release(std::uint32_t slot);
   /// How long the machine has not been paused.
-  [[nodiscard]] Nanos unpaused() const { return (is_paused_ ? paused_at_ : scheduler_.now()) - paused_; }
+  [[nodiscard]] Nanos unpaused() const {
+    return machine_ ? machine_->unpaused() : (is_paused_ ? paused_at_ : scheduler_.now()) - paused_;
+  }
 
   Scheduler& scheduler_;
   SimRandom random_;
   Owner owner_;
   std::uint32_t rate_;
+  const SimClock* machine_ = nullptr;  ///< none: its time is this one's
   Nanos offset_ = 0;
   Nanos began_ = 0;  ///< by unpaused()
   std::uint64_t boot_ = 1;

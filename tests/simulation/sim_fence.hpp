@@ -16,7 +16,7 @@ class World;
 
 class SimFence final : public replication::Fence {
  public:
-  SimFence(World& world, engine::NodeSide side, Owner owner);
+  SimFence(World& world, engine::NodeSide side, Owner owner, const engine::Clock& clock);
 
   [[nodiscard]] bool configured() const override { return configured_; }
   void power_off(engine::TimePoint since, engine::Callback<const replication::FenceEnd&> done) override;
@@ -37,6 +37,7 @@ class SimFence final : public replication::Fence {
 
  private:
   struct Call {
+    engine::TimePoint began;
     engine::Callback<const replication::FenceEnd&> done;
     bool cuts = true;
     bool fails = false;
@@ -48,6 +49,7 @@ class SimFence final : public replication::Fence {
   World& world_;
   engine::NodeSide side_;
   Owner owner_;
+  const engine::Clock& clock_;
   SimRandom random_;
   bool configured_ = true;
   bool holds_ = false;

@@ -75,6 +75,7 @@ SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTim
       network_(world.network),
       read_message_(world.read_message),
       is_heartbeat_(world.is_heartbeat),
+      shard_(world.shard),
       random_(random),
       sender_(sender),
       times_(times) {}

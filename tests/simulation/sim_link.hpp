@@ -42,6 +42,7 @@ class SimLink final : public replication::Link {
     const Network& network;
     const MessageReader* read_message = nullptr;
     const MessageFilter* is_heartbeat = nullptr;
+    unsigned shard = 0;  ///< whose link it is: its threads have both ends
   };
   SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times);
   ~SimLink() override;
@@ -141,8 +142,8 @@ class SimLink final : public replication::Link {
   void tell(Owner who, std::span<const std::byte> header);
   void release_slot(std::uint32_t slot);
   void release_reply(std::uint32_t reply);
-  [[nodiscard]] Owner sender_owner() const { return sender_ == engine::NodeSide::a ? Owner::node_a : Owner::node_b; }
-  [[nodiscard]] Owner receiver_owner() const { return sender_ == engine::NodeSide::a ? Owner::node_b : Owner::node_a; }
+  [[nodiscard]] Owner sender_owner() const { return owner_of(sender_, shard_); }
+  [[nodiscard]] Owner receiver_owner() const { return owner_of(engine::other(sender_), shard_); }
   [[nodiscard]] Nanos delay() { return random_.skewed(10 * kMicrosecond, times_.slowest); }
 
   Scheduler& scheduler_;
@@ -152,6 +153,7 @@ class SimLink final : public replication::Link {
   const MessageReader* read_message_;
   const MessageFilter* is_heartbeat_;
   MessageFilter refused_, garbled_, stuck_;
+  unsigned shard_;
   SimRandom random_;
   engine::NodeSide sender_;
   LinkTimes times_;

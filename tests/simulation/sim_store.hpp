@@ -99,6 +99,8 @@ class SimStore final : public engine::Store {
   /// Whoever writes here had space set aside before: a write that finds none breaks a promise.
   void expect_reserved(bool yes) { expects_reserved_ = yes; }
   /// As if its blocks were encrypted; the images show them as they are read.
+  /// The thread that has it, while nothing runs on its node.
+  void belong_to(Owner owner) { owner_ = owner; }
   void set_encrypts(bool yes) { encrypts_ = yes; }
   /// Without a process, nothing is taken: what destructors ask for is dropped.
   void set_open(bool open) { open_ = open; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "replication/core/arbiter.hpp"
@@ -27,7 +28,9 @@ class WitnessClient final : public replication::Witness {
 
   void set_reachable(bool reachable) { reachable_ = reachable; }
   /// Another witness from now on, or none; what is on its way to the old one may be carried out there, unheard.
-  void use(SimWitness* server) { server_ = server; }
+  void use(SimWitness* server) { uses_ += std::exchange(server_, server) != server; }
+  /// How often that was.
+  [[nodiscard]] const std::uint64_t& uses() const { return uses_; }
   /// The process died: calls in flight may still be carried out, nobody is told.
   void clear();
 
@@ -63,6 +66,7 @@ class WitnessClient final : public replication::Witness {
   SimRandom random_;
   Owner owner_;
   SimWitness* server_;
+  std::uint64_t uses_ = 0;
   bool reachable_ = true;
   std::vector<std::unique_ptr<Call>> calls_;
   std::vector<std::uint32_t> free_;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t kWithoutFence = 45'000;
 constexpr std::uint64_t kWithoutSeveralPaths = 45'000;
+constexpr std::uint64_t kWithoutShards = 1'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -37,6 +38,37 @@ void draw_paths(Scenario& s) {
   s.link_version = replication::kSeveralPaths;
 }
 
+/// What seeds draw without a switch.
+void leave_out_usual_faults(FaultKinds& f) {
+  f.kill = f.power_cut = f.power_cut_both = f.freeze = f.shutdown = f.leave = f.network = f.session_break = false;
+  f.witness = f.store_errors = f.store_hang = f.store_slow = f.store_full = f.corruption = false;
+}
+
+/// Each shard has a volume at least.
+void draw_shards(Scenario& s) {
+  if (!s.several_shards) return;
+  SimRandom random(stream_of(s, "values of shards"));
+  s.shards = 2;
+  const std::uint64_t count = random.chance(700'000) ? 2 : random.between(3, 4);
+  while (s.volumes.size() < count) {
+    engine::DiskInfo disk = s.volumes.front();
+    for (auto& byte : disk.id.bytes) byte = static_cast<std::uint8_t>(random.next());
+    disk.name = "volume" + std::to_string(s.volumes.size());
+    disk.serial = "SIM" + std::to_string(s.volumes.size());
+    s.volumes.push_back(disk);
+  }
+  for (std::size_t v = 0; v < count; ++v) s.shards_of.push_back(v < 2 ? v : static_cast<unsigned>(random.below(2)));
+  s.crowded = random.chance(600'000);  // what is carried out too late is seen where others use the same blocks
+  s.latest_wake = random.skewed(50 * kMicrosecond, 10 * kMillisecond);
+  if (s.faultless()) return;
+  // What befalls one shard shows best where the other has nothing else to bear.
+  const bool calm = random.chance(400'000);
+  if (calm) leave_out_usual_faults(s.faults);
+  s.faults.shard_link = calm || random.chance(700'000);
+  s.faults.thread = random.chance(500'000);
+  s.faults.misplaced = random.chance(250'000);
+}
+
 void draw_values(Scenario& s) {
   if (s.fence) s.arbiter = {engine::ArbiterKind::fence, engine::NodeSide::a, {}};
   s.changes_arbiter = s.fences_in_use || (s.changes_arbiter && !s.fence);
@@ -55,6 +87,7 @@ void draw_values(Scenario& s) {
   if (s.lone_host) s.initiators = s.depth = 1;
   s.reverted = random.chance(500'000) ? engine::NodeSide::a : engine::NodeSide::b;
   draw_narrow_link(s);
+  draw_shards(s);
   draw_paths(s);
 }
 
@@ -71,6 +104,7 @@ const std::vector<Switch>& switches() {
       {"reorder", [](Scenario& s) -> bool& { return s.reorder; }, 400'000, true},
       {"narrow_link", [](Scenario& s) -> bool& { return s.narrow_link; }, 300'000, true},
       {"several_paths", [](Scenario& s) -> bool& { return s.several_paths; }, 300'000, true},
+      {"shards", [](Scenario& s) -> bool& { return s.several_shards; }, 600'000, true},
       {"late_closes", [](Scenario& s) -> bool& { return s.late_closes; }, 400'000, true},
       {"older_programs", [](Scenario& s) -> bool& { return s.older_programs; }, 150'000, true},
       {"lone_host", [](Scenario& s) -> bool& { return s.lone_host; }, 60'000, true},
@@ -123,6 +157,7 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.fences_in_use &= scenario.seed > kWithoutFence;
   scenario.several_paths &= scenario.seed > kWithoutSeveralPaths;
   scenario.late_closes &= scenario.seed > kWithoutSeveralPaths;
+  scenario.several_shards &= scenario.seed > kWithoutShards;
   settle_switches(scenario, orders);
   draw_values(scenario);
 }

@@ -16,6 +16,12 @@ constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more i
 }  // namespace
 
 namespace {
+/// Of kinds that take one, there is one.
+std::size_t count_of_paths(Scenario& scenario, const ProgramKind& kind) {
+  if (!kind.takes_paths) scenario.shards = scenario.paths = 1;
+  return scenario.shards * scenario.paths;
+}
+
 Scenario drawn(const WorldOptions& options, SimRandom& random) {
   Scenario scenario = draw_scenario(options.seed, random);
   draw_switches(scenario, options.switches);
@@ -30,7 +36,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
       scenario(drawn(options, random)),
       scheduler(trace, random.split()),
       kind(program),
-      networks(kind.takes_paths ? scenario.paths : 1),
+      networks(count_of_paths(scenario, kind)),
       network(networks.front()) {
   scenario.reservations &= kind.keeps_state;
   if (!kind.grows) scenario.grown_regions = 0;
@@ -48,10 +54,12 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     SimRandom first = random.split();
     SimRandom further(scenario.seed ^ (static_cast<std::uint64_t>(side) + 1) * 0x9E3779B97F4A7C15);
-    for (Network& wires : networks) {
-      ways_[static_cast<std::size_t>(side)].push_back(std::make_unique<SimLink>(
-          SimLink::World{scheduler, trace, verdict, wires, &kind.read_message, &kind.is_heartbeat},
-          &wires == &network ? first : further.split(), side, times));
+    for (std::size_t path = 0; path < networks.size(); ++path) {
+      const auto shard = static_cast<unsigned>(path / scenario.paths);
+      const SimLink::World seams{scheduler,          trace, verdict, networks[path], &kind.read_message,
+                                 &kind.is_heartbeat, shard};
+      ways_[static_cast<std::size_t>(side)].push_back(
+          std::make_unique<SimLink>(seams, path == 0 ? first : further.split(), side, times));
     }
   }
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
@@ -88,6 +96,13 @@ void World::cut_path(std::size_t path, NodeSide from, bool open) {
     trace.add(from == NodeSide::a ? 'a' : 'b', open ? "wire.mended" : "wire.cut", {{"path", path}});
   }
   for (const auto& way : ways_) way[path]->network_changed();
+}
+
+bool World::is_whole() const {
+  for (std::size_t path = 0; path < networks.size(); path += scenario.paths) {
+    if (!networks[path].whole()) return false;
+  }
+  return true;
 }
 
 Outcome World::run() {

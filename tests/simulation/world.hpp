@@ -50,8 +50,10 @@ class World {
 
   // For the parts.
   [[nodiscard]] Host& host(engine::NodeSide side) { return *hosts_[static_cast<std::size_t>(side)]; }
-  /// The only path of that node's way out, or the first.
-  [[nodiscard]] SimLink& way_from(engine::NodeSide side) { return *paths_from(side).front(); }
+  /// The only path of that node's way out, or the first; of that shard's.
+  [[nodiscard]] SimLink& way_from(engine::NodeSide side, unsigned shard = 0) {
+    return *paths_from(side)[shard * scenario.paths];
+  }
   [[nodiscard]] const std::vector<std::unique_ptr<SimLink>>& paths_from(engine::NodeSide side) const {
     return ways_[static_cast<std::size_t>(side)];
   }
@@ -59,6 +61,8 @@ class World {
   void cut(engine::NodeSide from, bool open);
   /// … or by this one.
   void cut_path(std::size_t path, engine::NodeSide from, bool open);
+  /// Of every shard, the first path's wires are whole.
+  [[nodiscard]] bool is_whole() const;
   [[nodiscard]] bool all_in_sync();
 
   Verdict verdict;
@@ -67,7 +71,7 @@ class World {
   Scenario scenario;
   Scheduler scheduler;
   const ProgramKind& kind;
-  std::vector<Network> networks;  ///< of each path
+  std::vector<Network> networks;  ///< of each path, of each shard in turn
   Network& network;               ///< of the first
   SimWitness witness;
   History history;
