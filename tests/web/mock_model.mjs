@@ -400,7 +400,7 @@ export class Model {
 
   sessions() {
     return this.initiators.slice(0, 2).flatMap((i, n) =>
-      ['a', 'b'].map((side) => ({ side, initiator: i.iqn, address: `10.0.0.${50 + n}:4${n}812`, portal: PORTALS[side], since: this.pair.created_at })),
+      ['a', 'b'].map((side) => ({ side, initiator: i.iqn, address: `10.0.0.${50 + n}:4${n}812`, portal: PORTALS[side], transport: n === 0 ? 'tcp' : 'rdma', since: this.pair.created_at })),
     );
   }
 

@@ -199,7 +199,7 @@ NodeReport report() {
   replica.read_bytes = 9;
   replica.write_bytes = 10;
   status.volumes = {replica};
-  status.sessions = {{"iqn.2000-01.com.example:h1", "10.0.0.1:5", "10.0.0.11:3260", 7}};
+  status.sessions = {{"iqn.2000-01.com.example:h1", "10.0.0.1:5", "10.0.0.11:3260", "tcp", 7}};
   status.findings = {"It is small."};
   report.status = status;
   return report;

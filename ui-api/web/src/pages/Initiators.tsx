@@ -94,6 +94,7 @@ function Row({ initiator, sessions, onRemove }: { initiator: Initiator; sessions
   const { volumes } = useView();
   const own = sessions.filter((s) => s.initiator === initiator.iqn);
   const sides = new Set(own.map((s) => s.side));
+  const overRdma = own.some((s) => s.transport === 'rdma');
   return (
     <Tr>
       <Td dataLabel="Name" modifier="breakWord"><span className="ls-code">{initiator.iqn}</span></Td>
@@ -102,7 +103,7 @@ function Row({ initiator, sessions, onRemove }: { initiator: Initiator; sessions
         {initiator.old_secret_valid_until && <div className="ls-quiet">The old one too until {time(initiator.old_secret_valid_until)}</div>}
       </Td>
       <Td dataLabel="Connected">
-        {sides.size === 0 ? <span className="ls-quiet">No</span> : <span className="ls-state"><Dot tone={sides.size > 1 ? 'success' : 'warning'} />{sides.size > 1 ? 'To both nodes' : 'To one node'}</span>}
+        {sides.size === 0 ? <span className="ls-quiet">No</span> : <span className="ls-state"><Dot tone={sides.size > 1 ? 'success' : 'warning'} />{sides.size > 1 ? 'To both nodes' : 'To one node'}{overRdma && ', over RDMA'}</span>}
       </Td>
       <Td dataLabel="Volumes">
         {initiator.volumes.length === 0 ? (
