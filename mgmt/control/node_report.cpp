@@ -33,6 +33,7 @@ struct NodeMessage {
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
                 "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing"};
   }
+  static constexpr Rules rules(const SessionStatus*) { return {.written = "initiator address portal since_ms"}; }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }
 
   static void read(const json&, ReplicaStatus& replica) {

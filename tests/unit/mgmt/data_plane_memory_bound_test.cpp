@@ -22,14 +22,26 @@ struct Machine {
   [[nodiscard]] std::optional<MemoryLimit> limit() const { return memory_limit(root.path()); }
 };
 
-TEST(MemoryBound, IsThatOfAllReactorsAndOfEachShardsLinkAndWhatIsBeside) {
-  EXPECT_EQ(memory_bound({}), (256ULL + 64 + 256) << 20);
+Configuration without_rdma() {
   Configuration c;
+  c.rdma = false;
+  return c;
+}
+
+TEST(MemoryBound, IsThatOfAllReactorsAndOfEachShardsLinkAndWhatIsBeside) {
+  Configuration c = without_rdma();
+  EXPECT_EQ(memory_bound(c), (256ULL + 64 + 256) << 20);
   c.reactors = 4;
   c.buffer_mib = 512;
   EXPECT_EQ(memory_bound(c), (2048ULL + 4 * 64 + 3 * 60 + 256) << 20);
   c.reactors = 16;
   EXPECT_EQ(memory_bound(c), (8192ULL + 8 * 64 + 7 * 60 + 256) << 20) << "there are eight shards at the most";
+}
+
+TEST(MemoryBound, WithRdmaIsThatOfEachReactorsMessagesToo) {
+  Configuration c;
+  c.reactors = 2;
+  EXPECT_EQ(memory_bound(c), (2 * 256ULL + 2 * 64 + 60 + 2 * 64 + 256) << 20);
 }
 
 TEST(MemoryLimit, IsTheMachinesMemoryWhereNothingElseIsSaid) {
@@ -58,12 +70,13 @@ TEST(MemoryLimit, IsTheLeastOfTheControlGroupsThatItIsIn) {
 TEST(MemoryLimit, OfThisMachineIsKnown) { EXPECT_TRUE(memory_limit()); }
 
 TEST(MemoryProblem, SaysWhatDoesNotFitAndWhatToDo) {
-  EXPECT_FALSE(memory_problem({}, {.bytes = 576ULL << 20, .of_control_group = false}));
-  const auto small = memory_problem({}, {.bytes = (576ULL << 20) - 1, .of_control_group = false});
+  const Configuration c = without_rdma();
+  EXPECT_FALSE(memory_problem(c, {.bytes = 576ULL << 20, .of_control_group = false}));
+  const auto small = memory_problem(c, {.bytes = (576ULL << 20) - 1, .of_control_group = false});
   ASSERT_TRUE(small);
   EXPECT_THAT(*small, HasSubstr("may come to use 576 MiB"));
   EXPECT_THAT(*small, HasSubstr("this machine has 575 MiB"));
-  const auto bounded = memory_problem({}, {.bytes = 100 << 20, .of_control_group = true});
+  const auto bounded = memory_problem(c, {.bytes = 100 << 20, .of_control_group = true});
   EXPECT_THAT(bounded.value_or(""), HasSubstr("its unit (MemoryMax) allows 100 MiB"));
 }
 

@@ -119,7 +119,7 @@ mgmt::PairView view_of(const mgmt::Configuration& c) {
     replica.resync_rate = 1;
     status.volumes = {replica};
   }
-  status.sessions = {{"iqn.2000-01.com.example:h1", "10.0.0.2:1", "10.0.0.1:3260", 1}};
+  status.sessions = {{"iqn.2000-01.com.example:h1", "10.0.0.2:1", "10.0.0.1:3260", "tcp", 1}};
   view.nodes[0].report.running = true;
   view.nodes[0].report.status = status;
   return view;
