@@ -19,14 +19,21 @@ void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
   data_.reserve(kMost);
   starved_.reserve(kMost);
   unused_.reserve(kMost);
-  while (data_.size() < MessageMemory::kStrangersFloor) grow();
+  have(MessageMemory::kStrangersFloor);
 }
 
 bool Receives::open_session() {
   if (!account_.raise_floor(kFirst)) return false;
   in_session_ = true;
-  while (data_.size() < kFirst) grow();
+  have(kFirst);
   return true;
+}
+
+void Receives::have(std::uint32_t messages) {
+  while (data_.size() < messages) {
+    data_.emplace_back();
+    post(static_cast<std::uint32_t>(data_.size() - 1));
+  }
 }
 
 std::span<std::byte> Receives::headers(std::uint32_t slot) const { return memory_.subspan(slot * kSlot, kHeadersSize); }
@@ -40,7 +47,11 @@ void Receives::give_back() {
   account_.give_back();
   post_starved();
   // What was put away while others were short: the floor is its own.
-  while (account_.is_below_floor() && !unused_.empty()) grow();
+  while (account_.is_below_floor() && !unused_.empty() && !starved()) {
+    const std::uint32_t slot = unused_.back();
+    unused_.pop_back();
+    post(slot);
+  }
 }
 
 bool Receives::try_post(std::uint32_t slot) {

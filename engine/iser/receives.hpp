@@ -56,6 +56,7 @@ class Receives {
 
  private:
   [[nodiscard]] bool try_post(std::uint32_t slot);
+  void have(std::uint32_t messages);
   void put_away(std::uint32_t slot);
   void grow();
 

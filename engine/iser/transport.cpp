@@ -154,7 +154,7 @@ engine::Buffer Transport::take_data() {
 void Transport::give_data_back() {
   if (user_ != nullptr) {
     receives_.give_back();
-    if (was_shut_) feed_starved();
+    if (was_shut_ || receives_.starved()) feed_starved();
   } else {
     receives_.forget_one();
   }

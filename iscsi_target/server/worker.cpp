@@ -48,14 +48,17 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
   keep(id, std::move(transport), std::make_unique<IserTransfers>(data));
 }
 
-// Its memory is free when its queue pair is gone: the next call finds it.
+// Its memory is free when its queue pair is gone: the next call finds it. Who calls meanwhile ends no other.
 void Worker::end_oldest_stranger() {
+  TargetConnection* oldest = nullptr;
   for (const auto& [id, kept] : connections_) {
     TargetConnection& connection = *kept.connection;
+    if (!connection.is_rdma()) continue;
+    if (connection.phase() == TargetConnection::Phase::closed) return;
     const bool let_in = connection.phase() == TargetConnection::Phase::full_feature && !connection.identity().discovery;
-    if (!connection.is_rdma() || let_in || connection.phase() == TargetConnection::Phase::closed) continue;
-    return connection.reset("Too many calls over RDMA had no session; this was the oldest of them.");
+    if (!let_in && oldest == nullptr) oldest = &connection;
   }
+  if (oldest) oldest->reset("Too many calls over RDMA had no session; this was the oldest of them.");
 }
 
 void Worker::keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport,

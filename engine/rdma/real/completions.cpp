@@ -30,8 +30,9 @@ struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<
         ibv_ack_cq_events(queue, 1);
         self->core->disarmed(queue);
       }
+      const bool goes_on = errno == EAGAIN || errno == EINTR;  // else the device is gone
       self->reactor.at_end_of_turn(*self);
-      self->wait();
+      if (goes_on) self->wait();
     });
   }
   void end_of_turn() override {}  // the turn is what was wanted

@@ -225,7 +225,10 @@ void Connection::close(bool idle) {
   if (idle_ || id_ == nullptr || id_->qp == nullptr || device_->removed) return bury();
   patience_ = fabric_.control().reactor().call_after(kFlushPatience, [this] {
     patience_ = engine::TimerId::none;
-    bury();
+    // After what was posted meanwhile: this thread may have stood still for longer than the reactor needed.
+    fabric_.post([self = shared_from_this()] {
+      if (self->phase_ == Phase::closing) self->bury();
+    });
   });
 }
 
@@ -259,6 +262,10 @@ void Connection::device_removed(const Device& device) {
 void Connection::port_down(const Device& device, int port) {
   // Initiators wait for theirs; a path of the link has others beside it.
   if (device_ == &device && plan_.domain == Domain::link && id_->port_num == port) lose(RdmaErrc::port_down);
+}
+
+void Connection::completion_queue_failed(const ibv_cq* queue) {
+  if (queue_ == queue) lose(RdmaErrc::local_operation);
 }
 
 void Connection::queue_pair_failed(const ibv_qp* pair) {

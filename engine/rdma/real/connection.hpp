@@ -40,6 +40,7 @@ class Connection final : public CmUser, public std::enable_shared_from_this<Conn
   void device_removed(const Device& device);
   void port_down(const Device& device, int port);
   void queue_pair_failed(const ibv_qp* pair);
+  void completion_queue_failed(const ibv_cq* queue);
   void on_cm_event(const CmEvent& event) override;
 
  private:

@@ -13,6 +13,8 @@
 
 namespace lockstep::rdma {
 
+constexpr int kEvents = 32;
+
 using Descriptor = boost::asio::posix::stream_descriptor;
 
 struct Control::Watch {
@@ -65,7 +67,8 @@ void Control::wait() {
 
 void Control::take_events() {
   rdma_cm_event* taken = nullptr;
-  while (rdma_get_cm_event(channel_, &taken) == 0) {
+  // A few at a time, so that callers do not keep this thread from what it was asked to do.
+  for (int n = 0; n < kEvents && rdma_get_cm_event(channel_, &taken) == 0; ++n) {
     CmEvent event{.type = taken->event, .status = taken->status, .id = taken->id};
     event.responder_resources = taken->param.conn.responder_resources;
     event.initiator_depth = taken->param.conn.initiator_depth;

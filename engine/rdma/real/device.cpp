@@ -1,11 +1,15 @@
 #include "engine/rdma/real/device.hpp"
 
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 
+#include "engine/net/socket_address.hpp"
 #include "engine/rdma/real/completions.hpp"
 #include "engine/rdma/real/errors.hpp"
 #include "engine/runtime/reactor_asio.hpp"
@@ -32,7 +36,7 @@ struct Device::Watch {
   engine::Callback<const ibv_async_event&> happened;
 };
 
-Device::Device(ibv_context* context, engine::Reactor& control) : context_(context), control_(control) {}
+Device::Device(ibv_context* context, Control& control) : context_(context), control_(control) {}
 
 Device::~Device() {
   watch_.reset();
@@ -40,6 +44,27 @@ Device::~Device() {
   for (ibv_pd* domain : domains_) {
     if (domain != nullptr) ibv_dealloc_pd(domain);
   }
+  if (guard_id_ != nullptr) rdma_destroy_id(guard_id_);
+}
+
+void Device::Guard::on_cm_event(const CmEvent& event) {
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) device_.gone_();
+}
+
+void Device::guard(const sockaddr* address, engine::Callback<> gone) {
+  gone_ = std::move(gone);
+  engine::SocketAddress any_port;
+  const bool is_v6 = address->sa_family == AF_INET6;
+  any_port.length = is_v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  std::memcpy(&any_port.storage, address, any_port.length);
+  (is_v6 ? reinterpret_cast<sockaddr_in6&>(any_port.storage).sin6_port
+         : reinterpret_cast<sockaddr_in&>(any_port.storage).sin_port) = 0;
+  if (rdma_create_id(control_.channel(), &guard_id_, static_cast<CmUser*>(&guard_), RDMA_PS_TCP) != 0) {
+    guard_id_ = nullptr;
+    return;
+  }
+  const bool bound = rdma_bind_addr(guard_id_, reinterpret_cast<sockaddr*>(&any_port.storage)) == 0;
+  if (!bound || guard_id_->verbs != context_) rdma_destroy_id(std::exchange(guard_id_, nullptr));
 }
 
 std::error_code Device::open(std::span<const std::span<std::byte>> arenas) {
@@ -67,7 +92,7 @@ std::error_code Device::add_arena(std::span<std::byte> arena) {
 
 void Device::watch(engine::Callback<const ibv_async_event&> happened) {
   ::fcntl(context_->async_fd, F_SETFL, ::fcntl(context_->async_fd, F_GETFL) | O_NONBLOCK);
-  watch_ = std::make_unique<Watch>(control_, context_->async_fd, std::move(happened));
+  watch_ = std::make_unique<Watch>(control_.reactor(), context_->async_fd, std::move(happened));
   wait();
 }
 
@@ -79,7 +104,7 @@ void Device::wait() {
       watch_->happened(event);
       ibv_ack_async_event(&event);
     }
-    wait();
+    if (errno == EAGAIN || errno == EINTR) wait();  // else the device is gone
   });
 }
 

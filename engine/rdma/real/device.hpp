@@ -24,7 +24,7 @@ class QueueGroup;
 /// reactors.
 class Keys {
  public:
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMost = 256;
 
   /// Nothing when it is in no arena.
   [[nodiscard]] std::optional<std::uint32_t> find(std::span<const std::byte> memory) const {
@@ -54,12 +54,15 @@ class Keys {
 
 class Device {
  public:
-  Device(ibv_context* context, engine::Reactor& control);
+  Device(ibv_context* context, Control& control);
   /// No queue pair, id or completion queue is left. Lets go of what is registered.
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  /// Holds on to the library's context of the device while ids come and go: with none on it the library may close that
+  /// at any time, and tells nobody of a removal. `address` is one of the device's; `gone`: it is being removed.
+  void guard(const sockaddr* address, engine::Callback<> gone);
   /// Makes the domains and registers the arenas.
   [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
@@ -85,10 +88,21 @@ class Device {
 
  private:
   struct Watch;
+  class Guard final : public CmUser {
+   public:
+    explicit Guard(Device& device) : device_(device) {}
+    void on_cm_event(const CmEvent& event) override;
+
+   private:
+    Device& device_;
+  };
   void wait();
 
   ibv_context* context_;
-  engine::Reactor& control_;
+  Control& control_;
+  engine::Callback<> gone_;
+  Guard guard_{*this};
+  rdma_cm_id* guard_id_ = nullptr;
   ibv_device_attr attributes_{};
   std::array<ibv_pd*, 2> domains_{};
   std::array<Keys, 2> keys_;

@@ -96,13 +96,14 @@ std::unique_ptr<QueuePair> RealFabric::connect(Completions& completions, Domain 
 }
 
 engine::IoResult<Device*> RealFabric::device_of(rdma_cm_id& id) {
-  assert(id.verbs != nullptr);
+  if (id.verbs == nullptr) return std::unexpected(make_error_code(RdmaErrc::device_removed));
   for (const auto& device : devices_) {
     if (device->context() != id.verbs) continue;
     if (device->removed) return std::unexpected(make_error_code(RdmaErrc::device_removed));
     return device.get();
   }
-  auto made = std::make_unique<Device>(id.verbs, control_->reactor());
+  auto made = std::make_unique<Device>(id.verbs, *control_);
+  made->guard(rdma_get_local_addr(&id), [this, device = made.get()] { removed_later(*device); });
   if (const auto error = made->open(arenas_)) return std::unexpected(error);
   Device& device = *devices_.emplace_back(std::move(made));
   device.watch([this, &device](const ibv_async_event& event) { happened(device, event); });
@@ -144,18 +145,26 @@ void RealFabric::happened(Device& device, const ibv_async_event& event) {
     case IBV_EVENT_QP_ACCESS_ERR:
       for (const auto& connection : connections) connection->queue_pair_failed(event.element.qp);
       break;
+    case IBV_EVENT_CQ_ERR:
+      for (const auto& connection : connections) connection->completion_queue_failed(event.element.cq);
+      break;
     case IBV_EVENT_PORT_ERR:
       for (const auto& connection : connections) connection->port_down(device, event.element.port_num);
       break;
     case IBV_EVENT_DEVICE_FATAL:
-      post([this, &device] {
-        const bool known = std::ranges::any_of(devices_, [&](const auto& each) { return each.get() == &device; });
-        if (known) removed(device);
-      });
+      removed_later(device);
       break;
     default:
       break;
   }
+}
+
+/// Not in the midst of what the device tells.
+void RealFabric::removed_later(Device& device) {
+  post([this, device = &device] {
+    const bool known = std::ranges::any_of(devices_, [&](const auto& each) { return each.get() == device; });
+    if (known) removed(*device);
+  });
 }
 
 void RealFabric::removed(Device& device) {
@@ -190,7 +199,16 @@ void RealFabric::forget_when_empty(Device& device) {
   forget_context(control_->reactor(), library, events);
 }
 
+void RealFabric::Callers::on_cm_event(const CmEvent& event) {
+  const auto& calls = fabric_.calls_;
+  const auto found = std::ranges::find_if(calls, [&](const auto& each) { return each.second.id == event.id; });
+  if (found == calls.end()) return;
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) return fabric_.removed(*found->second.device);
+  fabric_.refuse(found->first);  // it has hung up
+}
+
 std::uint64_t RealFabric::keep(PendingCall call) {
+  call.id->context = static_cast<CmUser*>(&callers_);
   calls_.emplace(next_call_, call);
   return next_call_++;
 }

@@ -23,8 +23,9 @@ std::string_view advice(int error_number) {
     case EADDRNOTAVAIL:
     case ENODEV:
       return "Another program listens there (\"rdma resource show cm_id\" shows which), or no RDMA device of this "
-             "machine "
-             "has that address (\"rdma link\" shows the devices and their interfaces).";
+             "machine has that address (\"rdma link\" shows the devices and their interfaces), or lockstepd may not "
+             "open "
+             "/dev/infiniband/uverbs* (their permissions, DeviceAllow in its unit).";
     default:
       return {};
   }
@@ -92,6 +93,7 @@ void ListenerCore::device_removed(const Device& device) {
 }
 
 void ListenerCore::try_again() {
+  assert(retry_ == engine::TimerId::none);
   retry_ = fabric_.control().reactor().call_after(kRetry, [this] {
     retry_ = engine::TimerId::none;
     if (!bind()) try_again();
@@ -100,18 +102,12 @@ void ListenerCore::try_again() {
 
 void ListenerCore::on_cm_event(const CmEvent& event) {
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) return called(event);
-  if (event.type != RDMA_CM_EVENT_DEVICE_REMOVAL) return;
-  if (device_ != nullptr) {
-    fabric_.removed(*device_);
-  } else {
-    unbind();
-    try_again();
-  }
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL && device_ != nullptr) fabric_.removed(*device_);
 }
 
 void ListenerCore::called(const CmEvent& event) {
   const auto device = fabric_.device_of(*event.id);
-  if (!device || closed) {
+  if (!device || closed || !fabric_.has_room_for_calls()) {
     (void)rdma_reject(event.id, nullptr, 0);
     rdma_destroy_id(event.id);
     return;
@@ -139,7 +135,9 @@ RealListener::~RealListener() {
 }
 
 RealCall::~RealCall() {
-  if (number_ != 0) fabric_.post([fabric = &fabric_, number = number_] { fabric->refuse(number); });
+  if (number_ == 0) return;
+  if (const auto fabric = token_.lock())
+    (*fabric)->post([fabric = *fabric, number = number_] { fabric->refuse(number); });
 }
 
 std::unique_ptr<QueuePair> RealCall::accept(Completions& completions, Domain domain, const Wanted& wanted,

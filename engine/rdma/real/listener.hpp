@@ -62,7 +62,7 @@ class RealCall final : public Call {
     bool can_invalidate = false;
   };
   RealCall(RealFabric& fabric, std::uint64_t number, About about)
-      : fabric_(fabric), number_(number), about_(std::move(about)) {}
+      : fabric_(fabric), token_(fabric.token()), number_(number), about_(std::move(about)) {}
   ~RealCall() override;
 
   [[nodiscard]] const std::string& local_address() const override { return about_.local; }
@@ -75,7 +75,8 @@ class RealCall final : public Call {
 
  private:
   RealFabric& fabric_;
-  std::uint64_t number_;  ///< of the fabric's calls; 0 once it is accepted
+  std::weak_ptr<RealFabric*> token_;  // what nobody takes may outlive it
+  std::uint64_t number_;              ///< of the fabric's calls; 0 once it is accepted
   About about_;
 };
 

@@ -54,24 +54,40 @@ class RealFabric final : public Fabric {
   void removed(Device& device);
   /// An id on the device is no more.
   void left(Device& device);
+  [[nodiscard]] bool has_room_for_calls() const { return calls_.size() < kMaxCalls; }
   [[nodiscard]] std::uint64_t keep(PendingCall call);
   [[nodiscard]] PendingCall take(std::uint64_t call);
   void refuse(std::uint64_t call);
 
+  /// For what may outlive the fabric in a reactor's queue.
+  [[nodiscard]] std::weak_ptr<RealFabric*> token() const { return token_; }
   std::set<std::shared_ptr<Connection>> connections;
   std::set<std::shared_ptr<ListenerCore>> listeners;
 
  private:
+  static constexpr std::size_t kMaxCalls = 256;  ///< that nobody has taken yet
+  /// What happens to their ids meanwhile.
+  class Callers final : public CmUser {
+   public:
+    explicit Callers(RealFabric& fabric) : fabric_(fabric) {}
+    void on_cm_event(const CmEvent& event) override;
+
+   private:
+    RealFabric& fabric_;
+  };
+  void removed_later(Device& device);
   void happened(Device& device, const ibv_async_event& event);
   void end_calls(const Device* device);
   void returned(const std::shared_ptr<QueueGroup>& group);
   void forget_when_empty(Device& device);
   void close_all();
 
+  std::shared_ptr<RealFabric*> token_ = std::make_shared<RealFabric*>(this);
   std::unique_ptr<Control> control_;
   std::vector<std::span<std::byte>> arenas_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::uint64_t, PendingCall> calls_;
+  Callers callers_{*this};
   std::uint64_t next_call_ = 1;
 };
 

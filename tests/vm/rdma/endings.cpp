@@ -221,6 +221,44 @@ void interface_down(World& world, const std::string& interface) {
   again.callee->end();
 }
 
+// A call that nobody has taken yet, when its listener goes, the peer hangs up, and both.
+void calls_that_wait(World& world) {
+  for (int i = 0; i < 30; ++i) {
+    std::unique_ptr<Call> kept;
+    std::atomic<bool> called = false;
+    auto second = world.fabric->listen(*world.b->completions, world.local + ":0", [&](std::unique_ptr<Call> call) {
+      kept = std::move(call);
+      called = true;
+    });
+    check(second.has_value(), "one more listens");
+    auto caller = world.dial(world.local + port_of(**second), kSmall, "");
+    wait_for("the call", [&] { return called.load(); });
+    if (i % 3 != 0) second->reset();
+    if (i % 3 != 1) caller->end();
+    // What the peer's end brings is told before the call is dropped.
+    if (i % 2 == 0) world.b->on([] {});
+    world.b->on([&] { kept.reset(); });
+    if (i % 3 == 1) {
+      wait_for("it is refused", [&] { return caller->lost.load(); });
+      caller->end();
+    }
+  }
+  auto after = world.connect();
+  after.caller->end();
+  after.callee->end();
+}
+
+// Nobody is connected, and the one who listens does so on any address: no id of ours is on the device but its guard.
+void idle_unplug(World& world, const std::string& device, const std::string& interface) {
+  for (int i = 0; i < 2; ++i) {
+    run("timeout 30 rdma link del " + device);
+    run("rdma link add " + device + " type rxe netdev " + interface);
+    auto again = world.connect();
+    again.caller->end();
+    again.callee->end();
+  }
+}
+
 void hot_plug(World& world, const std::string& device, const std::string& interface, int rounds) {
   const auto bound = world.fabric->listen(*world.b->completions, world.local + ":0", [&](std::unique_ptr<Call> call) {
     if (world.called) world.called(std::move(call));

@@ -256,6 +256,8 @@ int main(int argc, char** argv) {
   part("closing", [&] { closing(world, number(5, 200)); });
   part("ping-pong", [&] { ping_pong(world, static_cast<std::uint32_t>(number(4, 100'000))); });
   part("interface down", [&] { interface_down(world, words[3]); });
+  part("calls that wait", [&] { calls_that_wait(world); });
+  part("unplugged while idle", [&] { idle_unplug(world, words[2], words[3]); });
   part("hot plug", [&] { hot_plug(world, words[2], words[3], 3); });
   return 0;
 }

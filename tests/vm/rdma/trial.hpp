@@ -117,6 +117,8 @@ void invalidation(World& world);
 void many_reads(World& world);
 void quiet_sends(World& world);
 void wrong_key(World& world);
+void calls_that_wait(World& world);
+void idle_unplug(World& world, const std::string& device, const std::string& interface);
 void refusals(World& world);
 void ping_pong(World& world, std::uint32_t rounds);
 void closing(World& world, int rounds);
