@@ -141,7 +141,7 @@ std::optional<TargetLogin::Step> TargetLogin::take_keys(const Pairs& pairs) {
   const std::uint8_t here = stage_ == Stage::security ? kInSecurity : kInOperational;
   for (const TextPair& pair : pairs) {
     const KeyRule* rule = find_rule(pair.key);
-    if (rule == nullptr) {
+    if (rule == nullptr || ((rule->use & kRdmaOnly) && !offers_.rdma)) {
       if (!is_reserved_word(pair.value)) answer(pair.key, "NotUnderstood");
       continue;
     }

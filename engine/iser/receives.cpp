@@ -46,12 +46,6 @@ void Receives::came(std::uint32_t slot) {
 void Receives::give_back() {
   account_.give_back();
   post_starved();
-  // What was put away while others were short: the floor is its own.
-  while (account_.is_below_floor() && !unused_.empty() && !starved()) {
-    const std::uint32_t slot = unused_.back();
-    unused_.pop_back();
-    post(slot);
-  }
 }
 
 bool Receives::try_post(std::uint32_t slot) {
@@ -82,6 +76,12 @@ void Receives::post_after_command(std::uint32_t slot) {
 
 void Receives::post_starved() {
   while (!starved_.empty() && try_post(starved_.back())) starved_.pop_back();
+  // What was put away while others were short: the floor is its own.
+  while (account_.is_below_floor() && !unused_.empty() && !starved()) {
+    const std::uint32_t slot = unused_.back();
+    unused_.pop_back();
+    post(slot);
+  }
 }
 
 void Receives::grow() {

@@ -43,6 +43,7 @@ void Transport::start(iscsi::PduTransportUser& user) {
   call_.reset();
   sends_.start(*pair_, memory_.span().subspan(Receives::kMemory, SendQueue::kMemory));
   receives_.start(*pair_, memory_.span().first(Receives::kMemory));
+  if (receives_.starved()) retry_soon();
 }
 
 void Transport::begin_session(Mover& mover, bool receives) {

@@ -15,6 +15,9 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::size_t kZeros = std::size_t{1} << 20;
+constexpr unsigned kLeastDepth = 512;    // where there is no memory for a longer ring
+constexpr unsigned kMostThreads = 1024;  // of the kernel, that wait for disks
+constexpr std::size_t kEndsInATurn = 1024;
 constexpr std::size_t kLargestFixed = std::size_t{1} << 30;  // the kernel's bound on one registered buffer
 
 std::string reason(int negative_errno) { return std::error_code(-negative_errno, std::generic_category()).message(); }
@@ -81,29 +84,36 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
   std::byte* zeros = nullptr;
   std::vector<int> free_files;
   std::vector<File> files{kMaxFiles};
+  Queue granted;              // waited for their file and have the place of one that ended
   Queue pending;              // asked for, not yet with the kernel
   std::size_t asked_for = 0;  // those, and what waits for its file
   std::size_t in_kernel = 0;
 };
 
 Result<void> IoUring::Impl::open() {
-  if (const int result = setup(ring, options.depth); result < 0) {
+  int result = setup(ring, options.depth);
+  // Older kernels want the ring in one piece.
+  while (result == -ENOMEM && options.depth > kLeastDepth) result = setup(ring, options.depth /= 2);
+  if (result == -ENOMEM) {
+    return fail(Errc::resource_exhausted, "The kernel has no memory for io_uring's ring. Free some and start again.");
+  }
+  if (result < 0) {
     return fail(Errc::io_error, "io_uring is not available (" + reason(result) +
                                     "). Lockstep needs Linux 5.19 or later and kernel.io_uring_disabled=0.");
   }
   ring_open = true;
-  if (const int result = io_uring_register_files_sparse(&ring, kMaxFiles); result < 0) {
+  if (result = io_uring_register_files_sparse(&ring, kMaxFiles); result < 0) {
     return fail(Errc::io_error, "io_uring refused its table of files (" + reason(result) + ").");
   }
   for (int i = kMaxFiles - 1; i >= 0; --i) free_files.push_back(i);
-  if (const int result = io_uring_register_eventfd(&ring, reactor.wake_descriptor()); result < 0) {
+  if (result = io_uring_register_eventfd(&ring, reactor.wake_descriptor()); result < 0) {
     return fail(Errc::io_error, "io_uring refused its event descriptor (" + reason(result) + ").");
   }
   // What can't be begun without waiting is a thread's of the kernel, of which it has a few for each core: those that a
   // disk holds would be missing to all the others.
-  std::array<unsigned, 2> threads{options.depth, 0};
-  if (const int result = io_uring_register_iowq_max_workers(&ring, threads.data()); result < 0) {
-    return fail(Errc::io_error, "io_uring refused a thread for each operation (" + reason(result) + ").");
+  std::array<unsigned, 2> threads{std::min(options.depth, kMostThreads), 0};
+  if (result = io_uring_register_iowq_max_workers(&ring, threads.data()); result < 0) {
+    return fail(Errc::io_error, "io_uring refused a bound for its threads (" + reason(result) + ").");
   }
   io_uring_cq_eventfd_toggle(&ring, false);
   void* memory = mmap(nullptr, kZeros, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -179,13 +189,16 @@ void IoUring::Impl::end_of_turn() {
         syscall(__NR_io_uring_register, ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
     assert(result == 0);
   }
-  while (pending.first != nullptr && in_kernel < options.depth) {
-    Request& request = *pending.pop();
+  while ((granted.first != nullptr || pending.first != nullptr) && in_kernel < options.depth) {
+    const bool is_granted = granted.first != nullptr;
+    Request& request = is_granted ? *granted.pop() : *pending.pop();
     File& file = files[static_cast<std::size_t>(request.file)];
-    if (file.in_kernel == options.file_depth) {
+    // A sync is one at a time, and others wait for it.
+    if (!is_granted && file.in_kernel >= options.file_depth && request.kind != Request::Kind::fdatasync) {
       file.waiting.push(request);
       continue;
     }
+    file.in_kernel -= is_granted ? 1 : 0;  // its place was kept for it
     --asked_for;
     ++in_kernel;
     ++file.in_kernel;
@@ -202,8 +215,9 @@ void IoUring::Impl::end_of_turn() {
 
 void IoUring::Impl::left_kernel(const Request& request) {
   File& file = files[static_cast<std::size_t>(request.file)];
-  --file.in_kernel;
-  if (Request* const next = file.waiting.pop()) pending.push(*next);
+  // Who waits has the place before anybody who comes meanwhile.
+  Request* const next = file.in_kernel <= options.file_depth ? file.waiting.pop() : nullptr;
+  next != nullptr ? granted.push(*next) : void(--file.in_kernel);
 }
 
 bool IoUring::Impl::reap() {
@@ -214,7 +228,7 @@ bool IoUring::Impl::reap() {
   std::array<io_uring_cqe*, 64> entries;
   std::array<Ended, 64> ended;
   bool any = false;
-  for (std::size_t seen = 0; seen < options.depth;) {  // bounded, so that the rest of the turn gets its time
+  for (std::size_t seen = 0; seen < kEndsInATurn;) {  // bounded, so that the rest of the turn gets its time
     const unsigned count = io_uring_peek_batch_cqe(&ring, entries.data(), static_cast<unsigned>(entries.size()));
     if (count == 0) break;
     for (unsigned i = 0; i < count; ++i) {
@@ -227,7 +241,8 @@ bool IoUring::Impl::reap() {
     for (unsigned i = 0; i < count; ++i) left_kernel(*ended[i].request);
     for (unsigned i = 0; i < count; ++i) ended[i].request->done(*ended[i].request, ended[i].result);
   }
-  if (pending.first != nullptr) reactor.at_end_of_turn(*this);
+  const bool asks = pending.first != nullptr || granted.first != nullptr;
+  if (asks && in_kernel < options.depth) reactor.at_end_of_turn(*this);
   return any;
 }
 

@@ -15,7 +15,7 @@ namespace lockstep::engine {
 
 struct IoUringOptions {
   unsigned depth = 4096;       ///< operations in flight in the kernel; more wait their turn in the ring object
-  unsigned file_depth = 256;   ///< of those, for one file: one that hangs leaves room for the others
+  unsigned file_depth = 256;   ///< of those, for one file: some that hang leave room for the others
   BufferPool* pool = nullptr;  ///< registered as fixed buffers when memory may be pinned; may be null
 };
 

@@ -54,7 +54,10 @@ void Worker::end_oldest_stranger() {
   for (const auto& [id, kept] : connections_) {
     TargetConnection& connection = *kept.connection;
     if (!connection.is_rdma()) continue;
-    if (connection.phase() == TargetConnection::Phase::closed) return;
+    if (connection.phase() == TargetConnection::Phase::closed) {
+      if (kept.info) continue;  // it had a session: what it holds is no stranger's
+      return;
+    }
     const bool let_in = connection.phase() == TargetConnection::Phase::full_feature && !connection.identity().discovery;
     if (!let_in && oldest == nullptr) oldest = &connection;
   }

@@ -35,7 +35,7 @@ std::string answer_text(const std::vector<iscsi::TextPair>& pairs, const TextCon
   std::string text;
   for (const auto& [key, value] : pairs) {
     const iscsi::KeyRule* rule = iscsi::find_rule(key);
-    if (rule == nullptr) {
+    if (rule == nullptr || ((rule->use & iscsi::kRdmaOnly) && !parameters.rdma)) {
       iscsi::add_pair(text, key, "NotUnderstood");
     } else if (rule->key == iscsi::Key::send_targets) {
       send_targets(text, value, context);

@@ -12,6 +12,8 @@
 namespace lockstep::data_plane {
 namespace {
 
+std::uint64_t messages_bound(const Configuration& c) { return c.rdma ? c.reactors * RdmaDevices::kMessages : 0; }
+
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -46,9 +48,8 @@ std::filesystem::path control_group(const std::filesystem::path& root) {
 
 std::uint64_t memory_bound(const Configuration& c) {
   const unsigned shards = std::min(c.reactors, kMaxShards);
-  const std::uint64_t messages = c.rdma ? c.reactors * RdmaDevices::kMessages : 0;
   return ((c.reactors * c.buffer_mib + shards * c.link_buffer_mib) << 20) + (shards - 1) * PairShard::kStash +
-         messages + kBesideBuffers;
+         messages_bound(c) + kBesideBuffers;
 }
 
 std::optional<MemoryLimit> memory_limit(const std::filesystem::path& root) {
@@ -70,7 +71,7 @@ std::optional<std::string> memory_problem(const Configuration& c, const MemoryLi
   return fmt::format(
       "lockstepd may come to use {} MiB of memory (reactors = {}, buffer_mib = {}, link_buffer_mib = {}, and {} MiB "
       "beside), but {} {} MiB: under load it may be ended for want of it. {}",
-      bound >> 20, c.reactors, c.buffer_mib, c.link_buffer_mib, kBesideBuffers >> 20,
+      bound >> 20, c.reactors, c.buffer_mib, c.link_buffer_mib, (messages_bound(c) + kBesideBuffers) >> 20,
       limit.of_control_group ? "its unit (MemoryMax) allows" : "this machine has", limit.bytes >> 20,
       limit.of_control_group ? "Lower them in lockstepd.toml, or raise MemoryMax, and restart lockstepd."
                              : "Lower them in lockstepd.toml and restart lockstepd, or give the machine more.");

@@ -14,7 +14,7 @@ struct MemoryLimit {
   bool of_control_group = false;  ///< systemd's MemoryMax, or another control group's memory.max; else the machine's
 };
 
-/// Bytes: the buffers of all reactors and of each shard's link, and kBesideBuffers.
+/// Bytes: the buffers of all reactors and of each shard's link, with RDMA those for messages, and kBesideBuffers.
 [[nodiscard]] std::uint64_t memory_bound(const Configuration& configuration);
 
 /// Sessions, volumes' maps and code: far more than a node with a thousand sessions is measured to take (tests/load).

@@ -1,5 +1,7 @@
 // Making room for a larger volume: files longer, metadata larger. What initiators see changes later, when both nodes
 // have room (replication/core/membership_grow.cpp).
+#include <system_error>
+
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
@@ -14,10 +16,15 @@ using engine::Uuid;
 /// On a thread of its own: reserving much space, or giving it back, may take a file system longer than a lease lasts.
 void Node::work_on_files(std::function<Result<void>()> work, Grown done) {
   if (file_worker_.joinable()) file_worker_.join();  // it posted what follows from it: it has ended, or is about to
-  file_worker_ = std::thread([this, work = std::move(work), done = std::move(done)]() mutable {
-    auto outcome = work();
-    home().post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
-  });
+  auto then = std::make_shared<Grown>(std::move(done));
+  try {
+    file_worker_ = std::thread([this, work = std::move(work), then]() mutable {
+      auto outcome = work();
+      home().post([outcome = std::move(outcome), then]() mutable { (*then)(std::move(outcome)); });
+    });
+  } catch (const std::system_error&) {
+    (*then)(engine::fail(Errc::resource_exhausted, "The system has no thread for it now. Try again."));
+  }
 }
 
 /// The size of what the mirror has room for is known to its shard alone.

@@ -1,5 +1,7 @@
 // How much is left for thin volumes: each node looks at its own disks now and then, and tells the operator and the
 // unit's state, which is one for both nodes and tells the initiators (engine/scsi/lu_state.hpp).
+#include <system_error>
+
 #include "iscsi_target/scsi/space_threshold.hpp"
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
@@ -36,13 +38,17 @@ void Node::look_at_space() {
     if (volume->spec.thin && volume->disk && volume->stores.in_files()) all.push_back({id, volume->spec.data});
   }
   if (looker_.joinable()) looker_.join();  // it posted what led here: it has ended, or is about to
-  looker_ = std::thread([this, all = std::move(all)]() mutable {
-    for (SpaceSeen& each : all) each.space = space_of(each.path);
-    home().post([this, all = std::move(all)] {
-      for (const SpaceSeen& each : all) take_space(each);
-      home().call_after(kLookAtSpace, [this] { look_at_space(); });
+  try {
+    looker_ = std::thread([this, all = std::move(all)]() mutable {
+      for (SpaceSeen& each : all) each.space = space_of(each.path);
+      home().post([this, all = std::move(all)] {
+        for (const SpaceSeen& each : all) take_space(each);
+        home().call_after(kLookAtSpace, [this] { look_at_space(); });
+      });
     });
-  });
+  } catch (const std::system_error&) {  // the system has no thread now
+    home().call_after(kLookAtSpace, [this] { look_at_space(); });
+  }
 }
 
 void Node::take_space(const SpaceSeen& seen) {

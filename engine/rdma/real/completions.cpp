@@ -58,7 +58,7 @@ std::error_code QueueGroup::open() {
 
 engine::IoResult<QueueGroup::Place> QueueGroup::reserve(std::uint32_t entries) {
   for (Queue& queue : queues_) {
-    if (queue.capacity - queue.reserved < entries) continue;
+    if (queue.has_failed || queue.capacity - queue.reserved < entries) continue;
     queue.reserved += entries;
     return Place{queue.queue, false};
   }
@@ -69,6 +69,10 @@ engine::IoResult<QueueGroup::Place> QueueGroup::reserve(std::uint32_t entries) {
   if (made == nullptr) return std::unexpected(system_error(errno));
   queues_.push_back({made, static_cast<std::uint32_t>(made->cqe) - kSpare, entries});
   return Place{made, true};
+}
+
+void QueueGroup::failed(const ibv_cq* queue) {
+  for (Queue& each : queues_) each.has_failed |= each.queue == queue;
 }
 
 void QueueGroup::give_back(ibv_cq* queue, std::uint32_t entries) {

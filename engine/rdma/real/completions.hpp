@@ -35,6 +35,8 @@ class QueueGroup {
   // On the control thread.
   [[nodiscard]] std::error_code open();
   [[nodiscard]] engine::IoResult<Place> reserve(std::uint32_t entries);
+  /// It tells nothing any more: no other connection gets it.
+  void failed(const ibv_cq* queue);
   void give_back(ibv_cq* queue, std::uint32_t entries);
   /// The reactor has let go of it.
   void close();
@@ -52,6 +54,7 @@ class QueueGroup {
   struct Queue {
     ibv_cq* queue;
     std::uint32_t capacity, reserved;
+    bool has_failed = false;
   };
   struct Watch;
 

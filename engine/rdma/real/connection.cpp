@@ -53,7 +53,7 @@ void Connection::answer(std::uint64_t call) {
   fabric_.connections.insert(shared_from_this());
   calling_ = false;
   const PendingCall taken = fabric_.take(call);
-  if (taken.id == nullptr) return lose(RdmaErrc::device_removed);
+  if (taken.id == nullptr) return lose(std::make_error_code(std::errc::connection_reset));
   id_ = taken.id;
   id_->context = static_cast<CmUser*>(this);
   device_ = taken.device;

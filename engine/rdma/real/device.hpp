@@ -63,6 +63,7 @@ class Device {
   /// Holds on to the library's context of the device while ids come and go: with none on it the library may close that
   /// at any time, and tells nobody of a removal. `address` is one of the device's; `gone`: it is being removed.
   void guard(const sockaddr* address, engine::Callback<> gone);
+  [[nodiscard]] bool is_guarded() const { return guard_id_ != nullptr; }
   /// Makes the domains and registers the arenas.
   [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
@@ -82,6 +83,7 @@ class Device {
   }
   [[nodiscard]] bool iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
 
+  std::uint64_t serial = 0;  ///< of all that there ever were
   bool removed = false;
   std::uint32_t ids = 0;  ///< of the connection manager's, that are on this device
   std::vector<std::shared_ptr<QueueGroup>> groups;
@@ -113,6 +115,8 @@ class Device {
 /// Both ways in which the connection manager's library (44) lets go of a device that was removed; without them the
 /// kernel waits for this process to end. Called after everything of ours on the device is gone; `library` and `events`
 /// are the descriptors of its context. Tries for some seconds, as the kernel takes its time.
-void forget_context(engine::Reactor& control, int library, int events);
+void forget_context(engine::Reactor& control, int library, int events, std::string file);
+/// The file that a descriptor is of, for that; while it is certainly open.
+[[nodiscard]] std::string file_of_context(int library);
 
 }  // namespace lockstep::rdma

@@ -34,6 +34,7 @@ engine::SocketAddress address_of(const sockaddr* address) {
 RealFabric::RealFabric(std::unique_ptr<Control> control) : control_(std::move(control)) {}
 
 RealFabric::~RealFabric() {
+  token_.reset();
   control_->ask([this] {
     close_all();
     return true;
@@ -100,14 +101,20 @@ engine::IoResult<Device*> RealFabric::device_of(rdma_cm_id& id) {
   for (const auto& device : devices_) {
     if (device->context() != id.verbs) continue;
     if (device->removed) return std::unexpected(make_error_code(RdmaErrc::device_removed));
+    if (!device->is_guarded()) guard(*device, id);
     return device.get();
   }
   auto made = std::make_unique<Device>(id.verbs, *control_);
-  made->guard(rdma_get_local_addr(&id), [this, device = made.get()] { removed_later(*device); });
+  made->serial = ++last_serial_;
+  guard(*made, id);
   if (const auto error = made->open(arenas_)) return std::unexpected(error);
   Device& device = *devices_.emplace_back(std::move(made));
   device.watch([this, &device](const ibv_async_event& event) { happened(device, event); });
   return &device;
+}
+
+void RealFabric::guard(Device& device, rdma_cm_id& id) {
+  device.guard(rdma_get_local_addr(&id), [this, &device] { removed_later(device); });
 }
 
 engine::IoResult<QueueGroup*> RealFabric::group_of(Device& device, const std::shared_ptr<CompletionsCore>& core) {
@@ -146,6 +153,7 @@ void RealFabric::happened(Device& device, const ibv_async_event& event) {
       for (const auto& connection : connections) connection->queue_pair_failed(event.element.qp);
       break;
     case IBV_EVENT_CQ_ERR:
+      for (const auto& group : device.groups) group->failed(event.element.cq);
       for (const auto& connection : connections) connection->completion_queue_failed(event.element.cq);
       break;
     case IBV_EVENT_PORT_ERR:
@@ -161,9 +169,9 @@ void RealFabric::happened(Device& device, const ibv_async_event& event) {
 
 /// Not in the midst of what the device tells.
 void RealFabric::removed_later(Device& device) {
-  post([this, device = &device] {
-    const bool known = std::ranges::any_of(devices_, [&](const auto& each) { return each.get() == device; });
-    if (known) removed(*device);
+  post([this, serial = device.serial] {
+    const auto found = std::ranges::find_if(devices_, [&](const auto& each) { return each->serial == serial; });
+    if (found != devices_.end()) removed(**found);
   });
 }
 
@@ -195,8 +203,9 @@ void RealFabric::forget_when_empty(Device& device) {
   if (!device.removed || device.ids > 0 || !device.groups.empty()) return;
   const int library = device.context()->cmd_fd;
   const int events = device.context()->async_fd;
+  std::string file = file_of_context(library);
   std::erase_if(devices_, [&](const auto& each) { return each.get() == &device; });
-  forget_context(control_->reactor(), library, events);
+  forget_context(control_->reactor(), library, events, std::move(file));
 }
 
 void RealFabric::Callers::on_cm_event(const CmEvent& event) {

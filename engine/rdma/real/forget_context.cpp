@@ -55,8 +55,9 @@ void look(std::unique_ptr<Search> search) {
 
 }  // namespace
 
-void forget_context(engine::Reactor& control, int library, int events) {
-  std::string file = file_of(library);
+std::string file_of_context(int library) { return file_of(library); }
+
+void forget_context(engine::Reactor& control, int library, int events, std::string file) {
   if (file.ends_with(kDeleted)) file.resize(file.size() - kDeleted.size());
   look(std::make_unique<Search>(Search{control, library, events, std::move(file)}));
 }

@@ -75,6 +75,7 @@ class RealFabric final : public Fabric {
    private:
     RealFabric& fabric_;
   };
+  void guard(Device& device, rdma_cm_id& id);
   void removed_later(Device& device);
   void happened(Device& device, const ibv_async_event& event);
   void end_calls(const Device* device);
@@ -89,6 +90,7 @@ class RealFabric final : public Fabric {
   std::map<std::uint64_t, PendingCall> calls_;
   Callers callers_{*this};
   std::uint64_t next_call_ = 1;
+  std::uint64_t last_serial_ = 0;
 };
 
 [[nodiscard]] engine::SocketAddress address_of(const sockaddr* address);

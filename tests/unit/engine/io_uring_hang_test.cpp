@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include <fcntl.h>
@@ -92,6 +93,45 @@ struct OneRing : StoreWorld {
     ring().submit(read.request);
   }
 };
+
+TEST_F(OneRing, WhoWaitsForAPlaceOfTheFileGoesBeforeWhoComesLater) {
+  auto made = IoUring::create(reactor, {.depth = 8, .file_depth = 1});
+  ASSERT_TRUE(made);
+  IoUring& narrow = **made;
+  const int here = *narrow.register_file(file.get());
+  const Memory4K memory(kPage, 1);
+  std::vector<int> order;
+  struct One {
+    IoUring::Request request;
+    int number = 0;
+    std::function<void(int)> ended;
+  };
+  std::vector<One> all(4);
+  const auto begin = [&](int number) {
+    One& one = all[static_cast<std::size_t>(number)];
+    one.number = number;
+    one.request = {.kind = IoUring::Request::Kind::read, .file = here, .data = memory.span().data(), .length = kPage};
+    one.request.owner = &one;
+    one.request.done = [](IoUring::Request& request, int) {
+      auto& it = *static_cast<One*>(request.owner);
+      it.ended(it.number);
+    };
+    narrow.submit(one.request);
+  };
+  for (One& one : all) {
+    one.ended = [&](int number) {
+      order.push_back(number);
+      if (number == 0) begin(3);
+      if (order.size() == all.size()) reactor.stop();
+    };
+  }
+  in_reactor([&] {
+    for (int number = 0; number < 3; ++number) begin(number);
+  });
+  while (order.size() < all.size()) reactor.run();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
+  narrow.unregister_file(here);
+}
 
 TEST_F(OneRing, WhatStandsStillInTheKernelHoldsUpNothingElse) {
   HungMemory memory(kHung);

@@ -1,5 +1,7 @@
 // lockstep initiator ...
+#include <map>
 #include <memory>
+#include <string>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,13 +24,13 @@ Outcome<void> list_initiators(Context& context) {
   if (!sessions) return std::unexpected(sessions.error());
   Table table{"INITIATOR", "CHAP", "CONNECTED TO", ">VOLUMES"};
   for (const json& initiator : *initiators) {
-    std::string sides;
+    std::map<std::string, bool> over_rdma;  // by side
     for (const json& session : *sessions) {
-      const std::string side = text(session, "side");
-      if (text(session, "initiator") == text(initiator, "iqn") && sides.find(side) == std::string::npos) {
-        sides += (sides.empty() ? "" : ", ") + side + (text(session, "transport") == "rdma" ? " (RDMA)" : "");
-      }
+      if (text(session, "initiator") != text(initiator, "iqn")) continue;
+      over_rdma[text(session, "side")] |= text(session, "transport") == "rdma";
     }
+    std::string sides;
+    for (const auto& [side, rdma] : over_rdma) sides += (sides.empty() ? "" : ", ") + side + (rdma ? " (RDMA)" : "");
     table.add({text(initiator, "iqn"), text(initiator, "chap"), or_dash(sides),
                std::to_string(part(initiator, "volumes").size())});
   }
