@@ -1,0 +1,107 @@
+// The receives of one connection, when memory is short and comes back.
+#include "engine/iser/receives.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using iser::MessageMemory;
+using iser::Receives;
+
+/// Takes every post and tells nothing.
+struct DeadPair final : rdma::QueuePair {
+  void receive(std::span<std::byte>, std::span<std::byte>, std::uint64_t id) override { posted.push_back(id); }
+  void send(const rdma::Send&) override {}
+  void write(std::span<const std::byte>, const rdma::Remote&, std::uint64_t) override {}
+  void read(std::span<std::byte>, const rdma::Remote&, std::uint64_t) override {}
+  void close(engine::Callback<>) override {}
+  [[nodiscard]] const rdma::Limits& limits() const override { return limit; }
+  [[nodiscard]] const std::string& local_address() const override { return name; }
+  [[nodiscard]] const std::string& peer_address() const override { return name; }
+  std::vector<std::uint64_t> posted;
+  rdma::Limits limit;
+  std::string name;
+};
+
+class IserReceives : public testing::Test {
+ protected:
+  void begin() {
+    slots = receives.reserve();
+    ASSERT_TRUE(slots);
+    receives.start(pair, slots.span().first(Receives::kMemory));
+    ASSERT_TRUE(receives.open_session());
+  }
+  /// A command with data came, and the device server has its buffer.
+  void take_command() {
+    const auto slot = static_cast<std::uint32_t>(pair.posted.front());
+    pair.posted.erase(pair.posted.begin());
+    receives.came(slot);
+    taken.push_back(receives.take(slot));
+    receives.post_after_command(slot);
+  }
+  void give_all_back() {
+    for (std::size_t i = 0; i < taken.size(); ++i) receives.give_back();
+    taken.clear();
+  }
+
+  engine::BufferPool pool{std::size_t{32} << 20};
+  MessageMemory memory{pool};
+  DeadPair pair;
+  engine::Buffer slots;
+  std::vector<engine::Buffer> taken;
+  Receives receives{memory};
+};
+
+TEST_F(IserReceives, GrowByOneWithEachCommandUpToTheMost) {
+  begin();
+  EXPECT_EQ(receives.posted(), Receives::kFirst);
+  for (int i = 0; i < 300; ++i) {
+    take_command();
+    receives.give_back();
+    taken.clear();
+  }
+  EXPECT_EQ(receives.posted(), Receives::kMost);
+}
+
+TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {
+  begin();
+  for (int i = 0; i < 300; ++i) {
+    take_command();
+    receives.give_back();
+    taken.clear();
+  }
+  memory.set_limit(memory.committed());
+  for (int i = 0; i < 300; ++i) {
+    take_command();
+    receives.give_back();
+    taken.clear();
+  }
+  EXPECT_LT(receives.posted(), Receives::kMost);
+  EXPECT_LE(memory.committed(), memory.limit() / 4 * 3 + MessageMemory::kData);
+}
+
+// Accounts say that memory is back a moment before the pool has it.
+TEST_F(IserReceives, HaveTheirFloorAgainWhenThePoolHasMemoryAgain) {
+  begin();
+  for (int i = 0; i < 300; ++i) {
+    take_command();
+    receives.give_back();
+    taken.clear();
+  }
+  memory.set_limit(memory.committed());
+  for (std::uint32_t i = 0; i < Receives::kMost - Receives::kUnasked; ++i) take_command();
+  EXPECT_EQ(receives.posted(), Receives::kUnasked);
+  std::vector<engine::Buffer> hog;
+  while (engine::Buffer buffer = pool.allocate(MessageMemory::kData)) hog.push_back(std::move(buffer));
+  give_all_back();
+  hog.clear();
+  receives.post_starved();
+  EXPECT_EQ(receives.posted(), Receives::kFirst);
+  EXPECT_FALSE(receives.starved());
+}
+
+}  // namespace
+}  // namespace lockstep::test
