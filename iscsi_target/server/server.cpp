@@ -20,7 +20,6 @@
 namespace lockstep::iscsi_target {
 namespace {
 
-std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 std::string port_of(const std::string& address) { return address.substr(address.rfind(':') + 1); }
 
 bool is_wildcard(const std::string& address) {

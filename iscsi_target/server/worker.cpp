@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/iscsi/stream_transport.hpp"
+#include "iscsi_target/server/countdown.hpp"
 #include "iscsi_target/session/iser_transfers.hpp"
 #include "iscsi_target/session/stream_transfers.hpp"
 
@@ -117,15 +118,9 @@ void Worker::quiesce(std::uint64_t except, const std::string& target, const Task
     if (id != except && theirs && theirs->name == target) others.push_back(kept.connection.get());
   }
   if (others.empty()) return done();
-  struct Countdown {
-    std::size_t left;
-    engine::Callback<> done;
-  };
   auto countdown = std::make_shared<Countdown>(others.size(), std::move(done));
   for (TargetConnection* other : others) {
-    other->quiesce(scope, [countdown] {
-      if (--countdown->left == 0) countdown->done();
-    });
+    other->quiesce(scope, [countdown] { countdown->one(); });
   }
 }
 

@@ -8,9 +8,6 @@ namespace {
 
 constexpr const char* kAccessChanged = "Who may log in was changed during the login.";
 
-/// Without the port.
-std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
-
 constexpr auto kLastWords = std::chrono::seconds(5);  // for the peer to take them
 
 }  // namespace
@@ -182,7 +179,7 @@ void TargetConnection::admitted(std::uint16_t tsih, std::uint64_t nexus_id) {
                      .exp_cmd_sn = login_->exp_cmd_sn(),
                      .window = window,
                      .nexus_id = nexus_id,
-                     .address = std::string(host_of(peer_)),
+                     .address = host_of(peer_),
                      .target = target_,
                      .device_server = target_ ? host_.device_server(*target_) : nullptr};
   login_.reset();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/iscsi/login_target.hpp"
@@ -18,6 +19,11 @@
 namespace lockstep::iscsi_target {
 
 class TargetConnection;
+
+/// Of "10.0.0.1:3260", without the port.
+[[nodiscard]] inline std::string host_of(std::string_view address) {
+  return std::string(address.substr(0, address.rfind(':')));
+}
 
 /// Who keeps the connections of a server.
 class ConnectionHost {
