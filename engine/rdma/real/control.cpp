@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
 
 #include "engine/net/socket_address.hpp"
-#include "engine/rdma/devices.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 
 namespace lockstep::rdma {
@@ -27,7 +27,8 @@ struct Control::Watch {
 // deadlock with itself once it has lost some by that. So all of them are found on one thread, from its part of the
 // heap.
 engine::Result<std::unique_ptr<Control>> Control::open() {
-  engine::prepare_rdma_library();
+  // Read by the library when it is first called: what is left of a device that has gone may be destroyed.
+  ::setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
   std::unique_ptr<Control> control(new Control());
   control->reactor_.start();
   if (const int failed = control->ask([&] { return control->start(); }); failed != 0) {

@@ -285,6 +285,17 @@ TEST_F(Run, TokenRevokeFindsTheTokenByName) {
   EXPECT_EQ(run({"token", "revoke", "old"}), 0);
 }
 
+TEST_F(Run, InitiatorListSaysWhichNodesAreReachedOverRdma) {
+  answer("GET /api/v1/initiators", 200,
+         {{"items", {{{"iqn", "iqn.x"}, {"chap", "none"}, {"volumes", json::array()}}}}});
+  const auto session = [](const char* side, const char* transport) {
+    return json{{"side", side}, {"initiator", "iqn.x"}, {"transport", transport}};
+  };
+  answer("GET /api/v1/sessions", 200, {{"items", {session("a", "tcp"), session("a", "rdma"), session("b", "tcp")}}});
+  EXPECT_EQ(run({"initiator", "list"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("a (RDMA), b "));
+}
+
 TEST_F(Run, InitiatorSecretSendsTheTimeInSecondsAndSaysUntilWhenTheOldOneCounts) {
   const json shown = {{"iqn", "iqn.x"}, {"chap", "one_way"}, {"old_secret_valid_until", "2026-11-23T20:00:00Z"}};
   answer("POST /api/v1/initiators/iqn.x/secret", 200, shown);

@@ -42,6 +42,13 @@ class IserReceives : public testing::Test {
     taken.push_back(receives.take(slot));
     receives.post_after_command(slot);
   }
+  /// Many more than there may be receives, one after the other.
+  void carry_out_commands() {
+    for (int i = 0; i < 300; ++i) {
+      take_command();
+      give_all_back();
+    }
+  }
   void give_all_back() {
     for (std::size_t i = 0; i < taken.size(); ++i) receives.give_back();
     taken.clear();
@@ -58,27 +65,15 @@ class IserReceives : public testing::Test {
 TEST_F(IserReceives, GrowByOneWithEachCommandUpToTheMost) {
   begin();
   EXPECT_EQ(receives.posted(), Receives::kFirst);
-  for (int i = 0; i < 300; ++i) {
-    take_command();
-    receives.give_back();
-    taken.clear();
-  }
+  carry_out_commands();
   EXPECT_EQ(receives.posted(), Receives::kMost);
 }
 
 TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {
   begin();
-  for (int i = 0; i < 300; ++i) {
-    take_command();
-    receives.give_back();
-    taken.clear();
-  }
+  carry_out_commands();
   memory.set_limit(memory.committed());
-  for (int i = 0; i < 300; ++i) {
-    take_command();
-    receives.give_back();
-    taken.clear();
-  }
+  carry_out_commands();
   EXPECT_LT(receives.posted(), Receives::kMost);
   EXPECT_LE(memory.committed(), memory.limit() / 4 * 3 + MessageMemory::kData);
 }
@@ -86,11 +81,7 @@ TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {
 // Accounts say that memory is back a moment before the pool has it.
 TEST_F(IserReceives, HaveTheirFloorAgainWhenThePoolHasMemoryAgain) {
   begin();
-  for (int i = 0; i < 300; ++i) {
-    take_command();
-    receives.give_back();
-    taken.clear();
-  }
+  carry_out_commands();
   memory.set_limit(memory.committed());
   for (std::uint32_t i = 0; i < Receives::kMost - Receives::kUnasked; ++i) take_command();
   EXPECT_EQ(receives.posted(), Receives::kUnasked);
