@@ -32,10 +32,13 @@ engine::Result<std::unique_ptr<Control>> Control::open() {
   std::unique_ptr<Control> control(new Control());
   control->reactor_.start();
   if (const int failed = control->ask([&] { return control->start(); }); failed != 0) {
+    if (failed == ENODEV) {
+      return engine::fail(engine::Errc::not_ready,
+                          "There is no RDMA device, or its driver or the kernel's module rdma_ucm is not loaded.");
+    }
     return std::unexpected(engine::socket_error(
         "RDMA is not available", failed,
-        "\"rdma link\" shows the RDMA devices; the kernel's module rdma_ucm and the driver of the adapter must be "
-        "loaded, and rdma-core and ibverbs-providers be installed."));
+        "rdma-core and ibverbs-providers must be installed, and lockstepd be allowed to open /dev/infiniband."));
   }
   return control;
 }
