@@ -74,6 +74,7 @@ void Transport::on_completion(const rdma::Completion& completion) {
       if (mover_ != nullptr) mover_->on_read(reinterpret_cast<void*>(completion.id));  // NOLINT: as read() gave it
       return;
     case rdma::Work::write:
+    case rdma::Work::hide:
       return;
   }
 }

@@ -1,10 +1,12 @@
 #pragma once
 // What the data movers need of RDMA (InfiniBand Architecture volume 1, chapters 9 to 12), and no more: connections with
-// sends, receives, reads and writes of registered memory. The real provider is on librdmacm and libibverbs
-// (real/fabric.hpp); tests have one that moves data at the worst moment. Nothing here names a fabric or a driver.
+// sends, receives, reads and writes of registered memory, and windows through which the peer reads and writes ours. The
+// real provider is on librdmacm and libibverbs (real/fabric.hpp); tests have one that moves data at the worst moment.
+// Nothing here names a fabric or a driver.
 //
-// Memory: all that is sent, received, read or written lies in an arena that the fabric was told of. From the post on
-// until its completion, or until close() has called back, the device may read or write it at any moment.
+// Memory: all that is sent, received, read, written or exposed lies in an arena that the fabric was told of. From the
+// post on until its completion, or until close() has called back, the device may read or write it at any moment. So may
+// the peer what is exposed, from expose() on until its window is shut.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,7 +35,10 @@ struct Remote {
   bool operator==(const Remote&) const = default;
 };
 
-enum class Work : std::uint8_t { send, receive, read, write };
+enum class Work : std::uint8_t { send, receive, read, write, hide };
+
+/// What a window lets the peer do.
+enum class Access : std::uint8_t { read, write };
 
 struct Completion {
   Work work{};
@@ -41,19 +46,20 @@ struct Completion {
   /// The first one with an error is why the connection is lost; on_lost() follows. The memory is the poster's again.
   std::error_code error = {};
   std::uint32_t bytes = 0;                        ///< that were received
-  std::optional<std::uint32_t> invalidated = {};  ///< our key, by the peer's send
+  std::optional<std::uint32_t> invalidated = {};  ///< our key, by the peer's send: its window is shut
 };
 
 /// What a connection is to bear. The fabric grants what the device has, and at most this.
 struct Wanted {
-  std::uint32_t sends = 0;       ///< sends, reads and writes posted and not completed
+  std::uint32_t sends = 0;       ///< sends, reads, writes, exposes and hides posted and not completed
   std::uint32_t receives = 0;    ///< posted and not completed
   std::uint32_t reads = 16;      ///< of those, reads under way; the peer may have granted fewer
   std::uint32_t max_inline = 0;  ///< bytes of a send that are copied when it is posted
+  std::uint32_t windows = 0;     ///< open at once; of the link's domain only
 };
 
-/// What was granted. Sends and receives are granted as wanted, or the connection is lost; the rest is known from
-/// on_established() on.
+/// What was granted. Sends, receives and windows are granted as wanted, or the connection is lost; the rest is known
+/// from on_established() on. Nothing stands in for windows where a device has none: a key of a whole arena would.
 struct Limits {
   std::uint32_t sends = 0, receives = 0;
   /// More are queued in the provider, so that no send waits behind a read too many.
@@ -69,7 +75,7 @@ struct Send {
   std::span<const std::span<const std::byte>> pieces;  ///< at most kMaxPieces; empty ones are left out
   std::optional<std::uint32_t> invalidates = {};       ///< a key of the peer's
   /// 0: no completion is told; only for what is inline, which is the poster's again at once. It counts as posted until
-  /// the next completion of a later write or send, so that one at least in Limits::sends has an id.
+  /// the next completion of a later write, send or hide, so that one at least in Limits::sends has an id.
   std::uint64_t id = 0;
 };
 
@@ -79,7 +85,7 @@ class QueuePairUser {
   /// Once, before any completion; `private_data` is what the peer's answer brought (of a call that was accepted:
   /// empty).
   virtual void on_established(std::span<const std::byte> private_data) = 0;
-  /// Those of one kind of work come in the order of their posts; a write's and a send's, too.
+  /// Those of one kind of work come in the order of their posts; a write's, a send's and a hide's, too.
   virtual void on_completion(const Completion& completion) = 0;
   /// The peer, the network or the device ended it, or never answered. close() is still owed; completions may be
   /// missing.
@@ -104,12 +110,27 @@ class QueuePair {
   virtual void receive(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t id) = 0;
   /// As write() and read(): not before on_established().
   virtual void send(const Send& send) = 0;
-  /// `id` 0: no completion is told. The next completion of a later write or send says that it is over, too.
+  /// `id` 0: no completion is told. The next completion of a later write, send or hide says that it is over, too.
   virtual void write(std::span<const std::byte> from, const Remote& to, std::uint64_t id) = 0;
   virtual void read(std::span<std::byte> into, const Remote& from, std::uint64_t id) = 0;
 
+  /// It lies in one arena that this connection may use. Before on_established() and after close() it may be false.
+  [[nodiscard]] virtual bool is_registered(std::span<const std::byte> memory) const = 0;
+  /// Opens a window through which the peer may do this to `memory`, which is not empty, and is_registered(). Its key is
+  /// the peer's to use from the next post on, and on this connection alone. Of the link's domain only, not before
+  /// on_established(), at most Wanted::windows at once. It counts as a post without a completion, as Send::id 0 does.
+  /// Once on_lost() was told it opens nothing.
+  ///
+  /// It is shut, and free for another expose(), when a completion says so: a receive's, by Completion::invalidated, or
+  /// its hide's. All are shut when close() has called back, and not before: a loss alone shuts none.
+  [[nodiscard]] virtual Remote expose(std::span<std::byte> memory, Access access) = 0;
+  /// Shuts the window of a key that expose() gave. `id` is not 0. Only where the peer will not invalidate it, which
+  /// devices take for an error that loses the connection, whichever comes first: a key that the peer was asked to
+  /// invalidate is hidden when its message has come without that, or not at all (then close() shuts it).
+  virtual void hide(std::uint32_t key, std::uint64_t id) = 0;
+
   /// Once, at any time, also instead of waiting for on_established(). Nothing more is posted or told. `closed` runs
-  /// once, not in here: the queue pair is destroyed, and nothing reads or writes the posted memory any more.
+  /// once, not in here: the queue pair is destroyed, and nothing reads or writes posted or exposed memory any more.
   virtual void close(engine::Callback<> closed) = 0;
 
   [[nodiscard]] virtual const Limits& limits() const = 0;
@@ -168,9 +189,12 @@ class Fabric {
   /// After everything that was made by it.
   virtual ~Fabric() = default;
 
-  /// Memory that connections may use, with both domains of every device, before the first connection needs it. It
-  /// outlives the fabric.
+  /// Memory that connections may use, with both domains of every device, before the first connection needs it. It is
+  /// there until remove_arena(), or the fabric's end.
   virtual void add_arena(std::span<std::byte> arena) = 0;
+  /// The same span. No connection uses it any more: nothing in it is posted, no window on it is open. No device knows
+  /// it when this returns, which may take as long as a device needs.
+  virtual void remove_arena(std::span<std::byte> arena) = 0;
   [[nodiscard]] virtual std::unique_ptr<Completions> attach(engine::Reactor& reactor) = 0;
 
   /// `called` runs on the reactor of `home`. A failure names the address and says what to do about it.

@@ -90,6 +90,7 @@ void Connection::prepare() {
 
 std::error_code Connection::create_queue_pair(Limits& limits) {
   if (device_->iwarp() && plan_.domain == Domain::initiators) return RdmaErrc::iwarp_portal;
+  if (plan_.wanted.windows > 0) return RdmaErrc::no_windows;
   const std::uint32_t entries = plan_.send_depth + plan_.wanted.receives;
   const auto most = static_cast<std::uint32_t>(device_->attributes().max_qp_wr);
   if (plan_.send_depth > most || plan_.wanted.receives > most) return RdmaErrc::too_many_work;

@@ -1,5 +1,6 @@
 #include "engine/rdma/real/device.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -81,13 +82,23 @@ std::error_code Device::open(std::span<const std::span<std::byte>> arenas) {
 
 std::error_code Device::add_arena(std::span<std::byte> arena) {
   for (std::size_t i = 0; i < domains_.size(); ++i) {
-    if (keys_[i].count() == Keys::kMost) return RdmaErrc::too_many_arenas;
+    if (keys_[i].is_full()) return RdmaErrc::too_many_arenas;
     ibv_mr* region = ibv_reg_mr(domains_[i], arena.data(), arena.size(), IBV_ACCESS_LOCAL_WRITE);
     if (region == nullptr) return registration_error(errno);
     regions_.push_back(region);
-    keys_[i].add(arena, region->lkey);
+    keys_[i].add(arena, {region->lkey, region});
   }
   return {};
+}
+
+void Device::remove_arena(std::span<std::byte> arena) {
+  for (Keys& keys : keys_) keys.remove(arena);
+  std::erase_if(regions_, [&](ibv_mr* region) {
+    if (region->addr != arena.data() || region->length != arena.size()) return false;
+    const int failed = ibv_dereg_mr(region);
+    assert(failed == 0 || removed);  // else a window is open on it
+    return failed == 0;
+  });
 }
 
 void Device::watch(engine::Callback<const ibv_async_event&> happened) {

@@ -2,10 +2,8 @@
 // The devices that connections came by: what each can do, its two protection domains, the arenas registered with them,
 // and its completion queues. On the control thread, but for Keys::find().
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,44 +11,13 @@
 #include <infiniband/verbs.h>
 
 #include "engine/rdma/real/control.hpp"
+#include "engine/rdma/real/keys.hpp"
 #include "engine/rdma/verbs.hpp"
 
 namespace lockstep::rdma {
 
 class CompletionsCore;
 class QueueGroup;
-
-/// The local keys of the arenas in one protection domain. Written by the control thread, which only appends; read by
-/// reactors.
-class Keys {
- public:
-  static constexpr std::size_t kMost = 256;
-
-  /// Nothing when it is in no arena.
-  [[nodiscard]] std::optional<std::uint32_t> find(std::span<const std::byte> memory) const {
-    const std::uint32_t count = count_.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const Arena& arena = arenas_[i];
-      if (memory.data() >= arena.begin && memory.data() + memory.size() <= arena.end) return arena.key;
-    }
-    return {};
-  }
-  void add(std::span<std::byte> memory, std::uint32_t key) {
-    const std::uint32_t count = count_.load(std::memory_order_relaxed);
-    arenas_[count] = {memory.data(), memory.data() + memory.size(), key};
-    count_.store(count + 1, std::memory_order_release);
-  }
-  [[nodiscard]] std::size_t count() const { return count_.load(std::memory_order_relaxed); }
-
- private:
-  struct Arena {
-    const std::byte* begin;
-    const std::byte* end;
-    std::uint32_t key;
-  };
-  std::array<Arena, kMost> arenas_{};
-  std::atomic<std::uint32_t> count_{0};
-};
 
 class Device {
  public:
@@ -67,6 +34,8 @@ class Device {
   /// Makes the domains and registers the arenas.
   [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
+  /// As far as it has it.
+  void remove_arena(std::span<std::byte> arena);
   /// What happens to the device, until it is destroyed.
   void watch(engine::Callback<const ibv_async_event&> happened);
 

@@ -17,6 +17,10 @@ struct Category final : std::error_category {
         return "iWARP devices serve the link between the nodes only, not initiators";
       case RdmaErrc::too_many_work:
         return "the RDMA device has no queues of the length that is needed";
+      case RdmaErrc::no_windows:
+        return "the RDMA device has no memory windows (of type 2), or not enough of them: it can't be used for the "
+               "link "
+               "between the nodes";
       case RdmaErrc::no_reads:
         return "the peer grants no RDMA Reads";
       case RdmaErrc::not_registered:

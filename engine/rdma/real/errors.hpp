@@ -14,6 +14,7 @@ enum class RdmaErrc : std::uint8_t {
   too_many_arenas,
   iwarp_portal,     ///< its reads would open our memory to initiators
   too_many_work,    ///< the device has no queues of that length
+  no_windows,       ///< the device has none, or not as many as were wanted
   no_reads,         ///< the peer grants none, and one was asked for
   not_registered,   ///< memory that is in no arena
   address_changed,  ///< the device's

@@ -63,6 +63,17 @@ void RealFabric::add_arena(std::span<std::byte> arena) {
   });
 }
 
+void RealFabric::remove_arena(std::span<std::byte> arena) {
+  control_->ask([&] {
+    const auto found = std::ranges::find_if(
+        arenas_, [&](auto each) { return each.data() == arena.data() && each.size() == arena.size(); });
+    assert(found != arenas_.end());
+    arenas_.erase(found);
+    for (const auto& device : devices_) device->remove_arena(arena);
+    return true;
+  });
+}
+
 std::unique_ptr<Completions> RealFabric::attach(engine::Reactor& reactor) {
   return std::make_unique<RealCompletions>(*this, reactor);
 }

@@ -102,6 +102,7 @@ void RealQueuePair::dead() {
   core_->leave(tag_);
   connection_.reset();
   pair_ = nullptr;
+  keys_ = nullptr;
   std::exchange(closed_, nullptr)();  // this may be gone now
 }
 

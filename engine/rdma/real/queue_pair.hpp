@@ -36,6 +36,9 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   void send(const Send& send) override;
   void write(std::span<const std::byte> from, const Remote& to, std::uint64_t id) override;
   void read(std::span<std::byte> into, const Remote& from, std::uint64_t id) override;
+  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const override;
+  [[nodiscard]] Remote expose(std::span<std::byte> memory, Access access) override;
+  void hide(std::uint32_t key, std::uint64_t id) override;
   void close(engine::Callback<> closed) override;
   [[nodiscard]] const Limits& limits() const override { return limits_; }
   [[nodiscard]] const std::string& local_address() const override { return names_.local; }

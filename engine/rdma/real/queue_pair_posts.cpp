@@ -15,7 +15,7 @@ ibv_sge RealQueuePair::piece_of(std::span<const std::byte> memory) {
   if (!key) lost(RdmaErrc::not_registered);
   return {.addr = reinterpret_cast<std::uintptr_t>(memory.data()),
           .length = static_cast<std::uint32_t>(memory.size()),
-          .lkey = key.value_or(0)};
+          .lkey = key ? key->key : 0};
 }
 
 void RealQueuePair::stage(const Receive& receive) {
@@ -76,6 +76,18 @@ void RealQueuePair::read(std::span<std::byte> into, const Remote& from, std::uin
   if (reads_waiting_.empty() && sends_.may_post(Work::read)) return stage(Read{into, from, id});
   reads_waiting_.push_back({into, from, id});
 }
+
+bool RealQueuePair::is_registered(std::span<const std::byte> memory) const {
+  return keys_ != nullptr && keys_->find(memory).has_value();
+}
+
+// No connection has a window yet: one that wants some is lost before it stands (Connection::create_queue_pair).
+Remote RealQueuePair::expose(std::span<std::byte> memory, Access) {
+  assert(phase_ != Phase::up);
+  return {.address = reinterpret_cast<std::uintptr_t>(memory.data()), .key = 0};
+}
+
+void RealQueuePair::hide(std::uint32_t, std::uint64_t) { assert(phase_ != Phase::up); }
 
 void RealQueuePair::push(const Request& request, std::uint64_t id, Work work) {
   if (waiting_.empty() && sends_.may_post(work)) return stage(request, id, work);

@@ -31,6 +31,7 @@ class RealFabric final : public Fabric {
   ~RealFabric() override;
 
   void add_arena(std::span<std::byte> arena) override;
+  void remove_arena(std::span<std::byte> arena) override;
   [[nodiscard]] std::unique_ptr<Completions> attach(engine::Reactor& reactor) override;
   [[nodiscard]] engine::Result<std::unique_ptr<Listener>> listen(
       Completions& home, std::string_view address, engine::Callback<std::unique_ptr<Call>> called) override;

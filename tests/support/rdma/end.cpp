@@ -14,9 +14,10 @@ std::unique_ptr<Posted> make(rdma::Work work, std::uint64_t id, std::size_t byte
   return posted;
 }
 
-std::string_view name_of(rdma::Work work) {
-  constexpr std::array<std::string_view, 4> kNames = {"send", "receive", "read", "write"};
-  return kNames[static_cast<std::size_t>(work)];
+std::string_view name_of(const Posted& posted) {
+  if (posted.opens()) return "expose";
+  constexpr std::array<std::string_view, 5> kNames = {"send", "receive", "read", "write", "hide"};
+  return kNames[static_cast<std::size_t>(posted.work)];
 }
 
 }  // namespace
@@ -24,7 +25,7 @@ std::string_view name_of(rdma::Work work) {
 void End::fault(std::string_view sentence, const Posted* posted) {
   std::string text = "connection " + std::to_string(connection_.id);
   text += connection_.caller.get() == this ? ", caller" : ", answerer";
-  if (posted != nullptr) text += ", " + std::string(name_of(posted->work)) + " " + std::to_string(posted->id);
+  if (posted != nullptr) text += ", " + std::string(name_of(*posted)) + " " + std::to_string(posted->id);
   network_.fault(text + ": " + std::string(sentence));
 }
 
@@ -96,8 +97,9 @@ void End::read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_
 
 void End::post(std::unique_ptr<Posted> posted) {
   posted->is_refused = machine.fails_now();
-  const auto failure = machine.take_failure(posted->work);
-  if (failure) posted->fails = failure;
+  if (!posted->opens()) {
+    if (const auto failure = machine.take_failure(posted->work)) posted->fails = failure;
+  }
   const bool is_refused = posted->is_refused;
   auto& queue = posted->work == rdma::Work::receive ? receives_ : sends_;
   queue.push_back(std::move(posted));
@@ -136,6 +138,7 @@ void End::abandon() {
   user_ = nullptr;
   host_ = nullptr;
   is_closing_ = is_closed_ = true;
+  shut_windows();
   sends_.clear();
   receives_.clear();
   peer_hears(std::make_error_code(std::errc::connection_reset));
@@ -211,6 +214,7 @@ void End::spoil_all() {
   for (auto* const queue : {&sends_, &receives_}) {
     for (const auto& posted : *queue) posted->target.spoil(network_.dice);
   }
+  spoil_windows();
 }
 
 /// Memory that is posted stays the device's although the connection is lost.
@@ -227,6 +231,7 @@ void End::finish() {
   if (is_closed_) return;
   spoil_all();
   is_closed_ = true;
+  shut_windows();
   sends_.clear();
   receives_.clear();
 }

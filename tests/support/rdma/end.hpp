@@ -15,13 +15,18 @@ struct Posted {
   std::optional<std::uint32_t> invalidates;
   std::size_t bytes = 0;        ///< of a send, write or read; what has come, of a receive
   std::vector<std::byte> data;  ///< as far as it was moved
-  std::error_code fails;        ///< instead of being carried out
-  bool is_refused = false;      ///< by the device: it never knew of it
-  bool is_under_way = false;    ///< a read that was asked for, a receive that is being filled
+  std::uint32_t key = 0;        ///< of the window that is opened or shut
+  std::span<std::byte> window;  ///< that is opened; empty when it is shut
+  rdma::Access access{};
+  std::error_code fails;      ///< instead of being carried out
+  bool is_refused = false;    ///< by the device: it never knew of it
+  bool is_under_way = false;  ///< a read that was asked for, a receive that is being filled
   bool is_done = false;
   bool is_reported = false;  ///< a fault was found in how its memory is used
   std::error_code error;
   std::optional<std::uint32_t> invalidated;
+
+  [[nodiscard]] bool opens() const { return !window.empty(); }
 };
 
 class End {
@@ -35,6 +40,9 @@ class End {
   void send(const rdma::Send& send);
   void write(std::span<const std::byte> from, const rdma::Remote& to, std::uint64_t id);
   void read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_t id);
+  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const;
+  [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access);
+  void hide(std::uint32_t key, std::uint64_t id);
   void close(engine::Callback<> closed);
   /// The user let go of the queue pair.
   void dropped();
@@ -52,6 +60,10 @@ class End {
   void start_wire();
   /// Finds what was changed by somebody who had no right to.
   void look();
+  /// Finds what is posted or exposed there.
+  void look_for_use_of(std::span<const std::byte> arena);
+  /// What was wanted is not granted: why it is lost before it begins.
+  [[nodiscard]] std::error_code why_refused();
 
   [[nodiscard]] bool is_closed() const { return is_closed_; }
   [[nodiscard]] bool is_closing() const { return is_closing_; }
@@ -62,6 +74,7 @@ class End {
   Machine& machine;
   const rdma::Domain domain;
   rdma::Limits limits;
+  std::uint32_t windows = 0;  ///< open at once
   std::string local_address, peer_address;
 
  private:
@@ -85,13 +98,14 @@ class End {
   void move_send(Posted& message, End& to);
   void move_write(Posted& write, End& to);
   void move_read(Posted& read, End& to);
+  void move_window(Posted& posted);
   void send_came(Posted& message, Posted& into, End& to);
   [[nodiscard]] Posted* take_receive();
   [[nodiscard]] std::size_t piece(const Posted& posted);
   void fail(Posted& posted, std::error_code why);
 
   // What the user is told (end_told.cpp)
-  enum class Event : std::uint8_t { established, lost, send_or_write, read, receive };
+  enum class Event : std::uint8_t { established, lost, message, read, receive };
   void start_telling();
   void tell_some();
   [[nodiscard]] std::vector<Event> events() const;
@@ -103,6 +117,9 @@ class End {
   [[nodiscard]] Posted* next_told(Event event) const;
   [[nodiscard]] std::unique_ptr<Posted> take(Works& queue, const Posted* posted);
   void hand_back(Posted& posted);
+  void window_is_free(std::uint32_t key);
+  void shut_windows();
+  void spoil_windows();
   void lose_acknowledgements(Works& queue);
   void look_at(Posted& posted);
   void spoil_all();
@@ -115,6 +132,11 @@ class End {
   Host* host_;
   rdma::QueuePairUser* user_;
   Works sends_, receives_;  ///< in the order of their posts, until they are told
+  struct Window {
+    std::span<std::byte> memory;
+    bool is_hiding = false;
+  };
+  std::map<std::uint32_t, Window> windows_;  ///< exposed, and not told to be shut
   std::vector<std::byte> private_data_;
   Posted* cause_ = nullptr;  ///< its completion is the first with an error
   std::error_code lost_;

@@ -28,7 +28,7 @@ std::vector<End::Event> End::events() const {
     if (stands_ && !lost_told_) possible.push_back(Event::established);
     return possible;
   }
-  for (const Event event : {Event::send_or_write, Event::read, Event::receive}) {
+  for (const Event event : {Event::message, Event::read, Event::receive}) {
     if (next_told(event) != nullptr) possible.push_back(event);
   }
   return possible;
@@ -58,7 +58,7 @@ Posted* End::next_read_told() const {
 
 Posted* End::next_told(Event event) const {
   Posted* next = nullptr;
-  if (event == Event::send_or_write) next = next_message_told();
+  if (event == Event::message) next = next_message_told();
   if (event == Event::read) next = next_read_told();
   if (event == Event::receive && !receives_.empty()) next = receives_.front().get();
   return next != nullptr && may_be_told(*next) ? next : nullptr;
@@ -105,6 +105,9 @@ void End::tell_completion(Works& queue, Posted* posted) {
   } else if (!taken->error && taken->work == rdma::Work::receive) {
     completion.bytes = static_cast<std::uint32_t>(taken->bytes);
     completion.invalidated = taken->invalidated;
+    if (taken->invalidated) window_is_free(*taken->invalidated);
+  } else if (!taken->error && taken->work == rdma::Work::hide) {
+    window_is_free(taken->key);
   }
   user_->on_completion(completion);
 }

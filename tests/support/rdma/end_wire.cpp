@@ -20,8 +20,13 @@ void End::start_wire() {
 void End::step() {
   stepping_ = false;
   End* const to = peer();
-  if (is_deaf() || to == nullptr || to->is_deaf() || network_.is_silent(connection_)) return;
+  if (is_deaf()) return;
   Posted* const message = next_message();
+  if (message != nullptr && message->work == rdma::Work::hide) {  // which needs no peer
+    move_window(*message);
+    return start_wire();
+  }
+  if (to == nullptr || to->is_deaf() || network_.is_silent(connection_)) return;
   Posted* const read = next_read();
   if (message == nullptr && read == nullptr) return;
   if (message != nullptr && (read == nullptr || network_.dice.one_in(2))) {
@@ -97,15 +102,14 @@ void End::send_came(Posted& message, Posted& into, End& to) {
   look_at(message);
   if (message.invalidates) {
     const auto key = *message.invalidates;
-    const auto grant = to.machine.grants.find(key);
-    if (grant == to.machine.grants.end() || grant->second.domain != to.domain) {
+    if (to.machine.grant_to_peer_of(to, key) == nullptr) {
       // The device of the peer or its user may be the first to object: the send is carried out, or fails.
       message.is_done = network_.dice.one_in(2);
       if (!message.is_done) return fail(message, std::make_error_code(FakeStatus::remote_access));
       to.lose(std::make_error_code(std::errc::protocol_error));
       return to.peer_hears(std::make_error_code(std::errc::connection_reset));
     }
-    to.machine.grants.erase(grant);
+    to.machine.grants.erase(key);
     ++network_.counts.invalidations;
     into.invalidated = key;
   }
@@ -121,15 +125,14 @@ namespace {
 
 /// Empty: the key, the range or the right is wrong.
 std::span<std::byte> place_of(const Posted& posted, const End& to) {
-  const auto found = to.machine.grants.find(posted.remote.key);
-  if (found == to.machine.grants.end()) return {};
-  const Grant& grant = found->second;
-  const bool is_allowed = posted.work == rdma::Work::read ? grant.readable : grant.writable;
-  const auto begin = reinterpret_cast<std::uintptr_t>(grant.memory.data());
-  if (grant.domain != to.domain || !is_allowed || posted.remote.address < begin) return {};
+  const Grant* const grant = to.machine.grant_to_peer_of(to, posted.remote.key);
+  if (grant == nullptr) return {};
+  const bool is_allowed = posted.work == rdma::Work::read ? grant->readable : grant->writable;
+  const auto begin = reinterpret_cast<std::uintptr_t>(grant->memory.data());
+  if (!is_allowed || posted.remote.address < begin) return {};
   const std::uint64_t offset = posted.remote.address - begin;
-  if (offset > grant.memory.size() || posted.bytes > grant.memory.size() - offset) return {};
-  return grant.memory.subspan(offset, posted.bytes);
+  if (offset > grant->memory.size() || posted.bytes > grant->memory.size() - offset) return {};
+  return grant->memory.subspan(offset, posted.bytes);
 }
 
 }  // namespace

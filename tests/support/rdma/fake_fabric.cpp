@@ -32,6 +32,16 @@ FakeFabric::~FakeFabric() = default;
 
 void FakeFabric::add_arena(std::span<std::byte> arena) { machine_.arenas.push_back(arena); }
 
+void FakeFabric::remove_arena(std::span<std::byte> arena) {
+  const auto found = std::ranges::find_if(
+      machine_.arenas, [&](auto each) { return each.data() == arena.data() && each.size() == arena.size(); });
+  if (found == machine_.arenas.end()) return network_->fault("an arena was removed that was not added");
+  machine_.arenas.erase(found);
+  for (fabric::End* const end : network_->open_ends()) {
+    if (&end->machine == &machine_) end->look_for_use_of(arena);
+  }
+}
+
 std::unique_ptr<rdma::Completions> FakeFabric::attach(engine::Reactor& reactor) {
   return attach(static_cast<engine::Clock&>(reactor));
 }
@@ -84,7 +94,7 @@ void FakeFabric::look() {
 }
 
 rdma::Remote FakeFabric::grant(rdma::Domain domain, std::span<std::byte> memory, bool readable, bool writable) {
-  const std::uint32_t key = network_->last_key += 1 + static_cast<std::uint32_t>(network_->dice.below(0x100));
+  const std::uint32_t key = network_->make_key();
   machine_.grants[key] = {.domain = domain, .memory = memory, .readable = readable, .writable = writable};
   return {.address = reinterpret_cast<std::uintptr_t>(memory.data()), .key = key};
 }

@@ -30,6 +30,7 @@ struct FakeDevice {
   std::uint32_t max_inline = 220;
   std::uint32_t max_message = 1u << 30;
   bool invalidates = true;
+  std::uint32_t windows = 1024;  ///< open at once on one connection; 0: it has none
   /// With zeros, up to so many bytes, as librdmacm shows private data of a call and of an answer.
   std::size_t request_padding = 56, answer_padding = 196;
 };
@@ -46,9 +47,11 @@ struct FakeDelays {
 struct FakeCounts {
   std::uint64_t sends = 0, writes = 0, reads = 0;  ///< carried out
   std::uint64_t invalidations = 0;
-  std::uint64_t no_receive = 0;   ///< messages that found no receive posted (RNR)
-  std::uint64_t late_writes = 0;  ///< into memory of connections that were lost or being closed
-  std::uint32_t most_reads = 0;   ///< under way on one connection at once
+  std::uint64_t no_receive = 0;    ///< messages that found no receive posted (RNR)
+  std::uint64_t late_writes = 0;   ///< into memory of connections that were lost or being closed
+  std::uint32_t most_reads = 0;    ///< under way on one connection at once
+  std::uint32_t windows = 0;       ///< exposed, and not told to be shut
+  std::uint32_t most_windows = 0;  ///< of them, on one connection at once
 };
 
 /// What a completion may fail with, and what these errors mean here.
@@ -62,8 +65,11 @@ struct FakeStatus {
   static constexpr std::errc unanswered = std::errc::timed_out;             ///< retries exceeded
   static constexpr std::errc no_receive = std::errc::no_buffer_space;       ///< RNR retries exceeded
   static constexpr std::errc fatal = std::errc::no_such_device;             ///< the device
+  static constexpr std::errc not_open = std::errc::bad_file_descriptor;     ///< a window to be shut that is not open
   static constexpr std::array all = {length,           protection, flushed,    remote_access, remote_request,
-                                     remote_operation, unanswered, no_receive, fatal};
+                                     remote_operation, unanswered, no_receive, fatal,         not_open};
+  /// Why a connection is lost whose device has no windows, or not as many as were wanted.
+  static constexpr std::errc no_windows = std::errc::operation_not_supported;
 };
 
 /// One machine's. Two of them, made one from the other, are two machines on one network; one alone serves both sides
@@ -76,6 +82,7 @@ class FakeFabric final : public rdma::Fabric {
   ~FakeFabric() override;
 
   void add_arena(std::span<std::byte> arena) override;
+  void remove_arena(std::span<std::byte> arena) override;
   [[nodiscard]] std::unique_ptr<rdma::Completions> attach(engine::Reactor& reactor) override;
   /// The same for a clock that no reactor stands behind: users are called by its timers.
   [[nodiscard]] std::unique_ptr<rdma::Completions> attach(engine::Clock& clock);
@@ -96,10 +103,11 @@ class FakeFabric final : public rdma::Fabric {
   /// Looks at all posted memory now, instead of when it is next used.
   void look();
 
-  // --- The test's side of memory: windows of this machine's ----------------------------------------------------------
+  // --- The test's side of memory -------------------------------------------------------------------------------------
   /// Lets peers of connections in `domain` read or write `memory`, until revoke(), or until a peer invalidates it.
   [[nodiscard]] rdma::Remote grant(rdma::Domain domain, std::span<std::byte> memory, bool readable, bool writable);
   void revoke(std::uint32_t key);
+  /// By grant(), or by a window that is open on this machine.
   [[nodiscard]] bool is_granted(std::uint32_t key) const;
 
   // --- Switches

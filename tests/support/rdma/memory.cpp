@@ -28,6 +28,17 @@ void fill(std::span<std::byte> bytes, std::uint64_t word) {
 
 }  // namespace
 
+bool overlap(std::span<const std::byte> one, std::span<const std::byte> other) {
+  return one.data() < other.data() + other.size() && other.data() < one.data() + one.size();
+}
+
+void scribble(std::span<std::byte> memory, Dice& dice) {
+  const std::size_t from = dice.below(memory.size());
+  const std::byte before = memory[from];
+  fill(memory.subspan(from, 1 + dice.below(memory.size() - from)), dice.word());
+  memory[from] = ~before;
+}
+
 Source::Source(std::span<const std::span<const std::byte>> pieces, bool is_inline) {
   for (const auto piece : pieces) {
     size_ += piece.size();
@@ -52,6 +63,10 @@ void Source::read(std::size_t from, std::size_t bytes, std::vector<std::byte>& i
   for (const auto piece : pieces_) append(piece);
 }
 
+bool Source::lies_in(std::span<const std::byte> memory) const {
+  return std::ranges::any_of(pieces_, [&](auto piece) { return overlap(piece, memory); });
+}
+
 std::uint64_t Source::hash() const {
   std::uint64_t sum = 0;
   for (const auto piece : pieces_) sum = hash_on(sum, piece);
@@ -63,6 +78,10 @@ Target::Target(std::span<std::byte> first, std::span<std::byte> second, std::uin
   fill(first_, poison);
   fill(second_, poison);
   hash_ = hash();
+}
+
+bool Target::lies_in(std::span<const std::byte> memory) const {
+  return overlap(first_, memory) || overlap(second_, memory);
 }
 
 void Target::put(std::size_t at, std::span<const std::byte> bytes) {

@@ -22,6 +22,12 @@ class Dice {
   engine::Random& random_;
 };
 
+/// They have a byte in common.
+[[nodiscard]] bool overlap(std::span<const std::byte> one, std::span<const std::byte> other);
+
+/// Noise, anywhere in it: something changes.
+void scribble(std::span<std::byte> memory, Dice& dice);
+
 /// What a send or a write reads: the same bytes from its post on until it is over.
 class Source {
  public:
@@ -31,6 +37,7 @@ class Source {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] bool was_changed() const { return hash() != hash_; }
+  [[nodiscard]] bool lies_in(std::span<const std::byte> memory) const;
   /// Appends `bytes` of it from `from` on, as they are now.
   void read(std::size_t from, std::size_t bytes, std::vector<std::byte>& into) const;
 
@@ -51,6 +58,7 @@ class Target {
   Target(std::span<std::byte> first, std::span<std::byte> second, std::uint64_t poison);
 
   [[nodiscard]] std::size_t size() const { return first_.size() + second_.size(); }
+  [[nodiscard]] bool lies_in(std::span<const std::byte> memory) const;
   /// By another than this.
   [[nodiscard]] bool was_changed() const { return hash() != hash_; }
   void write(std::size_t at, std::span<const std::byte> bytes);

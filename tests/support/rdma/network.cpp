@@ -45,6 +45,13 @@ class FakePair final : public rdma::QueuePair {
   void read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_t id) override {
     end_.read(into, from, id);
   }
+  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const override {
+    return end_.is_registered(memory);
+  }
+  [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access) override {
+    return end_.expose(memory, access);
+  }
+  void hide(std::uint32_t key, std::uint64_t id) override { end_.hide(key, id); }
   void close(engine::Callback<> closed) override { end_.close(std::move(closed)); }
   [[nodiscard]] const rdma::Limits& limits() const override { return end_.limits; }
   [[nodiscard]] const std::string& local_address() const override { return end_.local_address; }
@@ -112,6 +119,13 @@ bool Machine::has(std::span<const std::byte> bytes) const {
   return std::ranges::any_of(arenas, [&](auto arena) {
     return bytes.data() >= arena.data() && bytes.data() + bytes.size() <= arena.data() + arena.size();
   });
+}
+
+const Grant* Machine::grant_to_peer_of(const End& end, std::uint32_t key) const {
+  const auto found = grants.find(key);
+  if (found == grants.end() || found->second.domain != end.domain) return nullptr;
+  const End* const window_of = found->second.window_of;
+  return window_of == nullptr || window_of == &end ? &found->second : nullptr;
 }
 
 std::error_code Machine::take_failure(rdma::Work work) {
@@ -209,11 +223,12 @@ End& Network::call(Host& host, rdma::Domain domain, std::string_view from, std::
   connection.caller = std::make_unique<End>(*this, connection, host, domain, user);
   End& caller = *connection.caller;
   caller.limits = limits_of(wanted, host.machine.device);
+  caller.windows = wanted.windows;
   caller.local_address = pick_port(from.empty() ? std::string(parts_of(to).first) + ":0" : std::string(from));
   caller.peer_address = std::string(to);
   if (private_data.size() > 56) fault("private data of a call is longer than 56 bytes");
-  if (host.machine.fails_now()) {
-    caller.lose(std::make_error_code(std::errc::not_enough_memory));
+  if (const auto why = caller.why_refused()) {
+    caller.lose(why);
   } else if (host.machine.is_removed) {
     caller.device_removed();
   } else {
@@ -261,10 +276,11 @@ End& Network::accept(Connection& connection, Host& host, rdma::Domain domain, co
   const End& caller = *connection.caller;
   end.limits = limits_of(wanted, host.machine.device);
   end.limits.reads = std::min(end.limits.reads, caller.machine.device.serves_reads);
+  end.windows = wanted.windows;
   end.local_address = caller.peer_address;
   end.peer_address = caller.local_address;
-  if (host.machine.fails_now()) {
-    end.lose(std::make_error_code(std::errc::not_enough_memory));
+  if (const auto why = end.why_refused()) {
+    end.lose(why);
     refuse(connection);
   } else if (host.machine.is_removed) {
     end.device_removed();

@@ -36,6 +36,7 @@ struct Grant {
   rdma::Domain domain{};
   std::span<std::byte> memory;
   bool readable = false, writable = false;
+  const End* window_of = nullptr;  ///< whose peer alone may use it; of a test's grant: none
 };
 
 struct Machine {
@@ -48,6 +49,8 @@ struct Machine {
   std::vector<std::pair<rdma::Work, std::error_code>> failing;
 
   [[nodiscard]] bool has(std::span<const std::byte> bytes) const;
+  /// What `key` lets the peer of `end` do; nothing when it is not granted to it.
+  [[nodiscard]] const Grant* grant_to_peer_of(const End& end, std::uint32_t key) const;
   /// Counts a call of the provider; true: this one fails.
   bool fails_now() { return fails_in != 0 && --fails_in == 0; }
   /// What the next work of that kind is to fail with, taken away.
@@ -118,7 +121,7 @@ class Network : public std::enable_shared_from_this<Network> {
   std::vector<std::string> faults;
   FakeCounts counts;
   std::vector<std::shared_ptr<ListenerState>> listeners;
-  std::uint32_t last_key = 0x100;
+  [[nodiscard]] std::uint32_t make_key() { return last_key_ += 1 + static_cast<std::uint32_t>(dice.below(0x100)); }
   std::map<std::uint32_t, std::unique_ptr<Connection>> connections;
 
  private:
@@ -127,6 +130,7 @@ class Network : public std::enable_shared_from_this<Network> {
 
   Timers timers_;
   std::list<Machine> machines_;
+  std::uint32_t last_key_ = 0x100;
   std::uint32_t last_connection_ = 0;
   std::uint16_t last_port_ = 40'000;
   std::vector<std::pair<Connection*, engine::Callback<>>> held_;

@@ -17,6 +17,9 @@ struct DeadPair final : rdma::QueuePair {
   void send(const rdma::Send&) override {}
   void write(std::span<const std::byte>, const rdma::Remote&, std::uint64_t) override {}
   void read(std::span<std::byte>, const rdma::Remote&, std::uint64_t) override {}
+  [[nodiscard]] bool is_registered(std::span<const std::byte>) const override { return true; }
+  [[nodiscard]] rdma::Remote expose(std::span<std::byte>, rdma::Access) override { return {}; }
+  void hide(std::uint32_t, std::uint64_t) override {}
   void close(engine::Callback<>) override {}
   [[nodiscard]] const rdma::Limits& limits() const override { return limit; }
   [[nodiscard]] const std::string& local_address() const override { return name; }

@@ -67,7 +67,7 @@ struct Side final : rdma::QueuePairUser {
     if (when_up) when_up();
   }
   void on_completion(const rdma::Completion& completion) override {
-    constexpr std::array<const char*, 4> kNames = {"send", "receive", "read", "write"};
+    constexpr std::array<const char*, 5> kNames = {"send", "receive", "read", "write", "hide"};
     told.push_back(kNames[static_cast<std::size_t>(completion.work)] + std::string(" ") +
                    std::to_string(completion.id) + (completion.error ? " failed" : ""));
     completions.push_back(completion);
@@ -141,12 +141,11 @@ struct World {
     listener = std::move(*made);
   }
   void call(std::string_view to = "10.0.0.1:3260", std::string_view data = "ask") {
-    caller.pair = initiator.connect(*initiator_completions, rdma::Domain::initiators, "10.0.0.2:0", to, kWanted,
-                                    bytes_of(data), caller);
+    caller.pair = initiator.connect(*initiator_completions, domain, "10.0.0.2:0", to, wanted, bytes_of(data), caller);
   }
   void accept(std::string_view data = "answer") {
     ASSERT_EQ(calls.size(), 1u);
-    answerer.pair = calls[0]->accept(*target_completions, rdma::Domain::initiators, kWanted, bytes_of(data), answerer);
+    answerer.pair = calls[0]->accept(*target_completions, domain, wanted, bytes_of(data), answerer);
     calls.clear();
   }
   /// Both sides are up.
@@ -180,10 +179,15 @@ struct World {
   [[nodiscard]] rdma::Remote grant(std::size_t far, bool readable, bool writable) {
     return initiator.grant(rdma::Domain::initiators, far_page(far), readable, writable);
   }
+  [[nodiscard]] std::vector<std::byte> far_copy(std::size_t number) {
+    return {far_page(number).begin(), far_page(number).end()};
+  }
   [[nodiscard]] bool has_fault(std::string_view part) const {
     return std::ranges::any_of(target.faults(), [&](const auto& fault) { return fault.contains(part); });
   }
 
+  rdma::Domain domain = rdma::Domain::initiators;  ///< of both sides' connections
+  rdma::Wanted wanted = kWanted;                   ///< by both
   StepClock clock;
   StepRandom random;
   std::vector<std::byte> target_memory = std::vector<std::byte>(20 * kPage);

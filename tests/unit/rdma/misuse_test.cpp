@@ -233,5 +233,115 @@ TEST(RdmaMisuse, ACallThatIsAcceptedTwice) {
   world.run();
 }
 
+// --- Windows and arenas ---------------------------------------------------------------------------------------------
+
+/// As expect_fault(), with connections that have two windows.
+template <class Misuse>
+void expect_window_fault(const std::string& part, const Misuse& misuse) {
+  for_many_seeds([&](World& world) {
+    world.domain = rdma::Domain::link;
+    world.wanted.windows = 2;
+    world.connect();
+    misuse(world, *world.caller.pair);
+    EXPECT_THAT(world.target.take_faults(), ElementsAre(HasSubstr(part)));
+  });
+}
+
+TEST(RdmaMisuse, MemoryThatIsExposedAndInNoArena) {
+  std::vector<std::byte> elsewhere(4096);
+  expect_window_fault("caller, expose 0: its memory is in no arena", [&](World& world, auto& pair) {
+    const auto remote = pair.expose(elsewhere, rdma::Access::read);
+    world.run();
+    EXPECT_FALSE(world.initiator.is_granted(remote.key));
+    EXPECT_EQ(world.caller.lost, FakeStatus::protection);
+  });
+  expect_window_fault("nothing is exposed", [](World&, auto& pair) { (void)pair.expose({}, rdma::Access::read); });
+}
+
+TEST(RdmaMisuse, MoreWindowsThanWereWanted) {
+  const auto expose = [](World& world) { return world.caller.pair->expose(world.far_page(0), rdma::Access::read); };
+  expect_window_fault("one window more than was wanted", [&](World& world, auto&) {
+    for (int more = 0; more < 3; ++more) (void)expose(world);
+  });
+  // One that is being shut is open until that is told.
+  expect_window_fault("one window more than was wanted", [&](World& world, auto& pair) {
+    (void)expose(world);
+    pair.hide(expose(world).key, 1);
+    (void)expose(world);
+  });
+  expect_fault("one window more than was wanted", [&](World& world) { (void)expose(world); });
+}
+
+TEST(RdmaMisuse, AWindowOfAnInitiatorsConnection) {
+  for_many_seeds([](World& world) {
+    world.wanted.windows = 1;
+    world.listen();
+    world.call();
+    EXPECT_THAT(world.target.take_faults(), ElementsAre(HasSubstr("windows are of the link's domain only")));
+  });
+}
+
+TEST(RdmaMisuse, AWindowIsHiddenThatIsNotOpen) {
+  expect_window_fault("hide 1: its key is of no window", [](World&, auto& pair) { pair.hide(17, 1); });
+  expect_window_fault("hide 2: its window is being shut already", [](World& world, auto& pair) {
+    const auto remote = pair.expose(world.far_page(0), rdma::Access::read);
+    pair.hide(remote.key, 1);
+    pair.hide(remote.key, 2);
+  });
+  expect_window_fault("hide 2: its key is of no window", [](World& world, auto& pair) {
+    const auto remote = pair.expose(world.far_page(0), rdma::Access::read);
+    pair.hide(remote.key, 1);
+    world.run();
+    pair.hide(remote.key, 2);
+  });
+  expect_window_fault("hide 0: nobody will be told", [](World& world, auto& pair) {
+    pair.hide(pair.expose(world.far_page(0), rdma::Access::read).key, 0);
+  });
+}
+
+TEST(RdmaMisuse, AWindowThatIsOpenedTooEarlyOrTooLate) {
+  for_many_seeds([](World& world) {
+    world.domain = rdma::Domain::link;
+    world.wanted.windows = 1;
+    world.listen();
+    world.call();
+    (void)world.caller.pair->expose(world.far_page(0), rdma::Access::read);
+    EXPECT_THAT(world.target.take_faults(), ElementsAre(HasSubstr("posted before on_established()")));
+  });
+  expect_window_fault("posted after close()", [](World& world, auto& pair) {
+    world.close(world.caller);
+    (void)pair.expose(world.far_page(0), rdma::Access::read);
+  });
+}
+
+TEST(RdmaMisuse, MoreIsExposedThanMayBePosted) {
+  for_many_seeds([](World& world) {
+    world.domain = rdma::Domain::link;
+    world.wanted.windows = 20;
+    world.connect();
+    for (int more = 0; more <= 16; ++more) (void)world.caller.pair->expose(world.far_page(0), rdma::Access::read);
+    EXPECT_THAT(world.target.take_faults(), ElementsAre(HasSubstr("expose 0: it is one more than was granted")));
+  });
+}
+
+TEST(RdmaMisuse, AnArenaIsRemovedThatIsInUse) {
+  expect_window_fault("receive 1: its arena was removed", [](World& world, auto& pair) {
+    pair.receive(world.far_page(0), {}, 1);
+    world.initiator.remove_arena(world.initiator_memory);
+  });
+  expect_window_fault("send 1: its arena was removed", [](World& world, auto&) {
+    world.answerer.pair->receive(world.page(0), {}, 1);
+    world.send(world.caller, world.far_page(0), 1);
+    world.initiator.remove_arena(world.initiator_memory);
+  });
+  expect_window_fault("an arena was removed in which a window is open", [](World& world, auto& pair) {
+    (void)pair.expose(world.far_page(0), rdma::Access::read);
+    world.run();
+    world.initiator.remove_arena(world.initiator_memory);
+  });
+  expect_fault("an arena was removed that was not added",
+               [](World& world) { world.initiator.remove_arena(world.page(0)); });
+}
+
 }  // namespace
 }  // namespace lockstep::test
