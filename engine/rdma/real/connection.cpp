@@ -24,7 +24,9 @@ std::uint8_t at_most(std::uint64_t a, std::uint64_t b) {
 }  // namespace
 
 Connection::Connection(RealFabric& fabric, std::shared_ptr<CompletionsCore> core, RealQueuePair& pair, Plan plan)
-    : fabric_(fabric), core_(std::move(core)), pair_(&pair), plan_(std::move(plan)), calling_(true) {}
+    : fabric_(fabric), core_(std::move(core)), pair_(&pair), plan_(std::move(plan)), calling_(true) {
+  assert(plan_.wanted.windows == 0 || plan_.domain == Domain::link);
+}
 
 /// On its reactor; the pair lives until it was told that it is dead.
 template <class Work>
@@ -82,15 +84,25 @@ void Connection::prepare() {
                 .reads = reads_,
                 .invalidates = device_->invalidates()};
   if (const auto error = create_queue_pair(limits)) return lose(error);
+  if (const auto error = allocate_windows()) return lose(error);
   phase_ = Phase::prepared;
-  tell([pair = id_->qp, device = device_, keys = &device_->keys(plan_.domain), limits](RealQueuePair& to) {
-    to.ready(pair, *device, *keys, limits);
-  });
+  tell([pair = id_->qp, device = device_, keys = &device_->keys(plan_.domain), limits,
+        windows = windows_](RealQueuePair& to) mutable { to.ready(pair, *device, *keys, limits, std::move(windows)); });
+}
+
+std::error_code Connection::allocate_windows() {
+  if (plan_.wanted.windows > 0 && !device_->has_windows()) return RdmaErrc::no_windows;
+  while (windows_.size() < plan_.wanted.windows) {
+    ibv_mw* const window = ibv_alloc_mw(device_->domain(plan_.domain), IBV_MW_TYPE_2);
+    if (window == nullptr) return RdmaErrc::no_windows;
+    windows_.push_back(window);
+  }
+  std::ranges::sort(windows_, {}, &ibv_mw::rkey);
+  return {};
 }
 
 std::error_code Connection::create_queue_pair(Limits& limits) {
   if (device_->iwarp() && plan_.domain == Domain::initiators) return RdmaErrc::iwarp_portal;
-  if (plan_.wanted.windows > 0) return RdmaErrc::no_windows;
   const std::uint32_t entries = plan_.send_depth + plan_.wanted.receives;
   const auto most = static_cast<std::uint32_t>(device_->attributes().max_qp_wr);
   if (plan_.send_depth > most || plan_.wanted.receives > most) return RdmaErrc::too_many_work;
@@ -242,6 +254,8 @@ void Connection::idle() {
 void Connection::bury() {
   const auto self = shared_from_this();
   fabric_.control().reactor().cancel(std::exchange(patience_, engine::TimerId::none));
+  // Before the queue pair, which windows that are open hold on to, and before their domain.
+  for (ibv_mw* const window : std::exchange(windows_, {})) ibv_dealloc_mw(window);
   if (id_ != nullptr) {
     if (id_->qp != nullptr) rdma_destroy_qp(id_);
     // What did not complete may still stand in the completion queue.

@@ -49,6 +49,7 @@ class Connection final : public CmUser, public std::enable_shared_from_this<Conn
   void resolved();
   void prepare();
   [[nodiscard]] std::error_code create_queue_pair(Limits& limits);
+  [[nodiscard]] std::error_code allocate_windows();
   void established(const CmEvent& event);
   void lose(std::error_code why);
   void disconnect();
@@ -69,6 +70,7 @@ class Connection final : public CmUser, public std::enable_shared_from_this<Conn
   Device* device_ = nullptr;
   ibv_cq* queue_ = nullptr;
   QueueGroup* group_ = nullptr;
+  std::vector<ibv_mw*> windows_;
   std::uint8_t offered_ = 0;  ///< Reads that the peer wants
   std::uint8_t reads_ = 0;    ///< that we may have under way
   bool idle_ = false;

@@ -83,7 +83,10 @@ std::error_code Device::open(std::span<const std::span<std::byte>> arenas) {
 std::error_code Device::add_arena(std::span<std::byte> arena) {
   for (std::size_t i = 0; i < domains_.size(); ++i) {
     if (keys_[i].is_full()) return RdmaErrc::too_many_arenas;
-    ibv_mr* region = ibv_reg_mr(domains_[i], arena.data(), arena.size(), IBV_ACCESS_LOCAL_WRITE);
+    // A window may give the peer a right that the region has for nobody but us.
+    const bool is_for_windows = i == static_cast<std::size_t>(Domain::link) && has_windows();
+    const int access = is_for_windows ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND : IBV_ACCESS_LOCAL_WRITE;
+    ibv_mr* region = ibv_reg_mr(domains_[i], arena.data(), arena.size(), access);
     if (region == nullptr) return registration_error(errno);
     regions_.push_back(region);
     keys_[i].add(arena, {region->lkey, region});

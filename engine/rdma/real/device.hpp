@@ -44,6 +44,11 @@ class Device {
   [[nodiscard]] ibv_pd* domain(Domain domain) const { return domains_[static_cast<std::size_t>(domain)]; }
   [[nodiscard]] const Keys& keys(Domain domain) const { return keys_[static_cast<std::size_t>(domain)]; }
   [[nodiscard]] bool invalidates() const { return (attributes_.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0; }
+  /// Memory windows that work requests open, of either kind.
+  [[nodiscard]] bool has_windows() const {
+    constexpr unsigned kKinds = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    return invalidates() && (attributes_.device_cap_flags & kKinds) != 0;
+  }
   /// Which of a receive completion's flags say that a key was invalidated. Soft-RoCE tells with the number that the
   /// kernel has for it, IB_WC_WITH_INVALIDATE, which is IBV_WC_IP_CSUM_OK here and means nothing on our queue pairs.
   [[nodiscard]] unsigned invalidated_flags() const {

@@ -82,6 +82,7 @@ std::error_code status_error(int status) noexcept {
       return RdmaErrc::remote_operation;
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_MW_BIND_ERR:
       return RdmaErrc::local_protection;
     case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_EEC_OP_ERR:

@@ -37,12 +37,17 @@ void RealQueuePair::receive(std::span<std::byte> first, std::span<std::byte> sec
   stage(Receive{first, second, id});
 }
 
-void RealQueuePair::ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits) {
+void RealQueuePair::ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits,
+                          std::vector<ibv_mw*> windows) {
   pair_ = pair;
   keys_ = &keys;
   invalidated_flags_ = device.invalidated_flags();
   limits_ = limits;
   sends_.set_reads(limits.reads);
+  std::vector<std::uint32_t> window_keys;
+  for (const ibv_mw* const window : windows) window_keys.push_back(window->rkey);
+  windows_ = Windows(window_keys);
+  window_handles_ = std::move(windows);
   if (phase_ != Phase::connecting) return;
   for (const Receive& each : std::exchange(early_receives_, {})) stage(each);
   post_receives();
@@ -127,12 +132,15 @@ void RealQueuePair::completed(const ibv_wc& completion, WorkTag tag) {
     if (!told.error) {
       told.bytes = completion.byte_len;
       if ((completion.wc_flags & invalidated_flags_) != 0) told.invalidated = completion.invalidated_rkey;
+      if (told.invalidated) windows_.invalidated(*told.invalidated);
     }
   } else {
     const auto entry = sends_.complete(tag.sequence);
     if (!entry) return;
     told.work = entry->work;
     told.id = entry->id;
+    const bool is_shut = told.work == Work::hide && told.id != 0 && !told.error;  // without an id it is an expose
+    if (is_shut) windows_.hidden();
   }
   if (phase_ == Phase::closing) return say_idle();
   if (!told.error) stage_waiting();

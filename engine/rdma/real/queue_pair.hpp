@@ -12,6 +12,7 @@
 
 #include "engine/rdma/real/completions.hpp"
 #include "engine/rdma/real/flow.hpp"
+#include "engine/rdma/real/windows.hpp"
 #include "engine/rdma/verbs.hpp"
 
 namespace lockstep::rdma {
@@ -51,7 +52,8 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   [[nodiscard]] ibv_qp* verbs() const { return pair_; }
 
   // What the control thread tells, on the reactor.
-  void ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits);
+  /// `windows` are in the order of their keys.
+  void ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits, std::vector<ibv_mw*> windows);
   void established(std::span<const std::byte> private_data, std::uint32_t reads, Names names);
   void lost(std::error_code why);
   void dead();
@@ -91,6 +93,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   [[nodiscard]] ibv_sge piece_of(std::span<const std::byte> memory);
   void post_receives();
   void post_sends();
+  void windows_posted(std::size_t count);
   void tell(const Completion& completion);
   void tell_established(std::span<const std::byte> private_data);
   void lose(std::error_code why);
@@ -111,6 +114,8 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   ibv_qp* pair_ = nullptr;
   const Keys* keys_ = nullptr;
   unsigned invalidated_flags_ = 0;
+  std::vector<ibv_mw*> window_handles_;  // the control thread's
+  Windows windows_;
   engine::Callback<> closed_;
 
   SendFlow sends_;

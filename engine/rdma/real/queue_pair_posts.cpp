@@ -81,13 +81,37 @@ bool RealQueuePair::is_registered(std::span<const std::byte> memory) const {
   return keys_ != nullptr && keys_->find(memory).has_value();
 }
 
-// No connection has a window yet: one that wants some is lost before it stands (Connection::create_queue_pair).
-Remote RealQueuePair::expose(std::span<std::byte> memory, Access) {
-  assert(phase_ != Phase::up);
-  return {.address = reinterpret_cast<std::uintptr_t>(memory.data()), .key = 0};
+Remote RealQueuePair::expose(std::span<std::byte> memory, Access access) {
+  assert(phase_ != Phase::closing && phase_ != Phase::connecting && !memory.empty());
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const auto registration = keys_->find(memory);
+  if (!registration) lost(RdmaErrc::not_registered);
+  if (phase_ != Phase::up || loss_) return {.address = address, .key = 0};
+  const auto opened = windows_.open();
+  Request request;
+  request.work.opcode = IBV_WR_BIND_MW;
+  request.work.bind_mw.mw = window_handles_[opened.place];
+  request.work.bind_mw.rkey = opened.key;
+  request.work.bind_mw.bind_info = {
+      .mr = registration->region,
+      .addr = address,
+      .length = memory.size(),
+      .mw_access_flags = access == Access::read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE};
+  push(request, 0, Work::hide);
+  return {.address = address, .key = opened.key};
 }
 
-void RealQueuePair::hide(std::uint32_t, std::uint64_t) { assert(phase_ != Phase::up); }
+void RealQueuePair::hide(std::uint32_t key, std::uint64_t id) {
+  assert(phase_ != Phase::closing && phase_ != Phase::connecting && id != 0);
+  if (phase_ != Phase::up || loss_) return;
+  const bool was_open = windows_.hide(key);
+  assert(was_open);
+  if (!was_open) return;
+  Request request;
+  request.work.opcode = IBV_WR_LOCAL_INV;
+  request.work.invalidate_rkey = key;
+  push(request, id, Work::hide);
+}
 
 void RealQueuePair::push(const Request& request, std::uint64_t id, Work work) {
   if (waiting_.empty() && sends_.may_post(work)) return stage(request, id, work);
@@ -119,7 +143,10 @@ void RealQueuePair::stage(const Read& read) {
 }
 
 void RealQueuePair::stage(const Request& request, std::uint64_t id, Work work) {
-  if (staged_send_count_ == kBatch) post_sends();
+  if (staged_send_count_ == kBatch) {
+    post_receives();  // what these make the peer send may come before the turn's end
+    post_sends();
+  }
   Request& staged = staged_sends_[staged_send_count_++];
   staged.work = request.work;
   staged.pieces = request.pieces;
@@ -155,6 +182,14 @@ void RealQueuePair::post_receives() {
   if (may) lost(system_error(failed));
 }
 
+/// The post needs the key that a window had before, the next post of the same window the one that it has now.
+void RealQueuePair::windows_posted(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const ibv_send_wr& work = staged_sends_[i].work;
+    if (work.opcode == IBV_WR_BIND_MW) work.bind_mw.mw->rkey = work.bind_mw.rkey;
+  }
+}
+
 void RealQueuePair::post_sends() {
   const std::size_t count = std::exchange(staged_send_count_, 0);
   if (count == 0) return;
@@ -170,7 +205,7 @@ void RealQueuePair::post_sends() {
   ibv_send_wr* refused = &staged_sends_[0].work;
   const bool may = phase_ == Phase::up && !loss_;
   const int failed = may ? ibv_post_send(pair_, refused, &refused) : 0;
-  if (may && failed == 0) return;
+  if (may && failed == 0) return windows_posted(count);
   for (; refused != nullptr; refused = refused->next) {
     if ((refused->send_flags & IBV_SEND_SIGNALED) != 0) ++unposted_sends_;
   }

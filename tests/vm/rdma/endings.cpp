@@ -266,7 +266,14 @@ void hot_plug(World& world, const std::string& device, const std::string& interf
   check(bound.has_value(), "somebody listens on the device's address");
   for (int i = 0; i < rounds; ++i) {
     auto flooding = world.connect(kSmall, [](End& end) { flood(end); });
-    auto quiet = world.connect(kSmall);
+    Wanted with_window = kSmall;
+    with_window.windows = 2;
+    auto quiet = world.connect(with_window);
+    engine::Buffer exposed;
+    world.a->on([&] {
+      exposed = world.a->pool.allocate(4096);
+      (void)quiet.caller->pair->expose(exposed.span(), Access::write);
+    });
     wait_for("data", [&] { return flooding.caller->completions > 20; });
     const int files = open_files();
     const auto begun = std::chrono::steady_clock::now();
@@ -281,6 +288,7 @@ void hot_plug(World& world, const std::string& device, const std::string& interf
       check(end->why == make_error_code(RdmaErrc::device_removed), "the reason: " + end->reason());
     }
     for (End* end : ends) end->end();
+    world.a->on([&] { exposed.reset(); });
     wait_for(
         "\"rdma link del\" ends", [&] { return deleted.load(); }, 30);
     removal.join();

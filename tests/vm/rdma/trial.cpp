@@ -201,13 +201,15 @@ Resources resources() {
   out.queues = sum(" cq ");
   out.ids = sum(" cm_id ");
   out.regions = sum(" mr ");
+  out.domains = sum(" pd ");
   out.files = open_files();
   return out;
 }
 
 std::string Resources::text() const {
   return std::to_string(queue_pairs) + " queue pairs, " + std::to_string(queues) + " completion queues, " +
-         std::to_string(ids) + " ids, " + std::to_string(regions) + " regions, " + std::to_string(files) + " files";
+         std::to_string(ids) + " ids, " + std::to_string(regions) + " regions, " + std::to_string(domains) +
+         " domains, " + std::to_string(files) + " files";
 }
 
 }  // namespace lockstep::rdma::trial
@@ -249,6 +251,9 @@ int main(int argc, char** argv) {
   part("messages", [&] { messages(world); });
   part("remote memory", [&] { remote_memory(world); });
   part("invalidation", [&] { invalidation(world); });
+  part("windows", [&] { windows(world); });
+  part("reused", [&] { windows_reused(world, 1000); });
+  part("arenas", [&] { arenas(world); });
   part("many reads", [&] { many_reads(world); });
   part("quiet sends", [&] { quiet_sends(world); });
   part("wrong key", [&] { wrong_key(world); });

@@ -103,7 +103,7 @@ void fill(std::span<std::byte> memory, std::uint32_t seed);
 
 /// What the kernel counts of this machine's devices, its own included, and what this process has open.
 struct Resources {
-  int queue_pairs = 0, queues = 0, ids = 0, regions = 0, files = 0;
+  int queue_pairs = 0, queues = 0, ids = 0, regions = 0, domains = 0, files = 0;
   bool operator==(const Resources&) const = default;
   [[nodiscard]] std::string text() const;
 };
@@ -114,6 +114,9 @@ void hello(World& world);
 void messages(World& world);
 void remote_memory(World& world);
 void invalidation(World& world);
+void windows(World& world);
+void windows_reused(World& world, std::uint32_t times);
+void arenas(World& world);
 void many_reads(World& world);
 void quiet_sends(World& world);
 void wrong_key(World& world);
