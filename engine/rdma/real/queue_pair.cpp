@@ -1,5 +1,6 @@
 #include "engine/rdma/real/queue_pair.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -44,8 +45,8 @@ void RealQueuePair::ready(ibv_qp* pair, const Device& device, const Keys& keys, 
   invalidated_flags_ = device.invalidated_flags();
   limits_ = limits;
   sends_.set_reads(limits.reads);
-  std::vector<std::uint32_t> window_keys;
-  for (const ibv_mw* const window : windows) window_keys.push_back(window->rkey);
+  std::vector<std::uint32_t> window_keys(windows.size());
+  std::ranges::transform(windows, window_keys.begin(), &ibv_mw::rkey);
   windows_ = Windows(window_keys);
   window_handles_ = std::move(windows);
   if (phase_ != Phase::connecting) return;

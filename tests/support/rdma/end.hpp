@@ -1,6 +1,7 @@
 #pragma once
 // One side of a connection: what is posted there, how it moves, and what its user is told.
 #include <deque>
+#include <set>
 
 #include "tests/support/rdma/network.hpp"
 
@@ -137,6 +138,7 @@ class End {
     bool is_hiding = false;
   };
   std::map<std::uint32_t, Window> windows_;  ///< exposed, and not told to be shut
+  std::set<std::uint32_t> hidden_;           ///< the keys of those that were
   std::vector<std::byte> private_data_;
   Posted* cause_ = nullptr;  ///< its completion is the first with an error
   std::error_code lost_;

@@ -65,7 +65,10 @@ void End::move_window(Posted& posted) {
     machine.grants[posted.key] = {
         .domain = domain, .memory = posted.window, .readable = readable, .writable = !readable, .window_of = this};
   } else if (machine.grants.erase(posted.key) == 0) {
-    return fail(posted, std::make_error_code(FakeStatus::not_open));  // the peer invalidated it meanwhile
+    fault("the peer has invalidated its key", &posted);
+    return fail(posted, std::make_error_code(FakeStatus::not_open));
+  } else {
+    hidden_.insert(posted.key);
   }
   posted.is_done = true;
   start_telling();

@@ -103,6 +103,7 @@ void End::send_came(Posted& message, Posted& into, End& to) {
   if (message.invalidates) {
     const auto key = *message.invalidates;
     if (to.machine.grant_to_peer_of(to, key) == nullptr) {
+      if (to.hidden_.contains(key)) to.fault("a key was hidden, and then invalidated by the peer");
       // The device of the peer or its user may be the first to object: the send is carried out, or fails.
       message.is_done = network_.dice.one_in(2);
       if (!message.is_done) return fail(message, std::make_error_code(FakeStatus::remote_access));

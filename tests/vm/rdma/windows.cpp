@@ -185,7 +185,6 @@ void closed_with_windows_open(World& world) {
 }
 
 void more_than_the_device_has(World& world) {
-  say(run("ibv_devinfo -v | grep max_mw"));
   const Resources before = resources();
   Wanted wanted = kWanted;
   wanted.windows = 2'000'000;
