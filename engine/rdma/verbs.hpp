@@ -209,4 +209,7 @@ class Fabric {
                                                            QueuePairUser& user) = 0;
 };
 
+/// How a program comes by its fabric. A failure says in a sentence why it has none.
+using OpenFabric = engine::Result<std::unique_ptr<Fabric>> (*)();
+
 }  // namespace lockstep::rdma

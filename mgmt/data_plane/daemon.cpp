@@ -85,11 +85,11 @@ void log_machine(const Workers& workers, const RdmaDevices& rdma) {
 }  // namespace
 
 struct Daemon::Impl final : EventSink {
-  Impl(InstanceLock l, Workers w, const Configuration& c)
+  Impl(InstanceLock l, Workers w, const Configuration& c, rdma::OpenFabric open_fabric)
       : lock(std::move(l)),
         configuration(c),
         workers(std::move(w)),
-        rdma(workers, c.rdma),
+        rdma(workers, c.rdma, open_fabric),
         node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this, node_options(c, rdma))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
@@ -148,14 +148,14 @@ struct Daemon::Impl final : EventSink {
   }
 };
 
-Result<std::unique_ptr<Daemon>> Daemon::create(const Configuration& configuration) {
+Result<std::unique_ptr<Daemon>> Daemon::create(const Configuration& configuration, rdma::OpenFabric open_fabric) {
   raise_descriptor_limit();
   if (auto folder = check_state_folder(configuration.state_folder); !folder) return std::unexpected(folder.error());
   auto lock = InstanceLock::take(configuration.rpc_socket);
   if (!lock) return std::unexpected(lock.error());
   auto workers = make_workers(configuration);
   if (!workers) return std::unexpected(workers.error());
-  auto impl = std::make_unique<Impl>(std::move(*lock), std::move(*workers), configuration);
+  auto impl = std::make_unique<Impl>(std::move(*lock), std::move(*workers), configuration, open_fabric);
   auto server = ControlServer::create(impl->control, impl->lock, impl->methods);
   if (!server) return std::unexpected(server.error());
   impl->server = std::move(*server);

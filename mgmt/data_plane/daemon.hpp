@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "engine/base/result.hpp"
+#include "engine/rdma/verbs.hpp"
 #include "mgmt/data_plane/configuration.hpp"
 
 namespace lockstep::data_plane {
@@ -10,7 +11,8 @@ namespace lockstep::data_plane {
 class Daemon {
  public:
   /// Everything that may fail at the start. Errors are sentences that say what to do.
-  [[nodiscard]] static engine::Result<std::unique_ptr<Daemon>> create(const Configuration& configuration);
+  [[nodiscard]] static engine::Result<std::unique_ptr<Daemon>> create(const Configuration& configuration,
+                                                                      rdma::OpenFabric open_fabric);
   ~Daemon();
   /// Until SIGTERM, SIGINT or node.shutdown; gives the exit code.
   int run();

@@ -1,15 +1,13 @@
 #include "mgmt/data_plane/rdma_devices.hpp"
 
-#include "engine/rdma/real/fabric.hpp"
-
 namespace lockstep::data_plane {
 
-RdmaDevices::RdmaDevices(Workers& workers, bool wanted) : workers_(workers) {
+RdmaDevices::RdmaDevices(Workers& workers, bool wanted, rdma::OpenFabric open) : workers_(workers) {
   if (!wanted) {
     why_none_ = "RDMA is off in lockstepd.toml.";
     return;
   }
-  auto opened = rdma::open_fabric();
+  auto opened = open();
   if (!opened) {
     why_none_ = opened.error().message;
     return;

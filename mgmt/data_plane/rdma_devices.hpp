@@ -14,8 +14,8 @@ class RdmaDevices {
   static constexpr std::size_t kMessages = std::size_t{64} << 20;  ///< bytes, for each worker
 
   /// Before the workers' reactors run; lends each worker its completion queues. Nothing where the machine has none;
-  /// `why` says so in a sentence.
-  RdmaDevices(Workers& workers, bool wanted);
+  /// why_none() says so in a sentence. Not opened where it is not wanted.
+  RdmaDevices(Workers& workers, bool wanted, rdma::OpenFabric open);
   /// After the reactors have stopped, and before the workers.
   ~RdmaDevices();
   RdmaDevices(const RdmaDevices&) = delete;
