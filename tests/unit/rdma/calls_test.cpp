@@ -1,4 +1,4 @@
-// How connections come about, and how calls fail.
+// How connections come about, and how calls fail, beside what contract_test.cpp says of any provider.
 #include <gmock/gmock.h>
 
 #include "engine/runtime/reactor.hpp"
@@ -8,59 +8,7 @@ namespace lockstep::test {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
-
-TEST(RdmaCalls, ACallThatIsAcceptedStandsOnBothSides) {
-  for_many_connections([](World& world) {
-    EXPECT_THAT(world.caller.told, ElementsAre("up"));
-    EXPECT_THAT(world.answerer.told, ElementsAre("up"));
-    EXPECT_EQ(world.caller.pair->peer_address(), "10.0.0.1:3260");
-    EXPECT_EQ(world.answerer.pair->local_address(), "10.0.0.1:3260");
-    EXPECT_EQ(world.answerer.pair->peer_address(), world.caller.pair->local_address());
-    EXPECT_THAT(world.caller.pair->local_address(), testing::StartsWith("10.0.0.2:4"));
-  });
-}
-
-TEST(RdmaCalls, PrivateDataComesPaddedAsTheLibraryShowsIt) {
-  for_many_seeds([](World& world) {
-    world.listen();
-    world.call("10.0.0.1:3260", "ask");
-    world.run();
-    ASSERT_EQ(world.calls.size(), 1u);
-    auto asked = bytes_of("ask");
-    asked.resize(56);
-    EXPECT_TRUE(std::ranges::equal(world.calls[0]->private_data(), asked));
-    EXPECT_TRUE(world.calls[0]->can_invalidate());
-    world.accept("answer");
-    world.run();
-    auto answered = bytes_of("answer");
-    answered.resize(196);
-    EXPECT_EQ(world.caller.answer, answered);
-    EXPECT_THAT(world.answerer.answer, IsEmpty());
-  });
-}
-
-TEST(RdmaCalls, WhereNobodyListensACallIsRefused) {
-  for_many_seeds([](World& world) {
-    world.listen("10.0.0.1:3260");
-    world.call("10.0.0.1:3261");
-    world.run();
-    EXPECT_THAT(world.caller.told, ElementsAre("lost"));
-    EXPECT_EQ(world.caller.lost, std::errc::connection_refused);
-  });
-}
-
-TEST(RdmaCalls, ACallThatIsDroppedIsRefused) {
-  for_many_seeds([](World& world) {
-    world.listen();
-    world.call();
-    world.run();
-    world.calls.clear();
-    world.run();
-    EXPECT_EQ(world.caller.lost, std::errc::connection_refused);
-  });
-}
 
 TEST(RdmaCalls, NoCallComesAfterItsListenerIsGone) {
   for_many_seeds([](World& world) {
@@ -75,29 +23,6 @@ TEST(RdmaCalls, NoCallComesAfterItsListenerIsGone) {
       EXPECT_EQ(world.caller.lost, std::errc::connection_refused);
     }
   });
-}
-
-TEST(RdmaCalls, AListenerOnAnyAddressHearsThemAll) {
-  for_many_seeds([](World& world) {
-    world.listen("0.0.0.0:3260");
-    world.call("10.0.0.7:3260");
-    world.run();
-    ASSERT_EQ(world.calls.size(), 1u);
-    EXPECT_EQ(world.calls[0]->local_address(), "10.0.0.7:3260");
-  });
-}
-
-TEST(RdmaCalls, AnAddressHasOneListenerAndPort0IsAnyThatIsFree) {
-  World world(1);
-  world.listen();
-  const auto ignore = [](std::unique_ptr<rdma::Call>) {};
-  const auto again = world.target.listen(*world.target_completions, "10.0.0.1:3260", ignore);
-  ASSERT_FALSE(again);
-  EXPECT_THAT(again.error().message, HasSubstr("10.0.0.1:3260"));
-  const auto one = world.target.listen(*world.target_completions, "10.0.0.1:0", ignore);
-  const auto other = world.target.listen(*world.target_completions, "10.0.0.1:0", ignore);
-  ASSERT_TRUE(one && other);
-  EXPECT_NE((*one)->address(), (*other)->address());
 }
 
 TEST(RdmaCalls, ACallIntoSilenceIsOverAfterAWhile) {

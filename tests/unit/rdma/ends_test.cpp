@@ -25,26 +25,6 @@ void expect_both_lost(World& world) {
 
 // --- Errors ---------------------------------------------------------------------------------------------------------
 
-TEST(RdmaEnds, AMessageWithoutAReceiveIsCountedAndLosesTheConnection) {
-  for_many_connections([](World& world) {
-    world.send(world.caller, world.far_page(0), 1);
-    expect_both_lost(world);
-    EXPECT_EQ(world.target.counts().no_receive, 1u);
-    EXPECT_EQ(world.caller.error_of(rdma::Work::send, 1), FakeStatus::no_receive);
-  });
-}
-
-TEST(RdmaEnds, AMessageLongerThanItsReceiveIsAnErrorOnBothSides) {
-  for_many_connections([](World& world) {
-    world.answerer.pair->receive(world.page(0).first(48), world.page(1).first(51), 1);
-    world.send(world.caller, world.far_page(0).first(100), 1);
-    expect_both_lost(world);
-    EXPECT_EQ(world.answerer.error_of(rdma::Work::receive, 1), FakeStatus::length);
-    EXPECT_EQ(world.answerer.lost, FakeStatus::length);
-    EXPECT_EQ(world.caller.error_of(rdma::Work::send, 1), FakeStatus::remote_request);
-  });
-}
-
 TEST(RdmaEnds, AWrongKeyRangeOrRightIsARemoteAccessError) {
   const auto expect_refused = [](const auto& post) {
     for_many_connections([&](World& world) {
@@ -81,20 +61,6 @@ TEST(RdmaEnds, AWrongKeyRangeOrRightIsARemoteAccessError) {
     const auto remote = world.grant(0, true, true);
     world.initiator.revoke(remote.key);
     pair.write(world.page(0), remote, 1);
-  });
-}
-
-TEST(RdmaEnds, AKeyThatWasInvalidatedIsDead) {
-  for_many_connections([](World& world) {
-    const auto remote = world.grant(0, true, true);
-    world.caller.pair->receive(world.far_page(1), {}, 1);
-    world.send(world.answerer, bytes_of("done"), 1, remote.key);
-    world.run();
-    EXPECT_EQ(world.caller.completions.at(0).invalidated, remote.key);
-    EXPECT_FALSE(world.initiator.is_granted(remote.key));
-    world.answerer.pair->read(world.page(0), remote, 2);
-    expect_both_lost(world);
-    EXPECT_EQ(world.answerer.error_of(rdma::Work::read, 2), FakeStatus::remote_access);
   });
 }
 
@@ -147,15 +113,6 @@ TEST(RdmaEnds, EveryWorkMayFailWithEveryStatus) {
       });
     }
   }
-}
-
-TEST(RdmaEnds, AWriteWithoutACompletionThatFailsIsToldAsTheReasonOfTheLoss) {
-  for_many_connections([](World& world) {
-    world.answerer.pair->write(world.page(0), world.grant(0, true, false), 0);
-    expect_both_lost(world);
-    EXPECT_EQ(world.answerer.lost, FakeStatus::remote_access);
-    EXPECT_THAT(world.answerer.completions, IsEmpty());
-  });
 }
 
 // --- Losing ---------------------------------------------------------------------------------------------------------
@@ -240,27 +197,6 @@ TEST(RdmaEnds, BothSidesMayCloseAtOnce) {
     world.run();
     EXPECT_TRUE(world.caller.closed && world.answerer.closed);
     EXPECT_EQ(world.answerer.told, told) << "nothing is told after close()";
-  });
-}
-
-TEST(RdmaEnds, AMessageToASideThatIsClosingIsNoFault) {
-  for_many_connections([](World& world) {
-    world.close(world.answerer);
-    world.send(world.caller, world.far_page(0), 1);
-    world.run();
-    EXPECT_TRUE(world.caller.was_told("lost"));
-    EXPECT_EQ(world.target.counts().no_receive, 0u);
-  });
-}
-
-TEST(RdmaEnds, WhatHappensInsideOfItsUserMayCloseIt) {
-  for_many_connections([](World& world) {
-    world.answerer.when_completed = [&](const rdma::Completion&) { world.close(world.answerer); };
-    for (std::uint64_t id = 1; id <= 3; ++id) world.answerer.pair->receive(world.page(id), {}, id);
-    for (std::uint64_t id = 1; id <= 3; ++id) world.send(world.caller, bytes_of("message"), id);
-    world.run();
-    EXPECT_THAT(world.answerer.told, ElementsAre("up", "receive 1"));
-    EXPECT_TRUE(world.answerer.closed);
   });
 }
 
