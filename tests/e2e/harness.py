@@ -111,7 +111,7 @@ class Node:
         self.configure()
         log = open(self.log, "ab")
         self.process = subprocess.Popen([self.world.lockstepd, "--config", self.folder / "lockstepd.toml"],
-                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.world.environment)
         self.rpc = wait_for(f"lockstepd {self.side} to answer", self._connect, 20)
 
     def _connect(self):
@@ -215,10 +215,16 @@ class Node:
 class World:
     """One or two nodes, perhaps a witness, in a folder of their own that goes away with a test that passes."""
 
-    def __init__(self, nodes=2, witness=True, lease_ms=1000, secure_witness=False, addresses=None):
+    def __init__(self, nodes=2, witness=True, lease_ms=1000, secure_witness=False, addresses=None, rdma=False):
         self.build = settings.build
         self.lockstepd = self.build / "mgmt/main/lockstepd"
+        self.environment = None  # this process's
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-e2e-", dir=os.environ.get("LOCKSTEP_E2E_FOLDER")))
+        if rdma:
+            self.lockstepd = self.build / "tests/support/lockstepd_test_fabric"
+            self.rdma_folder = self.folder / "rdma"
+            self.rdma_folder.mkdir()
+            self.environment = {**os.environ, "LOCKSTEP_TEST_FABRIC": str(self.rdma_folder)}
         self.pair = str(uuid.uuid4())
         self.target = f"iqn.2026-11.io.lockstep:test-{self.pair[:8]}"
         self.lease_ms = lease_ms
@@ -271,6 +277,20 @@ class World:
 
     def other(self, node):
         return None if not self.paired else self.b if node is self.a else self.a
+
+    def rdma_faults(self):
+        """What the daemons did against the rules of the verbs seam, in sentences."""
+        faults = self.rdma_folder / "faults"
+        return faults.read_text() if faults.exists() else ""
+
+    @contextlib.contextmanager
+    def rdma_cable(self, state):
+        """Meanwhile it is "cut", or "silent": then nothing gets through, and nobody is told."""
+        (self.rdma_folder / state).touch()
+        try:
+            yield
+        finally:
+            (self.rdma_folder / state).unlink()
 
     def next_revision(self):
         self.revision += 1
