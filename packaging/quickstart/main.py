@@ -70,6 +70,7 @@ def keep_running(pair):
 def main():
     parser = argparse.ArgumentParser(prog="quickstart", add_help=False)
     parser.add_argument("--tour", action="store_true")
+    parser.add_argument("--rdma", action="store_true")
     parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--size", type=size, default=1 << 30)
     parser.add_argument("--build", type=pathlib.Path, required=True)
@@ -83,10 +84,11 @@ def main():
         folder = made = pathlib.Path(tempfile.mkdtemp(prefix="tour-", dir=ROOT / "build"))
     pair = None
     try:
-        pair = Pair(folder, options.build)
+        pair = Pair(folder, options.build, options.rdma)
         pair.start()
         if options.tour:
             tour.run(pair)
+            pair.check_rdma()
         else:
             stay(pair, options.size)
         status = 0

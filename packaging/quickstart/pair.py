@@ -2,6 +2,7 @@
 and a one-member etcd as the witness. Everything lives in one folder."""
 import errno
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -22,8 +23,8 @@ class Trouble(Exception):
 class Node:
     """One of the two nodes: its folder, its address, its two daemons."""
 
-    def __init__(self, side, folder, address, build):
-        self.side, self.folder, self.address, self.build = side, folder, address, build
+    def __init__(self, side, folder, address, build, rdma):
+        self.side, self.folder, self.address, self.build, self.rdma = side, folder, address, build, rdma
         self.name = f"node-{side}"
         self.lockstepd = self.mgmtd = None
         self.socket = folder / "lockstepd.sock"
@@ -60,12 +61,19 @@ class Node:
             f'portals = ["{self.portal}"]\n'
             f'link_address = "{self.address}:{LINK}"\n')
 
-    def _spawn(self, name, arguments):
+    def _spawn(self, name, arguments, **environment):
         log = open(self.folder / f"{name}.log", "ab")
-        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                                env={**os.environ, **environment})
 
     def start_lockstepd(self):
-        self.lockstepd = self._spawn("lockstepd", [self.build / "mgmt/main/lockstepd", "--config", self.folder / "lockstepd.toml"])
+        program, environment = "mgmt/main/lockstepd", {}
+        if self.rdma:
+            program, environment = "tests/support/lockstepd_test_fabric", {"LOCKSTEP_TEST_FABRIC": str(self.rdma)}
+        self.lockstepd = self._spawn("lockstepd", [self.build / program, "--config", self.folder / "lockstepd.toml"], **environment)
+
+    def serves_over_rdma(self):
+        return f"Serving at {self.portal}, over TCP and RDMA." in (self.folder / "lockstepd.log").read_text(errors="replace")
 
     def start_mgmtd(self):
         self.mgmtd = self._spawn("lockstep-mgmtd", [self.build / "mgmt/main/lockstep-mgmtd", "--config", self.folder / "mgmtd.toml"])
@@ -166,16 +174,18 @@ def free(address, port):
 
 
 class Pair:
-    """Finds loopback addresses that nobody uses, starts everything, stops everything."""
+    """Finds loopback addresses that nobody uses, starts everything, stops everything. With `rdma` the daemons have the
+    tests' fabric between processes (tests/support/rdma_between) in place of a device."""
 
-    def __init__(self, folder, build):
+    def __init__(self, folder, build, rdma=False):
         self.folder, self.build = pathlib.Path(folder).resolve(), pathlib.Path(build).resolve()
         self.etcd = None
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.network = self._network()
         self.witness = f"{self.network}.10"
-        self.a = Node("a", self.folder / "node-a", f"{self.network}.11", self.build)
-        self.b = Node("b", self.folder / "node-b", f"{self.network}.12", self.build)
+        self.rdma = self.folder / "rdma" if rdma else None
+        self.a = Node("a", self.folder / "node-a", f"{self.network}.11", self.build, self.rdma)
+        self.b = Node("b", self.folder / "node-b", f"{self.network}.12", self.build, self.rdma)
         self.nodes = (self.a, self.b)
 
     def _network(self):
@@ -192,6 +202,9 @@ class Pair:
                       "are in use. Does it run already? Stop the other, or choose another folder with --data.")
 
     def start(self):
+        if self.rdma:
+            self.rdma.mkdir(exist_ok=True)
+            (self.rdma / "faults").unlink(missing_ok=True)
         self.start_witness()
         for node in self.nodes:
             node.write_configuration()
@@ -200,6 +213,14 @@ class Pair:
         if self.a.get("/api/v1/pair")["state"] == "none":
             self._make_pair()
         wait_for("both nodes to see each other", self.linked, 30)
+        if self.rdma:
+            wait_for("both nodes to serve over RDMA", lambda: all(n.serves_over_rdma() for n in self.nodes), 10)
+
+    def check_rdma(self):
+        """What the daemons did against the rules of RDMA would lose a connection on a device."""
+        faults = self.rdma / "faults" if self.rdma else None
+        if faults and faults.exists():
+            raise Trouble(f"The daemons used RDMA wrongly:\n{faults.read_text()}")
 
     def start_witness(self):
         self.run_witness()
