@@ -8,23 +8,50 @@ namespace lockstep::test {
 
 using iscsi::Opcode;
 
+namespace {
+
+class GrantedMemory final : public SharedMemory {
+ public:
+  explicit GrantedMemory(FakeFabric& fabric) : fabric_(fabric) {}
+  [[nodiscard]] rdma::Domain domain() const override { return rdma::Domain::initiators; }
+  [[nodiscard]] rdma::Remote open(rdma::QueuePair&, std::span<std::byte> memory, rdma::Access access) override {
+    return fabric_.grant(domain(), memory, access == rdma::Access::read, access == rdma::Access::write);
+  }
+  void shut(rdma::QueuePair*, std::uint32_t key) override {
+    if (fabric_.is_granted(key)) fabric_.revoke(key);
+  }
+
+ private:
+  FakeFabric& fabric_;
+};
+
+}  // namespace
+
 IserInitiator::IserInitiator(FakeFabric& fabric, engine::Clock& clock, engine::BufferPool& pool, Options options)
+    : IserInitiator(fabric, fabric.attach(clock), std::make_unique<GrantedMemory>(fabric), pool, std::move(options)) {}
+
+IserInitiator::IserInitiator(rdma::Fabric& fabric, std::unique_ptr<rdma::Completions> completions,
+                             std::unique_ptr<SharedMemory> shared, engine::BufferPool& pool, Options options)
     : fabric_(fabric),
+      shared_(std::move(shared)),
       pool_(pool),
       options_(std::move(options)),
-      completions_(fabric.attach(clock)),
+      completions_(std::move(completions)),
       receives_(pool.allocate(kReceives * kReceive)) {}
 
 IserInitiator::~IserInitiator() {
-  for (auto& [tag, io] : ios_) {
-    if (io.key && fabric_.is_granted(*io.key)) fabric_.revoke(*io.key);
-  }
+  for (auto& [tag, io] : ios_) shut(io);
+}
+
+void IserInitiator::shut(const Io& io) {
+  if (io.key) shared_->shut(closed_ ? nullptr : pair_.get(), *io.key);
 }
 
 void IserInitiator::call(const std::string& address) {
   closed_ = false;
-  pair_ = fabric_.connect(*completions_, rdma::Domain::initiators, {}, address,
-                          {.sends = 512, .receives = kReceives, .reads = 16, .max_inline = 0},
+  const std::uint32_t windows = shared_->domain() == rdma::Domain::link ? 128 : 0;
+  pair_ = fabric_.connect(*completions_, shared_->domain(), {}, address,
+                          {.sends = 512, .receives = kReceives, .reads = 16, .max_inline = 0, .windows = windows},
                           iser::private_data(options_.invalidates), *this);
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post(slot);
 }
@@ -104,11 +131,11 @@ std::uint32_t IserInitiator::command(std::uint8_t opcode, std::uint32_t lba, std
   if (write) immediate = io.memory.span().first(std::min(bytes, options_.immediate));
   if (write && bytes > immediate.size()) {
     // The whole of it is registered; the address is that of what does not come with the command.
-    tagged.write = fabric_.grant(rdma::Domain::initiators, io.memory.span().first(bytes), true, false);
+    tagged.write = shared_->open(*pair_, io.memory.span().first(bytes), rdma::Access::read);
     io.key = tagged.write->key;
     tagged.write->address += immediate.size();
   } else if (!write && bytes != 0) {
-    tagged.read = fabric_.grant(rdma::Domain::initiators, io.memory.span().first(bytes), false, true);
+    tagged.read = shared_->open(*pair_, io.memory.span().first(bytes), rdma::Access::write);
     io.key = tagged.read->key;
   }
   send(bytes_of(header), tagged, immediate);
@@ -117,12 +144,12 @@ std::uint32_t IserInitiator::command(std::uint8_t opcode, std::uint32_t lba, std
 
 void IserInitiator::forget(std::uint32_t tag) {
   Io& io = ios_.at(tag);
-  if (io.key && fabric_.is_granted(*io.key)) fabric_.revoke(*io.key);
+  shut(io);
   ios_.erase(tag);
 }
 
 void IserInitiator::on_completion(const rdma::Completion& completion) {
-  if (completion.error) return;
+  if (completion.error || completion.work == rdma::Work::hide) return;
   if (completion.work == rdma::Work::send) {
     sends_.erase(completion.id);
     return;
@@ -176,7 +203,7 @@ void IserInitiator::answered(const Answer& answer) {
   if (wants != answer.invalidated.has_value())
     faults.push_back("A key was invalidated that was not to be, or was not.");
   if (answer.invalidated && answer.invalidated != io.key) faults.push_back("Another task's key was invalidated.");
-  if (io.key && fabric_.is_granted(*io.key)) fabric_.revoke(*io.key);
+  if (answer.invalidated != io.key) shut(io);
   const auto done = std::move(io.done);
   ios_[response.task_tag] = std::move(io);  // its memory is looked at
   done(answer);

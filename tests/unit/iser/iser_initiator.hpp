@@ -28,6 +28,17 @@ struct Answer {
   }
 };
 
+/// How an initiator lets a target read and write its memory. A seam's own windows are of the link's domain; the fake
+/// grants what an initiator's device would.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  [[nodiscard]] virtual rdma::Domain domain() const = 0;
+  [[nodiscard]] virtual rdma::Remote open(rdma::QueuePair& pair, std::span<std::byte> memory, rdma::Access access) = 0;
+  /// If it is open. No pair: it was closed.
+  virtual void shut(rdma::QueuePair* pair, std::uint32_t key) = 0;
+};
+
 class IserInitiator final : private rdma::QueuePairUser {
  public:
   struct Options {
@@ -45,6 +56,8 @@ class IserInitiator final : private rdma::QueuePairUser {
   };
 
   IserInitiator(FakeFabric& fabric, engine::Clock& clock, engine::BufferPool& pool, Options options);
+  IserInitiator(rdma::Fabric& fabric, std::unique_ptr<rdma::Completions> completions,
+                std::unique_ptr<SharedMemory> shared, engine::BufferPool& pool, Options options);
   ~IserInitiator();
 
   void call(const std::string& address);
@@ -84,11 +97,13 @@ class IserInitiator final : private rdma::QueuePairUser {
   void take(const Answer& answer);
   void answered(const Answer& answer);
   void answer_ping(const iscsi::NopInHeader& ping);
+  void shut(const Io& io);
 
   static constexpr std::uint32_t kReceives = 128;
   static constexpr std::size_t kReceive = 16384;  // bytes of memory for one
 
-  FakeFabric& fabric_;
+  rdma::Fabric& fabric_;
+  std::unique_ptr<SharedMemory> shared_;
   engine::BufferPool& pool_;
   Options options_;
   SeededRandom random_{77};
