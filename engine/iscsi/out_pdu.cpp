@@ -36,6 +36,7 @@ void OutPduPool::put(OutPdu& slot) {
   slot.done = nullptr;
   slot.owner = nullptr;
   slot.invalidates.reset();
+  slot.lead.reset();
   slot.ahs_length_ = 0;
   slot.data_ = {};
   if (slot.copy_.capacity() != 0) slot.copy_ = {};  // rare, and may be large

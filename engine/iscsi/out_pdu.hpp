@@ -38,6 +38,8 @@ class OutPdu {
   void* owner = nullptr;
   /// iSER: a key of the initiator's memory, which its network card forgets when the PDU has come.
   std::optional<std::uint32_t> invalidates;
+  /// iSER: the header that goes ahead of this PDU, where it is not the plain one.
+  std::optional<std::array<std::byte, 28>> lead;
 
  private:
   friend class TransmitQueue;

@@ -10,7 +10,8 @@ struct Figures {
   std::uint64_t bytes_in = 0, bytes_out = 0;        ///< of those
   std::uint64_t bytes_read = 0, bytes_written = 0;  ///< of the peers' memory
   std::uint64_t reads = 0, writes = 0, invalidations = 0;
-  std::uint64_t eager = 0;  ///< writes whose data came with them, and was handed on as it lay
+  std::uint64_t windows = 0;  ///< of own memory that peers were let at
+  std::uint64_t eager = 0;    ///< writes whose data came with them, and was handed on as it lay
   struct Copied {
     std::uint64_t immediate_prefix = 0;  ///< of a write whose other data was read
     std::uint64_t ahs = 0;               ///< data that additional headers had moved from its place

@@ -4,11 +4,6 @@
 #include <utility>
 
 namespace lockstep::iser {
-namespace {
-
-constexpr std::size_t kStranger = MessageMemory::kSlots + MessageMemory::kStrangersFloor * MessageMemory::kData;
-
-}  // namespace
 
 bool MessageMemory::commit(std::size_t bytes) {
   if (committed_ + bytes > limit_) return false;
@@ -17,8 +12,8 @@ bool MessageMemory::commit(std::size_t bytes) {
 }
 
 bool MessageMemory::Account::open() {
-  if (memory_.strangers_ + kStranger > memory_.limit_ / 4 || !memory_.commit(kStranger)) return false;
-  memory_.strangers_ += kStranger;
+  if (memory_.strangers_ + as_stranger() > memory_.limit_ / 4 || !memory_.commit(as_stranger())) return false;
+  memory_.strangers_ += as_stranger();
   floor_ = kStrangersFloor;
   return open_ = true;
 }
@@ -26,7 +21,7 @@ bool MessageMemory::Account::open() {
 bool MessageMemory::Account::raise_floor(std::uint32_t messages) {
   assert(open_ && stranger_ && messages > floor_ && used_ <= floor_);
   if (!memory_.commit((messages - floor_) * kData)) return false;
-  memory_.strangers_ -= kStranger;
+  memory_.strangers_ -= as_stranger();
   stranger_ = false;
   floor_ = messages;
   return true;
@@ -51,8 +46,8 @@ void MessageMemory::Account::give_back() {
 void MessageMemory::Account::close() {
   if (!std::exchange(open_, false)) return;
   assert(used_ == 0);
-  memory_.committed_ -= kSlots + floor_ * kData;
-  if (stranger_) memory_.strangers_ -= kStranger;
+  memory_.committed_ -= slots_ + floor_ * kData;
+  if (stranger_) memory_.strangers_ -= as_stranger();
 }
 
 }  // namespace lockstep::iser

@@ -13,13 +13,14 @@ namespace lockstep::iser {
 class MessageMemory {
  public:
   static constexpr std::size_t kData = 8192;           ///< bytes of one message's data
-  static constexpr std::size_t kSlots = 32768;         ///< bytes of a connection's headers and answers
   static constexpr std::uint32_t kStrangersFloor = 4;  ///< messages, before the session stands
 
   /// One connection's part.
   class Account {
    public:
-    explicit Account(MessageMemory& memory) : memory_(memory) {}
+    /// `slots`: bytes of the connection's headers and of what it sends.
+    Account(MessageMemory& memory, std::size_t slots)
+        : memory_(memory), slots_(engine::BufferPool::block_size(slots)) {}
     ~Account() { close(); }
     Account(const Account&) = delete;
     Account& operator=(const Account&) = delete;
@@ -28,7 +29,7 @@ class MessageMemory {
     [[nodiscard]] bool open();
     /// A session has its floor and is no stranger. False: there is no room for that.
     [[nodiscard]] bool raise_floor(std::uint32_t messages);
-    [[nodiscard]] engine::Buffer take_slots() { return memory_.pool_.allocate(kSlots); }
+    [[nodiscard]] engine::Buffer take_slots() { return memory_.pool_.allocate(slots_); }
     /// Empty: it has its floor, and nothing is left beyond the floors.
     [[nodiscard]] engine::Buffer take();
     /// A buffer that take() gave is in the pool again, or will be.
@@ -38,7 +39,10 @@ class MessageMemory {
     [[nodiscard]] bool is_below_floor() const { return used_ < floor_; }
 
    private:
+    [[nodiscard]] std::size_t as_stranger() const { return slots_ + kStrangersFloor * kData; }
+
     MessageMemory& memory_;
+    std::size_t slots_;
     std::uint32_t floor_ = 0, used_ = 0;
     bool open_ = false, stranger_ = true;
   };

@@ -13,19 +13,19 @@ Receives::~Receives() {
 engine::Buffer Receives::reserve() { return account_.open() ? account_.take_slots() : engine::Buffer{}; }
 
 void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
-  assert(memory.size() == kMemory);
+  assert(memory.size() == shape_.receive_memory());
   pair_ = &pair;
   memory_ = memory;
-  data_.reserve(kMost);
-  starved_.reserve(kMost);
-  unused_.reserve(kMost);
+  data_.reserve(shape_.most);
+  starved_.reserve(shape_.most);
+  unused_.reserve(shape_.most);
   have(MessageMemory::kStrangersFloor);
 }
 
 bool Receives::open_session() {
-  if (!account_.raise_floor(kFirst)) return false;
+  if (!account_.raise_floor(shape_.first)) return false;
   in_session_ = true;
-  have(kFirst);
+  have(shape_.first);
   return true;
 }
 
@@ -36,7 +36,9 @@ void Receives::have(std::uint32_t messages) {
   }
 }
 
-std::span<std::byte> Receives::headers(std::uint32_t slot) const { return memory_.subspan(slot * kSlot, kHeadersSize); }
+std::span<std::byte> Receives::headers(std::uint32_t slot) const {
+  return memory_.subspan(slot * shape_.receive_slot(), shape_.headers);
+}
 
 void Receives::came(std::uint32_t slot) {
   assert(slot < data_.size() && posted_ != 0);
@@ -86,7 +88,7 @@ void Receives::post_starved() {
 
 void Receives::grow() {
   if (unused_.empty()) {
-    if (data_.size() == kMost) return;
+    if (data_.size() == shape_.most) return;
     data_.emplace_back();
     unused_.push_back(static_cast<std::uint32_t>(data_.size() - 1));
   }

@@ -10,26 +10,22 @@
 
 #include "engine/iser/format.hpp"
 #include "engine/iser/message_memory.hpp"
+#include "engine/iser/shape.hpp"
 
 namespace lockstep::iser {
 
 class Receives {
  public:
   static constexpr std::size_t kData = MessageMemory::kData;
-  static constexpr std::uint32_t kUnasked = 10;          ///< immediate commands, and what stands outside the window
-  static constexpr std::uint32_t kFirst = 4 + kUnasked;  ///< of a session
-  static constexpr std::uint32_t kMost = 126 + kUnasked;
-  static constexpr std::size_t kSlot = 80;  ///< bytes
-  static constexpr std::size_t kMemory = kSlot * kMost;
 
-  explicit Receives(MessageMemory& memory) : account_(memory), all_(memory) {}
+  Receives(MessageMemory& memory, const Shape& shape) : shape_(shape), account_(memory, shape.memory()), all_(memory) {}
   ~Receives();
   Receives(const Receives&) = delete;
   Receives& operator=(const Receives&) = delete;
 
   /// Room for a stranger's, and the connection's slots. Empty: there is none.
   [[nodiscard]] engine::Buffer reserve();
-  /// `memory` has kMemory bytes of those slots.
+  /// `memory` has the shape's bytes for receives, of those slots.
   void start(rdma::QueuePair& pair, std::span<std::byte> memory);
   /// A session has begun. False: there is no room for its receives.
   [[nodiscard]] bool open_session();
@@ -60,6 +56,7 @@ class Receives {
   void put_away(std::uint32_t slot);
   void grow();
 
+  Shape shape_;
   MessageMemory::Account account_;
   MessageMemory& all_;
   rdma::QueuePair* pair_ = nullptr;

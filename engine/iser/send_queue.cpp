@@ -12,12 +12,12 @@ namespace lockstep::iser {
 using iscsi::OutPdu;
 
 void SendQueue::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
-  assert(memory.size() == kMemory);
+  assert(memory.size() == shape_.send_memory());
   pair_ = &pair;
   memory_ = memory;
-  posted_.set_capacity(pair.limits().sends);
-  free_slots_.reserve(kSlots);
-  for (std::uint16_t slot = kSlots; slot-- > 0;) free_slots_.push_back(slot);
+  posted_.set_capacity(shape_.work);
+  free_slots_.reserve(shape_.sends);
+  for (std::uint16_t slot = shape_.sends; slot-- > 0;) free_slots_.push_back(slot);
 }
 
 void SendQueue::push(OutPdu& pdu) {
@@ -51,36 +51,50 @@ void SendQueue::read(std::span<std::byte> into, const rdma::Remote& from, std::u
   pair_->read(into, from, id);
 }
 
+rdma::Remote SendQueue::expose(std::span<std::byte> memory, rdma::Access access) {
+  assert(has_room());
+  ++figures_.windows;
+  ++writes_;
+  ++new_writes_;
+  return pair_->expose(memory, access);
+}
+
+void SendQueue::hide(std::uint32_t key, std::uint64_t id) {
+  assert(work() < shape_.work);
+  ++reads_;
+  pair_->hide(key, id);
+}
+
 void SendQueue::post() {
-  while (first_ != nullptr && work() < pair_->limits().sends && post(*first_)) first_ = first_->next_;
+  while (first_ != nullptr && work() < shape_.work - shape_.windows && post(*first_)) first_ = first_->next_;
   if (first_ == nullptr) last_ = nullptr;
 }
 
 std::span<std::byte> SendQueue::slot_memory(std::uint16_t slot) const {
-  return slot == kLongSlot ? memory_.last(kLong) : memory_.subspan(slot * kSlot, kSlot);
+  return slot == kLongSlot ? memory_.last(Shape::kLong) : memory_.subspan(slot * shape_.send_bytes, shape_.send_bytes);
 }
 
-// False: it has to wait for a slot.
-bool SendQueue::post(OutPdu& pdu) {
+std::uint16_t SendQueue::take_slot(std::size_t bytes) {
+  if (bytes > shape_.send_bytes) return std::exchange(long_is_free_, false) ? kLongSlot : kNoSlot;
+  if (free_slots_.empty()) return kNoSlot;
+  const std::uint16_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+bool SendQueue::stays_in_place(const OutPdu& pdu, std::size_t bytes) const {
+  return bytes > shape_.send_bytes && std::ranges::all_of(pdu.data_, [this](std::span<const std::byte> piece) {
+           return piece.empty() || pair_->is_registered(piece);
+         });
+}
+
+void SendQueue::put_together(OutPdu& pdu, bool in_place, std::span<std::byte> place) {
   const std::size_t data = pdu.data_[0].size() + pdu.data_[1].size();
-  const std::size_t bytes = kHeadersSize + pdu.ahs_length_ + data + iscsi::padding_of(data);
-  if (bytes > kLong) return overrun_ = true, false;
-  std::array<std::byte, kSlot> short_one;
-  Posted posted{.id = last_id_ + 1, .pdu = &pdu, .writes = new_writes_, .bytes = static_cast<std::uint32_t>(bytes)};
-  std::span<std::byte> place = short_one;
-  if (bytes > std::min<std::size_t>(pair_->limits().max_inline, kSlot)) {
-    if (bytes > kSlot ? !long_is_free_ : free_slots_.empty()) return false;
-    posted.slot = kLongSlot;
-    if (bytes <= kSlot) {
-      posted.slot = free_slots_.back();
-      free_slots_.pop_back();
-    } else {
-      long_is_free_ = false;
-    }
-    place = slot_memory(posted.slot);
+  if (pdu.lead) {
+    std::ranges::copy(*pdu.lead, place.begin());
+  } else {
+    write_header({}, place.first(kHeaderSize));
   }
-  const std::span<const std::byte> message = place.first(bytes);
-  write_header({}, place.first(kHeaderSize));
   pdu.head_[4] = static_cast<std::byte>(pdu.ahs_length_ / 4);
   for (std::size_t i = 0; i < 3; ++i) pdu.head_[5 + i] = static_cast<std::byte>(data >> (16 - 8 * i));
   place = place.subspan(kHeaderSize);
@@ -89,10 +103,32 @@ bool SendQueue::post(OutPdu& pdu) {
     place = place.subspan(piece.size());
   };
   append(std::span(pdu.head_).first(iscsi::kBhsSize + pdu.ahs_length_));
+  if (in_place) return;
   append(pdu.data_[0]);
   append(pdu.data_[1]);
   std::fill_n(place.begin(), iscsi::padding_of(data), std::byte{0});
-  const std::array pieces{message};
+}
+
+// False: it has to wait for a slot.
+bool SendQueue::post(OutPdu& pdu) {
+  const std::size_t headers = kHeadersSize + pdu.ahs_length_;
+  const std::size_t data = pdu.data_[0].size() + pdu.data_[1].size();
+  const bool in_place = stays_in_place(pdu, headers + data);
+  const std::size_t together = headers + (in_place ? 0 : data + iscsi::padding_of(data));
+  if (together > Shape::kLong) return overrun_ = true, false;
+  const std::size_t bytes = together + (in_place ? data : 0);
+  std::array<std::byte, kMostInline> short_one;
+  Posted posted{.id = last_id_ + 1, .pdu = &pdu, .writes = new_writes_, .bytes = static_cast<std::uint32_t>(bytes)};
+  std::span<std::byte> place = short_one;
+  if (bytes > std::min<std::size_t>(pair_->limits().max_inline, kMostInline)) {
+    posted.slot = take_slot(together);
+    if (posted.slot == kNoSlot) return false;
+    place = slot_memory(posted.slot);
+  }
+  put_together(pdu, in_place, place);
+  const auto none = std::span<const std::byte>{};
+  const std::array<std::span<const std::byte>, 3> pieces{place.first(together), in_place ? pdu.data_[0] : none,
+                                                         in_place ? pdu.data_[1] : none};
   pair_->send({.pieces = pieces, .invalidates = pdu.invalidates, .id = posted.id});
   ++figures_.messages_out;
   figures_.bytes_out += bytes;

@@ -10,7 +10,6 @@
 namespace lockstep::iser {
 namespace {
 
-constexpr std::uint32_t kSends = 256;  // of a connection: PDUs, and the data of the commands that they answer
 constexpr std::uint32_t kReads = 64;
 constexpr std::uint32_t kInline = 220;  // bytes: a status with its sense data
 constexpr auto kMemoryLook = std::chrono::milliseconds(5);
@@ -18,31 +17,52 @@ constexpr auto kMemoryLook = std::chrono::milliseconds(5);
 }  // namespace
 
 std::unique_ptr<Transport> Transport::make(std::unique_ptr<rdma::Call> call, Place place) {
-  std::unique_ptr<Transport> transport(new Transport(std::move(call), std::move(place)));
+  std::unique_ptr<Transport> transport(new Transport(std::move(place)));
+  transport->local_ = call->local_address();
+  transport->peer_ = call->peer_address();
+  transport->invalidates_ = call->can_invalidate() && takes_invalidation(call->private_data());
+  transport->call_ = std::move(call);
+  return with_memory(std::move(transport));
+}
+
+std::unique_ptr<Transport> Transport::make(Destination to, Place place) {
+  std::unique_ptr<Transport> transport(new Transport(std::move(place)));
+  transport->peer_ = to.to;
+  transport->to_ = std::move(to);
+  return with_memory(std::move(transport));
+}
+
+std::unique_ptr<Transport> Transport::with_memory(std::unique_ptr<Transport> transport) {
   transport->memory_ = transport->receives_.reserve();
   return transport->memory_ ? std::move(transport) : nullptr;
 }
 
-Transport::Transport(std::unique_ptr<rdma::Call> call, Place place)
-    : call_(std::move(call)),
-      place_(std::move(place)),
-      local_(call_->local_address()),
-      peer_(call_->peer_address()),
-      invalidates_(call_->can_invalidate() && takes_invalidation(call_->private_data())),
-      receives_(place_.messages),
-      sends_(place_.pdus, place_.figures),
-      arrived_(Receives::kMost) {}
+Transport::Transport(Place place)
+    : place_(std::move(place)),
+      receives_(place_.messages, place_.shape),
+      sends_(place_.pdus, place_.figures, place_.shape),
+      arrived_(place_.shape.most) {}
 
 Transport::~Transport() { assert(user_ == nullptr && !closed_); }
 
+std::unique_ptr<rdma::QueuePair> Transport::open() {
+  const rdma::Wanted wanted{.sends = place_.shape.work,
+                            .receives = place_.shape.most,
+                            .reads = kReads,
+                            .max_inline = kInline,
+                            .windows = place_.shape.windows};
+  if (const auto call = std::move(call_)) {
+    return call->accept(place_.completions, place_.domain, wanted, private_data(invalidates_), *this);
+  }
+  return to_.fabric->connect(place_.completions, place_.domain, to_.from, to_.to, wanted, private_data(true), *this);
+}
+
 void Transport::start(iscsi::PduTransportUser& user) {
-  assert(user_ == nullptr && call_);
+  assert(user_ == nullptr && pair_ == nullptr);
   user_ = &user;
-  const rdma::Wanted wanted{.sends = kSends, .receives = Receives::kMost, .reads = kReads, .max_inline = kInline};
-  pair_ = call_->accept(place_.completions, rdma::Domain::initiators, wanted, private_data(invalidates_), *this);
-  call_.reset();
-  sends_.start(*pair_, memory_.span().subspan(Receives::kMemory, SendQueue::kMemory));
-  receives_.start(*pair_, memory_.span().first(Receives::kMemory));
+  pair_ = open();
+  sends_.start(*pair_, memory_.span().subspan(place_.shape.receive_memory(), place_.shape.send_memory()));
+  receives_.start(*pair_, memory_.span().first(place_.shape.receive_memory()));
   if (receives_.starved()) retry_soon();
 }
 
@@ -57,13 +77,17 @@ iscsi::PduTransport::Progress Transport::progress() const { return {received_, s
 
 // ---- What comes ----
 
-void Transport::on_established(std::span<const std::byte>) {}
+void Transport::on_established(std::span<const std::byte>) {
+  is_established_ = true;
+  local_ = pair_->local_address();
+  want_send();
+}
 
 void Transport::on_completion(const rdma::Completion& completion) {
   if (user_ == nullptr || completion.error) return;  // on_lost() follows
   switch (completion.work) {
     case rdma::Work::receive:
-      return came(static_cast<std::uint32_t>(completion.id), completion.bytes);
+      return came({static_cast<std::uint32_t>(completion.id), completion.bytes, completion.invalidated});
     case rdma::Work::send:
       sent_ += sends_.completed(completion.id);
       return want_send();
@@ -73,19 +97,24 @@ void Transport::on_completion(const rdma::Completion& completion) {
       user_->on_received();  // which looks whether the node still serves
       if (mover_ != nullptr) mover_->on_read(reinterpret_cast<void*>(completion.id));  // NOLINT: as read() gave it
       return;
+    case rdma::Work::hide:
+      sends_.hide_over();
+      want_send();
+      if (mover_ != nullptr) mover_->on_hidden(reinterpret_cast<void*>(completion.id));  // NOLINT: as hide() gave it
+      return;
     case rdma::Work::write:
     case rdma::Work::hide:
       return;
   }
 }
 
-void Transport::came(std::uint32_t slot, std::uint32_t bytes) {
-  receives_.came(slot);
-  received_ += bytes;
+void Transport::came(const Arrived& arrived) {
+  receives_.came(arrived.slot);
+  received_ += arrived.bytes;
   ++place_.figures.messages_in;
-  place_.figures.bytes_in += bytes;
-  if (ignores_) return receives_.post(slot);
-  arrived_.push_back({slot, bytes});
+  place_.figures.bytes_in += arrived.bytes;
+  if (ignores_) return receives_.post(arrived.slot);
+  arrived_.push_back(arrived);
   if (!delivering_) deliver();
 }
 
@@ -102,9 +131,11 @@ void Transport::deliver() {
 }
 
 void Transport::handle(const Arrived& arrived) {
-  const bool fits = arrived.bytes <= kHeadersSize + Receives::kData;
+  if (arrived.invalidated && mover_ != nullptr) mover_->on_invalidated(*arrived.invalidated);
+  const bool fits = arrived.bytes <= place_.shape.headers + Receives::kData;
   auto message = read_message(receives_.headers(arrived.slot), fits ? arrived.bytes : 0);
   if (!message) return lose(message.error());
+  if (ahs_is_split(message->ahs)) return lose(make_error_code(Fault::length));
   message_ = *message;
   slot_ = arrived.slot;
   holds_data_ = message_.data != 0;
@@ -113,8 +144,7 @@ void Transport::handle(const Arrived& arrived) {
   } else if (message_.data > limits_.data) {
     user_->on_read_error(iscsi::ReadError::data_too_long);
   } else {
-    user_->on_header(message_.header, receives_.data(slot_).first(message_.ahs),
-                     static_cast<std::uint32_t>(message_.data));
+    user_->on_header(message_.header, ahs(), static_cast<std::uint32_t>(message_.data));
     if (user_ != nullptr && !ignores_) hand_over_data();
     if (user_ != nullptr && !ignores_) user_->on_pdu();
   }
@@ -125,15 +155,33 @@ void Transport::handle(const Arrived& arrived) {
   receives_.post(slot_);
 }
 
-std::span<const std::byte> Transport::data() const {
-  return receives_.data(slot_).subspan(message_.ahs, message_.data);
+// What follows the headers begins beside them, as far as there is room, and goes on in the buffer. The shape of hosts
+// has no such room, so that all of it lies in the buffer.
+bool Transport::ahs_is_split(std::size_t bytes) const {
+  const std::size_t beside = place_.shape.headers - kHeadersSize;
+  return beside != 0 && bytes > beside;
+}
+
+std::span<const std::byte> Transport::ahs() const {
+  const auto beside = receives_.headers(slot_).subspan(kHeadersSize);
+  return (beside.empty() ? receives_.data(slot_) : beside).first(message_.ahs);
+}
+
+Transport::Data Transport::data() const {
+  const auto beside = receives_.headers(slot_).subspan(kHeadersSize);
+  const std::size_t before = std::min(message_.ahs, beside.size());
+  const std::size_t first = std::min(message_.data, beside.size() - before);
+  return {beside.subspan(before, first), receives_.data(slot_).subspan(message_.ahs - before, message_.data - first)};
 }
 
 void Transport::hand_over_data() {
+  const auto [beside, in_buffer] = data();
   for (std::size_t at = 0; holds_data_ && at < message_.data;) {
     const auto place = user_->data_place(static_cast<std::uint32_t>(at));
     if (place.empty()) return;
-    const auto piece = data().subspan(at, std::min(place.size(), message_.data - at));
+    const std::span<const std::byte> rest =
+        at < beside.size() ? beside.subspan(at) : in_buffer.subspan(at - beside.size());
+    const auto piece = rest.first(std::min(place.size(), rest.size()));
     engine::copy_bytes(piece, place);
     place_.figures.copied.control += piece.size();
     at += piece.size();
@@ -141,11 +189,13 @@ void Transport::hand_over_data() {
 }
 
 engine::Buffer Transport::take_data() {
-  assert(holds_data_);
+  assert(holds_data_ && message_.data <= Receives::kData);
   holds_data_ = false;
+  const auto [beside, in_buffer] = data();
   engine::Buffer taken = receives_.take(slot_);
-  if (message_.ahs != 0) {
-    std::memmove(taken.data(), taken.data() + message_.ahs, message_.data);
+  if (in_buffer.data() != taken.data() || !beside.empty()) {
+    std::memmove(taken.data() + beside.size(), in_buffer.data(), in_buffer.size());
+    engine::copy_bytes(beside, taken.span());
     place_.figures.copied.ahs += message_.data;
   }
   const bool fits = taken.resize(message_.data);
@@ -164,7 +214,7 @@ void Transport::give_data_back() {
 
 std::uint32_t Transport::receive_credit() const {
   const std::size_t there = receives_.posted() + arrived_.size();
-  return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, Receives::kUnasked));
+  return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, Shape::kUnasked));
 }
 
 // Memory that is short comes back with some other command's end.
@@ -205,7 +255,7 @@ void Transport::end_of_turn() {
   if (!arrived_.empty()) deliver();
   if (user_ == nullptr) return;
   user_->fill();
-  if (user_ == nullptr) return;
+  if (user_ == nullptr || !is_established_) return;
   sends_.post();
   if (sends_.overrun()) return lose(make_error_code(Fault::long_answer));
   if (!sends_.idle()) return;
@@ -223,6 +273,14 @@ bool Transport::write(std::span<const std::byte> from, const rdma::Remote& to) {
   if (!sends_.has_room()) return false;
   sends_.write(from, to);
   return true;
+}
+
+rdma::Remote Transport::expose(std::span<std::byte> memory, rdma::Access access) {
+  return sends_.expose(memory, access);
+}
+
+void Transport::hide(std::uint32_t key, void* owner) {
+  sends_.hide(key, reinterpret_cast<std::uint64_t>(owner));  // NOLINT: a name for it
 }
 
 // ---- The end ----

@@ -25,26 +25,40 @@ class Mover {
   /// A read() is over; its memory holds the data.
   virtual void on_read(void* owner) = 0;
   /// There is room again for messages, where there was none: the peer is to hear that.
-  virtual void on_window_open() = 0;
+  virtual void on_window_open() {}
+  /// Of exposed memory: the peer's next PDU, which follows, has shut the window; or hide() has.
+  virtual void on_invalidated(std::uint32_t key) { (void)key; }
+  virtual void on_hidden(void* owner) { (void)owner; }
 
  protected:
   ~Mover() = default;
+};
+
+/// Whom an initiator calls.
+struct Destination {
+  rdma::Fabric* fabric = nullptr;
+  std::string from;  ///< a local address, "10.0.0.1:0"; empty: any
+  std::string to;    ///< "10.0.0.2:3261"
 };
 
 class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser, private engine::TurnHook {
  public:
   struct Place {
     rdma::Completions& completions;
-    engine::BufferPool& pool;  ///< for data that lies in no buffer; its arena is the fabric's
+    engine::BufferPool& pool;  ///< for data that lies in no arena; its own is the fabric's
     MessageMemory& messages;   ///< and so is that of its pool
     iscsi::OutPduPool& pdus;
     engine::Clock& clock;
     Figures& figures;
+    rdma::Domain domain = rdma::Domain::initiators;
+    Shape shape = kHosts;
     /// Has the hook's end_of_turn() called at the end of this turn.
     std::function<void(engine::TurnHook&)> at_end_of_turn;
   };
   /// Of an initiator's call. Null: there is no memory for its messages; the call is refused.
   [[nodiscard]] static std::unique_ptr<Transport> make(std::unique_ptr<rdma::Call> call, Place place);
+  /// An initiator's own call, which start() makes. Null: there is no memory for its messages.
+  [[nodiscard]] static std::unique_ptr<Transport> make(Destination to, Place place);
   ~Transport() override;
 
   /// The session stands: from now on `mover` has its data. With `receives` the initiator may send commands.
@@ -81,6 +95,16 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   /// False: there is no room now; on completion of others fill() is called.
   [[nodiscard]] bool read(std::span<std::byte> into, const rdma::Remote& from, void* owner);
   [[nodiscard]] bool write(std::span<const std::byte> from, const rdma::Remote& to);
+  /// Whether the network card may read and write it.
+  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const { return pair_->is_registered(memory); }
+  /// There is for a read, a write, or expose().
+  [[nodiscard]] bool has_room() const { return sends_.has_room(); }
+  /// Memory for the target to read or to write to, from the next PDU on: at most the shape's windows. The answer shuts
+  /// it (Mover::on_invalidated()); where it doesn't, hide() has to.
+  [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access);
+  void hide(std::uint32_t key, void* owner);
+  /// The connection stands.
+  [[nodiscard]] bool is_established() const { return is_established_; }
   /// fill() is called in a while: there was no memory.
   void retry_soon();
   /// The peer broke the rules: the connection is lost, at the end of this turn.
@@ -92,9 +116,17 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   struct Arrived {
     std::uint32_t slot = 0;
     std::uint32_t bytes = 0;
+    std::optional<std::uint32_t> invalidated;
   };
 
-  Transport(std::unique_ptr<rdma::Call> call, Place place);
+  /// Of a message: what lies beside its headers, and what lies in the buffer.
+  struct Data {
+    std::span<std::byte> beside, in_buffer;
+  };
+
+  explicit Transport(Place place);
+  [[nodiscard]] static std::unique_ptr<Transport> with_memory(std::unique_ptr<Transport> transport);
+  [[nodiscard]] std::unique_ptr<rdma::QueuePair> open();
 
   // rdma::QueuePairUser
   void on_established(std::span<const std::byte> private_data) override;
@@ -103,16 +135,19 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   // engine::TurnHook
   void end_of_turn() override;
 
-  void came(std::uint32_t slot, std::uint32_t bytes);
+  void came(const Arrived& arrived);
   void deliver();
   void handle(const Arrived& arrived);
   [[nodiscard]] bool takes(const iscsi::ReadLimits& limits) const;
   void hand_over_data();
   void lose(std::error_code why);
   void feed_starved();
-  [[nodiscard]] std::span<const std::byte> data() const;
+  [[nodiscard]] bool ahs_is_split(std::size_t bytes) const;
+  [[nodiscard]] std::span<const std::byte> ahs() const;
+  [[nodiscard]] Data data() const;
 
-  std::unique_ptr<rdma::Call> call_;
+  std::unique_ptr<rdma::Call> call_;  // until start(), or
+  Destination to_;
   Place place_;
   std::string local_, peer_;
   bool invalidates_ = false;
@@ -128,6 +163,7 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   Message message_;         // that comes in, or the last one
   std::uint32_t slot_ = 0;  // of it
   bool holds_data_ = false;
+  bool is_established_ = false;
   bool delivering_ = false;
   bool ignores_ = false;
   bool tells_when_sent_ = false;

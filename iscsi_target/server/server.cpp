@@ -58,6 +58,7 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
   }
 
   void called(std::unique_ptr<rdma::Call> call) {
+    if (const auto all = protection(); all.context && all.role == engine::TlsRole::server) return;
     const std::string peer = call->peer_address();
     come_in(peer, std::move(call));
   }
@@ -87,10 +88,10 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
 
   engine::Result<std::unique_ptr<rdma::Listener>> listen_for_rdma(const std::string& address) {
     rdma::Completions* const home = workers.front()->completions();
-    if (options.rdma == nullptr || home == nullptr) {
+    if (options.rdma.fabric == nullptr || home == nullptr) {
       return engine::fail(engine::Errc::not_ready, "There is no RDMA on this node.");
     }
-    return options.rdma->listen(*home, address, [weak = weak_from_this()](std::unique_ptr<rdma::Call> call) {
+    return options.rdma.fabric->listen(*home, address, [weak = weak_from_this()](std::unique_ptr<rdma::Call> call) {
       if (const auto impl = weak.lock()) impl->called(std::move(call));
     });
   }
@@ -296,6 +297,7 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
     if (holding.exchange(false, std::memory_order_acq_rel)) on_each_worker([](Worker& w) { w.admit_held(); });
   }
   [[nodiscard]] const SessionSettings& session_settings() const override { return options.session; }
+  [[nodiscard]] const RdmaService& rdma_service() const override { return options.rdma; }
   TargetDirectory& directory() override { return registry; }
   [[nodiscard]] engine::StreamProtection protection() const override {
     const std::lock_guard lock(mutex);

@@ -11,6 +11,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/iscsi/keys.hpp"
+#include "engine/iser/shape.hpp"
 #include "engine/net/open_stream.hpp"
 #include "engine/rdma/verbs.hpp"
 #include "engine/runtime/buffer_pool.hpp"
@@ -28,11 +29,20 @@ struct ServerReactor {
   /// arenas are the fabric's.
   rdma::Completions* completions = nullptr;
   engine::BufferPool* messages = nullptr;
+  /// For data over RDMA that lies in no arena. Null: `pool` is.
+  engine::BufferPool* bounce = nullptr;
+};
+
+/// How calls over RDMA are served.
+struct RdmaService {
+  rdma::Fabric* fabric = nullptr;  ///< null: they are not
+  rdma::Domain domain = rdma::Domain::initiators;
+  iser::Shape shape = iser::kHosts;
 };
 
 struct ServerOptions {
-  /// Calls come over RDMA, too, at the ports of the TCP listeners. Null: over TCP alone.
-  rdma::Fabric* rdma = nullptr;
+  /// Calls come over RDMA, too, at the ports of the TCP listeners.
+  RdmaService rdma{};
   SessionSettings session;
   SessionLimit::Bounds sessions{};
   /// Connections that have not finished their login; one more takes the place of the oldest (crowd.hpp).
@@ -89,7 +99,8 @@ class TargetServer {
   /// any.
   void accept_only_from(std::vector<std::string> hosts);
   /// With what calls that come from now on are protected; at first with nothing. Who can't prove itself gets no login,
-  /// and is told of as one that was refused.
+  /// and is told of as one that was refused. Where all must be protected, calls over RDMA are refused: nothing protects
+  /// them.
   void protect(engine::StreamProtection protection);
 
   /// Fencing: from the moment this returns no response is begun; every session is reset, its commands are drained.

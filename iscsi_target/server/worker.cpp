@@ -16,6 +16,7 @@ Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
       index_(index),
       reactor_(where.reactor),
       completions_(where.completions),
+      bounce_(where.bounce != nullptr ? where.bounce : where.pool),
       resources_{*where.reactor, random_, *where.pool} {
   if (where.messages != nullptr) messages_.emplace(*where.messages);
   if (!hub.session_settings().brings_buffers) return;
@@ -35,11 +36,13 @@ void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
 void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
   auto transport = iser::Transport::make(
       std::move(call), {.completions = *completions_,
-                        .pool = resources_.buffers,
+                        .pool = *bounce_,
                         .messages = *messages_,
                         .pdus = resources_.pdus,
                         .clock = *reactor_,
                         .figures = iser_figures_,
+                        .domain = hub_.rdma_service().domain,
+                        .shape = hub_.rdma_service().shape,
                         .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});
   if (!transport) {
     end_oldest_stranger();

@@ -23,6 +23,7 @@ class WorkerHub {
  public:
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
   [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
+  [[nodiscard]] virtual const RdmaService& rdma_service() const = 0;
   virtual TargetDirectory& directory() = 0;
   /// Of a connection that begins now.
   [[nodiscard]] virtual engine::StreamProtection protection() const = 0;
@@ -99,6 +100,7 @@ class Worker final : public ConnectionHost {
   std::size_t index_;
   engine::Reactor* reactor_;
   rdma::Completions* completions_;
+  engine::BufferPool* bounce_;
   engine::SystemRandom random_;
   SessionResources resources_;
   iser::Figures iser_figures_;

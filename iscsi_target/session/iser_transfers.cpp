@@ -13,6 +13,12 @@ using engine::Buffer;
 using iser::Fault;
 using rdma::Remote;
 
+namespace {
+
+constexpr std::size_t kMostWithStatus = 4096;  // bytes of data in an answer's own PDU
+
+}  // namespace
+
 void IserTransfers::start(Session& session) {
   session_ = &session;
   transport_.begin_session(*this, session.setup().device_server != nullptr);
@@ -62,15 +68,26 @@ void IserTransfers::get(SessionCommand& command) {
 // is that of all.
 bool IserTransfers::ask(SessionCommand& command, iscsi::PduSender&) {
   if (!command.pull_wanted || command.is_deferred || !command.tagged.write) return true;
+  const auto into = place_of(command);
+  if (into.empty()) return false;
   const std::size_t skipped = session_->parameters().tagged_is_advanced ? command.received : 0;
   while (command.r2t_asked < command.into.size()) {
     const std::size_t bytes = std::min(command.into.size() - command.r2t_asked, transport_.max_message());
     const Remote from{command.tagged.write->address + command.r2t_asked - skipped, command.tagged.write->key};
-    if (!transport_.read(command.into.subspan(command.r2t_asked, bytes), from, &command)) return false;
+    if (!transport_.read(into.subspan(command.r2t_asked, bytes), from, &command)) return false;
     command.r2t_asked += static_cast<std::uint32_t>(bytes);
     ++command.reads_under_way;
   }
   return true;
+}
+
+// Memory where no network card may write gets what was read by way of a buffer. Empty: there is none now.
+std::span<std::byte> IserTransfers::place_of(SessionCommand& command) {
+  if (transport_.is_registered(command.into)) [[likely]]
+    return command.into;
+  if (!command.buffer) command.buffer = transport_.pool().allocate(command.into.size());
+  if (!command.buffer) transport_.retry_soon();
+  return command.buffer.span();
 }
 
 void IserTransfers::on_read(void* owner) {
@@ -78,6 +95,12 @@ void IserTransfers::on_read(void* owner) {
   if (--command.reads_under_way != 0) return;
   if (command.is_letting_go) return session_->let_go(command);
   if (command.r2t_asked < command.into.size()) return;  // more is asked for in its turn
+  if (command.buffer) {
+    const std::size_t from = std::min<std::size_t>(command.received, command.into.size());
+    engine::copy_bytes(command.buffer.span().subspan(from), command.into.subspan(from));
+    transport_.figures().copied.bounce += command.into.size() - from;
+    command.buffer.reset();
+  }
   session_->data_came(static_cast<std::uint32_t>(command.into.size()));
   session_->finish_pull(command, {});
 }
@@ -88,22 +111,34 @@ void IserTransfers::on_window_open() { session_->ping(); }
 
 // ---- Data that leaves ----
 
-// Small data without a buffer, and what is sent ahead of data, lies where no network card may read it.
+// Small data without a buffer lies where no network card may read it, and so does whatever the device server gives out
+// of memory of its own. A prefix is not of it: it goes with the status.
 bool IserTransfers::put_in_arena(SessionCommand& command) {
-  if (command.prefix_length == 0 && command.buffer) return true;
-  const std::span<const std::byte> prefix(command.copied.data(), command.prefix_length);
-  Buffer bounce = transport_.pool().allocate(prefix.size() + command.data.size());
+  const std::size_t prefix = command.data_prefix.size();
+  const auto small = std::span<const std::byte>(command.copied).first(command.prefix_length).subspan(prefix);
+  if (small.empty() && transport_.is_registered(command.data)) return true;
+  Buffer bounce = transport_.pool().allocate(small.size() + command.data.size());
   if (!bounce) return false;
-  engine::copy_bytes(prefix, bounce.span());
-  engine::copy_bytes(command.data, bounce.span().subspan(prefix.size()));
+  engine::copy_bytes(small, bounce.span());
+  engine::copy_bytes(command.data, bounce.span().subspan(small.size()));
   transport_.figures().copied.bounce += bounce.size();
-  command.prefix_length = 0;
+  command.prefix_length = prefix;
   command.data = bounce.span();
   command.buffer = std::move(bounce);
   return true;
 }
 
+// All of a short answer for which the initiator named no memory goes with the status.
+bool IserTransfers::goes_with_status(const SessionCommand& command) {
+  return !command.data_prefix.empty() && !command.tagged.read && command.data_in_total() <= kMostWithStatus;
+}
+
 Transfers::Put IserTransfers::put(SessionCommand& command, iscsi::PduSender&) {
+  const std::uint32_t total = command.data_in_total();
+  if (goes_with_status(command) || total == command.data_prefix.size()) {
+    command.data_sent = total;
+    return Put::data_only;
+  }
   if (!command.tagged.read) {
     transport_.fail(Fault::no_place);
     return Put::no_room;
@@ -112,18 +147,28 @@ Transfers::Put IserTransfers::put(SessionCommand& command, iscsi::PduSender&) {
     transport_.retry_soon();
     return Put::no_room;
   }
-  const std::uint32_t total = command.data_in_total();
+  const auto prefix = static_cast<std::uint32_t>(command.prefix_length);
+  command.data_sent = std::max(command.data_sent, prefix);
   while (command.data_sent < total) {
     const std::size_t bytes = std::min<std::size_t>(total - command.data_sent, transport_.max_message());
-    const Remote to{command.tagged.read->address + command.data_sent, command.tagged.read->key};
-    if (!transport_.write(command.data.subspan(command.data_sent, bytes), to)) return Put::no_room;
+    const Remote to{command.tagged.read->address + command.data_sent - prefix, command.tagged.read->key};
+    if (!transport_.write(command.data.subspan(command.data_sent - prefix, bytes), to)) return Put::no_room;
     command.data_sent += static_cast<std::uint32_t>(bytes);
   }
   return Put::data_only;
 }
 
+// A prefix, and data that goes with it, is the Response Data of RFC 7143 11.4.7: two bytes of sense length come first.
+void IserTransfers::add_response_data(SessionCommand& command, iscsi::OutPdu& status) {
+  if (command.data_prefix.empty() || command.sense_length != 0) return;
+  command.copied.insert(command.copied.begin(), 2, std::byte{0});
+  const bool has_data = goes_with_status(command);
+  status.set_data(command.copied, has_data ? command.data : std::span<const std::byte>{});
+}
+
 // Linux's initiator ends the connection over a key that is not the task's, or over one that it did not expect.
 void IserTransfers::answering(SessionCommand& command, iscsi::OutPdu& status) {
+  add_response_data(command, status);
   if (!transport_.invalidates()) return;
   const auto& used = command.tagged.read ? command.tagged.read : command.tagged.write;
   if (used) status.invalidates = used->key;

@@ -32,7 +32,10 @@ class IserTransfers final : public Transfers, private iser::Mover {
   void on_read(void* owner) override;
   void on_window_open() override;
 
+  [[nodiscard]] std::span<std::byte> place_of(SessionCommand& command);
   [[nodiscard]] bool put_in_arena(SessionCommand& command);
+  [[nodiscard]] static bool goes_with_status(const SessionCommand& command);
+  static void add_response_data(SessionCommand& command, iscsi::OutPdu& status);
 
   iser::Transport& transport_;
   Session* session_ = nullptr;

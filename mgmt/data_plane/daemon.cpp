@@ -62,6 +62,7 @@ void raise_descriptor_limit() {
 NodeOptions node_options(const Configuration& c, const RdmaDevices& rdma) {
   NodeOptions options;
   options.rdma = rdma.fabric();
+  options.why_no_rdma = rdma.why_none();
   options.confirms_reads = asks_partner(c.lease_clock);
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
@@ -78,7 +79,7 @@ void log_machine(const Workers& workers, const RdmaDevices& rdma) {
   if (!workers.front()->ring->has_fixed_buffers()) {
     log_info("Buffers are not pinned (ulimit -l is too low): disk access costs a little more CPU.");
   }
-  log_info(rdma.fabric() ? "Hosts may come over RDMA (iSER), too; the partner link uses TCP."
+  log_info(rdma.fabric() ? "Hosts may come over RDMA (iSER), too, and so may the partner."
                          : rdma.why_none() + " Hosts and the partner link use TCP.");
 }
 

@@ -12,7 +12,10 @@
 namespace lockstep::data_plane {
 namespace {
 
-std::uint64_t messages_bound(const Configuration& c) { return c.rdma ? c.reactors * RdmaDevices::kMessages : 0; }
+std::uint64_t messages_bound(const Configuration& c) {
+  const unsigned shards = std::min(c.reactors, kMaxShards);
+  return c.rdma ? c.reactors * RdmaDevices::kMessages + shards * ShardRdma::kMessages : 0;
+}
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t value = 0;

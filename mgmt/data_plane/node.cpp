@@ -23,7 +23,7 @@ std::vector<iscsi_target::ServerReactor> server_reactors(const Workers& workers)
 
 iscsi_target::ServerOptions server_options(const NodeOptions& options) {
   iscsi_target::ServerOptions all;
-  all.rdma = options.rdma;
+  all.rdma.fabric = options.rdma;
   return all;
 }
 

@@ -41,7 +41,8 @@ struct NodeOptions {
   bool confirms_reads = false;
   std::string fence_socket{};                            ///< of lockstep-fence
   std::vector<std::string> findings{};                   ///< sentences on this machine and its settings, for health
-  rdma::Fabric* rdma = nullptr;                          ///< null: there is none
+  rdma::Fabric* rdma = nullptr;                          ///< null: there is none,
+  std::string why_no_rdma = "RDMA is not used here.";    ///< … and this is why
   std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;

@@ -230,6 +230,7 @@ PathReport* path_beside(std::vector<PathReport>& firsts, const PathReport& path,
 /// What goes over a path for every shard is told as one.
 void add_figures(PathReport& all, const PathReport& one) {
   all.losses += one.losses;
+  if (all.rdma && one.rdma) all.rdma->losses += one.rdma->losses;
   if (!all.figures || !one.figures) return;
   all.figures->bytes_out += one.figures->bytes_out;
   all.figures->bytes_in += one.figures->bytes_in;
@@ -266,6 +267,8 @@ void Node::report_shards(NodeReport& report, const ShardReports& shards) {
   report.partner_since_ms = shown->since_ms;
   report.partner_problem = shown->problem;
   report.partner_cipher = shown->cipher;
+  report.partner_over_rdma = shown->over_rdma;
+  report.why_not_rdma = shown->why_not_rdma;
   report.partner_address = shown->address;
   if (report.has_partner) report.partner_paths = shards.front().paths;
   for (const ShardReport& shard : shards) {

@@ -24,7 +24,9 @@ namespace lockstep::data_plane {
 struct PairOptions {
   bool confirms_reads = false;
   std::string fence_socket;
-  std::uint64_t reserve = 0;  ///< bytes of buffers for the partner's data, of each shard
+  std::uint64_t reserve = 0;     ///< bytes of buffers for the partner's data, of each shard
+  rdma::Fabric* rdma = nullptr;  ///< null: there is none,
+  std::string why_no_rdma{};     ///< … and this is why
 };
 
 class PairUser {

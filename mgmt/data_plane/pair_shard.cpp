@@ -71,8 +71,16 @@ engine::Duration patience_with_fence(const SettingsSpec& settings) {
   return std::max(settings.lease, settings.other_lease) / 6;
 }
 
-iscsi_target::ServerOptions server_options() {
+std::vector<iscsi_target::ServerReactor> server_reactors(engine::Reactor& reactor, engine::BufferPool& pool,
+                                                         ShardRdma* rdma) {
+  iscsi_target::ServerReactor one{&reactor, &pool};
+  if (rdma != nullptr) rdma->add_to(one);
+  return {one};
+}
+
+iscsi_target::ServerOptions server_options(const ShardRdma* rdma) {
   iscsi_target::ServerOptions options;
+  if (rdma != nullptr) options.rdma = rdma->service();
   iscsi::Offers& offers = options.session.offers;
   offers.header_digest = iscsi::Offers::Digest::crc32c;
   offers.data_digest = iscsi::Offers::Digest::crc32c;
@@ -131,13 +139,15 @@ PairShard::PairShard(Worker& worker, const ShardSettings& settings, ShardSeams s
       events_(seams.events),
       fencing_(reactor_, seams.fence, patience_with_fence(settings.settings)),
       reserve_(settings.reserve),
-      paths_(reactor_, random_, hello(), data_plane::link_name(settings.number)),
+      rdma_(ShardRdma::make(settings.rdma, worker, reserve_)),
+      why_no_rdma_(settings.why_no_rdma),
+      paths_(reactor_, random_, hello(), data_plane::link_name(settings.number), rdma_ ? rdma_->link() : nullptr),
       node_(node_settings(settings),
             {reactor_, random_, worker.pool, paths_.link(), &seams.witness, &seams.left_records, &fencing_,
              &seams.others},
             seams.observer),
       target_(reactor_, reserve_, hello(), *this),
-      server_({{&reactor_, &session_buffers_}}, registry_, server_options()),
+      server_(server_reactors(reactor_, session_buffers_, rdma_.get()), registry_, server_options(rdma_.get())),
       since_ms_(wall_clock_ms()) {
   target_.on_refused([](const std::string& why) { log_warning(why); });
   server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
@@ -184,7 +194,7 @@ void PairShard::use(const SettingsSpec& settings) {
 
 void PairShard::start() {
   node_.start();
-  paths_.start(*this, [this](std::size_t number, bool up) { on_path(number, up); });
+  paths_.start(*this, [this](const std::string& name, const replication::LinkWay& way) { on_path(name, way); });
 }
 
 PairShard::AddressProblems PairShard::set_partner(const std::optional<PartnerSpec>& partner, bool used) {
@@ -320,8 +330,7 @@ void PairShard::stop(engine::Callback<> done) {
   first_way_.reset();
   trials_.clear();
   target_.stop();
-  paths_.stop();
-  server_.stop(std::move(done));
+  paths_.stop([this, done = std::move(done)]() mutable { server_.stop(std::move(done)); });
 }
 
 /// People know one link; of its other shards they hear where these serve a volume.
@@ -341,6 +350,8 @@ ShardReport PairShard::report() const {
   if (link_up_) report.address = paths_.up().way().address;
   report.problem = paths_.problem();
   report.cipher = paths_.up().cipher();
+  report.over_rdma = paths_.transport() == replication::PathTransport::rdma;
+  report.why_not_rdma = report.over_rdma ? "" : why_not_rdma();
   if (partner_) report.paths = paths_.report();
   report.lease = node_.lease();
   report.volumes = node_.status();
@@ -381,12 +392,21 @@ void PairShard::on_link_down() {
   for (const auto& status : node_.status()) observer_.on_volume_changed(status.volume);
 }
 
-void PairShard::on_path(std::size_t number, bool up) {
-  const auto all = paths_.report();
-  if (!up || number >= all.size()) return;
-  const replication::LinkWay& way = all[number].way;
-  log_info(link_name() + (all.size() > 1 ? ", path " + std::to_string(number + 1) : "") + ": goes from " +
-           way.from.substr(0, way.from.rfind(':')) + " to " + way.address + ".");
+void PairShard::on_path(const std::string& name, const replication::LinkWay& way) {
+  log_info(link_name() + name + ": goes from " + way.from.substr(0, way.from.rfind(':')) + " to " + way.address + ".");
+}
+
+/// Where several ways are tried, of the first that says something.
+std::string PairShard::why_not_rdma() const {
+  if (!rdma_) return why_no_rdma_;
+  if (!partner_) return "There is no partner yet.";
+  if (calls_with_tls(*partner_)) return "The link is encrypted, which it is over TCP alone.";
+  for (const PathReport& path : paths_.report()) {
+    if (!path.rdma) continue;
+    if (!path.rdma->problem.empty()) return path.rdma->problem;
+    if (path.rdma->state == PathReport::State::proving) return "The path over RDMA has to prove itself first.";
+  }
+  return "No path over RDMA stands yet.";
 }
 
 void PairShard::on_inbound_up(std::uint64_t session) { node_.on_inbound_up(session); }

@@ -16,6 +16,7 @@
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
+#include "mgmt/data_plane/shard_rdma.hpp"
 #include "mgmt/data_plane/worker.hpp"
 #include "replication/core/pair_node.hpp"
 #include "replication/link/link_trial.hpp"
@@ -33,9 +34,11 @@ struct PairIdentity {
 struct ShardSettings {
   unsigned number = 0;
   PairIdentity identity;
-  SettingsSpec settings;        ///< the rates are this shard's part
-  bool confirms_reads = false;  ///< replication::NodeSettings
-  std::uint64_t reserve = 0;    ///< bytes of buffers for the partner's data
+  SettingsSpec settings;         ///< the rates are this shard's part
+  bool confirms_reads = false;   ///< replication::NodeSettings
+  std::uint64_t reserve = 0;     ///< bytes of buffers for the partner's data
+  rdma::Fabric* rdma = nullptr;  ///< null: there is none,
+  std::string why_no_rdma;       ///< … and this is why
 };
 
 /// What the shards of a node share, each as this one sees it. They call back on its reactor, and outlive it.
@@ -57,6 +60,8 @@ struct ShardReport {
   std::string address;        ///< of the partner's, where the first path goes that is up; empty: none is
   std::string problem;        ///< why the link is down; empty while it is up
   std::string cipher;         ///< empty: the link is not encrypted, or is down
+  bool over_rdma = false;     ///< what carries the data now; otherwise TCP,
+  std::string why_not_rdma;   ///< … and a sentence that says why
   std::vector<PathReport> paths;
   replication::PairNode::LeaseStatus lease;
   std::vector<replication::VolumeStatus> volumes;
@@ -127,7 +132,8 @@ class PairShard final : private replication::LinkEvents {
   AddressProblems listen();
   void use_ways_of(const std::optional<PartnerSpec>& partner);
   [[nodiscard]] std::vector<PathPlan> plans_of(const std::optional<PartnerSpec>& partner) const;
-  void on_path(std::size_t number, bool up);
+  void on_path(const std::string& name, const replication::LinkWay& way);
+  [[nodiscard]] std::string why_not_rdma() const;
   void look_for_first_way();
   void look_for_first_way_in(engine::Duration time);
   void tell(const std::string& kind, const std::string& message);
@@ -144,6 +150,8 @@ class PairShard final : private replication::LinkEvents {
   EventSink& events_;
   replication::Fencing fencing_;
   engine::BufferPool reserve_;
+  std::unique_ptr<ShardRdma> rdma_;
+  std::string why_no_rdma_;
   PartnerPaths paths_;
   replication::PairNode node_;
   replication::PathsTarget target_;

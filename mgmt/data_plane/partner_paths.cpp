@@ -11,13 +11,24 @@ using replication::IscsiLink;
 using replication::IscsiLinkSettings;
 using replication::LinkWay;
 using replication::PathSlot;
+using replication::PathTransport;
 
-static_assert(PartnerPaths::kPaths <= replication::kMaxPaths);
+static_assert(2 * PartnerPaths::kPaths <= replication::kMaxPaths);
 
 namespace {
 
-replication::PathRank rank_of(bool last_resort) {
-  return replication::rank_of(replication::PathTransport::tcp, 0, last_resort ? 1 : 0);
+PathTransport transport_of(std::size_t number) {
+  return number < PartnerPaths::kPaths ? PathTransport::tcp : PathTransport::rdma;
+}
+
+replication::PathRank rank_of(std::size_t number, bool last_resort) {
+  return replication::rank_of(transport_of(number), 0, last_resort ? 1 : 0);
+}
+
+std::string name_of(std::size_t number) {
+  const std::size_t beside = number % PartnerPaths::kPaths;
+  return (beside == 0 ? "" : ", path " + std::to_string(beside + 1)) +
+         (transport_of(number) == PathTransport::rdma ? ", RDMA" : "");
 }
 
 bool goes_there(const IscsiLinkSettings& settings, const LinkWay& way) {
@@ -39,18 +50,13 @@ struct PartnerPaths::Path final : replication::LinkEvents {
   Path(PartnerPaths& all, engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
        const std::string& name, std::size_t n)
       : paths(all), number(n), slot(static_cast<PathSlot>(n)), link(reactor, random, settings_of(ours, n)) {
-    link.on_problem([name, n](const std::string& why) {
-      mgmt::log_info(name + (n == 0 ? "" : ", path " + std::to_string(n + 1)) + ": " + why);
-    });
+    link.on_problem([name, n](const std::string& why) { mgmt::log_info(name + name_of(n) + ": " + why); });
   }
   void on_link_up() override {
     paths.link_->on_path_up(slot);
-    if (paths.told_) paths.told_(number, true);
+    if (paths.told_) paths.told_(name_of(number), link.way());
   }
-  void on_link_down() override {
-    paths.link_->on_path_down(slot);
-    if (paths.told_) paths.told_(number, false);
-  }
+  void on_link_down() override { paths.link_->on_path_down(slot); }
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, replication::InboundRequest&) override {}
@@ -81,30 +87,36 @@ struct PartnerPaths::OfLink final : replication::LinkEvents {
 };
 
 PartnerPaths::PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
-                           const std::string& name)
-    : reactor_(reactor) {
+                           const std::string& name, replication::LinkRdma* rdma)
+    : rdma_(rdma), reactor_(reactor) {
   std::vector<replication::PathOut> out;
-  for (std::size_t number = 0; number < kPaths; ++number) {
+  for (std::size_t number = 0; number < (rdma != nullptr ? 2 : 1) * kPaths; ++number) {
     paths_.push_back(std::make_unique<Path>(*this, reactor, random, ours, name, number));
-    out.push_back({paths_.back()->link, rank_of(false)});
+    out.push_back({paths_.back()->link, rank_of(number, false)});
   }
   link_ = std::make_unique<replication::PathsLink>(reactor, ours.process, std::move(out));
 }
 
 PartnerPaths::~PartnerPaths() = default;
 
-void PartnerPaths::start(replication::LinkEvents& mirror, engine::Callback<std::size_t, bool> told) {
+void PartnerPaths::start(replication::LinkEvents& mirror, Told told) {
   told_ = std::move(told);
   of_link_ = std::make_unique<OfLink>(*this, mirror);
   link_->start(*of_link_);
   for (const auto& path : paths_) path->link.start(*path);
 }
 
-void PartnerPaths::stop() {
+void PartnerPaths::stop(engine::Callback<> stopped) {
   told_ = nullptr;
   measurement_.reset();
   link_->stop();
-  for (const auto& path : paths_) path->link.stop();
+  const auto all = std::make_shared<engine::Callback<>>(std::move(stopped));
+  const auto left = std::make_shared<std::size_t>(paths_.size());
+  for (const auto& path : paths_) {
+    path->link.stop([all, left] {
+      if (--*left == 0 && *all) (*all)();
+    });
+  }
 }
 
 /// The partner is there and has let this node in: what waits after attempts in vain would be missed for up to a second.
@@ -125,7 +137,9 @@ std::array<PathPlan, PartnerPaths::kPaths> PartnerPaths::placed(std::vector<Path
   std::array<PathPlan, kPaths> places;
   places.front() = std::move(plans.front());
   std::vector<PathPlan> others;
-  const auto is_free = [&](const auto& path) { return places.at(path->number).settings.address.empty(); };
+  const auto is_free = [&](const auto& path) {
+    return path->number < kPaths && places.at(path->number).settings.address.empty();
+  };
   for (auto plan = plans.begin() + 1; plan != plans.end(); ++plan) {
     const auto same = std::ranges::find_if(paths_, [&](const auto& path) {
       return path->number != 0 && path->exists && is_free(path) && goes_there(plan->settings, path->plan);
@@ -136,22 +150,35 @@ std::array<PathPlan, PartnerPaths::kPaths> PartnerPaths::placed(std::vector<Path
   return places;
 }
 
+/// Nothing protects what goes over RDMA yet, and a last resort is no path to prefer for its speed.
+PathPlan PartnerPaths::over_rdma(const PathPlan& plan) const {
+  if (plan.settings.tls || plan.last_resort) return {};
+  PathPlan twin = plan;
+  twin.settings.rdma = rdma_;
+  return twin;
+}
+
 bool PartnerPaths::use(std::vector<PathPlan> plans) {
   auto places = placed(std::move(plans));
   bool all_go_on = true;
   for (const auto& path : paths_) {
-    PathPlan& plan = places.at(path->number);
-    plan.settings.identity.path = static_cast<std::uint8_t>(path->number);
-    const bool goes_on = may_go_on(*path, plan.settings);
-    const bool was = std::exchange(path->exists, !plan.settings.address.empty());
-    all_go_on &= !was || goes_on;
-    path->plan = {plan.settings.address, plan.settings.from};
-    path->last_resort = plan.last_resort;
-    link_->set_rank(path->slot, rank_of(plan.last_resort));
-    if (!was && !path->exists) continue;
-    goes_on ? path->link.use_from_next_login(std::move(plan.settings)) : change(*path, std::move(plan.settings));
+    PathPlan& plan = places.at(path->number % kPaths);
+    all_go_on &= use(*path, path->number < kPaths ? plan : over_rdma(plan));
   }
   return all_go_on;
+}
+
+bool PartnerPaths::use(Path& path, PathPlan plan) {
+  plan.settings.identity.path = static_cast<std::uint8_t>(path.number);
+  const bool goes_on = may_go_on(path, plan.settings);
+  const bool was = std::exchange(path.exists, !plan.settings.address.empty());
+  path.plan = {plan.settings.address, plan.settings.from};
+  path.last_resort = plan.last_resort;
+  link_->set_rank(path.slot, rank_of(path.number, plan.last_resort));
+  if (was || path.exists) {
+    goes_on ? path.link.use_from_next_login(std::move(plan.settings)) : change(path, std::move(plan.settings));
+  }
+  return !was || goes_on;
 }
 
 void PartnerPaths::change(Path& path, IscsiLinkSettings settings) {
@@ -159,7 +186,10 @@ void PartnerPaths::change(Path& path, IscsiLinkSettings settings) {
   path.link.change(std::move(settings));
 }
 
-void PartnerPaths::change_first(IscsiLinkSettings settings) { change(*paths_.front(), std::move(settings)); }
+void PartnerPaths::change_first(IscsiLinkSettings settings) {
+  if (rdma_ != nullptr) (void)use(*paths_.at(kPaths), over_rdma({settings}));
+  change(*paths_.front(), std::move(settings));
+}
 
 bool PartnerPaths::measure(const std::string& to, engine::Callback<const replication::PathMeasured&> done) {
   if (measurement_) return false;
@@ -188,26 +218,46 @@ const std::string& PartnerPaths::problem() const {
 }
 
 std::vector<PathReport> PartnerPaths::report() const {
-  const replication::PathManager& all = link_->paths();
   std::vector<PathReport> reports;
-  for (const auto& path : paths_) {
-    if (!path->exists) continue;
-    PathReport report;
-    report.way = path->link.way();
-    report.last_resort = path->last_resort;
-    report.cipher = path->link.cipher();
-    report.figures = path->link.figures();
-    report.losses = all.losses(path->slot);
-    report.problem = path->link.is_up() ? "" : path->link.problem();
-    // Of a partner that knows only one path, it is what is up.
-    const bool plain = link_->version() != 0 && link_->version() < replication::kSeveralPaths;
-    report.state = all.is_proven(path->slot) || (plain && path->link.is_up()) ? PathReport::State::proven
-                   : all.is_proving(path->slot)                               ? PathReport::State::proving
-                   : path->link.is_up()                                       ? PathReport::State::joining
-                                                                              : PathReport::State::down;
-    reports.push_back(std::move(report));
+  for (std::size_t number = 0; number < kPaths; ++number) {
+    if (paths_[number]->exists) reports.push_back(report(*paths_[number]));
   }
   return reports;
+}
+
+PathReport PartnerPaths::report(const Path& path) const {
+  const replication::PathManager& all = link_->paths();
+  PathReport report;
+  report.way = path.link.way();
+  report.last_resort = path.last_resort;
+  report.cipher = path.link.cipher();
+  report.figures = path.link.figures();
+  report.losses = all.losses(path.slot);
+  report.problem = path.link.is_up() ? "" : path.link.problem();
+  report.state = state_of(path);
+  if (path.number + kPaths >= paths_.size()) return report;
+  const Path& twin = *paths_[path.number + kPaths];
+  if (twin.exists) {
+    report.rdma = {state_of(twin), twin.link.is_up() ? "" : twin.link.problem(), all.losses(twin.slot)};
+  }
+  return report;
+}
+
+PathReport::State PartnerPaths::state_of(const Path& path) const {
+  using State = PathReport::State;
+  const replication::PathManager& all = link_->paths();
+  // Of a partner that knows only one path, it is what is up.
+  const bool plain = link_->version() != 0 && link_->version() < replication::kSeveralPaths;
+  if (all.is_proven(path.slot) || (plain && path.link.is_up())) return State::proven;
+  if (all.is_proving(path.slot)) return State::proving;
+  return path.link.is_up() ? State::joining : State::down;
+}
+
+std::optional<PathTransport> PartnerPaths::transport() const {
+  if (!link_->is_up()) return std::nullopt;
+  const std::array<std::uint64_t, replication::kMaxPaths> no_load{};
+  const auto best = link_->paths().best(no_load, reactor_.now());
+  return transport_of(best ? index_of(*best) : 0);
 }
 
 }  // namespace lockstep::data_plane

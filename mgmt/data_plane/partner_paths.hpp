@@ -31,24 +31,35 @@ struct PathReport {
   std::string problem;                        ///< why it is down; empty while it is up
   std::optional<engine::TcpFigures> figures;  ///< of the connection out, while it is up
   unsigned losses = 0;                        ///< times that it was lost since this program runs
+  /// The same way over RDMA, where that is tried.
+  struct OverRdma {
+    State state = State::down;
+    std::string problem;
+    unsigned losses = 0;
+    bool operator==(const OverRdma&) const = default;
+  };
+  std::optional<OverRdma> rdma;
   bool operator==(const PathReport&) const = default;
 };
 
 class PartnerPaths {
  public:
-  static constexpr std::size_t kPaths = 1 + kMaxMorePaths;
+  static constexpr std::size_t kPaths = 1 + kMaxMorePaths;  ///< over TCP, and as many over RDMA beside them
 
-  /// `name` begins what is logged.
+  /// `name` begins what is logged. `rdma`: what calls over RDMA are made with; null: none are.
   PartnerPaths(engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
-               const std::string& name = "Partner link");
+               const std::string& name = "Partner link", replication::LinkRdma* rdma = nullptr);
   ~PartnerPaths();
   PartnerPaths(const PartnerPaths&) = delete;
   PartnerPaths& operator=(const PartnerPaths&) = delete;
 
+  /// Of a path, that it is up, and where it goes.
+  using Told = engine::Callback<const std::string&, const replication::LinkWay&>;
   /// What the mirror sees. `told` hears of each path, after the mirror did.
   [[nodiscard]] replication::Link& link() { return *link_; }
-  void start(replication::LinkEvents& mirror, engine::Callback<std::size_t, bool> told);
-  void stop();
+  void start(replication::LinkEvents& mirror, Told told);
+  /// `stopped` runs when no path moves anything any more, perhaps in here.
+  void stop(engine::Callback<> stopped = {});
 
   /// A path that stands by the same way, and is protected as it is to be, goes on; any other one is made anew, or
   /// ended: then this is false. The first plan is that of the first path. No plan has no way but it.
@@ -66,11 +77,17 @@ class PartnerPaths {
   [[nodiscard]] bool measure(const std::string& to, engine::Callback<const replication::PathMeasured&> done);
   /// Of the paths that there are.
   [[nodiscard]] std::vector<PathReport> report() const;
+  /// What carries the next request; nothing while the link is down.
+  [[nodiscard]] std::optional<replication::PathTransport> transport() const;
 
  private:
   struct Path;
   struct OfLink;
   [[nodiscard]] std::array<PathPlan, kPaths> placed(std::vector<PathPlan> plans) const;
+  [[nodiscard]] bool use(Path& path, PathPlan plan);
+  [[nodiscard]] PathPlan over_rdma(const PathPlan& plan) const;
+  [[nodiscard]] PathReport report(const Path& path) const;
+  [[nodiscard]] PathReport::State state_of(const Path& path) const;
   void change(Path& path, replication::IscsiLinkSettings settings);
   void try_all_at_once();
   [[nodiscard]] static bool may_go_on(const Path& path, const replication::IscsiLinkSettings& settings);
@@ -78,7 +95,8 @@ class PartnerPaths {
   std::vector<std::unique_ptr<Path>> paths_;
   std::unique_ptr<OfLink> of_link_;
   std::unique_ptr<replication::PathsLink> link_;
-  engine::Callback<std::size_t, bool> told_;
+  Told told_;
+  replication::LinkRdma* rdma_;
   engine::Reactor& reactor_;
   std::unique_ptr<replication::PathMeasurement> measurement_;
 };

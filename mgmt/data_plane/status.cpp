@@ -17,8 +17,8 @@ std::int64_t milliseconds(engine::Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }
 
-const char* state_of(const PathReport& path) {
-  switch (path.state) {
+const char* path_state(PathReport::State state) {
+  switch (state) {
     case PathReport::State::down:
       return "down";
     case PathReport::State::joining:
@@ -35,11 +35,14 @@ json path_json(const PathReport& path) {
   json shown = {{"transport", "tcp"},
                 {"from", path.way.from.substr(0, path.way.from.rfind(':'))},
                 {"to", path.way.address},
-                {"state", state_of(path)},
+                {"state", path_state(path.state)},
                 {"last_resort", path.last_resort},
                 {"cipher", path.cipher.empty() ? json(nullptr) : json(path.cipher)},
                 {"losses", path.losses},
-                {"problem", path.problem}};
+                {"problem", path.problem},
+                {"rdma", nullptr}};
+  if (const auto& rdma = path.rdma)
+    shown["rdma"] = {{"state", path_state(rdma->state)}, {"problem", rdma->problem}, {"losses", rdma->losses}};
   if (path.figures) {
     shown["round_trip_us"] = path.figures->round_trip.count();
     shown["bytes_out"] = path.figures->bytes_out;
@@ -49,6 +52,11 @@ json path_json(const PathReport& path) {
     shown["path_mtu"] = path.figures->path_mtu;
   }
   return shown;
+}
+
+json path_of(const NodeReport& report) {
+  if (!report.partner_connected) return nullptr;
+  return report.partner_over_rdma ? "rdma" : "tcp";
 }
 
 json volume_json(const VolumeReport& v) {
@@ -136,7 +144,8 @@ json to_json(const NodeReport& report) {
   if (report.side) status["side"] = name_of(*report.side);
   if (report.has_partner) {
     status["partner"] = {{"connected", report.partner_connected},
-                         {"path", report.partner_connected ? json("tcp") : json(nullptr)},
+                         {"path", path_of(report)},
+                         {"why_not_rdma", report.why_not_rdma},
                          {"since_ms", report.partner_since_ms},
                          {"address", report.partner_address},
                          {"problem", report.partner_problem},

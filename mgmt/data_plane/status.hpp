@@ -42,6 +42,8 @@ struct NodeReport {
   bool partner_connected = false;
   std::int64_t partner_since_ms = 0;
   std::string partner_problem;
+  bool partner_over_rdma = false;
+  std::string why_not_rdma;     ///< why the link's data goes over TCP; empty: it does not
   std::string partner_cipher;   ///< of the way out; empty: not encrypted, or it is down
   std::string partner_address;  ///< where the link goes; empty while it is down
   std::vector<PathReport> partner_paths;

@@ -31,6 +31,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   iscsi::OutPduPool pdus;
   std::unique_ptr<iscsi::PduTransport> transport;
   engine::TcpStream* tcp = nullptr;  ///< below the transport
+  iser::Transport* iser = nullptr;   ///< the transport, where it is RDMA
   engine::TlsStream* tls = nullptr;  ///< between them, where it has TLS
   std::unique_ptr<LinkSession> session;
   engine::TimerId timer = engine::TimerId::none;        // of the state: retry, login
@@ -52,6 +53,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   std::vector<std::unique_ptr<LinkTask>> pool;
   std::string problem;
   engine::Callback<const std::string&> tell_problem;
+  engine::Callback<> tell_stopped;
 
   // ---- the connection ----
 
@@ -63,6 +65,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     state = State::connecting;
     const std::size_t which = turn++ % (1 + settings.others.size());
     taken = which == 0 ? LinkWay{settings.address, settings.from} : settings.others[which - 1];
+    if (settings.rdma != nullptr) return call_over_rdma(*settings.rdma);
     connector = std::make_unique<engine::TcpConnector>(reactor, taken.from, taken.address, settings.connect_timeout,
                                                        [this](engine::Result<engine::TcpSocket> socket) {
                                                          if (socket) return log_in(std::move(*socket));
@@ -88,16 +91,47 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     auto pdus_on_it = std::make_unique<iscsi::StreamTransport>(std::move(opened.stream), pdus);
     opened.start(*pdus_on_it);
     transport = std::move(pdus_on_it);
+    limit_login();
+    session->start(*transport);
+  }
+
+  void call_over_rdma(const LinkRdma& by) {
+    auto call =
+        iser::Transport::make({&by.fabric, taken.from, taken.address},
+                              {.completions = by.completions,
+                               .pool = by.pool,
+                               .messages = by.messages,
+                               .pdus = pdus,
+                               .clock = reactor,
+                               .figures = by.figures,
+                               .domain = rdma::Domain::link,
+                               .shape = kLinkCallerShape,
+                               .at_end_of_turn = [this](engine::TurnHook& hook) { reactor.at_end_of_turn(hook); }});
+    if (!call) {
+      note_problem("No memory is left for messages over RDMA.");
+      return try_again();
+    }
+    state = State::logging_in;
+    session = std::make_unique<LinkSession>(settings.identity, random, *this, true);
+    iser = call.get();
+    transport = std::move(call);
+    limit_login();
+    session->start(*iser);
+  }
+
+  void limit_login() {
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
-      fail("The partner took the connection and then did not answer the login in time.");
+      fail(iser != nullptr && !iser->is_established()
+               ? "Nobody answers at " + taken.address + " over RDMA."
+               : "The partner took the connection and then did not answer the login in time.");
     });
-    session->start(*transport);
   }
 
   void end_transport() {
     tcp = nullptr;
     tls = nullptr;
+    iser = nullptr;
     transport.reset();
   }
 
@@ -155,7 +189,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   }
 
   void on_session_silent() override {
-    if (state == State::stopped) return;
+    if (state == State::stopped) return iser != nullptr ? stopped_later() : void();
     break_timer = reactor.call_after(engine::Duration{0}, [this] {
       break_timer = engine::TimerId::none;
       end_session();
@@ -194,16 +228,30 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     which = engine::TimerId::none;
   }
 
-  void stop() {
+  void stop(engine::Callback<> stopped) {
     state = State::stopped;
+    tell_stopped = std::move(stopped);
     cancel(timer);
     cancel(watch);
     cancel(break_timer);
     cancel(late_timer);
     connector.reset();
+    const bool waits = iser != nullptr && !session->is_silent();
     if (session) session->stop();
-    end_transport();  // waits for silence
+    if (!waits) end_all();  // a stream waits for silence
+  }
+
+  void stopped_later() {
+    break_timer = reactor.call_after(engine::Duration{0}, [this] {
+      break_timer = engine::TimerId::none;
+      end_all();
+    });
+  }
+
+  void end_all() {
+    end_transport();
     session.reset();
+    if (tell_stopped) std::exchange(tell_stopped, nullptr)();
   }
 
   // ---- tasks ----
@@ -254,6 +302,10 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void end(LinkTask& task, engine::IoResult<LinkAnswer> outcome) {
     auto done = std::move(task.done);
     done(outcome);  // the answer's header lies in the task: it goes back to the pool after
+    task.copy_out.reset();
+    task.copy_in.reset();
+    task.key_out.reset();
+    task.key_in.reset();
     free_tasks.push(task);
   }
 
@@ -273,7 +325,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
 IscsiLink::IscsiLink(engine::Reactor& reactor, engine::Random& random, IscsiLinkSettings settings)
     : impl_(std::make_unique<Impl>(reactor, random, std::move(settings))) {}
 
-IscsiLink::~IscsiLink() { impl_->stop(); }
+IscsiLink::~IscsiLink() { impl_->stop({}); }
 
 void IscsiLink::start(LinkEvents& events) {
   assert(!impl_->events);
@@ -298,7 +350,9 @@ void IscsiLink::try_at_once() {
   if (impl_->state == Impl::State::waiting && !impl_->session) impl_->connect_anew();
 }
 
-void IscsiLink::stop() { impl_->stop(); }
+void IscsiLink::stop(engine::Callback<> stopped) { impl_->stop(std::move(stopped)); }
+
+bool IscsiLink::is_rdma() const { return impl_->settings.rdma != nullptr; }
 
 bool IscsiLink::is_up() const { return impl_->state == Impl::State::up || impl_->state == Impl::State::breaking; }
 

@@ -9,6 +9,7 @@
 
 #include "engine/net/tcp.hpp"
 #include "engine/net/tls_context.hpp"
+#include "engine/rdma/verbs.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/core/link.hpp"
@@ -22,6 +23,15 @@ struct LinkWay {
   bool operator==(const LinkWay&) const = default;
 };
 
+/// What calls over RDMA are made with. All of it outlives the link; the pool's arena is the fabric's.
+struct LinkRdma {
+  rdma::Fabric& fabric;
+  rdma::Completions& completions;
+  engine::BufferPool& pool;  ///< for messages, and for data that lies in no arena
+  iser::MessageMemory& messages;
+  iser::Figures& figures;
+};
+
 struct IscsiLinkSettings {
   LinkIdentity identity;
   std::string address;            ///< the partner's, "10.0.0.2:3261"; empty: there is no partner yet
@@ -29,6 +39,7 @@ struct IscsiLinkSettings {
   std::vector<LinkWay> others{};  ///< tried in turn while that way does not work
   /// Who this node is, and whom it talks to; null: without TLS.
   std::shared_ptr<const engine::TlsContext> tls{};
+  LinkRdma* rdma = nullptr;  ///< over RDMA, which TLS does not protect; null: over TCP
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
   engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
@@ -53,8 +64,10 @@ class IscsiLink final : public Link {
   void use_from_next_login(IscsiLinkSettings settings);
   /// Not after the pause that follows an attempt in vain: there is news of the partner.
   void try_at_once();
-  /// Ends the session for good without a further event; what is outstanding is forgotten.
-  void stop();
+  /// Ends the session for good without a further event; what is outstanding is forgotten. Over RDMA not before
+  /// `stopped` has run (perhaps in here) is it over: only then may the link be destroyed, and what it was given be
+  /// touched.
+  void stop(engine::Callback<> stopped = {});
 
   [[nodiscard]] bool is_up() const override;
   [[nodiscard]] std::uint16_t version() const override;
@@ -62,6 +75,7 @@ class IscsiLink final : public Link {
             engine::Callback<engine::IoResult<LinkAnswer>> done) override;
   void reset() override;
 
+  [[nodiscard]] bool is_rdma() const;
   /// The way that the session that stands has taken, or the last attempt.
   [[nodiscard]] const LinkWay& way() const;
   /// Why the link is down, a sentence for a person; empty while it is up or was never tried.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/base/byte_order.hpp"
+#include "engine/base/crc32c.hpp"
 
 namespace lockstep::replication {
 namespace {
@@ -21,7 +22,7 @@ struct CdbLayout {
   engine::Be16 header;
   engine::Be32 payload_out;
   engine::Be32 payload_in;
-  std::array<std::uint8_t, 4> reserved;
+  engine::Be32 crc;  ///< reserved in layout 1
 };
 static_assert(sizeof(CdbLayout) == kLinkCdbFixed && engine::WireStruct<CdbLayout>);
 
@@ -31,6 +32,12 @@ struct AnswerLayout {
   engine::Be32 payload;
 };
 static_assert(sizeof(AnswerLayout) == kAnswerFixed && engine::WireStruct<AnswerLayout>);
+
+struct SealedAnswerLayout {
+  AnswerLayout start;
+  engine::Be32 crc;
+};
+static_assert(sizeof(SealedAnswerLayout) == kSealedAnswerFixed && engine::WireStruct<SealedAnswerLayout>);
 
 struct HelloLayout {
   engine::Be32 magic;
@@ -57,6 +64,27 @@ static_assert(sizeof(HelloAnswerLayout) == kHelloAnswerFixed && engine::WireStru
 
 const char* name_of(NodeSide side) { return side == NodeSide::a ? "A" : "B"; }
 
+CdbLayout layout_of(const LinkCommand& command) {
+  assert(command.header.size() <= kMaxLinkHeader);
+  return {static_cast<std::uint8_t>(command.opcode),
+          static_cast<std::uint8_t>(command.crc ? kSealedVersion : kLinkVersion),
+          static_cast<std::uint16_t>(command.header.size()),
+          command.payload_out,
+          command.payload_in,
+          command.crc.value_or(0)};
+}
+
+/// Without the payload, wherever that is.
+std::optional<AnswerStart> decode_sealed_answer(std::span<const std::byte> bytes) {
+  if (bytes.size() < kSealedAnswerFixed) return std::nullopt;
+  const auto fixed = engine::layout_of<SealedAnswerLayout>(bytes);
+  if (fixed.start.header > kMaxLinkAnswerHeader || fixed.start.header > bytes.size() - kSealedAnswerFixed ||
+      fixed.start.payload > kMaxLinkPayload) {
+    return std::nullopt;
+  }
+  return AnswerStart{fixed.start.header, fixed.start.payload, fixed.crc};
+}
+
 std::string name_of(LinkVersions versions) {
   if (versions.lowest == versions.highest) return "version " + std::to_string(versions.lowest);
   return "versions " + std::to_string(versions.lowest) + " to " + std::to_string(versions.highest);
@@ -65,16 +93,20 @@ std::string name_of(LinkVersions versions) {
 }  // namespace
 
 std::size_t encode_link_cdb(const LinkCommand& command, LinkCdb& into) {
-  assert(command.header.size() <= kMaxLinkHeader);
-  const CdbLayout fixed{static_cast<std::uint8_t>(command.opcode),
-                        kLinkVersion,
-                        static_cast<std::uint16_t>(command.header.size()),
-                        command.payload_out,
-                        command.payload_in,
-                        {}};
+  const CdbLayout fixed = layout_of(command);
   std::memcpy(into.data(), &fixed, sizeof fixed);
   if (!command.header.empty()) std::memcpy(into.data() + sizeof fixed, command.header.data(), command.header.size());
-  return sizeof fixed + command.header.size();
+  const std::size_t used = sizeof fixed + command.header.size();
+  if (!command.crc) return used;
+  std::memset(into.data() + used, 0, into.size() - used);
+  return into.size();
+}
+
+std::uint32_t seal_of(const LinkCommand& command, std::span<const std::byte> payload) {
+  CdbLayout fixed = layout_of(command);
+  fixed.version = kSealedVersion;
+  fixed.crc = 0;
+  return engine::crc32c(payload, engine::crc32c(command.header, engine::crc32c(engine::bytes_of(fixed))));
 }
 
 engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb) {
@@ -86,10 +118,12 @@ engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb) {
     return engine::fail(Errc::corrupt, "A command on the partner link is none of the link's.");
   }
   // A greeting is read in every version: it is what the versions are compared by.
-  if (fixed.version != kLinkVersion && command.opcode != LinkOpcode::hello) {
+  const bool sealed = fixed.version == kSealedVersion;
+  if (fixed.version != kLinkVersion && !sealed && command.opcode != LinkOpcode::hello) {
     return engine::fail(Errc::wrong_version,
-                        "A link command is of version " + std::to_string(fixed.version) + ", known here is 1.");
+                        "A link command is of version " + std::to_string(fixed.version) + ", known here are 1 and 2.");
   }
+  if (sealed) command.crc = fixed.crc;
   if (fixed.header > kMaxLinkHeader || cdb.size() < kLinkCdbFixed + fixed.header) {
     return engine::fail(Errc::corrupt, "A link command's header is longer than its CDB.");
   }
@@ -110,17 +144,35 @@ std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload
   if (!header.empty()) std::memcpy(into.data() + sizeof fixed, header.data(), header.size());
   const std::size_t used = sizeof fixed + header.size();
   if (payload == 0) return used;
-  std::memset(into.data() + used, 0, into.size() - used);
-  return into.size();
+  std::memset(into.data() + used, 0, kAnswerPayloadOffset - used);
+  return kAnswerPayloadOffset;
+}
+
+std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload) {
+  const AnswerLayout fixed{static_cast<std::uint16_t>(header.size()), kSealedVersion,
+                           static_cast<std::uint32_t>(payload.size())};
+  return engine::crc32c(payload, engine::crc32c(header, engine::crc32c(engine::bytes_of(fixed))));
+}
+
+std::size_t encode_sealed_answer(std::span<const std::byte> header, std::span<const std::byte> payload,
+                                 AnswerPrefix& into) {
+  assert(header.size() <= kMaxLinkAnswerHeader && payload.size() <= kMaxLinkPayload);
+  const SealedAnswerLayout fixed{
+      {static_cast<std::uint16_t>(header.size()), kSealedVersion, static_cast<std::uint32_t>(payload.size())},
+      answer_seal_of(header, payload)};
+  std::memcpy(into.data(), &fixed, sizeof fixed);
+  if (!header.empty()) std::memcpy(into.data() + sizeof fixed, header.data(), header.size());
+  return sizeof fixed + header.size();
 }
 
 std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes) {
   if (bytes.size() < kAnswerFixed) return std::nullopt;
   const auto fixed = engine::layout_of<AnswerLayout>(bytes);
+  if (fixed.version == kSealedVersion) return decode_sealed_answer(bytes);
   if (fixed.version != kLinkVersion || fixed.header > bytes.size() - kAnswerFixed) return std::nullopt;
   if (fixed.payload > kMaxLinkPayload || (fixed.payload > 0 && bytes.size() != kAnswerPayloadOffset))
     return std::nullopt;
-  return AnswerStart{fixed.header, fixed.payload};
+  return AnswerStart{fixed.header, fixed.payload, {}};
 }
 
 std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {

@@ -1,6 +1,7 @@
 #pragma once
 // The partner link's bytes: what goes into the CDB of its two commands and into the data that answers them. format.md
-// beside this file says it with a worked example. Big-endian; the session's CRC32C digests cover every byte.
+// beside this file says it with a worked example. Big-endian. Over TCP the session's CRC32C digests cover every byte;
+// over RDMA there are none, so that layout 2 carries a checksum of its own.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +16,12 @@
 
 namespace lockstep::replication {
 
-constexpr std::uint16_t kLinkVersion = 1;                                          ///< of the frames below
+constexpr std::uint16_t kLinkVersion = 1;                                          ///< of the frames below,
+constexpr std::uint16_t kSealedVersion = 2;                                        ///< and of those with a checksum
 constexpr std::size_t kLinkCdbFixed = 16;                                          ///< bytes before the header
 constexpr std::size_t kMaxLinkCdb = kLinkCdbFixed + kMaxLinkHeader;                ///< bytes
 constexpr std::size_t kAnswerFixed = 8;                                            ///< bytes before the answer's header
+constexpr std::size_t kSealedAnswerFixed = 12;                                     ///< with a checksum
 constexpr std::size_t kAnswerPayloadOffset = kAnswerFixed + kMaxLinkAnswerHeader;  ///< where an answer's payload starts
 
 constexpr std::uint32_t kLinkFirstBurst = 256 << 10;  ///< bytes of payload that come with a request unasked, at most
@@ -30,26 +33,36 @@ enum class LinkOpcode : std::uint8_t {
 
 struct LinkCommand {
   LinkOpcode opcode{};
-  std::span<const std::byte> header;  ///< points into the CDB when decoded
-  std::uint32_t payload_out = 0;      ///< bytes
-  std::uint32_t payload_in = 0;       ///< bytes of room
+  std::span<const std::byte> header;   ///< points into the CDB when decoded
+  std::uint32_t payload_out = 0;       ///< bytes
+  std::uint32_t payload_in = 0;        ///< bytes of room
+  std::optional<std::uint32_t> crc{};  ///< seal_of() it: layout 2
 };
 
 using LinkCdb = std::array<std::byte, kMaxLinkCdb>;
 
-/// Gives the CDB's length.
+/// Gives the CDB's length: in layout 2 always all of it, so that what follows has one place.
 std::size_t encode_link_cdb(const LinkCommand& command, LinkCdb& into);
 /// Errors: corrupt (a length that does not fit, a reserved byte), wrong_version.
 [[nodiscard]] engine::Result<LinkCommand> decode_link_cdb(std::span<const std::byte> cdb);
 
-struct AnswerStart {
-  std::uint16_t header = 0;   ///< bytes
-  std::uint32_t payload = 0;  ///< bytes
-};
-using AnswerPrefix = std::array<std::byte, kAnswerPayloadOffset>;
+/// CRC32C (RFC 7143 13.1) of a command's words, but itself, with its payload.
+[[nodiscard]] std::uint32_t seal_of(const LinkCommand& command, std::span<const std::byte> payload);
 
-/// Gives how many bytes go out before the payload: all of the prefix when there is one, else only what is used.
+struct AnswerStart {
+  std::uint16_t header = 0;            ///< bytes
+  std::uint32_t payload = 0;           ///< bytes
+  std::optional<std::uint32_t> crc{};  ///< answer_seal_of() it: layout 2
+  [[nodiscard]] std::size_t header_at() const { return crc ? kSealedAnswerFixed : kAnswerFixed; }
+};
+using AnswerPrefix = std::array<std::byte, kSealedAnswerFixed + kMaxLinkAnswerHeader>;
+
+/// Gives how many bytes go out before the payload: all up to its place when there is one, else only what is used. In
+/// layout 2 the payload has no place behind it.
 std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload, AnswerPrefix& into);
+std::size_t encode_sealed_answer(std::span<const std::byte> header, std::span<const std::byte> payload,
+                                 AnswerPrefix& into);
+[[nodiscard]] std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload);
 /// `bytes` is everything before the payload that came. Nothing when it makes no sense.
 [[nodiscard]] std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes);
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t kPingTag = 0xF0000000;          // beyond every task's t
 constexpr std::size_t kMaxText = std::size_t{8} << 10;  // bytes of a login response, sense data and the like
 constexpr std::uint32_t kSegment = 256 << 10;           // bytes of a data segment that we take
 
-iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
+iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity, bool over_rdma) {
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = link_name(identity.ours.pair, identity.ours.side);
   settings.target_name = link_target_name(identity.ours.pair, engine::other(identity.ours.side), identity.shard);
@@ -33,13 +33,14 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity) {
   offers.max_burst = kMaxLinkPayload;
   offers.max_outstanding_r2t = 1;
   offers.max_recv = kSegment;
+  if (over_rdma) offers = iscsi::rdma_offers(offers);
   return settings;
 }
 
 }  // namespace
 
-LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner)
-    : identity_(std::move(identity)), owner_(owner), login_(login_settings(identity_), random) {
+LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner, bool over_rdma)
+    : identity_(std::move(identity)), owner_(owner), login_(login_settings(identity_, over_rdma), random) {
   for (std::size_t i = kMaxOutstanding; i-- > 0;) {
     slots_[i].session = this;
     free_slots_.push_back(static_cast<std::uint16_t>(i));
@@ -55,6 +56,11 @@ void LinkSession::start(iscsi::PduTransport& transport) {
   transport.start(*this);
   transport.set_limits({.data = static_cast<std::uint32_t>(kMaxText)});
   login_step(login_.start());
+}
+
+void LinkSession::start(iser::Transport& transport) {
+  rdma_.emplace(transport, static_cast<RdmaPayloads::User&>(*this));
+  start(static_cast<iscsi::PduTransport&>(transport));
 }
 
 void LinkSession::stop() {
@@ -85,12 +91,18 @@ void LinkSession::take_tasks(LinkTaskList& into) {
 // ---- the transport ----
 
 void LinkSession::on_lost(std::error_code why) {
+  if (rdma_ && heard_ == 0) return fail("The partner is not reached over RDMA: " + why.message() + ".");
   const bool closed = !why || why == std::errc::connection_aborted;  // what the stream makes of an end without an error
   fail(closed ? "The partner closed the connection." : "The connection to the partner broke: " + why.message() + ".");
 }
 
 void LinkSession::on_read_error(iscsi::ReadError error) {
   fail("The partner sent bytes that can't be followed: " + std::string(iscsi::to_string(error)) + ".");
+}
+
+// The turn's end, or room that a task may have waited for.
+void LinkSession::fill() {
+  if (rdma_ && phase_ == Phase::ready) owner_.on_session_room();
 }
 
 void LinkSession::push(iscsi::OutPdu& pdu) {
@@ -105,14 +117,14 @@ void LinkSession::on_header(const iscsi::Bhs& header, std::span<const std::byte>
   header_ = &header;
   data_in_ = nullptr;
   const auto any = iscsi::header_as<iscsi::AnyHeader>(header);
-  if (iscsi::opcode_of(any.opcode) == Opcode::scsi_data_in) return begin_data_in();
+  if (iscsi::opcode_of(any.opcode) == Opcode::scsi_data_in && !rdma_) return begin_data_in();
   if (data_length > text_.size()) fail("The partner sent a message that is too long.");
 }
 
 std::span<std::byte> LinkSession::data_place(std::uint32_t offset) {
   if (!data_in_) return offset < text_.size() ? std::span(text_).subspan(offset) : std::span<std::byte>{};
   const std::size_t at = data_offset_ + offset;
-  if (at < kAnswerPayloadOffset) return std::span(data_in_->prefix).subspan(at);
+  if (at < kAnswerPayloadOffset) return std::span(data_in_->prefix).first(kAnswerPayloadOffset).subspan(at);
   return data_in_->payload_in.subspan(at - kAnswerPayloadOffset);
 }
 
@@ -125,6 +137,9 @@ void LinkSession::on_pdu() {
     return login_step(login_.on_response(response, std::span(text_).first(any.data_length)));
   }
   if (!take_numbers()) return fail("The partner's answers are out of order.");
+  if (rdma_ && (opcode == Opcode::scsi_data_in || opcode == Opcode::r2t)) {
+    return fail("The partner moves data by messages over RDMA.");
+  }
   switch (opcode) {
     case Opcode::scsi_data_in:
       return end_data_in();
@@ -197,6 +212,7 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   transport_->set_digests(parameters_.header_digest, parameters_.data_digest);
   transport_->set_limits(
       {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
+  if (rdma_) rdma_->begin();
   if (!identity_.only_tries) return greet();
   phase_ = Phase::ready;
   owner_.on_session_ready();
@@ -212,9 +228,7 @@ void LinkSession::greet() {
 }
 
 void LinkSession::greeted() {
-  const auto start = decode_answer(std::span(hello_.prefix).first(hello_.received));
-  const auto answer =
-      start ? decode_hello_answer(std::span(hello_.prefix).subspan(kAnswerFixed, start->header)) : std::nullopt;
+  const auto answer = decode_hello_answer(std::span(hello_.prefix).subspan(kAnswerFixed, hello_.answer.header));
   if (!answer) return fail("The partner answered our greeting with something that is none.");
   if (answer->verdict != HelloVerdict::welcome) return fail("The partner refused us: " + answer->message);
   if (!identity_.ours.versions.contains(answer->version) || answer->pair != identity_.ours.pair ||
@@ -228,7 +242,9 @@ void LinkSession::greeted() {
 
 // ---- commands out ----
 
-bool LinkSession::has_room(const LinkTask& next) const {
+bool LinkSession::has_room(LinkTask& next) { return fits_the_window(next) && (!rdma_ || rdma_->prepare(next)); }
+
+bool LinkSession::fits_the_window(const LinkTask& next) const {
   if (next.goes_ahead) return ahead_ < kMaxAhead && !free_slots_.empty();
   const std::size_t slots_for_the_ahead = kMaxAhead - ahead_;
   return free_slots_.size() > slots_for_the_ahead && !cmd_sn_.after(max_cmd_sn_) &&
@@ -255,12 +271,19 @@ void LinkSession::issue(LinkTask& task) {
   push_command(task);
 }
 
+std::size_t LinkSession::encode_cdb(const LinkTask& task, LinkCdb& cdb) const {
+  LinkCommand command{task.opcode,
+                      std::span(task.header).first(task.header_size),
+                      static_cast<std::uint32_t>(task.payload_out.size()),
+                      static_cast<std::uint32_t>(task.payload_in.size()),
+                      {}};
+  if (rdma_) command.crc = seal_of(command, task.payload_out);
+  return encode_link_cdb(command, cdb);
+}
+
 void LinkSession::push_command(LinkTask& task) {
   LinkCdb cdb;
-  const std::size_t cdb_length = encode_link_cdb(
-      {task.opcode, std::span(task.header).first(task.header_size), static_cast<std::uint32_t>(task.payload_out.size()),
-       static_cast<std::uint32_t>(task.payload_in.size())},
-      cdb);
+  const std::size_t cdb_length = encode_cdb(task, cdb);
   const auto out_length = static_cast<std::uint32_t>(task.payload_out.size());
   const auto in_length = static_cast<std::uint32_t>(kAnswerPayloadOffset + task.payload_in.size());
   auto header = iscsi::make_header<iscsi::ScsiCommandHeader>(Opcode::scsi_command, iscsi::kFinal | iscsi::kRead | 1);
@@ -285,14 +308,18 @@ void LinkSession::push_command(LinkTask& task) {
   iscsi::OutPdu& pdu = sender_->make();
   pdu.set_header(header);
   pdu.set_ahs(std::span(ahs).first(ahs_length));
-  if (out_length > 0 && parameters_.immediate_data) {
-    const std::size_t immediate =
-        std::min({task.payload_out.size(), std::size_t{parameters_.max_send}, std::size_t{parameters_.first_burst}});
-    pdu.set_data(task.payload_out.first(immediate));
-  }
+  add_payload(task, pdu);
   track(pdu, task);
   task.goes_ahead ? sender_->push_ahead(pdu) : sender_->push(pdu);
   transport_->want_send();
+}
+
+void LinkSession::add_payload(LinkTask& task, iscsi::OutPdu& pdu) {
+  if (rdma_) return rdma_->give(task, pdu);
+  if (task.payload_out.empty() || !parameters_.immediate_data) return;
+  const std::size_t immediate =
+      std::min({task.payload_out.size(), std::size_t{parameters_.max_send}, std::size_t{parameters_.first_burst}});
+  pdu.set_data(task.payload_out.first(immediate));
 }
 
 void LinkSession::push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag) {
@@ -378,7 +405,25 @@ void LinkSession::on_scsi_response() {
   if (header.response != 0 || header.status != 0) {
     return fail("The partner could not carry out a link command: SCSI status " + std::to_string(header.status) + ".");
   }
-  answered(*task);
+  rdma_ ? take_sealed_answer(*task) : answered(*task);
+}
+
+// The answer is the response's data, behind the length of sense data that there is none of.
+void LinkSession::take_sealed_answer(LinkTask& task) {
+  const auto any = iscsi::header_as<iscsi::AnyHeader>(*header_);
+  const auto data = std::span<const std::byte>(text_).first(any.data_length);
+  const auto words = data.subspan(std::min<std::size_t>(data.size(), 2));
+  const auto start = decode_answer(words);
+  const bool is_sealed = start && start->crc && data[0] == std::byte{0} && data[1] == std::byte{0};
+  if (!is_sealed) return fail("The partner's answer to a link command makes no sense.");
+  task.answer = *start;
+  const auto header = words.subspan(start->header_at(), start->header);
+  std::copy(header.begin(), header.end(), task.prefix.begin() + kAnswerFixed);
+  if (!rdma_->take_answer(task, words.subspan(start->header_at() + start->header))) {
+    return fail("The partner's answer to a link command came damaged.");
+  }
+  task.answered = true;
+  if (rdma_->shut(task)) finish_if_over(task);
 }
 
 void LinkSession::on_r2t() {
@@ -393,24 +438,25 @@ void LinkSession::on_r2t() {
 }
 
 void LinkSession::answered(LinkTask& task) {
+  const std::size_t before_payload = std::min<std::size_t>(task.received, kAnswerPayloadOffset);
+  const auto start = decode_answer(std::span(task.prefix).first(before_payload));
+  if (!start || start->crc || start->payload != task.received - before_payload) {
+    return fail("The partner's answer to a link command makes no sense.");
+  }
+  task.answer = *start;
   task.answered = true;
   finish_if_over(task);
 }
 
 void LinkSession::finish_if_over(LinkTask& task) {
-  if (!task.answered || task.unsent > 0 || stopped()) return;
-  const std::size_t before_payload = std::min<std::size_t>(task.received, kAnswerPayloadOffset);
-  const auto start = decode_answer(std::span(task.prefix).first(before_payload));
-  if (!start || start->payload != task.received - before_payload) {
-    return fail("The partner's answer to a link command makes no sense.");
-  }
+  if (!task.answered || task.unsent > 0 || task.key_out || task.key_in || stopped()) return;
   const std::uint16_t index = task.tag & 0xFFFF;
   slots_[index].task = nullptr;
   free_slots_.push_back(index);
   bytes_in_flight_ -= window_bytes(task);
   if (task.goes_ahead) --ahead_;
   if (&task == &hello_) return greeted();
-  owner_.on_task_done(task, *start);
+  owner_.on_task_done(task, task.answer);
   if (phase_ == Phase::ready) owner_.on_session_room();
 }
 

@@ -11,6 +11,7 @@
 #include "engine/iscsi/pdu_transport.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/link/link_task.hpp"
+#include "replication/link/rdma_payloads.hpp"
 
 namespace lockstep::replication {
 
@@ -41,14 +42,14 @@ class LinkSessionOwner {
   ~LinkSessionOwner() = default;
 };
 
-class LinkSession final : private iscsi::PduTransportUser {
+class LinkSession final : private iscsi::PduTransportUser, private RdmaPayloads::User {
  public:
   static constexpr std::size_t kMaxOutstanding = 256;                      ///< tasks on the session
   static constexpr std::size_t kMaxBytesInFlight = std::size_t{32} << 20;  ///< payload of tasks on the session
   /// Tasks that go ahead: as many immediate commands as the partner's end takes beside its window.
   static constexpr std::size_t kMaxAhead = 8;
 
-  LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner);
+  LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner, bool over_rdma = false);
   /// When it never started or is silent, or after its transport is destroyed. Tasks still on it are forgotten: their
   /// owner has them listed.
   ~LinkSession();
@@ -57,10 +58,11 @@ class LinkSession final : private iscsi::PduTransportUser {
 
   /// The transport was not started yet.
   void start(iscsi::PduTransport& transport);
+  void start(iser::Transport& transport);
   [[nodiscard]] bool ready() const { return phase_ == Phase::ready; }
   /// Agreed on by the greeting.
   [[nodiscard]] std::uint16_t version() const { return version_; }
-  [[nodiscard]] bool has_room(const LinkTask& next) const;
+  [[nodiscard]] bool has_room(LinkTask& next);
   /// Only when ready and has_room().
   void issue(LinkTask& task);
   /// Asks the partner for a sign of life.
@@ -71,6 +73,7 @@ class LinkSession final : private iscsi::PduTransportUser {
   /// on_session_silent() was called.
   void stop();
   [[nodiscard]] bool stopped() const { return phase_ == Phase::stopping || phase_ == Phase::silent; }
+  [[nodiscard]] bool is_silent() const { return phase_ == Phase::silent; }
   /// The tasks on the session, when it is silent.
   void take_tasks(LinkTaskList& into);
 
@@ -85,13 +88,15 @@ class LinkSession final : private iscsi::PduTransportUser {
 
   bool takes_more() override { return true; }
   void on_received() override {}
-  void fill() override {}
+  void fill() override;
   void on_all_sent() override {}
   void on_lost(std::error_code why) override;
   void on_header(const iscsi::Bhs& header, std::span<const std::byte> ahs, std::uint32_t data_length) override;
   std::span<std::byte> data_place(std::uint32_t offset) override;
   void on_pdu() override;
   void on_read_error(iscsi::ReadError error) override;
+
+  void on_shut(LinkTask& task) override { finish_if_over(task); }
 
   void login_step(iscsi::InitiatorLogin::Step step);
   void greet();
@@ -100,11 +105,15 @@ class LinkSession final : private iscsi::PduTransportUser {
   void end_data_in();
   void on_scsi_response();
   void on_r2t();
+  void take_sealed_answer(LinkTask& task);
   void on_nop_in();
   [[nodiscard]] bool take_numbers();
+  [[nodiscard]] bool fits_the_window(const LinkTask& next) const;
   [[nodiscard]] LinkTask* find(std::uint32_t tag);
   void answered(LinkTask& task);
   void finish_if_over(LinkTask& task);
+  [[nodiscard]] std::size_t encode_cdb(const LinkTask& task, LinkCdb& cdb) const;
+  void add_payload(LinkTask& task, iscsi::OutPdu& pdu);
   void push_command(LinkTask& task);
   void push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag);
   void track(iscsi::OutPdu& pdu, LinkTask& task);
@@ -117,6 +126,7 @@ class LinkSession final : private iscsi::PduTransportUser {
   iscsi::InitiatorLogin login_;
   iscsi::PduTransport* transport_ = nullptr;
   iscsi::PduSender* sender_ = nullptr;  ///< the transport's
+  std::optional<RdmaPayloads> rdma_;    ///< where that is RDMA
   const iscsi::Bhs* header_ = nullptr;  ///< of the PDU that comes in
   Phase phase_ = Phase::login;
   std::uint16_t version_ = 0;

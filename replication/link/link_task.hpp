@@ -3,9 +3,11 @@
 // that sending allocates nothing.
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <system_error>
 
+#include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/link.hpp"
 #include "replication/link/link_format.hpp"
 
@@ -25,7 +27,11 @@ struct LinkTask {
   std::uint32_t received = 0;  ///< bytes of the answer
   std::uint32_t unsent = 0;    ///< PDUs that may still be read from payload_out
   bool answered = false;
-  AnswerPrefix prefix;
+  AnswerPrefix prefix;  ///< the answer's header is at kAnswerFixed when that has come
+  AnswerStart answer;
+  // Over RDMA: what the partner may read and write, while it may, and copies that it does so to.
+  std::optional<std::uint32_t> key_out, key_in;
+  engine::Buffer copy_out, copy_in;
 
   engine::Errc failure{};  ///< what to call back with, when it never got as far as a session
 

@@ -38,7 +38,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     std::size_t header_size = 0;
     std::size_t payload_size = 0;
     std::size_t answer_room = 0;
-    std::span<std::byte> place;  ///< of the payload
+    std::optional<std::uint32_t> crc;  ///< of a path without digests of its own
+    std::span<std::byte> place;        ///< of the payload
     engine::Buffer buffer;
     bool goes_ahead = false;       ///< a heartbeat: delivered as soon as it is there
     std::vector<std::byte> own;    ///< its payload, instead of a buffer
@@ -138,6 +139,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     request.header_size = decoded->header.size();
     request.payload_size = decoded->payload_out;
     request.answer_room = decoded->payload_in;
+    request.crc = decoded->crc;
     const bool asks = is_heartbeat(request.header()) || frame_goes_ahead(request.header());
     request.goes_ahead = decoded->payload_out <= kMaxOwn && asks;
     find_place(request);
@@ -148,7 +150,11 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
   // ---- buffers: in order, so that what is delivered first is never short of what later requests hold ----
 
   void find_place(Request& request) {
-    if (request.payload_size == 0) {
+    if (request.payload_size == 0) return is_there(request);
+    // Over RDMA it has come where it can stay.
+    if (request.crc) request.buffer = request.command->take(request.payload_size);
+    if (request.buffer) {
+      request.place = request.buffer.span();
       is_there(request);
     } else if (request.goes_ahead) {
       request.own.resize(request.payload_size);
@@ -192,8 +198,26 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
   }
 
   void is_there(Request& request) {
+    if (request.crc && seal_of(request) != *request.crc) return damaged(request);
     request.stage = Request::Stage::pulled;
     if (request.goes_ahead) ahead.push_back(&request);
+  }
+
+  [[nodiscard]] static std::uint32_t seal_of(const Request& request) {
+    return replication::seal_of({LinkOpcode::request,
+                                 request.header(),
+                                 static_cast<std::uint32_t>(request.payload_size),
+                                 static_cast<std::uint32_t>(request.answer_room),
+                                 {}},
+                                request.place);
+  }
+
+  // The partner ends its session for that, and sends all of it again by another path.
+  void damaged(Request& request) {
+    if (tell_refused) tell_refused("A request of the partner's came damaged over RDMA: its path is given up.");
+    scsi::Command& command = *std::exchange(request.command, nullptr);
+    drop(request);
+    reject(command);
   }
 
   // In order: what came first is handed over first, whatever was pulled first. A heartbeat waits for nothing that other
@@ -229,12 +253,14 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
       return release_later(std::move(sent));
     }
     AnswerPrefix prefix;
-    const std::size_t prefix_size = encode_answer(header, payload.size(), prefix);
+    const bool sealed = request.crc.has_value();
+    const std::size_t prefix_size =
+        sealed ? encode_sealed_answer(header, payload, prefix) : encode_answer(header, payload.size(), prefix);
     command->wanted_out = command->expected_out;
     command->wanted_in = prefix_size + payload.size();
     if (payload.empty()) {
       drop(request);
-      command->complete(std::span(prefix).first(prefix_size));
+      complete(*command, std::span(prefix).first(prefix_size), sealed);
       return release_later(std::move(sent));
     }
     // The partner's own data may be what `payload` points at: the request stays until the answer is out.
@@ -252,10 +278,18 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     scsi::Command* command = std::exchange(request.command, nullptr);
     if (!command) return;
     AnswerPrefix prefix;
-    const std::size_t size = encode_answer(header, 0, prefix);
+    const bool sealed = request.crc.has_value();
+    const std::size_t size = sealed ? encode_sealed_answer(header, {}, prefix) : encode_answer(header, 0, prefix);
     command->wanted_out = command->expected_out;
     command->wanted_in = size;
-    command->complete(std::span(prefix).first(size));
+    complete(*command, std::span(prefix).first(size), sealed);
+  }
+
+  // An answer without payload. Over RDMA it goes with the status, and so it has to be a prefix.
+  static void complete(scsi::Command& command, std::span<const std::byte> answer, bool sealed) {
+    if (!sealed) return command.complete(answer);
+    command.data_prefix = answer;
+    command.complete();
   }
 
   void released(Request& request) {
@@ -328,7 +362,9 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
 
   void greet(scsi::Command& command, const LinkCommand& decoded) {
     const auto hello = decode_hello(decoded.header);
-    if (!hello || command.expected_out != 0 || command.expected_in < kAnswerPayloadOffset) return reject(command);
+    const bool whole = !decoded.crc || replication::seal_of(decoded, {}) == *decoded.crc;
+    if (!hello || !whole || command.expected_out != 0 || command.expected_in < kAnswerPayloadOffset)
+      return reject(command);
     HelloAnswer verdict = judge_hello(*hello, ours);
     if (verdict.verdict == HelloVerdict::welcome && (current_nexus || !events)) {
       verdict.verdict = HelloVerdict::busy;
@@ -343,9 +379,11 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     const std::uint64_t opened = verdict.verdict == HelloVerdict::welcome ? current : 0;
     std::array<std::byte, kMaxLinkAnswerHeader> header;
     AnswerPrefix prefix;
-    const std::size_t size = encode_answer(std::span(header).first(encode_hello_answer(verdict, header)), 0, prefix);
+    const bool sealed = decoded.crc.has_value();
+    const auto words = std::span<const std::byte>(header).first(encode_hello_answer(verdict, header));
+    const std::size_t size = sealed ? encode_sealed_answer(words, {}, prefix) : encode_answer(words, 0, prefix);
     command.wanted_in = size;
-    command.complete(std::span(prefix).first(size));
+    complete(command, std::span(prefix).first(size), sealed);
     if (opened && events) events->on_inbound_up(opened);
   }
 

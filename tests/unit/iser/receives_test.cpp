@@ -34,7 +34,7 @@ class IserReceives : public testing::Test {
   void begin() {
     slots = receives.reserve();
     ASSERT_TRUE(slots);
-    receives.start(pair, slots.span().first(Receives::kMemory));
+    receives.start(pair, slots.span().first(iser::kHosts.receive_memory()));
     ASSERT_TRUE(receives.open_session());
   }
   /// A command with data came, and the device server has its buffer.
@@ -62,14 +62,14 @@ class IserReceives : public testing::Test {
   DeadPair pair;
   engine::Buffer slots;
   std::vector<engine::Buffer> taken;
-  Receives receives{memory};
+  Receives receives{memory, iser::kHosts};
 };
 
 TEST_F(IserReceives, GrowByOneWithEachCommandUpToTheMost) {
   begin();
-  EXPECT_EQ(receives.posted(), Receives::kFirst);
+  EXPECT_EQ(receives.posted(), iser::kHosts.first);
   carry_out_commands();
-  EXPECT_EQ(receives.posted(), Receives::kMost);
+  EXPECT_EQ(receives.posted(), iser::kHosts.most);
 }
 
 TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {
@@ -77,7 +77,7 @@ TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {
   carry_out_commands();
   memory.set_limit(memory.committed());
   carry_out_commands();
-  EXPECT_LT(receives.posted(), Receives::kMost);
+  EXPECT_LT(receives.posted(), iser::kHosts.most);
   EXPECT_LE(memory.committed(), memory.limit() / 4 * 3 + MessageMemory::kData);
 }
 
@@ -86,14 +86,14 @@ TEST_F(IserReceives, HaveTheirFloorAgainWhenThePoolHasMemoryAgain) {
   begin();
   carry_out_commands();
   memory.set_limit(memory.committed());
-  for (std::uint32_t i = 0; i < Receives::kMost - Receives::kUnasked; ++i) take_command();
-  EXPECT_EQ(receives.posted(), Receives::kUnasked);
+  for (std::uint32_t i = 0; i < iser::kHosts.most - iser::Shape::kUnasked; ++i) take_command();
+  EXPECT_EQ(receives.posted(), iser::Shape::kUnasked);
   std::vector<engine::Buffer> hog;
   while (engine::Buffer buffer = pool.allocate(MessageMemory::kData)) hog.push_back(std::move(buffer));
   give_all_back();
   hog.clear();
   receives.post_starved();
-  EXPECT_EQ(receives.posted(), Receives::kFirst);
+  EXPECT_EQ(receives.posted(), iser::kHosts.first);
   EXPECT_FALSE(receives.starved());
 }
 
