@@ -103,7 +103,6 @@ void Transport::on_completion(const rdma::Completion& completion) {
       if (mover_ != nullptr) mover_->on_hidden(reinterpret_cast<void*>(completion.id));  // NOLINT: as hide() gave it
       return;
     case rdma::Work::write:
-    case rdma::Work::hide:
       return;
   }
 }

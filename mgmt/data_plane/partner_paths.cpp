@@ -25,7 +25,7 @@ replication::PathRank rank_of(std::size_t number, bool last_resort) {
   return replication::rank_of(transport_of(number), 0, last_resort ? 1 : 0);
 }
 
-std::string name_of(std::size_t number) {
+std::string path_name(std::size_t number) {
   const std::size_t beside = number % PartnerPaths::kPaths;
   return (beside == 0 ? "" : ", path " + std::to_string(beside + 1)) +
          (transport_of(number) == PathTransport::rdma ? ", RDMA" : "");
@@ -50,11 +50,11 @@ struct PartnerPaths::Path final : replication::LinkEvents {
   Path(PartnerPaths& all, engine::Reactor& reactor, engine::Random& random, const replication::Hello& ours,
        const std::string& name, std::size_t n)
       : paths(all), number(n), slot(static_cast<PathSlot>(n)), link(reactor, random, settings_of(ours, n)) {
-    link.on_problem([name, n](const std::string& why) { mgmt::log_info(name + name_of(n) + ": " + why); });
+    link.on_problem([name, n](const std::string& why) { mgmt::log_info(name + path_name(n) + ": " + why); });
   }
   void on_link_up() override {
     paths.link_->on_path_up(slot);
-    if (paths.told_) paths.told_(name_of(number), link.way());
+    if (paths.told_) paths.told_(path_name(number), link.way());
   }
   void on_link_down() override { paths.link_->on_path_down(slot); }
   void on_inbound_up(std::uint64_t) override {}

@@ -8,6 +8,8 @@
 namespace lockstep::replication {
 namespace {
 
+constexpr std::uint32_t kWindowsAhead = 16;  // of those heartbeats that are under way at once
+
 bool is_read(const LinkTask& task) { return task.payload_out.size() > kEagerPayload; }
 bool is_written(const LinkTask& task) { return task.payload_in.size() > kPayloadInAnswer; }
 
@@ -27,7 +29,9 @@ bool RdmaPayloads::copy_for(std::span<const std::byte> memory, engine::Buffer& c
 
 bool RdmaPayloads::prepare(LinkTask& task) {
   const auto windows = static_cast<std::uint32_t>(is_read(task)) + static_cast<std::uint32_t>(is_written(task));
-  if (open_ + windows > kLinkCallerShape.windows || (windows != 0 && !transport_.has_room())) return false;
+  // What goes ahead waits for nothing that others have taken.
+  const std::uint32_t most = kLinkCallerShape.windows - (task.goes_ahead ? 0 : kWindowsAhead);
+  if (open_ + windows > most || (windows != 0 && !task.goes_ahead && !transport_.has_room())) return false;
   const bool has_copies =
       copy_for(task.payload_out, task.copy_out) && (!is_written(task) || copy_for(task.payload_in, task.copy_in));
   if (!has_copies) transport_.retry_soon();

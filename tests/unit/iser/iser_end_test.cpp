@@ -237,7 +237,7 @@ TEST_P(IserShortOfMemory, BusyConnectionsLeaveEachItsFloor) {
   SeededRandom random(GetParam() * 7 + 1);
   IserWorld world(GetParam());
   // Four floors of a session, and two messages beyond; a stranger's part is a quarter.
-  constexpr std::size_t kSession =
+  const std::size_t kSession =
       engine::BufferPool::block_size(iser::kHosts.memory()) + std::size_t{iser::kHosts.first} * 8192;
   world.messages.set_limit(4 * kSession + 2 * 8192);
   ASSERT_TRUE(world.log_in());

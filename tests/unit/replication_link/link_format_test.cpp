@@ -44,9 +44,52 @@ TEST(LinkFormat, AnAnswerHasTheBytesOfTheDocumentsExample) {
   EXPECT_EQ(hex(std::span(prefix).first(10)), "0002000100000000aabb");
   EXPECT_EQ(decode_answer(std::span(prefix).first(10))->header, 2u);
   EXPECT_EQ(encode_answer(header, 512, prefix), kAnswerPayloadOffset);
-  const auto with_payload = decode_answer(prefix);
+  const auto with_payload = decode_answer(std::span(prefix).first(kAnswerPayloadOffset));
   ASSERT_TRUE(with_payload);
   EXPECT_EQ(with_payload->payload, 512u);
+}
+
+TEST(LinkFormat, SealedBytesAreThoseOfTheDocumentsExample) {
+  const auto header = bytes({1, 2, 3}), payload = bytes({0xDE, 0xAD, 0xBE, 0xEF});
+  LinkCommand command{LinkOpcode::request, header, 4, 0, {}};
+  command.crc = seal_of(command, payload);
+  LinkCdb cdb;
+  ASSERT_EQ(encode_link_cdb(command, cdb), kMaxLinkCdb) << "what follows it has one place";
+  EXPECT_EQ(hex(std::span(cdb).first(20)),
+            "c1020003"
+            "00000004"
+            "00000000"
+            "6e33acd8"
+            "01020300");
+  const auto back = decode_link_cdb(cdb);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(hex(back->header), "010203");
+  EXPECT_EQ(seal_of(*back, payload), back->crc);
+  AnswerPrefix answer;
+  const auto length = encode_sealed_answer(bytes({0xAA, 0xBB}), payload, answer);
+  EXPECT_EQ(hex(std::span(answer).first(length)), "0002000200000004759184eaaabb");
+  const auto start = decode_answer(std::span(answer).first(length));
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->payload, 4u);
+  EXPECT_EQ(start->header_at(), kSealedAnswerFixed);
+  EXPECT_EQ(answer_seal_of(std::span(answer).subspan(start->header_at(), start->header), payload), start->crc);
+}
+
+TEST(LinkFormat, EveryByteCountsForASeal) {
+  const auto header = bytes({1, 2, 3});
+  auto payload = bytes({0xDE, 0xAD, 0xBE, 0xEF});
+  LinkCommand command{LinkOpcode::request, header, 4, 7, {}};
+  command.crc = seal_of(command, payload);
+  LinkCdb cdb;
+  encode_link_cdb(command, cdb);
+  for (std::size_t at = 2; at < kLinkCdbFixed + header.size(); ++at) {
+    LinkCdb changed = cdb;
+    changed[at] ^= std::byte{1};
+    const auto back = decode_link_cdb(changed);
+    EXPECT_TRUE(!back || seal_of(*back, payload) != back->crc) << at;
+  }
+  payload[3] ^= std::byte{1};
+  EXPECT_NE(seal_of(*decode_link_cdb(cdb), payload), *command.crc);
 }
 
 TEST(LinkFormat, AGreetingHasItsGoldenBytes) {
@@ -92,7 +135,7 @@ TEST(LinkFormat, CommandsThatMakeNoSenseAreRefused) {
   };
   EXPECT_EQ(refusal(15, 0, length), Errc::ok);
   EXPECT_EQ(refusal(0, 0x2A, length), Errc::corrupt);
-  EXPECT_EQ(refusal(1, 2, length), Errc::wrong_version);
+  EXPECT_EQ(refusal(1, 3, length), Errc::wrong_version);
   EXPECT_EQ(refusal(3, 4, length), Errc::corrupt);  // the header runs beyond the CDB
   EXPECT_EQ(refusal(2, 1, length), Errc::corrupt);  // a header of 259 bytes
   EXPECT_EQ(refusal(4, 1, length), Errc::corrupt);  // 16 MiB of payload
@@ -103,7 +146,10 @@ TEST(LinkFormat, CommandsThatMakeNoSenseAreRefused) {
 TEST(LinkFormat, AnswersThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(decode_answer({}));
   EXPECT_FALSE(decode_answer(bytes({0, 1, 0, 1, 0, 0, 0, 0})));  // its header is missing
-  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 2, 0, 0, 0, 0})));  // version
+  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 3, 0, 0, 0, 0})));  // version
+  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 2, 0, 0, 0, 0})));  // without its checksum
+  EXPECT_FALSE(decode_answer(bytes({0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0})));
+  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0})));  // 16 MiB
   EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 1, 0, 0, 0, 1})));  // payload without the place before it
   AnswerPrefix prefix{};
   encode_answer({}, 1, prefix);
