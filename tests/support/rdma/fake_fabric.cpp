@@ -136,6 +136,7 @@ void FakeFabric::restore_device() { machine_.is_removed = false; }
 
 void FakeFabric::fail_call(std::uint64_t number) { machine_.fails_in = number; }
 
+void FakeFabric::damage_next(rdma::Work work, std::size_t least) { network_->damages.emplace_back(work, least); }
 void FakeFabric::fail_next(rdma::Work work, std::error_code why) { machine_.failing.emplace_back(work, why); }
 
 void FakeFabric::abandon(rdma::Completions& completions) {

@@ -128,6 +128,9 @@ class FakeFabric final : public rdma::Fabric {
   /// The next such work that is posted on this machine completes with `why`, which loses the connection. A receive:
   /// when a message would fill it.
   void fail_next(rdma::Work work, std::error_code why);
+  /// The last byte that the next such work of at least so many bytes moves is another one when it has come; of the
+  /// whole network.
+  void damage_next(rdma::Work work, std::size_t least);
   /// The process that attached it died: its users are not called any more, and its memory is free. Peers hear of it.
   void abandon(rdma::Completions& completions);
 

@@ -194,6 +194,14 @@ void Network::resume() {
   for (End* const end : open_ends()) end->start_wire();
 }
 
+bool Network::takes_damage(rdma::Work work, std::size_t bytes) {
+  const auto found =
+      std::ranges::find_if(damages, [&](const auto& one) { return one.first == work && one.second <= bytes; });
+  if (bytes == 0 || found == damages.end()) return false;
+  damages.erase(found);
+  return true;
+}
+
 Connection* Network::find(std::uint32_t id) {
   const auto found = connections.find(id);
   return found == connections.end() ? nullptr : found->second.get();

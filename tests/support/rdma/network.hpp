@@ -111,6 +111,8 @@ class Network : public std::enable_shared_from_this<Network> {
   [[nodiscard]] std::string pick_port(std::string_view address);
   [[nodiscard]] ListenerState* listener(std::string_view address) const;
   [[nodiscard]] Connection* find(std::uint32_t id);
+  /// True, once: what this work moved is to come damaged.
+  [[nodiscard]] bool takes_damage(rdma::Work work, std::size_t bytes);
   /// Every end that is not closed.
   [[nodiscard]] std::vector<End*> open_ends() const;
   void host_ends(Host& host);
@@ -120,6 +122,7 @@ class Network : public std::enable_shared_from_this<Network> {
   Dice dice;
   std::vector<std::string> faults;
   FakeCounts counts;
+  std::vector<std::pair<rdma::Work, std::size_t>> damages;
   std::vector<std::shared_ptr<ListenerState>> listeners;
   [[nodiscard]] std::uint32_t make_key() { return last_key_ += 1 + static_cast<std::uint32_t>(dice.below(0x100)); }
   std::map<std::uint32_t, std::unique_ptr<Connection>> connections;

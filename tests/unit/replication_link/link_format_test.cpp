@@ -150,7 +150,7 @@ TEST(LinkFormat, AnswersThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 2, 0, 0, 0, 0})));  // without its checksum
   EXPECT_FALSE(decode_answer(bytes({0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0})));
   EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0})));  // 16 MiB
-  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 1, 0, 0, 0, 1})));  // payload without the place before it
+  EXPECT_FALSE(decode_answer(bytes({0, 0, 0, 1, 0, 0, 0, 1})));              // payload without the place before it
   AnswerPrefix prefix{};
   encode_answer({}, 1, prefix);
   prefix[4] = std::byte{1};

@@ -168,8 +168,7 @@ class LinkOverRdma : public OnAReactor {
       settings.address = address_;
       if (number == kRdma) settings.rdma = &*rdma_;
       paths_.push_back(std::make_unique<IscsiLink>(reactor_, random_, settings));
-      out.push_back(
-          {*paths_.back(), rank_of(number == kRdma ? PathTransport::rdma : PathTransport::tcp, 1'000, 0)});
+      out.push_back({*paths_.back(), rank_of(number == kRdma ? PathTransport::rdma : PathTransport::tcp, 1'000, 0)});
     }
     PathTimes times;
     times.first_proof = 50ms;
@@ -302,6 +301,33 @@ TEST_F(LinkOverRdma, GoesOnOverTcpWhenNothingComesAnyMore) {
   ASSERT_TRUE(eventually([this] { return link_->paths().joined().contains(PathSlot{kRdma}); }));
   expect_in_order(40);
 }
+
+struct Damage {
+  rdma::Work work;
+  std::size_t least;  ///< bytes of the message or the data
+  std::size_t size;   ///< of the request that is damaged
+  const char* name;
+};
+class DamagedOverRdma : public LinkOverRdma, public testing::WithParamInterface<Damage> {};
+
+// Nothing but the checksum finds it: the network's own ends at the network cards.
+TEST_P(DamagedOverRdma, IsNoticedAndSentAgainByAnotherPath) {
+  run([this] {
+    fabric_.damage_next(GetParam().work, GetParam().least);
+    send(0, GetParam().size);
+  });
+  ASSERT_TRUE(all_done(1));
+  ASSERT_TRUE(eventually([this] { return ends_[kRdma]->downs == 1; }));
+  expect_in_order(1);
+  ASSERT_TRUE(eventually([this] { return link_->paths().joined().contains(PathSlot{kRdma}); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWay, DamagedOverRdma,
+                         testing::Values(Damage{rdma::Work::send, 4096, 4096, "APayloadThatComesWithItsRequest"},
+                                         Damage{rdma::Work::send, 1000, 1000, "AnAnswersPayload"},
+                                         Damage{rdma::Work::read, 20'000, 20'000, "APayloadThatIsRead"},
+                                         Damage{rdma::Work::write, 20'000, 20'000, "AnAnswersPayloadThatIsWritten"}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(LinkOverRdma, HoldsBuffersUntilTheyAreAnsweredAndLetsEveryOneGo) {
   run([this] {
