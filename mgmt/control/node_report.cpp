@@ -30,6 +30,7 @@ struct NodeMessage {
             .renamed =
                 "lease_ms=lease/ms lease_settled=lease/settled "
                 "partner_connected=partner/connected partner_path=partner/path "
+                "partner_why_not_rdma=partner/why_not_rdma "
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
                 "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing"};
   }

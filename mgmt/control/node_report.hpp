@@ -59,6 +59,15 @@ struct SessionStatus {
 };
 BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, transport, since_ms))
 
+/// The same way over RDMA, beside TCP.
+struct LinkRdmaStatus {
+  std::string state{};    ///< as LinkPathStatus::state
+  std::string problem{};  ///< why it is down
+  std::int64_t losses = 0;
+  bool operator==(const LinkRdmaStatus&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(LinkRdmaStatus, (), (state, problem, losses))
+
 /// One of the link's paths, as the node sees its own way out.
 struct LinkPathStatus {
   std::string transport{};
@@ -71,7 +80,8 @@ struct LinkPathStatus {
   std::optional<std::int64_t> round_trip_us{};
   std::int64_t bytes_out = 0;
   std::int64_t bytes_in = 0;
-  std::int64_t losses = 0;  ///< how often it was lost
+  std::int64_t losses = 0;               ///< how often it was lost
+  std::optional<LinkRdmaStatus> rdma{};  ///< nothing: it is not tried there
   // Of the connection that stands:
   std::int64_t segments_out = 0;
   std::int64_t segments_sent_again = 0;
@@ -80,7 +90,7 @@ struct LinkPathStatus {
 };
 BOOST_DESCRIBE_STRUCT(LinkPathStatus, (),
                       (transport, state, from, to, last_resort, cipher, problem, round_trip_us, bytes_out, bytes_in,
-                       losses, segments_out, segments_sent_again, path_mtu))
+                       losses, rdma, segments_out, segments_sent_again, path_mtu))
 
 /// One of the pair's shards, as the node sees its link.
 struct ShardStatus {
@@ -103,7 +113,8 @@ struct DataPlaneStatus {
   std::optional<std::int64_t> lease_ms;
   bool lease_settled = false;  ///< nothing that was held, or sent, by another one counts any more
   bool partner_connected = false;
-  std::string partner_path;
+  std::string partner_path;          ///< "tcp" or "rdma"
+  std::string partner_why_not_rdma;  ///< a sentence; empty: it is, or lockstepd does not tell
   std::int64_t partner_since_ms = 0;
   std::string partner_cipher;  ///< of the way out; empty: without TLS, or down
   /// In their order; nothing: it was told of no partner, or is of before there were several paths.
@@ -120,8 +131,8 @@ struct DataPlaneStatus {
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
-                       partner_since_ms, partner_cipher, partner_paths, shards, witness_kind, witness_reachable,
-                       witness_changing, volumes, sessions, findings))
+                       partner_why_not_rdma, partner_since_ms, partner_cipher, partner_paths, shards, witness_kind,
+                       witness_reachable, witness_changing, volumes, sessions, findings))
 
 struct ApplyProblem {
   std::string object;

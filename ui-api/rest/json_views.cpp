@@ -153,6 +153,7 @@ json link_json(const NodeView& n) {
   const std::string path = n.report.status ? n.report.status->partner_path : "";
   return {{"connected", connected},
           {"path", connected && (path == "tcp" || path == "rdma") ? json(path) : json()},
+          {"why_not_rdma", connected ? text_or_null(n.report.status->partner_why_not_rdma) : json()},
           {"cipher", connected ? text_or_null(n.report.status->partner_cipher) : json()},
           {"since", n.report.status ? time_or_null(n.report.status->partner_since_ms) : json()}};
 }
@@ -266,7 +267,16 @@ json pair_link_json(const PairView& view) {
       if (end.node) ends.push_back(path_end_json(end));
     paths.push_back({{"number", path.number}, {"last_resort", path.last_resort}, {"nodes", ends}});
   }
-  return {{"paths", paths}};
+  json carriers = json::array();
+  for (const NodeView& n : view.nodes) {
+    if (!n.node) continue;
+    const json link = n.current() ? link_json(n) : json{{"path", nullptr}, {"why_not_rdma", nullptr}};
+    carriers.push_back({{"side", side_name(n.node->side)},
+                        {"node", n.node->name},
+                        {"transport", link["path"]},
+                        {"why_not_rdma", link["why_not_rdma"]}});
+  }
+  return {{"paths", paths}, {"carriers", carriers}};
 }
 
 namespace {

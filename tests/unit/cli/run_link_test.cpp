@@ -44,6 +44,21 @@ TEST_F(Run, LinkShowsThePathsAndWhyOneIsNotUsed) {
             "  node-b: The node cannot be asked.\n");
 }
 
+TEST_F(Run, LinkSaysWhatCarriesTheDataAndWhyNotRdma) {
+  json all = link();
+  all["paths"][0]["nodes"][0]["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};
+  all["carriers"] = {
+      {{"side", "a"}, {"node", "node-a"}, {"transport", "tcp"}, {"why_not_rdma", "The path has to prove itself."}},
+      {{"side", "b"}, {"node", "node-b"}, {"transport", "rdma"}, {"why_not_rdma", nullptr}}};
+  answer("GET /api/v1/pair/link", 200, all);
+  EXPECT_EQ(run({"link"}), 0);
+  EXPECT_EQ(out_.str(),
+            "#  ADDRESS OF A    ADDRESS OF B     TRANSPORT          STATE   ROUND TRIP  BYTES  LOSSES  FOR\n"
+            "1  10.1.0.11:3261  [fd00::12]:3262  tcp, rdma proving  proven           -    0 B       0  data\n"
+            "node-a: TCP carries the data. The path has to prove itself.\n"
+            "node-b: RDMA carries the data.\n");
+}
+
 TEST_F(Run, LinkAnswersInJson) {
   answer("GET /api/v1/pair/link", 200, link());
   EXPECT_EQ(run({"link", "--json"}), 0);

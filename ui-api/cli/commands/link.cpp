@@ -52,26 +52,49 @@ std::uint64_t bytes_of(const json& ends) {
   return all;
 }
 
+/// "TCP, RDMA proving" where there is both; "tcp" alone where not.
+std::string transport_of(const json& ends) {
+  std::string transport;
+  for (const json& end : ends) {
+    if (transport.empty()) transport = text(end, "transport");
+    const json& rdma = part(end, "rdma");
+    if (rdma.is_object()) return transport + ", rdma " + text(rdma, "state");
+  }
+  return transport;
+}
+
+/// A sentence for each node.
+std::string carriers_text(const json& link) {
+  std::string lines;
+  for (const json& carrier : part(link, "carriers")) {
+    const std::string transport = text(carrier, "transport"), why = text(carrier, "why_not_rdma");
+    if (transport == "rdma") lines += fmt::format("{}: RDMA carries the data.\n", text(carrier, "node"));
+    if (transport == "tcp")
+      lines +=
+          fmt::format("{}: TCP carries the data.{}\n", text(carrier, "node"), why.empty() ? "" : " " + printable(why));
+  }
+  return lines;
+}
+
 std::string paths_text(const json& link) {
   Table table{">#", "ADDRESS OF A", "ADDRESS OF B", "TRANSPORT", "STATE", ">ROUND TRIP", ">BYTES", ">LOSSES", "FOR"};
   std::string below;
   for (const json& path : part(link, "paths")) {
     const json& ends = part(path, "nodes");
-    std::string addresses[2], transport, state;
+    std::string addresses[2], state;
     std::uint64_t losses = 0;
     for (const json& end : ends) {
       addresses[text(end, "side") == "b" ? 1 : 0] = text(end, "address");
-      if (transport.empty()) transport = text(end, "transport");
       if (const std::string here = text(end, "state"); state != here) state += (state.empty() ? "" : " / ") + here;
       losses = std::max(losses, number(end, "losses"));
     }
-    table.add({std::to_string(number(path, "number")), or_dash(addresses[0]), or_dash(addresses[1]), or_dash(transport),
-               or_dash(state), round_trip_of(ends), format_size(bytes_of(ends)), std::to_string(losses),
-               flag(path, "last_resort") ? "last resort" : "data"});
+    table.add({std::to_string(number(path, "number")), or_dash(addresses[0]), or_dash(addresses[1]),
+               or_dash(transport_of(ends)), or_dash(state), round_trip_of(ends), format_size(bytes_of(ends)),
+               std::to_string(losses), flag(path, "last_resort") ? "last resort" : "data"});
     if (const std::string why = why_not(path, "  "); !why.empty())
       below += fmt::format("Path {} is not used:\n{}", number(path, "number"), why);
   }
-  return table.text() + below;
+  return table.text() + below + carriers_text(link);
 }
 
 /// `address` with a port: where it has none, that of the first path at this side.

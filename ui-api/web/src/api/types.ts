@@ -8,6 +8,7 @@ export type Side = Schemas['Side'];
 export type Pair = Schemas['Pair'];
 export type Node = Schemas['Node'];
 export type PairLink = Schemas['PairLink'];
+export type LinkCarrier = Schemas['LinkCarrier'];
 export type LinkPath = Schemas['LinkPath'];
 export type LinkPathEnd = Schemas['LinkPathEnd'];
 export type LinkMeasurement = Schemas['LinkMeasurement'];

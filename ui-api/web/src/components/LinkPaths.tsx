@@ -2,7 +2,7 @@
 import { Alert, Button } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useEffect, useState } from 'react';
-import type { LinkMeasurement, LinkPath, LinkPathEnd, PairLink } from '../api/types';
+import type { LinkCarrier, LinkMeasurement, LinkPath, LinkPathEnd, PairLink } from '../api/types';
 import { bytes, count } from '../format';
 import { useStore } from '../state/context';
 import { MeasuredPath } from './MeasuredPath';
@@ -33,6 +33,7 @@ function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measur
           <div key={n.side}>
             <span className="ls-state"><Dot tone={TONES[n.state]} />{n.node}: {n.state}</span>
             {n.problem && <div className="ls-quiet ls-small">{n.problem}</div>}
+            {n.rdma && <div className="ls-quiet ls-small">over RDMA: {n.rdma.state}{n.rdma.problem && `. ${n.rdma.problem}`}</div>}
           </div>
         ))}
       </Td>
@@ -56,13 +57,18 @@ function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measur
   );
 }
 
+function carries({ node, transport, why_not_rdma }: LinkCarrier) {
+  if (transport === null) return null;
+  return transport === 'rdma' ? `${node}: RDMA carries the data.` : `${node}: TCP carries the data. ${why_not_rdma ?? ''}`;
+}
+
 export function LinkPaths() {
   const store = useStore();
-  const [paths, setPaths] = useState<LinkPath[]>([]);
+  const [{ paths, carriers }, setLink] = useState<PairLink>({ paths: [], carriers: [] });
   useEffect(() => {
     let wanted = true;
     const ask = () =>
-      store.api.get<PairLink>('/pair/link').then((link) => { if (wanted) setPaths(link.paths); }).catch(() => undefined);
+      store.api.get<PairLink>('/pair/link').then((link) => { if (wanted) setLink(link); }).catch(() => undefined);
     void ask();
     const timer = setInterval(ask, EVERY_MS);
     return () => {
@@ -92,6 +98,9 @@ export function LinkPaths() {
           ))}
         </Tbody>
       </Table>
+      {carriers.map((carrier) => (
+        <p key={carrier.side} className="ls-small" data-testid={`link-carrier-${carrier.side}`}>{carries(carrier)}</p>
+      ))}
       {measuring.problem && <Alert variant="danger" isInline title="The path could not be measured">{measuring.problem}</Alert>}
       {measuring.found && <MeasuredPath found={measuring.found} />}
     </Section>
