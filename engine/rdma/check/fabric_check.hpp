@@ -1,0 +1,80 @@
+#pragma once
+// What of a machine's RDMA keeps it from being used, or from being as good as it could be: pure. Counters are judged
+// by how much they grow in a minute; what they were before says nothing.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/rdma/check/fabric_view.hpp"
+#include "engine/seams/clock.hpp"
+
+namespace lockstep::rdma {
+
+/// An address that this node listens at, or calls from.
+struct ServedAddress {
+  std::string address;    ///< numeric, without a port
+  std::string interface;  ///< that has it; empty: none, and nothing is said of it
+  bool of_link = false;   ///< else a portal's
+  bool operator==(const ServedAddress&) const = default;
+};
+
+/// Memory that is to be pinned: each device has it for itself.
+struct Pinning {
+  std::optional<std::uint64_t> limit;  ///< bytes; nothing: there is none
+  std::uint64_t before = 0;            ///< by others than RDMA
+  std::uint64_t each_device = 0;
+};
+
+struct FabricUse {
+  std::vector<ServedAddress> addresses;
+  bool asked = false;    ///< somebody counts on RDMA: that there is none is wrong, too
+  std::string why_none;  ///< a sentence: why no device is used, whatever there is; empty: they are
+  Pinning pinning;
+};
+
+enum class Severity : std::uint8_t {
+  advice,   ///< it could be better
+  warning,  ///< something does not work, or soon won't
+};
+
+struct Finding {
+  Severity severity{};
+  std::string id;       ///< "small_mtu"
+  std::string message;  ///< a sentence, with names and figures
+  std::string advice;   ///< what to do
+};
+
+class FabricCheck {
+ public:
+  /// Growth beyond which a counter is told of.
+  static constexpr std::uint64_t kOften = 60;       ///< a minute
+  static constexpr std::uint64_t kUnexpected = 10;  ///< a minute, of what never is where all is well
+  static constexpr engine::Duration kRemembered = std::chrono::minutes(10);
+  /// Looks that follow closer on one another are too short to tell how much a minute is.
+  static constexpr engine::Duration kLeastApart = std::chrono::seconds(30);
+
+  /// Once a minute or so. Nothing is found where there is no device and nobody has asked for one.
+  [[nodiscard]] std::vector<Finding> look(const FabricView& seen, const FabricUse& use, engine::TimePoint now);
+
+ private:
+  using PortName = std::pair<std::string, unsigned>;
+  struct Growth {
+    std::string counter;
+    std::uint64_t by = 0;  ///< in a minute
+    engine::TimePoint at;
+  };
+  struct Known {
+    std::map<std::string, std::uint64_t> counters;
+    engine::TimePoint at;
+    std::map<std::string, Growth> grown;  ///< by the finding's id
+  };
+  void compare(const PortView& port, engine::TimePoint now);
+  void judge_growth(const PortView& port, engine::TimePoint now, std::vector<Finding>& findings);
+
+  std::map<PortName, Known> known_;
+};
+
+}  // namespace lockstep::rdma
