@@ -116,6 +116,13 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
   if (n.report.status) {
     for (const auto& finding : n.report.status->findings)
       problems.push_back({Severity::warning, "node", side, {}, fmt::format("On {}: {}", name, finding), ""});
+    for (const auto& f : n.report.status->rdma_findings)
+      problems.push_back({f.severity == "advice" ? Severity::info : Severity::warning,
+                          "node",
+                          side,
+                          {},
+                          fmt::format("On {}: {}", name, f.message),
+                          f.advice});
   }
 }
 
@@ -401,17 +408,17 @@ void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
 
 Health summed_up(std::vector<HealthProblem> problems) {
   std::ranges::stable_sort(problems, std::greater<>(), &HealthProblem::severity);
+  const auto wrong = std::ranges::count_if(problems, [](const auto& p) { return p.severity != Severity::info; });
   Health health;
-  if (problems.empty()) {
+  health.problems = std::move(problems);
+  if (wrong == 0) {
     health.summary = "Everything is in order.";
     return health;
   }
-  health.verdict = problems.front().severity == Severity::critical ? Verdict::critical : Verdict::degraded;
-  health.summary = problems.front().message;
-  if (problems.size() > 1)
-    health.summary +=
-        fmt::format(" And {} more {}.", problems.size() - 1, problems.size() == 2 ? "problem" : "problems");
-  health.problems = std::move(problems);
+  const HealthProblem& worst = health.problems.front();
+  health.verdict = worst.severity == Severity::critical ? Verdict::critical : Verdict::degraded;
+  health.summary = worst.message;
+  if (wrong > 1) health.summary += fmt::format(" And {} more {}.", wrong - 1, wrong == 2 ? "problem" : "problems");
   return health;
 }
 

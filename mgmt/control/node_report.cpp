@@ -32,7 +32,8 @@ struct NodeMessage {
                 "partner_connected=partner/connected partner_path=partner/path "
                 "partner_why_not_rdma=partner/why_not_rdma "
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
-                "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing"};
+                "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing "
+                "rdma_findings=rdma/findings"};
   }
   static constexpr Rules rules(const SessionStatus*) { return {.written = "initiator address portal since_ms"}; }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }

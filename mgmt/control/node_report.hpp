@@ -104,6 +104,16 @@ struct ShardStatus {
 };
 BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem, paths_down))
 
+/// Of RDMA on its machine.
+struct FabricFinding {
+  std::string id;
+  std::string severity;  ///< "warning", or "advice": it works, and could be better
+  std::string message;   ///< a sentence
+  std::string advice;    ///< what to do
+  bool operator==(const FabricFinding&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(FabricFinding, (), (id, severity, message, advice))
+
 struct DataPlaneStatus {
   std::string version;
   std::string process;
@@ -126,13 +136,14 @@ struct DataPlaneStatus {
   std::vector<ReplicaStatus> volumes;
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
+  std::vector<FabricFinding> rdma_findings;
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
                        partner_why_not_rdma, partner_since_ms, partner_cipher, partner_paths, shards, witness_kind,
-                       witness_reachable, witness_changing, volumes, sessions, findings))
+                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings))
 
 struct ApplyProblem {
   std::string object;

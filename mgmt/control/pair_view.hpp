@@ -77,7 +77,7 @@ struct VolumeVerdict {
 [[nodiscard]] VolumeVerdict judge_volume(const PairView& view, const Volume& volume);
 
 struct HealthProblem {
-  Severity severity = Severity::warning;  ///< never info
+  Severity severity = Severity::warning;  ///< info: nothing is wrong, but something could be better
   std::string subject;                    ///< pair, node, link, witness, volume
   std::optional<NodeSide> side;
   std::optional<Uuid> volume;
@@ -89,7 +89,7 @@ BOOST_DESCRIBE_STRUCT(HealthProblem, (), (severity, subject, side, volume, messa
 struct Health {
   Verdict verdict = Verdict::ok;
   std::string summary;
-  std::vector<HealthProblem> problems;  ///< the worst first
+  std::vector<HealthProblem> problems;  ///< the worst first; the verdict and the summary are of those that are wrong
 };
 [[nodiscard]] Health judge_pair(const PairView& view);
 

@@ -89,9 +89,10 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   reader.number("link_buffer_mib", c.link_buffer_mib, 32, 1 << 20);
   reader.number("busy_poll_us", c.busy_poll_us, 0, 1000000);
   reader.word("lease_clock", c.lease_clock, {"auto", "boottime", "partner"});
-  std::string rdma = c.rdma ? "auto" : "off";
-  reader.word("rdma", rdma, {"auto", "off"});
-  c.rdma = rdma == "auto";
+  std::string rdma = "auto";
+  reader.word("rdma", rdma, {"auto", "on", "off"});
+  c.rdma = rdma != "off";
+  c.rdma_asked = rdma == "on";
   reader.word("log_level", c.log_level, {"debug", "info", "warning", "error"});
   reader.no_others();
   if (!reader.problem().empty()) return engine::fail(Errc::refused, reader.problem());

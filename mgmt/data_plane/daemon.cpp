@@ -59,10 +59,23 @@ void raise_descriptor_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-NodeOptions node_options(const Configuration& c, const RdmaDevices& rdma) {
+FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers, const RdmaDevices& rdma) {
+  FabricWatchOptions options;
+  options.wanted = c.rdma;
+  options.asked = c.rdma_asked;
+  options.why_none = rdma.why_none();
+  options.pinning.limit = pinning_limit();
+  options.pinning.each_device = rdma.pinned_by_each();
+  for (const auto& worker : workers)
+    if (worker->ring->has_fixed_buffers()) options.pinning.before += worker->pool.arena().size();
+  return options;
+}
+
+NodeOptions node_options(const Configuration& c, const Workers& workers, const RdmaDevices& rdma) {
   NodeOptions options;
   options.rdma = rdma.fabric();
   options.why_no_rdma = rdma.why_none();
+  options.fabric = fabric_options(c, workers, rdma);
   options.confirms_reads = asks_partner(c.lease_clock);
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
@@ -91,7 +104,8 @@ struct Daemon::Impl final : EventSink {
         configuration(c),
         workers(std::move(w)),
         rdma(workers, c.rdma, open_fabric),
-        node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this, node_options(c, rdma))),
+        node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this,
+                                    node_options(c, workers, rdma))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}

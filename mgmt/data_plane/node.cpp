@@ -66,6 +66,7 @@ Node::Node(Workers& workers, engine::Random& random, Uuid process, const std::st
       fence_trials_(workers.front()->reactor, options.fence_socket, [](const std::string&, const std::string&) {}),
       started_(workers.front()->reactor.now()),
       stores_closed_(started_),
+      fabric_(workers.front()->reactor, options.fabric),
       options_(std::move(options)) {
   server_.on_event(
       [this](const iscsi_target::SessionEvent& event) { home().post([this, event] { take_session(event); }); });

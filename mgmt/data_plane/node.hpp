@@ -15,6 +15,7 @@
 #include "mgmt/data_plane/access.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
+#include "mgmt/data_plane/fabric_watch.hpp"
 #include "mgmt/data_plane/left_record_files.hpp"
 #include "mgmt/data_plane/pair.hpp"
 #include "mgmt/data_plane/repeated_events.hpp"
@@ -43,6 +44,7 @@ struct NodeOptions {
   std::vector<std::string> findings{};                   ///< sentences on this machine and its settings, for health
   rdma::Fabric* rdma = nullptr;                          ///< null: there is none,
   std::string why_no_rdma = "RDMA is not used here.";    ///< … and this is why
+  FabricWatchOptions fabric{};
   std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
@@ -140,6 +142,7 @@ class Node final : public PairUser {
   void show(const ApplyPtr& apply);
   // node_addresses.cpp
   [[nodiscard]] std::vector<Problem> set_portals(const std::vector<SocketAddress>& portals);
+  [[nodiscard]] std::vector<rdma::ServedAddress> served_addresses() const;
 
   void publish_map(engine::Callback<> adopted);
   // node_detach.cpp
@@ -215,6 +218,7 @@ class Node final : public PairUser {
   engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
   std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
   std::thread looker_;               ///< asks file systems what is left
+  FabricWatch fabric_;
   std::atomic<bool> look_planned_ = false;
   std::uint64_t closings_ = 0;  ///< how often all sessions were closed
   bool looks_again_ = false;

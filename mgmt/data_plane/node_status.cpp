@@ -193,6 +193,7 @@ NodeReport Node::report_of(const ShardReports& shards) {
   report.uptime = report.now - started_;
   report.sessions = server_.sessions();
   report.findings = options_.findings;
+  report.rdma_findings = fabric_.findings();
   report.arbiter = "none";
   if (state_) {
     report.revision = state_->revision;

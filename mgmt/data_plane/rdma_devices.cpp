@@ -16,8 +16,10 @@ RdmaDevices::RdmaDevices(Workers& workers, bool wanted, rdma::OpenFabric open) :
   for (const auto& worker : workers_) {
     messages_.push_back(std::make_unique<engine::BufferPool>(kMessages));
     worker->messages = messages_.back().get();
-    fabric_->add_arena(worker->pool.arena());
-    fabric_->add_arena(worker->messages->arena());
+    for (const auto arena : {worker->pool.arena(), worker->messages->arena()}) {
+      fabric_->add_arena(arena);
+      arena_bytes_ += arena.size();
+    }
     completions_.push_back(fabric_->attach(worker->reactor));
     worker->completions = completions_.back().get();
   }

@@ -1,5 +1,6 @@
 #pragma once
 // This machine's RDMA, where it has any: the fabric, and what of it each worker has. Without, everything goes over TCP.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class RdmaDevices {
 
   [[nodiscard]] rdma::Fabric* fabric() const { return fabric_.get(); }  ///< null: there is none
   [[nodiscard]] const std::string& why_none() const { return why_none_; }
+  /// Bytes that each device pins: every arena, for both of its protection domains.
+  [[nodiscard]] std::uint64_t pinned_by_each() const { return 2 * arena_bytes_; }
 
  private:
   Workers& workers_;
@@ -30,6 +33,7 @@ class RdmaDevices {
   std::unique_ptr<rdma::Fabric> fabric_;
   std::vector<std::unique_ptr<rdma::Completions>> completions_;
   std::string why_none_;
+  std::uint64_t arena_bytes_ = 0;
 };
 
 }  // namespace lockstep::data_plane

@@ -59,6 +59,13 @@ json path_of(const NodeReport& report) {
   return report.partner_over_rdma ? "rdma" : "tcp";
 }
 
+json finding_json(const rdma::Finding& finding) {
+  return {{"id", finding.id},
+          {"severity", finding.severity == rdma::Severity::warning ? "warning" : "advice"},
+          {"message", finding.message},
+          {"advice", finding.advice}};
+}
+
 json volume_json(const VolumeReport& v) {
   const replication::VolumeStatus& m = v.mirror;
   return {{"id", v.id.to_string()},
@@ -158,6 +165,8 @@ json to_json(const NodeReport& report) {
         {{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}, {"paths_down", s.paths_down}});
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
+  status["rdma"] = {{"findings", json::array()}};
+  for (const auto& finding : report.rdma_findings) status["rdma"]["findings"].push_back(finding_json(finding));
   const std::int64_t wall = wall_clock_ms();
   for (const auto& s : report.sessions) {
     status["sessions"].push_back({{"initiator", s.initiator},

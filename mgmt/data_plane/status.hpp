@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "engine/rdma/check/fabric_check.hpp"
 #include "iscsi_target/server/server.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
@@ -56,6 +57,7 @@ struct NodeReport {
   std::vector<iscsi_target::SessionInfo> sessions;
   engine::TimePoint now;
   std::vector<std::string> findings;  ///< what is wrong with this machine or its settings, a sentence each
+  std::vector<rdma::Finding> rdma_findings;
 };
 
 [[nodiscard]] nlohmann::json to_json(const NodeReport& report);

@@ -13,7 +13,8 @@ root = pathlib.Path(__file__).resolve().parents[2]
 PAGE = root / "docs/operator/what-to-do-when.md"
 CLI = root / "ui-api/cli"
 JUDGES = ("mgmt/control/health.cpp", "mgmt/control/volume_verdict.cpp", "mgmt/data_plane/node_space.cpp",
-          "mgmt/data_plane/memory_bound.cpp", *(f"replication/core/{name}.cpp" for name in (
+          "mgmt/data_plane/memory_bound.cpp", "engine/rdma/check/fabric_check.cpp",
+          "engine/rdma/check/fabric_growth.cpp", *(f"replication/core/{name}.cpp" for name in (
               "witnessing", "fencing", "going_alone", "membership", "membership_commands", "local_store", "partner")))
 SENTENCE_WORDS = 3  # fewer are parts of one
 STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -50,7 +51,7 @@ def last_element(text, begin, end):
 def advice_in(text):
     """Spans of what a judge advises: the last element of a verdict or a problem, and what it names."""
     spans = [(last_element(text, m.start(), end_of(text, m.start())), end_of(text, m.start()))
-             for m in re.finditer(r"\{\s*(?:Severity|Verdict)::", text)]
+             for m in re.finditer(r"\{\s*(?:[\w.()]+ \? )?(?:Severity|Verdict)::", text)]
     spans += [(m.start(), end_of(text, m.start())) for m in re.finditer(r"\.advice =", text)]
     names = set(re.findall(r"[a-zA-Z_]\w+", re.sub(STRING, "", " ".join(text[a:b] for a, b in spans))))
     for m in re.finditer(r"^std::string (\w+)\([^;{]*\{|^constexpr const char\* (\w+) =", text, re.M):

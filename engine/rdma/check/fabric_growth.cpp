@@ -93,22 +93,25 @@ void FabricCheck::judge_growth(const PortView& port, engine::TimePoint now, std:
   Known& known = known_.at({port.device, port.number});
   std::erase_if(known.grown, [&](const auto& each) { return now - each.second.at > kRemembered; });
   const std::string name = port.device + "/" + std::to_string(port.number);
-  const auto tell = [&](const char* id, const std::string& what, std::string advice) {
+  const auto growth = [&](const char* id) -> std::optional<std::string> {
     const auto at = known.grown.find(id);
-    if (at == known.grown.end()) return;
-    findings.push_back({Severity::warning, id,
-                        what + " In a minute of the last ten " + at->second.counter + " grew by " +
-                            std::to_string(at->second.by) + ".",
-                        std::move(advice)});
+    if (at == known.grown.end()) return {};
+    return " In a minute of the last ten " + at->second.counter + " grew by " + std::to_string(at->second.by) + ".";
   };
-  tell("packets_lost", "Packets get lost over " + name + ", and each stops its connection for a moment.",
-       against_loss(port));
-  tell("no_receive", "Messages over " + name + " found no receive at one end.",
-       "lockstepd has a receive for each message that may come: look for another program that uses this device. If "
-       "there is "
-       "none, it is a defect: please report it with lockstepd's log.");
-  tell("damaged", name + " receives damaged packets.",
-       "Clean or change the cable and its plugs; if it goes on, move to another port of the switch, then of the card.");
+  if (const auto how = growth("packets_lost"))
+    findings.push_back({Severity::warning, "packets_lost",
+                        "Packets get lost over " + name + ", and each stops its connection for a moment." + *how,
+                        against_loss(port)});
+  if (const auto how = growth("no_receive"))
+    findings.push_back(
+        {Severity::warning, "no_receive", "Messages over " + name + " found no receive at one end." + *how,
+         "lockstepd has a receive for each message that may come: look for another program that uses this "
+         "device. If there is none, it is a defect: please report it with lockstepd's log."});
+  if (const auto how = growth("damaged"))
+    findings.push_back(
+        {Severity::warning, "damaged", name + " receives damaged packets." + *how,
+         "Clean or change the cable and its plugs; if it goes on, move to another port of the switch, then "
+         "of the card."});
 }
 
 }  // namespace lockstep::rdma

@@ -100,6 +100,30 @@ TEST(Health, WhatALockstepdFindsWrongWithItsMachineIsToldWithTheNodesName) {
   EXPECT_EQ(travelled->status->findings, p.view.nodes[1].report.status->findings);
 }
 
+TEST(Health, WhatALockstepdFindsOfItsRdmaIsToldWithWhatToDo) {
+  Pairs p;
+  p.view.nodes[1].report.status->rdma_findings = {
+      {"port_down", "warning", "rxe0/1 is not active.", "Check the cable."}};
+  EXPECT_EQ(p.health().verdict, Verdict::degraded);
+  EXPECT_EQ(p.health().summary, "On node-b: rxe0/1 is not active.");
+  EXPECT_EQ(p.health().problems.at(0).advice, "Check the cable.");
+  const auto travelled = report_from(to_json_text(p.view.nodes[1].report));
+  ASSERT_TRUE(travelled);
+  EXPECT_EQ(travelled->status->rdma_findings, p.view.nodes[1].report.status->rdma_findings);
+}
+
+TEST(Health, AdviceOnRdmaIsToldAndAllIsInOrder) {
+  Pairs p;
+  p.view.nodes[0].report.status->rdma_findings = {{"small_mtu", "advice", "eth1 has an MTU of 1500.", "Set 9000."}};
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+  EXPECT_EQ(p.health().summary, "Everything is in order.");
+  ASSERT_EQ(p.health().problems.size(), 1U);
+  EXPECT_EQ(p.health().problems[0].severity, Severity::info);
+  p.view.nodes[1].report.status->findings = {"It has too little memory."};
+  EXPECT_EQ(p.health().summary, "On node-b: It has too little memory.") << "and nothing else is wrong";
+  EXPECT_EQ(p.health().problems.size(), 2U);
+}
+
 TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
   Pairs p;
   p.view.revision.head.n = 10;

@@ -3,6 +3,7 @@ import { Icon } from '@patternfly/react-core';
 import CheckCircleIcon from '@patternfly/react-icons/dist/esm/icons/check-circle-icon';
 import ExclamationCircleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon';
 import ExclamationTriangleIcon from '@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon';
+import InfoCircleIcon from '@patternfly/react-icons/dist/esm/icons/info-circle-icon';
 import QuestionCircleIcon from '@patternfly/react-icons/dist/esm/icons/question-circle-icon';
 import type { Health, HealthProblem, HealthStatus } from '../api/types';
 import { href } from '../state/route';
@@ -11,11 +12,17 @@ import { healthTone } from './StateLabel';
 const ICON = { ok: CheckCircleIcon, degraded: ExclamationTriangleIcon, critical: ExclamationCircleIcon };
 const WORD: Record<HealthStatus, string> = { ok: 'All is well', degraded: 'Degraded', critical: 'Needs you' };
 
+const OF_PROBLEM = {
+  info: { Shown: InfoCircleIcon, tone: 'info' },
+  warning: { Shown: ExclamationTriangleIcon, tone: 'warning' },
+  critical: { Shown: ExclamationCircleIcon, tone: 'danger' },
+} as const;
+
 function Problem({ problem }: { problem: HealthProblem }) {
-  const Shown = problem.severity === 'critical' ? ExclamationCircleIcon : ExclamationTriangleIcon;
+  const { Shown, tone } = OF_PROBLEM[problem.severity];
   return (
     <li className="ls-problem">
-      <Icon status={problem.severity === 'critical' ? 'danger' : 'warning'} isInline><Shown /></Icon>
+      <Icon status={tone} isInline><Shown /></Icon>
       <div>
         {problem.volume_id ? <a href={href('volumes', problem.volume_id)}>{problem.message}</a> : problem.message}
         {problem.advice && <div className="ls-quiet">{problem.advice}</div>}
