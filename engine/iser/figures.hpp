@@ -19,6 +19,20 @@ struct Figures {
     std::uint64_t control = 0;           ///< logins, texts, pings
   } copied;
   std::uint64_t starved = 0;  ///< receives that had to wait for memory
+
+  Figures& operator+=(const Figures& o) {
+    messages_in += o.messages_in, messages_out += o.messages_out;
+    bytes_in += o.bytes_in, bytes_out += o.bytes_out;
+    bytes_read += o.bytes_read, bytes_written += o.bytes_written;
+    reads += o.reads, writes += o.writes, invalidations += o.invalidations;
+    eager += o.eager;
+    copied.immediate_prefix += o.copied.immediate_prefix;
+    copied.ahs += o.copied.ahs;
+    copied.bounce += o.copied.bounce;
+    copied.control += o.copied.control;
+    starved += o.starved;
+    return *this;
+  }
 };
 
 }  // namespace lockstep::iser

@@ -11,6 +11,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/iscsi/keys.hpp"
+#include "engine/iser/figures.hpp"
 #include "engine/iser/shape.hpp"
 #include "engine/net/open_stream.hpp"
 #include "engine/rdma/verbs.hpp"
@@ -25,12 +26,13 @@ namespace lockstep::iscsi_target {
 struct ServerReactor {
   engine::Reactor* reactor = nullptr;
   engine::BufferPool* pool = nullptr;  ///< that reactor's
-  /// Where calls over RDMA are served on it, and the memory for their messages; null: there are none. Both pools'
-  /// arenas are the fabric's.
+  /// Where calls over RDMA are served on it, the memory for their messages, and what counts them, on that reactor;
+  /// null: there are none. Both pools' arenas are the fabric's.
   rdma::Completions* completions = nullptr;
   engine::BufferPool* messages = nullptr;
   /// For data over RDMA that lies in no arena. Null: `pool` is.
   engine::BufferPool* bounce = nullptr;
+  iser::Figures* figures = nullptr;
 };
 
 /// How calls over RDMA are served.

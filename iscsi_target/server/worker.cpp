@@ -17,7 +17,9 @@ Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
       reactor_(where.reactor),
       completions_(where.completions),
       bounce_(where.bounce != nullptr ? where.bounce : where.pool),
+      figures_(where.figures),
       resources_{*where.reactor, random_, *where.pool} {
+  assert(completions_ == nullptr || figures_ != nullptr);
   if (where.messages != nullptr) messages_.emplace(*where.messages);
   if (!hub.session_settings().brings_buffers) return;
   resources_.data_buffers = std::make_unique<DataBuffers>(*where.reactor, *where.pool);
@@ -40,7 +42,7 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
                         .messages = *messages_,
                         .pdus = resources_.pdus,
                         .clock = *reactor_,
-                        .figures = iser_figures_,
+                        .figures = *figures_,
                         .domain = hub_.rdma_service().domain,
                         .shape = hub_.rdma_service().shape,
                         .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});

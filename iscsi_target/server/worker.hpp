@@ -101,9 +101,9 @@ class Worker final : public ConnectionHost {
   engine::Reactor* reactor_;
   rdma::Completions* completions_;
   engine::BufferPool* bounce_;
+  iser::Figures* figures_;
   engine::SystemRandom random_;
   SessionResources resources_;
-  iser::Figures iser_figures_;
   std::optional<iser::MessageMemory> messages_;  // where there is RDMA
   std::map<std::uint64_t, Kept> connections_;
   std::vector<Drain> drains_;

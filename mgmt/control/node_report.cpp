@@ -33,7 +33,13 @@ struct NodeMessage {
                 "partner_why_not_rdma=partner/why_not_rdma "
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
                 "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing "
-                "rdma_findings=rdma/findings"};
+                "rdma_findings=rdma/findings rdma_hosts=rdma/hosts"};
+  }
+  static constexpr Rules rules(const RdmaFigures*) {
+    return {.written = "*",
+            .renamed =
+                "copied_immediate_prefix=copied/immediate_prefix copied_ahs=copied/ahs "
+                "copied_bounce=copied/bounce copied_control=copied/control"};
   }
   static constexpr Rules rules(const SessionStatus*) { return {.written = "initiator address portal since_ms"}; }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }

@@ -114,6 +114,29 @@ struct FabricFinding {
 };
 BOOST_DESCRIBE_STRUCT(FabricFinding, (), (id, severity, message, advice))
 
+/// What was moved over RDMA since its lockstepd started.
+struct RdmaFigures {
+  std::int64_t messages_in = 0;
+  std::int64_t messages_out = 0;
+  std::int64_t bytes_in = 0;  ///< of those
+  std::int64_t bytes_out = 0;
+  std::int64_t reads = 0;
+  std::int64_t writes = 0;
+  std::int64_t bytes_read = 0;  ///< of the peers' memory
+  std::int64_t bytes_written = 0;
+  std::int64_t eager = 0;  ///< writes whose data came with them and was not copied
+  std::int64_t invalidations = 0;
+  std::int64_t copied_immediate_prefix = 0;  ///< bytes, by why
+  std::int64_t copied_ahs = 0;
+  std::int64_t copied_bounce = 0;
+  std::int64_t copied_control = 0;
+  std::int64_t starved = 0;  ///< receives that waited for memory
+  bool operator==(const RdmaFigures&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(RdmaFigures, (),
+                      (messages_in, messages_out, bytes_in, bytes_out, reads, writes, bytes_read, bytes_written, eager,
+                       invalidations, copied_immediate_prefix, copied_ahs, copied_bounce, copied_control, starved))
+
 struct DataPlaneStatus {
   std::string version;
   std::string process;
@@ -137,13 +160,14 @@ struct DataPlaneStatus {
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
   std::vector<FabricFinding> rdma_findings;
+  std::optional<RdmaFigures> rdma_hosts;  ///< nothing: it uses no RDMA device, or does not tell
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
                        partner_why_not_rdma, partner_since_ms, partner_cipher, partner_paths, shards, witness_kind,
-                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings))
+                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings, rdma_hosts))
 
 struct ApplyProblem {
   std::string object;

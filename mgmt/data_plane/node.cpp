@@ -17,7 +17,7 @@ namespace {
 std::vector<iscsi_target::ServerReactor> server_reactors(const Workers& workers) {
   std::vector<iscsi_target::ServerReactor> all;
   for (const auto& worker : workers)
-    all.push_back({&worker->reactor, &worker->pool, worker->completions, worker->messages});
+    all.push_back({&worker->reactor, &worker->pool, worker->completions, worker->messages, &worker->rdma_hosts});
   return all;
 }
 

@@ -176,6 +176,7 @@ class Node final : public PairUser {
   bool take_look(const ShardReports& shards);
   void take_status(Volume& volume, const replication::VolumeStatus& status, bool connected);
   [[nodiscard]] NodeReport report_of(const ShardReports& shards);
+  void add_rdma(NodeReport report, engine::Callback<NodeReport> done);
   void report_arbiter(NodeReport& report);
   void report_shards(NodeReport& report, const ShardReports& shards);
   void report_unmirrored(NodeReport& report) const;

@@ -182,8 +182,27 @@ void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) 
 }
 
 void Node::report(engine::Callback<NodeReport> done) {
-  if (!pair_) return done(report_of({}));
-  look_at_shards([this, done = std::move(done)](const ShardReports& shards) mutable { done(report_of(shards)); });
+  if (!pair_) return add_rdma(report_of({}), std::move(done));
+  look_at_shards([this, done = std::move(done)](const ShardReports& shards) mutable {
+    add_rdma(report_of(shards), std::move(done));
+  });
+}
+
+/// What hosts have moved over RDMA is counted on each reactor.
+void Node::add_rdma(NodeReport report, engine::Callback<NodeReport> done) {
+  report.rdma_findings = fabric_.findings();
+  if (options_.rdma == nullptr) return done(std::move(report));
+  auto each = std::make_shared<std::vector<iser::Figures>>(workers_.size());
+  const auto look = [this, each](Worker& worker, engine::Callback<> looked) {
+    const auto at = std::ranges::find(workers_, &worker, &std::unique_ptr<Worker>::get);
+    (*each)[static_cast<std::size_t>(at - workers_.begin())] = worker.rdma_hosts;
+    looked();
+  };
+  on_every_worker(workers_, look, [each, report = std::move(report), done = std::move(done)]() mutable {
+    iser::Figures& all = report.rdma_hosts.emplace();
+    for (const auto& figures : *each) all += figures;
+    done(std::move(report));
+  });
 }
 
 NodeReport Node::report_of(const ShardReports& shards) {
@@ -193,7 +212,6 @@ NodeReport Node::report_of(const ShardReports& shards) {
   report.uptime = report.now - started_;
   report.sessions = server_.sessions();
   report.findings = options_.findings;
-  report.rdma_findings = fabric_.findings();
   report.arbiter = "none";
   if (state_) {
     report.revision = state_->revision;

@@ -66,6 +66,25 @@ json finding_json(const rdma::Finding& finding) {
           {"advice", finding.advice}};
 }
 
+json figures_json(const iser::Figures& f) {
+  return {{"messages_in", f.messages_in},
+          {"messages_out", f.messages_out},
+          {"bytes_in", f.bytes_in},
+          {"bytes_out", f.bytes_out},
+          {"reads", f.reads},
+          {"writes", f.writes},
+          {"bytes_read", f.bytes_read},
+          {"bytes_written", f.bytes_written},
+          {"eager", f.eager},
+          {"invalidations", f.invalidations},
+          {"copied",
+           {{"immediate_prefix", f.copied.immediate_prefix},
+            {"ahs", f.copied.ahs},
+            {"bounce", f.copied.bounce},
+            {"control", f.copied.control}}},
+          {"starved", f.starved}};
+}
+
 json volume_json(const VolumeReport& v) {
   const replication::VolumeStatus& m = v.mirror;
   return {{"id", v.id.to_string()},
@@ -165,7 +184,8 @@ json to_json(const NodeReport& report) {
         {{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}, {"paths_down", s.paths_down}});
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
-  status["rdma"] = {{"findings", json::array()}};
+  status["rdma"] = {{"findings", json::array()},
+                    {"hosts", report.rdma_hosts ? figures_json(*report.rdma_hosts) : json(nullptr)}};
   for (const auto& finding : report.rdma_findings) status["rdma"]["findings"].push_back(finding_json(finding));
   const std::int64_t wall = wall_clock_ms();
   for (const auto& s : report.sessions) {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "engine/iser/figures.hpp"
 #include "engine/rdma/check/fabric_check.hpp"
 #include "iscsi_target/server/server.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
@@ -58,6 +59,7 @@ struct NodeReport {
   engine::TimePoint now;
   std::vector<std::string> findings;  ///< what is wrong with this machine or its settings, a sentence each
   std::vector<rdma::Finding> rdma_findings;
+  std::optional<iser::Figures> rdma_hosts;  ///< nothing: no device is in use
 };
 
 [[nodiscard]] nlohmann::json to_json(const NodeReport& report);

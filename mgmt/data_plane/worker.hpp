@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/iser/figures.hpp"
 #include "engine/rdma/verbs.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/runtime/reactor.hpp"
@@ -28,6 +29,7 @@ struct Worker {
   // Null: there is no RDMA.
   rdma::Completions* completions = nullptr;
   engine::BufferPool* messages = nullptr;
+  iser::Figures rdma_hosts;  ///< on the reactor's thread
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;

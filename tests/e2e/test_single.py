@@ -272,6 +272,21 @@ def test_start_up_errors_say_what_to_do():
         check("--config" in w.run(w.lockstepd, "--help").stdout, "it explains itself")
 
 
+def test_a_machine_without_rdma_tells_so_where_it_is_asked_for_and_nowhere_else():
+    with World(nodes=1, witness=False) as w:
+        if pathlib.Path("/sys/class/infiniband").is_dir() and any(pathlib.Path("/sys/class/infiniband").iterdir()):
+            return  # it has
+        asked = (("auto", []), ("off", []), ("on", ["no_device"]))
+        for wish, ids in asked:
+            w.a.kill(signal.SIGTERM)
+            w.a.options["rdma"] = wish
+            w.a.start()
+            w.a.apply_cleanly()
+            found = lambda: [f["id"] for f in w.a.status()["rdma"]["findings"]]
+            wait_for(f"the findings with rdma = \"{wish}\"", lambda: found() == ids)
+            check(w.a.status()["rdma"]["hosts"] is None, "nothing was moved by a device that there is not")
+
+
 def test_a_second_one_is_refused_before_it_takes_memory():
     with World(nodes=1, witness=False) as w:
         w.a.options = {"buffer_mib": 1024}

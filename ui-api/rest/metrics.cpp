@@ -103,6 +103,51 @@ void add_volumes(Figures& figures, const PairView& view, const DataPlaneStatus& 
     });
 }
 
+using RdmaFigure = std::int64_t RdmaFigures::*;
+
+struct TransportFigures {
+  const char* name;
+  const char* help;
+  RdmaFigure value;
+};
+
+constexpr TransportFigures kTransportFigures[] = {
+    {"lockstep_transport_received_bytes_total", "Of messages that came, with the data in them.",
+     &RdmaFigures::bytes_in},
+    {"lockstep_transport_sent_bytes_total", "Of messages that were sent, with the data in them.",
+     &RdmaFigures::bytes_out},
+    {"lockstep_transport_received_messages_total", "Messages that came.", &RdmaFigures::messages_in},
+    {"lockstep_transport_sent_messages_total", "Messages that were sent.", &RdmaFigures::messages_out},
+    {"lockstep_transport_reads_total", "RDMA Reads of the peers' memory.", &RdmaFigures::reads},
+    {"lockstep_transport_read_bytes_total", "Read from the peers' memory.", &RdmaFigures::bytes_read},
+    {"lockstep_transport_writes_total", "RDMA Writes to the peers' memory.", &RdmaFigures::writes},
+    {"lockstep_transport_written_bytes_total", "Written to the peers' memory.", &RdmaFigures::bytes_written},
+    {"lockstep_transport_eager_total", "Writes whose data came with them and was not copied.", &RdmaFigures::eager},
+    {"lockstep_transport_invalidations_total", "Keys of the peers' that an answer invalidated.",
+     &RdmaFigures::invalidations},
+    {"lockstep_transport_starved_total", "Receives that had to wait for memory.", &RdmaFigures::starved},
+};
+
+constexpr std::pair<const char*, RdmaFigure> kCopied[] = {
+    {"immediate_prefix", &RdmaFigures::copied_immediate_prefix},
+    {"ahs", &RdmaFigures::copied_ahs},
+    {"bounce", &RdmaFigures::copied_bounce},
+    {"control", &RdmaFigures::copied_control},
+};
+
+/// `used_by`: whose connections they are.
+void add_transport(Figures& figures, const RdmaFigures& moved, const char* used_by) {
+  const Labels labels = {{"transport", "rdma"}, {"used_by", used_by}};
+  for (const auto& f : kTransportFigures)
+    figures.add(f.name, f.help, MetricType::Counter, static_cast<double>(moved.*f.value), labels);
+  for (const auto& [reason, value] : kCopied) {
+    Labels with_reason = labels;
+    with_reason.emplace_back("reason", reason);
+    figures.add("lockstep_transport_copied_bytes_total", "Data that the processor copied, by why.", MetricType::Counter,
+                static_cast<double>(moved.*value), with_reason);
+  }
+}
+
 /// This node's way out over each path.
 void add_paths(Figures& figures, const PairView& view, NodeSide mine) {
   const auto paths = link_paths_of(view);
@@ -158,6 +203,7 @@ std::string metrics_text(const PairView& view) {
   if (status.witness_reachable)
     figures.gauge("lockstep_witness_reachable", "1 while the witness answers.", *status.witness_reachable);
   figures.gauge("lockstep_sessions", "iSCSI sessions open on this node.", static_cast<double>(status.sessions.size()));
+  if (status.rdma_hosts) add_transport(figures, *status.rdma_hosts, "hosts");
   add_volumes(figures, view, status);
   return figures.text();
 }

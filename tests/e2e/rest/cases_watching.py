@@ -95,6 +95,25 @@ class Watching(Scratch):
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) lockstep_\w+ .*|lockstep_\w+\{pair="pair1".*\} [0-9.e+-]+)$')
 
+    def test_rdma_is_in_the_health_and_the_metrics(self):
+        a, b = self.pair()
+        self.well(a, b)
+        copied = {"immediate_prefix": 0, "ahs": 0, "bounce": 0, "control": 77}
+        b.script(rdma={"findings": [{"id": "small_mtu", "severity": "advice", "message": "eth1 has an MTU of 1500.", "advice": "Set 9000."}],
+                       "hosts": {"messages_in": 12, "bytes_in": 4096, "copied": copied}})
+        health = wait_for("the advice", lambda: (h := a.get("/api/v1/health").json)["problems"] and h)
+        self.assertEqual((health["status"], health["summary"]), ("ok", "Everything is in order."))
+        self.assertEqual([(p["severity"], p["subject"], p["side"], p["message"], p["advice"]) for p in health["problems"]],
+                         [("info", "node", "b", "On node-b: eth1 has an MTU of 1500.", "Set 9000.")])
+        labels = '{pair="pair1",node="node-b",transport="rdma",used_by="hosts"'
+        text = b.get("/metrics").raw.decode()
+        self.assertIn(f"lockstep_transport_received_messages_total{labels}}} 12", text)
+        self.assertIn(f'lockstep_transport_copied_bytes_total{labels},reason="control"}} 77', text)
+        self.assertNotIn("lockstep_transport_", a.get("/metrics").raw.decode())
+        b.script(rdma={"findings": [{"id": "port_down", "severity": "warning", "message": "rxe0/1 is not active.", "advice": "Look."}]})
+        health = wait_for("what is wrong", lambda: (h := a.get("/api/v1/health").json)["status"] == "degraded" and h)
+        self.assertEqual(health["summary"], "On node-b: rxe0/1 is not active.")
+
     def stream(self, node, last_event_id=None):
         connection = node.connect()
         headers = {"Authorization": f"Bearer {node.token}"}

@@ -160,7 +160,7 @@ class Node:
                 "witness": witness, **self.lease(script),
                 "volumes": [self.volume(v, script) for v in applied["volumes"]
                             if v["id"] in self.replicas and not self.lost(v, script)],
-                "sessions": script.get("sessions", [])}
+                "sessions": script.get("sessions", []), "rdma": script.get("rdma", {"findings": [], "hosts": None})}
 
     def paths(self, script):
         """"paths" in the script: null for a lockstepd that knows of one only, or what is otherwise of the path to an address."""

@@ -28,5 +28,16 @@ TEST(LockstepdFile, WithAValueThatCannotBeUsedIsRefusedByItsName) {
   EXPECT_THAT(refusal_of("buffer_mib = \"64\"\n"), HasSubstr("\"buffer_mib\" must be a whole number"));
 }
 
+TEST(LockstepdFile, SaysWhetherRdmaIsUsedAndWhetherSomebodyCountsOnIt) {
+  const auto rdma_of = [](const std::string& text) {
+    const Configuration read = parse_configuration(text, "lockstepd.toml").value();
+    return std::pair(read.rdma, read.rdma_asked);
+  };
+  EXPECT_EQ(rdma_of(""), std::pair(true, false));
+  EXPECT_EQ(rdma_of("rdma = \"auto\"\n"), std::pair(true, false));
+  EXPECT_EQ(rdma_of("rdma = \"on\"\n"), std::pair(true, true));
+  EXPECT_EQ(rdma_of("rdma = \"off\"\n"), std::pair(false, false));
+}
+
 }  // namespace
 }  // namespace lockstep::data_plane

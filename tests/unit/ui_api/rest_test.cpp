@@ -186,6 +186,44 @@ TEST(Metrics, CarryThePairAndMirrorTheStatus) {
   EXPECT_NE(text.find(R"(state="solo"} 1)"), std::string::npos);
   EXPECT_NE(text.find(R"(state="in_sync"} 0)"), std::string::npos);
   EXPECT_EQ(text.find("lockstep_witness_reachable"), std::string::npos) << "not known, so not said";
+  EXPECT_EQ(text.find("lockstep_transport_"), std::string::npos) << "no RDMA device is in use";
+}
+
+TEST(Metrics, TellWhatWentOverRdmaAndWhyWhatWasCopied) {
+  mgmt::Configuration configuration;
+  configuration.nodes.push_back({{}, mgmt::NodeSide::a, "node-a", {}, "", "", ""});
+  mgmt::PairView view;
+  view.configuration = std::make_shared<mgmt::Configuration>(configuration);
+  view.local_side = mgmt::NodeSide::a;
+  view.nodes[0].node = &view.configuration->nodes[0];
+  view.nodes[0].report.running = true;
+  const auto status = mgmt::status_from(R"json({"rdma": {"findings": [], "hosts": {
+      "messages_in": 1, "messages_out": 2, "bytes_in": 3, "bytes_out": 4, "reads": 5, "writes": 6, "bytes_read": 7,
+      "bytes_written": 8, "eager": 9, "invalidations": 10, "starved": 11,
+      "copied": {"immediate_prefix": 12, "ahs": 13, "bounce": 14, "control": 15}}}})json");
+  ASSERT_TRUE(status);
+  view.nodes[0].report.status = *status;
+  const std::string text = metrics_text(view);
+  const auto told = [&](const std::string& name, const std::string& reason, int value) {
+    const std::string line = name + R"({pair="",node="node-a",transport="rdma",used_by="hosts")" + reason + "} " +
+                             std::to_string(value) + "\n";
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  };
+  told("lockstep_transport_received_messages_total", "", 1);
+  told("lockstep_transport_sent_messages_total", "", 2);
+  told("lockstep_transport_received_bytes_total", "", 3);
+  told("lockstep_transport_sent_bytes_total", "", 4);
+  told("lockstep_transport_reads_total", "", 5);
+  told("lockstep_transport_writes_total", "", 6);
+  told("lockstep_transport_read_bytes_total", "", 7);
+  told("lockstep_transport_written_bytes_total", "", 8);
+  told("lockstep_transport_eager_total", "", 9);
+  told("lockstep_transport_invalidations_total", "", 10);
+  told("lockstep_transport_starved_total", "", 11);
+  told("lockstep_transport_copied_bytes_total", R"(,reason="immediate_prefix")", 12);
+  told("lockstep_transport_copied_bytes_total", R"(,reason="ahs")", 13);
+  told("lockstep_transport_copied_bytes_total", R"(,reason="bounce")", 14);
+  told("lockstep_transport_copied_bytes_total", R"(,reason="control")", 15);
 }
 
 }  // namespace
