@@ -1,8 +1,12 @@
 // What node.status says of RDMA.
+#include <future>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "mgmt/data_plane/status.hpp"
+#include "engine/runtime/system_random.hpp"
+#include "mgmt/data_plane/node.hpp"
+#include "tests/unit/engine/reactor_fixture.hpp"
 
 namespace lockstep::data_plane {
 namespace {
@@ -37,6 +41,59 @@ TEST(StatusOfRdma, HasTheFiguresOfAllReactors) {
     "bytes_written": 16, "eager": 18, "invalidations": 20, "starved": 22,
     "copied": {"immediate_prefix": 24, "ahs": 26, "bounce": 28, "control": 30}})"));
 }
+
+struct NoEvents final : EventSink {
+  void publish(Event) override {}
+};
+
+/// There is one, and nobody calls by it.
+struct QuietFabric final : rdma::Fabric {
+  void add_arena(std::span<std::byte>) override {}
+  std::unique_ptr<rdma::Completions> attach(engine::Reactor&) override { return nullptr; }
+  engine::Result<std::unique_ptr<rdma::Listener>> listen(rdma::Completions&, std::string_view,
+                                                         engine::Callback<std::unique_ptr<rdma::Call>>) override {
+    return engine::fail(engine::Errc::refused, "Nobody calls.");
+  }
+  std::unique_ptr<rdma::QueuePair> connect(rdma::Completions&, rdma::Domain, std::string_view, std::string_view,
+                                           const rdma::Wanted&, std::span<const std::byte>,
+                                           rdma::QueuePairUser&) override {
+    return nullptr;
+  }
+};
+
+/// Of a node with two reactors, on each of which something was moved.
+NodeReport report_with(rdma::Fabric* fabric) {
+  const engine::TestFolder folder;
+  Configuration configuration;
+  configuration.reactors = 2;
+  configuration.buffer_mib = 1;
+  Workers workers = make_workers(configuration).value();
+  workers[0]->rdma_hosts.reads = 1;
+  workers[1]->rdma_hosts.reads = 2;
+  workers[1]->rdma_hosts.copied.control = 5;
+  engine::SystemRandom random;
+  NoEvents events;
+  NodeOptions options;
+  options.rdma = fabric;
+  auto node = std::make_unique<Node>(workers, random, random.uuid(), folder.path(), events, std::move(options));
+  for (const auto& worker : workers) worker->reactor.start();
+  std::promise<NodeReport> told;
+  workers[0]->reactor.post([&] { node->report([&](NodeReport report) { told.set_value(std::move(report)); }); });
+  NodeReport report = told.get_future().get();
+  for (const auto& worker : workers) worker->reactor.stop();
+  for (const auto& worker : workers) worker->reactor.join();
+  return report;
+}
+
+TEST(StatusOfRdma, AddsUpWhatEachReactorCounted) {
+  QuietFabric fabric;
+  const NodeReport report = report_with(&fabric);
+  ASSERT_TRUE(report.rdma_hosts);
+  EXPECT_EQ(report.rdma_hosts->reads, 3u);
+  EXPECT_EQ(report.rdma_hosts->copied.control, 5u);
+}
+
+TEST(StatusOfRdma, HasNoFiguresWhereThereIsNoFabric) { EXPECT_FALSE(report_with(nullptr).rdma_hosts); }
 
 }  // namespace
 }  // namespace lockstep::data_plane
