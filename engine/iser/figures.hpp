@@ -16,7 +16,7 @@ struct Figures {
     std::uint64_t immediate_prefix = 0;  ///< of a write whose other data was read
     std::uint64_t ahs = 0;               ///< data that additional headers had moved from its place
     std::uint64_t bounce = 0;            ///< data to be written that lay in no arena
-    std::uint64_t control = 0;           ///< logins, texts, pings
+    std::uint64_t control = 0;           ///< logins, texts, pings, and whatever is no host's data
   } copied;
   std::uint64_t starved = 0;  ///< receives that had to wait for memory
 
@@ -25,7 +25,7 @@ struct Figures {
     bytes_in += o.bytes_in, bytes_out += o.bytes_out;
     bytes_read += o.bytes_read, bytes_written += o.bytes_written;
     reads += o.reads, writes += o.writes, invalidations += o.invalidations;
-    eager += o.eager;
+    windows += o.windows, eager += o.eager;
     copied.immediate_prefix += o.copied.immediate_prefix;
     copied.ahs += o.copied.ahs;
     copied.bounce += o.copied.bounce;

@@ -87,7 +87,8 @@ void Transport::on_completion(const rdma::Completion& completion) {
   if (user_ == nullptr || completion.error) return;  // on_lost() follows
   switch (completion.work) {
     case rdma::Work::receive:
-      return came({static_cast<std::uint32_t>(completion.id), completion.bytes, completion.invalidated});
+      if (completion.invalidated && mover_ != nullptr) mover_->on_invalidated(*completion.invalidated);
+      return came({static_cast<std::uint32_t>(completion.id), completion.bytes});
     case rdma::Work::send:
       sent_ += sends_.completed(completion.id);
       return want_send();
@@ -130,7 +131,6 @@ void Transport::deliver() {
 }
 
 void Transport::handle(const Arrived& arrived) {
-  if (arrived.invalidated && mover_ != nullptr) mover_->on_invalidated(*arrived.invalidated);
   const bool fits = arrived.bytes <= place_.shape.headers + Receives::kData;
   auto message = read_message(receives_.headers(arrived.slot), fits ? arrived.bytes : 0);
   if (!message) return lose(message.error());

@@ -26,7 +26,7 @@ class Mover {
   virtual void on_read(void* owner) = 0;
   /// There is room again for messages, where there was none: the peer is to hear that.
   virtual void on_window_open() {}
-  /// Of exposed memory: the peer's next PDU, which follows, has shut the window; or hide() has.
+  /// Of exposed memory: a PDU of the peer's, which follows, has shut the window; or hide() has.
   virtual void on_invalidated(std::uint32_t key) { (void)key; }
   virtual void on_hidden(void* owner) { (void)owner; }
 
@@ -116,7 +116,6 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   struct Arrived {
     std::uint32_t slot = 0;
     std::uint32_t bytes = 0;
-    std::optional<std::uint32_t> invalidated;
   };
 
   /// Of a message: what lies beside its headers, and what lies in the buffer.

@@ -33,7 +33,7 @@ struct NodeMessage {
                 "partner_why_not_rdma=partner/why_not_rdma "
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
                 "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing "
-                "rdma_findings=rdma/findings rdma_hosts=rdma/hosts"};
+                "rdma_findings=rdma/findings rdma_hosts=rdma/hosts rdma_link=rdma/link"};
   }
   static constexpr Rules rules(const RdmaFigures*) {
     return {.written = "*",

@@ -124,7 +124,8 @@ struct RdmaFigures {
   std::int64_t writes = 0;
   std::int64_t bytes_read = 0;  ///< of the peers' memory
   std::int64_t bytes_written = 0;
-  std::int64_t eager = 0;  ///< writes whose data came with them and was not copied
+  std::int64_t windows = 0;  ///< of own memory that peers were let at
+  std::int64_t eager = 0;    ///< writes whose data came with them and was not copied
   std::int64_t invalidations = 0;
   std::int64_t copied_immediate_prefix = 0;  ///< bytes, by why
   std::int64_t copied_ahs = 0;
@@ -134,8 +135,9 @@ struct RdmaFigures {
   bool operator==(const RdmaFigures&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(RdmaFigures, (),
-                      (messages_in, messages_out, bytes_in, bytes_out, reads, writes, bytes_read, bytes_written, eager,
-                       invalidations, copied_immediate_prefix, copied_ahs, copied_bounce, copied_control, starved))
+                      (messages_in, messages_out, bytes_in, bytes_out, reads, writes, bytes_read, bytes_written,
+                       windows, eager, invalidations, copied_immediate_prefix, copied_ahs, copied_bounce,
+                       copied_control, starved))
 
 struct DataPlaneStatus {
   std::string version;
@@ -160,6 +162,7 @@ struct DataPlaneStatus {
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
   std::vector<FabricFinding> rdma_findings;
+  std::optional<RdmaFigures> rdma_link;   ///< the same of the link
   std::optional<RdmaFigures> rdma_hosts;  ///< nothing: it uses no RDMA device, or does not tell
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
@@ -167,7 +170,8 @@ struct DataPlaneStatus {
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
                        partner_why_not_rdma, partner_since_ms, partner_cipher, partner_paths, shards, witness_kind,
-                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings, rdma_hosts))
+                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings, rdma_hosts,
+                       rdma_link))
 
 struct ApplyProblem {
   std::string object;

@@ -17,7 +17,11 @@ namespace {
 std::vector<iscsi_target::ServerReactor> server_reactors(const Workers& workers) {
   std::vector<iscsi_target::ServerReactor> all;
   for (const auto& worker : workers)
-    all.push_back({&worker->reactor, &worker->pool, worker->completions, worker->messages, &worker->rdma_hosts});
+    all.push_back({.reactor = &worker->reactor,
+                   .pool = &worker->pool,
+                   .completions = worker->completions,
+                   .messages = worker->messages,
+                   .figures = &worker->rdma_hosts});
   return all;
 }
 

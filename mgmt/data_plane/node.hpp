@@ -40,10 +40,10 @@ struct NodeOptions {
   ReplicaOpener open_replica = data_plane::open_replica;
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
-  std::string fence_socket{};                            ///< of lockstep-fence
-  std::vector<std::string> findings{};                   ///< sentences on this machine and its settings, for health
-  rdma::Fabric* rdma = nullptr;                          ///< null: there is none,
-  std::string why_no_rdma = "RDMA is not used here.";    ///< … and this is why
+  std::string fence_socket{};                          ///< of lockstep-fence
+  std::vector<std::string> findings{};                 ///< sentences on this machine and its settings, for health
+  rdma::Fabric* rdma = nullptr;                        ///< null: there is none,
+  std::string why_no_rdma = "RDMA is not used here.";  ///< … and this is why
   FabricWatchOptions fabric{};
   std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.

@@ -291,6 +291,7 @@ void Node::report_shards(NodeReport& report, const ShardReports& shards) {
   report.partner_address = shown->address;
   if (report.has_partner) report.partner_paths = shards.front().paths;
   for (const ShardReport& shard : shards) {
+    report.rdma_link += shard.rdma;
     report.shards.push_back(link_of(shard, report.partner_paths));
     for (const auto& status : shard.volumes) {
       if (!volumes_.contains(status.volume)) continue;  // it leaves, or is about to be served

@@ -352,6 +352,7 @@ ShardReport PairShard::report() const {
   report.cipher = paths_.up().cipher();
   report.over_rdma = paths_.transport() == replication::PathTransport::rdma;
   report.why_not_rdma = report.over_rdma ? "" : why_not_rdma();
+  if (rdma_) report.rdma = rdma_->figures();
   if (partner_) report.paths = paths_.report();
   report.lease = node_.lease();
   report.volumes = node_.status();

@@ -62,6 +62,7 @@ struct ShardReport {
   std::string cipher;         ///< empty: the link is not encrypted, or is down
   bool over_rdma = false;     ///< what carries the data now; otherwise TCP,
   std::string why_not_rdma;   ///< … and a sentence that says why
+  iser::Figures rdma{};       ///< both ways
   std::vector<PathReport> paths;
   replication::PairNode::LeaseStatus lease;
   std::vector<replication::VolumeStatus> volumes;

@@ -25,6 +25,7 @@ void ShardRdma::add_to(iscsi_target::ServerReactor& reactor) {
   reactor.completions = &completions_;
   reactor.messages = &messages_;
   reactor.bounce = &messages_;
+  reactor.figures = &figures_;
 }
 
 }  // namespace lockstep::data_plane

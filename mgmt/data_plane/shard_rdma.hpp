@@ -28,7 +28,7 @@ class ShardRdma {
 
   /// For the way out.
   [[nodiscard]] replication::LinkRdma* link() { return &link_; }
-  /// Of the way out.
+  /// Of both ways.
   [[nodiscard]] const iser::Figures& figures() const { return figures_; }
   /// For the way in.
   [[nodiscard]] iscsi_target::RdmaService service() const {

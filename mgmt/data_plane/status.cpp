@@ -75,6 +75,7 @@ json figures_json(const iser::Figures& f) {
           {"writes", f.writes},
           {"bytes_read", f.bytes_read},
           {"bytes_written", f.bytes_written},
+          {"windows", f.windows},
           {"eager", f.eager},
           {"invalidations", f.invalidations},
           {"copied",
@@ -185,7 +186,8 @@ json to_json(const NodeReport& report) {
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
   status["rdma"] = {{"findings", json::array()},
-                    {"hosts", report.rdma_hosts ? figures_json(*report.rdma_hosts) : json(nullptr)}};
+                    {"hosts", report.rdma_hosts ? figures_json(*report.rdma_hosts) : json(nullptr)},
+                    {"link", report.rdma_hosts ? figures_json(report.rdma_link) : json(nullptr)}};
   for (const auto& finding : report.rdma_findings) status["rdma"]["findings"].push_back(finding_json(finding));
   const std::int64_t wall = wall_clock_ms();
   for (const auto& s : report.sessions) {

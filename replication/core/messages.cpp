@@ -1,6 +1,7 @@
 #include "replication/core/messages.hpp"
 
 #include <cstring>
+#include <optional>
 
 #include "engine/base/byte_order.hpp"
 #include "engine/base/crc32c.hpp"
@@ -98,6 +99,19 @@ MessageBytes encode(const Message& m) {
   return bytes;
 }
 
+namespace {
+
+/// By its header alone, which nothing has checked.
+std::optional<MessageType> type_of_request(std::span<const std::byte> header) {
+  Layout in;
+  if (header.size() != sizeof in) return std::nullopt;
+  std::memcpy(&in, header.data(), sizeof in);
+  const bool is_request = in.magic == kMagic && in.version == kVersion && in.answer == 0;
+  return is_request ? std::optional(static_cast<MessageType>(in.type)) : std::nullopt;
+}
+
+}  // namespace
+
 engine::IoResult<Message> decode(std::span<const std::byte> bytes) {
   Layout in;
   if (bytes.size() != sizeof in) return std::unexpected(make_error_code(Errc::corrupt));
@@ -127,12 +141,18 @@ engine::IoResult<Message> decode(std::span<const std::byte> bytes) {
   return m;
 }
 
-bool is_heartbeat(std::span<const std::byte> header) {
-  Layout in;
-  if (header.size() != sizeof in) return false;
-  std::memcpy(&in, header.data(), sizeof in);
-  const bool is_request = in.magic == kMagic && in.version == kVersion && in.answer == 0;
-  return is_request && in.type == static_cast<std::uint8_t>(MessageType::heartbeat);
+bool is_heartbeat(std::span<const std::byte> header) { return type_of_request(header) == MessageType::heartbeat; }
+
+bool moves_blocks(std::span<const std::byte> header) {
+  switch (type_of_request(header).value_or(MessageType::hello)) {
+    case MessageType::replicate:
+    case MessageType::forward:
+    case MessageType::copy:
+    case MessageType::fetch:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace lockstep::replication

@@ -109,6 +109,8 @@ using MessageBytes = std::array<std::byte, kMessageBytes>;
 /// receiver does that.
 [[nodiscard]] engine::IoResult<Message> decode(std::span<const std::byte> bytes);
 /// Looks at nothing but what kind of request it is: for those who carry it.
+/// A request whose payload, either way, is of a volume's blocks.
+[[nodiscard]] bool moves_blocks(std::span<const std::byte> header);
 [[nodiscard]] bool is_heartbeat(std::span<const std::byte> header);
 
 }  // namespace lockstep::replication

@@ -304,8 +304,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     done(outcome);  // the answer's header lies in the task: it goes back to the pool after
     task.copy_out.reset();
     task.copy_in.reset();
-    task.key_out.reset();
-    task.key_in.reset();
+    task.windows = 0;
     free_tasks.push(task);
   }
 

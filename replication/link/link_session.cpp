@@ -449,7 +449,7 @@ void LinkSession::answered(LinkTask& task) {
 }
 
 void LinkSession::finish_if_over(LinkTask& task) {
-  if (!task.answered || task.unsent > 0 || task.key_out || task.key_in || stopped()) return;
+  if (!task.answered || task.unsent > 0 || task.windows > 0 || stopped()) return;
   const std::uint16_t index = task.tag & 0xFFFF;
   slots_[index].task = nullptr;
   free_slots_.push_back(index);

@@ -3,7 +3,6 @@
 // that sending allocates nothing.
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <system_error>
 
@@ -29,8 +28,8 @@ struct LinkTask {
   bool answered = false;
   AnswerPrefix prefix;  ///< the answer's header is at kAnswerFixed when that has come
   AnswerStart answer;
-  // Over RDMA: what the partner may read and write, while it may, and copies that it does so to.
-  std::optional<std::uint32_t> key_out, key_in;
+  // Over RDMA: by how many windows the partner is let at its memory, and the copies that these may be of.
+  unsigned windows = 0;
   engine::Buffer copy_out, copy_in;
 
   engine::Errc failure{};  ///< what to call back with, when it never got as far as a session

@@ -3,8 +3,10 @@
 // with the answer; for what is longer the partner is let at that memory through a window, which is shut before the task
 // is over. Memory in which the network card can't move anything has a copy made, and counted.
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <vector>
+
+#include <boost/circular_buffer.hpp>
 
 #include "engine/iscsi/out_pdu.hpp"
 #include "engine/iser/transport.hpp"
@@ -46,7 +48,7 @@ class RdmaPayloads final : public iser::Mover {
   };
 
   /// Both outlive it.
-  RdmaPayloads(iser::Transport& transport, User& user) : transport_(transport), user_(user) {}
+  RdmaPayloads(iser::Transport& transport, User& user);
 
   /// The session stands.
   void begin() { transport_.begin_session(*this, true); }
@@ -56,22 +58,28 @@ class RdmaPayloads final : public iser::Mover {
   void give(LinkTask& task, iscsi::OutPdu& command);
   /// The answer has come, with what follows its header as `beside`. False: it makes no sense.
   [[nodiscard]] bool take_answer(LinkTask& task, std::span<const std::byte> beside);
-  /// Shuts what the answer has left open. True: nothing, or not any more.
+  /// Shuts what the answer has left open; User::on_shut() follows where there is such. True: there is none.
   [[nodiscard]] bool shut(LinkTask& task);
 
  private:
   void on_read(void*) override {}
-  void on_invalidated(std::uint32_t key) override { invalidated_ = key; }
+  void on_invalidated(std::uint32_t key) override;
   void on_hidden(void* owner) override;
 
+  void count_copy(const LinkTask& task, std::size_t bytes);
   [[nodiscard]] bool copy_for(std::span<const std::byte> memory, engine::Buffer& copy);
-  [[nodiscard]] rdma::Remote open(std::span<std::byte> memory, rdma::Access access, std::optional<std::uint32_t>& key);
-  void note_shut(std::optional<std::uint32_t>& key);
+  /// Memory that the partner is let at, for a task.
+  struct Window {
+    std::uint32_t key = 0;
+    LinkTask* task = nullptr;
+  };
+  [[nodiscard]] rdma::Remote open(LinkTask& task, std::span<std::byte> memory, rdma::Access access);
+  static void note_shut(const Window& window);
 
   iser::Transport& transport_;
   User& user_;
-  std::uint32_t open_ = 0;                    // windows
-  std::optional<std::uint32_t> invalidated_;  // by the answer that is coming in
+  std::vector<Window> open_;
+  boost::circular_buffer<Window> hiding_;  // in the order in which they were begun
 };
 
 }  // namespace lockstep::replication

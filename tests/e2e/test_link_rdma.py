@@ -40,6 +40,26 @@ def test_rdma_carries_the_data_where_there_is_rdma_and_a_kill_is_as_ever():
         check(not w.rdma_faults(), w.rdma_faults())
 
 
+def copied_blocks(node):
+    """Bytes of hosts' data that the processor copied between the link's messages and their place."""
+    copied = node.status()["rdma"]["link"]["copied"]
+    return {why: copied[why] for why in ("immediate_prefix", "ahs", "bounce")}
+
+
+def test_the_processor_copies_nothing_of_what_is_mirrored():
+    with World(rdma=True) as w:
+        volume = over_rdma(w)
+        before = [copied_blocks(node) for node in w.nodes]
+        writer = Writer(w, volume, [w.a, w.b])
+        writer.wait_writes(1000)
+        writer.stop()
+        check([copied_blocks(node) for node in w.nodes] == before, f"{before}, {[copied_blocks(n) for n in w.nodes]}")
+        for node in w.nodes:
+            moved = node.status()["rdma"]["link"]
+            check(moved["messages_out"] > 500 and moved["messages_in"] > 500, moved)
+        check(any(node.status()["rdma"]["link"]["eager"] > 300 for node in w.nodes), "writes went with their messages")
+
+
 def is_lost_and_returns(w, volume, through):
     before = marks_of(w, volume)
     writer = Writer(w, volume, [through])

@@ -122,6 +122,7 @@ constexpr TransportFigures kTransportFigures[] = {
     {"lockstep_transport_read_bytes_total", "Read from the peers' memory.", &RdmaFigures::bytes_read},
     {"lockstep_transport_writes_total", "RDMA Writes to the peers' memory.", &RdmaFigures::writes},
     {"lockstep_transport_written_bytes_total", "Written to the peers' memory.", &RdmaFigures::bytes_written},
+    {"lockstep_transport_windows_total", "Windows that let a peer at memory of this node.", &RdmaFigures::windows},
     {"lockstep_transport_eager_total", "Writes whose data came with them and was not copied.", &RdmaFigures::eager},
     {"lockstep_transport_invalidations_total", "Keys of the peers' that an answer invalidated.",
      &RdmaFigures::invalidations},
@@ -204,6 +205,7 @@ std::string metrics_text(const PairView& view) {
     figures.gauge("lockstep_witness_reachable", "1 while the witness answers.", *status.witness_reachable);
   figures.gauge("lockstep_sessions", "iSCSI sessions open on this node.", static_cast<double>(status.sessions.size()));
   if (status.rdma_hosts) add_transport(figures, *status.rdma_hosts, "hosts");
+  if (status.rdma_link) add_transport(figures, *status.rdma_link, "link");
   add_volumes(figures, view, status);
   return figures.text();
 }

@@ -151,7 +151,7 @@ class LinkOverRdma : public OnAReactor {
     options.session.max_stash = std::size_t{iscsi_target::kMaxQueueDepth} * kLinkFirstBurst;
     server_ = std::make_unique<iscsi_target::TargetServer>(
         std::vector<iscsi_target::ServerReactor>{
-            {&reactor_, &stash_, there_.completions.get(), &there_.messages, &there_.messages}},
+            {&reactor_, &stash_, there_.completions.get(), &there_.messages, &there_.messages, &there_.figures}},
         registry_, options);
     const auto listens = server_->listen("127.0.0.1:0");
     ASSERT_TRUE(listens) << listens.error().message;
