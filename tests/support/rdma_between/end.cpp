@@ -26,8 +26,12 @@ End::End(Host& host, rdma::Domain domain, const rdma::Wanted& wanted, Names name
 
 End::~End() { assert(phase_ == Phase::closing && !socket_ && "it is destroyed after close() has called back"); }
 
-void End::misused(std::string_view sentence) {
+void End::fault(std::string_view sentence) {
   host_.process.fault("the connection " + names_.local + " to " + names_.peer + ": " + std::string(sentence));
+}
+
+void End::misused(std::string_view sentence) {
+  fault(sentence);
   lose_later(make_error_code(RdmaErrc::local_operation));
 }
 

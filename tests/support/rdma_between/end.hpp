@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,8 @@ class End final : public rdma::QueuePair, private engine::TurnHook, private Plug
   [[nodiscard]] bool may_post(rdma::Work work);
   [[nodiscard]] bool is_in_arena(std::span<const std::byte> memory);
   void post(Request request);
+  void fault(std::string_view sentence);
+  /// A fault that ends the connection.
   void misused(std::string_view sentence);
   void lose_later(std::error_code why);
 
@@ -153,6 +156,8 @@ class End final : public rdma::QueuePair, private engine::TurnHook, private Plug
   std::uint32_t last_sent_ = 0, last_done_ = 0, last_read_ = 0;
 
   std::map<std::uint32_t, Window> windows_;  ///< by their keys
+  std::uint32_t exposed_ = 0;                ///< windows that were not told to be shut
+  std::set<std::uint32_t> hidden_;           ///< keys of those that were, by hide()
   std::deque<Answer> answers_;
   Incoming incoming_;
   std::uint32_t heard_ = 0, reads_heard_ = 0;  ///< of the peer's, carried out; asked for

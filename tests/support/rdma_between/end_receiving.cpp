@@ -106,7 +106,7 @@ bool End::take_send(const Packet& packet) {
 
 bool End::begin_receive(const Header& header) {
   if (receives_.empty()) {
-    host_.process.fault("the connection " + names_.local + " to " + names_.peer + ": a message found no receive");
+    fault("a message found no receive");
     refuse(Kind::failed_send, header.sequence, Status::no_receive);
     lose(std::make_error_code(std::errc::connection_reset));
     return false;
@@ -125,10 +125,12 @@ void End::received(const Header& header) {
   rdma::Completion told{.work = rdma::Work::receive, .id = receives_.front().id, .bytes = header.length};
   if (header.key != 0) {
     if (windows_.erase(header.key) == 0) {
+      if (hidden_.contains(header.key)) fault("a key was hidden, and then invalidated by the peer");
       refuse(Kind::failed_send, header.sequence, Status::remote_access);
       return lose(RdmaErrc::local_operation);
     }
     told.invalidated = header.key;
+    --exposed_;
   }
   receives_.pop_front();
   heard_ = header.sequence;
@@ -203,6 +205,7 @@ void End::settle() {
       continue;
     }
     posted_ -= 1 + std::exchange(unsignalled_, 0);
+    if (told.work == rdma::Work::hide) --exposed_;
     tell(told);
   }
 }

@@ -11,10 +11,11 @@ rdma::Remote End::expose(std::span<std::byte> memory, rdma::Access access) {
   const rdma::Remote none{.address = reinterpret_cast<std::uintptr_t>(memory.data()), .key = 0};
   if (!may_post(rdma::Work::hide)) return none;
   if (domain_ != rdma::Domain::link) return misused("a window was opened in the initiators' domain"), none;
-  if (windows_.size() >= most_windows_) return misused("more windows were opened than were granted"), none;
+  if (exposed_ >= most_windows_) return misused("more windows were opened than were granted"), none;
   if (memory.empty() || !is_registered(memory)) return misused("a window was opened on memory in no arena"), none;
   const rdma::Remote opened{.address = none.address, .key = host_.process.new_key()};
   windows_.emplace(opened.key, Window{memory, access});
+  ++exposed_;
   post({.work = rdma::Work::hide, .remote = opened});  // it counts, and is over with those before it
   return opened;
 }
@@ -29,11 +30,13 @@ void End::hide(std::uint32_t key, std::uint64_t id) {
 bool End::shut(Request& request) {
   if (request.id != 0 && windows_.erase(request.remote.key) == 0) {
     const auto id = request.id;
+    fault("a key was hidden that the peer had invalidated, or that is none");
     requests_.pop_front();
     tell({.work = rdma::Work::hide, .id = id, .error = rdma::RdmaErrc::local_operation});
     lose(rdma::RdmaErrc::local_operation);
     return false;
   }
+  if (request.id != 0) hidden_.insert(request.remote.key);
   request.sequence = last_sent_;
   awaiting_.push_back(std::move(request));
   requests_.pop_front();

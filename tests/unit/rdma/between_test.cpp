@@ -158,6 +158,26 @@ TEST_F(RdmaBetween, WhatAUserMayNotDoIsKeptInTheFoldersFileAndLosesTheConnection
   expect_fault("nobody will be told", [](auto& each) { each.send(each.caller, each.far_page(0), 0); });
 }
 
+TEST_F(RdmaBetween, AKeyThatIsHiddenAndInvalidatedIsAFaultWhicheverComesFirst) {
+  for (const bool is_hidden_first : {true, false}) {
+    BetweenContract each;
+    each.connect();
+    const auto remote = expose(each, 5, rdma::Access::read);
+    each.caller.pair->receive(each.far_page(0), {}, 7);
+    if (is_hidden_first) {
+      each.caller.pair->hide(remote.key, 8);
+      each.run_until([&] { return each.caller.was_told("hide 8"); });
+    }
+    each.send(each.answerer, bytes_of("done"), 7, remote.key);
+    if (!is_hidden_first) {
+      each.run_until([&] { return each.caller.was_told("receive 7"); });
+      each.caller.pair->hide(remote.key, 8);
+    }
+    each.run_until([&] { return each.caller.was_told("lost") && each.answerer.was_told("lost"); });
+    EXPECT_THAT(each.faults(), ElementsAre(HasSubstr("hidden")));
+  }
+}
+
 TEST_F(RdmaBetween, MemoryInNoArenaIsAnErrorAsOnADevice) {
   world.connect();
   std::vector<std::byte> elsewhere(4096);
