@@ -1,5 +1,6 @@
 """A whole pair on this machine: two nodes on loopback addresses of their own, each its own lockstepd and lockstep-mgmtd,
 and a one-member etcd as the witness. Everything lives in one folder."""
+import contextlib
 import errno
 import json
 import os
@@ -215,6 +216,27 @@ class Pair:
         wait_for("both nodes to see each other", self.linked, 30)
         if self.rdma:
             wait_for("both nodes to serve over RDMA", lambda: all(n.serves_over_rdma() for n in self.nodes), 10)
+            self._link_over_rdma()
+
+    def _link_over_rdma(self):
+        """Encrypted it goes over TCP alone."""
+        if self.a.get("/api/v1/pair")["link_protection"] != "off":
+            self.a.job("POST", "/api/v1/pair/link-protection", {"tls": False})
+        self.wait_carried("rdma")
+
+    def carriers(self):
+        return [n["partner_link"]["path"] for n in self.a.get("/api/v1/nodes")["items"]]
+
+    def wait_carried(self, transport, seconds=60):
+        wait_for(f"the link's data to go by {transport}", lambda: self.carriers() == [transport, transport], seconds)
+
+    @contextlib.contextmanager
+    def rdma_cut(self):
+        (self.rdma / "cut").touch()
+        try:
+            yield
+        finally:
+            (self.rdma / "cut").unlink()
 
     def check_rdma(self):
         """What the daemons did against the rules of RDMA would lose a connection on a device."""

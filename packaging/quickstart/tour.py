@@ -120,6 +120,17 @@ def state(node, volume, side):
     return next(r["state"] for r in replicas if r["side"] == side)
 
 
+def rdma_lost_and_back(pair, writer):
+    """Beside the numbered steps, which are the same without RDMA."""
+    writer.pause()
+    with pair.rdma_cut():
+        pair.wait_carried("tcp")
+        writer.goes_on()
+    pair.wait_carried("rdma")
+    writer.goes_on()
+    note(f"RDMA was cut: TCP carried the link's data until RDMA was back; the writer waited {writer.pause():.0f} ms at most")
+
+
 def kill_both(pair, volume, writer):
     writer.goes_on()
     writer.pause()
@@ -183,6 +194,8 @@ def run(pair):
     try:
         writer.goes_on()
         note(f"through {writer.check()['portal']}")
+        if pair.rdma:
+            rdma_lost_and_back(pair, writer)
         for number, victim, survivor in ((5, pair.a, pair.b), (6, pair.b, pair.a)):
             step(number, f"kill -9 {victim.name}'s daemon, start it again")
             kill_and_return(pair, victim, survivor, volume, writer)

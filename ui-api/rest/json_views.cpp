@@ -58,6 +58,7 @@ struct Shown {
   static constexpr Rules rules(const LinkPathStatus*) {
     return {.written = "*", .hidden = "last_resort", .or_null = "transport from to cipher"};
   }
+  static constexpr Rules rules(const LinkRdmaStatus*) { return {.written = "*"}; }
   static constexpr Rules rules(const SizeMeasured*) { return {.written = "*"}; }
   static constexpr Rules rules(const EpochView*) { return {.written = "*", .hidden = "arbiter"}; }
   static constexpr Rules rules(const SessionStatus*) {

@@ -93,7 +93,7 @@ class TwoPathsOut : public replication::OnAReactor {
       dialled_ = {};
       paths_ = std::make_unique<PartnerPaths>(reactor_, random_, hello(NodeSide::a, process));
       (void)paths_->use(plans(pauses));
-      paths_->start(mirror_, [this](std::size_t path, bool up) { dialled_.at(path) += up ? 1 : 0; });
+      paths_->start(mirror_, [this](const std::string& name, const auto&) { ++dialled_.at(name.empty() ? 0 : 1); });
     });
   }
   void hang_up() {

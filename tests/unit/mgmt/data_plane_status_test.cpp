@@ -49,6 +49,7 @@ struct NoEvents final : EventSink {
 /// There is one, and nobody calls by it.
 struct QuietFabric final : rdma::Fabric {
   void add_arena(std::span<std::byte>) override {}
+  void remove_arena(std::span<std::byte>) override {}
   std::unique_ptr<rdma::Completions> attach(engine::Reactor&) override { return nullptr; }
   engine::Result<std::unique_ptr<rdma::Listener>> listen(rdma::Completions&, std::string_view,
                                                          engine::Callback<std::unique_ptr<rdma::Call>>) override {
