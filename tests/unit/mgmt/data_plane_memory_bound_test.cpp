@@ -38,10 +38,10 @@ TEST(MemoryBound, IsThatOfAllReactorsAndOfEachShardsLinkAndWhatIsBeside) {
   EXPECT_EQ(memory_bound(c), (8192ULL + 8 * 64 + 7 * 60 + 256) << 20) << "there are eight shards at the most";
 }
 
-TEST(MemoryBound, WithRdmaIsThatOfEachReactorsMessagesToo) {
+TEST(MemoryBound, WithRdmaIsThatOfEachReactorsAndEachShardsMessagesToo) {
   Configuration c;
   c.reactors = 2;
-  EXPECT_EQ(memory_bound(c), (2 * 256ULL + 2 * 64 + 60 + 2 * 64 + 256) << 20);
+  EXPECT_EQ(memory_bound(c), (2 * 256ULL + 2 * 64 + 60 + 2 * 64 + 2 * 64 + 256) << 20);
 }
 
 TEST(MemoryLimit, IsTheMachinesMemoryWhereNothingElseIsSaid) {

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 TEST(StatusOfRdma, SaysNothingWhereNoDeviceIsInUse) {
   const json rdma = to_json(NodeReport{})["rdma"];
-  EXPECT_EQ(rdma, json::parse(R"({"findings": [], "hosts": null})"));
+  EXPECT_EQ(rdma, json::parse(R"({"findings": [], "hosts": null, "link": null})"));
 }
 
 TEST(StatusOfRdma, HasFindingsWithWhatToDo) {
@@ -31,15 +31,17 @@ TEST(StatusOfRdma, HasTheFiguresOfAllReactors) {
   iser::Figures one;
   one.messages_in = 1, one.messages_out = 2, one.bytes_in = 3, one.bytes_out = 4;
   one.reads = 5, one.writes = 6, one.bytes_read = 7, one.bytes_written = 8;
-  one.eager = 9, one.invalidations = 10, one.starved = 11;
+  one.windows = 16, one.eager = 9, one.invalidations = 10, one.starved = 11;
   one.copied = {.immediate_prefix = 12, .ahs = 13, .bounce = 14, .control = 15};
   NodeReport report;
   report.rdma_hosts = one;
   *report.rdma_hosts += one;
+  report.rdma_link = *report.rdma_hosts;
   EXPECT_EQ(to_json(report)["rdma"]["hosts"], json::parse(R"({
     "messages_in": 2, "messages_out": 4, "bytes_in": 6, "bytes_out": 8, "reads": 10, "writes": 12, "bytes_read": 14,
-    "bytes_written": 16, "eager": 18, "invalidations": 20, "starved": 22,
+    "bytes_written": 16, "windows": 32, "eager": 18, "invalidations": 20, "starved": 22,
     "copied": {"immediate_prefix": 24, "ahs": 26, "bounce": 28, "control": 30}})"));
+  EXPECT_EQ(to_json(report)["rdma"]["link"], to_json(report)["rdma"]["hosts"]);
 }
 
 struct NoEvents final : EventSink {
