@@ -66,7 +66,8 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
   options.why_none = rdma.why_none();
   options.pinning.limit = pinning_limit();
   const std::uint64_t of_link = std::min(c.reactors, kMaxShards) * (ShardRdma::kMessages + (c.link_buffer_mib << 20));
-  options.pinning.each_device = rdma.pinned_by_each() + (rdma.fabric() != nullptr ? 2 * of_link : 0);
+  options.pinning.each_device = rdma.pinned_by_each();
+  options.pinning.each_device_of_link = rdma.fabric() != nullptr ? 2 * of_link : 0;
   for (const auto& worker : workers)
     if (worker->ring->has_fixed_buffers()) options.pinning.before += worker->pool.arena().size();
   return options;

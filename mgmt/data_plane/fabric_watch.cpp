@@ -61,15 +61,34 @@ void find_interfaces(std::vector<rdma::ServedAddress>& addresses) {
 }  // namespace
 
 FabricWatch::FabricWatch(engine::Reactor& home, FabricWatchOptions options)
-    : home_(home), options_(std::move(options)) {}
+    : home_(home), options_(std::move(options)) {
+  use_.asked = options_.asked;
+  use_.why_none = options_.why_none;
+  use_.pinning = options_.pinning;
+}
 
 FabricWatch::~FabricWatch() {
   if (looker_.joinable()) looker_.join();
 }
 
-void FabricWatch::serve(std::vector<rdma::ServedAddress> addresses) {
-  if (!options_.wanted || addresses == addresses_) return;
-  addresses_ = std::move(addresses);
+void FabricWatch::serve(const DesiredState& state) {
+  auto addresses = addresses_for_rdma(state);
+  if (addresses == use_.addresses && state.partner.has_value() == use_.has_partner) return;
+  use_.addresses = std::move(addresses);
+  use_.has_partner = state.partner.has_value();
+  look_now();
+}
+
+void FabricWatch::count(const iser::Figures& hosts, const iser::Figures& link) {
+  const bool by_hosts = hosts.messages_in > 0, by_link = link.messages_in > 0;
+  if (by_hosts == use_.hosts_use && by_link == use_.link_uses) return;
+  use_.hosts_use = by_hosts;
+  use_.link_uses = by_link;
+  look_now();
+}
+
+void FabricWatch::look_now() {
+  if (!options_.wanted) return;
   if (looking_)
     again_ = true;
   else
@@ -80,11 +99,9 @@ void FabricWatch::look() {
   home_.cancel(std::exchange(timer_, engine::TimerId::none));
   if (looker_.joinable()) looker_.join();  // it posted what led here: it has ended, or is about to
   try {
-    looker_ = std::thread([this, addresses = addresses_]() mutable {
-      find_interfaces(addresses);
-      home_.post([this, seen = rdma::look_at_fabric(options_.root), addresses = std::move(addresses)]() mutable {
-        take(seen, std::move(addresses));
-      });
+    looker_ = std::thread([this, use = use_]() mutable {
+      find_interfaces(use.addresses);
+      home_.post([this, seen = rdma::look_at_fabric(options_.root), use = std::move(use)] { take(seen, use); });
     });
     looking_ = true;
   } catch (const std::system_error&) {  // the system has no thread now
@@ -96,24 +113,37 @@ void FabricWatch::look_later() {
   timer_ = home_.call_after(kEvery, [this] { look(); });
 }
 
-void FabricWatch::take(const rdma::FabricView& seen, std::vector<rdma::ServedAddress> addresses) {
+void FabricWatch::take(const rdma::FabricView& seen, const rdma::FabricUse& use) {
   looking_ = false;
-  auto now =
-      check_.look(seen, {std::move(addresses), options_.asked, options_.why_none, options_.pinning}, home_.now());
+  auto now = check_.look(seen, use, home_.now());
   log_new(now);
   findings_ = std::move(now);
   if (std::exchange(again_, false)) return look();
   look_later();
 }
 
+/// Figures in the sentence may change, of one that was told.
 void FabricWatch::log_new(const std::vector<rdma::Finding>& now) const {
   for (const auto& finding : now) {
-    const bool told =
-        std::ranges::any_of(findings_, [&](const rdma::Finding& before) { return before.id == finding.id; });
+    const bool told = std::ranges::any_of(findings_, [&](const rdma::Finding& before) {
+      return before.id == finding.id && before.subject == finding.subject;
+    });
     if (told) continue;
     mgmt::log(finding.severity == rdma::Severity::warning ? mgmt::LogLevel::warning : mgmt::LogLevel::info,
               finding.message + " " + finding.advice);
   }
+}
+
+std::vector<rdma::ServedAddress> addresses_for_rdma(const DesiredState& state) {
+  std::vector<rdma::ServedAddress> all;
+  for (const auto& portal : state.target.portals) all.push_back({portal.host, {}, false});
+  if (!state.partner) return all;
+  const LinkSpec& link = state.partner->link;
+  if (link.tls && link.tls->mode != LinkTlsMode::accepted) return all;
+  all.push_back({link.listen.host, {}, true});
+  for (const PathSpec& path : link.more_paths)
+    if (!path.last_resort) all.push_back({path.listen.host, {}, true});
+  return all;
 }
 
 std::optional<std::uint64_t> pinning_limit() {

@@ -5,8 +5,10 @@
 #include <thread>
 #include <vector>
 
+#include "engine/iser/figures.hpp"
 #include "engine/rdma/check/fabric_check.hpp"
 #include "engine/runtime/reactor.hpp"
+#include "mgmt/data_plane/desired_state.hpp"
 
 namespace lockstep::data_plane {
 
@@ -29,27 +31,35 @@ class FabricWatch {
   FabricWatch(const FabricWatch&) = delete;
   FabricWatch& operator=(const FabricWatch&) = delete;
 
-  /// From now on, instead of those before; which interface has each is found out.
-  void serve(std::vector<rdma::ServedAddress> addresses);
+  /// From now on, instead of what was before; which interface has each address is found out.
+  void serve(const DesiredState& state);
+  /// What was moved since lockstepd started: devices that nothing goes over are not told of, unless they are asked for.
+  void count(const iser::Figures& hosts, const iser::Figures& link);
+  [[nodiscard]] bool asked() const { return options_.asked; }
   /// Of the last look; none before the first.
   [[nodiscard]] const std::vector<rdma::Finding>& findings() const { return findings_; }
 
  private:
+  void look_now();
   void look();
   void look_later();
-  void take(const rdma::FabricView& seen, std::vector<rdma::ServedAddress> addresses);
+  void take(const rdma::FabricView& seen, const rdma::FabricUse& use);
   void log_new(const std::vector<rdma::Finding>& now) const;
 
   engine::Reactor& home_;
   FabricWatchOptions options_;
-  std::vector<rdma::ServedAddress> addresses_;
+  /// What is known so far; a look goes by a copy of it.
+  rdma::FabricUse use_;
   rdma::FabricCheck check_;
   std::vector<rdma::Finding> findings_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool looking_ = false;
-  bool again_ = false;  ///< the addresses have changed since it began to look
+  bool again_ = false;  ///< something has changed since it began to look
   std::thread looker_;  ///< a driver may take its time over its counters
 };
+
+/// Those that RDMA is tried at. The link's are not while it is encrypted, nor is a path of last resort ever.
+[[nodiscard]] std::vector<rdma::ServedAddress> addresses_for_rdma(const DesiredState& state);
 
 /// What this process may pin; nothing: there is no limit.
 [[nodiscard]] std::optional<std::uint64_t> pinning_limit();

@@ -142,7 +142,6 @@ class Node final : public PairUser {
   void show(const ApplyPtr& apply);
   // node_addresses.cpp
   [[nodiscard]] std::vector<Problem> set_portals(const std::vector<SocketAddress>& portals);
-  [[nodiscard]] std::vector<rdma::ServedAddress> served_addresses() const;
 
   void publish_map(engine::Callback<> adopted);
   // node_detach.cpp

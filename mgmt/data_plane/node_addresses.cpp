@@ -39,17 +39,6 @@ std::vector<Problem> Node::set_portals(const std::vector<SocketAddress>& portals
   return problems;
 }
 
-/// Those that RDMA may be used at.
-std::vector<rdma::ServedAddress> Node::served_addresses() const {
-  std::vector<rdma::ServedAddress> all;
-  for (const auto& portal : state_->target.portals) all.push_back({portal.host, {}, false});
-  if (!state_->partner) return all;
-  const LinkSpec& link = state_->partner->link;
-  all.push_back({link.listen.host, {}, true});
-  for (const PathSpec& path : link.more_paths) all.push_back({path.listen.host, {}, true});
-  return all;
-}
-
 std::vector<Problem> Node::try_to_listen(const std::vector<SocketAddress>& addresses) {
   std::vector<Problem> problems;
   for (const auto& address : addresses) {

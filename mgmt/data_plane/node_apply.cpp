@@ -387,7 +387,7 @@ void Node::show(const ApplyPtr& apply) {
       // Not before there is a target: an initiator that is told "not found" may give up for good.
       for (const auto& problem : set_portals(apply->state.target.portals))
         apply->problem(problem.object, problem.message);
-      fabric_.serve(served_addresses());
+      fabric_.serve(*state_);
       apply->done(std::move(apply->outcome));
       apply->next();
     });

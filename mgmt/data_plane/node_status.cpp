@@ -191,6 +191,8 @@ void Node::report(engine::Callback<NodeReport> done) {
 /// What hosts have moved over RDMA is counted on each reactor.
 void Node::add_rdma(NodeReport report, engine::Callback<NodeReport> done) {
   report.rdma_findings = fabric_.findings();
+  const std::string why_not = report.partner_connected ? report.why_not_rdma : "";
+  if (auto found = rdma::link_without_rdma(fabric_.asked(), why_not)) report.rdma_findings.push_back(std::move(*found));
   if (options_.rdma == nullptr) return done(std::move(report));
   auto each = std::make_shared<std::vector<iser::Figures>>(workers_.size());
   const auto look = [this, each](Worker& worker, engine::Callback<> looked) {
@@ -198,9 +200,10 @@ void Node::add_rdma(NodeReport report, engine::Callback<NodeReport> done) {
     (*each)[static_cast<std::size_t>(at - workers_.begin())] = worker.rdma_hosts;
     looked();
   };
-  on_every_worker(workers_, look, [each, report = std::move(report), done = std::move(done)]() mutable {
+  on_every_worker(workers_, look, [this, each, report = std::move(report), done = std::move(done)]() mutable {
     iser::Figures& all = report.rdma_hosts.emplace();
     for (const auto& figures : *each) all += figures;
+    fabric_.count(all, report.rdma_link);
     done(std::move(report));
   });
 }

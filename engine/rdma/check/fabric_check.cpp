@@ -42,7 +42,10 @@ class Place {
       : served_(served), port_(port), interface_(interface), findings_(findings) {}
 
   void judge(bool asked) {
-    if (port_.link == LinkKind::iwarp && !served_.of_link && asked) judge_iwarp();
+    if (port_.link == LinkKind::iwarp) {
+      if (asked) judge_iwarp();
+      return;
+    }
     if (!port_.active()) return judge_port();
     if (port_.link == LinkKind::roce) judge_roce();
     if (port_.link == LinkKind::infiniband && port_.lanes == 1) judge_lanes();
@@ -51,8 +54,9 @@ class Place {
  private:
   void judge_iwarp() {
     findings_.push_back({Severity::advice, "iwarp",
-                         name_of(port_) + " below " + name_of(served_) + " is an iWARP device: hosts come over TCP.",
-                         "iWARP carries the link alone. If the device knows RoCE, too, set its driver to that."});
+                         name_of(port_) + " below " + name_of(served_) +
+                             " is an iWARP device, which lockstepd does not use: all goes over TCP.",
+                         "If the device knows RoCE, too, set its driver to that."});
   }
 
   void judge_port() {
@@ -115,31 +119,33 @@ class Place {
 };
 
 /// Nothing where no address is on a device: then none of it is asked for.
-void judge_memory(const Pinning& pinning, std::size_t devices, std::vector<Finding>& findings) {
-  const std::uint64_t needed = pinning.before + devices * pinning.each_device;
+void judge_memory(const FabricUse& use, std::size_t devices, std::vector<Finding>& findings) {
+  const Pinning& pinning = use.pinning;
+  const std::uint64_t each = pinning.each_device + (use.has_partner ? pinning.each_device_of_link : 0);
+  const std::uint64_t needed = pinning.before + devices * each;
   if (devices == 0 || !pinning.limit || needed <= *pinning.limit) return;
   findings.push_back(
-      {Severity::warning, "memory_not_pinned",
+      {use.wanted() ? Severity::warning : Severity::advice, "memory_not_pinned",
        "For RDMA " + std::to_string(needed >> 20) + " MiB of memory have to be pinned, but lockstepd may pin " +
            std::to_string(*pinning.limit >> 20) + " MiB: connections over RDMA fail.",
        "Set LimitMEMLOCK=infinity in its unit (ulimit -l unlimited) and restart lockstepd; or lower buffer_mib "
-       "in lockstepd.toml."});
+       "or link_buffer_mib in lockstepd.toml."});
 }
 
-void judge_unused(const FabricView& seen, const FabricUse& use, bool any_on_device, std::vector<Finding>& findings) {
+void judge_unused(const FabricView& seen, const FabricUse& use, std::vector<Finding>& findings) {
+  if (!use.asked) return;
   if (seen.ports.empty()) {
-    if (use.asked)
-      findings.push_back(
-          {Severity::warning, "no_device",
-           "lockstepd.toml asks for RDMA (rdma = \"on\"), but this machine has no RDMA device.",
-           "Look with `rdma link` whether the card's driver is loaded, and restart lockstepd when it is; or "
-           "leave it at \"auto\"."});
+    findings.push_back({Severity::warning, "no_device",
+                        "lockstepd.toml asks for RDMA (rdma = \"on\"), but this machine has no RDMA device.",
+                        "Look with `rdma link` whether the card's driver is loaded, and restart lockstepd when it is; "
+                        "or leave it at \"auto\"."});
     return;
   }
-  if (use.why_none.empty() || (!any_on_device && !use.asked)) return;
+  if (use.why_none.empty()) return;
   findings.push_back(
-      {use.asked ? Severity::warning : Severity::advice, "not_used",
-       "This machine has RDMA (" + name_of(seen.ports.front()) + "), but lockstepd does not use it: " + use.why_none,
+      {Severity::warning, "not_used",
+       "This machine has RDMA (" + name_of(seen.ports.front()) +
+           "), but lockstepd does not use it. What it found when it started: " + use.why_none,
        "Devices and the module rdma_ucm have to be there before lockstepd starts, and the packages rdma-core and "
        "ibverbs-providers be installed. Restart lockstepd then; hosts go on over the partner."});
 }
@@ -155,7 +161,7 @@ void judge_speeds(const FabricView& seen, const FabricUse& use, std::vector<Find
   }
   for (const ServedAddress& served : use.addresses) {
     const PortView* const port = served.of_link ? seen.port_of(served.interface) : nullptr;
-    if (port == nullptr || !port->active() || fastest == nullptr) continue;
+    if (port == nullptr || !port->active() || fastest == nullptr || !use.counts(served)) continue;
     const std::uint64_t speed = speed_over(*port, seen.interface(served.interface));
     if (speed == 0 || speed >= most) continue;
     findings.push_back(
@@ -164,6 +170,7 @@ void judge_speeds(const FabricView& seen, const FabricUse& use, std::vector<Find
              fastest->interface + " without RDMA with " + speed_of(most) + ".",
          "RDMA is taken first all the same. Put the link's first path on the faster network, if its card "
          "knows RDMA, or take the slower path away."});
+    findings.back().subject = served.address;
   }
 }
 
@@ -174,17 +181,31 @@ void begin_as_sentence(std::vector<Finding>& findings) {
 
 }  // namespace
 
+std::optional<Finding> link_without_rdma(bool asked, const std::string& why_not) {
+  if (!asked || why_not.empty()) return {};
+  return Finding{Severity::advice, "link_over_tcp", "The link goes over TCP: " + why_not,
+                 "RDMA carries it where both nodes have a device on the same network and the link is not encrypted "
+                 "(lockstep link tells of each path). With rdma = \"auto\" this is not told."};
+}
+
 std::vector<Finding> FabricCheck::look(const FabricView& seen, const FabricUse& use, engine::TimePoint now) {
   std::vector<Finding> findings;
   std::set<std::string> devices;
   std::set<PortName> used;
   for (const PortView& port : seen.ports) compare(port, now);
+  std::size_t named = 0;
+  const auto name_new = [&](const std::string& subject) {
+    for (; named < findings.size(); ++named) findings[named].subject = subject;
+  };
   for (const ServedAddress& served : use.addresses) {
     const PortView* const port = seen.port_of(served.interface);
     if (served.interface.empty() || port == nullptr) continue;
     devices.insert(port->device);
+    if (!use.counts(served)) continue;
     Place(served, *port, seen.interface(served.interface), findings).judge(use.asked);
+    name_new(name_of(*port) + " " + served.address);
     if (used.emplace(port->device, port->number).second) judge_growth(*port, now, findings);
+    name_new(name_of(*port));
   }
   for (const ServedAddress& served : use.addresses) {
     if (!use.asked || seen.ports.empty() || served.interface.empty() || seen.port_of(served.interface)) continue;
@@ -193,9 +214,10 @@ std::vector<Finding> FabricCheck::look(const FabricView& seen, const FabricUse& 
          name_of(served) + " is on " + served.interface + ", and no RDMA device is: it is reached over TCP.",
          "Give this node an address on the interface of an RDMA device (`rdma link` lists them), and use "
          "that."});
+    findings.back().subject = served.address;
   }
-  judge_unused(seen, use, !devices.empty(), findings);
-  if (use.why_none.empty()) judge_memory(use.pinning, devices.size(), findings);
+  judge_unused(seen, use, findings);
+  if (use.why_none.empty()) judge_memory(use, devices.size(), findings);
   judge_speeds(seen, use, findings);
   begin_as_sentence(findings);
   std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::severity);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace lockstep::rdma {
 
-/// An address that this node listens at, or calls from.
+/// An address that this node listens at, or calls from, and that may be used over RDMA.
 struct ServedAddress {
   std::string address;    ///< numeric, without a port
   std::string interface;  ///< that has it; empty: none, and nothing is said of it
@@ -26,13 +27,23 @@ struct Pinning {
   std::optional<std::uint64_t> limit;  ///< bytes; nothing: there is none
   std::uint64_t before = 0;            ///< by others than RDMA
   std::uint64_t each_device = 0;
+  std::uint64_t each_device_of_link = 0;  ///< beside it, where there is a partner
 };
 
 struct FabricUse {
   std::vector<ServedAddress> addresses;
-  bool asked = false;    ///< somebody counts on RDMA: that there is none is wrong, too
+  bool asked = false;      ///< somebody counts on RDMA: that there is none is wrong, too
+  bool hosts_use = false;  ///< something was moved over RDMA for hosts
+  bool link_uses = false;  ///< … and for the link
+  bool has_partner = false;
   std::string why_none;  ///< a sentence: why no device is used, whatever there is; empty: they are
   Pinning pinning;
+
+  [[nodiscard]] bool wanted() const { return asked || hosts_use || link_uses; }
+  /// Devices that nobody uses, or that other programs alone do, are no business of this node's.
+  [[nodiscard]] bool counts(const ServedAddress& served) const {
+    return asked || (served.of_link ? link_uses : hosts_use);
+  }
 };
 
 enum class Severity : std::uint8_t {
@@ -42,16 +53,18 @@ enum class Severity : std::uint8_t {
 
 struct Finding {
   Severity severity{};
-  std::string id;       ///< "small_mtu"
-  std::string message;  ///< a sentence, with names and figures
-  std::string advice;   ///< what to do
+  std::string id;         ///< "small_mtu"
+  std::string message;    ///< a sentence, with names and figures
+  std::string advice;     ///< what to do
+  std::string subject{};  ///< the port or the address that it is of; empty: the whole machine
 };
+
+/// That the link does not use RDMA is told where somebody counts on it. `why_not` is a sentence; empty: it does, or is
+/// not connected.
+[[nodiscard]] std::optional<Finding> link_without_rdma(bool asked, const std::string& why_not);
 
 class FabricCheck {
  public:
-  /// Growth beyond which a counter is told of.
-  static constexpr std::uint64_t kOften = 60;       ///< a minute
-  static constexpr std::uint64_t kUnexpected = 10;  ///< a minute, of what never is where all is well
   static constexpr engine::Duration kRemembered = std::chrono::minutes(10);
   /// Looks that follow closer on one another are too short to tell how much a minute is.
   static constexpr engine::Duration kLeastApart = std::chrono::seconds(30);
@@ -70,6 +83,7 @@ class FabricCheck {
     std::map<std::string, std::uint64_t> counters;
     engine::TimePoint at;
     std::map<std::string, Growth> grown;  ///< by the finding's id
+    std::set<std::string> rising;         ///< the ids of which something grew much at the last look
   };
   void compare(const PortView& port, engine::TimePoint now);
   void judge_growth(const PortView& port, engine::TimePoint now, std::vector<Finding>& findings);

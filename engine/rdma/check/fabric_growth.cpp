@@ -9,33 +9,50 @@
 namespace lockstep::rdma {
 namespace {
 
-using Names = std::span<const std::string_view>;
+struct Counter {
+  std::string_view name;
+  std::uint64_t most;      ///< a minute: what grows more is told
+  std::uint64_t full = 0;  ///< where it stops counting; 0: never
+};
+using Counters = std::span<const Counter>;
+
+// Growth in a minute. A packet that is lost is one event, and up to some 250 that came behind it and have to come
+// again.
+constexpr std::uint64_t kEvents = 60;
+constexpr std::uint64_t kPackets = 250 * kEvents;
+constexpr std::uint64_t kUnexpected = 10;  ///< what never is where all is well
+/// A partner that loses its power gives some for each connection until that is given up.
+constexpr std::uint64_t kTimeouts = 300;
 
 // mlx5, rxe, bnxt_re, irdma; a name means the same to all that have it.
-constexpr std::string_view kLost[] = {
-    "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans",
-    "rcvd_seq_err",   "out_of_seq_request",  "completer_retry_err",   "to_retransmits",  "seq_err_naks_rcvd",
-    "oos_drop_count", "RetransSegs",         "tcpRetransSegs",        "rx_roce_discards"};
-constexpr std::string_view kWithoutReceive[] = {"rnr_nak_retry_err", "out_of_buffer", "rcvd_rnr_err",
-                                                "send_rnr_err",      "rnr_naks_rcvd", "rx_out_of_buffer",
-                                                "RNR sent",          "RNR received"};
-constexpr std::string_view kDamaged[] = {"symbol_error",
-                                         "link_error_recovery",
-                                         "port_rcv_errors",
-                                         "port_rcv_remote_physical_errors",
-                                         "local_link_integrity_errors",
-                                         "excessive_buffer_overrun_errors",
-                                         "rx_icrc_encapsulated"};
+constexpr Counter kLost[] = {
+    {"packet_seq_err", kEvents},     {"implied_nak_seq_err", kEvents},   {"local_ack_timeout_err", kTimeouts},
+    {"out_of_sequence", kPackets},   {"roce_adp_retrans", kEvents},      {"rcvd_seq_err", kEvents},
+    {"out_of_seq_request", kEvents}, {"completer_retry_err", kTimeouts}, {"to_retransmits", kTimeouts},
+    {"seq_err_naks_rcvd", kEvents},  {"oos_drop_count", kPackets},       {"RetransSegs", kPackets},
+    {"tcpRetransSegs", kPackets},    {"rx_roce_discards", kEvents}};
+constexpr Counter kWithoutReceive[] = {{"rnr_nak_retry_err", kUnexpected}, {"out_of_buffer", kUnexpected},
+                                       {"rcvd_rnr_err", kUnexpected},      {"send_rnr_err", kUnexpected},
+                                       {"rnr_naks_rcvd", kUnexpected},     {"rx_out_of_buffer", kUnexpected},
+                                       {"RNR sent", kUnexpected},          {"RNR received", kUnexpected}};
+// The standard's PortCounters have few bits.
+constexpr Counter kDamaged[] = {{"symbol_error", kEvents, 65535},
+                                {"port_rcv_errors", kEvents, 65535},
+                                {"port_rcv_remote_physical_errors", kEvents, 65535},
+                                {"rx_icrc_encapsulated", kEvents}};
+/// As damage, and so rare that one look is enough.
+constexpr Counter kBroken[] = {{"link_error_recovery", 3, 255},
+                               {"local_link_integrity_errors", 1, 15},
+                               {"excessive_buffer_overrun_errors", 1, 15}};
 constexpr std::string_view kMarked[] = {"np_ecn_marked_roce_packets", "rp_cnp_handled", "RxECNMrkd", "cnpHandled"};
 
 struct Kind {
   const char* id;
-  Names counters;
-  std::uint64_t most;  ///< a minute
+  Counters counters;
+  bool at_once;  ///< else when it grew at two looks in a row: a moment's trouble is over when it is told
 };
-constexpr std::array kKinds = {Kind{"packets_lost", kLost, FabricCheck::kOften},
-                               Kind{"no_receive", kWithoutReceive, FabricCheck::kUnexpected},
-                               Kind{"damaged", kDamaged, FabricCheck::kOften}};
+constexpr std::array kKinds = {Kind{"packets_lost", kLost, false}, Kind{"no_receive", kWithoutReceive, true},
+                               Kind{"damaged", kDamaged, false}, Kind{"broken", kBroken, true}};
 
 std::optional<std::uint64_t> counter_of(const std::map<std::string, std::uint64_t>& counters, std::string_view name) {
   const auto at = counters.find(std::string(name));
@@ -65,25 +82,41 @@ std::string against_loss(const PortView& port) {
   return what;
 }
 
+constexpr const char* kMend =
+    "Clean or change the cable and its plugs; if it goes on, move to another port of the switch, then of the card.";
+
+/// Nothing can be said of its growth.
+void judge_full(const std::string& port, std::string_view counter, std::uint64_t full, std::vector<Finding>& findings) {
+  findings.push_back(
+      {Severity::advice, "counter_full",
+       port + " counts no more damage in " + std::string(counter) + ": it is at its end, " + std::to_string(full) + ".",
+       "Look at the cable and its plugs, and set the port's counters back (perfquery -R, of the package "
+       "infiniband-diags), so that it is seen whether more comes."});
+}
+
 }  // namespace
 
 /// A counter that went back is one that began anew.
 void FabricCheck::compare(const PortView& port, engine::TimePoint now) {
-  const auto [at, is_new] = known_.try_emplace({port.device, port.number}, Known{port.counters, now, {}});
+  const auto [at, is_new] = known_.try_emplace({port.device, port.number}, Known{port.counters, now, {}, {}});
   Known& known = at->second;
   const engine::Duration apart = now - known.at;
   if (is_new || apart < kLeastApart) return;
   const double minutes = std::chrono::duration<double, std::ratio<60>>(apart).count();
   for (const Kind& kind : kKinds) {
+    if (port.link == LinkKind::iwarp && kind.counters.data() == kLost) continue;  // every TCP sends again
     Growth worst;
-    for (const std::string_view name : kind.counters) {
+    for (const auto& [name, most, full] : kind.counters) {
       const auto before = counter_of(known.counters, name);
       const auto after = counter_of(port.counters, name);
       if (!before || !after || *after <= *before) continue;
       const auto by = static_cast<std::uint64_t>(static_cast<double>(*after - *before) / minutes);
-      if (by > worst.by) worst = {std::string(name), by, now};
+      if (by >= most && by > worst.by) worst = {std::string(name), by, now};
     }
-    if (worst.by >= kind.most) known.grown[kind.id] = std::move(worst);
+    const bool rises = worst.by > 0;
+    const bool again = known.rising.contains(kind.id);
+    if (rises && (kind.at_once || again)) known.grown[kind.id] = std::move(worst);
+    rises ? void(known.rising.insert(kind.id)) : void(known.rising.erase(kind.id));
   }
   known.counters = port.counters;
   known.at = now;
@@ -104,14 +137,15 @@ void FabricCheck::judge_growth(const PortView& port, engine::TimePoint now, std:
                         against_loss(port)});
   if (const auto how = growth("no_receive"))
     findings.push_back(
-        {Severity::warning, "no_receive", "Messages over " + name + " found no receive at one end." + *how,
+        {Severity::advice, "no_receive", "Messages over " + name + " found no receive at one end." + *how,
          "lockstepd has a receive for each message that may come: look for another program that uses this "
          "device. If there is none, it is a defect: please report it with lockstepd's log."});
-  if (const auto how = growth("damaged"))
-    findings.push_back(
-        {Severity::warning, "damaged", name + " receives damaged packets." + *how,
-         "Clean or change the cable and its plugs; if it goes on, move to another port of the switch, then "
-         "of the card."});
+  auto how = growth("broken");
+  if (!how) how = growth("damaged");
+  if (how) findings.push_back({Severity::warning, "damaged", name + " receives damaged packets." + *how, kMend});
+  for (const Counters counters : {Counters(kDamaged), Counters(kBroken)})
+    for (const auto& [counter, most, full] : counters)
+      if (full != 0 && counter_of(port.counters, counter) == full) judge_full(name, counter, full, findings);
 }
 
 }  // namespace lockstep::rdma

@@ -52,7 +52,17 @@ struct AFabricWatch : testing::Test {
   }
   void serve(const std::string& address) {
     on_home([&] {
-      watch->serve({{address, {}, false}});
+      DesiredState state;
+      state.target.portals = {{address, 3260}};
+      watch->serve(state);
+      return true;
+    });
+  }
+  void count(std::uint64_t by_hosts) {
+    on_home([&] {
+      iser::Figures hosts;
+      hosts.messages_in = by_hosts;
+      watch->count(hosts, {});
       return true;
     });
   }
@@ -69,13 +79,22 @@ struct AFabricWatch : testing::Test {
 
 TEST_F(AFabricWatch, FindsTheInterfaceOfAnAddressAndWhatIsWrongBelowIt) {
   const Tree tree(kDown);
-  begin({.wanted = true, .asked = false, .why_none = {}, .pinning = {}, .root = tree.root()});
+  begin({.wanted = true, .asked = true, .why_none = {}, .pinning = {}, .root = tree.root()});
   EXPECT_TRUE(findings().empty()) << "nothing is served yet";
   serve("127.0.0.1");
   const auto found = awaited();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].id, "port_down");
   EXPECT_THAT(found[0].message, testing::HasSubstr("127.0.0.1 on lo"));
+}
+
+TEST_F(AFabricWatch, TellsOfADeviceThatWasUsed) {
+  const Tree tree(kDown);
+  begin({.wanted = true, .asked = false, .why_none = {}, .pinning = {}, .root = tree.root()});
+  serve("127.0.0.1");
+  count(0);
+  count(1);
+  EXPECT_EQ(awaited().size(), 1U);
 }
 
 TEST_F(AFabricWatch, OtherAddressesAreLookedAtAtOnce) {
@@ -93,6 +112,37 @@ TEST_F(AFabricWatch, TellsThatThereIsNoDeviceWhereOneIsAskedFor) {
   const auto found = awaited();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].id, "no_device");
+}
+
+std::vector<std::string> names(const std::vector<rdma::ServedAddress>& addresses) {
+  std::vector<std::string> all;
+  for (const auto& each : addresses) all.push_back((each.of_link ? "link " : "portal ") + each.address);
+  return all;
+}
+
+struct AddressesForRdma : testing::Test {
+  DesiredState state;
+  AddressesForRdma() {
+    state.target.portals = {{"10.0.0.1", 3260}};
+    state.partner.emplace().link.listen = {"10.1.0.1", 3261};
+    state.partner->link.more_paths = {
+        {.listen = {"10.2.0.1", 3261}, .connect = {"10.2.0.2", 3261}},
+        {.listen = {"10.3.0.1", 3261}, .connect = {"10.3.0.2", 3261}, .last_resort = true}};
+  }
+};
+
+TEST_F(AddressesForRdma, AreThePortalsAndTheLinksButForTheLastResort) {
+  EXPECT_THAT(names(addresses_for_rdma(state)),
+              testing::ElementsAre("portal 10.0.0.1", "link 10.1.0.1", "link 10.2.0.1"));
+}
+
+TEST_F(AddressesForRdma, AreThePortalsAloneWhileTheLinkIsEncrypted) {
+  for (const auto mode : {LinkTlsMode::used, LinkTlsMode::required}) {
+    state.partner->link.tls = LinkTls{.certificate = {}, .key = {}, .partner = {}, .mode = mode};
+    EXPECT_THAT(names(addresses_for_rdma(state)), testing::ElementsAre("portal 10.0.0.1"));
+  }
+  state.partner->link.tls->mode = LinkTlsMode::accepted;
+  EXPECT_EQ(addresses_for_rdma(state).size(), 3U) << "it calls without TLS";
 }
 
 }  // namespace
