@@ -60,15 +60,25 @@ def test_the_processor_copies_nothing_of_what_is_mirrored():
         check(any(node.status()["rdma"]["link"]["eager"] > 300 for node in w.nodes), "writes went with their messages")
 
 
+LOST = ("silent", "broke", "closed", "Nobody answers", "not reached", "Cannot connect")
+
+
+def says_that_it_is_lost(node):
+    """Of the first path over RDMA, in words that are there only when it was lost."""
+    rdma = node.status()["partner"]["paths"][0]["rdma"]
+    return rdma["state"] != "proven" and any(word in rdma["problem"] for word in LOST)
+
+
 def is_lost_and_returns(w, volume, through):
     before = marks_of(w, volume)
     writer = Writer(w, volume, [through])
     writer.wait_writes(100)
     for state in ("cut", "silent", "cut"):
         with w.rdma_cable(state):
-            wait_carried(w, "tcp", 5)
+            wait_carried(w, "tcp")
             writer.wait_writes(100)
             for node in w.nodes:
+                wait_for(f"{node.side} to say what became of RDMA", lambda node=node: says_that_it_is_lost(node))
                 check(node.status()["partner"]["why_not_rdma"], "it is told why")
         writer.wait_writes(100)
         wait_carried(w, "rdma")
@@ -97,7 +107,7 @@ def test_tcp_carries_it_and_says_why_where_the_partner_has_no_rdma():
         w.mirror()
         wait_carried(w, "tcp")
         check("is off" in w.b.status()["partner"]["why_not_rdma"], w.b.status()["partner"])
-        wait_for("A to say that nobody answers over RDMA", lambda: "RDMA" in w.a.status()["partner"]["why_not_rdma"])
-        rdma = w.a.status()["partner"]["paths"][0]["rdma"]
-        check(rdma["state"] == "down" and rdma["problem"], rdma)
+        rdma_of_a = lambda: w.a.status()["partner"]["paths"][0]["rdma"]
+        wait_for("A to say that nobody answers over RDMA", lambda: rdma_of_a()["state"] == "down" and rdma_of_a()["problem"])
+        wait_for("A to say so of the link", lambda: w.a.status()["partner"]["why_not_rdma"] == rdma_of_a()["problem"])
         check(not w.rdma_faults(), w.rdma_faults())
