@@ -162,8 +162,8 @@ struct DataPlaneStatus {
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
   std::vector<FabricFinding> rdma_findings;
-  std::optional<RdmaFigures> rdma_link;   ///< the same of the link
   std::optional<RdmaFigures> rdma_hosts;  ///< nothing: it uses no RDMA device, or does not tell
+  std::optional<RdmaFigures> rdma_link;   ///< the same of the link
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
