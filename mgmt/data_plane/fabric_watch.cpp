@@ -115,6 +115,7 @@ void FabricWatch::look_later() {
 
 void FabricWatch::take(const rdma::FabricView& seen, const rdma::FabricUse& use) {
   looking_ = false;
+  ++looks_;
   auto now = check_.look(seen, use, home_.now());
   log_new(now);
   findings_ = std::move(now);

@@ -36,6 +36,7 @@ class FabricWatch {
   /// What was moved since lockstepd started: devices that nothing goes over are not told of, unless they are asked for.
   void count(const iser::Figures& hosts, const iser::Figures& link);
   [[nodiscard]] bool asked() const { return options_.asked; }
+  [[nodiscard]] std::uint64_t looks() const { return looks_; }
   /// Of the last look; none before the first.
   [[nodiscard]] const std::vector<rdma::Finding>& findings() const { return findings_; }
 
@@ -53,6 +54,7 @@ class FabricWatch {
   rdma::FabricCheck check_;
   std::vector<rdma::Finding> findings_;
   engine::TimerId timer_ = engine::TimerId::none;
+  std::uint64_t looks_ = 0;  ///< that have ended
   bool looking_ = false;
   bool again_ = false;  ///< something has changed since it began to look
   std::thread looker_;  ///< a driver may take its time over its counters

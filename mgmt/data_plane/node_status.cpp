@@ -191,6 +191,7 @@ void Node::report(engine::Callback<NodeReport> done) {
 /// What hosts have moved over RDMA is counted on each reactor.
 void Node::add_rdma(NodeReport report, engine::Callback<NodeReport> done) {
   report.rdma_findings = fabric_.findings();
+  report.rdma_looks = fabric_.looks();
   const std::string why_not = report.partner_connected ? report.why_not_rdma : "";
   if (auto found = rdma::link_without_rdma(fabric_.asked(), why_not)) report.rdma_findings.push_back(std::move(*found));
   if (options_.rdma == nullptr) return done(std::move(report));

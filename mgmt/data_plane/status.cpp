@@ -185,7 +185,8 @@ json to_json(const NodeReport& report) {
         {{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}, {"paths_down", s.paths_down}});
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
-  status["rdma"] = {{"findings", json::array()},
+  status["rdma"] = {{"looks", report.rdma_looks},
+                    {"findings", json::array()},
                     {"hosts", report.rdma_hosts ? figures_json(*report.rdma_hosts) : json(nullptr)},
                     {"link", report.rdma_hosts ? figures_json(report.rdma_link) : json(nullptr)}};
   for (const auto& finding : report.rdma_findings) status["rdma"]["findings"].push_back(finding_json(finding));

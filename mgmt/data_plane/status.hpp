@@ -59,6 +59,7 @@ struct NodeReport {
   engine::TimePoint now;
   std::vector<std::string> findings;  ///< what is wrong with this machine or its settings, a sentence each
   std::vector<rdma::Finding> rdma_findings;
+  std::uint64_t rdma_looks = 0;             ///< how often RDMA was looked at; none where it is off
   iser::Figures rdma_link;                  ///< as far as a device is in use
   std::optional<iser::Figures> rdma_hosts;  ///< nothing: no device is in use
 };

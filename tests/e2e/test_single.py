@@ -282,8 +282,11 @@ def test_a_machine_without_rdma_tells_so_where_it_is_asked_for_and_nowhere_else(
             w.a.options["rdma"] = wish
             w.a.start()
             w.a.apply_cleanly()
-            found = lambda: [f["id"] for f in w.a.status()["rdma"]["findings"]]
-            wait_for(f"the findings with rdma = \"{wish}\"", lambda: found() == ids)
+            if wish != "off":
+                wait_for("it to have looked", lambda: w.a.status()["rdma"]["looks"] > 0)
+            rdma = w.a.status()["rdma"]
+            check([f["id"] for f in rdma["findings"]] == ids, f"with rdma = \"{wish}\": {rdma}")
+            check(wish != "off" or rdma["looks"] == 0, rdma)
             check(w.a.status()["rdma"]["hosts"] is None, "nothing was moved by a device that there is not")
 
 

@@ -1,5 +1,6 @@
 #include "ui-api/rest/metrics.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,8 @@ class Figures {
   explicit Figures(Labels common) : common_(std::move(common)) {}
 
   void add(const char* name, const char* help, MetricType type, double value, const Labels& labels = {}) {
-    if (families_.empty() || families_.back().name != name) families_.push_back({name, help, type, {}});
+    auto family = std::ranges::find(families_, name, &prometheus::MetricFamily::name);
+    if (family == families_.end()) family = families_.insert(family, {name, help, type, {}});
     prometheus::ClientMetric metric;
     for (const auto& [key, value_text] : common_) metric.label.push_back({key, value_text});
     for (const auto& [key, value_text] : labels) metric.label.push_back({key, value_text});
@@ -31,7 +33,7 @@ class Figures {
       metric.counter.value = value;
     else
       metric.gauge.value = value;
-    families_.back().metric.push_back(std::move(metric));
+    family->metric.push_back(std::move(metric));
   }
   void gauge(const char* name, const char* help, double value, const Labels& labels = {}) {
     add(name, help, MetricType::Gauge, value, labels);
@@ -172,6 +174,16 @@ void add_paths(Figures& figures, const PairView& view, NodeSide mine) {
   each([&](const LinkPathStatus& p, const Labels& labels) {
     figures.add("lockstep_link_path_losses_total", "How often the path was lost.", MetricType::Counter,
                 static_cast<double>(p.losses), labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    if (p.rdma)
+      figures.gauge("lockstep_link_path_rdma_up", "1 while the path is connected over RDMA, too.",
+                    p.rdma->state != "down", labels);
+  });
+  each([&](const LinkPathStatus& p, const Labels& labels) {
+    if (p.rdma)
+      figures.add("lockstep_link_path_rdma_losses_total", "How often the path over RDMA was lost.", MetricType::Counter,
+                  static_cast<double>(p.rdma->losses), labels);
   });
   each([&](const LinkPathStatus& p, const Labels& labels) {
     if (p.round_trip_us)

@@ -100,7 +100,8 @@ class Watching(Scratch):
         self.well(a, b)
         copied = {"immediate_prefix": 0, "ahs": 0, "bounce": 0, "control": 77}
         b.script(rdma={"findings": [{"id": "small_mtu", "severity": "advice", "message": "eth1 has an MTU of 1500.", "advice": "Set 9000."}],
-                       "hosts": {"messages_in": 12, "bytes_in": 4096, "copied": copied}})
+                       "hosts": {"messages_in": 12, "bytes_in": 4096, "copied": copied},
+                       "link": {"messages_in": 34, "windows": 5}})
         health = wait_for("the advice", lambda: (h := a.get("/api/v1/health").json)["problems"] and h)
         self.assertEqual((health["status"], health["summary"]), ("ok", "Everything is in order."))
         self.assertEqual([(p["severity"], p["subject"], p["side"], p["message"], p["advice"]) for p in health["problems"]],
@@ -109,6 +110,9 @@ class Watching(Scratch):
         text = b.get("/metrics").raw.decode()
         self.assertIn(f"lockstep_transport_received_messages_total{labels}}} 12", text)
         self.assertIn(f'lockstep_transport_copied_bytes_total{labels},reason="control"}} 77', text)
+        of_link = labels.replace("hosts", "link")
+        self.assertIn(f"lockstep_transport_received_messages_total{of_link}}} 34", text)
+        self.assertIn(f"lockstep_transport_windows_total{of_link}}} 5", text)
         self.assertNotIn("lockstep_transport_", a.get("/metrics").raw.decode())
         b.script(rdma={"findings": [{"id": "port_down", "severity": "warning", "message": "rxe0/1 is not active.", "advice": "Look."}]})
         health = wait_for("what is wrong", lambda: (h := a.get("/api/v1/health").json)["status"] == "degraded" and h)

@@ -46,7 +46,7 @@ TEST_F(Run, LinkShowsThePathsAndWhyOneIsNotUsed) {
 
 TEST_F(Run, LinkSaysWhatCarriesTheDataAndWhyNotRdma) {
   json all = link();
-  all["paths"][0]["nodes"][0]["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};
+  for (json& node : all["paths"][0]["nodes"]) node["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};
   all["carriers"] = {
       {{"side", "a"}, {"node", "node-a"}, {"transport", "tcp"}, {"why_not_rdma", "The path has to prove itself."}},
       {{"side", "b"}, {"node", "node-b"}, {"transport", "rdma"}, {"why_not_rdma", nullptr}}};
@@ -57,6 +57,25 @@ TEST_F(Run, LinkSaysWhatCarriesTheDataAndWhyNotRdma) {
             "1  10.1.0.11:3261  [fd00::12]:3262  tcp, rdma proving  proven           -    0 B       0  data\n"
             "node-a: TCP carries the data. The path has to prove itself.\n"
             "node-b: RDMA carries the data.\n");
+}
+
+TEST_F(Run, LinkShowsHowFarRdmaIsOnEachNodeAndWhyAPathOfItIsDown) {
+  json all = link({path(2, end("a", "10.9.0.11:3261"), end("b", "10.9.0.12:3261"))});
+  json& nodes = all["paths"][0]["nodes"];
+  nodes[0]["rdma"] = {{"state", "proven"}, {"problem", ""}, {"losses", 0}};
+  nodes[1]["rdma"] = {{"state", "down"}, {"problem", "Nobody answers."}, {"losses", 1}};
+  all["paths"][1]["nodes"][1]["rdma"] = {{"state", "down"}, {"problem", "It was cut."}, {"losses", 2}};
+  all["carriers"] = {{{"side", "a"}, {"node", "node-a"}, {"transport", "rdma"}, {"why_not_rdma", nullptr}},
+                     {{"side", "b"}, {"node", "node-b"}, {"transport", "tcp"}, {"why_not_rdma", "Nobody answers."}}};
+  answer("GET /api/v1/pair/link", 200, all);
+  EXPECT_EQ(run({"link"}), 0);
+  EXPECT_NE(out_.str().find("  tcp, rdma proven / down  "), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("  tcp, rdma - / down  "), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("Path 2 is not used over RDMA:\n  node-b: It was cut.\n"
+                            "node-a: RDMA carries the data.\n"
+                            "node-b: TCP carries the data. Nobody answers.\n"),
+            std::string::npos)
+      << out_.str();
 }
 
 TEST_F(Run, LinkAnswersInJson) {

@@ -254,9 +254,12 @@ TEST_F(Run, HealthExitsWithOneWhenNotAllIsWell) {
   EXPECT_EQ(out_.str(), "OK: All is in order.\n");
   script_ = {};
   answer("GET /api/v1/health", 200, json::parse(R"({"status": "degraded", "summary": "Alone.",
-    "problems": [{"severity": "warning", "message": "node-b is away.", "advice": "Check its power."}]})"));
+    "problems": [{"severity": "warning", "message": "node-b is away.", "advice": "Check its power."},
+                 {"severity": "info", "message": "eth1 has an MTU of 1500.", "advice": "Set 9000."}]})"));
   EXPECT_EQ(run({"health"}), 1);
-  EXPECT_EQ(out_.str(), "DEGRADED: Alone.\n- node-b is away.\n  Check its power.\n");
+  EXPECT_EQ(
+      out_.str(),
+      "DEGRADED: Alone.\n- node-b is away.\n  Check its power.\n- advice: eth1 has an MTU of 1500.\n  Set 9000.\n");
   EXPECT_EQ(err_.str(), "");
 }
 

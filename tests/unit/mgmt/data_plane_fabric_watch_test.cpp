@@ -88,6 +88,18 @@ TEST_F(AFabricWatch, FindsTheInterfaceOfAnAddressAndWhatIsWrongBelowIt) {
   EXPECT_THAT(found[0].message, testing::HasSubstr("127.0.0.1 on lo"));
 }
 
+TEST_F(AFabricWatch, CountsItsLooksAlsoThoseThatFindNothing) {
+  const Tree empty;
+  begin({.wanted = true, .asked = false, .why_none = {}, .pinning = {}, .root = empty.root()});
+  const auto looks = [&] { return on_home([&] { return watch->looks(); }); };
+  EXPECT_EQ(looks(), 0U);
+  serve("127.0.0.1");
+  for (const auto end = std::chrono::steady_clock::now() + 10s; looks() == 0 && std::chrono::steady_clock::now() < end;)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(looks(), 1U);
+  EXPECT_TRUE(findings().empty());
+}
+
 TEST_F(AFabricWatch, TellsOfADeviceThatWasUsed) {
   const Tree tree(kDown);
   begin({.wanted = true, .asked = false, .why_none = {}, .pinning = {}, .root = tree.root()});

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 TEST(StatusOfRdma, SaysNothingWhereNoDeviceIsInUse) {
   const json rdma = to_json(NodeReport{})["rdma"];
-  EXPECT_EQ(rdma, json::parse(R"({"findings": [], "hosts": null, "link": null})"));
+  EXPECT_EQ(rdma, json::parse(R"({"looks": 0, "findings": [], "hosts": null, "link": null})"));
 }
 
 TEST(StatusOfRdma, HasFindingsWithWhatToDo) {

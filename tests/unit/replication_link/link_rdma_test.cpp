@@ -4,6 +4,7 @@
 #include "replication/link/paths_link.hpp"
 #include "replication/link/paths_target.hpp"
 #include "tests/support/rdma/fake_fabric.hpp"
+#include "tests/unit/engine/tls_fixture.hpp"
 #include "tests/unit/replication_link/link_fixture.hpp"
 
 namespace lockstep::replication {
@@ -300,6 +301,17 @@ TEST_F(LinkOverRdma, GoesOnOverTcpWhenNothingComesAnyMore) {
   run([this] { fabric_.lose_packets(false); });
   ASSERT_TRUE(eventually([this] { return link_->paths().joined().contains(PathSlot{kRdma}); }));
   expect_in_order(40);
+}
+
+TEST_F(LinkOverRdma, IsRefusedWhileThePartnerTakesNothingWithoutTls) {
+  const auto certificate = engine::test::make_certificate();
+  server_->protect({engine::test::context_of(certificate, {certificate.fingerprint}), engine::TlsRole::server});
+  run([this] { fabric_.lose(fabric_.connections().back()); });
+  ASSERT_TRUE(eventually([this] { return paths_[kRdma]->problem().find("over RDMA") != std::string::npos; }))
+      << run([this] { return paths_[kRdma]->problem(); });
+  EXPECT_FALSE(run([this] { return link_->paths().joined().contains(PathSlot{kRdma}); }));
+  server_->protect({});
+  EXPECT_TRUE(eventually([this] { return link_->paths().joined().contains(PathSlot{kRdma}); }));
 }
 
 struct Damage {

@@ -199,13 +199,15 @@ TEST(Metrics, TellWhatWentOverRdmaAndWhyWhatWasCopied) {
   view.nodes[0].report.running = true;
   const auto status = mgmt::status_from(R"json({"rdma": {"findings": [], "hosts": {
       "messages_in": 1, "messages_out": 2, "bytes_in": 3, "bytes_out": 4, "reads": 5, "writes": 6, "bytes_read": 7,
-      "bytes_written": 8, "eager": 9, "invalidations": 10, "starved": 11,
-      "copied": {"immediate_prefix": 12, "ahs": 13, "bounce": 14, "control": 15}}}})json");
+      "bytes_written": 8, "eager": 9, "invalidations": 10, "starved": 11, "windows": 16,
+      "copied": {"immediate_prefix": 12, "ahs": 13, "bounce": 14, "control": 15}},
+      "link": {"messages_in": 21, "windows": 22, "copied": {"control": 23}}}})json");
   ASSERT_TRUE(status);
   view.nodes[0].report.status = *status;
   const std::string text = metrics_text(view);
-  const auto told = [&](const std::string& name, const std::string& reason, int value) {
-    const std::string line = name + R"({pair="",node="node-a",transport="rdma",used_by="hosts")" + reason + "} " +
+  const auto told = [&](const std::string& name, const std::string& reason, int value,
+                        const std::string& by = "hosts") {
+    const std::string line = name + R"({pair="",node="node-a",transport="rdma",used_by=")" + by + '"' + reason + "} " +
                              std::to_string(value) + "\n";
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   };
@@ -224,6 +226,13 @@ TEST(Metrics, TellWhatWentOverRdmaAndWhyWhatWasCopied) {
   told("lockstep_transport_copied_bytes_total", R"(,reason="ahs")", 13);
   told("lockstep_transport_copied_bytes_total", R"(,reason="bounce")", 14);
   told("lockstep_transport_copied_bytes_total", R"(,reason="control")", 15);
+  told("lockstep_transport_windows_total", "", 16);
+  told("lockstep_transport_received_messages_total", "", 21, "link");
+  told("lockstep_transport_windows_total", "", 22, "link");
+  told("lockstep_transport_copied_bytes_total", R"(,reason="control")", 23, "link");
+  const std::string help = "# HELP lockstep_transport_windows_total ";
+  ASSERT_NE(text.find(help), std::string::npos);
+  EXPECT_EQ(text.find(help), text.rfind(help)) << "all figures of a name stand together";
 }
 
 }  // namespace

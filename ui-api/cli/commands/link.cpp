@@ -52,15 +52,33 @@ std::uint64_t bytes_of(const json& ends) {
   return all;
 }
 
-/// "TCP, RDMA proving" where there is both; "tcp" alone where not.
+/// "tcp, rdma proving" where there is both, "tcp, rdma proven / -" where one node does not try it; "tcp" where none
+/// does.
 std::string transport_of(const json& ends) {
-  std::string transport;
+  std::string transport, states, last;
+  bool any = false;
   for (const json& end : ends) {
     if (transport.empty()) transport = text(end, "transport");
     const json& rdma = part(end, "rdma");
-    if (rdma.is_object()) return transport + ", rdma " + text(rdma, "state");
+    any |= rdma.is_object();
+    const std::string here = rdma.is_object() ? text(rdma, "state") : "-";
+    if (here != last) states += (states.empty() ? "" : " / ") + here;
+    last = here;
   }
-  return transport;
+  return any ? transport + ", rdma " + states : transport;
+}
+
+/// What stands below the table already, of what carries the data, is not said again.
+std::string why_not_over_rdma(const json& path, const json& link) {
+  std::string why;
+  for (const json& end : part(path, "nodes")) {
+    const std::string problem = text(part(end, "rdma"), "problem");
+    const bool is_said = std::ranges::any_of(part(link, "carriers"), [&](const json& carrier) {
+      return text(carrier, "side") == text(end, "side") && text(carrier, "why_not_rdma") == problem;
+    });
+    if (!problem.empty() && !is_said) why += fmt::format("  {}: {}\n", text(end, "node"), printable(problem));
+  }
+  return why;
 }
 
 /// A sentence for each node.
@@ -93,6 +111,8 @@ std::string paths_text(const json& link) {
                std::to_string(losses), flag(path, "last_resort") ? "last resort" : "data"});
     if (const std::string why = why_not(path, "  "); !why.empty())
       below += fmt::format("Path {} is not used:\n{}", number(path, "number"), why);
+    if (const std::string why = why_not_over_rdma(path, link); !why.empty())
+      below += fmt::format("Path {} is not used over RDMA:\n{}", number(path, "number"), why);
   }
   return table.text() + below + carriers_text(link);
 }

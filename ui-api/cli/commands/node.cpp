@@ -52,7 +52,8 @@ std::string health_text(const json& health) {
   std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return std::toupper(c); });
   std::string out = fmt::format("{}: {}\n", status, printable(text(health, "summary")));
   for (const json& problem : part(health, "problems")) {
-    out += fmt::format("- {}\n", printable(text(problem, "message")));
+    const bool is_advice = text(problem, "severity") == "info";
+    out += fmt::format("- {}{}\n", is_advice ? "advice: " : "", printable(text(problem, "message")));
     if (const std::string advice = text(problem, "advice"); !advice.empty())
       out += fmt::format("  {}\n", printable(advice));
   }
