@@ -36,6 +36,8 @@ class SendQueue final : public iscsi::PduSender {
   [[nodiscard]] bool idle() const { return first_ == nullptr && posted_.empty(); }
   /// Whether one more read or write may be posted, so that sends have room left.
   [[nodiscard]] bool has_room() const { return work() < shape_.work / 2; }
+  /// The same for what goes ahead of all others: a request with two windows.
+  [[nodiscard]] bool has_room_ahead() const { return work() + 2 < shape_.work - shape_.windows; }
   void read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_t id);
   void read_over() { --reads_; }
   /// Memory that the peer may read, or write to, from the next PDU on. The peer's answer shuts it, or hide().

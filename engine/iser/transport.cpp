@@ -174,6 +174,7 @@ Transport::Data Transport::data() const {
 }
 
 void Transport::hand_over_data() {
+  if (!holds_data_) return;
   const auto [beside, in_buffer] = data();
   for (std::size_t at = 0; holds_data_ && at < message_.data;) {
     const auto place = user_->data_place(static_cast<std::uint32_t>(at));

@@ -98,7 +98,7 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   /// Whether the network card may read and write it.
   [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const { return pair_->is_registered(memory); }
   /// There is for a read, a write, or expose().
-  [[nodiscard]] bool has_room() const { return sends_.has_room(); }
+  [[nodiscard]] bool has_room(bool ahead = false) const { return ahead ? sends_.has_room_ahead() : sends_.has_room(); }
   /// Memory for the target to read or to write to, from the next PDU on: at most the shape's windows. The answer shuts
   /// it (Mover::on_invalidated()); where it doesn't, hide() has to.
   [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access);

@@ -36,6 +36,7 @@ void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
 }
 
 void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
+  if (const auto all = hub_.protection(); all.context && all.role == engine::TlsRole::server) return hub_.dropped(id);
   auto transport = iser::Transport::make(
       std::move(call), {.completions = *completions_,
                         .pool = *bounce_,

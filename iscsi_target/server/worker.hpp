@@ -25,7 +25,7 @@ class WorkerHub {
   [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
   [[nodiscard]] virtual const RdmaService& rdma_service() const = 0;
   virtual TargetDirectory& directory() = 0;
-  /// Of a connection that begins now.
+  /// Of a connection that begins now. Where all must be protected, none over RDMA may begin.
   [[nodiscard]] virtual engine::StreamProtection protection() const = 0;
   [[nodiscard]] virtual bool holds_logins() const = 0;
   /// A call was dropped before there was a connection of it.

@@ -14,6 +14,9 @@ using mgmt::log_warning;
 
 namespace {
 
+// One of each path, either way of carrying it, and those that only try whether a login succeeds.
+constexpr std::size_t kSessions = 2 * PartnerPaths::kPaths + PairShard::kMaxTrials;
+
 std::string link_name(unsigned shard) {
   return shard == 0 ? "Partner link" : "Partner link, shard " + std::to_string(shard);
 }
@@ -92,9 +95,9 @@ iscsi_target::ServerOptions server_options(const ShardRdma* rdma) {
   options.session.brings_buffers = false;
   options.session.login_timeout = std::chrono::seconds(3);
   options.session.keepalive = std::chrono::seconds(1);
-  options.sessions = {.in_all = 8, .of_name = 8, .from_address = 8, .reserve = 0};
-  options.max_half_open = 8;
-  options.max_half_open_per_address = 8;
+  options.sessions = {.in_all = kSessions, .of_name = kSessions, .from_address = kSessions, .reserve = 0};
+  options.max_half_open = 2 * kSessions;
+  options.max_half_open_per_address = 2 * kSessions;
   return options;
 }
 
@@ -220,6 +223,7 @@ engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
   tls_ = *std::move(context);
   const bool only = tls->mode == LinkTlsMode::required;
   server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
+  if (only) server_.close_sessions([](const iscsi_target::SessionInfo& session) { return session.over_rdma; });
   return {};
 }
 

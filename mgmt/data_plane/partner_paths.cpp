@@ -17,6 +17,9 @@ static_assert(2 * PartnerPaths::kPaths <= replication::kMaxPaths);
 
 namespace {
 
+// The partner may have no RDMA at all, and each call makes and destroys queues in the network card.
+constexpr engine::Duration kLastRetryOverRdma = std::chrono::seconds(10);
+
 PathTransport transport_of(std::size_t number) {
   return number < PartnerPaths::kPaths ? PathTransport::tcp : PathTransport::rdma;
 }
@@ -155,6 +158,7 @@ PathPlan PartnerPaths::over_rdma(const PathPlan& plan) const {
   if (plan.settings.tls || plan.last_resort) return {};
   PathPlan twin = plan;
   twin.settings.rdma = rdma_;
+  twin.settings.last_retry = kLastRetryOverRdma;
   return twin;
 }
 
@@ -195,8 +199,11 @@ bool PartnerPaths::measure(const std::string& to, engine::Callback<const replica
   if (measurement_) return false;
   const auto found =
       std::ranges::find_if(paths_, [&](const auto& path) { return path->exists && path->link.way().address == to; });
-  // One that there is not has joined nothing, as one that is down.
-  const std::size_t number = found == paths_.end() ? kPaths : (*found)->number;
+  if (found == paths_.end()) {
+    done({});
+    return true;
+  }
+  const std::size_t number = (*found)->number;
   measurement_ = std::make_unique<replication::PathMeasurement>(
       reactor_, *link_, static_cast<PathSlot>(number),
       [this, done = std::move(done)](const replication::PathMeasured& measured) mutable {

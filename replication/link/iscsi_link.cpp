@@ -65,6 +65,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     state = State::connecting;
     const std::size_t which = turn++ % (1 + settings.others.size());
     taken = which == 0 ? LinkWay{settings.address, settings.from} : settings.others[which - 1];
+    assert(!session && !transport);
     if (settings.rdma != nullptr) return call_over_rdma(*settings.rdma);
     connector = std::make_unique<engine::TcpConnector>(reactor, taken.from, taken.address, settings.connect_timeout,
                                                        [this](engine::Result<engine::TcpSocket> socket) {
@@ -137,6 +138,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
 
   void try_again() {
     state = State::waiting;
+    cancel(timer);
     timer = reactor.call_after(retry, [this] {
       timer = engine::TimerId::none;
       connect();
@@ -211,6 +213,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     }
     session.reset();
     end_transport();
+    if (state == State::stopped) return;  // by one of those
     state = State::waiting;
     if (was_up) events->on_link_down();
     if (state != State::waiting) return;

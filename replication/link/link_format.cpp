@@ -148,18 +148,19 @@ std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload
   return kAnswerPayloadOffset;
 }
 
-std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload) {
+std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload,
+                             std::uint32_t request) {
   const AnswerLayout fixed{static_cast<std::uint16_t>(header.size()), kSealedVersion,
                            static_cast<std::uint32_t>(payload.size())};
-  return engine::crc32c(payload, engine::crc32c(header, engine::crc32c(engine::bytes_of(fixed))));
+  return engine::crc32c(payload, engine::crc32c(header, engine::crc32c(engine::bytes_of(fixed), request)));
 }
 
 std::size_t encode_sealed_answer(std::span<const std::byte> header, std::span<const std::byte> payload,
-                                 AnswerPrefix& into) {
+                                 std::uint32_t request, AnswerPrefix& into) {
   assert(header.size() <= kMaxLinkAnswerHeader && payload.size() <= kMaxLinkPayload);
   const SealedAnswerLayout fixed{
       {static_cast<std::uint16_t>(header.size()), kSealedVersion, static_cast<std::uint32_t>(payload.size())},
-      answer_seal_of(header, payload)};
+      answer_seal_of(header, payload, request)};
   std::memcpy(into.data(), &fixed, sizeof fixed);
   if (!header.empty()) std::memcpy(into.data() + sizeof fixed, header.data(), header.size());
   return sizeof fixed + header.size();

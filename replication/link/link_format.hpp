@@ -60,9 +60,11 @@ using AnswerPrefix = std::array<std::byte, kSealedAnswerFixed + kMaxLinkAnswerHe
 /// Gives how many bytes go out before the payload: all up to its place when there is one, else only what is used. In
 /// layout 2 the payload has no place behind it.
 std::size_t encode_answer(std::span<const std::byte> header, std::size_t payload, AnswerPrefix& into);
+/// `request`: the request's seal, so that an answer is worth nothing for another one.
 std::size_t encode_sealed_answer(std::span<const std::byte> header, std::span<const std::byte> payload,
-                                 AnswerPrefix& into);
-[[nodiscard]] std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload);
+                                 std::uint32_t request, AnswerPrefix& into);
+[[nodiscard]] std::uint32_t answer_seal_of(std::span<const std::byte> header, std::span<const std::byte> payload,
+                                           std::uint32_t request);
 /// `bytes` is everything before the payload that came. Nothing when it makes no sense.
 [[nodiscard]] std::optional<AnswerStart> decode_answer(std::span<const std::byte> bytes);
 

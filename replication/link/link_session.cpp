@@ -212,6 +212,9 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   transport_->set_digests(parameters_.header_digest, parameters_.data_digest);
   transport_->set_limits(
       {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
+  if (rdma_ && (!parameters_.rdma || !parameters_.immediate_data || parameters_.first_burst < kEagerPayload)) {
+    return fail("The partner takes less with a message over RDMA than the link needs.");
+  }
   if (rdma_) rdma_->begin();
   if (!identity_.only_tries) return greet();
   phase_ = Phase::ready;
@@ -271,13 +274,13 @@ void LinkSession::issue(LinkTask& task) {
   push_command(task);
 }
 
-std::size_t LinkSession::encode_cdb(const LinkTask& task, LinkCdb& cdb) const {
+std::size_t LinkSession::encode_cdb(LinkTask& task, LinkCdb& cdb) const {
   LinkCommand command{task.opcode,
                       std::span(task.header).first(task.header_size),
                       static_cast<std::uint32_t>(task.payload_out.size()),
                       static_cast<std::uint32_t>(task.payload_in.size()),
                       {}};
-  if (rdma_) command.crc = seal_of(command, task.payload_out);
+  if (rdma_) command.crc = task.seal = seal_of(command, task.payload_out);
   return encode_link_cdb(command, cdb);
 }
 
@@ -285,7 +288,8 @@ void LinkSession::push_command(LinkTask& task) {
   LinkCdb cdb;
   const std::size_t cdb_length = encode_cdb(task, cdb);
   const auto out_length = static_cast<std::uint32_t>(task.payload_out.size());
-  const auto in_length = static_cast<std::uint32_t>(kAnswerPayloadOffset + task.payload_in.size());
+  const std::size_t words = rdma_ ? sizeof(AnswerPrefix) : kAnswerPayloadOffset;
+  const auto in_length = static_cast<std::uint32_t>(words + task.payload_in.size());
   auto header = iscsi::make_header<iscsi::ScsiCommandHeader>(Opcode::scsi_command, iscsi::kFinal | iscsi::kRead | 1);
   if (out_length > 0) header.flags |= iscsi::kWrite;
   header.task_tag = task.tag;

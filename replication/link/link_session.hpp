@@ -112,7 +112,7 @@ class LinkSession final : private iscsi::PduTransportUser, private RdmaPayloads:
   [[nodiscard]] LinkTask* find(std::uint32_t tag);
   void answered(LinkTask& task);
   void finish_if_over(LinkTask& task);
-  [[nodiscard]] std::size_t encode_cdb(const LinkTask& task, LinkCdb& cdb) const;
+  [[nodiscard]] std::size_t encode_cdb(LinkTask& task, LinkCdb& cdb) const;
   void add_payload(LinkTask& task, iscsi::OutPdu& pdu);
   void push_command(LinkTask& task);
   void push_data(LinkTask& task, std::uint32_t offset, std::uint32_t length, std::uint32_t transfer_tag);

@@ -28,6 +28,7 @@ struct LinkTask {
   bool answered = false;
   AnswerPrefix prefix;  ///< the answer's header is at kAnswerFixed when that has come
   AnswerStart answer;
+  std::uint32_t seal = 0;  ///< of the request, over RDMA
   // Over RDMA: by how many windows the partner is let at its memory, and the copies that these may be of.
   unsigned windows = 0;
   engine::Buffer copy_out, copy_in;

@@ -8,6 +8,7 @@ namespace {
 IscsiLinkSettings of_a_trial(IscsiLinkSettings settings) {
   settings.identity.only_tries = true;
   settings.others.clear();
+  settings.rdma = nullptr;
   return settings;
 }
 

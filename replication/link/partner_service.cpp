@@ -131,8 +131,9 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     const auto decoded = decode_link_cdb(cdb_of(command));
     if (!decoded) return reject(command);
     if (decoded->opcode == LinkOpcode::hello) return greet(command, *decoded);
-    const bool fits = decoded->payload_out == command.expected_out &&
-                      kAnswerPayloadOffset + decoded->payload_in <= command.expected_in;
+    const bool fits =
+        decoded->payload_out == command.expected_out &&
+        (decoded->crc ? sizeof(AnswerPrefix) : kAnswerPayloadOffset) + decoded->payload_in <= command.expected_in;
     if (!current || command.nexus != current_nexus || !fits || !events) return reject(command);
     Request& request = make(command);
     std::memcpy(request.header_bytes.data(), decoded->header.data(), decoded->header.size());
@@ -254,8 +255,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     }
     AnswerPrefix prefix;
     const bool sealed = request.crc.has_value();
-    const std::size_t prefix_size =
-        sealed ? encode_sealed_answer(header, payload, prefix) : encode_answer(header, payload.size(), prefix);
+    const std::size_t prefix_size = sealed ? encode_sealed_answer(header, payload, *request.crc, prefix)
+                                           : encode_answer(header, payload.size(), prefix);
     command->wanted_out = command->expected_out;
     command->wanted_in = prefix_size + payload.size();
     if (payload.empty()) {
@@ -279,7 +280,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     if (!command) return;
     AnswerPrefix prefix;
     const bool sealed = request.crc.has_value();
-    const std::size_t size = sealed ? encode_sealed_answer(header, {}, prefix) : encode_answer(header, 0, prefix);
+    const std::size_t size =
+        sealed ? encode_sealed_answer(header, {}, *request.crc, prefix) : encode_answer(header, 0, prefix);
     command->wanted_out = command->expected_out;
     command->wanted_in = size;
     complete(*command, std::span(prefix).first(size), sealed);
@@ -381,7 +383,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
     AnswerPrefix prefix;
     const bool sealed = decoded.crc.has_value();
     const auto words = std::span<const std::byte>(header).first(encode_hello_answer(verdict, header));
-    const std::size_t size = sealed ? encode_sealed_answer(words, {}, prefix) : encode_answer(words, 0, prefix);
+    const std::size_t size =
+        sealed ? encode_sealed_answer(words, {}, *decoded.crc, prefix) : encode_answer(words, 0, prefix);
     command.wanted_in = size;
     complete(command, std::span(prefix).first(size), sealed);
     if (opened && events) events->on_inbound_up(opened);

@@ -53,12 +53,15 @@ PathsTarget::Path* PathsTarget::path_of(const scsi::Nexus* nexus) {
   return path == paths_.end() ? nullptr : path->get();
 }
 
-/// One for which no place is left is let in and told nothing: the target takes no more sessions than there are places.
-void PathsTarget::on_nexus_opened(scsi::Nexus& nexus) {
+/// It has a place from its first command on: who only tries whether a login succeeds sends none, and takes none.
+void PathsTarget::on_nexus_opened(scsi::Nexus&) {}
+
+PathsTarget::Path* PathsTarget::place_for(scsi::Nexus& nexus) {
   Path* const path = path_of(nullptr);
-  if (path == nullptr) return;
+  if (path == nullptr) return nullptr;
   path->nexus = &nexus;
   path->service.on_nexus_opened(nexus);
+  return path;
 }
 
 void PathsTarget::on_nexus_closed(scsi::Nexus& nexus) {
@@ -69,7 +72,9 @@ void PathsTarget::on_nexus_closed(scsi::Nexus& nexus) {
 }
 
 void PathsTarget::execute(scsi::Command& command) {
-  if (Path* const path = path_of(command.nexus)) return path->service.execute(command);
+  Path* path = path_of(command.nexus);
+  if (path == nullptr) path = place_for(*command.nexus);
+  if (path != nullptr) return path->service.execute(command);
   const scsi::Sense sense{scsi::SenseKey::illegal_request, scsi::asc::kInvalidFieldInCdb};
   command.status = scsi::Status::check_condition;
   command.sense_length = scsi::build_sense(sense, scsi::SenseFormat::fixed, command.sense);

@@ -36,6 +36,7 @@ class PathsTarget final : public scsi::DeviceServer {
 
  private:
   class Path;
+  [[nodiscard]] Path* place_for(scsi::Nexus& nexus);
   [[nodiscard]] Path* path_of(const scsi::Nexus* nexus);
 
   engine::Callback<const std::string&> tell_refused_;

@@ -44,7 +44,7 @@ bool RdmaPayloads::prepare(LinkTask& task) {
   const auto windows = static_cast<std::uint32_t>(is_read(task)) + static_cast<std::uint32_t>(is_written(task));
   // What goes ahead waits for nothing that others have taken.
   const std::uint32_t most = kLinkCallerShape.windows - (task.goes_ahead ? 0 : kWindowsAhead);
-  if (open_.size() + hiding_.size() + windows > most || (windows != 0 && !task.goes_ahead && !transport_.has_room()))
+  if (open_.size() + hiding_.size() + windows > most || (windows != 0 && !transport_.has_room(task.goes_ahead)))
     return false;
   const bool has_copies =
       copy_for(task.payload_out, task.copy_out) && (!is_written(task) || copy_for(task.payload_in, task.copy_in));
@@ -91,7 +91,7 @@ bool RdmaPayloads::take_answer(LinkTask& task, std::span<const std::byte> beside
   }
   engine::copy_bytes(beside, task.payload_in);
   const auto header = std::span(task.prefix).subspan(kAnswerFixed, task.answer.header);
-  return task.answer.crc == answer_seal_of(header, task.payload_in.first(size));
+  return task.answer.crc == answer_seal_of(header, task.payload_in.first(size), task.seal);
 }
 
 void RdmaPayloads::note_shut(const Window& window) {

@@ -21,20 +21,21 @@ constexpr std::size_t kPayloadInAnswer = 4096 - kSealedAnswerFixed - kMaxLinkAns
 /// Bytes of additional headers of a request with a payload: they end where a receive's buffer begins.
 constexpr std::size_t kLinkAhs = 4 + kMaxLinkHeader + 8;
 
-/// The way in: as many receives as there may be requests.
+/// The way in: as many receives as there may be requests, and some for pings and their answers.
 constexpr iser::Shape kLinkTargetShape{.headers = iser::kHeadersSize + kLinkAhs,
-                                       .first = 240 + iser::Shape::kUnasked,
-                                       .most = 240 + iser::Shape::kUnasked,
+                                       .first = 240 + 2 * iser::Shape::kUnasked,
+                                       .most = 240 + 2 * iser::Shape::kUnasked,
                                        .send_bytes = 320,
                                        .sends = 64};
-/// The way out: as many as there may be answers.
+/// The way out: as many as there may be answers; a window for each request of the mirror's budget, and for heartbeats:
+/// one volume whose disk hangs at the partner takes none from another one.
 constexpr iser::Shape kLinkCallerShape{.headers = iser::kHeadersSize + kLinkAhs,
-                                       .first = 256 + iser::Shape::kUnasked,
-                                       .most = 256 + iser::Shape::kUnasked,
+                                       .first = 256 + 2 * iser::Shape::kUnasked,
+                                       .most = 256 + 2 * iser::Shape::kUnasked,
                                        .send_bytes = 320,
                                        .sends = 64,
-                                       .work = 512,
-                                       .windows = 128};
+                                       .work = 768,
+                                       .windows = 272};
 
 class RdmaPayloads final : public iser::Mover {
  public:

@@ -1,5 +1,6 @@
 #include "engine/rdma/real/device.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
@@ -94,13 +95,23 @@ std::error_code Device::add_arena(std::span<std::byte> arena) {
   return {};
 }
 
+std::error_code Device::complete(std::span<const std::span<std::byte>> arenas) {
+  for (const auto arena : arenas) {
+    const bool is_whole = std::ranges::count_if(regions_, [&](const ibv_mr* region) {
+                            return region->addr == arena.data() && region->length == arena.size();
+                          }) == static_cast<std::ptrdiff_t>(domains_.size());
+    if (is_whole) continue;
+    remove_arena(arena);
+    if (const auto error = add_arena(arena)) return error;
+  }
+  return {};
+}
+
 void Device::remove_arena(std::span<std::byte> arena) {
   for (Keys& keys : keys_) keys.remove(arena);
   std::erase_if(regions_, [&](ibv_mr* region) {
     if (region->addr != arena.data() || region->length != arena.size()) return false;
-    const int failed = ibv_dereg_mr(region);
-    assert(failed == 0 || removed);  // else a window is open on it
-    return failed == 0;
+    return ibv_dereg_mr(region) == 0;  // else its device has failed, and ends with the process
   });
 }
 

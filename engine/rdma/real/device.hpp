@@ -34,6 +34,8 @@ class Device {
   /// Makes the domains and registers the arenas.
   [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
+  /// All of them, or why not: those that it could not have before are tried again.
+  [[nodiscard]] std::error_code complete(std::span<const std::span<std::byte>> arenas);
   /// As far as it has it.
   void remove_arena(std::span<std::byte> arena);
   /// What happens to the device, until it is destroyed.

@@ -13,8 +13,8 @@ struct Category final : std::error_category {
         return "memory may not be pinned for RDMA: set LimitMEMLOCK=infinity in the service's unit (or ulimit -l)";
       case RdmaErrc::too_many_arenas:
         return "more memory arenas than an RDMA device is told of";
-      case RdmaErrc::iwarp_portal:
-        return "iWARP devices serve the link between the nodes only, not initiators";
+      case RdmaErrc::iwarp_reads:
+        return "iWARP devices are not used: what they read would be the peer's to write, too";
       case RdmaErrc::too_many_work:
         return "the RDMA device has no queues of the length that is needed";
       case RdmaErrc::no_windows:

@@ -12,7 +12,7 @@ namespace lockstep::rdma {
 enum class RdmaErrc : std::uint8_t {
   memory_not_pinned = 1,  ///< a limit forbids it
   too_many_arenas,
-  iwarp_portal,     ///< its reads would open our memory to initiators
+  iwarp_reads,      ///< they would open our memory to the peer
   too_many_work,    ///< the device has no queues of that length
   no_windows,       ///< the device has none, or not as many as were wanted
   no_reads,         ///< the peer grants none, and one was asked for

@@ -55,7 +55,8 @@ void RealFabric::close_all() {
 void RealFabric::add_arena(std::span<std::byte> arena) {
   control_->ask([&] {
     arenas_.push_back(arena);
-    // Where one can't have it, what lies in it is refused by Keys::find(), and new connections are by device_of().
+    // Where one can't have it, what lies in it is refused by Keys::find(), and new connections are by device_of(),
+    // which tries again.
     for (const auto& device : devices_) {
       if (!device->removed) (void)device->add_arena(arena);
     }
@@ -113,6 +114,7 @@ engine::IoResult<Device*> RealFabric::device_of(rdma_cm_id& id) {
     if (device->context() != id.verbs) continue;
     if (device->removed) return std::unexpected(make_error_code(RdmaErrc::device_removed));
     if (!device->is_guarded()) guard(*device, id);
+    if (const auto error = device->complete(arenas_)) return std::unexpected(error);
     return device.get();
   }
   auto made = std::make_unique<Device>(id.verbs, *control_);

@@ -66,13 +66,15 @@ TEST(LinkFormat, SealedBytesAreThoseOfTheDocumentsExample) {
   EXPECT_EQ(hex(back->header), "010203");
   EXPECT_EQ(seal_of(*back, payload), back->crc);
   AnswerPrefix answer;
-  const auto length = encode_sealed_answer(bytes({0xAA, 0xBB}), payload, answer);
-  EXPECT_EQ(hex(std::span(answer).first(length)), "0002000200000004759184eaaabb");
+  const auto length = encode_sealed_answer(bytes({0xAA, 0xBB}), payload, 0x6E33ACD8, answer);
+  EXPECT_EQ(hex(std::span(answer).first(length)), "0002000200000004646129eaaabb");
   const auto start = decode_answer(std::span(answer).first(length));
   ASSERT_TRUE(start);
   EXPECT_EQ(start->payload, 4u);
   EXPECT_EQ(start->header_at(), kSealedAnswerFixed);
-  EXPECT_EQ(answer_seal_of(std::span(answer).subspan(start->header_at(), start->header), payload), start->crc);
+  EXPECT_EQ(answer_seal_of(std::span(answer).subspan(start->header_at(), start->header), payload, 0x6E33ACD8),
+            start->crc);
+  EXPECT_NE(answer_seal_of(bytes({0xAA, 0xBB}), payload, 0x6E33ACD9), start->crc) << "it is of another request";
 }
 
 TEST(LinkFormat, EveryByteCountsForASeal) {
