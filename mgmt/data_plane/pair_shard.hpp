@@ -82,7 +82,7 @@ class PairShard final : private replication::LinkEvents {
  public:
   static constexpr engine::Duration kLookForFirstWay = std::chrono::seconds(1);  ///< while the link has another
   static constexpr engine::Duration kListenAgain = std::chrono::seconds(2);      ///< at an address that was taken
-  static constexpr std::size_t kMaxTrials = 4;  ///< at a time; the link's target lets in eight sessions
+  static constexpr std::size_t kMaxTrials = 4;                                   ///< at a time
   /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
   /// that none of them ends with BUSY.
   static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;

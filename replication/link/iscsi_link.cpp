@@ -66,6 +66,8 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     const std::size_t which = turn++ % (1 + settings.others.size());
     taken = which == 0 ? LinkWay{settings.address, settings.from} : settings.others[which - 1];
     assert(!session && !transport);
+    cancel(timer);
+    at_once = false;
     if (settings.rdma != nullptr) return call_over_rdma(*settings.rdma);
     connector = std::make_unique<engine::TcpConnector>(reactor, taken.from, taken.address, settings.connect_timeout,
                                                        [this](engine::Result<engine::TcpSocket> socket) {

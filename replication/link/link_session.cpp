@@ -212,7 +212,8 @@ void LinkSession::login_step(iscsi::InitiatorLogin::Step step) {
   transport_->set_digests(parameters_.header_digest, parameters_.data_digest);
   transport_->set_limits(
       {.data = kSegment, .header_digest = parameters_.header_digest, .data_digest = parameters_.data_digest});
-  if (rdma_ && (!parameters_.rdma || !parameters_.immediate_data || parameters_.first_burst < kEagerPayload)) {
+  if (rdma_ && (!parameters_.rdma || !parameters_.immediate_data || parameters_.first_burst < kEagerPayload ||
+                parameters_.target_segment < kEagerPayload)) {
     return fail("The partner takes less with a message over RDMA than the link needs.");
   }
   if (rdma_) rdma_->begin();

@@ -365,8 +365,8 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
   void greet(scsi::Command& command, const LinkCommand& decoded) {
     const auto hello = decode_hello(decoded.header);
     const bool whole = !decoded.crc || replication::seal_of(decoded, {}) == *decoded.crc;
-    if (!hello || !whole || command.expected_out != 0 || command.expected_in < kAnswerPayloadOffset)
-      return reject(command);
+    const std::size_t room = decoded.crc ? sizeof(AnswerPrefix) : kAnswerPayloadOffset;
+    if (!hello || !whole || command.expected_out != 0 || command.expected_in < room) return reject(command);
     HelloAnswer verdict = judge_hello(*hello, ours);
     if (verdict.verdict == HelloVerdict::welcome && (current_nexus || !events)) {
       verdict.verdict = HelloVerdict::busy;

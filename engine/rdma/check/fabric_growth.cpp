@@ -1,6 +1,7 @@
 // What counters tell by growing. Their names are the standard's and each driver's own.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <string_view>
 
@@ -110,7 +111,7 @@ void FabricCheck::compare(const PortView& port, engine::TimePoint now) {
       const auto before = counter_of(known.counters, name);
       const auto after = counter_of(port.counters, name);
       if (!before || !after || *after <= *before) continue;
-      const auto by = static_cast<std::uint64_t>(static_cast<double>(*after - *before) / minutes);
+      const auto by = static_cast<std::uint64_t>(std::llround(static_cast<double>(*after - *before) / minutes));
       if (by >= most && by > worst.by) worst = {std::string(name), by, now};
     }
     const bool rises = worst.by > 0;

@@ -102,7 +102,9 @@ std::error_code Connection::allocate_windows() {
 }
 
 std::error_code Connection::create_queue_pair(Limits& limits) {
-  if (device_->iwarp()) return RdmaErrc::iwarp_reads;
+  if (plan_.domain == Domain::link) {
+    if (const auto error = device_->complete(fabric_.arenas(), Domain::link)) return error;
+  }
   const std::uint32_t entries = plan_.send_depth + plan_.wanted.receives;
   const auto most = static_cast<std::uint32_t>(device_->attributes().max_qp_wr);
   if (plan_.send_depth > most || plan_.wanted.receives > most) return RdmaErrc::too_many_work;

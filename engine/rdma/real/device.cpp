@@ -42,7 +42,10 @@ Device::Device(ibv_context* context, Control& control) : context_(context), cont
 
 Device::~Device() {
   watch_.reset();
-  for (ibv_mr* region : regions_) ibv_dereg_mr(region);
+  for (const auto& regions : regions_) {
+    for (ibv_mr* region : regions) ibv_dereg_mr(region);
+  }
+  for (ibv_mr* region : stuck_) ibv_dereg_mr(region);
   for (ibv_pd* domain : domains_) {
     if (domain != nullptr) ibv_dealloc_pd(domain);
   }
@@ -82,37 +85,50 @@ std::error_code Device::open(std::span<const std::span<std::byte>> arenas) {
 }
 
 std::error_code Device::add_arena(std::span<std::byte> arena) {
+  std::error_code first;
   for (std::size_t i = 0; i < domains_.size(); ++i) {
-    if (keys_[i].is_full()) return RdmaErrc::too_many_arenas;
-    // A window may give the peer a right that the region has for nobody but us.
-    const bool is_for_windows = i == static_cast<std::size_t>(Domain::link) && has_windows();
-    const int access = is_for_windows ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND : IBV_ACCESS_LOCAL_WRITE;
-    ibv_mr* region = ibv_reg_mr(domains_[i], arena.data(), arena.size(), access);
-    if (region == nullptr) return registration_error(errno);
-    regions_.push_back(region);
-    keys_[i].add(arena, {region->lkey, region});
+    const auto error = add_arena(arena, i);
+    if (!first) first = error;
   }
+  return first;
+}
+
+std::error_code Device::add_arena(std::span<std::byte> arena, std::size_t domain) {
+  if (keys_[domain].is_full()) return RdmaErrc::too_many_arenas;
+  // A window may give the peer a right that the region has for nobody but us.
+  const bool is_for_windows = domain == static_cast<std::size_t>(Domain::link) && has_windows();
+  const int access = is_for_windows ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND : IBV_ACCESS_LOCAL_WRITE;
+  ibv_mr* region = ibv_reg_mr(domains_[domain], arena.data(), arena.size(), access);
+  if (region == nullptr) return registration_error(errno);
+  regions_[domain].push_back(region);
+  keys_[domain].add(arena, {region->lkey, region});
   return {};
 }
 
-std::error_code Device::complete(std::span<const std::span<std::byte>> arenas) {
+bool Device::has_arena(std::span<const std::byte> arena, std::size_t domain) const {
+  return std::ranges::any_of(regions_[domain], [&](const ibv_mr* region) {
+    return region->addr == arena.data() && region->length == arena.size();
+  });
+}
+
+std::error_code Device::complete(std::span<const std::span<std::byte>> arenas, Domain domain) {
+  const auto which = static_cast<std::size_t>(domain);
   for (const auto arena : arenas) {
-    const bool is_whole = std::ranges::count_if(regions_, [&](const ibv_mr* region) {
-                            return region->addr == arena.data() && region->length == arena.size();
-                          }) == static_cast<std::ptrdiff_t>(domains_.size());
-    if (is_whole) continue;
-    remove_arena(arena);
-    if (const auto error = add_arena(arena)) return error;
+    if (has_arena(arena, which)) continue;
+    if (const auto error = add_arena(arena, which)) return error;
   }
   return {};
 }
 
 void Device::remove_arena(std::span<std::byte> arena) {
   for (Keys& keys : keys_) keys.remove(arena);
-  std::erase_if(regions_, [&](ibv_mr* region) {
-    if (region->addr != arena.data() || region->length != arena.size()) return false;
-    return ibv_dereg_mr(region) == 0;  // else its device has failed, and ends with the process
-  });
+  for (auto& regions : regions_) {
+    std::erase_if(regions, [&](ibv_mr* region) {
+      if (region->addr != arena.data() || region->length != arena.size()) return false;
+      if (ibv_dereg_mr(region) != 0) stuck_.push_back(region);  // nobody has a key of it any more
+      return true;
+    });
+  }
 }
 
 void Device::watch(engine::Callback<const ibv_async_event&> happened) {

@@ -34,8 +34,8 @@ class Device {
   /// Makes the domains and registers the arenas.
   [[nodiscard]] std::error_code open(std::span<const std::span<std::byte>> arenas);
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena);
-  /// All of them, or why not: those that it could not have before are tried again.
-  [[nodiscard]] std::error_code complete(std::span<const std::span<std::byte>> arenas);
+  /// The domain has all of them, or why not: those that it could not have before are tried again.
+  [[nodiscard]] std::error_code complete(std::span<const std::span<std::byte>> arenas, Domain domain);
   /// As far as it has it.
   void remove_arena(std::span<std::byte> arena);
   /// What happens to the device, until it is destroyed.
@@ -57,7 +57,6 @@ class Device {
     constexpr std::uint32_t kSoftRoce = 0xffffff;  // RXE_VENDOR_ID of the kernel
     return attributes_.vendor_id == kSoftRoce ? IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK : IBV_WC_WITH_INV;
   }
-  [[nodiscard]] bool iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
 
   std::uint64_t serial = 0;  ///< of all that there ever were
   bool removed = false;
@@ -75,6 +74,8 @@ class Device {
     Device& device_;
   };
   void wait();
+  [[nodiscard]] bool has_arena(std::span<const std::byte> arena, std::size_t domain) const;
+  [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena, std::size_t domain);
 
   ibv_context* context_;
   Control& control_;
@@ -84,7 +85,8 @@ class Device {
   ibv_device_attr attributes_{};
   std::array<ibv_pd*, 2> domains_{};
   std::array<Keys, 2> keys_;
-  std::vector<ibv_mr*> regions_;
+  std::array<std::vector<ibv_mr*>, 2> regions_;  // of each domain
+  std::vector<ibv_mr*> stuck_;                   // that the device did not let go of
   std::unique_ptr<Watch> watch_;
 };
 

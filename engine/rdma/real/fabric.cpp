@@ -55,8 +55,8 @@ void RealFabric::close_all() {
 void RealFabric::add_arena(std::span<std::byte> arena) {
   control_->ask([&] {
     arenas_.push_back(arena);
-    // Where one can't have it, what lies in it is refused by Keys::find(), and new connections are by device_of(),
-    // which tries again.
+    // Where one can't have it, what lies in it is refused by Keys::find(). A link that needs it tries again, and says
+    // so.
     for (const auto& device : devices_) {
       if (!device->removed) (void)device->add_arena(arena);
     }
@@ -114,8 +114,10 @@ engine::IoResult<Device*> RealFabric::device_of(rdma_cm_id& id) {
     if (device->context() != id.verbs) continue;
     if (device->removed) return std::unexpected(make_error_code(RdmaErrc::device_removed));
     if (!device->is_guarded()) guard(*device, id);
-    if (const auto error = device->complete(arenas_)) return std::unexpected(error);
     return device.get();
+  }
+  if (id.verbs->device->transport_type == IBV_TRANSPORT_IWARP) {
+    return std::unexpected(make_error_code(RdmaErrc::iwarp_reads));
   }
   auto made = std::make_unique<Device>(id.verbs, *control_);
   made->serial = ++last_serial_;

@@ -51,6 +51,7 @@ class RealFabric final : public Fabric {
   // On the control thread.
   /// The device of an id that is bound to one; opened and its memory registered when it is the first.
   [[nodiscard]] engine::IoResult<Device*> device_of(rdma_cm_id& id);
+  [[nodiscard]] std::span<const std::span<std::byte>> arenas() const { return arenas_; }
   [[nodiscard]] engine::IoResult<QueueGroup*> group_of(Device& device, const std::shared_ptr<CompletionsCore>& core);
   void removed(Device& device);
   /// An id on the device is no more.
