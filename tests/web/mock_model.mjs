@@ -46,7 +46,7 @@ export class Model {
       id: randomUUID(), side, name: `node-${side}`, local: side === 'a',
       addresses: { portals: [PORTALS[side]], link: `10.0.1.1${side === 'a' ? 1 : 2}:3261`, management: `10.0.0.1${side === 'a' ? 1 : 2}:8443` },
       reachable: true, lockstepd: { state: 'running', uptime_seconds: 0, message: '' }, version: '0.1.0',
-      partner_link: { connected: true, path: 'tcp', cipher: 'TLS_AES_256_GCM_SHA384', since: now() }, witness: { kind: 'witness', reachable: true }, revision: 1,
+      partner_link: { connected: true, path: 'tcp', why_not_rdma: 'RDMA is off in lockstepd.toml.', cipher: 'TLS_AES_256_GCM_SHA384', since: now() }, witness: { kind: 'witness', reachable: true }, revision: 1,
     }));
     this.addToken('first', 'admin');
     this.log('pair.joined', 'info', 'b', null, 'node-b joined the pair.');
@@ -345,7 +345,7 @@ export class Model {
     b.reachable = false;
     b.lockstepd.state = 'unknown';
     b.witness.reachable = null;
-    a.partner_link = { connected: false, path: null, cipher: null, since: now() };
+    a.partner_link = { connected: false, path: null, why_not_rdma: null, cipher: null, since: now() };
     b.partner_link = { ...a.partner_link };
     for (const volume of this.volumes) {
       const [here, there] = volume.replicas;
@@ -363,12 +363,18 @@ export class Model {
   link() {
     const end = (side, number) => ({
       side, node: `node-${side}`, address: `10.0.${number}.1${side === 'a' ? 1 : 2}:3261`, transport: 'tcp', from: `10.0.${number}.1${side === 'a' ? 1 : 2}`,
-      to: `10.0.${number}.1${side === 'a' ? 2 : 1}:3261`, bytes_out: 0, bytes_in: 0, losses: 0, segments_out: 0, segments_sent_again: 0, path_mtu: 1500,
+      to: `10.0.${number}.1${side === 'a' ? 2 : 1}:3261`, bytes_out: 0, bytes_in: 0, losses: 0, rdma: null, segments_out: 0, segments_sent_again: 0, path_mtu: 1500,
       ...(number === 1
         ? { state: 'proven', cipher: 'TLS_AES_256_GCM_SHA384', problem: '', round_trip_us: 84 }
         : { state: 'down', cipher: null, problem: 'Cannot connect: Connection refused.', round_trip_us: null }),
     });
-    return { paths: [1, 2].map((number) => ({ number, last_resort: number === 2, nodes: ['a', 'b'].map((side) => end(side, number)) })) };
+    const carriers = this.nodes.map((n) => ({
+      side: n.side, node: n.name, transport: n.partner_link.path, why_not_rdma: n.partner_link.why_not_rdma,
+    }));
+    return {
+      paths: [1, 2].map((number) => ({ number, last_resort: number === 2, nodes: ['a', 'b'].map((side) => end(side, number)) })),
+      carriers,
+    };
   }
 
   measurePath({ path }) {

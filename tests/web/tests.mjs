@@ -114,6 +114,7 @@ test('why a path of the link is down and cannot be measured is told', async (env
   await enter(env);
   const { page } = env;
   const row = page.getByTestId('link-path-2');
+  assert.match(await page.getByTestId('link-carrier-a').textContent(), /node-a: TCP carries the data\. RDMA is off/);
   await row.getByText('Cannot connect: Connection refused.').first().waitFor();
   await page.getByRole('button', { name: 'Measure path 2' }).click();
   await page.getByText('Path 2 is down', { exact: false }).waitFor();

@@ -19,28 +19,28 @@ using Counters = std::span<const Counter>;
 
 // Growth in a minute. A packet that is lost is one event, and up to some 250 that came behind it and have to come
 // again.
-constexpr std::uint64_t kEvents = 60;
-constexpr std::uint64_t kPackets = 250 * kEvents;
+constexpr std::uint64_t kFewEvents = 60;
+constexpr std::uint64_t kPackets = 250 * kFewEvents;
 constexpr std::uint64_t kUnexpected = 10;  ///< what never is where all is well
 /// A partner that loses its power gives some for each connection until that is given up.
 constexpr std::uint64_t kTimeouts = 300;
 
 // mlx5, rxe, bnxt_re, irdma; a name means the same to all that have it.
 constexpr Counter kLost[] = {
-    {"packet_seq_err", kEvents},     {"implied_nak_seq_err", kEvents},   {"local_ack_timeout_err", kTimeouts},
-    {"out_of_sequence", kPackets},   {"roce_adp_retrans", kEvents},      {"rcvd_seq_err", kEvents},
-    {"out_of_seq_request", kEvents}, {"completer_retry_err", kTimeouts}, {"to_retransmits", kTimeouts},
-    {"seq_err_naks_rcvd", kEvents},  {"oos_drop_count", kPackets},       {"RetransSegs", kPackets},
-    {"tcpRetransSegs", kPackets},    {"rx_roce_discards", kEvents}};
+    {"packet_seq_err", kFewEvents},     {"implied_nak_seq_err", kFewEvents}, {"local_ack_timeout_err", kTimeouts},
+    {"out_of_sequence", kPackets},      {"roce_adp_retrans", kFewEvents},    {"rcvd_seq_err", kFewEvents},
+    {"out_of_seq_request", kFewEvents}, {"completer_retry_err", kTimeouts},  {"to_retransmits", kTimeouts},
+    {"seq_err_naks_rcvd", kFewEvents},  {"oos_drop_count", kPackets},        {"RetransSegs", kPackets},
+    {"tcpRetransSegs", kPackets},       {"rx_roce_discards", kFewEvents}};
 constexpr Counter kWithoutReceive[] = {{"rnr_nak_retry_err", kUnexpected}, {"out_of_buffer", kUnexpected},
                                        {"rcvd_rnr_err", kUnexpected},      {"send_rnr_err", kUnexpected},
                                        {"rnr_naks_rcvd", kUnexpected},     {"rx_out_of_buffer", kUnexpected},
                                        {"RNR sent", kUnexpected},          {"RNR received", kUnexpected}};
 // The standard's PortCounters have few bits.
-constexpr Counter kDamaged[] = {{"symbol_error", kEvents, 65535},
-                                {"port_rcv_errors", kEvents, 65535},
-                                {"port_rcv_remote_physical_errors", kEvents, 65535},
-                                {"rx_icrc_encapsulated", kEvents}};
+constexpr Counter kDamaged[] = {{"symbol_error", kFewEvents, 65535},
+                                {"port_rcv_errors", kFewEvents, 65535},
+                                {"port_rcv_remote_physical_errors", kFewEvents, 65535},
+                                {"rx_icrc_encapsulated", kFewEvents}};
 /// As damage, and so rare that one look is enough.
 constexpr Counter kBroken[] = {{"link_error_recovery", 3, 255},
                                {"local_link_integrity_errors", 1, 15},
