@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from harness import MIB, Volume, World, Writer, check, wait_for
+from harness import MIB, Volume, World, check, wait_for
 
 LOST = 3
 
@@ -114,21 +114,6 @@ def test_silence_is_waited_for_and_a_cut_is_told():
             host.expect_end(LOST)
             RdmaHost(w, w.a, 100).expect_end(LOST)
         RdmaHost(w, w.a, 100).expect_end(0)
-        check_no_faults(w)
-
-
-def test_a_pair_with_rdma_mirrors_and_survives_kills():
-    with World(rdma=True) as w:
-        volume = w.mirror()
-        writer = Writer(w, volume, [w.a, w.b])
-        for victim in (w.b, w.a):
-            writer.wait_writes(300)
-            victim.kill()
-            writer.wait_writes(300)
-            victim.restart()
-            for node in w.nodes:
-                node.wait_state(volume, "in_sync")
-        writer.stop()
         check_no_faults(w)
 
 

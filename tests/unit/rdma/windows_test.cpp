@@ -192,22 +192,7 @@ TEST(RdmaWindows, WhatThePeerReadsWhileOneIsHiddenIsTheMemoryOrAnError) {
   EXPECT_EQ(was_read.size(), 2u);
 }
 
-TEST(RdmaWindows, OneIsOpenedAndShutInTheOrderOfThePosts) {
-  for_many_links([](World& world) {
-    world.answerer.pair->receive(world.page(1), {}, 1);
-    world.answerer.pair->receive(world.page(2), {}, 2);
-    world.send(world.caller, bytes_of("before"), 1);
-    const auto one = world.caller.pair->expose(world.far_page(5), Access::read);
-    world.caller.pair->hide(one.key, 2);
-    const auto other = world.caller.pair->expose(world.far_page(5), Access::read);
-    world.send(world.caller, bytes_of("after"), 3);
-    world.caller.pair->hide(other.key, 4);
-    world.run();
-    EXPECT_THAT(world.caller.told, ElementsAre("up", "send 1", "hide 2", "send 3", "hide 4"));
-  });
-}
-
-TEST(RdmaWindows, ThePeerIsNotNeededForThat) {
+TEST(RdmaWindows, NoPeerIsNeededToOpenAndShutOne) {
   for_many_links([](World& world) {
     world.target.lose_packets(true);
     const auto remote = world.caller.pair->expose(world.far_page(5), Access::read);

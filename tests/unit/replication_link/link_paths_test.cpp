@@ -2,35 +2,10 @@
 #include "replication/link/path_measurement.hpp"
 #include "replication/link/paths_link.hpp"
 #include "replication/link/paths_target.hpp"
-#include "tests/unit/replication_link/link_fixture.hpp"
+#include "tests/unit/replication_link/path_ends.hpp"
 
 namespace lockstep::replication {
 namespace {
-
-Hello newer(NodeSide side) {
-  Hello hello = hello_of(side);
-  hello.versions.highest = kSeveralPaths;
-  return hello;
-}
-
-/// A path's end at the connecting node.
-class PathOfNode final : public LinkEvents {
- public:
-  PathOfNode(PathsLink& link, std::size_t number) : link_(link), slot_(static_cast<PathSlot>(number)) {}
-  void on_link_up() override { link_.on_path_up(slot_); }
-  void on_link_down() override {
-    ++downs;
-    link_.on_path_down(slot_);
-  }
-  void on_inbound_up(std::uint64_t) override {}
-  void on_inbound_down(std::uint64_t) override {}
-  void on_request(std::uint64_t, InboundRequest&) override {}
-  unsigned downs = 0;
-
- private:
-  PathsLink& link_;
-  PathSlot slot_;
-};
 
 /// Node B listens on several addresses, node A calls each of them.
 class SeveralRealPaths : public OnAReactor {
@@ -62,14 +37,6 @@ class SeveralRealPaths : public OnAReactor {
         request->answer(as_bytes(header), bytes, [this, copy = std::move(copy)] { ++sent; });
       }
     }
-  };
-  struct Calling final : LinkEvents {
-    unsigned ups = 0, downs = 0;
-    void on_link_up() override { ++ups; }
-    void on_link_down() override { ++downs; }
-    void on_inbound_up(std::uint64_t) override {}
-    void on_inbound_down(std::uint64_t) override {}
-    void on_request(std::uint64_t, InboundRequest&) override {}
   };
 
   void TearDown() override {

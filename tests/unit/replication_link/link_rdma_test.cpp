@@ -1,20 +1,13 @@
 // The partner link over RDMA, beside a path over TCP: sessions by iSER on a fabric that moves data at the worst moment,
 // and the numbered requests above both.
 #include "iscsi_target/server/server.hpp"
-#include "replication/link/paths_link.hpp"
 #include "replication/link/paths_target.hpp"
 #include "tests/support/rdma/fake_fabric.hpp"
 #include "tests/unit/engine/tls_fixture.hpp"
-#include "tests/unit/replication_link/link_fixture.hpp"
+#include "tests/unit/replication_link/path_ends.hpp"
 
 namespace lockstep::replication {
 namespace {
-
-Hello newer(NodeSide side) {
-  Hello hello = hello_of(side);
-  hello.versions.highest = kSeveralPaths;
-  return hello;
-}
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -60,31 +53,6 @@ class LinkOverRdma : public OnAReactor {
         request->answer(as_bytes(header), request->payload().first(bytes), {});
       }
     }
-  };
-  struct Calling final : LinkEvents {
-    unsigned ups = 0, downs = 0;
-    void on_link_up() override { ++ups; }
-    void on_link_down() override { ++downs; }
-    void on_inbound_up(std::uint64_t) override {}
-    void on_inbound_down(std::uint64_t) override {}
-    void on_request(std::uint64_t, InboundRequest&) override {}
-  };
-  struct End final : LinkEvents {
-    End(PathsLink& l, std::size_t number) : link(l), slot(static_cast<PathSlot>(number)) {}
-    void on_link_up() override {
-      ++ups;
-      link.on_path_up(slot);
-    }
-    void on_link_down() override {
-      ++downs;
-      link.on_path_down(slot);
-    }
-    void on_inbound_up(std::uint64_t) override {}
-    void on_inbound_down(std::uint64_t) override {}
-    void on_request(std::uint64_t, InboundRequest&) override {}
-    PathsLink& link;
-    PathSlot slot;
-    unsigned ups = 0, downs = 0;
   };
   struct Request {
     engine::Buffer out_buffer, in_buffer;
@@ -176,7 +144,7 @@ class LinkOverRdma : public OnAReactor {
     link_ = std::make_unique<PathsLink>(reactor_, newer(NodeSide::a).process, std::move(out), times);
     link_->start(calling_);
     for (const std::size_t number : {kRdma, kTcp}) {
-      ends_.push_back(std::make_unique<End>(*link_, number));
+      ends_.push_back(std::make_unique<PathOfNode>(*link_, number));
       paths_[number]->start(*ends_.back());
     }
   }
@@ -241,7 +209,7 @@ class LinkOverRdma : public OnAReactor {
   std::string address_;
   std::vector<std::unique_ptr<IscsiLink>> paths_;
   std::unique_ptr<PathsLink> link_;
-  std::vector<std::unique_ptr<End>> ends_;
+  std::vector<std::unique_ptr<PathOfNode>> ends_;
   std::vector<std::unique_ptr<Request>> requests_;
   int done_ = 0, failed_ = 0;
 };
