@@ -18,6 +18,7 @@ namespace lockstep::engine {
 namespace {
 
 using openssl::CipherContext;
+using openssl::raw;
 
 constexpr std::string_view kMagic = "LSTEPNKY";
 constexpr std::uint16_t kVersion = 1;
@@ -31,9 +32,6 @@ struct Layout {
   std::array<std::byte, 32> key;
 };
 static_assert(sizeof(Layout) == kNodeKeyBytes && WireStruct<Layout>);
-
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
 CipherContext wrapping(const NodeKey& node, bool wraps) {
   CipherContext context(EVP_CIPHER_CTX_new());

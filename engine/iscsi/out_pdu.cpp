@@ -37,6 +37,7 @@ void OutPduPool::put(OutPdu& slot) {
   slot.owner = nullptr;
   slot.invalidates.reset();
   slot.lead.reset();
+  slot.protection.reset();
   slot.ahs_length_ = 0;
   slot.data_ = {};
   if (slot.copy_.capacity() != 0) slot.copy_ = {};  // rare, and may be large

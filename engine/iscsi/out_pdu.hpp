@@ -40,6 +40,8 @@ class OutPdu {
   std::optional<std::uint32_t> invalidates;
   /// iSER: the header that goes ahead of this PDU, where it is not the plain one.
   std::optional<std::array<std::byte, 28>> lead;
+  /// iSER, protected: what stands ahead of that.
+  std::optional<std::array<std::byte, 40>> protection;
 
  private:
   friend class TransmitQueue;

@@ -73,6 +73,8 @@ class PduTransport {
 
   /// Its login is one of RFC 7145, and no data moves by PDUs but what comes with a command.
   [[nodiscard]] virtual bool is_rdma() const { return false; }
+  /// And encrypted by itself, from its first PDU on.
+  [[nodiscard]] virtual bool is_protected_rdma() const { return false; }
   [[nodiscard]] virtual const std::string& local_address() const = 0;  ///< "127.0.0.1:3260", "[::1]:3260"
   [[nodiscard]] virtual const std::string& peer_address() const = 0;
 };

@@ -1,9 +1,13 @@
 #include "engine/iser/format.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
 namespace lockstep::iser {
 namespace {
+
+constexpr std::array<char, kProtectedPrivateSize - kPrivateSize> kProtected{'L', 'S', 'T', 'P', 1};
 
 class FaultCategory final : public std::error_category {
  public:
@@ -24,6 +28,10 @@ class FaultCategory final : public std::error_category {
         return "an answer would be longer than any may be";
       case Fault::no_memory:
         return "too many sessions go over RDMA already";
+      case Fault::damaged:
+        return "what came was changed on the way";
+      case Fault::unprotected:
+        return "the program there knows no encryption over RDMA";
     }
     return "a message makes no sense";
   }
@@ -80,6 +88,31 @@ bool takes_invalidation(std::span<const std::byte> data) {
 std::array<std::byte, kPrivateSize> private_data(bool invalidates) {
   const auto flags = static_cast<std::uint8_t>(kNoZeroBased | (invalidates ? 0 : kNoInvalidate));
   return {std::byte{flags}};
+}
+
+bool wants_protection(std::span<const std::byte> private_data) {
+  return private_data.size() >= kProtectedPrivateSize &&
+         std::ranges::equal(private_data.subspan(kPrivateSize, kProtected.size()),
+                            std::as_bytes(std::span(kProtected)));
+}
+
+std::array<std::byte, kProtectedPrivateSize> protected_private_data(bool invalidates) {
+  std::array<std::byte, kProtectedPrivateSize> data{};
+  std::ranges::copy(private_data(invalidates), data.begin());
+  std::ranges::copy(std::as_bytes(std::span(kProtected)), data.begin() + kPrivateSize);
+  return data;
+}
+
+void write_protection(const PayloadSeal& seal, std::span<std::byte, kProtectionSize> into) {
+  ProtectionLayout layout{};
+  layout.payload_number = seal.number;
+  layout.payload_tag = seal.tag;
+  std::ranges::copy(std::as_bytes(std::span(&layout, 1)), into.begin());
+}
+
+PayloadSeal read_protection(std::span<const std::byte, kProtectionSize> bytes) {
+  const auto layout = engine::layout_of<ProtectionLayout>(bytes);
+  return {layout.payload_number, layout.payload_tag};
 }
 
 }  // namespace lockstep::iser

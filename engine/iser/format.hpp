@@ -2,6 +2,7 @@
 // iSER's bytes (RFC 7145 §9) as Linux's initiator and target speak it: no Hello messages, and a word of private data
 // when the connection is made. A message is one Send: this header, the iSCSI PDU's header, additional headers, data,
 // padding.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,12 +35,30 @@ static_assert(sizeof(HeaderLayout) == kHeaderSize && engine::WireStruct<HeaderLa
 
 constexpr std::size_t kHeadersSize = kHeaderSize + iscsi::kBhsSize;  ///< bytes before additional headers and data
 
+/// What a payload is opened by that was encrypted on its own.
+struct PayloadSeal {
+  std::uint64_t number = 0;  ///< 0: there is none
+  std::array<std::byte, 16> tag{};
+  bool operator==(const PayloadSeal&) const = default;
+};
+
 /// Memory of the sender's that a command moves its data from and to.
 struct Tagged {
   std::optional<rdma::Remote> write;  ///< to be read by the target
   std::optional<rdma::Remote> read;   ///< to be written by the target
+  PayloadSeal seal{};                 ///< of what is read, or was written, on a protected connection
   bool operator==(const Tagged&) const = default;
 };
+
+/// What stands before a message on a connection that is protected (protection.hpp), which all but the first tag is
+/// encrypted with. Not iSER's: the link's alone.
+struct ProtectionLayout {
+  std::array<std::byte, 16> tag;          ///< of the message from here on
+  Be64 payload_number;                    ///< of the payload that lies in tagged memory; 0: there is none
+  std::array<std::byte, 16> payload_tag;  ///< its own
+};
+constexpr std::size_t kProtectionSize = 40;
+static_assert(sizeof(ProtectionLayout) == kProtectionSize && engine::WireStruct<ProtectionLayout>);
 
 /// What is wrong with a message: the connection ends for it.
 enum class Fault : std::uint8_t {
@@ -50,6 +69,8 @@ enum class Fault : std::uint8_t {
   unexpected_data,  ///< a Data-Out PDU, which iSER has no use for
   long_answer,      ///< the initiator asked for more than fits into an answer
   no_memory,        ///< too many sessions over RDMA
+  damaged,          ///< what is encrypted was changed on the way
+  unprotected,      ///< the connection was to be encrypted, of which the target knows nothing
 };
 [[nodiscard]] const std::error_category& fault_category() noexcept;
 [[nodiscard]] std::error_code make_error_code(Fault fault) noexcept;
@@ -74,6 +95,15 @@ constexpr std::size_t kPrivateSize = 4;
 /// Whoever says nothing can't.
 [[nodiscard]] bool takes_invalidation(std::span<const std::byte> private_data);
 [[nodiscard]] std::array<std::byte, kPrivateSize> private_data(bool invalidates);
+
+/// What a caller says behind that who wants the connection protected: "LSTP", and the version of that, 1. The target
+/// says so, too, if it will be.
+constexpr std::size_t kProtectedPrivateSize = kPrivateSize + 5;
+[[nodiscard]] bool wants_protection(std::span<const std::byte> private_data);
+[[nodiscard]] std::array<std::byte, kProtectedPrivateSize> protected_private_data(bool invalidates);
+
+void write_protection(const PayloadSeal& seal, std::span<std::byte, kProtectionSize> into);
+[[nodiscard]] PayloadSeal read_protection(std::span<const std::byte, kProtectionSize> bytes);
 
 }  // namespace lockstep::iser
 

@@ -22,10 +22,11 @@ void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
   have(MessageMemory::kStrangersFloor);
 }
 
-bool Receives::open_session() {
+bool Receives::open_session(std::uint32_t at_once) {
   if (!account_.raise_floor(shape_.first)) return false;
   in_session_ = true;
   have(shape_.first);
+  for (std::uint32_t have = shape_.first; have < at_once && !all_.is_short() && !starved(); ++have) grow();
   return true;
 }
 

@@ -27,8 +27,8 @@ class Receives {
   [[nodiscard]] engine::Buffer reserve();
   /// `memory` has the shape's bytes for receives, of those slots.
   void start(rdma::QueuePair& pair, std::span<std::byte> memory);
-  /// A session has begun. False: there is no room for its receives.
-  [[nodiscard]] bool open_session();
+  /// A session has begun, with `at_once` receives if memory is not short. False: there is no room for its first.
+  [[nodiscard]] bool open_session(std::uint32_t at_once);
 
   /// A message came in `slot`, which is its holder's until post() or put_away().
   void came(std::uint32_t slot);
@@ -49,6 +49,11 @@ class Receives {
   void post_starved();
 
   [[nodiscard]] std::uint32_t posted() const { return posted_; }
+  /// Of those that are posted, how many are for what comes unasked. Before a session stands one is for what was asked,
+  /// and one is being answered.
+  [[nodiscard]] std::uint32_t for_unasked() const {
+    return in_session_ ? Shape::kUnasked : MessageMemory::kStrangersFloor - 2;
+  }
 
  private:
   [[nodiscard]] bool try_post(std::uint32_t slot);

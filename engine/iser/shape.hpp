@@ -9,7 +9,10 @@ namespace lockstep::iser {
 
 struct Shape {
   static constexpr std::uint32_t kUnasked = 10;  ///< immediate commands, and what stands outside the window
-  static constexpr std::size_t kLong = 8704;     ///< bytes of a login's or a discovery's text with its headers
+  /// Receives of libiscsi's session, which is known by that it takes no invalidation, at its beginning: up to 1.19 it
+  /// sends commands without a look at MaxCmdSN. Of LIO it is used to 64.
+  static constexpr std::uint32_t kOfLibiscsi = 64 + kUnasked;
+  static constexpr std::size_t kLong = 8704;  ///< bytes of a login's or a discovery's text with its headers
 
   /// Bytes of a message that lie in front of its data's buffer: what additional headers it has fit in there.
   std::size_t headers = kHeadersSize;
@@ -23,6 +26,13 @@ struct Shape {
   [[nodiscard]] constexpr std::size_t receive_slot() const { return (headers + 15) / 16 * 16; }
   [[nodiscard]] constexpr std::size_t receive_memory() const { return receive_slot() * most; }
   [[nodiscard]] constexpr std::size_t send_memory() const { return send_bytes * sends + kLong; }
+  /// The same with what stands before each message of a protected connection.
+  [[nodiscard]] constexpr Shape protects() const {
+    Shape shape = *this;
+    shape.headers += kProtectionSize;
+    shape.send_bytes += kProtectionSize;
+    return shape;
+  }
   [[nodiscard]] constexpr std::size_t memory() const { return receive_memory() + send_memory(); }
 };
 

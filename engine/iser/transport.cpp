@@ -14,10 +14,19 @@ constexpr std::uint32_t kReads = 64;
 constexpr std::uint32_t kInline = 220;  // bytes: a status with its sense data
 constexpr auto kMemoryLook = std::chrono::milliseconds(5);
 
+Transport::Place protected_where_asked(Transport::Place place) {
+  if (place.tls) place.shape = place.shape.protects();
+  return place;
+}
+
+std::optional<Protection> protection_of(const Transport::Place& place, engine::TlsRole role) {
+  return place.tls ? std::optional<Protection>(std::in_place, place.tls, role) : std::nullopt;
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> Transport::make(std::unique_ptr<rdma::Call> call, Place place) {
-  std::unique_ptr<Transport> transport(new Transport(std::move(place)));
+  std::unique_ptr<Transport> transport(new Transport(std::move(place), engine::TlsRole::server));
   transport->local_ = call->local_address();
   transport->peer_ = call->peer_address();
   transport->invalidates_ = call->can_invalidate() && takes_invalidation(call->private_data());
@@ -26,7 +35,7 @@ std::unique_ptr<Transport> Transport::make(std::unique_ptr<rdma::Call> call, Pla
 }
 
 std::unique_ptr<Transport> Transport::make(Destination to, Place place) {
-  std::unique_ptr<Transport> transport(new Transport(std::move(place)));
+  std::unique_ptr<Transport> transport(new Transport(std::move(place), engine::TlsRole::client));
   transport->peer_ = to.to;
   transport->to_ = std::move(to);
   return with_memory(std::move(transport));
@@ -37,10 +46,12 @@ std::unique_ptr<Transport> Transport::with_memory(std::unique_ptr<Transport> tra
   return transport->memory_ ? std::move(transport) : nullptr;
 }
 
-Transport::Transport(Place place)
-    : place_(std::move(place)),
+Transport::Transport(Place place, engine::TlsRole role)
+    : place_(protected_where_asked(std::move(place))),
+      is_caller_(role == engine::TlsRole::client),
+      protection_(protection_of(place_, role)),
       receives_(place_.messages, place_.shape),
-      sends_(place_.pdus, place_.figures, place_.shape),
+      sends_(place_.pdus, place_.figures, place_.shape, place_.pool, protection_ ? &*protection_ : nullptr),
       arrived_(place_.shape.most) {}
 
 Transport::~Transport() { assert(user_ == nullptr && !closed_); }
@@ -51,10 +62,10 @@ std::unique_ptr<rdma::QueuePair> Transport::open() {
                             .reads = kReads,
                             .max_inline = kInline,
                             .windows = place_.shape.windows};
-  if (const auto call = std::move(call_)) {
-    return call->accept(place_.completions, place_.domain, wanted, private_data(invalidates_), *this);
-  }
-  return to_.fabric->connect(place_.completions, place_.domain, to_.from, to_.to, wanted, private_data(true), *this);
+  const auto all = protected_private_data(is_caller_ || invalidates_);
+  const auto says = std::span(all).first(protection_ ? all.size() : kPrivateSize);
+  if (const auto call = std::move(call_)) return call->accept(place_.completions, place_.domain, wanted, says, *this);
+  return to_.fabric->connect(place_.completions, place_.domain, to_.from, to_.to, wanted, says, *this);
 }
 
 void Transport::start(iscsi::PduTransportUser& user) {
@@ -68,7 +79,8 @@ void Transport::start(iscsi::PduTransportUser& user) {
 
 void Transport::begin_session(Mover& mover, bool receives) {
   mover_ = &mover;
-  if (receives && !receives_.open_session()) fail(Fault::no_memory);
+  const std::uint32_t at_once = invalidates_ ? 0 : Shape::kOfLibiscsi;
+  if (receives && !receives_.open_session(at_once)) fail(Fault::no_memory);
 }
 
 void Transport::set_digests(bool header, bool data) { assert(!header && !data); }
@@ -77,9 +89,14 @@ iscsi::PduTransport::Progress Transport::progress() const { return {received_, s
 
 // ---- What comes ----
 
-void Transport::on_established(std::span<const std::byte>) {
+void Transport::on_established(std::span<const std::byte> private_data) {
   is_established_ = true;
   local_ = pair_->local_address();
+  if (protection_ && is_caller_ && !wants_protection(private_data)) {
+    fault_ = make_error_code(Fault::unprotected);
+  } else if (protection_) {
+    note_handshake(protection_->begin());
+  }
   want_send();
 }
 
@@ -87,6 +104,7 @@ void Transport::on_completion(const rdma::Completion& completion) {
   if (user_ == nullptr || completion.error) return;  // on_lost() follows
   switch (completion.work) {
     case rdma::Work::receive:
+      if (completion.invalidated) ++place_.figures.invalidated;
       if (completion.invalidated && mover_ != nullptr) mover_->on_invalidated(*completion.invalidated);
       return came({static_cast<std::uint32_t>(completion.id), completion.bytes});
     case rdma::Work::send:
@@ -132,11 +150,18 @@ void Transport::deliver() {
 
 void Transport::handle(const Arrived& arrived) {
   const bool fits = arrived.bytes <= place_.shape.headers + Receives::kData;
-  auto message = read_message(receives_.headers(arrived.slot), fits ? arrived.bytes : 0);
+  if (!fits) return lose(make_error_code(Fault::too_short));
+  const auto headers = protection_ ? unprotected(arrived) : receives_.headers(arrived.slot);
+  if (headers.empty()) return;
+  auto message = read_message(headers, arrived.bytes - lead());
   if (!message) return lose(message.error());
   if (ahs_is_split(message->ahs)) return lose(make_error_code(Fault::length));
   message_ = *message;
   slot_ = arrived.slot;
+  if (protection_) {
+    message_.tagged.seal = read_protection(receives_.headers(slot_).first<kProtectionSize>());
+    place_.figures.copied.cipher += message_.data;
+  }
   holds_data_ = message_.data != 0;
   if (message_.ahs > limits_.ahs) {
     user_->on_read_error(iscsi::ReadError::header_too_long);
@@ -154,23 +179,79 @@ void Transport::handle(const Arrived& arrived) {
   receives_.post(slot_);
 }
 
+// ---- Its protection ----
+
+std::span<std::byte> Transport::unprotected(const Arrived& arrived) {
+  const auto headers = receives_.headers(arrived.slot);
+  const auto first = headers.first(std::min<std::size_t>(arrived.bytes, headers.size()));
+  const auto second = receives_.data(arrived.slot).first(arrived.bytes - first.size());
+  if (!protection_->is_open()) {
+    note_handshake(protection_->take(first, second));
+    receives_.post(arrived.slot);
+    return {};
+  }
+  if (const auto why = protection_->open(first, second)) {
+    lose(why);
+    return {};
+  }
+  return headers.subspan(kProtectionSize);
+}
+
+void Transport::note_handshake(std::error_code why) {
+  if (why) fault_ = why, handshake_failed_ = true;
+  want_send();
+}
+
+void Transport::post_handshake() {
+  while (!protection_->unsent().empty()) {
+    const auto all = protection_->unsent();
+    const auto one = all.first(std::min(all.size(), Receives::kData));
+    if (!sends_.post_bytes(one)) return;
+    protection_->sent(one.size());
+  }
+}
+
+// Where the handshake has failed, TLS has a word for the peer about why, which leaves first.
+bool Transport::says_why() {
+  if (!handshake_failed_ || !is_established_) return false;
+  post_handshake();
+  return !protection_->unsent().empty() || !sends_.is_silent();
+}
+
+PayloadSeal Transport::seal_payload(std::span<const std::byte> first, std::span<const std::byte> second,
+                                    std::span<std::byte> into) {
+  place_.figures.copied.cipher += into.size();
+  const std::array<Protection::Piece, 2> pieces{Protection::Piece{first, into.first(first.size())},
+                                                Protection::Piece{second, into.subspan(first.size())}};
+  return protection_->seal_payload(pieces);
+}
+
+bool Transport::open_payload(const PayloadSeal& seal, std::span<const std::byte> from, std::span<std::byte> into) {
+  place_.figures.copied.cipher += from.size();
+  return protection_->open_payload(seal, from, into);
+}
+
+// ---- A message's parts ----
+
 // What follows the headers begins beside them, as far as there is room, and goes on in the buffer. The shape of hosts
 // has no such room, so that all of it lies in the buffer.
+std::span<std::byte> Transport::beside() const { return receives_.headers(slot_).subspan(lead() + kHeadersSize); }
+
 bool Transport::ahs_is_split(std::size_t bytes) const {
-  const std::size_t beside = place_.shape.headers - kHeadersSize;
+  const std::size_t beside = place_.shape.headers - lead() - kHeadersSize;
   return beside != 0 && bytes > beside;
 }
 
 std::span<const std::byte> Transport::ahs() const {
-  const auto beside = receives_.headers(slot_).subspan(kHeadersSize);
-  return (beside.empty() ? receives_.data(slot_) : beside).first(message_.ahs);
+  const auto place = beside();
+  return (place.empty() ? receives_.data(slot_) : place).first(message_.ahs);
 }
 
 Transport::Data Transport::data() const {
-  const auto beside = receives_.headers(slot_).subspan(kHeadersSize);
-  const std::size_t before = std::min(message_.ahs, beside.size());
-  const std::size_t first = std::min(message_.data, beside.size() - before);
-  return {beside.subspan(before, first), receives_.data(slot_).subspan(message_.ahs - before, message_.data - first)};
+  const auto place = beside();
+  const std::size_t before = std::min(message_.ahs, place.size());
+  const std::size_t first = std::min(message_.data, place.size() - before);
+  return {place.subspan(before, first), receives_.data(slot_).subspan(message_.ahs - before, message_.data - first)};
 }
 
 void Transport::hand_over_data() {
@@ -214,7 +295,7 @@ void Transport::give_data_back() {
 
 std::uint32_t Transport::receive_credit() const {
   const std::size_t there = receives_.posted() + arrived_.size();
-  return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, Shape::kUnasked));
+  return static_cast<std::uint32_t>(there - std::min<std::size_t>(there, receives_.for_unasked()));
 }
 
 // Memory that is short comes back with some other command's end.
@@ -228,6 +309,15 @@ void Transport::feed_starved() {
   if (!receives_.starved()) return;
   ++place_.figures.starved;
   retry_soon();
+}
+
+engine::Buffer Transport::make_copy(std::size_t bytes, bool goes_ahead) {
+  const std::size_t kept = goes_ahead ? 0 : kCopiesAhead;
+  const std::size_t left = place_.pool.capacity() - place_.pool.in_use();
+  engine::Buffer copy =
+      left >= kept + engine::BufferPool::block_size(bytes) ? place_.pool.allocate(bytes) : engine::Buffer{};
+  if (!copy) retry_soon();
+  return copy;
 }
 
 void Transport::retry_soon() {
@@ -251,13 +341,18 @@ void Transport::resume() {
 
 void Transport::end_of_turn() {
   if (user_ == nullptr) return;
-  if (fault_) return lose(fault_);
+  if (fault_) return says_why() ? pair_->await_sends() : lose(fault_);
   if (!arrived_.empty()) deliver();
   if (user_ == nullptr) return;
   user_->fill();
   if (user_ == nullptr || !is_established_) return;
+  if (protection_) post_handshake();
+  // What is sealed comes behind the whole handshake: the peer can't open it before.
+  if (protection_ && (!protection_->is_open() || !protection_->unsent().empty())) return pair_->await_sends();
   sends_.post();
+  if (sends_.starved()) retry_soon();
   if (sends_.overrun()) return lose(make_error_code(Fault::long_answer));
+  if (tells_when_sent_ || sends_.is_full()) pair_->await_sends();
   if (!sends_.idle()) return;
   ++emptied_;
   if (tells_when_sent_) user_->on_all_sent();
@@ -290,7 +385,11 @@ void Transport::fail(Fault fault) {
   want_send();
 }
 
-void Transport::on_lost(std::error_code why) { lose(why); }
+// A peer that was told why the handshake has failed may hang up before this end knows that it was told.
+void Transport::on_lost(std::error_code why) {
+  if (const auto status = rdma::status_of(why)) ++place_.figures.errors[static_cast<std::size_t>(*status)];
+  lose(handshake_failed_ ? fault_ : why);
+}
 
 void Transport::lose(std::error_code why) {
   if (user_ != nullptr) user_->on_lost(why);

@@ -12,6 +12,8 @@
 #include "engine/iscsi/pdu_transport.hpp"
 #include "engine/iser/figures.hpp"
 #include "engine/iser/format.hpp"
+#include "engine/iser/payload_transport.hpp"
+#include "engine/iser/protection.hpp"
 #include "engine/iser/receives.hpp"
 #include "engine/iser/send_queue.hpp"
 #include "engine/rdma/verbs.hpp"
@@ -19,20 +21,8 @@
 
 namespace lockstep::iser {
 
-/// What moves the data of the commands that come by a transport. Nothing is called after PduTransport::close().
-class Mover {
- public:
-  /// A read() is over; its memory holds the data.
-  virtual void on_read(void* owner) = 0;
-  /// There is room again for messages, where there was none: the peer is to hear that.
-  virtual void on_window_open() {}
-  /// Of exposed memory: a PDU of the peer's, which follows, has shut the window; or hide() has.
-  virtual void on_invalidated(std::uint32_t key) { (void)key; }
-  virtual void on_hidden(void* owner) { (void)owner; }
-
- protected:
-  ~Mover() = default;
-};
+/// Bytes of Transport::pool() that copies of payloads leave to what goes ahead of them, and to messages.
+constexpr std::size_t kCopiesAhead = std::size_t{4} << 20;
 
 /// Whom an initiator calls.
 struct Destination {
@@ -41,7 +31,10 @@ struct Destination {
   std::string to;    ///< "10.0.0.2:3261"
 };
 
-class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser, private engine::TurnHook {
+class Transport final : public iscsi::PduTransport,
+                        public PayloadTransport,
+                        private rdma::QueuePairUser,
+                        private engine::TurnHook {
  public:
   struct Place {
     rdma::Completions& completions;
@@ -52,6 +45,9 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
     Figures& figures;
     rdma::Domain domain = rdma::Domain::initiators;
     Shape shape = kHosts;
+    /// Every message is encrypted, and what is read and written beside them, once TLS's handshake has proven both ends
+    /// by this (protection.hpp). Null: nothing is.
+    std::shared_ptr<const engine::TlsContext> tls{};
     /// Has the hook's end_of_turn() called at the end of this turn.
     std::function<void(engine::TurnHook&)> at_end_of_turn;
   };
@@ -60,9 +56,6 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   /// An initiator's own call, which start() makes. Null: there is no memory for its messages.
   [[nodiscard]] static std::unique_ptr<Transport> make(Destination to, Place place);
   ~Transport() override;
-
-  /// The session stands: from now on `mover` has its data. With `receives` the initiator may send commands.
-  void begin_session(Mover& mover, bool receives);
 
   // PduTransport
   void start(iscsi::PduTransportUser& user) override;
@@ -79,10 +72,26 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   [[nodiscard]] const std::string& local_address() const override { return local_; }
   [[nodiscard]] const std::string& peer_address() const override { return peer_; }
   [[nodiscard]] bool is_rdma() const override { return true; }
+  [[nodiscard]] bool is_protected_rdma() const override { return protection_.has_value(); }
 
   // The mover's calls. Not after close().
-  /// Of the PDU that is coming in.
-  [[nodiscard]] const Tagged& tagged() const { return message_.tagged; }
+  // PayloadTransport
+  void begin_session(Mover& mover, bool receives) override;
+  [[nodiscard]] const Tagged& tagged() const override { return message_.tagged; }
+  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const override {
+    return pair_->is_registered(memory);
+  }
+  [[nodiscard]] bool has_room(bool ahead) const override { return ahead ? sends_.has_room_ahead() : has_room(); }
+  [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access) override;
+  void hide(std::uint32_t key, void* owner) override;
+  void await_sends() override { pair_->await_sends(); }
+  [[nodiscard]] PayloadSeal seal_payload(std::span<const std::byte> first, std::span<const std::byte> second,
+                                         std::span<std::byte> into) override;
+  [[nodiscard]] bool open_payload(const PayloadSeal& seal, std::span<const std::byte> from,
+                                  std::span<std::byte> into) override;
+  [[nodiscard]] engine::Buffer make_copy(std::size_t bytes, bool goes_ahead) override;
+  [[nodiscard]] Figures& figures() override { return place_.figures; }
+
   /// Its data, all of it, from the beginning of the buffer on. Once; the sink is not asked where to put it then.
   [[nodiscard]] engine::Buffer take_data();
   /// What was taken is not needed any more, wherever it lies.
@@ -95,22 +104,18 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   /// False: there is no room now; on completion of others fill() is called.
   [[nodiscard]] bool read(std::span<std::byte> into, const rdma::Remote& from, void* owner);
   [[nodiscard]] bool write(std::span<const std::byte> from, const rdma::Remote& to);
-  /// Whether the network card may read and write it.
-  [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const { return pair_->is_registered(memory); }
-  /// There is for a read, a write, or expose().
-  [[nodiscard]] bool has_room(bool ahead = false) const { return ahead ? sends_.has_room_ahead() : sends_.has_room(); }
-  /// Memory for the target to read or to write to, from the next PDU on: at most the shape's windows. The answer shuts
-  /// it (Mover::on_invalidated()); where it doesn't, hide() has to.
-  [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access);
-  void hide(std::uint32_t key, void* owner);
-  /// The connection stands.
-  [[nodiscard]] bool is_established() const { return is_established_; }
+  /// There is for a read or a write.
+  [[nodiscard]] bool has_room() const { return sends_.has_room(); }
+  [[nodiscard]] bool is_established() const override { return is_established_; }
+  /// Nothing but the handshake is said yet.
+  [[nodiscard]] bool shakes_hands() const {
+    return is_established_ && protection_ && !protection_->is_open() && !handshake_failed_;
+  }
   /// fill() is called in a while: there was no memory.
   void retry_soon();
+  [[nodiscard]] engine::BufferPool& pool() { return place_.pool; }
   /// The peer broke the rules: the connection is lost, at the end of this turn.
   void fail(Fault fault);
-  [[nodiscard]] Figures& figures() { return place_.figures; }
-  [[nodiscard]] engine::BufferPool& pool() { return place_.pool; }
 
  private:
   struct Arrived {
@@ -123,7 +128,7 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
     std::span<std::byte> beside, in_buffer;
   };
 
-  explicit Transport(Place place);
+  Transport(Place place, engine::TlsRole role);
   [[nodiscard]] static std::unique_ptr<Transport> with_memory(std::unique_ptr<Transport> transport);
   [[nodiscard]] std::unique_ptr<rdma::QueuePair> open();
 
@@ -137,6 +142,13 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   void came(const Arrived& arrived);
   void deliver();
   void handle(const Arrived& arrived);
+  /// Where the message is that came; empty: it was of the handshake, or the end.
+  [[nodiscard]] std::span<std::byte> unprotected(const Arrived& arrived);
+  void note_handshake(std::error_code why);
+  [[nodiscard]] bool says_why();
+  void post_handshake();
+  [[nodiscard]] std::size_t lead() const { return protection_ ? kProtectionSize : 0; }
+  [[nodiscard]] std::span<std::byte> beside() const;
   [[nodiscard]] bool takes(const iscsi::ReadLimits& limits) const;
   void hand_over_data();
   void lose(std::error_code why);
@@ -148,9 +160,11 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   std::unique_ptr<rdma::Call> call_;  // until start(), or
   Destination to_;
   Place place_;
+  bool is_caller_;
   std::string local_, peer_;
   bool invalidates_ = false;
   engine::Buffer memory_;
+  std::optional<Protection> protection_;
   Receives receives_;
   SendQueue sends_;
   std::unique_ptr<rdma::QueuePair> pair_;
@@ -168,6 +182,7 @@ class Transport final : public iscsi::PduTransport, private rdma::QueuePairUser,
   bool tells_when_sent_ = false;
   bool was_shut_ = false;  // the peer may have been told that it may send nothing
   std::error_code fault_;
+  bool handshake_failed_ = false;  // the peer is to hear of it first
   std::uint64_t received_ = 0, sent_ = 0, emptied_ = 0;
   engine::TimerId memory_timer_ = engine::TimerId::none;
 };

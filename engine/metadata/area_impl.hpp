@@ -41,6 +41,7 @@ struct MetadataArea::Impl {
   [[nodiscard]] const ReplicaRecord& newest_record() const;
   [[nodiscard]] bool may_follow(const ReplicaRecord& next) const;
   void write_record(ReplicaRecord record, bool epoch, IoCallback done);
+  void rewrite_record(IoCallback done);
   void start_record_write();
   void write_record_slot(std::uint64_t slot);
   void end_record_write(std::error_code error);

@@ -19,6 +19,8 @@ void MetadataArea::write_knowledge(const Knowledge& knowledge, IoCallback done) 
   impl_->write_record({impl_->newest_record().epoch, knowledge}, false, std::move(done));
 }
 
+void MetadataArea::rewrite_record(IoCallback done) { impl_->rewrite_record(std::move(done)); }
+
 const ReplicaRecord& MetadataArea::Impl::newest_record() const {
   return record_waiting ? record_waiting->record : record_writing ? record_writing->record : state.record;
 }
@@ -44,6 +46,15 @@ void MetadataArea::Impl::write_record(ReplicaRecord record, bool epoch, IoCallba
   if (!record_waiting) record_waiting.emplace();
   record_waiting->record = std::move(record);
   record_waiting->epoch |= epoch;
+  record_waiting->done.push_back(std::move(done));
+  if (!record_writing) start_record_write();
+}
+
+/// One that is under way began before: it tells nothing of now.
+void MetadataArea::Impl::rewrite_record(IoCallback done) {
+  if (record_lost) return done(Errc::io_error);
+  if (record_waiting && record_waiting->done.size() == kMaxRecordsWaiting) return done(Errc::resource_exhausted);
+  if (!record_waiting) record_waiting = RecordWrite{.record = newest_record(), .epoch = false, .done = {}};
   record_waiting->done.push_back(std::move(done));
   if (!record_writing) start_record_write();
 }

@@ -58,6 +58,9 @@ class MetadataArea {
   /// Errc::refused: it makes no sense, or goes back behind what is known or asked for before (Knowledge::may_become).
   /// More than kMaxRecordsWaiting: Errc::resource_exhausted. Other errors as of write_epoch().
   void write_knowledge(const Knowledge& knowledge, IoCallback done);
+  /// What stands there once more, in both slots, whether or not it changed: tells whether the next record could be
+  /// written. A write that is torn, or fails, leaves the other slot with the same. As write_knowledge() else.
+  void rewrite_record(IoCallback done);
   static constexpr std::size_t kMaxRecordsWaiting = 64;
 
   /// Bytes of Store that grow() to this volume size needs; the largest number there is where it can't be.

@@ -129,8 +129,13 @@ class QueuePair {
   /// invalidate is hidden when its message has come without that, or not at all (then close() shuts it).
   virtual void hide(std::uint32_t key, std::uint64_t id) = 0;
 
+  /// The completions of what was sent and written so far are waited for. Else they may be told with whatever else
+  /// happens on this reactor, or some milliseconds late, as nothing but memory hangs on them: whoever sleeps is not
+  /// woken by them.
+  virtual void await_sends() = 0;
+
   /// Once, at any time, also instead of waiting for on_established(). Nothing more is posted or told. `closed` runs
-  /// once, not in here: the queue pair is destroyed, and nothing reads or writes posted or exposed memory any more.
+  /// once, not in here: nothing reads or writes posted or exposed memory any more, whatever the peer does.
   virtual void close(engine::Callback<> closed) = 0;
 
   [[nodiscard]] virtual const Limits& limits() const = 0;
@@ -180,6 +185,14 @@ class Listener {
   [[nodiscard]] virtual const std::string& address() const = 0;  ///< with the port that was picked
 };
 
+/// Memory regions that the devices hold for this process. None is made for a request: what was made stands still while
+/// connections come, go and move data, but for the first one on a device.
+struct Registrations {
+  std::uint64_t regions = 0, bytes = 0;  ///< now; memory that several devices or domains know counts for each
+  std::uint64_t made = 0, refused = 0;   ///< ever
+  bool operator==(const Registrations&) const = default;
+};
+
 /// All RDMA devices of the machine, those that come and go meanwhile, too. Any thread.
 class Fabric {
  public:
@@ -195,6 +208,7 @@ class Fabric {
   /// The same span. No connection uses it any more: nothing in it is posted, no window on it is open. No device knows
   /// it when this returns, which may take as long as a device needs.
   virtual void remove_arena(std::span<std::byte> arena) = 0;
+  [[nodiscard]] virtual Registrations registrations() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Completions> attach(engine::Reactor& reactor) = 0;
 
   /// `called` runs on the reactor of `home`. A failure names the address and says what to do about it.

@@ -65,6 +65,8 @@ class Command {
   /// How many bytes the command wanted to move each way, for the residual counts; may differ from what was expected.
   std::uint64_t wanted_out = 0;
   std::uint64_t wanted_in = 0;
+  /// By the device server: its data are no blocks of a volume; what is copied of them counts apart.
+  bool is_control = false;
 
   /// Optional, before complete(): sent ahead of its `data_in`, copied, at most kMaxDataPrefix bytes.
   std::span<const std::byte> data_prefix;

@@ -155,7 +155,7 @@ DescriptorStore::DescriptorStore(IoUring& ring, StoreInfo info, DescriptorStoreO
 
 Result<std::unique_ptr<DescriptorStore>> DescriptorStore::create(IoUring& ring, StoreInfo info,
                                                                  DescriptorStoreOptions options) {
-  const auto file = ring.register_file(options.descriptor);
+  const auto file = ring.register_file(options.descriptor, options.claims);
   if (!file) return std::unexpected(file.error());
   return std::unique_ptr<DescriptorStore>(new DescriptorStore(ring, std::move(info), options, *file));
 }

@@ -13,6 +13,7 @@ namespace lockstep::engine {
 
 struct DescriptorStoreOptions {
   int descriptor = -1;     ///< kept open by the owner
+  bool claims = false;     ///< and others out by that
   std::uint64_t base = 0;  ///< bytes; where the store begins in the descriptor
   std::uint32_t memory_alignment = 512;
   std::uint64_t granule = 4096;  ///< bytes: fallocate works on multiples of it

@@ -3,12 +3,15 @@
 #include <array>
 #include <atomic>
 #include <cassert>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <liburing.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 namespace lockstep::engine {
@@ -40,6 +43,13 @@ int setup(io_uring& ring, unsigned depth) {
 
 }  // namespace
 
+bool rings_let_go_late() {
+  utsname system{};
+  int major = 0, minor = 0;
+  if (::uname(&system) != 0 || std::sscanf(system.release, "%d.%d", &major, &minor) != 2) return true;
+  return major < 6 || (major == 6 && minor < 4);
+}
+
 struct IoUring::Impl final : TurnHook, TurnPoller {
   struct Queue {
     Request* first = nullptr;
@@ -59,6 +69,7 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
   struct File {
     unsigned in_kernel = 0;
     Queue waiting;
+    int plain = -1;  ///< its descriptor, where the kernel's ring does not know it
   };
 
   Impl(Reactor& r, IoUringOptions o) : reactor(r), options(o) {}
@@ -177,7 +188,12 @@ void IoUring::Impl::prepare(Request& request) {
                               static_cast<off_t>(request.length));
       break;
   }
-  sqe->flags |= IOSQE_FIXED_FILE;
+  const int descriptor = files[static_cast<std::size_t>(request.file)].plain;
+  if (descriptor >= 0) {
+    sqe->fd = descriptor;
+  } else {
+    sqe->flags |= IOSQE_FIXED_FILE;
+  }
   io_uring_sqe_set_data(sqe, &request);
 }
 
@@ -273,19 +289,24 @@ std::size_t IoUring::in_flight() const { return impl_->in_kernel + impl_->asked_
 std::span<const std::byte> IoUring::zeros() const { return {impl_->zeros, kZeros}; }
 bool IoUring::has_fixed_buffers() const { return !impl_->arena.empty(); }
 
-Result<int> IoUring::register_file(int descriptor) {
+Result<int> IoUring::register_file(int descriptor, bool claims) {
   if (impl_->free_files.empty()) {
     return fail(Errc::resource_exhausted,
                 "One reactor holds at most " + std::to_string(kMaxFiles) + " open stores. Detach some volumes.");
   }
   const int file = impl_->free_files.back();
-  const int result = io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &descriptor, 1);
+  const bool is_plain = claims && impl_->options.lets_go_late;
+  const int result =
+      is_plain ? 1 : io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &descriptor, 1);
   if (result != 1) return fail(Errc::io_error, "io_uring refused the file (" + reason(result) + ").");
   impl_->free_files.pop_back();
+  impl_->files[static_cast<std::size_t>(file)].plain = is_plain ? descriptor : -1;
   return file;
 }
 
 void IoUring::unregister_file(int file) {
+  if (std::exchange(impl_->files[static_cast<std::size_t>(file)].plain, -1) >= 0)
+    return impl_->free_files.push_back(file);
   int none = -1;
   // Refused when the reactor's thread is gone already: the ring's end lets go of the file then.
   if (io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &none, 1) == 1) {

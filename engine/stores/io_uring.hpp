@@ -13,10 +13,14 @@
 
 namespace lockstep::engine {
 
+/// A ring of this kernel lets go of a registered file a second after it was told to (Linux before 6.4).
+[[nodiscard]] bool rings_let_go_late();
+
 struct IoUringOptions {
   unsigned depth = 4096;       ///< operations in flight in the kernel; more wait their turn in the ring object
   unsigned file_depth = 256;   ///< of those, for one file: some that hang leave room for the others
   BufferPool* pool = nullptr;  ///< registered as fixed buffers when memory may be pinned; may be null
+  bool lets_go_late = rings_let_go_late();
 };
 
 class IoUring {
@@ -44,7 +48,9 @@ class IoUring {
   /// `done` runs on the reactor, never from inside this call.
   void submit(Request& request);
   /// Makes a descriptor known to the ring; it must stay open until unregister_file().
-  [[nodiscard]] Result<int> register_file(int descriptor);
+  /// `claims`: as long as it is open it keeps others out (a device opened with O_EXCL). It is closed when it is closed
+  /// here then, also where the kernel lets go of what a ring knows a second late.
+  [[nodiscard]] Result<int> register_file(int descriptor, bool claims = false);
   void unregister_file(int file);
   [[nodiscard]] std::size_t in_flight() const;
   /// A stretch of zeros to write from.

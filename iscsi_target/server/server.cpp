@@ -58,8 +58,8 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
   }
 
   void called(std::unique_ptr<rdma::Call> call) {
-    if (const auto all = protection(); all.context && all.role == engine::TlsRole::server) return;
     const std::string peer = call->peer_address();
+    if (!suits(protection(), *call) && !other_owner(peer)) return refuse_unsuited(*call);
     come_in(peer, std::move(call));
   }
 
@@ -113,12 +113,23 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
     return owners;
   }
 
-  void turn_away(const std::string& peer, const std::string& owner) {
-    SessionEvent event{
-        .kind = SessionEvent::Kind::turned_away, .session = {}, .reason = "Only " + owner + " may call here."};
+  /// Of a call that never became a connection.
+  void tell_of_call(SessionEvent::Kind kind, const std::string& peer, std::string reason) {
+    SessionEvent event{.kind = kind, .session = {}, .reason = std::move(reason)};
     event.session.address = peer;
     event.session.since = front().now();
     tell(std::move(event));
+  }
+
+  /// Of one that may call: it, or this node, is about to be told of another protection.
+  void refuse_unsuited(const rdma::Call& call) {
+    tell_of_call(SessionEvent::Kind::refused, call.peer_address(),
+                 iser::wants_protection(call.private_data()) ? "It wants to be encrypted, which calls here are not."
+                                                             : "Calls over RDMA have to be encrypted here.");
+  }
+
+  void turn_away(const std::string& peer, const std::string& owner) {
+    tell_of_call(SessionEvent::Kind::turned_away, peer, "Only " + owner + " may call here.");
   }
 
   // Unless it has been finished meanwhile.
@@ -227,15 +238,9 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
     if (info != nullptr) {
       tell({.kind = SessionEvent::Kind::closed, .session = *info, .reason = connection.reason()});
     } else if (is_told) {
-      tell({.kind = SessionEvent::Kind::refused,
-            .session = {.nexus = 0,
-                        .initiator = connection.identity().initiator_name,
-                        .target = connection.identity().target_name,
-                        .address = connection.peer_address(),
-                        .portal = connection.local_address(),
-                        .over_rdma = connection.is_rdma(),
-                        .since = worker.reactor().now()},
-            .reason = connection.reason()});
+      SessionInfo never_opened = info_of(connection, worker.reactor().now());
+      never_opened.nexus = 0;
+      tell({.kind = SessionEvent::Kind::refused, .session = std::move(never_opened), .reason = connection.reason()});
     }
     if (retired) front().post(std::move(retired));
     for (const ConnectionRef& late : after.superseded) reset_one(late, "The initiator logged in anew.");
@@ -375,8 +380,14 @@ void TargetServer::accept_only_from(std::vector<std::string> hosts) {
 }
 
 void TargetServer::protect(engine::StreamProtection protection) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->protects = std::move(protection);
+  const bool all = protection.context && protection.role == engine::TlsRole::server;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->protects = std::move(protection);
+  }
+  if (!all) return;
+  impl_->close([](std::uint64_t, const TargetConnection& c) { return c.is_rdma() && !c.is_protected_rdma(); },
+               "Connections over RDMA have to be encrypted here from now on.", {});
 }
 
 void TargetServer::close_all_sessions(engine::Callback<> done) {
@@ -398,18 +409,8 @@ void TargetServer::hold_logins(std::chrono::milliseconds patience) {
 void TargetServer::release_logins() { impl_->release_logins(); }
 
 void TargetServer::close_sessions(std::function<bool(const SessionInfo&)> matches, engine::Callback<> done) {
-  impl_->close(
-      [matches = std::move(matches)](std::uint64_t, const TargetConnection& c) {
-        const SessionInfo info{.nexus = c.nexus_id(),
-                               .initiator = c.identity().initiator_name,
-                               .target = c.identity().target_name,
-                               .address = c.peer_address(),
-                               .portal = c.local_address(),
-                               .over_rdma = c.is_rdma(),
-                               .since = {}};
-        return matches(info);
-      },
-      "The session was closed by the node.", std::move(done));
+  impl_->close([matches = std::move(matches)](std::uint64_t, const TargetConnection& c) { return matches(info_of(c)); },
+               "The session was closed by the node.", std::move(done));
 }
 
 void TargetServer::recheck_sessions(engine::Callback<> done) {

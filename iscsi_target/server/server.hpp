@@ -101,8 +101,8 @@ class TargetServer {
   /// any.
   void accept_only_from(std::vector<std::string> hosts);
   /// With what calls that come from now on are protected; at first with nothing. Who can't prove itself gets no login,
-  /// and is told of as one that was refused. Where all must be protected, calls over RDMA are refused: nothing protects
-  /// them.
+  /// and is told of as one that was refused. Over RDMA a caller says when it calls what it wants; where all must be
+  /// protected, connections over RDMA that are not are ended.
   void protect(engine::StreamProtection protection);
 
   /// Fencing: from the moment this returns no response is begun; every session is reset, its commands are drained.

@@ -11,6 +11,22 @@
 
 namespace lockstep::iscsi_target {
 
+bool suits(const engine::StreamProtection& ours, const rdma::Call& call) {
+  if (iser::wants_protection(call.private_data())) return ours.context != nullptr;
+  return !ours.context || ours.role == engine::TlsRole::server_or_plain;
+}
+
+SessionInfo info_of(const TargetConnection& connection, engine::TimePoint since) {
+  const iscsi::LoginIdentity& who = connection.identity();
+  return {.nexus = connection.nexus_id(),
+          .initiator = who.initiator_name,
+          .target = who.target_name,
+          .address = connection.peer_address(),
+          .portal = connection.local_address(),
+          .over_rdma = connection.is_rdma(),
+          .since = since};
+}
+
 Worker::Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where)
     : hub_(hub),
       index_(index),
@@ -36,7 +52,9 @@ void Worker::adopt(engine::TcpSocket socket, std::uint64_t id) {
 }
 
 void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
-  if (const auto all = hub_.protection(); all.context && all.role == engine::TlsRole::server) return hub_.dropped(id);
+  const auto ours = hub_.protection();
+  if (!suits(ours, *call)) return hub_.dropped(id);
+  auto tls = iser::wants_protection(call->private_data()) ? ours.context : nullptr;
   auto transport = iser::Transport::make(
       std::move(call), {.completions = *completions_,
                         .pool = *bounce_,
@@ -46,6 +64,7 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
                         .figures = *figures_,
                         .domain = hub_.rdma_service().domain,
                         .shape = hub_.rdma_service().shape,
+                        .tls = std::move(tls),
                         .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});
   if (!transport) {
     end_oldest_stranger();
@@ -154,14 +173,7 @@ void Worker::proved(const TargetConnection& connection) { hub_.proved(connection
 
 void Worker::opened(TargetConnection& connection) {
   Kept& kept = connections_.at(connection.id);
-  const iscsi::LoginIdentity& who = connection.identity();
-  kept.info = std::make_unique<SessionInfo>(SessionInfo{.nexus = connection.nexus_id(),
-                                                        .initiator = who.initiator_name,
-                                                        .target = who.target_name,
-                                                        .address = connection.peer_address(),
-                                                        .portal = connection.local_address(),
-                                                        .over_rdma = connection.is_rdma(),
-                                                        .since = reactor_->now()});
+  kept.info = std::make_unique<SessionInfo>(info_of(connection, reactor_->now()));
   hub_.opened(*kept.info);
 }
 

@@ -18,6 +18,9 @@ namespace lockstep::iscsi_target {
 
 class Worker;
 
+/// Whether a call over RDMA wants what this node does; without, it may not become a connection.
+[[nodiscard]] bool suits(const engine::StreamProtection& ours, const rdma::Call& call);
+
 /// What workers need of the server. Any thread.
 class WorkerHub {
  public:
@@ -25,7 +28,7 @@ class WorkerHub {
   [[nodiscard]] virtual const SessionSettings& session_settings() const = 0;
   [[nodiscard]] virtual const RdmaService& rdma_service() const = 0;
   virtual TargetDirectory& directory() = 0;
-  /// Of a connection that begins now. Where all must be protected, none over RDMA may begin.
+  /// Of a connection that begins now.
   [[nodiscard]] virtual engine::StreamProtection protection() const = 0;
   [[nodiscard]] virtual bool holds_logins() const = 0;
   /// A call was dropped before there was a connection of it.
@@ -43,6 +46,9 @@ class WorkerHub {
  protected:
   ~WorkerHub() = default;
 };
+
+/// Who is on it, as far as that is known; since then.
+[[nodiscard]] SessionInfo info_of(const TargetConnection& connection, engine::TimePoint since = {});
 
 /// Everything on the worker's reactor, except where it says otherwise.
 class Worker final : public ConnectionHost {

@@ -87,6 +87,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
   [[nodiscard]] const std::string& peer_address() const { return peer_; }
   [[nodiscard]] const std::string& local_address() const override { return local_; }
   [[nodiscard]] bool is_rdma() const { return transport_->is_rdma(); }
+  [[nodiscard]] bool is_protected_rdma() const { return transport_->is_protected_rdma(); }
   /// For the host: its name for this connection, and which generation of connections it belongs to.
   std::uint64_t id = 0;
   std::uint64_t generation = 0;

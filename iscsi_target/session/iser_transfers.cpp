@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::size_t kMostWithStatus = 4096;  // bytes of data in an answer's own PDU
 
+// All that is sent for it beside its prefix.
+void use_buffer(SessionCommand& command, Buffer buffer) {
+  command.prefix_length = command.data_prefix.size();
+  command.data = buffer.span();
+  command.buffer = std::move(buffer);
+}
+
 }  // namespace
 
 void IserTransfers::start(Session& session) {
@@ -95,14 +102,22 @@ void IserTransfers::on_read(void* owner) {
   if (--command.reads_under_way != 0) return;
   if (command.is_letting_go) return session_->let_go(command);
   if (command.r2t_asked < command.into.size()) return;  // more is asked for in its turn
-  if (command.buffer) {
-    const std::size_t from = std::min<std::size_t>(command.received, command.into.size());
-    engine::copy_bytes(command.buffer.span().subspan(from), command.into.subspan(from));
-    transport_.figures().copied.bounce += command.into.size() - from;
-    command.buffer.reset();
-  }
+  if (!take_what_was_read(command)) return transport_.fail(Fault::damaged);
   session_->data_came(static_cast<std::uint32_t>(command.into.size()));
   session_->finish_pull(command, {});
+}
+
+bool IserTransfers::take_what_was_read(SessionCommand& command) {
+  const auto into = command.into.subspan(std::min<std::size_t>(command.received, command.into.size()));
+  const auto came = command.buffer ? std::as_const(command).buffer.span().last(into.size()) : into;
+  if (transport_.is_protected_rdma()) {
+    if (!transport_.open_payload(command.tagged.seal, came, into)) return false;
+  } else if (command.buffer) {
+    engine::copy_bytes(came, into);
+    transport_.figures().copied.bounce += into.size();
+  }
+  command.buffer.reset();
+  return true;
 }
 
 bool IserTransfers::abandon(SessionCommand& command) { return command.reads_under_way != 0; }
@@ -111,20 +126,34 @@ void IserTransfers::on_window_open() { session_->ping(); }
 
 // ---- Data that leaves ----
 
+std::span<const std::byte> IserTransfers::small_data(const SessionCommand& command) {
+  return std::span(command.copied).first(command.prefix_length).subspan(command.data_prefix.size());
+}
+
 // Small data without a buffer lies where no network card may read it, and so does whatever the device server gives out
 // of memory of its own. A prefix is not of it: it goes with the status.
 bool IserTransfers::put_in_arena(SessionCommand& command) {
-  const std::size_t prefix = command.data_prefix.size();
-  const auto small = std::span<const std::byte>(command.copied).first(command.prefix_length).subspan(prefix);
+  const auto small = small_data(command);
   if (small.empty() && transport_.is_registered(command.data)) return true;
   Buffer bounce = transport_.pool().allocate(small.size() + command.data.size());
   if (!bounce) return false;
   engine::copy_bytes(small, bounce.span());
   engine::copy_bytes(command.data, bounce.span().subspan(small.size()));
-  transport_.figures().copied.bounce += bounce.size();
-  command.prefix_length = prefix;
-  command.data = bounce.span();
-  command.buffer = std::move(bounce);
+  auto& copied = transport_.figures().copied;
+  (command.is_control ? copied.control : copied.bounce) += bounce.size();
+  use_buffer(command, std::move(bounce));
+  return true;
+}
+
+// The initiator is told by the status what it is opened by.
+bool IserTransfers::seal(SessionCommand& command) {
+  if (command.is_sealed) return true;
+  const auto small = small_data(command);
+  Buffer sealed = transport_.make_copy(small.size() + command.data.size(), command.is_immediate);
+  if (!sealed) return false;
+  command.tagged.seal = transport_.seal_payload(small, command.data, sealed.span());
+  command.is_sealed = true;
+  use_buffer(command, std::move(sealed));
   return true;
 }
 
@@ -143,7 +172,7 @@ Transfers::Put IserTransfers::put(SessionCommand& command, iscsi::PduSender&) {
     transport_.fail(Fault::no_place);
     return Put::no_room;
   }
-  if (command.data_sent == 0 && !put_in_arena(command)) {
+  if (command.data_sent == 0 && !(transport_.is_protected_rdma() ? seal(command) : put_in_arena(command))) {
     transport_.retry_soon();
     return Put::no_room;
   }
@@ -169,6 +198,7 @@ void IserTransfers::add_response_data(SessionCommand& command, iscsi::OutPdu& st
 // Linux's initiator ends the connection over a key that is not the task's, or over one that it did not expect.
 void IserTransfers::answering(SessionCommand& command, iscsi::OutPdu& status) {
   add_response_data(command, status);
+  if (command.is_sealed) iser::write_protection(command.tagged.seal, status.protection.emplace());
   if (!transport_.invalidates()) return;
   const auto& used = command.tagged.read ? command.tagged.read : command.tagged.write;
   if (used) status.invalidates = used->key;

@@ -33,7 +33,10 @@ class IserTransfers final : public Transfers, private iser::Mover {
   void on_window_open() override;
 
   [[nodiscard]] std::span<std::byte> place_of(SessionCommand& command);
+  [[nodiscard]] bool take_what_was_read(SessionCommand& command);
   [[nodiscard]] bool put_in_arena(SessionCommand& command);
+  [[nodiscard]] bool seal(SessionCommand& command);
+  [[nodiscard]] static std::span<const std::byte> small_data(const SessionCommand& command);
   [[nodiscard]] static bool goes_with_status(const SessionCommand& command);
   static void add_response_data(SessionCommand& command, iscsi::OutPdu& status);
 

@@ -71,8 +71,9 @@ void SessionCommand::reset() {
   status = scsi::Status::good;
   sense_length = 0;
   wanted_out = wanted_in = 0;
+  is_control = false;
   is_ready = is_held = is_waiting = is_executing = is_completed = is_aborted = is_given_up = is_broken =
-      status_encoded = is_letting_go = false;
+      status_encoded = is_letting_go = is_sealed = false;
   unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
   received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = stalled_looks = 0;
   tagged = {};

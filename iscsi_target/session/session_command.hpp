@@ -75,6 +75,7 @@ class SessionCommand final : public scsi::Command, public Ready {
   iser::Tagged tagged;                ///< iSER: the initiator's memory for it
   bool holds_message = false;         ///< iSER: a message's buffer, as its stash or handed on
   std::uint32_t reads_under_way = 0;  ///< iSER: of its data, to `into`
+  bool is_sealed = false;             ///< iSER, protected: its data is encrypted, in a buffer
   std::uint32_t stalled_looks = 0;    ///< in a row that saw it wait for data of which little came
 
   // Data-In and status.

@@ -10,8 +10,6 @@ namespace {
 constexpr std::uint64_t kRoceOverhead = 40 + 8 + 12 + 4 + 28 + 4;
 constexpr std::uint64_t kLargestPacket = 4096;
 
-std::string name_of(const PortView& port) { return port.device + "/" + std::to_string(port.number); }
-
 std::string name_of(const ServedAddress& served) {
   return (served.of_link ? "the link's " : "the portal ") + served.address;
 }
@@ -91,7 +89,37 @@ class Place {
                " for RoCE v1 alone: such packets pass no router, and devices with v2 take none.",
            "Turn RoCE v2 on, which is a setting of its driver or of its firmware; or have a device that "
            "knows v1 at the other end, too, in the same network."});
+    else if (interface_ != nullptr && !port_.is_software)
+      judge_flow_control(interface_->flow_control);
     if (interface_ != nullptr && interface_->mtu > 0) judge_mtu(interface_->mtu);
+  }
+
+  /// RoCE v2, by an interface that tells. The link is mostly a cable, and needs none of this there: of it something is
+  /// said when packets got lost, or where the flow control that is on wants more.
+  void judge_flow_control(const FlowControl& told) {
+    if (!told.pfc || told.pfc->most == 0) return;
+    const auto& ecn = interface_->ecn;
+    if (const unsigned without = told.pfc->enabled & ~(ecn ? ecn->enabled() : 0xffU); without != 0) {
+      const std::string priorities = priorities_text(without);
+      findings_.push_back({Severity::advice, "no_ecn",
+                           served_.interface + " with " + name_of(served_) + " has flow control (PFC) for " +
+                               priorities + ", but does not go slower there when a switch marks a jam (ECN).",
+                           "Through switches turn ECN on for " + priorities +
+                               ", so that a jam is over before ports are stopped: the files of that number in "
+                               "/sys/class/net/" +
+                               served_.interface +
+                               "/ecn, in roce_np/enable and in roce_rp/enable, take a 1; and on "
+                               "the switch. On a cable between two machines it is not needed."});
+    }
+    const bool slows = (ecn && ecn->enabled() != 0) || has_marked(port_).value_or(false);
+    if (served_.of_link || told.pfc->enabled != 0 || told.pause.value_or(false) || slows) return;
+    findings_.push_back({Severity::advice, "no_flow_control",
+                         served_.interface + " with " + name_of(served_) +
+                             " has neither flow control (PFC) for any priority nor pause frames: a port or a switch "
+                             "that can't keep up drops RDMA's packets, and each stops its connection for a moment.",
+                         "Through switches turn PFC on for RDMA's priority, on this node, the hosts and the switch, or "
+                         "ECN (docs/operator/rdma-hardware.md); on a cable pause frames do (ethtool -A " +
+                             served_.interface + " rx on tx on). While no packets get lost nothing has to be done."});
   }
 
   void judge_mtu(std::uint64_t mtu) {
@@ -181,10 +209,12 @@ void begin_as_sentence(std::vector<Finding>& findings) {
 
 }  // namespace
 
+std::string name_of(const PortView& port) { return port.device + "/" + std::to_string(port.number); }
+
 std::optional<Finding> link_without_rdma(bool asked, const std::string& why_not) {
   if (!asked || why_not.empty()) return {};
   return Finding{Severity::advice, "link_over_tcp", "The link goes over TCP: " + why_not,
-                 "RDMA carries it where both nodes have a device on the same network and the link is not encrypted "
+                 "RDMA carries it where both nodes have a device on the same network "
                  "(lockstep link tells of each path). With rdma = \"auto\" this is not told."};
 }
 
@@ -204,7 +234,8 @@ std::vector<Finding> FabricCheck::look(const FabricView& seen, const FabricUse& 
     if (!use.counts(served)) continue;
     Place(served, *port, seen.interface(served.interface), findings).judge(use.asked);
     name_new(name_of(*port) + " " + served.address);
-    if (used.emplace(port->device, port->number).second) judge_growth(*port, now, findings);
+    if (used.emplace(port->device, port->number).second)
+      judge_growth(*port, seen.interface(served.interface), now, findings);
     name_new(name_of(*port));
   }
   for (const ServedAddress& served : use.addresses) {

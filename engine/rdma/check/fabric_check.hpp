@@ -59,6 +59,26 @@ struct Finding {
   std::string subject{};  ///< the port or the address that it is of; empty: the whole machine
 };
 
+/// Of a port that a served address is on: how often something went wrong there, as its driver counts it.
+struct PortCounter {
+  std::string device;
+  unsigned port = 0;
+  std::string kind;  ///< "packets_lost", "no_receive", "damaged"; "marked": packets that met a jam (ECN)
+  std::string name;  ///< the driver's, or the standard's
+  std::uint64_t value = 0;
+  bool operator==(const PortCounter&) const = default;
+};
+
+/// Of the counters that findings are made of, those that the ports have.
+[[nodiscard]] std::vector<PortCounter> counters_of(const FabricView& seen, const FabricUse& use);
+
+/// Some packet has met a jam since the driver was loaded, and came marked. Nothing: the driver does not count them.
+[[nodiscard]] std::optional<bool> has_marked(const PortView& port);
+/// "mlx5_0/1"
+[[nodiscard]] std::string name_of(const PortView& port);
+/// "priority 3", "priorities 3, 4"
+[[nodiscard]] std::string priorities_text(unsigned bits);
+
 /// That the link does not use RDMA is told where somebody counts on it. `why_not` is a sentence; empty: it does, or is
 /// not connected.
 [[nodiscard]] std::optional<Finding> link_without_rdma(bool asked, const std::string& why_not);
@@ -86,7 +106,8 @@ class FabricCheck {
     std::set<std::string> rising;         ///< the ids of which something grew much at the last look
   };
   void compare(const PortView& port, engine::TimePoint now);
-  void judge_growth(const PortView& port, engine::TimePoint now, std::vector<Finding>& findings);
+  void judge_growth(const PortView& port, const InterfaceView* interface, engine::TimePoint now,
+                    std::vector<Finding>& findings);
 
   std::map<PortName, Known> known_;
 };

@@ -45,7 +45,8 @@ constexpr Counter kDamaged[] = {{"symbol_error", kFewEvents, 65535},
 constexpr Counter kBroken[] = {{"link_error_recovery", 3, 255},
                                {"local_link_integrity_errors", 1, 15},
                                {"excessive_buffer_overrun_errors", 1, 15}};
-constexpr std::string_view kMarked[] = {"np_ecn_marked_roce_packets", "rp_cnp_handled", "RxECNMrkd", "cnpHandled"};
+constexpr Counter kMarked[] = {
+    {"np_ecn_marked_roce_packets", 0}, {"rp_cnp_handled", 0}, {"RxECNMrkd", 0}, {"cnpHandled", 0}};
 
 struct Kind {
   const char* id;
@@ -61,15 +62,20 @@ std::optional<std::uint64_t> counter_of(const std::map<std::string, std::uint64_
   return at->second;
 }
 
-/// None of the counters of marked packets is above 0, and there is one.
-bool marks_nothing(const PortView& port) {
-  bool counts = false;
-  for (const std::string_view name : kMarked) {
-    const auto value = counter_of(port.counters, name);
-    if (value.value_or(0) > 0) return false;
-    counts |= value.has_value();
-  }
-  return counts;
+/// What is known of its flow control: sentences, each with a space in front.
+std::string state_of(const PortView& port, const InterfaceView* found) {
+  if (found == nullptr || port.is_software) return {};
+  const InterfaceView& interface = *found;
+  std::string said;
+  if (const auto& pfc = interface.flow_control.pfc; pfc && pfc->enabled != 0)
+    said += " PFC is on for " + priorities_text(pfc->enabled) + " of " + interface.name +
+            ": look whether RDMA's packets go by that, and whether the switch has it, too.";
+  else if (pfc)
+    said += " PFC is on for no priority of " + interface.name + ".";
+  if (const auto pause = interface.flow_control.pause; pause && !*pause)
+    said += " Pause frames are off there, one way at least.";
+  if (interface.ecn && interface.ecn->enabled() == 0) said += " ECN is off there, too.";
+  return said;
 }
 
 std::string against_loss(const PortView& port) {
@@ -79,23 +85,62 @@ std::string against_loss(const PortView& port) {
       "Have the network lose none of it: flow control for its priority (PFC) on both nodes' ports and the "
       "switch's, or a switch that marks packets before its queues are full (ECN); on a cable without a "
       "switch pause frames (ethtool -A), and look at the cable.";
-  if (marks_nothing(port)) what += " No packet has come marked (ECN) since the driver was loaded.";
+  if (!has_marked(port).value_or(true)) what += " No packet has come marked (ECN) since the driver was loaded.";
   return what;
 }
 
 constexpr const char* kMend =
     "Clean or change the cable and its plugs; if it goes on, move to another port of the switch, then of the card.";
 
-/// Nothing can be said of its growth.
-void judge_full(const std::string& port, std::string_view counter, std::uint64_t full, std::vector<Finding>& findings) {
+/// Nothing can be said of its growth. On Ethernet no subnet management sets counters back.
+void judge_full(const PortView& port, const InterfaceView* interface, std::string_view counter, std::uint64_t full,
+                std::vector<Finding>& findings) {
   findings.push_back(
       {Severity::advice, "counter_full",
-       port + " counts no more damage in " + std::string(counter) + ": it is at its end, " + std::to_string(full) + ".",
-       "Look at the cable and its plugs, and set the port's counters back (perfquery -R, of the package "
-       "infiniband-diags), so that it is seen whether more comes."});
+       name_of(port) + " counts no more damage in " + std::string(counter) + ": it is at its end, " +
+           std::to_string(full) + ".",
+       port.link == LinkKind::infiniband
+           ? "Look at the cable and its plugs, and set the port's counters back (perfquery -R, of the package "
+             "infiniband-diags), so that it is seen whether more comes."
+           : "Look at the cable and its plugs, and in what the interface itself counts (ethtool -S" +
+                 (interface != nullptr ? " " + interface->name : "") +
+                 ") whether more comes: this counter begins anew when the device's driver is loaded anew."});
 }
 
 }  // namespace
+
+std::optional<bool> has_marked(const PortView& port) {
+  std::optional<bool> marked;
+  for (const Counter& counter : kMarked)
+    if (const auto value = counter_of(port.counters, counter.name)) marked = marked.value_or(false) || *value > 0;
+  return marked;
+}
+
+std::string priorities_text(unsigned bits) {
+  std::string text;
+  for (unsigned priority = 0; priority < 8; ++priority)
+    if ((bits >> priority & 1) != 0) text += (text.empty() ? "" : ", ") + std::to_string(priority);
+  return (text.size() > 1 ? "priorities " : "priority ") + text;
+}
+
+std::vector<PortCounter> counters_of(const FabricView& seen, const FabricUse& use) {
+  constexpr std::array<std::pair<const char*, Counters>, 5> kTold{{{"packets_lost", kLost},
+                                                                   {"no_receive", kWithoutReceive},
+                                                                   {"damaged", kDamaged},
+                                                                   {"damaged", kBroken},
+                                                                   {"marked", kMarked}}};
+  std::vector<PortCounter> told;
+  std::set<const PortView*> ports;
+  for (const ServedAddress& served : use.addresses) {
+    const PortView* const port = served.interface.empty() ? nullptr : seen.port_of(served.interface);
+    if (port == nullptr || !ports.insert(port).second) continue;
+    for (const auto& [kind, counters] : kTold)
+      for (const Counter& counter : counters)
+        if (const auto value = counter_of(port->counters, counter.name))
+          told.push_back({port->device, port->number, kind, std::string(counter.name), *value});
+  }
+  return told;
+}
 
 /// A counter that went back is one that began anew.
 void FabricCheck::compare(const PortView& port, engine::TimePoint now) {
@@ -123,10 +168,11 @@ void FabricCheck::compare(const PortView& port, engine::TimePoint now) {
   known.at = now;
 }
 
-void FabricCheck::judge_growth(const PortView& port, engine::TimePoint now, std::vector<Finding>& findings) {
+void FabricCheck::judge_growth(const PortView& port, const InterfaceView* interface, engine::TimePoint now,
+                               std::vector<Finding>& findings) {
   Known& known = known_.at({port.device, port.number});
   std::erase_if(known.grown, [&](const auto& each) { return now - each.second.at > kRemembered; });
-  const std::string name = port.device + "/" + std::to_string(port.number);
+  const std::string name = name_of(port);
   const auto growth = [&](const char* id) -> std::optional<std::string> {
     const auto at = known.grown.find(id);
     if (at == known.grown.end()) return {};
@@ -135,7 +181,7 @@ void FabricCheck::judge_growth(const PortView& port, engine::TimePoint now, std:
   if (const auto how = growth("packets_lost"))
     findings.push_back({Severity::warning, "packets_lost",
                         "Packets get lost over " + name + ", and each stops its connection for a moment." + *how,
-                        against_loss(port)});
+                        against_loss(port) + state_of(port, interface)});
   if (const auto how = growth("no_receive"))
     findings.push_back(
         {Severity::advice, "no_receive", "Messages over " + name + " found no receive at one end." + *how,
@@ -146,7 +192,7 @@ void FabricCheck::judge_growth(const PortView& port, engine::TimePoint now, std:
   if (how) findings.push_back({Severity::warning, "damaged", name + " receives damaged packets." + *how, kMend});
   for (const Counters counters : {Counters(kDamaged), Counters(kBroken)})
     for (const auto& [counter, most, full] : counters)
-      if (full != 0 && counter_of(port.counters, counter) == full) judge_full(name, counter, full, findings);
+      if (full != 0 && counter_of(port.counters, counter) == full) judge_full(port, interface, counter, full, findings);
 }
 
 }  // namespace lockstep::rdma

@@ -89,6 +89,8 @@ PortView port_view(const fs::path& device, const fs::path& folder) {
   port.device = device.filename();
   port.number = static_cast<unsigned>(number_of(folder.filename().string()));
   port.link = link_of(device, folder);
+  std::error_code none;
+  port.is_software = fs::exists(device / "parent", none);  // which Soft-RoCE alone has
   port.state = word_of(folder / "state");
   port.physical_state = word_of(folder / "phys_state");
   read_rate(line_of(folder / "rate"), port);
@@ -96,6 +98,22 @@ PortView port_view(const fs::path& device, const fs::path& folder) {
   add_counters(folder / "counters", port.counters);
   add_counters(folder / "hw_counters", port.counters);
   return port;
+}
+
+/// One file for each priority, "0" to "7".
+std::uint8_t priorities_in(const fs::path& folder) {
+  std::uint8_t enabled = 0;
+  for (unsigned priority = 0; priority < 8; ++priority)
+    if (line_of(folder / std::to_string(priority)) == "1") enabled |= static_cast<std::uint8_t>(1U << priority);
+  return enabled;
+}
+
+/// The files of mlx5's driver, as its maker ships it; Linux's own has none.
+std::optional<CongestionControl> ecn_of(const fs::path& interface) {
+  const fs::path tells = interface / "ecn/roce_np/enable", heeds = interface / "ecn/roce_rp/enable";
+  std::error_code none;
+  if (!fs::is_directory(tells, none) || !fs::is_directory(heeds, none)) return {};
+  return CongestionControl{priorities_in(tells), priorities_in(heeds)};
 }
 
 /// The address of an interface over InfiniBand is four bytes, of its queue pair, and its port's GID.
@@ -117,6 +135,7 @@ InterfaceView interface_view(const fs::path& folder) {
   seen.megabits = number_of(line_of(folder / "speed"));
   seen.carrier = line_of(folder / "carrier") == "1";
   if (line_of(folder / "type") == kArpInfiniband) seen.port = port_in(line_of(folder / "address"));
+  seen.ecn = ecn_of(folder);
   return seen;
 }
 
@@ -147,12 +166,16 @@ const PortView* FabricView::port_of(std::string_view name) const {
   return found == ports.end() ? nullptr : &*found;
 }
 
-FabricView look_at_fabric(const fs::path& root) {
+FabricView look_at_fabric(const fs::path& root, AskFlowControl ask) {
   FabricView seen;
   for (const fs::path& device : entries_of(root / "sys/class/infiniband"))
     for (const fs::path& port : entries_of(device / "ports")) seen.ports.push_back(port_view(device, port));
   if (seen.ports.empty()) return seen;
-  for (const fs::path& folder : entries_of(root / "sys/class/net")) seen.interfaces.push_back(interface_view(folder));
+  for (const fs::path& folder : entries_of(root / "sys/class/net")) {
+    InterfaceView& interface = seen.interfaces.emplace_back(interface_view(folder));
+    const PortView* const port = seen.port_of(interface.name);
+    if (port != nullptr && port->link == LinkKind::roce) interface.flow_control = ask(interface.name);
+  }
   return seen;
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/rdma/check/dcb_format.hpp"
+
 namespace lockstep::rdma {
 
 using Gid = std::array<std::uint8_t, 16>;
@@ -29,6 +31,7 @@ struct PortView {
   std::string device;
   unsigned number = 0;
   LinkKind link{};
+  bool is_software = false;    ///< Soft-RoCE: the interface's packets are those of any other program
   std::string state;           ///< "ACTIVE", "DOWN", "INIT" …
   std::string physical_state;  ///< "LinkUp", "Polling" …
   std::uint64_t megabits = 0;  ///< a second, as the device says: of RoCE the interface knows better
@@ -39,12 +42,27 @@ struct PortView {
   [[nodiscard]] bool active() const { return state == "ACTIVE"; }
 };
 
+/// What keeps packets from getting lost; nothing: it can't be read.
+struct FlowControl {
+  std::optional<PriorityFlowControl> pfc;
+  std::optional<bool> pause;  ///< frames that stop all of the port's packets (IEEE 802.3x), both ways
+};
+
+/// Whether a device answers marks of a jam (ECN) by going slower. Bit n: priority n.
+struct CongestionControl {
+  std::uint8_t tells = 0;  ///< a sender, when its packets come marked
+  std::uint8_t heeds = 0;  ///< as a sender that is told
+  [[nodiscard]] unsigned enabled() const { return tells & heeds; }
+};
+
 struct InterfaceView {
   std::string name;
   std::uint64_t mtu = 0;       ///< bytes; 0: not known
   std::uint64_t megabits = 0;  ///< a second; 0: not known
   bool carrier = false;
   std::optional<Gid> port;  ///< the InfiniBand port's that it is on
+  FlowControl flow_control;
+  std::optional<CongestionControl> ecn;  ///< of RoCE v2; nothing: its driver does not tell
 };
 
 struct FabricView {
@@ -56,8 +74,11 @@ struct FabricView {
   [[nodiscard]] const PortView* port_of(std::string_view interface) const;
 };
 
-/// Reads `root`/sys/class/infiniband and `root`/sys/class/net. A driver may ask its device for each counter: takes
+using AskFlowControl = FlowControl (*)(const std::string& interface);
+
+/// Reads `root`/sys/class/infiniband and `root`/sys/class/net, and asks for the flow control of interfaces that RoCE
+/// goes over. A driver may ask its device for each counter: takes
 /// milliseconds, and may sleep. What can't be read is left out.
-[[nodiscard]] FabricView look_at_fabric(const std::filesystem::path& root = "/");
+[[nodiscard]] FabricView look_at_fabric(const std::filesystem::path& root, AskFlowControl ask);
 
 }  // namespace lockstep::rdma

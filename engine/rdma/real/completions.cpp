@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <utility>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
@@ -18,22 +19,27 @@ using Descriptor = boost::asio::posix::stream_descriptor;
 
 /// Waits for the completion channel's events. A turn follows each, in which the queues are polled.
 struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<QueueGroup::Watch> {
-  Watch(engine::Reactor& r, CompletionsCore& c, ibv_comp_channel* ch)
-      : reactor(r), core(&c), channel(ch), descriptor(engine::io_context(r), ch->fd) {}
+  Watch(engine::Reactor& r, CompletionsCore& c, const QueueGroup& g, ibv_comp_channel* ch)
+      : reactor(r), core(&c), group(g), channel(ch), descriptor(engine::io_context(r), ch->fd) {}
 
   void wait() {
     descriptor.async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
       if (error || self->core == nullptr) return;
-      ibv_cq* queue = nullptr;
-      void* context = nullptr;
-      while (ibv_get_cq_event(self->channel, &queue, &context) == 0) {
-        ibv_ack_cq_events(queue, 1);
-        self->core->disarmed(queue);
-      }
-      const bool goes_on = errno == EAGAIN || errno == EINTR;  // else the device is gone
+      const bool goes_on = self->take_events();
       self->reactor.at_end_of_turn(*self);
       if (goes_on) self->wait();
     });
+  }
+  /// Each queue that is armed tells of itself once. False: the device is gone.
+  bool take_events() {
+    do {
+      ibv_cq* queue = nullptr;
+      void* context = nullptr;
+      if (ibv_get_cq_event(channel, &queue, &context) != 0) return errno == EAGAIN || errno == EINTR;
+      ibv_ack_cq_events(queue, 1);
+      core->disarmed(queue);
+    } while (core->has_armed(group));
+    return true;
   }
   void end_of_turn() override {}  // the turn is what was wanted
   void stop() {
@@ -43,6 +49,7 @@ struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<
 
   engine::Reactor& reactor;
   CompletionsCore* core;
+  const QueueGroup& group;
   ibv_comp_channel* channel;
   Descriptor descriptor;
 };
@@ -56,18 +63,21 @@ std::error_code QueueGroup::open() {
   return {};
 }
 
-engine::IoResult<QueueGroup::Place> QueueGroup::reserve(std::uint32_t entries) {
+engine::IoResult<QueueGroup::Place> QueueGroup::reserve(QueueKind kind, std::uint32_t entries) {
+  std::uint32_t longest = kFirst / 2;
   for (Queue& queue : queues_) {
+    if (queue.kind != kind) continue;
+    longest = std::max(longest, queue.capacity);
     if (queue.has_failed || queue.capacity - queue.reserved < entries) continue;
     queue.reserved += entries;
     return Place{queue.queue, false};
   }
   const auto most = static_cast<std::uint32_t>(max_entries_);
-  const std::uint32_t wanted = std::max(queues_.empty() ? kFirst : 2 * queues_.back().capacity, entries + kSpare);
+  const std::uint32_t wanted = std::max(2 * longest, entries + kSpare);
   if (entries + kSpare > most) return std::unexpected(make_error_code(RdmaErrc::too_many_work));
   ibv_cq* made = ibv_create_cq(context_, static_cast<int>(std::min(wanted, most)), nullptr, channel_, 0);
   if (made == nullptr) return std::unexpected(system_error(errno));
-  queues_.push_back({made, static_cast<std::uint32_t>(made->cqe) - kSpare, entries});
+  queues_.push_back({kind, made, static_cast<std::uint32_t>(made->cqe) - kSpare, entries});
   return Place{made, true};
 }
 
@@ -90,7 +100,7 @@ void QueueGroup::close() {
 }
 
 void QueueGroup::watch(engine::Reactor& reactor, CompletionsCore& by) {
-  watch_ = std::make_shared<Watch>(reactor, by, channel_);
+  watch_ = std::make_shared<Watch>(reactor, by, *this, channel_);
   watch_->wait();
 }
 
@@ -127,7 +137,9 @@ void CompletionsCore::add(std::shared_ptr<QueueGroup> group) {
   groups_.push_back(std::move(group));
 }
 
-void CompletionsCore::add(const QueueGroup& group, ibv_cq* queue) { queues_.push_back({&group, queue}); }
+void CompletionsCore::add(const QueueGroup& group, QueueKind kind, ibv_cq* queue) {
+  queues_.push_back({&group, kind, queue});
+}
 
 bool CompletionsCore::remove(const std::shared_ptr<QueueGroup>& group) {
   if (std::erase(groups_, group) == 0) return false;
@@ -137,7 +149,8 @@ bool CompletionsCore::remove(const std::shared_ptr<QueueGroup>& group) {
 }
 
 std::vector<std::shared_ptr<QueueGroup>> CompletionsCore::close() {
-  assert(pairs_ == 0);
+  assert(pairs_ == 0 && urgent_ == 0);
+  reactor_.cancel(std::exchange(look_, engine::TimerId::none));
   queues_.clear();
   for (const auto& group : groups_) group->unwatch();
   return std::exchange(groups_, {});
@@ -149,20 +162,53 @@ void CompletionsCore::disarmed(ibv_cq* queue) {
   }
 }
 
+bool CompletionsCore::has_armed(const QueueGroup& group) const {
+  return std::ranges::any_of(queues_, [&](const Polled& each) { return each.group == &group && each.armed; });
+}
+
+void CompletionsCore::look_later() {
+  if (look_ != engine::TimerId::none) return;
+  look_ = reactor_.call_after(kLook, [this] {  // the turn that follows polls
+    look_ = engine::TimerId::none;
+    const auto has_sent = [](const Slot& slot) { return slot.pair != nullptr && slot.pair->has_sent(); };
+    if (std::ranges::any_of(slots_, has_sent)) look_later();
+  });
+}
+
+/// Receives first: what came before a connection was lost is told before that.
 bool CompletionsCore::poll() {
   bool found = kept_ > 0;
   hand_out(std::exchange(kept_, 0));
   int left = kATurn;
+  found |= poll(QueueKind::receives, left);
+  found |= poll(QueueKind::sends, left);
+  has_more_ = left <= 0;
+  ++next_;
+  return found;
+}
+
+bool CompletionsCore::poll(QueueKind kind, int& left) {
+  bool found = false;
   for (std::size_t i = 0; i < queues_.size() && left > 0; ++i) {
-    ibv_cq* queue = queues_[(next_ + i) % queues_.size()].queue;
-    for (int count = kBatch; count == kBatch && left > 0; left -= std::max(count, 0)) {
-      count = ibv_poll_cq(queue, kBatch, batch_.data());
+    Polled& polled = queues_[(next_ + i) % queues_.size()];
+    for (int count = polled.kind == kind ? kBatch : 0; count == kBatch && left > 0; left -= count) {
+      count = take(polled);
       found |= count > 0;
       hand_out(count);
     }
   }
-  ++next_;
   return found;
+}
+
+/// Into the batch.
+int CompletionsCore::take(Polled& polled) {
+  const int count = ibv_poll_cq(polled.queue, kBatch, batch_.data());
+  if (count >= 0) return count;
+  // What it had to tell is lost, and with it all that wait for it.
+  if (!std::exchange(polled.has_failed, true)) {
+    fabric_.post([fabric = &fabric_, queue = polled.queue] { fabric->completion_queue_failed(queue); });
+  }
+  return 0;
 }
 
 void CompletionsCore::hand_out(int count) {
@@ -177,19 +223,26 @@ void CompletionsCore::hand_out(int count) {
 
 bool CompletionsCore::prepare_to_sleep() {
   if (pairs_ == 0) return true;
+  if (has_more_) return false;
+  bool may_sleep = true;
   for (Polled& polled : queues_) {
-    if (!polled.armed) {
-      polled.armed = ibv_req_notify_cq(polled.queue, 0) == 0;
-      // What came before it was armed rings no bell.
-      kept_ = std::max(ibv_poll_cq(polled.queue, kBatch, batch_.data()), 0);
-      if (kept_ > 0) return false;
-    }
+    if (polled.armed || (polled.kind == QueueKind::sends && urgent_ == 0)) continue;
+    const bool rings = arm(polled);
+    if (kept_ > 0) return false;
+    may_sleep &= rings;  // one that rings none is polled
   }
-  return true;
+  return may_sleep;
+}
+
+/// What came before it was armed rings no bell, and is kept.
+bool CompletionsCore::arm(Polled& polled) {
+  polled.armed = ibv_req_notify_cq(polled.queue, 0) == 0;
+  kept_ = take(polled);
+  return polled.armed || polled.has_failed;
 }
 
 RealCompletions::RealCompletions(RealFabric& fabric, engine::Reactor& reactor)
-    : fabric_(fabric), core_(std::make_shared<CompletionsCore>(reactor)) {
+    : fabric_(fabric), core_(std::make_shared<CompletionsCore>(fabric, reactor)) {
   reactor.add_poller(*core_);
 }
 

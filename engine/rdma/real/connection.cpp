@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kResolveMs = 2000;
 constexpr auto kFlushPatience = std::chrono::seconds(1);
+constexpr auto kSilentPatience = std::chrono::milliseconds(100);  // of what said that it completes nothing any more
 constexpr std::uint8_t kAckTimeout = 14;  // 4.096 us * 2^14 = 67 ms (InfiniBand Architecture volume 1, 9.7.6.1.3)
 constexpr std::uint8_t kEndless = 7;      // RNR retries
 
@@ -31,7 +32,7 @@ Connection::Connection(RealFabric& fabric, std::shared_ptr<CompletionsCore> core
 /// On its reactor; the pair lives until it was told that it is dead.
 template <class Work>
 void Connection::tell(Work work) {
-  assert(phase_ != Phase::dead);
+  assert(pair_ != nullptr);
   core_->reactor().post(engine::Callback<>([pair = pair_, work = std::move(work)]() mutable { work(*pair); }));
 }
 
@@ -105,7 +106,6 @@ std::error_code Connection::create_queue_pair(Limits& limits) {
   if (plan_.domain == Domain::link) {
     if (const auto error = device_->complete(fabric_.arenas(), Domain::link)) return error;
   }
-  const std::uint32_t entries = plan_.send_depth + plan_.wanted.receives;
   const auto most = static_cast<std::uint32_t>(device_->attributes().max_qp_wr);
   if (plan_.send_depth > most || plan_.wanted.receives > most) return RdmaErrc::too_many_work;
   ibv_port_attr port{};
@@ -113,17 +113,18 @@ std::error_code Connection::create_queue_pair(Limits& limits) {
   limits.max_message = port.max_msg_sz;
   const auto group = fabric_.group_of(*device_, core_);
   if (!group) return group.error();
-  const auto place = (*group)->reserve(entries);
-  if (!place) return place.error();
   group_ = *group;
-  queue_ = place->queue;
-  if (place->is_new) {
-    core_->reactor().post([core = core_, group = group_, queue = queue_] { core->add(*group, queue); });
-  }
+  const auto receives = reserve(QueueKind::receives, plan_.wanted.receives);
+  if (!receives) return receives.error();
+  receives_ = *receives;
+  const auto sends = reserve(QueueKind::sends, plan_.send_depth);
+  if (!sends) return sends.error();
+  sends_ = *sends;
   // Some devices refuse a length of inline data instead of granting less.
   for (std::uint32_t bytes = std::min(plan_.wanted.max_inline, RealQueuePair::kMaxInline);; bytes /= 2) {
     ibv_qp_init_attr wanted{};
-    wanted.send_cq = wanted.recv_cq = queue_;
+    wanted.send_cq = sends_;
+    wanted.recv_cq = receives_;
     wanted.qp_type = IBV_QPT_RC;
     wanted.cap = {.max_send_wr = plan_.send_depth,
                   .max_recv_wr = plan_.wanted.receives,
@@ -214,7 +215,7 @@ void Connection::established(const CmEvent& event) {
 }
 
 void Connection::lose(std::error_code why) {
-  if (lost_ || phase_ == Phase::closing || phase_ == Phase::dead) return;
+  if (lost_ || phase_ >= Phase::closing) return;
   lost_ = true;
   tell([why](RealQueuePair& pair) { pair.lost(why); });
 }
@@ -230,15 +231,21 @@ void Connection::disconnect() {
   (void)ibv_modify_qp(id_->qp, &attributes, IBV_QP_STATE);
 }
 
-void Connection::close(bool idle) {
+void Connection::close(Rest rest) {
   const auto self = shared_from_this();
   const bool refuse = !calling_ && !answered_ && id_ != nullptr;
   phase_ = Phase::closing;
-  idle_ = idle;
+  rest_ = rest;
   if (refuse) (void)rdma_reject(id_, nullptr, 0);
   disconnect();
-  if (idle_ || id_ == nullptr || id_->qp == nullptr || device_->removed) return bury();
-  patience_ = fabric_.control().reactor().call_after(kFlushPatience, [this] {
+  const bool is_over = rest_ != Rest::awaited || id_ == nullptr || id_->qp == nullptr || device_->removed;
+  if (is_over) return bury();
+  wait_for_flush();
+}
+
+void Connection::wait_for_flush() {
+  fabric_.control().reactor().cancel(patience_);
+  patience_ = fabric_.control().reactor().call_after(silent_ ? kSilentPatience : kFlushPatience, [this] {
     patience_ = engine::TimerId::none;
     // After what was posted meanwhile: this thread may have stood still for longer than the reactor needed.
     fabric_.post([self = shared_from_this()] {
@@ -247,27 +254,53 @@ void Connection::close(bool idle) {
   });
 }
 
-void Connection::idle() {
+engine::IoResult<ibv_cq*> Connection::reserve(QueueKind kind, std::uint32_t entries) {
+  const auto place = group_->reserve(kind, entries);
+  if (!place) return std::unexpected(place.error());
+  if (place->is_new) {
+    core_->reactor().post(
+        [core = core_, group = group_, kind, queue = place->queue] { core->add(*group, kind, queue); });
+  }
+  return place->queue;
+}
+
+void Connection::rests(Rest rest) {
   if (phase_ != Phase::closing) return;
-  idle_ = true;
+  rest_ = rest;
   bury();
 }
 
+/// The queue pair is in error here, so that a peer reads and writes through no window; what was posted has come back,
+/// or what is destroyed below gives it back.
 void Connection::bury() {
   const auto self = shared_from_this();
+  phase_ = Phase::burying;
   fabric_.control().reactor().cancel(std::exchange(patience_, engine::TimerId::none));
   // Before the queue pair, which windows that are open hold on to, and before their domain.
-  for (ibv_mw* const window : std::exchange(windows_, {})) ibv_dealloc_mw(window);
-  if (id_ != nullptr) {
-    if (id_->qp != nullptr) rdma_destroy_qp(id_);
-    // What did not complete may still stand in the completion queue.
-    if (queue_ != nullptr && idle_) group_->give_back(queue_, plan_.send_depth + plan_.wanted.receives);
-    rdma_destroy_id(std::exchange(id_, nullptr));
+  bool all_shut = true;
+  for (ibv_mw* const window : std::exchange(windows_, {})) all_shut &= ibv_dealloc_mw(window) == 0;
+  // Others wait for what this connection had: they need not wait until the kernel has destroyed it.
+  if (id_ == nullptr || (rest_ == Rest::nothing && all_shut && (device_ == nullptr || !device_->removed))) tell_dead();
+  if (id_ == nullptr) return buried();
+  fabric_.graveyard().bury(std::exchange(id_, nullptr), [self] { self->buried(); });
+}
+
+void Connection::buried() {
+  // What did not complete may still stand in the completion queue.
+  if (rest_ != Rest::awaited) {
+    if (receives_ != nullptr) group_->give_back(receives_, plan_.wanted.receives);
+    if (sends_ != nullptr) group_->give_back(sends_, plan_.send_depth);
   }
+  const auto self = shared_from_this();
   fabric_.connections.erase(self);
-  tell([](RealQueuePair& pair) { pair.dead(); });
+  if (pair_ != nullptr) tell_dead();
   phase_ = Phase::dead;
   if (device_ != nullptr) fabric_.left(*std::exchange(device_, nullptr));
+}
+
+void Connection::tell_dead() {
+  tell([](RealQueuePair& pair) { pair.dead(); });
+  pair_ = nullptr;
 }
 
 void Connection::device_removed(const Device& device) {
@@ -278,15 +311,23 @@ void Connection::device_removed(const Device& device) {
 
 void Connection::port_down(const Device& device, int port) {
   // Initiators wait for theirs; a path of the link has others beside it.
-  if (device_ == &device && plan_.domain == Domain::link && id_->port_num == port) lose(RdmaErrc::port_down);
+  if (device_ == &device && plan_.domain == Domain::link && id_ != nullptr && id_->port_num == port)
+    lose(RdmaErrc::port_down);
 }
 
 void Connection::completion_queue_failed(const ibv_cq* queue) {
-  if (queue_ == queue) lose(RdmaErrc::local_operation);
+  if (queue == receives_ || queue == sends_) fell_silent();
 }
 
-void Connection::queue_pair_failed(const ibv_qp* pair) {
-  if (id_ != nullptr && id_->qp == pair) lose(RdmaErrc::local_operation);
+void Connection::queue_pair_failed(const ibv_qp* pair, bool tells_nothing) {
+  if (id_ == nullptr || id_->qp != pair) return;
+  tells_nothing ? fell_silent() : lose(RdmaErrc::local_operation);
+}
+
+void Connection::fell_silent() {
+  silent_ = true;
+  lose(RdmaErrc::local_operation);
+  if (phase_ == Phase::closing) wait_for_flush();
 }
 
 }  // namespace lockstep::rdma

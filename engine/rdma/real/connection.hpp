@@ -3,12 +3,14 @@
 // pair's user and memory are RealQueuePair's, on its reactor; this one tells it by posting, and says "dead" last.
 //
 //   resolving ─► prepared ─► answering ─► up        (an accepted call begins at prepared)
-//       └───────────┴───────────┴─────────┴──► closing ─► dead
+//       └───────────┴───────────┴─────────┴──► closing ─► burying ─► dead
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "engine/net/socket_address.hpp"
+#include "engine/rdma/real/completions.hpp"
+#include "engine/rdma/real/flow.hpp"
 #include "engine/rdma/real/real_fabric.hpp"
 
 namespace lockstep::rdma {
@@ -33,34 +35,40 @@ class Connection final : public CmUser, public std::enable_shared_from_this<Conn
   void go();
   /// Something was received before the peer said that the connection stands.
   void heard();
-  /// `idle`: no completion is to come.
-  void close(bool idle);
-  void idle();
+  void close(Rest rest);
+  /// It is less now than when it was closed.
+  void rests(Rest rest);
 
   void device_removed(const Device& device);
   void port_down(const Device& device, int port);
-  void queue_pair_failed(const ibv_qp* pair);
+  /// `tells_nothing`: what was posted may never come back.
+  void queue_pair_failed(const ibv_qp* pair, bool tells_nothing);
   void completion_queue_failed(const ibv_cq* queue);
   void on_cm_event(const CmEvent& event) override;
 
  private:
-  enum class Phase : std::uint8_t { resolving, prepared, answering, up, closing, dead };
+  enum class Phase : std::uint8_t { resolving, prepared, answering, up, closing, burying, dead };
 
   void resolved();
   void prepare();
   [[nodiscard]] std::error_code create_queue_pair(Limits& limits);
+  [[nodiscard]] engine::IoResult<ibv_cq*> reserve(QueueKind kind, std::uint32_t entries);
   [[nodiscard]] std::error_code allocate_windows();
   void established(const CmEvent& event);
   void lose(std::error_code why);
   void disconnect();
+  void fell_silent();
+  void wait_for_flush();
   void bury();
+  void buried();
+  void tell_dead();
   template <class Work>
   void tell(Work work);
   [[nodiscard]] rdma_conn_param parameters() const;
 
   RealFabric& fabric_;
   std::shared_ptr<CompletionsCore> core_;
-  RealQueuePair* pair_;
+  RealQueuePair* pair_;  ///< nothing once it was told that it is dead
   Plan plan_;
   Phase phase_ = Phase::resolving;
   bool calling_;
@@ -68,12 +76,14 @@ class Connection final : public CmUser, public std::enable_shared_from_this<Conn
   bool lost_ = false;
   rdma_cm_id* id_ = nullptr;
   Device* device_ = nullptr;
-  ibv_cq* queue_ = nullptr;
+  ibv_cq* receives_ = nullptr;  // the completion queues
+  ibv_cq* sends_ = nullptr;
   QueueGroup* group_ = nullptr;
   std::vector<ibv_mw*> windows_;
   std::uint8_t offered_ = 0;  ///< Reads that the peer wants
   std::uint8_t reads_ = 0;    ///< that we may have under way
-  bool idle_ = false;
+  Rest rest_ = Rest::awaited;
+  bool silent_ = false;  ///< completions may not come any more
   engine::TimerId patience_ = engine::TimerId::none;
 };
 

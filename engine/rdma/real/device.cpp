@@ -38,18 +38,25 @@ struct Device::Watch {
   engine::Callback<const ibv_async_event&> happened;
 };
 
-Device::Device(ibv_context* context, Control& control) : context_(context), control_(control) {}
+Device::Device(ibv_context* context, Control& control, RegistrationCount& count)
+    : context_(context), control_(control), count_(count) {}
 
 Device::~Device() {
   watch_.reset();
   for (const auto& regions : regions_) {
-    for (ibv_mr* region : regions) ibv_dereg_mr(region);
+    for (ibv_mr* region : regions) deregister(region);
   }
-  for (ibv_mr* region : stuck_) ibv_dereg_mr(region);
+  for (ibv_mr* region : stuck_) deregister(region);
   for (ibv_pd* domain : domains_) {
     if (domain != nullptr) ibv_dealloc_pd(domain);
   }
   if (guard_id_ != nullptr) rdma_destroy_id(guard_id_);
+}
+
+/// For good: with the device's end the system takes back what the call does not.
+void Device::deregister(ibv_mr* region) {
+  count_.gone(region->length);
+  ibv_dereg_mr(region);
 }
 
 void Device::Guard::on_cm_event(const CmEvent& event) {
@@ -99,7 +106,12 @@ std::error_code Device::add_arena(std::span<std::byte> arena, std::size_t domain
   const bool is_for_windows = domain == static_cast<std::size_t>(Domain::link) && has_windows();
   const int access = is_for_windows ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND : IBV_ACCESS_LOCAL_WRITE;
   ibv_mr* region = ibv_reg_mr(domains_[domain], arena.data(), arena.size(), access);
-  if (region == nullptr) return registration_error(errno);
+  if (region == nullptr) {
+    const int why = errno;
+    count_.refused();
+    return registration_error(why);
+  }
+  count_.made(arena.size());
   regions_[domain].push_back(region);
   keys_[domain].add(arena, {region->lkey, region});
   return {};
@@ -125,7 +137,10 @@ void Device::remove_arena(std::span<std::byte> arena) {
   for (auto& regions : regions_) {
     std::erase_if(regions, [&](ibv_mr* region) {
       if (region->addr != arena.data() || region->length != arena.size()) return false;
-      if (ibv_dereg_mr(region) != 0) stuck_.push_back(region);  // nobody has a key of it any more
+      if (ibv_dereg_mr(region) == 0)
+        count_.gone(arena.size());
+      else
+        stuck_.push_back(region);  // nobody has a key of it any more
       return true;
     });
   }

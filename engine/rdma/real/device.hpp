@@ -12,6 +12,7 @@
 
 #include "engine/rdma/real/control.hpp"
 #include "engine/rdma/real/keys.hpp"
+#include "engine/rdma/registration_count.hpp"
 #include "engine/rdma/verbs.hpp"
 
 namespace lockstep::rdma {
@@ -21,7 +22,7 @@ class QueueGroup;
 
 class Device {
  public:
-  Device(ibv_context* context, Control& control);
+  Device(ibv_context* context, Control& control, RegistrationCount& count);
   /// No queue pair, id or completion queue is left. Lets go of what is registered.
   ~Device();
   Device(const Device&) = delete;
@@ -74,11 +75,13 @@ class Device {
     Device& device_;
   };
   void wait();
+  void deregister(ibv_mr* region);
   [[nodiscard]] bool has_arena(std::span<const std::byte> arena, std::size_t domain) const;
   [[nodiscard]] std::error_code add_arena(std::span<std::byte> arena, std::size_t domain);
 
   ibv_context* context_;
   Control& control_;
+  RegistrationCount& count_;
   engine::Callback<> gone_;
   Guard guard_{*this};
   rdma_cm_id* guard_id_ = nullptr;

@@ -43,6 +43,7 @@ RealFabric::~RealFabric() {
 }
 
 void RealFabric::close_all() {
+  graveyard_.wait();
   assert(connections.empty());
   end_calls(nullptr);
   for (const auto& listener : std::exchange(listeners, {})) listener->close();
@@ -119,7 +120,7 @@ engine::IoResult<Device*> RealFabric::device_of(rdma_cm_id& id) {
   if (id.verbs->device->transport_type == IBV_TRANSPORT_IWARP) {
     return std::unexpected(make_error_code(RdmaErrc::iwarp_reads));
   }
-  auto made = std::make_unique<Device>(id.verbs, *control_);
+  auto made = std::make_unique<Device>(id.verbs, *control_, registrations_);
   made->serial = ++last_serial_;
   guard(*made, id);
   if (const auto error = made->open(arenas_)) return std::unexpected(error);
@@ -153,6 +154,7 @@ void RealFabric::detach(CompletionsCore& core, const std::vector<std::shared_ptr
 }
 
 void RealFabric::returned(const std::shared_ptr<QueueGroup>& group) {
+  graveyard_.wait();  // its queues are of queue pairs in there, and what is buried may be a device's last
   for (const auto& device : devices_) {
     if (std::erase(device->groups, group) == 0) continue;
     group->close();
@@ -165,11 +167,11 @@ void RealFabric::happened(Device& device, const ibv_async_event& event) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      for (const auto& connection : connections) connection->queue_pair_failed(event.element.qp);
+      for (const auto& connection : connections)
+        connection->queue_pair_failed(event.element.qp, event.event_type == IBV_EVENT_QP_FATAL);
       break;
     case IBV_EVENT_CQ_ERR:
-      for (const auto& group : device.groups) group->failed(event.element.cq);
-      for (const auto& connection : connections) connection->completion_queue_failed(event.element.cq);
+      completion_queue_failed(event.element.cq);
       break;
     case IBV_EVENT_PORT_ERR:
       for (const auto& connection : connections) connection->port_down(device, event.element.port_num);
@@ -180,6 +182,13 @@ void RealFabric::happened(Device& device, const ibv_async_event& event) {
     default:
       break;
   }
+}
+
+void RealFabric::completion_queue_failed(const ibv_cq* queue) {
+  for (const auto& device : devices_) {
+    for (const auto& group : device->groups) group->failed(queue);
+  }
+  for (const auto& connection : connections) connection->completion_queue_failed(queue);
 }
 
 /// Not in the midst of what the device tells.

@@ -1,5 +1,7 @@
 #include "engine/rdma/real/flow.hpp"
 
+#include <algorithm>
+
 namespace lockstep::rdma {
 
 SendFlow::Posted SendFlow::post(Work work, std::uint64_t id) {
@@ -10,6 +12,7 @@ SendFlow::Posted SendFlow::post(Work work, std::uint64_t id) {
   unsignalled_ = signalled ? 0 : unsignalled_ + 1;
   awaited_ += signalled ? 1 : 0;
   reading_ += work == Work::read ? 1 : 0;
+  hiding_ += work == Work::hide && id != 0 ? 1 : 0;
   at(sequence) = {id, work, signalled};
   ++count_;
   return {sequence, signalled};
@@ -25,8 +28,18 @@ std::optional<SendFlow::Entry> SendFlow::complete(std::uint32_t sequence) {
     --count_;
     if (entry.signalled) --awaited_;
     if (entry.work == Work::read) --reading_;
+    if (entry.work == Work::hide && entry.id != 0) --hiding_;
   }
+  awaited_by_user_ -= std::min(awaited_by_user_, ahead + 1);
   return entry;
+}
+
+bool SendFlow::reads_silently() const {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    if (!entry.signalled && entry.work == Work::write) return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::rdma

@@ -12,6 +12,13 @@
 
 namespace lockstep::rdma {
 
+/// What is left, of a connection that is closed, of all that was posted.
+enum class Rest : std::uint8_t {
+  awaited,  ///< completions are to come
+  silent,   ///< none is to come; what asked for none may still read memory, until the queue pair is destroyed
+  nothing,  ///< no device reads or writes any of it
+};
+
 class SendFlow {
  public:
   static constexpr std::uint32_t kSignalEvery = 16;
@@ -43,6 +50,12 @@ class SendFlow {
   [[nodiscard]] std::uint32_t count() const { return count_; }
   /// Completions that are still to come, if nothing fails.
   [[nodiscard]] std::uint32_t awaited() const { return awaited_; }
+  /// Somebody waits for the completions of all that stands in the queue now.
+  void await() { awaited_by_user_ = count_; }
+  /// A completion is waited for: the poster goes on with what a read or a hide has done.
+  [[nodiscard]] bool is_urgent() const { return reading_ > 0 || hiding_ > 0 || awaited_by_user_ > 0; }
+  /// One of those that stand in the queue reads memory of the poster's, though it asked for no completion.
+  [[nodiscard]] bool reads_silently() const;
 
  private:
   [[nodiscard]] Entry& at(std::uint32_t sequence) { return entries_[sequence & (entries_.size() - 1)]; }
@@ -53,6 +66,8 @@ class SendFlow {
   std::uint32_t first_ = 0;  // sequence of the oldest
   std::uint32_t count_ = 0;
   std::uint32_t reading_ = 0;
+  std::uint32_t hiding_ = 0;           // with an id
+  std::uint32_t awaited_by_user_ = 0;  // of the oldest
   std::uint32_t awaited_ = 0;
   std::uint32_t unsignalled_ = 0;  // since the last that asked for a completion
 };

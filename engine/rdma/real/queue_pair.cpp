@@ -40,6 +40,7 @@ void RealQueuePair::receive(std::span<std::byte> first, std::span<std::byte> sec
 
 void RealQueuePair::ready(ibv_qp* pair, const Device& device, const Keys& keys, const Limits& limits,
                           std::vector<ibv_mw*> windows) {
+  if (phase_ == Phase::closing) return;  // the control thread may have destroyed all of it by now
   pair_ = pair;
   keys_ = &keys;
   invalidated_flags_ = device.invalidated_flags();
@@ -99,12 +100,14 @@ void RealQueuePair::close(engine::Callback<> closed) {
   // What is staged stays behind.
   post_receives();
   post_sends();
-  said_idle_ = idle();
-  fabric_.post([connection = connection_, idle = said_idle_] { connection->close(idle); });
+  note_urgency();
+  said_ = rest();
+  fabric_.post([connection = connection_, rest = said_] { connection->close(rest); });
 }
 
 void RealQueuePair::dead() {
   assert(phase_ == Phase::closing);
+  if (std::exchange(is_urgent_, false)) core_->note_urgent(false);
   core_->leave(tag_);
   connection_.reset();
   pair_ = nullptr;
@@ -112,14 +115,15 @@ void RealQueuePair::dead() {
   std::exchange(closed_, nullptr)();  // this may be gone now
 }
 
-bool RealQueuePair::idle() const {
-  return sends_.awaited() <= unposted_sends_ && receives_.count() <= unposted_receives_;
+Rest RealQueuePair::rest() const {
+  if (sends_.awaited() > unposted_sends_ || receives_.count() > unposted_receives_) return Rest::awaited;
+  return sends_.reads_silently() ? Rest::silent : Rest::nothing;
 }
 
-void RealQueuePair::say_idle() {
-  if (said_idle_ || !idle()) return;
-  said_idle_ = true;
-  fabric_.post([connection = connection_] { connection->idle(); });
+void RealQueuePair::say_rest() {
+  if (said_ != Rest::awaited || rest() == Rest::awaited) return;
+  said_ = rest();
+  fabric_.post([connection = connection_, rest = said_] { connection->rests(rest); });
 }
 
 void RealQueuePair::completed(const ibv_wc& completion, WorkTag tag) {
@@ -143,9 +147,23 @@ void RealQueuePair::completed(const ibv_wc& completion, WorkTag tag) {
     const bool is_shut = told.work == Work::hide && told.id != 0 && !told.error;  // without an id it is an expose
     if (is_shut) windows_.hidden();
   }
-  if (phase_ == Phase::closing) return say_idle();
+  if (phase_ == Phase::closing) return note_urgency(), say_rest();
   if (!told.error) stage_waiting();
+  note_urgency();
   tell(told);
+}
+
+void RealQueuePair::await_sends() {
+  if (phase_ == Phase::closing) return;
+  sends_.await();
+  note_urgency();
+}
+
+/// Who closes, or has no room, waits for what was sent before.
+void RealQueuePair::note_urgency() {
+  const bool waits = phase_ == Phase::closing || !waiting_.empty() || !reads_waiting_.empty() || sends_.is_urgent();
+  const bool urgent = waits && has_sent();
+  if (urgent != std::exchange(is_urgent_, urgent)) core_->note_urgent(urgent);
 }
 
 void RealQueuePair::tell(const Completion& completion) {
@@ -162,11 +180,10 @@ void RealQueuePair::tell(const Completion& completion) {
   if (phase_ != Phase::connecting && (completion.id != 0 || completion.work == Work::receive)) {
     user_->on_completion(completion);
   }
-  // Given back as the first: the reason is the peer's goodbye, which is on its way.
-  if (completion.error) {
-    lose(completion.error == make_error_code(RdmaErrc::flushed) ? make_error_code(std::errc::connection_reset)
-                                                                : completion.error);
-  }
+  if (!completion.error) return;
+  if (completion.error != make_error_code(RdmaErrc::flushed)) return lose(completion.error);
+  // The reason is another completion's, which may stand in the other queue, or the peer's goodbye, which is on its way.
+  lost(make_error_code(std::errc::connection_reset));
 }
 
 }  // namespace lockstep::rdma

@@ -40,6 +40,7 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const override;
   [[nodiscard]] Remote expose(std::span<std::byte> memory, Access access) override;
   void hide(std::uint32_t key, std::uint64_t id) override;
+  void await_sends() override;
   void close(engine::Callback<> closed) override;
   [[nodiscard]] const Limits& limits() const override { return limits_; }
   [[nodiscard]] const std::string& local_address() const override { return names_.local; }
@@ -59,6 +60,8 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   void dead();
 
   void completed(const ibv_wc& completion, WorkTag tag);
+  /// Completions of what it sent are to come.
+  [[nodiscard]] bool has_sent() const { return sends_.awaited() > unposted_sends_; }
 
  private:
   static constexpr std::size_t kBatch = 16;
@@ -97,8 +100,9 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   void tell(const Completion& completion);
   void tell_established(std::span<const std::byte> private_data);
   void lose(std::error_code why);
-  [[nodiscard]] bool idle() const;
-  void say_idle();
+  [[nodiscard]] Rest rest() const;
+  void say_rest();
+  void note_urgency();
 
   RealFabric& fabric_;
   std::shared_ptr<CompletionsCore> core_;
@@ -109,8 +113,9 @@ class RealQueuePair final : public QueuePair, private engine::TurnHook {
   Names names_;
   WorkTag tag_;
   Phase phase_ = Phase::connecting;
-  std::error_code loss_;  // to be told at the end of this turn
-  bool said_idle_ = false;
+  std::error_code loss_;       // to be told at the end of this turn
+  Rest said_ = Rest::awaited;  // to the control thread, of what rests
+  bool is_urgent_ = false;     // as the core was told
   ibv_qp* pair_ = nullptr;
   const Keys* keys_ = nullptr;
   unsigned invalidated_flags_ = 0;

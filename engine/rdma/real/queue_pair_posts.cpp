@@ -75,6 +75,7 @@ void RealQueuePair::read(std::span<std::byte> into, const Remote& from, std::uin
   if (limits_.reads == 0) return lost(RdmaErrc::no_reads);
   if (reads_waiting_.empty() && sends_.may_post(Work::read)) return stage(Read{into, from, id});
   reads_waiting_.push_back({into, from, id});
+  note_urgency();
 }
 
 bool RealQueuePair::is_registered(std::span<const std::byte> memory) const {
@@ -116,6 +117,7 @@ void RealQueuePair::hide(std::uint32_t key, std::uint64_t id) {
 void RealQueuePair::push(const Request& request, std::uint64_t id, Work work) {
   if (waiting_.empty() && sends_.may_post(work)) return stage(request, id, work);
   waiting_.push_back({request, id, work});
+  note_urgency();
 }
 
 /// Sends and writes first, in their order: no read holds them up.
@@ -157,6 +159,8 @@ void RealQueuePair::stage(const Request& request, std::uint64_t id, Work work) {
   tag.sequence = posted.sequence;
   staged.work.wr_id = tag.pack();
   if (posted.signalled) staged.work.send_flags |= IBV_SEND_SIGNALED;
+  note_urgency();
+  core_->look_later();
   core_->reactor().at_end_of_turn(*this);
 }
 

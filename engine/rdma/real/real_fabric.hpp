@@ -10,6 +10,7 @@
 #include "engine/net/socket_address.hpp"
 #include "engine/rdma/real/control.hpp"
 #include "engine/rdma/real/device.hpp"
+#include "engine/rdma/real/graveyard.hpp"
 #include "engine/rdma/verbs.hpp"
 
 namespace lockstep::rdma {
@@ -32,6 +33,7 @@ class RealFabric final : public Fabric {
 
   void add_arena(std::span<std::byte> arena) override;
   void remove_arena(std::span<std::byte> arena) override;
+  [[nodiscard]] Registrations registrations() const override { return registrations_.now(); }
   [[nodiscard]] std::unique_ptr<Completions> attach(engine::Reactor& reactor) override;
   [[nodiscard]] engine::Result<std::unique_ptr<Listener>> listen(
       Completions& home, std::string_view address, engine::Callback<std::unique_ptr<Call>> called) override;
@@ -43,6 +45,7 @@ class RealFabric final : public Fabric {
   /// Any other thread: the reactor is told nothing more, and has let go of these.
   void detach(CompletionsCore& core, const std::vector<std::shared_ptr<QueueGroup>>& groups);
   [[nodiscard]] Control& control() { return *control_; }
+  [[nodiscard]] Graveyard& graveyard() { return graveyard_; }
   template <class Work>
   void post(Work work) {
     control_->reactor().post(engine::Callback<>(std::move(work)));
@@ -54,6 +57,7 @@ class RealFabric final : public Fabric {
   [[nodiscard]] std::span<const std::span<std::byte>> arenas() const { return arenas_; }
   [[nodiscard]] engine::IoResult<QueueGroup*> group_of(Device& device, const std::shared_ptr<CompletionsCore>& core);
   void removed(Device& device);
+  void completion_queue_failed(const ibv_cq* queue);
   /// An id on the device is no more.
   void left(Device& device);
   [[nodiscard]] bool has_room_for_calls() const { return calls_.size() < kMaxCalls; }
@@ -87,6 +91,8 @@ class RealFabric final : public Fabric {
 
   std::shared_ptr<RealFabric*> token_ = std::make_shared<RealFabric*>(this);
   std::unique_ptr<Control> control_;
+  RegistrationCount registrations_;
+  Graveyard graveyard_{*control_};
   std::vector<std::span<std::byte>> arenas_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::uint64_t, PendingCall> calls_;
