@@ -114,10 +114,8 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
   if (!is_well_formed(m, request.payload().size())) return answer(request, m, Errc::corrupt);
   if (m.tag) forwarder_.note_ordered(m.tag);
   if (m.tag && !forwarder_.has_given_up()) release_answers();
-  if (m.sequence <= watermark_) {
-    mark<"apply.duplicate_of_finished">();
-    return answer(request, m, Errc::ok);
-  }
+  // Its sender waits for no number that its own watermark covers.
+  if (m.sequence <= watermark_) return refuse_number(request, m);
   if (Apply* twin = find(m.sequence)) return take_again(*twin, session, request, m);
   Apply& a = make(session, request, m);
   if ((m.flags & kFlagByReference) && !take_data(a)) {
@@ -128,7 +126,15 @@ void Applier::replicate(std::uint64_t session, InboundRequest& request, const Me
   start(a);
 }
 
+void Applier::refuse_number(InboundRequest& request, const Message& m) {
+  mark<"apply.number_used_twice">();
+  answer(request, m, Errc::stale);
+  user_.on_number_used_twice(m.process);
+}
+
 void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& m) {
+  const Message& first = twin.message;
+  if (m.extent != first.extent || m.opcode != first.opcode || m.tag != first.tag) return refuse_number(request, m);
   if (twin.stage == Apply::Stage::lacks) return take_what_lacked(twin, session, request, m);
   mark<"apply.duplicate">();
   const bool applied = twin.stage == Apply::Stage::applied;
@@ -141,8 +147,6 @@ void Applier::take_again(Apply& twin, std::uint64_t session, InboundRequest& req
 }
 
 void Applier::take_what_lacked(Apply& a, std::uint64_t session, InboundRequest& request, const Message& m) {
-  // What was locked is what is written.
-  if (m.extent != a.message.extent || m.opcode != a.message.opcode) return answer(request, m, Errc::corrupt);
   a.message = m;
   if ((m.flags & kFlagByReference) && !take_data(a)) return answer(request, m, Errc::refused);
   mark<"apply.data_came_after_all">();

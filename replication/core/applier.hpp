@@ -49,6 +49,9 @@ class ApplierUser {
  public:
   virtual ~ApplierUser() = default;
   virtual void on_stores_equal() = 0;  ///< the sequencer says that nothing differs any more
+  /// That process of the partner's ordered something by a number that it had given to something else: its memory was
+  /// set back.
+  virtual void on_number_used_twice(const engine::Uuid& process) = 0;
 };
 
 class Applier {
@@ -103,6 +106,7 @@ class Applier {
   void commit(engine::Extent extent);
   void unlock(Apply& apply);
   void replicate(std::uint64_t session, InboundRequest& request, const Message& message);
+  void refuse_number(InboundRequest& request, const Message& message);
   void take_again(Apply& twin, std::uint64_t session, InboundRequest& request, const Message& message);
   void take_what_lacked(Apply& apply, std::uint64_t session, InboundRequest& request, const Message& message);
   void lose_data(Apply& apply);

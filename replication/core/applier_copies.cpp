@@ -69,9 +69,10 @@ void Applier::clear(InboundRequest& request, const Message& m) {
   answer(request, m, Errc::ok);
 }
 
-/// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones.
+/// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones; of a range
+/// that is not equal yet, they are as good as its own (resync.hpp). So it matters not whether this node reads here.
 void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
-  const bool member = standing_.in_sync() && standing_.reads_here();
+  const bool member = standing_.in_sync();
   if (!member || m.extent.empty() || !m.extent.fits(store_.volume_size()) || m.extent.length > kMaxPiece ||
       m.extent.length > request.max_answer_payload()) {
     return answer(request, m, Errc::stale);

@@ -34,11 +34,13 @@ void Completions::give_back(Parent& parent) {
 /// While the sessions are about to be closed no error goes out: an initiator could take it for the last word, and sends
 /// what was not answered again.
 void Completions::conclude(DiskRequest& request) {
-  if (!request.status || !partner_.fencing()) return request.done(request);
+  const bool withheld = partner_.set_back() || (request.status && partner_.fencing());
+  if (!withheld) return request.done(request);
   request.next = std::exchange(withheld_, &request);
 }
 
 void Completions::answer_withheld() {
+  if (partner_.set_back()) return;
   DiskRequest* next = std::exchange(withheld_, nullptr);
   while (DiskRequest* request = next) {
     next = std::exchange(request->next, nullptr);

@@ -30,7 +30,7 @@ class Completions {
   void hold(Op& op);
   /// A forward of the partner's is durable here, and ordered; it is not over.
   void half_done(const Op& op);
-  /// The request is over: answered, or withheld until the sessions are closed.
+  /// The request is over: answered, or withheld until the sessions are closed, for good in a process that was set back.
   void conclude(engine::DiskRequest& request);
   /// The sessions were closed: what failed meanwhile ends, too.
   void answer_withheld();

@@ -116,7 +116,7 @@ void EpochDriver::drive_solo(const ReplicaState& theirs) {
   const std::uint64_t step = steps_.begin(Step::driving);
   witnessing_.abandon();
   alone_.forget();
-  const std::uint64_t over = std::max(theirs.attempted, witnessing_.attempted());
+  const std::uint64_t over = std::max(theirs.attempted, above_witness());
   const engine::EpochRecord next =
       next_epoch(user_.state(), theirs, MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), over);
   propose(step, next, theirs.record.id, false, [this, step, next](Errc status) {
@@ -133,9 +133,30 @@ void EpochDriver::drive_solo(const ReplicaState& theirs) {
       steps_.record(next, [this, step](std::error_code error) {
         if (!steps_.current(step)) return;
         steps_.end();
-        if (!error) phases_.apply(event::AloneRecorded{});
+        if (error) return;
+        exchange_.note_agreed();
+        phases_.apply(event::AloneRecorded{});
       });
     });
+  });
+}
+
+/// The only member records a join first: a partner that went on alone from its epoch means that it was set back since.
+/// What it acknowledged then is nowhere else, and is not thrown away unasked. So its line gets an epoch of its own, of
+/// which the partner's knows nothing: both see that they parted ways. By that record this replica is no member, and
+/// starts nothing.
+void EpochDriver::part_ways() {
+  if (standing_.metadata_failed()) return;
+  mark<"membership.parts_ways">();
+  if (standing_.is_alone()) phases_.apply(event::Unfit{});
+  const engine::NodeSide partner = engine::other(standing_.side());
+  engine::EpochRecord next = next_epoch(standing_.epoch(), MemberSet::only(partner), partner, random_.uuid(), 0);
+  next.ancestors.clear();
+  const std::uint64_t step = steps_.begin(Step::recording);
+  witnessing_.abandon();
+  alone_.forget();
+  steps_.record(next, [this, step](std::error_code) {
+    if (steps_.current(step)) steps_.end();
   });
 }
 
@@ -194,14 +215,35 @@ bool EpochDriver::may_change_in_sync() const {
 /// The only member, and nobody there who would serve another size: its next epoch names it again. A partner that comes
 /// back makes room and adopts.
 void EpochDriver::grow_alone() {
-  if (!standing_.is_alone() || standing_.gated || steps_.busy() || standing_.closed() || store_.failed) return;
+  if (!may_renew_alone()) return;
   if (partner_.connected() || partner_.in_contact() || resync_.active()) return;
   const std::uint64_t size = growth_.size_to_take_alone();
   if (size == 0) return;
   mark<"membership.grows_alone">();
   engine::EpochRecord next = next_epoch(standing_.epoch(), engine::MemberSet::only(standing_.side()), standing_.side(),
-                                        random_.uuid(), witnessing_.attempted());
+                                        random_.uuid(), above_witness());
   next.size = size;
+  renew_alone(next);
+}
+
+/// What the partner won and never recorded stands at the witness with its number, and would deny this replica.
+std::uint64_t EpochDriver::above_witness() const {
+  return std::max({witnessing_.attempted(), witnessing_.above(), store_.known.record_number});
+}
+
+bool EpochDriver::go_above(std::uint64_t number) {
+  if (!may_renew_alone()) return false;
+  mark<"membership.goes_above_the_witness">();
+  renew_alone(
+      next_epoch(standing_.epoch(), MemberSet::only(standing_.side()), standing_.side(), random_.uuid(), number));
+  return true;
+}
+
+bool EpochDriver::may_renew_alone() const {
+  return standing_.is_alone() && !standing_.gated && !steps_.busy() && !standing_.closed() && !store_.failed;
+}
+
+void EpochDriver::renew_alone(const engine::EpochRecord& next) {
   const std::uint64_t step = steps_.begin(Step::driving);
   phases_.close_gate();
   sequencer_.drain([this, step, next] {

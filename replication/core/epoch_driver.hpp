@@ -28,14 +28,21 @@ class EpochDriver {
   void drive_both(const ReplicaState& theirs, std::uint64_t above);
   void drive_solo(const ReplicaState& theirs);
   void adopt(const engine::EpochRecord& record, bool serve);
+  /// The partner went on from an epoch in which this process wrote alone: an operator decides whose copy is kept.
+  void part_ways();
   /// The target is equal: {A,B}.
   void join();
   /// All is well, and yet another size or arbiter is wanted.
   [[nodiscard]] bool may_change_in_sync() const;
   /// With each tick.
   void grow_alone();
+  /// The only member takes a number above that. False: not now.
+  bool go_above(std::uint64_t number);
 
  private:
+  [[nodiscard]] bool may_renew_alone() const;
+  [[nodiscard]] std::uint64_t above_witness() const;
+  void renew_alone(const engine::EpochRecord& next);
   void record_both(std::uint64_t step, const ReplicaState& theirs, std::uint64_t above, bool equal);
   void propose(std::uint64_t step, const engine::EpochRecord& next, const engine::Uuid& base, bool equal,
                engine::Callback<engine::Errc> done);
@@ -52,7 +59,7 @@ class EpochDriver {
   Witnessing& witnessing_;
   const LuStateKeeper& lu_;
   const Growth& growth_;
-  const StateExchange& exchange_;
+  StateExchange& exchange_;
   EpochSteps& steps_;
   PhaseRunner& phases_;
   GoingAlone& alone_;

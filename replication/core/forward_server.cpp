@@ -46,6 +46,22 @@ bool ForwardServer::is_well_formed(const InboundRequest& request, const Message&
   }
 }
 
+namespace {
+/// Whether both may be sendings of one forward. It may be sent again only to ask whether the unit's state still refuses
+/// it.
+bool may_be_one(const Message& first, const Message& again) {
+  const bool asks = again.opcode == DiskOpcode::check_access || first.opcode == DiskOpcode::check_access;
+  return (asks || again.opcode == first.opcode) && again.extent == first.extent && again.nexus == first.nexus;
+}
+}  // namespace
+
+/// No process gives a tag twice but one whose memory was set back: the result of the other forward is not this one's.
+void ForwardServer::refuse_tag(InboundRequest& request, const Message& m) {
+  mark<"forward.tag_used_twice">();
+  answer(request, m, Errc::corrupt);
+  partner_.found_partner_set_back(m.process);
+}
+
 void ForwardServer::take(InboundRequest& request, const Message& m) {
   if (!is_well_formed(request, m)) {
     // One that was set back, or has not heard yet that the volume grew, knows of no extent that it is out of range.
@@ -58,8 +74,10 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
   ForwardEntry* found = entries_.find(m.tag);
   if (!found) return begin(request, m);
   ForwardEntry& entry = *found;
+  if (!may_be_one(entry.message, m)) return refuse_tag(request, m);
   mark<"forward.came_again">();
   if (entry.op) {
+    if (m.opcode != entry.message.opcode) return answer(request, m, Errc::stale);
     if (entry.half_done && standing_.in_sync()) {
       return ForwardEntries::respond_half_done(request, m, standing_.epoch().id);
     }
@@ -67,7 +85,8 @@ void ForwardServer::take(InboundRequest& request, const Message& m) {
     entry.again = &request;
     return;
   }
-  if (fetches(m.opcode)) {
+  // Whether the unit's state refuses an operation is no result of the operation.
+  if (fetches(m.opcode) || entry.message.opcode == DiskOpcode::check_access) {
     entries_.erase(m.tag);
     return begin(request, m);
   }

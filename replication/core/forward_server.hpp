@@ -30,6 +30,7 @@ class ForwardServer {
 
  private:
   void begin(InboundRequest& request, const Message& message);
+  void refuse_tag(InboundRequest& request, const Message& message);
   [[nodiscard]] bool is_well_formed(const InboundRequest& request, const Message& message) const;
 
   engine::BufferPool& buffers_;

@@ -211,6 +211,9 @@ void Forwarder::on_answer(Op& op, const IoResult<Message>& result) {
   op.transferred = result->payload;
   const std::uint64_t tag = op.tag;
   const bool on_both = result->status == Errc::ok && !asked_only && op.applied_here;
+  if (op.unreadable_here && result->status == Errc::ok && !asked_only) {
+    user_.on_read_elsewhere(op.extent, op.data.first(op.extent.length));
+  }
   end(op, make_error_code(asked_only && result->status == Errc::ok ? op.refusal : result->status));
   if (on_both && standing_.in_sync()) user_.on_both_have(tag);
   pump();

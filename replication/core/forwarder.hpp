@@ -35,6 +35,8 @@ class ForwarderUser {
   virtual void on_dropped_ended() = 0;  ///< some of them are over, perhaps not all
   /// Both members have what was ordered for this forward: it may be shown here.
   virtual void on_both_have(std::uint64_t tag) = 0;
+  /// What this member's store could not read: `bytes` are what the node that orders has there.
+  virtual void on_read_elsewhere(engine::Extent extent, std::span<const std::byte> bytes) = 0;
 };
 
 class Forwarder {

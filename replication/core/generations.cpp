@@ -29,6 +29,7 @@ void Generations::told(const IoResult<Message>& result) {
   const bool never_says = !result && result.error() == Errc::corrupt;  // of a version that has none
   if (never_says) return finish(true);
   if (!result || result->status != Errc::ok) return finish(false);
+  told_any_ = true;
   store_.known.partner_generation = std::max(store_.known.partner_generation, result->tag);
   store_.keep_knowledge([this] { finish(true); });
 }
@@ -50,6 +51,7 @@ void Generations::take(InboundRequest& request, const Message& m) {
     header.volume = m.volume;
     header.status = error ? Errc::io_error : Errc::ok;
     header.tag = store_.meta->knowledge().generation;
+    told_any_ |= !error;
     answer(request, header);
   });
 }
@@ -57,6 +59,11 @@ void Generations::take(InboundRequest& request, const Message& m) {
 void Generations::tell(Message& state) const {
   state.tag = store_.meta->knowledge().generation;
   state.sequence = store_.meta->knowledge().partner_generation;
+}
+
+void Generations::learn_of_this(const Message& question) {
+  expect(question.sequence);
+  if (told_any_ && question.sequence > store_.meta->knowledge().generation) user_.on_memory_set_back();
 }
 
 void Generations::learn(const Message& answer, const engine::Knowledge& asked_with) {

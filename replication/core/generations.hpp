@@ -27,6 +27,9 @@ class GenerationsUser {
   virtual ~GenerationsUser() = default;
   /// This replica was set back, and is marked to be compared as a whole now: the partner should know.
   virtual void on_mended() = 0;
+  /// The partner knows of a generation that this process, which told it some, has not reached yet: its memory was set
+  /// back, too.
+  virtual void on_memory_set_back() = 0;
 };
 
 class Generations {
@@ -54,7 +57,7 @@ class Generations {
   /// The partner's answer to a question that was sent when `asked_with` was durable.
   void learn(const Message& answer, const engine::Knowledge& asked_with);
   /// The partner's question tells what it knows of this replica.
-  void learn_of_this(const Message& question) { expect(question.sequence); }
+  void learn_of_this(const Message& question);
   /// This replica is known to have reached that generation.
   void expect(std::uint64_t generation) { expected_ = std::max(expected_, generation); }
   /// An operator forces it, set back or not: from the next record on it is what it is.
@@ -89,6 +92,7 @@ class Generations {
   std::uint64_t expected_ = 0;  ///< of this replica, as the partner knows
   bool partner_set_back_ = false;
   bool raising_ = false, mending_ = false;
+  bool told_any_ = false;  ///< the partner knows of one that this process has raised: it knew of no higher one before
   engine::TimePoint raised_at_;
   std::uint64_t written_then_ = 0;
   engine::Callback<bool> done_;

@@ -33,35 +33,58 @@ GoingAlone::GoingAlone(const MirrorParts& parts, StoreWatch& store_watch, const 
       user_(user) {}
 
 /// A node whose store stands still would win as often as one that can serve, and then serve nothing. So it asks only
-/// after its store has completed a flush that began after the partner was lost.
+/// after its store has completed a flush that began after the partner was lost, and its metadata a record.
 bool GoingAlone::store_is_proven() {
   if (store_watch_.is_proven()) return true;
   store_watch_.prove([this] { decide_without_partner(); });
   return false;
 }
 
+/// Or nobody that can agree.
+bool GoingAlone::hears_nobody() const {
+  return !partner_.in_contact() || phases_.partner_stopped || (exchange_.partner_unknown() && partner_.connected());
+}
+
+/// By its own record, which may be of before the partner went on: a copy that was set back has such a one, too, and the
+/// witness need not have heard of a join. So whoever knows better has time to call. Where nobody is, a lease is all
+/// that a node alone for good waits; a witness that says nothing for as long as a decision takes is out of reach.
+void GoingAlone::confirm_start() {
+  const engine::TimePoint now = clock_.now();
+  if (now < partner_calls_until() || now < confirm_again_) return;
+  if (confirming_since_) {
+    mark<"membership.starts_without_an_answer">();
+    ++confirm_run_;
+    confirming_since_.reset();
+    return start();
+  }
+  confirming_since_ = now;
+  confirm_again_ = now + (kDecidesWithin - 1) * settings_.lease;
+  witnessing_.confirm([this, now, run = ++confirm_run_](bool may_start) {
+    if (run != confirm_run_) return;
+    confirming_since_.reset();
+    confirm_again_ = now + kAskAgainAfter;
+    if (may_start) start();
+  });
+}
+
+void GoingAlone::start() {
+  if (!standing_.serves_nothing() || !hears_nobody()) return;
+  if (steps_.busy() || standing_.closed() || standing_.epoch().members != MemberSet::only(standing_.side())) return;
+  phases_.apply(event::AloneRecorded{});
+}
+
 void GoingAlone::decide_without_partner() {
-  const bool deaf =
-      !partner_.in_contact() || phases_.partner_stopped || (exchange_.partner_unknown() && partner_.connected());
-  if (!standing_.serves_nothing() || !deaf || pending_ || witnessing_.asking() || confirming_) return;
+  if (!standing_.serves_nothing() || !hears_nobody() || pending_ || witnessing_.asking()) return;
   if (user_.sees_split_brain() && partner_.connected()) return;
   const AloneRule rule = decide_alone(user_.state(), configured());
   const engine::EpochRecord& mine = standing_.epoch();
   switch (rule) {
     case AloneRule::start:
-      if (clock_.now() < confirm_again_) break;
-      confirming_ = true;
-      confirm_again_ = clock_.now() + kAskAgainAfter;
-      witnessing_.confirm([this](bool may_start) {
-        confirming_ = false;
-        if (!may_start || !standing_.serves_nothing() || steps_.busy() || standing_.closed()) return;
-        if (standing_.epoch().members == MemberSet::only(standing_.side())) phases_.apply(event::AloneRecorded{});
-      });
+      confirm_start();
       break;
     case AloneRule::ask_witness: {
       if (!store_is_proven()) break;
-      // A process that has just started lets its partner call first.
-      if (!ran(standing_.phase) && clock_.now() - attached_ < settings_.lease) break;
+      if (!ran(standing_.phase) && clock_.now() < partner_calls_until()) break;
       witnessing_.ask([this, before = mine](WitnessRecord won) {
         if (standing_.epoch().id != before.id || !standing_.serves_nothing() || steps_.busy()) return;
         engine::EpochRecord next =
@@ -129,16 +152,17 @@ void GoingAlone::go_when_leases_are_over() {
   mark<"membership.goes_solo">();
   lu_.on_partner_lost();
   const engine::EpochRecord next = pending_->next;
+  const bool forced = pending_->forced;
   const std::uint64_t step = steps_.begin(Step::recording);
   pending_.reset();
   phases_.close_gate();
-  steps_.settle_store(step, [this, step, next] {
-    steps_.record(next, [this, step](std::error_code error) {
+  steps_.settle_store(step, [this, step, next, forced] {
+    steps_.record(next, [this, step, forced](std::error_code error) {
       if (!steps_.current(step)) return;
       steps_.end();
       if (error) return;
       phases_.apply(event::AloneRecorded{});
-      user_.on_gone_alone();
+      user_.on_gone_alone(forced);
     });
   });
 }

@@ -23,7 +23,8 @@ class AloneUser {
   virtual ~AloneUser() = default;
   [[nodiscard]] virtual ReplicaState state() const = 0;     ///< this replica's
   [[nodiscard]] virtual bool sees_split_brain() const = 0;  ///< with the partner as it is connected now
-  virtual void on_gone_alone() = 0;                         ///< what this process asked for is done
+  /// What this process asked for is done; `forced`: by an operator.
+  virtual void on_gone_alone(bool forced) = 0;
 };
 
 class GoingAlone {
@@ -39,6 +40,10 @@ class GoingAlone {
   [[nodiscard]] engine::TimePoint attached() const { return attached_; }
   /// Nobody to talk to (or nobody that can agree): the record, the witness or the preference decides.
   void decide_without_partner();
+  /// The only member by its record, and about to know whether it starts: true for a bounded time only.
+  [[nodiscard]] bool starts_soon() const {
+    return confirming_since_ && clock_.now() - attached_ < kDecidesWithin * settings_.lease;
+  }
   /// Has the store prove that it works, then decides.
   void prove_store() { static_cast<void>(store_is_proven()); }
   /// The next epoch is this node's alone as soon as leases are over.
@@ -65,6 +70,11 @@ class GoingAlone {
     engine::TimePoint since;
   };
   [[nodiscard]] Arbiters configured() const { return {witness_ != nullptr, fencing_ && fencing_->configured()}; }
+  [[nodiscard]] bool hears_nobody() const;
+  /// A process that has just started lets its partner call first.
+  [[nodiscard]] engine::TimePoint partner_calls_until() const { return attached_ + settings_.lease; }
+  void confirm_start();
+  void start();
   [[nodiscard]] bool store_is_proven();
   [[nodiscard]] bool no_process_is_in_this_epoch();
   [[nodiscard]] bool goes_on_soon() const;
@@ -84,7 +94,8 @@ class GoingAlone {
   EpochSteps& steps_;
   PhaseRunner& phases_;
   AloneUser& user_;
-  bool confirming_ = false;
+  std::optional<engine::TimePoint> confirming_since_;  ///< the witness owes the answer to the last question
+  std::uint64_t confirm_run_ = 0;
   engine::TimePoint attached_, confirm_again_;
   engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
   std::optional<Pending> pending_;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/base/result.hpp"
+#include "engine/base/uuid.hpp"
 
 namespace lockstep::replication {
 
@@ -25,6 +26,7 @@ struct LinkVersions {
 /// paths.
 constexpr LinkVersions kPartnerVersions{2, 4};
 constexpr std::uint16_t kOrdersByReference = 3;  ///< the first version that has them
+constexpr std::uint16_t kSeveralPaths = 4;       ///< the same; requests are numbered since, and none is read late
 
 struct LinkAnswer {
   std::span<const std::byte> header;  ///< valid during the callback
@@ -72,11 +74,19 @@ class LinkEvents {
   virtual ~LinkEvents() = default;
   virtual void on_link_up() = 0;    ///< the way out is usable; a new one each time
   virtual void on_link_down() = 0;  ///< after every outstanding send() was called back
+  /// The way out has failed, and on_link_down() follows when nothing of it touches a buffer any more: what is sent
+  /// until then goes nowhere. Not every link says so.
+  virtual void on_link_failing() {}
   /// A session of the partner's was let in / is gone. Numbers rise; only one is alive at a time: the transport destroys
   /// the old session before it lets in the next. Requests not yet answered then may still be answered: into the void.
   virtual void on_inbound_up(std::uint64_t session) = 0;
   virtual void on_inbound_down(std::uint64_t session) = 0;
   virtual void on_request(std::uint64_t session, InboundRequest& request) = 0;
+  // Of links that find it. A machine may be set back to a snapshot with its memory.
+  /// This node's was: the partner knows of this process what it has yet to do.
+  virtual void on_set_back() {}
+  /// The partner's was: its session contradicts what it has said, and is over. No other one of `process` is let in.
+  virtual void on_partner_set_back(const engine::Uuid& process) { (void)process; }
 };
 
 }  // namespace lockstep::replication

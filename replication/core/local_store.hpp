@@ -34,6 +34,13 @@ template <class Done>
   };
 }
 
+/// Since the volume was attached here.
+struct ReadErrors {
+  std::uint64_t met = 0;        ///< reads that this node's store failed
+  std::uint64_t rewritten = 0;  ///< ranges that it could not read and has again, with the partner's bytes
+  bool operator==(const ReadErrors&) const = default;
+};
+
 struct LocalStore {
   /// While there is no space, it is asked for again this often (space.hpp).
   static constexpr engine::Duration kAskForSpaceAgain = std::chrono::seconds(10);
@@ -58,7 +65,8 @@ struct LocalStore {
   engine::TimePoint returned_at;  ///< when the store last completed anything
   bool flush_failed = false;      ///< and what it lost no later flush brings back: the dirty bits stay, also alone
   std::string reason;             ///< of the failure, a sentence for a person
-  unsigned owed = 0;              ///< callbacks that no operation stands for
+  ReadErrors read_errors;
+  unsigned owed = 0;  ///< callbacks that no operation stands for
 
   [[nodiscard]] std::uint32_t region_size() const { return meta->identity().region_size; }
   [[nodiscard]] std::uint64_t volume_size() const { return meta->epoch().size; }

@@ -212,7 +212,7 @@ void Membership::act(const ReplicaState& theirs) {
       send_refused_again(settings_.heartbeat_interval);
       break;
     case Verdict::adopt:
-      driver_.adopt(theirs.record, false);
+      phases_.wrote_alone() ? driver_.part_ways() : driver_.adopt(theirs.record, false);
       break;
     case Verdict::take_over:
       driver_.adopt(theirs.record, true);
@@ -251,6 +251,27 @@ void Membership::send_refused_again(engine::Duration every) {
 void Membership::stop_if_set_back() {
   if (!standing_.in_sync() && !standing_.is_alone()) return;
   mark<"membership.set_back_while_serving">();
+  phases_.apply(event::Unfit{});
+}
+
+/// It serves alone by what it knew when it started, or lost its partner, and has heard better since. Whoever is in
+/// touch with the partner goes by what that says. An operator's word, given here, stands, and the witness is told of
+/// it: once, for he may have forced both.
+void Membership::heed_witness() {
+  forced_ &= standing_.is_alone();
+  if (!standing_.is_alone() || outbound_.ready || steps_.busy()) return;
+  if (forced_) {
+    if (witnessing_.overruled() && !told_of_force_) told_of_force_ = driver_.go_above(witnessing_.above());
+    return;
+  }
+  // By the number of an epoch that the partner has recorded it may have won before that, and have lost its memory of it
+  // since. That is void, and no other process of this replica would know so.
+  if (agreed() && witnessing_.above() == standing_.epoch().number) {
+    static_cast<void>(driver_.go_above(witnessing_.above()));
+    return;
+  }
+  if (!witnessing_.overruled() && !generations_.set_back()) return;
+  mark<"membership.overruled">();
   phases_.apply(event::Unfit{});
 }
 
@@ -307,6 +328,7 @@ void Membership::tick() {
   if (steps_.is(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!steps_.busy() && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
+  heed_witness();
   if (!steps_.busy() && has_begun()) alone_.decide_without_partner();
   driver_.grow_alone();
   alone_.go_when_leases_are_over();

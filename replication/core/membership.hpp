@@ -110,7 +110,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   [[nodiscard]] bool may_tell_state() const override { return !steps_.is(Step::following); }
   [[nodiscard]] bool waits_for_partner() const override { return verdict_ == Verdict::follow; }
   [[nodiscard]] bool sees_split_brain() const override { return verdict_ == Verdict::split_brain; }
-  void on_gone_alone() override;
+  void on_gone_alone(bool forced) override;
   void on_partner_state(const ReplicaState& theirs, bool first) override;
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
   void on_asked(bool learnt) override { giving_up_.on_partner_asked(learnt); }
@@ -121,6 +121,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void send_refused_again(engine::Duration every);
   void record_what_was_left();
   void stop_if_set_back();
+  void heed_witness();
   void on_step_ended() override;
   void on_step_given_up() override;
   void on_recorded() override { failure_.clear(); }
@@ -173,6 +174,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   Begun begun_ = Begun::no;
   bool leaving_ = false;
   bool split_ = false;
+  bool forced_ = false;  ///< by an operator, in this process, and alone since
+  bool told_of_force_ = false;
   ArbiterWish wish_ = ArbiterWish::none;
   engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;

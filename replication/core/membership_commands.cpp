@@ -89,7 +89,8 @@ void Membership::go_on_by_force() {
   alone_.want(std::move(next), true);
 }
 
-void Membership::on_gone_alone() {
+void Membership::on_gone_alone(bool forced) {
+  if (forced) forced_ = true, told_of_force_ = false;
   if (command_.waits() && !command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
 }
 
@@ -119,7 +120,7 @@ MirrorState Membership::mirror_state() const {
   if (leaving_) return MirrorState::left;
   if (standing_.is_forwarding()) return MirrorState::syncing_target;
   if (standing_.suspended()) return MirrorState::suspended;
-  const bool early = !has_begun() || clock_.now() - alone_.attached() < settings_.lease;
+  const bool early = !has_begun() || clock_.now() - alone_.attached() < settings_.lease || alone_.starts_soon();
   return early ? MirrorState::starting : MirrorState::waiting;
 }
 
@@ -171,9 +172,11 @@ std::string Membership::reason() const {
       standing_.epoch().members.is_both()) {
     if (std::string why = alone_.why_not_fenced(); !why.empty()) return why;
   }
+  if (standing_.serves_nothing() && store_watch_.record_hangs())
+    return "The metadata's store did not complete a write in time.";
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
   if (space_.lacking()) return store_.lack_of_space();
-  return {};
+  return resync_.why_unreadable();
 }
 
 }  // namespace lockstep::replication

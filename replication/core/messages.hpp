@@ -17,10 +17,13 @@ namespace lockstep::replication {
 
 enum class MessageType : std::uint8_t {
   /// First on every session: process, pair, side; stamp in the answer. Both ways: in `number` the sender's lease
-  /// setting in nanoseconds (0: it tells none), in `tag` its margin for drift in percent
+  /// setting in nanoseconds (0: it tells none), in `tag` its margin for drift in percent; in `watermark` the sender's
+  /// count, in `lowest_tag` the highest that it has heard of the process `volume` (memory_watch.hpp; 0: it tells none).
+  /// Answered stale: the sender was set back with its memory
   hello = 1,
   /// Payload: volume and epoch ids, 32 bytes each; answer: a byte each, 1 = lease granted. In `number` and `tag` the
-  /// sender's lease, as in hello: it may have another one by now
+  /// sender's lease, as in hello: it may have another one by now. Counts as in hello; in `nexus` the sender's clock, so
+  /// that no two are the same bytes
   heartbeat = 2,
   state = 3,    ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
                 ///< receiver's, as known). Answered: nothing of an old session's is started any more
@@ -68,7 +71,7 @@ struct Message {
   std::uint16_t flags = 0;                 ///< kFlag…
   engine::Errc status = engine::Errc::ok;  ///< answers
   std::uint32_t payload = 0;               ///< bytes that travel beside this header
-  engine::Uuid volume;                     ///< nil for hello and heartbeat
+  engine::Uuid volume;                     ///< of hello and heartbeat a process
   engine::Uuid epoch;                      ///< id of the sender's epoch
   std::uint64_t number = 0;                ///< its number
   engine::Uuid process;                    ///< the sender's incarnation; hello also names the pair in `epoch`
@@ -77,7 +80,8 @@ struct Message {
   std::uint64_t tag = 0;
   std::uint64_t lowest_tag = 0;  ///< every tag below is acknowledged
   engine::Extent extent;         ///< bytes of the volume; words for map
-  std::uint64_t stamp = 0;       ///< the receiver's clock as the sender last saw it, or the answerer's own
+  std::uint64_t stamp = 0;       ///< the receiver's clock as the sender last saw it, or the answerer's own; of an
+                                 ///< order the sender's
   std::uint64_t nexus = 0;
   engine::Uuid forwarder;  ///< replicate, by reference: whose tag it is
 };

@@ -7,6 +7,7 @@ using engine::AccessState;
 Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner, engine::DiskInfo info,
                engine::Store& data, std::unique_ptr<engine::MetadataArea> meta, MirrorNotices notices)
     : notices_(std::move(notices)),
+      partner_(partner),
       standing_(settings, seams.clock, *meta),
       store_(*this, standing_, seams.clock, std::move(info), data, std::move(meta)),
       outbound_(partner, store_, seams.clock.now()),
@@ -29,6 +30,7 @@ Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner,
           forwarder_, *this),
       front_(settings, partner, standing_, store_, operations_, completions_, lu_, sequencer_, forwarder_),
       forward_server_(seams.buffers, partner, standing_, store_, operations_, forward_entries_, lu_, front_),
+      read_repair_(seams.buffers, standing_, store_, front_),
       membership_({.settings = settings,
                    .clock = seams.clock,
                    .random = seams.random,
@@ -87,6 +89,8 @@ VolumeStatus Mirror::status() const {
   s.epoch = standing_.epoch();
   s.dirty_bytes = store_.meta->dirty_count() * store_.region_size();
   s.full = space_.lacking();
+  s.read_errors = store_.read_errors.met;
+  s.rewritten = store_.read_errors.rewritten;
   s.resync = resync_.progress();
   s.reason = membership_.reason();
   return s;

@@ -18,6 +18,7 @@
 #include "replication/core/membership.hpp"
 #include "replication/core/operations.hpp"
 #include "replication/core/outbound.hpp"
+#include "replication/core/read_repair.hpp"
 #include "replication/core/regions.hpp"
 #include "replication/core/resync.hpp"
 #include "replication/core/sequencer.hpp"
@@ -72,17 +73,26 @@ class Mirror final : public engine::Disk,
   void on_none_given_up() override { applier_.release_answers(); }
   void on_dropped_ended() override { lu_.pump(); }
   void on_both_have(std::uint64_t tag) override { applier_.show(tag); }
+  void on_read_elsewhere(engine::Extent extent, std::span<const std::byte> bytes) override {
+    read_repair_.start(extent, bytes);
+  }
   void on_equal(Op& op) override { sequencer_.lock(op); }
   void on_target_equal() override { membership_.join(); }
   void on_partner_refused() override { membership_.on_partner_refused(); }
   void lose_lease() override { membership_.lose_lease(); }
   void on_stores_equal() override { membership_.on_equal(); }
+  void on_number_used_twice(const engine::Uuid& process) override { partner_.found_partner_set_back(process); }
+  void on_memory_set_back() override {
+    partner_.found_set_back("The partner knows of a later generation of volume " + info().name +
+                            " than this process has reached: this machine was set back to a snapshot with its memory.");
+  }
   void on_mended() override { membership_.look_again(); }
   [[nodiscard]] ReplicaState state() const override { return membership_.state(); }
   [[nodiscard]] bool agreed() const override { return membership_.agreed(); }
   void end_unstarted(const Selection& which) override { front_.end_unstarted(which); }
 
   const MirrorNotices notices_;
+  Partner& partner_;
   Standing standing_;
   LocalStore store_;
   Outbound outbound_;
@@ -102,6 +112,7 @@ class Mirror final : public engine::Disk,
   LuStateKeeper lu_;
   Front front_;
   ForwardServer forward_server_;
+  ReadRepair read_repair_;
   Membership membership_;
 };
 

@@ -94,8 +94,10 @@ struct Op {
   engine::RangeLock::Node lock;
   Sequencer* sequencer = nullptr;  ///< while it waits for its range
   engine::Buffer scratch;
-  engine::TimePoint since;  ///< when the local store got it, or, as a forward, the link
-  Receipt receipt{};        ///< an initiator's
+  engine::Extent part;           ///< what is being read of it: all, or one block
+  bool unreadable_here = false;  ///< this member's store could not read it: the one that orders was asked
+  engine::TimePoint since;       ///< when the local store got it, or, as a forward, the link
+  Receipt receipt{};             ///< an initiator's
 
   // As the sequencer's:
   std::uint64_t sequence = 0;  ///< given when it is sent for the first time

@@ -139,6 +139,7 @@ struct PairNode::Impl final : PartnerUser {
     if (seams.fencing) seams.fencing->on_contact();
     for_each([](Mirror& m) { m.membership().on_contact_made(); });
   }
+  void on_set_back(const std::string& why) override { observer.on_set_back(why); }
   /// Both nodes' heartbeats keep the proportion to the lease that they are configured with.
   void on_lease_agreed(engine::Duration lease, engine::Duration granted, unsigned drift_percent) override {
     settings.heartbeat_interval = configured.heartbeat_interval * lease.count() / configured.lease.count();
@@ -402,6 +403,13 @@ void PairNode::on_inbound_down(std::uint64_t session) {
   impl_->partner.on_inbound_down(session);
   impl_->for_each([](Mirror& m) { m.membership().on_inbound_down(); });
 }
+
+void PairNode::on_set_back() {
+  impl_->partner.found_set_back(
+      "The partner has met a later link session of this process, or a later process. This machine was set back to a "
+      "snapshot with its memory, or another one has taken its place.");
+}
+void PairNode::on_partner_set_back(const Uuid& process) { impl_->partner.found_partner_set_back(process); }
 
 void PairNode::on_request(std::uint64_t session, InboundRequest& request) {
   impl_->partner.check();

@@ -39,6 +39,10 @@ class NodeObserver {
   /// Nothing that was dropped can be started any more: every initiator session is to be closed. `closed`, perhaps from
   /// in here, when none of them brings anything any more; what they bring until then is dropped, too.
   virtual void on_fenced(engine::Callback<> closed) = 0;
+  /// This process is the one that it was at an earlier moment: its machine was set back to a snapshot with its memory.
+  /// It is to end, and another one to begin in its place, which may be told by the sentence `why`. Nothing is answered
+  /// any more, from before the call on; best never to return from here.
+  virtual void on_set_back(const std::string& why) { (void)why; }
 };
 
 class PairNode final : public LinkEvents {
@@ -117,6 +121,8 @@ class PairNode final : public LinkEvents {
   void on_inbound_up(std::uint64_t session) override;
   void on_inbound_down(std::uint64_t session) override;
   void on_request(std::uint64_t session, InboundRequest& request) override;
+  void on_set_back() override;
+  void on_partner_set_back(const engine::Uuid& process) override;
 
  private:
   struct Impl;

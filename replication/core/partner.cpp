@@ -41,6 +41,12 @@ constexpr std::uint64_t kLargestDrift = 100;  ///< percent
 
 bool tells_lease(const Message& message) { return message.number != 0; }
 
+constexpr const char* kPartnerKnowsMore =
+    "This machine was set back to a snapshot with its memory: the partner remembers what this process has yet to do.";
+constexpr const char* kPartnerWasSetBack =
+    "The partner's machine was set back to a snapshot with its memory. Its lockstepd has to end, which it does by "
+    "itself where it is of this version; else restart it there.";
+
 bool lease_makes_sense(const Message& message) {
   if (!tells_lease(message)) return true;
   const auto shortest = static_cast<std::uint64_t>(kShortestLease.count());
@@ -56,6 +62,7 @@ struct Partner::Beat {
   engine::TimePoint sent;
   std::uint64_t number = 0;  ///< rises with each that is sent
   std::uint64_t stamp = 0;
+  MemoryWatch::Heard heard;  ///< before it
   bool busy = false;
 };
 
@@ -67,6 +74,7 @@ Partner::Partner(const NodeSettings& settings, NodeSeams& seams, PartnerUser& us
       held_(settings.lease),
       seams_(seams),
       user_(user),
+      memory_(settings.process),
       orders_(seams.clock, settings.link_orders),
       forwards_(seams.clock, settings.link_forwards),
       copies_(seams.clock, settings.link_copies) {}
@@ -105,12 +113,15 @@ engine::Duration Partner::age(const Receipt& receipt) const {
 void Partner::on_link_up() { say_hello(); }
 
 void Partner::say_hello() {
+  if (set_back_) return;
   Message hello;
   hello.type = MessageType::hello;
   hello.epoch = settings_.pair;
   hello.flags = settings_.side == engine::NodeSide::b ? kFlagSideB : std::uint16_t{0};
   tell_lease(hello);
   hello.sequence = settings_.boot;
+  heard_before_hello_ = memory_.heard();
+  tell_count(hello);
   const std::uint64_t attempt = ++attempt_;
   hello_sent_ = now();
   send(hello, {}, {}, [this, attempt](const IoResult<Message>& result) { on_hello_answer(attempt, result); });
@@ -118,14 +129,15 @@ void Partner::say_hello() {
 
 void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& result) {
   if (attempt != attempt_ || !seams_.link.is_up()) return;
-  if (!result || result->status != Errc::ok || !lease_makes_sense(*result)) {
-    mark<"partner.hello_refused">();
-    refusal_ = "The partner refused this node: " + make_error_code(result ? result->status : Errc::corrupt).message() +
-               ". Check that both nodes name the same pair and different sides.";
-    hello_timer_ = seams_.clock.call_after(std::chrono::seconds(1), [this, attempt] {
-      if (attempt == attempt_ && seams_.link.is_up()) say_hello();
-    });
-    return;
+  // The partner refuses so whom it knows to have been set back.
+  if (result && result->status == Errc::stale) return found_set_back(kPartnerKnowsMore);
+  if (result && was_set_back(result->process)) return hello_refused(kPartnerWasSetBack);
+  const bool is_welcome = result && result->status == Errc::ok;
+  if (is_welcome && !look_at(memory_.hear_answer(*result, heard_before_hello_))) return;
+  if (!is_welcome || !lease_makes_sense(*result)) {
+    return hello_refused(
+        "The partner refused this node: " + make_error_code(result ? result->status : Errc::corrupt).message() +
+        ". Check that both nodes name the same pair and different sides.");
   }
   refusal_.clear();
   meet(*result);
@@ -134,6 +146,14 @@ void Partner::on_hello_answer(std::uint64_t attempt, const IoResult<Message>& re
   connected_ = true;
   heartbeat_now();
   user_.on_connected();
+}
+
+void Partner::hello_refused(std::string why) {
+  mark<"partner.hello_refused">();
+  refusal_ = std::move(why);
+  hello_timer_ = seams_.clock.call_after(std::chrono::seconds(1), [this, attempt = attempt_] {
+    if (attempt == attempt_ && seams_.link.is_up()) say_hello();
+  });
 }
 
 void Partner::on_link_down() {
@@ -166,10 +186,49 @@ void Partner::watch_clock(std::uint64_t its_stamp) {
   lose_contact();
 }
 
+bool Partner::look_at(MemoryWatch::Finding finding) {
+  if (finding == MemoryWatch::Finding::this_process) found_set_back(kPartnerKnowsMore);
+  if (finding == MemoryWatch::Finding::partner) found_partner_set_back(process_);
+  return finding == MemoryWatch::Finding::nothing;
+}
+
+void Partner::found_set_back(const std::string& why) {
+  if (std::exchange(set_back_, true)) return;
+  mark<"partner.this_process_was_set_back">();
+  refusal_ = why;
+  lose_partner();
+  user_.on_set_back(why);
+}
+
+/// It learns of it by its next hello, or by the answer to this node's.
+void Partner::found_partner_set_back(const engine::Uuid& process) {
+  if (process != process_ || process.is_nil() || was_set_back(process)) return;
+  mark<"partner.was_set_back">();
+  set_back_partner_ = process;
+  refusal_ = kPartnerWasSetBack;
+  lose_partner();
+}
+
+/// As if its process were gone. What is on the way out to it ends with that.
+void Partner::lose_partner() {
+  greeted_ = false;
+  if (in_contact_) lose_contact();
+  if (std::exchange(connected_, false)) user_.on_disconnected();
+  confirm_again_ = false;
+  confirming_ = 0;
+  ++attempt_;
+  reset();
+}
+
 void Partner::lose_contact() {
   in_contact_ = false;
   contact_stamp_ = 0;
   user_.on_contact_lost();
+}
+
+/// Where requests have no numbers, one of an earlier session may be read after those of a later one.
+void Partner::tell_count(Message& message) {
+  if (seams_.link.version() >= kSeveralPaths) memory_.tell(message);
 }
 
 void Partner::tell_lease(Message& message) const {
@@ -216,6 +275,7 @@ void Partner::agree_on_lease() {
 /// the machine boots. That takes longer than a lease: who is in contact with the one before has stood still meanwhile.
 void Partner::meet(const Message& hello) {
   if (hello.process == process_) return;
+  memory_.meet(hello.process);
   hear_lease(hello);
   const bool restarted = !process_.is_nil();
   const bool known_boot = boot_ != 0 && hello.sequence != 0;
@@ -234,23 +294,43 @@ void Partner::meet(const Message& hello) {
 }
 
 bool Partner::take(std::uint64_t session, InboundRequest& request, const Message& message) {
-  if (message.type == MessageType::hello) return take_hello(request, message), true;
+  if (set_back_) return answer(request, message, Errc::not_serving), true;
+  if (message.type == MessageType::hello) return take_hello(session, request, message), true;
   if (session != inbound_ || !greeted_ || message.process != process_) {
     answer(request, message, Errc::stale);
     return true;
+  }
+  // A forward tells what its sender heard of this process's clock.
+  if (message.type == MessageType::forward && message.stamp > stamp()) {
+    found_set_back(kPartnerKnowsMore);
+    return answer(request, message, Errc::not_serving), true;
   }
   if (message.type == MessageType::heartbeat) return take_heartbeat(request, message), true;
   return false;
 }
 
-void Partner::take_hello(InboundRequest& request, const Message& message) {
+/// With what was heard of its sender, who finds by it that it was set back.
+void Partner::refuse_hello(InboundRequest& request, Errc status) {
+  Message header;
+  header.type = MessageType::hello;
+  header.process = settings_.process;
+  header.status = status;
+  tell_count(header);
+  answer(request, header);
+}
+
+void Partner::take_hello(std::uint64_t session, InboundRequest& request, const Message& message) {
   const bool from_b = message.flags & kFlagSideB;
   if (message.epoch != settings_.pair || from_b == (settings_.side == engine::NodeSide::b)) {
     return answer(request, message, Errc::foreign);
   }
   if (!lease_makes_sense(message)) return answer(request, message, Errc::corrupt);
+  if (was_set_back(message.process)) return refuse_hello(request, Errc::stale);
   const bool other_process = connected_ && message.process != process_;
   meet(message);
+  if (session == inbound_ && !look_at(memory_.hear_question(message))) {
+    return refuse_hello(request, set_back_ ? Errc::not_serving : Errc::stale);
+  }
   greeted_ = true;
   Message header;
   header.type = MessageType::hello;
@@ -258,6 +338,7 @@ void Partner::take_hello(InboundRequest& request, const Message& message) {
   header.stamp = stamp();
   tell_lease(header);
   header.sequence = settings_.boot;
+  tell_count(header);
   answer(request, header);
   // The way out still leads to a process that is gone: what is on it must end before anything is sent to the new one.
   if (other_process) reset();
@@ -280,10 +361,13 @@ std::uint64_t Partner::send_beat() {
   beat->sent = now();
   beat->number = ++last_beat_;
   beat->stamp = partner_stamp_;
+  beat->heard = memory_.heard();
   beat->busy = true;
   Message message;
   message.type = MessageType::heartbeat;
+  message.nexus = stamp();
   tell_lease(message);
+  tell_count(message);
   send(message, beat->ids, beat->granted,
        [this, beat](const IoResult<Message>& result) { on_beat_answer(*beat, result); });
   return beat->number;
@@ -297,7 +381,8 @@ void Partner::note_answered(const Beat& beat) {
 void Partner::on_beat_answer(Beat& beat, const IoResult<Message>& result) {
   beat.busy = false;
   note_answered(beat);
-  if (!result || result->status != Errc::ok || result->process != process_) return;
+  if (!result || result->status != Errc::ok || result->process != process_ || !connected_) return;
+  if (!look_at(memory_.hear_answer(*result, beat.heard))) return;
   if (now() < beat.sent + settings_.lease) watch_clock(result->stamp);
   partner_stamp_ = std::max(partner_stamp_, result->stamp);
   const auto until = beat.sent + held_;
@@ -320,11 +405,15 @@ void Partner::confirm() {
 }
 
 void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
+  if (!look_at(memory_.hear_question(message))) {
+    return answer(request, message, set_back_ ? Errc::not_serving : Errc::stale);
+  }
   const auto ids = request.payload();
   Message header;
   header.type = message.type;
   header.process = settings_.process;
   header.stamp = stamp();
+  tell_count(header);
   if (ids.size() % 32 != 0 || ids.size() / 32 > request.max_answer_payload() || !lease_makes_sense(message)) {
     return answer(request, message, Errc::corrupt);
   }

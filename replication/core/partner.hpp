@@ -15,12 +15,17 @@
 //   lease 2 s, other 9 s     both may be held: whoever grants waits for the longer, nothing else trusts more than the
 //   lease 9 s, other 2 s     shorter; `lease` is what this node holds
 //   lease 9 s
+//
+// A process whose machine was set back with its memory (memory_watch.hpp) has no part in anything. The partner's is
+// refused, hello and all, until another one comes. This one says nothing more, is in contact with nobody, and what it
+// is over tells upwards: on_set_back().
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "engine/base/result.hpp"
 #include "replication/core/link_budget.hpp"
+#include "replication/core/memory_watch.hpp"
 #include "replication/core/messages.hpp"
 #include "replication/core/node_settings.hpp"
 #include "replication/core/phase.hpp"
@@ -46,6 +51,9 @@ class PartnerUser {
   virtual void on_partner_restarted() = 0;  ///< another process than the one known before
   virtual void on_contact_made() = 0;
   virtual void on_contact_lost() = 0;
+  /// This process was set back to an earlier moment with its memory, and is to end: once. Nothing is answered to
+  /// anybody from before the call on (Completions), nor said to the partner.
+  virtual void on_set_back(const std::string& why) = 0;
   /// Another lease than before counts from now on: NodeSettings::lease, granted_lease and drift_percent are to be
   /// these.
   virtual void on_lease_agreed(engine::Duration lease, engine::Duration granted_lease, unsigned drift_percent) = 0;
@@ -88,6 +96,12 @@ class Partner {
   /// `stamp`, so much earlier that it is fresh for no longer than a lease from the receipt of a command of that age.
   [[nodiscard]] std::uint64_t stamp_less(std::uint64_t stamp, std::uint64_t age) const;
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  /// This process was set back with its memory.
+  [[nodiscard]] bool set_back() const { return set_back_; }
+  /// It is known by something that the two said: this process was.
+  void found_set_back(const std::string& why);
+  /// The same of that process of the partner's: it used for something else what it had used already.
+  void found_partner_set_back(const engine::Uuid& process);
 
   /// `done` takes an IoResult<Message>; two pointers' worth of captures cost no allocation.
   template <class Done>
@@ -133,7 +147,10 @@ class Partner {
 
   void on_link_up();
   void on_link_down();
-  void on_inbound_up(std::uint64_t session) { inbound_ = session, greeted_ = false; }
+  void on_inbound_up(std::uint64_t session) {
+    inbound_ = session, greeted_ = false;
+    memory_.on_inbound_up();
+  }
   void on_inbound_down(std::uint64_t session) { inbound_ = inbound_ == session ? 0 : inbound_; }
   /// True: the request was the node's own (hello, heartbeat) or is refused, and was answered.
   bool take(std::uint64_t session, InboundRequest& request, const Message& message);
@@ -142,7 +159,9 @@ class Partner {
   struct Beat;
   void say_hello();
   void on_hello_answer(std::uint64_t attempt, const engine::IoResult<Message>& result);
-  void take_hello(InboundRequest& request, const Message& message);
+  void hello_refused(std::string why);
+  void take_hello(std::uint64_t session, InboundRequest& request, const Message& message);
+  void refuse_hello(InboundRequest& request, engine::Errc status);
   void take_heartbeat(InboundRequest& request, const Message& message);
   [[nodiscard]] std::uint64_t send_beat();
   void note_answered(const Beat& beat);
@@ -150,7 +169,14 @@ class Partner {
   void meet(const Message& hello);
   void hear_lease(const Message& message);
   void agree_on_lease();
+  void tell_count(Message& message);
   void tell_lease(Message& message) const;
+  /// False: one of the two processes was set back, and what it says counts for nothing.
+  bool look_at(MemoryWatch::Finding finding);
+  void lose_partner();
+  [[nodiscard]] bool was_set_back(const engine::Uuid& process) const {
+    return !process.is_nil() && process == set_back_partner_;
+  }
   void watch_clock(std::uint64_t its_stamp);
   void lose_contact();
   [[nodiscard]] std::uint64_t stamp() const { return static_cast<std::uint64_t>(now().since_origin.count()); }
@@ -166,6 +192,9 @@ class Partner {
   engine::TimePoint settled_at_;
   NodeSeams& seams_;
   PartnerUser& user_;
+  MemoryWatch memory_;
+  bool set_back_ = false;
+  engine::Uuid set_back_partner_;  ///< the process of the partner's that was; nil: none
   LinkBudget orders_, forwards_, copies_;
   ResyncPace resyncs_;
   engine::Uuid process_;
@@ -181,6 +210,7 @@ class Partner {
   std::uint64_t inbound_ = 0;
   std::uint64_t attempt_ = 0;
   engine::TimePoint hello_sent_;
+  MemoryWatch::Heard heard_before_hello_;
   engine::TimePoint contact_until_;
   std::uint64_t contact_stamp_ = 0;
   std::uint64_t partner_stamp_ = 0;

@@ -164,6 +164,7 @@ void PhaseRunner::resume_in_sync() {
     begin_in_sync();
     return serve_in_sync(false);
   }
+  partner_stopped = false;  // it serves in this epoch again, and its leases count
   applier_.open(false);
   partner_.heartbeat_now();
   sequencer_.resend();
@@ -176,6 +177,7 @@ void PhaseRunner::resume_in_sync() {
 /// From a suspension nobody else has served since it began; what is too old for that was dropped.
 void PhaseRunner::serve_alone(const ReplicaPhase& was) {
   mark<"membership.solo">();
+  if (std::exchange(alone_epoch_, standing_.epoch().id) != standing_.epoch().id) written_before_ = regions_.begun();
   store_.info.size = store_.volume_size();
   space_.begin_epoch();
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.

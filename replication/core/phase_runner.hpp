@@ -43,6 +43,11 @@ class PhaseRunner {
   /// The target can't take more: writes go on without it.
   void lose_target();
 
+  /// Something was written in the present epoch, which this process served alone.
+  [[nodiscard]] bool wrote_alone() const {
+    return alone_epoch_ == standing_.epoch().id && regions_.begun() != written_before_;
+  }
+
   bool partner_stopped = false;  ///< it serves nothing any more, and could not record that; until an epoch is entered
 
  private:
@@ -79,7 +84,9 @@ class PhaseRunner {
   EpochSteps& steps_;
   PhasesUser& user_;
   engine::TimePoint gated_since_;
-  engine::Uuid begun_epoch_;  ///< the last one of both that was in force in this process
+  engine::Uuid begun_epoch_;          ///< the last one of both that was in force in this process
+  engine::Uuid alone_epoch_;          ///< the last one of this node alone
+  std::uint64_t written_before_ = 0;  ///< when that began
 };
 
 }  // namespace lockstep::replication

@@ -1,30 +1,16 @@
-#include "replication/core/resync.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "engine/base/byte_order.hpp"
 #include "replication/core/marks.hpp"
+#include "replication/core/resync_copy.hpp"
 
 namespace lockstep::replication {
 
 using engine::Errc;
 using engine::IoResult;
 using engine::LockMode;
-
-/// One region on its way: locked against writes from the reading until the partner has it durably enough to be flushed.
-struct Resync::Copy {
-  Resync& resync;
-  std::uint64_t run = 0;
-  std::uint64_t region = 0;
-  engine::RangeLock::Node lock{};
-  engine::Buffer buffer{};
-  bool busy = false;  ///< the store or the link has the buffer
-  bool reading = false;
-  bool frees = false;  ///< what is sent is a hole
-  engine::TimePoint since{};
-};
 
 Resync::~Resync() {
   set_active(false);
@@ -66,9 +52,10 @@ void Resync::cover_volume() {
 void Resync::stop() {
   ++run_;
   set_active(false);
-  known_ = told_ = map_asked_ = false;
+  known_ = told_ = told_unreadable_ = map_asked_ = false;
   unequal_ = total_ = cursor_ = map_at_ = 0;
   words_.clear();
+  unreadable_.clear();
   regions_.remember(standing_.in_sync());  // nobody else is kept equal
   const std::vector<Copy*> copies = copies_;
   for (Copy* copy : copies) {
@@ -176,7 +163,7 @@ std::optional<std::uint64_t> Resync::wanted_region() {
   for (const Op* op : waiting_) {
     const std::uint64_t end = (op->extent.end() + store_.region_size() - 1) / store_.region_size();
     auto r = next_unequal(op->extent.offset / store_.region_size(), end);
-    while (r && is_being_copied(*r)) r = next_unequal(*r + 1, end);
+    while (r && (is_being_copied(*r) || waits(*r))) r = next_unequal(*r + 1, end);
     if (r) return r;
   }
   return {};
@@ -189,7 +176,7 @@ std::optional<std::uint64_t> Resync::next_in_walk() {
     if (seen == 0) word &= ~std::uint64_t{0} << (cursor_ % 64);
     for (; word; word &= word - 1) {
       const std::uint64_t region = at * 64 + static_cast<unsigned>(std::countr_zero(word));
-      if (is_being_copied(region)) continue;
+      if (is_being_copied(region) || waits(region)) continue;
       cursor_ = region + 1;
       return region;
     }
@@ -263,38 +250,39 @@ void Resync::on_granted(engine::RangeLock::Node& node) {
 
 void Resync::read(Copy& copy) {
   if (copy.run != run_) return end(copy, false);
+  if (!is_unequal(copy.region)) return end(copy, true);  // it was written meanwhile
+  copy.part = copy.lock.extent();
   copy.busy = true;
   copy.reading = true;
   copy.since = clock_.now();
-  store_.data.read(store_.region_extent(copy.region).offset, copy.buffer.span(), [this, &copy](std::error_code error) {
+  store_.data.read(copy.part.offset, copy.bytes(), [this, &copy](std::error_code error) {
     copy.busy = copy.reading = false;
     store_.note_returned();
     if (copy.run != run_) return end(copy, false);
     if (!error) return store_.indeterminate.overlap(copy.lock.extent()) ? write_back(copy) : send(copy);
-    // Nobody has these bytes: the region stays unequal and dirty, the walk comes back to it.
-    mark<"resync.source_unreadable">();
-    pause_until_ = clock_.now() + std::chrono::seconds(1);
-    end(copy, false);
+    on_unreadable(copy);
   });
 }
 
 /// What a failed write left is not shown to the partner before it is durable here: it could be gone after a power cut,
-/// and the partner's would be another truth.
+/// and the partner's would be another truth. Nor is what this store could not read.
 void Resync::write_back(Copy& copy) {
-  mark<"resync.settled_a_failed_write">();
-  copy.busy = copy.reading = true;
+  if (store_.indeterminate.overlap(copy.part)) mark<"resync.settled_a_failed_write">();
+  copy.busy = copy.reading = copy.writing = true;
   copy.since = clock_.now();
   auto written = [this, &copy](std::error_code error) {
-    copy.busy = copy.reading = false;
-    if (!error) store_.indeterminate.settle(copy.lock.extent());
+    copy.busy = copy.reading = copy.writing = false;
+    if (!error) store_.indeterminate.settle(copy.part);
+    if (error && error != engine::Errc::no_space)
+      store_.fail("The store could not rewrite what it could not read.", error);
     if (copy.run != run_) return end(copy, false);
-    if (!error) return send(copy);
+    if (!error) return copy.is_partners ? next_run(copy) : send(copy);
     pause_until_ = clock_.now() + std::chrono::seconds(1);
     end(copy, false);
   };
-  space_.ensure(copy.lock.extent(), [this, &copy, written](std::error_code error) {
+  space_.ensure(copy.part, [this, &copy, written](std::error_code error) {
     if (error) return written(error);
-    store_.data.write(copy.lock.extent().offset, copy.buffer.span(), engine::Durability::durable, written);
+    store_.data.write(copy.part.offset, copy.bytes(), engine::Durability::durable, written);
   });
 }
 
@@ -310,8 +298,8 @@ void Resync::send(Copy& copy) {
   copy.busy = true;
   Message m = outbound_.message(MessageType::copy);
   m.opcode = engine::DiskOpcode::write;
-  m.extent = store_.region_extent(copy.region);
-  std::span<const std::byte> bytes = copy.buffer.span();
+  m.extent = copy.part;
+  std::span<const std::byte> bytes = copy.bytes();
   if (is_zero(bytes)) {
     mark<"resync.copied_a_hole">();
     m.opcode = store_.info.thin ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
@@ -332,12 +320,13 @@ void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
     if (result) user_.on_partner_refused();
     if (copy.run != run_) return end(copy, false);
   }
-  end(copy, equal);
+  equal ? next_run(copy) : end(copy, false);
 }
 
 void Resync::end(Copy& copy, bool equal) {
   const bool current = copy.run == run_;
   if (current && equal) set(copy.region, false);
+  if (current && equal) unreadable_.erase(copy.region);
   std::erase(copies_, &copy);
   share_.give_back(copy.buffer.size());
   if (!copy.lock.idle()) store_.locks.cancel(copy.lock);
@@ -370,7 +359,9 @@ bool Resync::must_equalize(engine::Extent extent) const {
   if (!known_) return true;
   if (unequal_ == 0) return false;
   const std::uint64_t end = (extent.end() + store_.region_size() - 1) / store_.region_size();
-  return next_unequal(extent.offset / store_.region_size(), end).has_value();
+  auto region = next_unequal(extent.offset / store_.region_size(), end);
+  while (region && is_examined(*region)) region = next_unequal(*region + 1, end);
+  return region.has_value();
 }
 
 void Resync::equalize(Op& op) {
@@ -405,6 +396,7 @@ void Resync::note_unequal(engine::Extent extent) {
 void Resync::tick() {
   if (!active_) return;
   go_on();
+  tell_unreadable();
 }
 
 bool Resync::has_older_than(engine::TimePoint limit) const {

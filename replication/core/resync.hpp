@@ -5,10 +5,17 @@
 // unequal any more. In sync, after both restarted: both serve, and a dirty region is made equal before its first use.
 // What is unequal is known in memory only; on disk the bits of both maps stay until the regions are equal and flushed.
 //
+// What this node's store can't read (resync_unreadable.cpp) is the partner's in sync: no host has seen either's bytes
+// of an unequal region since both restarted, and each has all that was acknowledged or shown before. A block that
+// neither can read is lost: hosts are told a medium error until it is written. Alone, the region waits for a write, or
+// for its store to read it after all, while the others go on.
+//
 // Requires: start() on the node that orders. Callers: the sequencer, for regions before their first use; PhaseRunner
 // and membership, which begin and stop it.
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "replication/core/completions.hpp"
@@ -36,8 +43,14 @@ class ResyncUser {
 
 class Resync {
  public:
-  static constexpr std::size_t kMaxCopies = 16;     ///< regions under way
-  static constexpr std::uint64_t kMapWords = 8192;  ///< words of a map asked for at once
+  static constexpr std::size_t kMaxCopies = 16;        ///< regions under way
+  static constexpr std::uint64_t kMapWords = 8192;     ///< words of a map asked for at once
+  static constexpr std::size_t kMostUnreadable = 256;  ///< regions set aside; a store with more of them is broken
+  /// A region that is set aside is tried again after that, then after twice as long each time: a disk may take seconds
+  /// for a bad sector, and writes to its region wait.
+  static constexpr engine::Duration kReadAgain = std::chrono::seconds(5);
+  static constexpr engine::Duration kReadAgainAtLast = std::chrono::seconds(160);
+  static constexpr engine::Duration kAskAgain = std::chrono::seconds(1);  ///< a partner that refused to read
 
   Resync(const NodeSettings& settings, engine::Clock& clock, engine::BufferPool& buffers, const Standing& standing,
          LocalStore& store, Outbound& outbound, Completions& completions, Regions& regions, Space& space,
@@ -84,6 +97,16 @@ class Resync {
   void forget(Op& op);
   /// A write failed here after the target had it: copy again.
   void note_unequal(engine::Extent extent);
+  /// A write is on all members: what could not be read there is whole.
+  void note_written(engine::Extent extent) {
+    if (!unreadable_.empty()) mend_written(extent);
+  }
+  /// In sync: neither store can read some block of `extent`.
+  [[nodiscard]] bool is_lost(engine::Extent extent) const;
+  /// What keeps some region from being made equal, and what to do; a sentence for a person. Empty: nothing.
+  [[nodiscard]] std::string why_unreadable() const;
+  /// The store has something that a copy writes there.
+  [[nodiscard]] bool writes_here() const;
 
   [[nodiscard]] ResyncProgress progress() const;
   /// A region that the store has been reading since before `limit`.
@@ -91,6 +114,13 @@ class Resync {
 
  private:
   struct Copy;
+  /// A region that could not be made equal, since this node's store can't read it.
+  struct Unreadable {
+    engine::Duration wait{};           ///< the last time
+    engine::TimePoint again;           ///< when it is tried again
+    bool examined = false;             ///< in sync: all but `lost` is equal, and may be used
+    std::vector<engine::Extent> lost;  ///< blocks that nobody could read
+  };
   void ask_map();
   void on_map(std::uint64_t run, const engine::IoResult<Message>& result);
   void unite();
@@ -105,6 +135,21 @@ class Resync {
   void send(Copy& copy);
   void on_copied(Copy& copy, const engine::IoResult<Message>& result);
   void end(Copy& copy, bool equal);
+  // resync_unreadable.cpp
+  void on_unreadable(Copy& copy);
+  void fetch_part(Copy& copy);
+  void on_part_fetched(Copy& copy, const engine::IoResult<Message>& result);
+  void read_part(Copy& copy);
+  void next_part(Copy& copy);
+  void on_all_parts(Copy& copy);
+  void next_run(Copy& copy);
+  void lose_part(Copy& copy);
+  void mark_and_write_back(Copy& copy);
+  void set_aside(Copy& copy, bool examined);
+  void mend_written(engine::Extent extent);
+  void tell_unreadable();
+  [[nodiscard]] bool waits(std::uint64_t region) const;
+  [[nodiscard]] bool is_examined(std::uint64_t region) const;
   void wake();
   void finish_if_equal();
   void set(std::uint64_t region, bool unequal);
@@ -125,7 +170,7 @@ class Resync {
   Space& space_;
   const std::function<void()>& changed_;
   ResyncUser& user_;
-  bool active_ = false, solo_ = false, known_ = false, told_ = false;
+  bool active_ = false, solo_ = false, known_ = false, told_ = false, told_unreadable_ = false;
   std::uint64_t run_ = 0;
   std::vector<std::uint64_t> words_;
   std::uint64_t unequal_ = 0, total_ = 0, cursor_ = 0;
@@ -135,6 +180,7 @@ class Resync {
   LinkShare share_;       ///< a region has its part before it is locked and read
   unsigned marking_ = 0;  ///< unions that are on their way into this node's map
   std::vector<Copy*> copies_;
+  std::map<std::uint64_t, Unreadable> unreadable_;  ///< by region
   std::vector<Op*> waiting_;
   ResyncGovernor governor_;
   RateLimit limit_;   ///< by the governor's rate

@@ -28,6 +28,8 @@ bool Sequencer::mirrored() const { return standing_.in_sync() || (standing_.is_a
 
 void Sequencer::start(Op& op) {
   op.room_here = op.room_there = false;  // of an earlier try: what it found may have been given back
+  op.unreadable_here = false;
+  op.status = {};
   active_.push_back(op);
   if (op.opcode == DiskOpcode::flush) return flush(op);
   if (op.opcode == DiskOpcode::find_run) return run(op);
@@ -213,6 +215,7 @@ void Sequencer::put_on_link(Op& op) {
   m.opcode = op.opcode == DiskOpcode::compare_and_write ? DiskOpcode::write : op.opcode;
   m.flags = outbound_.flags_of(op);
   m.sequence = op.sequence;
+  m.stamp = static_cast<std::uint64_t>(clock_.now().since_origin.count());  // two orders are never the same bytes
   m.extent = op.opcode == DiskOpcode::flush ? engine::Extent{} : op.extent;
   if (op.entry) m.tag = op.entry->tag;
   std::span<const std::byte> data = op.payload;
@@ -224,7 +227,7 @@ void Sequencer::put_on_link(Op& op) {
   op.remote = Remote::sent;
   op.on_link = true;
   if (!op.entry) take_share(op, data.size());
-  if (m.type == MessageType::replicate) told_ = std::max(told_, m.watermark);
+  if (m.type == MessageType::replicate) note_told(m.watermark);
   outbound_.send(m, data, {}, [this, &op](const IoResult<Message>& result) { on_replicated(op, result); });
 }
 
@@ -312,6 +315,7 @@ void Sequencer::settle_failed(Op& op) {
 
 void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
+  if (op.tracked && !status && op.opcode != DiskOpcode::renew_key) resync_.note_written(op.extent);
   if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
     const std::uint64_t sequence = std::exchange(op.sequence, 0);
@@ -334,14 +338,29 @@ bool Sequencer::owes_watermarks() const {
   return mirrored() || (drained_ && standing_.is_sequencer() && standing_.epoch().members.is_both());
 }
 
+void Sequencer::note_told(std::uint64_t watermark) {
+  told_ = std::max(told_, watermark);
+  watermark_due_.reset();
+}
+
+/// The next order tells it, where one comes in time.
 void Sequencer::owe_watermark(engine::Duration within) {
   if (!owes_watermarks()) return;
   const engine::TimePoint due = clock_.now() + within;
-  if (watermark_timer_ != engine::TimerId::none && watermark_due_ <= due) return;
-  clock_.cancel(watermark_timer_);
+  if (watermark_due_ && *watermark_due_ <= due) return;
   watermark_due_ = due;
-  watermark_timer_ = clock_.call_after(within, [this] {
+  if (watermark_timer_ == engine::TimerId::none || watermark_timer_at_ > due) wait_to_tell_watermark();
+}
+
+/// A timer that an order has overtaken is left running: it costs less than setting it anew with each.
+void Sequencer::wait_to_tell_watermark() {
+  clock_.cancel(watermark_timer_);
+  watermark_timer_at_ = *watermark_due_;
+  watermark_timer_ = clock_.call_after(watermark_timer_at_ - clock_.now(), [this] {
     watermark_timer_ = engine::TimerId::none;
+    if (!watermark_due_) return;
+    if (clock_.now() < *watermark_due_) return wait_to_tell_watermark();
+    watermark_due_.reset();
     if (!outbound_.ready || !owes_watermarks() || told_ == watermark()) return;
     outbound_.send(outbound_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});
   });

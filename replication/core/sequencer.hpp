@@ -109,6 +109,9 @@ class Sequencer {
   void find_run(Op& op);
   void on_run_found(Op& op, const engine::IoResult<engine::StoreRun>& found);
   void read(Op& op);
+  [[nodiscard]] static std::span<std::byte> part_of(Op& op);
+  void read_part(Op& op);
+  void next_part(Op& op);
   void on_read(Op& op, std::error_code error);
   void fail_read(Op& op, std::error_code error);
   void on_compared(Op& op);
@@ -145,6 +148,8 @@ class Sequencer {
   void finish(Op& op, std::error_code status);
   [[nodiscard]] bool owes_watermarks() const;
   void owe_watermark(engine::Duration within = kWatermarkWithin);
+  void wait_to_tell_watermark();
+  void note_told(std::uint64_t watermark);
   void check_drained();
   [[nodiscard]] bool counts_for_drain(const Op& op) const;
   [[nodiscard]] bool mirrored() const;
@@ -166,7 +171,8 @@ class Sequencer {
   List<Op, &Op::link_hook> for_link_;
   LinkShare share_;
   engine::Callback<> drained_;
-  engine::TimePoint watermark_due_;  ///< while the timer runs
+  std::optional<engine::TimePoint> watermark_due_;  ///< of one that no order has told yet
+  engine::TimePoint watermark_timer_at_;            ///< while the timer runs
   engine::TimerId watermark_timer_ = engine::TimerId::none;
   std::uint64_t told_ = 0;  ///< the watermark of the last order, which the partner took as far as is known
 };

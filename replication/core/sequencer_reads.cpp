@@ -16,25 +16,50 @@ using engine::IoResult;
 
 void Sequencer::read(Op& op) {
   if (!standing_.is_confirmed(op)) partner_.confirm();  // while it is being read
-  std::span<std::byte> into = op.data;
   if (op.opcode != DiskOpcode::read) {
     if (!op.scratch) op.scratch = buffers_.allocate(op.extent.length);
     if (!op.scratch) return finish(op, Errc::resource_exhausted);
-    into = op.scratch.span();
   }
+  if (resync_.is_lost(op.extent)) {
+    mark<"read.lost_on_both">();
+    op.status = Errc::io_error;
+    return answer_read(op);
+  }
+  op.part = op.extent;
+  read_part(op);
+}
+
+std::span<std::byte> Sequencer::part_of(Op& op) {
+  const auto into = op.opcode == DiskOpcode::read ? op.data : op.scratch.span();
+  return into.subspan(op.part.offset - op.extent.offset, op.part.length);
+}
+
+void Sequencer::read_part(Op& op) {
   op.stage = Stage::reading;
   op.local_busy = true;
   op.since = clock_.now();
-  store_.data.read(op.extent.offset, into.first(op.extent.length), [this, &op](std::error_code error) {
+  store_.data.read(op.part.offset, part_of(op), [this, &op](std::error_code error) {
     op.local_busy = false;
     store_.note_returned();
     on_read(op, error);
   });
 }
 
+/// Neither store can read all of it, but each of its blocks may be readable on one of them.
+void Sequencer::next_part(Op& op) {
+  const bool first = op.part == op.extent;
+  if (first) mark<"read.block_by_block">();
+  op.part = {first ? op.extent.offset : op.part.end(), store_.info.block_size};
+  if (op.part.offset < op.extent.end()) return read_part(op);
+  op.part = op.extent;
+  repair(op);
+}
+
 void Sequencer::on_read(Op& op, std::error_code error) {
   if (op.dropped) return finish(op, not_started(op));
   if (error) {
+    if (op.part == op.extent) ++store_.read_errors.met;
+    op.unreadable_here = true;
     if (standing_.in_sync() && !standing_.is_sequencer()) {
       mark<"read.error_forwarded">();
       store_.locks.release(op.lock);
@@ -45,6 +70,7 @@ void Sequencer::on_read(Op& op, std::error_code error) {
     if (standing_.in_sync() && outbound_.ready) return fetch(op);
     return fail_read(op, error);
   }
+  if (op.part != op.extent) return next_part(op);
   if (store_.indeterminate.overlap(op.extent)) {
     mark<"read.settled_a_failed_write">();
     return repair(op);
@@ -99,8 +125,8 @@ void Sequencer::fetch(Op& op) {
   if (op.opcode != DiskOpcode::read && !op.scratch) return finish(op, Errc::io_error);
   op.stage = Stage::fetching;
   Message m = outbound_.message(MessageType::fetch);
-  m.extent = op.extent;
-  const auto into = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
+  m.extent = op.part;
+  const auto into = part_of(op);
   op.on_link = true;
   take_share(op, into.size());  // a medium error is rare: it is counted, and does not wait
   outbound_.send(m, {}, into, [this, &op](const IoResult<Message>& result) {
@@ -111,9 +137,14 @@ void Sequencer::fetch(Op& op) {
 
 void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
   if (op.dropped) return finish(op, not_started(op));
-  if (result && result->status == Errc::ok && result->payload == op.extent.length) return repair(op);
+  const bool whole = op.part == op.extent;
+  if (result && result->status == Errc::ok && result->payload == op.part.length)
+    return whole ? repair(op) : next_part(op);
   const bool lost_on_both = result && result->status == Errc::io_error && !standing_.serves_nothing();
-  lost_on_both ? finish(op, Errc::io_error) : fail_read(op, Errc::io_error);
+  if (lost_on_both && whole && op.extent.length > store_.info.block_size) return next_part(op);
+  if (!lost_on_both) return fail_read(op, Errc::io_error);
+  op.status = Errc::io_error;
+  answer_read(op);
 }
 
 /// Rewrites what could not be read, or what a failed write may have left. The range is locked and the bytes are the
@@ -142,6 +173,7 @@ void Sequencer::on_repaired(Op& op, std::error_code failed) {
   const bool indeterminate = store_.indeterminate.overlap(op.extent);
   if (failed && failed != Errc::no_space) store_.fail("The store could not rewrite what it could not read.");
   if (!failed) store_.indeterminate.settle(op.extent);
+  if (!failed && op.unreadable_here) ++store_.read_errors.rewritten;
   if (op.dropped) return finish(op, not_started(op));
   if (failed && indeterminate) return fail_read(op, Errc::io_error);
   op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);

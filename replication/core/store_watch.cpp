@@ -36,20 +36,39 @@ void StoreWatch::flush(engine::IoCallback done) {
   });
 }
 
-bool StoreWatch::is_proven() const { return !standing_.suspended() || proven_at_ >= standing_.suspended()->since; }
+bool StoreWatch::is_proven() const {
+  return proven_at_ && (!standing_.suspended() || *proven_at_ >= standing_.suspended()->since);
+}
 
+/// A node that can't write its record would win as well, and nobody would serve.
 void StoreWatch::prove(engine::Callback<> proven) {
-  if (proving_) return;
-  proving_ = true;
-  flush([this, began = clock_.now(), proven = std::move(proven)](std::error_code error) mutable {
-    proving_ = false;
+  if (proving_ > 0) return;
+  proving_ = 2;
+  proof_good_ = true;
+  proof_began_ = clock_.now();
+  proven_ = std::move(proven);
+  flush([this](std::error_code error) {
     store_.note_returned();
-    if (standing_.closed()) return;
-    if (error) return store_.fail_flush(error);
-    proven_at_ = began;
-    proven();
+    if (error && !standing_.closed()) store_.fail_flush(error);
+    end_proof(!error);
+  });
+  rewriting_ = true;
+  store_.meta->rewrite_record([this](std::error_code error) {
+    rewriting_ = false;
+    if (error && !standing_.closed())
+      store_.fail_metadata("The epoch record can't be written: " + error.message() + ".");
+    end_proof(!error);
   });
 }
+
+void StoreWatch::end_proof(bool good) {
+  proof_good_ &= good;
+  if (--proving_ > 0 || standing_.closed() || !proof_good_) return;
+  proven_at_ = proof_began_;
+  std::exchange(proven_, nullptr)();
+}
+
+bool StoreWatch::record_hangs() const { return rewriting_ && proof_began_ < ago(settings_.store_silence) && !unread(); }
 
 bool StoreWatch::hangs() const {
   const bool alone = standing_.is_alone();
@@ -66,7 +85,9 @@ bool StoreWatch::is_suspect() const {
 }
 
 /// Of what this replica carried out itself.
-bool StoreWatch::owes_own_work() const { return sequencer_.has_older_than({clock_.now().since_origin + kAges}); }
+bool StoreWatch::owes_own_work() const {
+  return resync_.writes_here() || sequencer_.has_older_than({clock_.now().since_origin + kAges});
+}
 
 bool StoreWatch::owes() const { return owes_since({clock_.now().since_origin + kAges}); }
 

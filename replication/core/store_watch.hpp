@@ -4,6 +4,8 @@
 //
 // Guarantees: nothing changes but its own flushes; what follows from an answer is membership's to do. Callers:
 // membership, with each tick and before each decision that rests on the store.
+#include <optional>
+
 #include "replication/core/applier.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/resync.hpp"
@@ -35,10 +37,14 @@ class StoreWatch {
   /// Everything that the store was given is made durable. A flush that hangs is not excused by a later one.
   void flush(engine::IoCallback done);
   [[nodiscard]] bool idle() const { return flushing_ == 0; }
-  /// It has completed a flush that began after the partner was lost, or need not.
+  /// It has completed a flush that began after the partner was lost, or need not; and its metadata has taken the
+  /// present record once more, since then or, in a process that has not served yet, since that began.
   [[nodiscard]] bool is_proven() const;
-  /// Begins such a flush, if none is under way. `proven` runs only when it went well, and the volume is not detached.
+  /// Begins both, if they are not under way. `proven` runs only when they went well, and the volume is not detached.
   void prove(engine::Callback<> proven);
+
+  /// What begins with prove() waits for the metadata for longer than a store may be silent.
+  [[nodiscard]] bool record_hangs() const;
 
   /// It holds something for too long, whatever else it completes, or has completed nothing while it held something.
   [[nodiscard]] bool hangs() const;
@@ -58,6 +64,7 @@ class StoreWatch {
 
  private:
   [[nodiscard]] bool owes_own_work() const;
+  void end_proof(bool good);
 
   const NodeSettings& settings_;
   const engine::Clock& clock_;
@@ -66,8 +73,12 @@ class StoreWatch {
   Sequencer& sequencer_;
   Applier& applier_;
   Resync& resync_;
-  bool proving_ = false;  ///< a flush is under way that shows whether the store stands still
-  engine::TimePoint proven_at_;
+  unsigned proving_ = 0;  ///< what is under way of what shows whether the store, and its metadata, stand still
+  bool proof_good_ = false;
+  engine::TimePoint proof_began_;
+  bool rewriting_ = false;  ///< the record, since then
+  engine::Callback<> proven_;
+  std::optional<engine::TimePoint> proven_at_;
   unsigned flushing_ = 0;
   engine::TimePoint flush_began_;
   engine::TimePoint last_tick_, unread_until_;

@@ -249,6 +249,9 @@ WitnessWord judge(const ReplicaState& mine, const WitnessRecord* record, bool ag
   const bool mine_alone = r.members.is_both() && r.sequencer == mine.side && !agreed;
   const bool partners_win = record->members == MemberSet::only(engine::other(mine.side));
   if (mine_alone && partners_win && !knows(r, record->epoch)) return WitnessWord::lost;
+  // Alone, by the same number: no agreement gives it twice.
+  const bool only_me = r.members == MemberSet::only(mine.side);
+  if (only_me && partners_win && record->number == r.number && !knows(r, record->epoch)) return WitnessWord::lost;
   // A record at or below my own number was settled by a later agreement that I took part in: void.
   if (record->number <= mine.record.number) return WitnessWord::may_try;
   return record->members == MemberSet::only(mine.side) ? WitnessWord::may_try : WitnessWord::lost;

@@ -38,7 +38,9 @@ struct VolumeStatus {
   bool partner_follows = false;   ///< the partner recorded this epoch, and forwards what its initiators ask
   engine::EpochRecord epoch;
   std::uint64_t dirty_bytes = 0;
-  bool full = false;  ///< this node's store had no space for a write when it was last asked
+  bool full = false;              ///< this node's store had no space for a write when it was last asked
+  std::uint64_t read_errors = 0;  ///< reads that this node's store failed since the volume was attached
+  std::uint64_t rewritten = 0;    ///< ranges that it could not read, and that were rewritten with the partner's bytes
   ResyncProgress resync;
   std::string reason;  ///< why it is not serving, limited or full, a sentence for a person; empty when all is well
 };

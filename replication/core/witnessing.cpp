@@ -31,6 +31,9 @@ std::string is_unreachable(std::error_code error) {
   return "The witness can't be reached: " + (store ? "it does not answer as a witness does" : error.message()) + ".";
 }
 
+constexpr const char* kWithoutThisReplica =
+    "The witness holds a newer epoch without this replica; it waits for its partner.";
+
 std::string what_is_wrong(WitnessTrust trust) {
   switch (trust) {
     case WitnessTrust::ok:
@@ -113,7 +116,7 @@ void Witnessing::settled() {
   abandon();
   attempted_ = 0;
   above_ = 0;
-  raised_ = raising_ = false;
+  raised_ = raising_ = overruled_ = false;
   ++raise_run_;
   next_raise_ = {};
   reason_.clear();
@@ -201,18 +204,22 @@ void Witnessing::win(const WitnessRecord& record) {
   if (won) won(record);
 }
 
+bool Witnessing::is_lost(const std::optional<WitnessRecord>& record) const {
+  return judge(user_.state(), record ? &*record : nullptr, user_.agreed()) == WitnessWord::lost;
+}
+
+/// What it said last counts as well: without an answer, and beside one of a witness that forgot it.
 void Witnessing::confirm(engine::Callback<bool> may_start) {
   if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
-  auto done = std::make_shared<engine::Callback<bool>>(std::move(may_start));
-  ask_for_record([this, done, run = run_](const IoResult<WitnessView>& view) {
-    if (run != run_) return (*done)(false);
-    // Without an answer the last one counts.
-    const auto record = view ? view->record : last_seen(store_.known);
-    const ReplicaState mine = user_.state();
-    const bool lost = judge(mine, record ? &*record : nullptr, user_.agreed()) == WitnessWord::lost;
-    if (is_set_back()) return (*done)(false);
-    if (lost) reason_ = "The witness holds a newer epoch without this replica; it waits for its partner.";
-    (*done)(!lost);
+  auto told = std::make_shared<engine::Callback<bool>>(std::move(may_start));
+  ask_for_record([this, told, run = run_](const IoResult<WitnessView>& view) {
+    if (run != run_ || is_set_back()) return (*told)(false);
+    if ((view && is_lost(view->record)) || is_lost(last_seen(store_.known))) {
+      reason_ = kWithoutThisReplica;
+      return (*told)(false);
+    }
+    if (!view) reason_ = is_unreachable(view.error());
+    (*told)(true);
   });
 }
 
@@ -306,12 +313,26 @@ bool Witnessing::mine_was_there() const {
   return store_.known.record_epoch == standing_.epoch().id && store_.known.record_number == standing_.epoch().number;
 }
 
+/// It started without an answer, and its record is of before the partner went on: it was set back in time, or its disk
+/// lost what was written since. What the partner won before it recorded this very epoch, and comes late, is void.
+bool Witnessing::serves_against(const WitnessView& view, bool trusted) {
+  if (!standing_.is_alone()) return false;
+  if (is_set_back()) return true;
+  if (!trusted || user_.agreed() || !is_lost(view.record)) return false;
+  mark<"witness.overrules">();
+  overruled_ = true;
+  above_ = view.record->number;
+  reason_ = kWithoutThisReplica;
+  return true;
+}
+
 /// Only both nodes together make a record, or mend one: in sync, by the one that orders. Alone, a missing one stays
 /// missing.
 void Witnessing::raise_over(const WitnessView& view) {
   const engine::EpochRecord& epoch = standing_.epoch();
   const WitnessRecord record = record_for(epoch.number, epoch.id, epoch.members);
   if (standing_.in_sync() && !standing_.lease_valid()) return;
+  if (serves_against(view, judge_witness(raised_with_, view) == WitnessTrust::ok)) return;
   if (view.record == record) {
     note_raised(view);
     if (may_refresh(*view.record)) refresh(view, record);

@@ -72,6 +72,9 @@ class Witnessing {
   [[nodiscard]] bool raised() const;
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
+  /// This node serves alone, and the witness holds somebody else's epoch above its own: by all that it knows, the
+  /// partner went on without it.
+  [[nodiscard]] bool overruled() const { return overruled_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
@@ -87,6 +90,8 @@ class Witnessing {
   [[nodiscard]] bool is_trusted(const engine::Knowledge& asked_with, const WitnessView& view);
   void raise();
   void raise_over(const WitnessView& view);
+  [[nodiscard]] bool serves_against(const WitnessView& view, bool trusted);
+  [[nodiscard]] bool is_lost(const std::optional<WitnessRecord>& record) const;
   [[nodiscard]] engine::Duration pause_alone() const;
   void note_raised(const WitnessView& view);
   [[nodiscard]] WitnessRecord record_for(std::uint64_t number, const engine::Uuid& epoch,
@@ -106,7 +111,7 @@ class Witnessing {
   Generations& generations_;
   WitnessingUser& user_;
   const std::function<void()>& changed_;
-  bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false;
+  bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false, overruled_ = false;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
   unsigned owed_ = 0;        ///< answers of the witness's

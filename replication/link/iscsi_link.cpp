@@ -17,7 +17,7 @@ using engine::Errc;
 using engine::TimePoint;
 
 struct IscsiLink::Impl final : LinkSessionOwner {
-  enum class State : std::uint8_t { idle, waiting, connecting, logging_in, up, breaking, stopped };
+  enum class State : std::uint8_t { idle, waiting, connecting, logging_in, up, failing, breaking, stopped };
 
   Impl(engine::Reactor& r, engine::Random& random_source, IscsiLinkSettings s)
       : reactor(r), random(random_source), settings(std::move(s)), retry(settings.first_retry) {}
@@ -109,6 +109,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
                                .figures = by.figures,
                                .domain = rdma::Domain::link,
                                .shape = kLinkCallerShape,
+                               .tls = settings.tls,
                                .at_end_of_turn = [this](engine::TurnHook& hook) { reactor.at_end_of_turn(hook); }});
     if (!call) {
       note_problem("No memory is left for messages over RDMA.");
@@ -125,10 +126,15 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void limit_login() {
     timer = reactor.call_after(settings.login_timeout, [this] {
       timer = engine::TimerId::none;
-      fail(iser != nullptr && !iser->is_established()
-               ? "Nobody answers at " + taken.address + " over RDMA."
-               : "The partner took the connection and then did not answer the login in time.");
+      fail(why_too_late());
     });
+  }
+
+  [[nodiscard]] std::string why_too_late() const {
+    if (iser != nullptr && !iser->is_established()) return "Nobody answers at " + taken.address + " over RDMA.";
+    if (iser != nullptr && iser->shakes_hands())
+      return "The partner took the connection over RDMA and then did not prove itself in time.";
+    return "The partner took the connection and then did not answer the login in time.";
   }
 
   void end_transport() {
@@ -160,7 +166,10 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     pump();
   }
 
-  void on_session_failed(const std::string& why) override { note_problem(why); }  // it stops itself
+  void on_session_failed(const std::string& why) override {  // it stops itself
+    note_problem(why);
+    failing();
+  }
 
   // ---- silence ----
 
@@ -189,11 +198,28 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void fail(const std::string& why) {
     if (!session || session->stopped()) return;
     note_problem(why);
+    failing();
     session->stop();
+  }
+
+  // What was not issued yet need not wait until nothing can touch the buffers of what was.
+  void failing() {
+    if (state != State::up) return;
+    state = State::failing;
+    break_timer = reactor.call_after(engine::Duration{0}, [this] {
+      break_timer = engine::TimerId::none;
+      end_waiting();
+      if (state == State::failing) events->on_link_failing();
+    });
+  }
+
+  void end_waiting() {
+    while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
   }
 
   void on_session_silent() override {
     if (state == State::stopped) return iser != nullptr ? stopped_later() : void();
+    cancel(break_timer);
     break_timer = reactor.call_after(engine::Duration{0}, [this] {
       break_timer = engine::TimerId::none;
       end_session();
@@ -203,7 +229,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   void end_session() {
     cancel(timer);
     cancel(watch);
-    const bool was_up = state == State::up;
+    const bool was_up = state == State::failing;
     if (was_up && reactor.now() - up_since > settings.last_retry) retry = settings.first_retry;
     if (was_up) {
       state = State::breaking;
@@ -211,7 +237,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       session->take_tasks(orphans);
       while (LinkTask* task = orphans.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
       // Answers to these may send anew: that ends here, too.
-      while (LinkTask* task = next_waiting()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+      end_waiting();
     }
     session.reset();
     end_transport();
@@ -358,7 +384,10 @@ void IscsiLink::stop(engine::Callback<> stopped) { impl_->stop(std::move(stopped
 
 bool IscsiLink::is_rdma() const { return impl_->settings.rdma != nullptr; }
 
-bool IscsiLink::is_up() const { return impl_->state == Impl::State::up || impl_->state == Impl::State::breaking; }
+bool IscsiLink::is_up() const {
+  using enum Impl::State;
+  return impl_->state == up || impl_->state == failing || impl_->state == breaking;
+}
 
 std::uint16_t IscsiLink::version() const { return impl_->session ? impl_->session->version() : std::uint16_t{0}; }
 
@@ -373,7 +402,11 @@ const LinkWay& IscsiLink::way() const { return impl_->taken; }
 
 const std::string& IscsiLink::problem() const { return impl_->problem; }
 
-std::string_view IscsiLink::cipher() const { return is_up() && impl_->tls ? impl_->tls->cipher() : std::string_view{}; }
+std::string_view IscsiLink::cipher() const {
+  if (!is_up()) return {};
+  if (impl_->iser != nullptr) return impl_->iser->is_protected_rdma() ? "AES-256-GCM" : std::string_view{};
+  return impl_->tls ? impl_->tls->cipher() : std::string_view{};
+}
 
 std::optional<engine::TcpFigures> IscsiLink::figures() const {
   return is_up() && impl_->tcp ? impl_->tcp->figures() : std::nullopt;

@@ -39,7 +39,7 @@ struct IscsiLinkSettings {
   std::vector<LinkWay> others{};  ///< tried in turn while that way does not work
   /// Who this node is, and whom it talks to; null: without TLS.
   std::shared_ptr<const engine::TlsContext> tls{};
-  LinkRdma* rdma = nullptr;  ///< over RDMA, which TLS does not protect; null: over TCP
+  LinkRdma* rdma = nullptr;  ///< over RDMA; null: over TCP
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
   engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
@@ -80,7 +80,8 @@ class IscsiLink final : public Link {
   [[nodiscard]] const LinkWay& way() const;
   /// Why the link is down, a sentence for a person; empty while it is up or was never tried.
   [[nodiscard]] const std::string& problem() const;
-  /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384"; empty: with nothing, or it is down.
+  /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384", over RDMA "AES-256-GCM"; empty: with
+  /// nothing, or it is down.
   [[nodiscard]] std::string_view cipher() const;
   /// Of the session that stands.
   [[nodiscard]] std::optional<engine::TcpFigures> figures() const;

@@ -37,6 +37,13 @@ iscsi::InitiatorLoginSettings login_settings(const LinkIdentity& identity, bool 
   return settings;
 }
 
+std::string why_not_reached(std::error_code why, bool encrypted) {
+  std::string sentence = "The partner is not reached over RDMA: " + why.message() + ".";
+  if (encrypted && why == std::errc::connection_refused)
+    sentence += " Perhaps its version knows no encryption over RDMA yet.";
+  return sentence;
+}
+
 }  // namespace
 
 LinkSession::LinkSession(LinkIdentity identity, engine::Random& random, LinkSessionOwner& owner, bool over_rdma)
@@ -91,7 +98,7 @@ void LinkSession::take_tasks(LinkTaskList& into) {
 // ---- the transport ----
 
 void LinkSession::on_lost(std::error_code why) {
-  if (rdma_ && heard_ == 0) return fail("The partner is not reached over RDMA: " + why.message() + ".");
+  if (rdma_ && !rdma_->reaches_partner()) return fail(why_not_reached(why, rdma_->is_encrypted()));
   const bool closed = !why || why == std::errc::connection_aborted;  // what the stream makes of an end without an error
   fail(closed ? "The partner closed the connection." : "The connection to the partner broke: " + why.message() + ".");
 }
@@ -103,6 +110,7 @@ void LinkSession::on_read_error(iscsi::ReadError error) {
 // The turn's end, or room that a task may have waited for.
 void LinkSession::fill() {
   if (rdma_ && phase_ == Phase::ready) owner_.on_session_room();
+  if (rdma_ && behind_ > 0 && !stopped()) rdma_->await_sends();
 }
 
 void LinkSession::push(iscsi::OutPdu& pdu) {
@@ -269,7 +277,7 @@ void LinkSession::issue(LinkTask& task) {
   task.tag = std::uint32_t{slot.generation} << 16 | index;
   task.received = 0;
   task.unsent = 0;
-  task.answered = false;
+  task.answered = task.is_behind = false;
   bytes_in_flight_ += window_bytes(task);
   if (task.goes_ahead) ++ahead_;
   push_command(task);
@@ -425,10 +433,22 @@ void LinkSession::take_sealed_answer(LinkTask& task) {
   const auto header = words.subspan(start->header_at(), start->header);
   std::copy(header.begin(), header.end(), task.prefix.begin() + kAnswerFixed);
   if (!rdma_->take_answer(task, words.subspan(start->header_at() + start->header))) {
-    return fail("The partner's answer to a link command came damaged.");
+    return fail("The partner's answer to a link command makes no sense.");
   }
   task.answered = true;
-  if (rdma_->shut(task)) finish_if_over(task);
+  if (rdma_->shut(task)) take_payload(task);
+}
+
+// Not before its windows are shut: what was looked at can't be changed any more.
+void LinkSession::take_payload(LinkTask& task) {
+  switch (rdma_->finish(task)) {
+    case RdmaPayloads::Came::changed:
+      return fail("The data of the partner's answer was changed on the way.");
+    case RdmaPayloads::Came::damaged:
+      return fail("The partner's answer to a link command came damaged.");
+    case RdmaPayloads::Came::whole:
+      return finish_if_over(task);
+  }
 }
 
 void LinkSession::on_r2t() {
@@ -453,7 +473,16 @@ void LinkSession::answered(LinkTask& task) {
   finish_if_over(task);
 }
 
+/// The network card may tell of the answer before it tells of the request.
+void LinkSession::note_behind(LinkTask& task) {
+  const bool is_behind = task.answered && task.unsent > 0;
+  if (is_behind == std::exchange(task.is_behind, is_behind)) return;
+  is_behind ? ++behind_ : --behind_;
+  if (is_behind) transport_->want_send();
+}
+
 void LinkSession::finish_if_over(LinkTask& task) {
+  if (rdma_ && !stopped()) note_behind(task);
   if (!task.answered || task.unsent > 0 || task.windows > 0 || stopped()) return;
   const std::uint16_t index = task.tag & 0xFFFF;
   slots_[index].task = nullptr;

@@ -9,6 +9,7 @@
 
 #include "engine/iscsi/login_initiator.hpp"
 #include "engine/iscsi/pdu_transport.hpp"
+#include "engine/iser/transport.hpp"
 #include "engine/seams/random.hpp"
 #include "replication/link/link_task.hpp"
 #include "replication/link/rdma_payloads.hpp"
@@ -96,7 +97,7 @@ class LinkSession final : private iscsi::PduTransportUser, private RdmaPayloads:
   void on_pdu() override;
   void on_read_error(iscsi::ReadError error) override;
 
-  void on_shut(LinkTask& task) override { finish_if_over(task); }
+  void on_shut(LinkTask& task) override { take_payload(task); }
 
   void login_step(iscsi::InitiatorLogin::Step step);
   void greet();
@@ -106,11 +107,13 @@ class LinkSession final : private iscsi::PduTransportUser, private RdmaPayloads:
   void on_scsi_response();
   void on_r2t();
   void take_sealed_answer(LinkTask& task);
+  void take_payload(LinkTask& task);
   void on_nop_in();
   [[nodiscard]] bool take_numbers();
   [[nodiscard]] bool fits_the_window(const LinkTask& next) const;
   [[nodiscard]] LinkTask* find(std::uint32_t tag);
   void answered(LinkTask& task);
+  void note_behind(LinkTask& task);
   void finish_if_over(LinkTask& task);
   [[nodiscard]] std::size_t encode_cdb(LinkTask& task, LinkCdb& cdb) const;
   void add_payload(LinkTask& task, iscsi::OutPdu& pdu);
@@ -144,6 +147,7 @@ class LinkSession final : private iscsi::PduTransportUser, private RdmaPayloads:
   std::vector<std::uint16_t> free_slots_;
   std::size_t bytes_in_flight_ = 0;  ///< of those in the window
   std::size_t ahead_ = 0;            ///< tasks beside it
+  std::size_t behind_ = 0;           ///< tasks, as LinkTask says
   LinkTask hello_;
 };
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <system_error>
 
+#include "engine/iser/format.hpp"
 #include "engine/runtime/buffer_pool.hpp"
 #include "replication/core/link.hpp"
 #include "replication/link/link_format.hpp"
@@ -26,12 +27,14 @@ struct LinkTask {
   std::uint32_t received = 0;  ///< bytes of the answer
   std::uint32_t unsent = 0;    ///< PDUs that may still be read from payload_out
   bool answered = false;
-  AnswerPrefix prefix;  ///< the answer's header is at kAnswerFixed when that has come
+  bool is_behind = false;  ///< it is answered, and may still be read from
+  AnswerPrefix prefix;     ///< the answer's header is at kAnswerFixed when that has come
   AnswerStart answer;
   std::uint32_t seal = 0;  ///< of the request, over RDMA
   // Over RDMA: by how many windows the partner is let at its memory, and the copies that these may be of.
   unsigned windows = 0;
   engine::Buffer copy_out, copy_in;
+  iser::PayloadSeal seal_in;  ///< of what the partner has written, where that is encrypted
 
   engine::Errc failure{};  ///< what to call back with, when it never got as far as a session
 

@@ -259,6 +259,7 @@ struct PartnerService::Impl : std::enable_shared_from_this<Impl> {
                                            : encode_answer(header, payload.size(), prefix);
     command->wanted_out = command->expected_out;
     command->wanted_in = prefix_size + payload.size();
+    command->is_control = !moves_blocks(header_behind_frame(request.header()));
     if (payload.empty()) {
       drop(request);
       complete(*command, std::span(prefix).first(prefix_size), sealed);

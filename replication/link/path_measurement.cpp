@@ -23,14 +23,17 @@ Duration nth(std::vector<Duration>& times, std::size_t p) {
 }  // namespace
 
 struct PathMeasurement::Run : std::enable_shared_from_this<Run> {
-  Run(engine::Clock& c, PathsLink& l, PathSlot p, engine::Callback<const PathMeasured&> d)
-      : clock(c), link(l), path(p), done(std::move(d)), payload(kMaxLinkPayload) {}
+  Run(engine::Clock& c, PathsLink& l, PathSlot p, engine::Callback<const PathMeasured&> d, engine::Buffer m)
+      : clock(c), link(l), path(p), done(std::move(d)), memory(std::move(m)), own(memory ? 0 : kMaxLinkPayload) {
+    std::ranges::fill(memory.span(), std::byte{0});
+  }
 
   engine::Clock& clock;
   PathsLink& link;
   PathSlot path;
   engine::Callback<const PathMeasured&> done;  ///< none: given up, or over
-  std::vector<std::byte> payload;
+  engine::Buffer memory;
+  std::vector<std::byte> own;
   PathMeasured found;
   std::size_t step = 0;  ///< two of each size
   TimePoint begun;
@@ -39,6 +42,10 @@ struct PathMeasurement::Run : std::enable_shared_from_this<Run> {
   std::size_t under_way = 0;
 
   [[nodiscard]] std::size_t size() const { return kMeasuredSizes.at(step / 2); }
+  [[nodiscard]] std::span<const std::byte> payload() const {
+    const std::span<const std::byte> all = memory ? memory.span() : std::span<const std::byte>(own);
+    return all.first(size());
+  }
   [[nodiscard]] bool one_by_one() const { return step % 2 == 0; }
   [[nodiscard]] std::size_t at_once() const {
     return one_by_one() ? 1 : std::clamp<std::size_t>(kMostBytes / size(), 1, kMostAtOnce);
@@ -53,9 +60,8 @@ struct PathMeasurement::Run : std::enable_shared_from_this<Run> {
 
   void fill() {
     while (done && under_way < at_once()) {
-      const bool sent =
-          link.measure(path, std::span(payload).first(size()),
-                       [self = shared_from_this(), at = clock.now()](bool came) { self->on_end(at, came); });
+      const bool sent = link.measure(
+          path, payload(), [self = shared_from_this(), at = clock.now()](bool came) { self->on_end(at, came); });
       if (!sent) return end(false);
       ++under_way;
     }
@@ -92,8 +98,8 @@ struct PathMeasurement::Run : std::enable_shared_from_this<Run> {
 };
 
 PathMeasurement::PathMeasurement(engine::Clock& clock, PathsLink& link, PathSlot path,
-                                 engine::Callback<const PathMeasured&> done)
-    : run_(std::make_shared<Run>(clock, link, path, std::move(done))) {
+                                 engine::Callback<const PathMeasured&> done, engine::Buffer memory)
+    : run_(std::make_shared<Run>(clock, link, path, std::move(done), std::move(memory))) {
   clock.call_after(Duration{0}, [run = run_] { run->begin_step(); });
 }
 

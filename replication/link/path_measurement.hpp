@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/runtime/buffer_pool.hpp"
 #include "replication/link/paths_link.hpp"
 
 namespace lockstep::replication {
@@ -19,7 +20,8 @@ struct SizeMeasured {
 
 struct PathMeasured {
   std::vector<SizeMeasured> sizes;
-  bool whole = false;  ///< false: the path was lost on the way, or has not joined a link session
+  bool whole = false;   ///< false: the path was lost on the way, or has not joined a link session
+  bool copied = false;  ///< over RDMA: out of memory that no network card knows, so that a processor copied all of it
 };
 
 constexpr std::array<std::size_t, 4> kMeasuredSizes{64, 4096, 65536, kMaxLinkPayload};
@@ -29,8 +31,10 @@ class PathMeasurement {
  public:
   static constexpr engine::Duration kEach = std::chrono::milliseconds(250);  ///< twice for each size
 
-  /// `done` runs once, never from in here, after about two seconds.
-  PathMeasurement(engine::Clock& clock, PathsLink& link, PathSlot path, engine::Callback<const PathMeasured&> done);
+  /// `done` runs once, never from in here, after about two seconds. `memory`: what is sent lies in there,
+  /// kMaxLinkPayload bytes; empty: in memory of its own.
+  PathMeasurement(engine::Clock& clock, PathsLink& link, PathSlot path, engine::Callback<const PathMeasured&> done,
+                  engine::Buffer memory = {});
   ~PathMeasurement();
 
  private:

@@ -62,12 +62,13 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
   if (!manager.is_joining(path) || is<Ending>()) return;
   if (answer->verdict != JoinVerdict::welcome) {
     if (is<Established>()) return end_session("The partner has ended the link session.");
-    problem =
-        "The partner has met a later link session of this node, or a later process. If this goes on, and this "
-        "machine was set back to a snapshot, restart lockstepd here.";
-    // Set back with its memory, this process counts from a number that it had before.
-    if (answer->verdict == JoinVerdict::overtaken && session < UINT64_MAX / 4) session *= 2;
-    return path_failed(path);
+    problem = "The partner has met a later link session of this node, or a later process.";
+    path_failed(path);
+    // A join that was late says so, too: only who comes in by no number is of a past, or was replaced. Set back with
+    // its memory, this process counts from a number that it had before; the mirror finds it when it is in.
+    if (answer->verdict != JoinVerdict::overtaken) return;
+    session < UINT64_MAX / 4 ? void(session *= 2) : events->on_set_back();
+    return;
   }
   addresses = answer->addresses;
   manager.joined(path, clock.now());
@@ -105,6 +106,12 @@ void PathsLink::Impl::on_path_down(PathSlot path) {
   } else {
     pump();
   }
+}
+
+void PathsLink::Impl::on_path_failing(PathSlot path) {
+  assert(up.contains(path));
+  manager.failed(path, clock.now());
+  pump();  // with what the path had not begun with
 }
 
 void PathsLink::Impl::begin_anew() {
@@ -242,6 +249,7 @@ void PathsLink::stop() {
 
 void PathsLink::on_path_up(PathSlot path) { impl_->on_path_up(path); }
 void PathsLink::on_path_down(PathSlot path) { impl_->on_path_down(path); }
+void PathsLink::on_path_failing(PathSlot path) { impl_->on_path_failing(path); }
 void PathsLink::on_path_closing(PathSlot path) { impl_->manager.closing(path); }
 
 bool PathsLink::is_up() const {

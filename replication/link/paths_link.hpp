@@ -42,6 +42,8 @@ class PathsLink final : public Link {
   // A path's own LinkEvents.
   void on_path_up(PathSlot path);
   void on_path_down(PathSlot path);
+  /// Before it is down: what is sent from now on goes by others.
+  void on_path_failing(PathSlot path);
   /// Its owner is about to make it anew, or to end it: no loss, and nothing is sent by it any more.
   void on_path_closing(PathSlot path);
 

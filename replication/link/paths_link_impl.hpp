@@ -83,6 +83,7 @@ struct PathsLink::Impl {
   void on_join_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
   void path_failed(PathSlot path);
   void on_path_down(PathSlot path);
+  void on_path_failing(PathSlot path);
   void begin_anew();
 
   // ---- the time ----

@@ -55,8 +55,9 @@ struct PathsService::Impl {
     }
   };
   struct Session {
-    explicit Session(std::uint64_t number) : id(number) {}
-    std::uint64_t id;  ///< for the mirror
+    Session(std::uint64_t number, const engine::Uuid& partner) : id(number), sender(partner) {}
+    std::uint64_t id;     ///< for the mirror
+    engine::Uuid sender;  ///< the partner's process
     ChannelReceiver ahead{kAheadWindow};
     ChannelReceiver numbered{kNumberedWindow};
   };
@@ -161,7 +162,7 @@ struct PathsService::Impl {
     if (plain) end_plain();
     if (join.process != known.last_process && !known.last_process.is_nil()) note_replaced(known.last_process);
     known = {join, join.session, join.process, std::move(known.replaced)};
-    session.emplace(++sessions);
+    session.emplace(++sessions, join.process);
     mirror.on_inbound_up(session->id);
   }
 
@@ -248,11 +249,11 @@ struct PathsService::Impl {
       request_of(handle).first_path = path;
     } else if (const auto* twin = std::get_if<ChannelReceiver::UnderWay>(&*arrival)) {
       mark<"paths.copy_under_way">();
-      if (!is_alike(request_of(twin->first), copy)) return refuse(copy, kNotAlike);
+      if (!is_alike(request_of(twin->first), copy)) return contradict(copy);
       request_of(twin->first).others.push_back({&copy, path});
     } else if (const auto* known_answer = std::get_if<ChannelReceiver::Answered>(&*arrival)) {
       mark<"paths.answered_again">();
-      if (!is_alike(request_of(known_answer->first), copy)) return refuse(copy, kNotAlike);
+      if (!is_alike(request_of(known_answer->first), copy)) return contradict(copy);
       give_answer(request_of(known_answer->first), copy);
     } else {
       mark<"paths.copy_stale">();
@@ -263,9 +264,20 @@ struct PathsService::Impl {
     watch_for_stall();
   }
 
-  static constexpr const char* kNotAlike = "Two copies of a request of the partner's are not alike.";
+  /// Copies are the same bytes, but for what the frame before them acknowledges.
   [[nodiscard]] static bool is_alike(const Request& request, const InboundRequest& copy) {
-    return copy.max_answer_payload() == request.answer_room;
+    return copy.max_answer_payload() == request.answer_room &&
+           std::ranges::equal(header_behind_frame(copy.header()), request.header());
+  }
+  /// A number of the session was used twice: by a process whose machine was set back with its memory, and that has come
+  /// back by another path. What either asked for is not answered to the other; and no session of that process is let in
+  /// any more, by which it learns of it.
+  void contradict(InboundRequest& copy) {
+    mark<"paths.partner_was_set_back">();
+    const engine::Uuid sender = session->sender;
+    note_replaced(sender);
+    refuse(copy, "Two copies of a request of the partner's are not alike: its machine was set back with its memory.");
+    mirror.on_partner_set_back(sender);
   }
 
   /// What has come by other paths waits for a number whose request may find no buffer left, for ever.

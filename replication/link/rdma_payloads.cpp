@@ -12,13 +12,8 @@ namespace {
 
 constexpr std::uint32_t kWindowsAhead = 16;  // of those heartbeats that are under way at once
 
-bool is_read(const LinkTask& task) { return task.payload_out.size() > kEagerPayload; }
-bool is_written(const LinkTask& task) { return task.payload_in.size() > kPayloadInAnswer; }
-
 bool moves_blocks(const LinkTask& task) {
-  const auto header = std::span<const std::byte>(task.header).first(task.header_size);
-  const bool framed = is_channel_frame(header) && header.size() >= kRequestFrame;
-  return replication::moves_blocks(framed ? header.subspan(kRequestFrame) : header);
+  return replication::moves_blocks(header_behind_frame(std::span(task.header).first(task.header_size)));
 }
 
 // A window needs memory that may be written to, whatever it is opened for.
@@ -28,17 +23,28 @@ std::span<std::byte> to_expose(std::span<const std::byte> memory) {
 
 }  // namespace
 
-RdmaPayloads::RdmaPayloads(iser::Transport& transport, User& user)
-    : transport_(transport), user_(user), hiding_(kLinkCallerShape.windows) {
+RdmaPayloads::RdmaPayloads(iser::PayloadTransport& transport, User& user, PayloadSizes sizes)
+    : transport_(transport), user_(user), sizes_(sizes), hiding_(kLinkCallerShape.windows) {
   open_.reserve(kLinkCallerShape.windows);
 }
 
-// The network card can move nothing in memory that it does not know.
-bool RdmaPayloads::copy_for(std::span<const std::byte> memory, engine::Buffer& copy) {
-  if (copy || memory.empty() || transport_.is_registered(memory)) return true;
-  copy = transport_.pool().allocate(memory.size());
-  return static_cast<bool>(copy);
+// The network card can move nothing in memory that it does not know, and what is encrypted is not what the task has.
+// What goes with a message is encrypted with that.
+bool RdmaPayloads::copy_out(LinkTask& task) {
+  const bool is_sealed = transport_.is_protected_rdma();
+  const bool lies_right = is_sealed ? !is_read(task) : transport_.is_registered(task.payload_out);
+  if (task.copy_out || task.payload_out.empty() || lies_right) return true;
+  task.copy_out = transport_.make_copy(task.payload_out.size(), task.goes_ahead);
+  return static_cast<bool>(task.copy_out);
 }
+
+bool RdmaPayloads::copy_in(LinkTask& task) {
+  if (task.copy_in || !is_written(task) || transport_.is_registered(task.payload_in)) return true;
+  task.copy_in = transport_.make_copy(task.payload_in.size(), task.goes_ahead);
+  return static_cast<bool>(task.copy_in);
+}
+
+bool RdmaPayloads::reaches_partner() const { return transport_.is_established(); }
 
 bool RdmaPayloads::prepare(LinkTask& task) {
   const auto windows = static_cast<std::uint32_t>(is_read(task)) + static_cast<std::uint32_t>(is_written(task));
@@ -46,10 +52,7 @@ bool RdmaPayloads::prepare(LinkTask& task) {
   const std::uint32_t most = kLinkCallerShape.windows - (task.goes_ahead ? 0 : kWindowsAhead);
   if (open_.size() + hiding_.size() + windows > most || (windows != 0 && !transport_.has_room(task.goes_ahead)))
     return false;
-  const bool has_copies =
-      copy_for(task.payload_out, task.copy_out) && (!is_written(task) || copy_for(task.payload_in, task.copy_in));
-  if (!has_copies) transport_.retry_soon();
-  return has_copies;
+  return copy_out(task) && copy_in(task);
 }
 
 rdma::Remote RdmaPayloads::open(LinkTask& task, std::span<std::byte> memory, rdma::Access access) {
@@ -64,13 +67,21 @@ void RdmaPayloads::count_copy(const LinkTask& task, std::size_t bytes) {
   (moves_blocks(task) ? copied.bounce : copied.control) += bytes;
 }
 
-void RdmaPayloads::give(LinkTask& task, iscsi::OutPdu& command) {
-  std::span<const std::byte> out = task.payload_out;
-  if (task.copy_out) {
-    engine::copy_bytes(out, task.copy_out.span());
-    count_copy(task, out.size());
-    out = task.copy_out.span();
+std::span<const std::byte> RdmaPayloads::outgoing(LinkTask& task, iscsi::OutPdu& command) {
+  const bool goes_with_it = transport_.is_protected_rdma() && !is_read(task);
+  if (!task.copy_out || goes_with_it) return task.payload_out;
+  const auto copy = task.copy_out.span();
+  if (transport_.is_protected_rdma()) {
+    iser::write_protection(transport_.seal_payload(task.payload_out, {}, copy), command.protection.emplace());
+  } else {
+    engine::copy_bytes(task.payload_out, copy);
+    count_copy(task, copy.size());
   }
+  return copy;
+}
+
+void RdmaPayloads::give(LinkTask& task, iscsi::OutPdu& command) {
+  const auto out = outgoing(task, command);
   iser::Tagged tagged;
   if (is_read(task)) {
     tagged.write = open(task, to_expose(out), rdma::Access::read);
@@ -85,13 +96,23 @@ void RdmaPayloads::give(LinkTask& task, iscsi::OutPdu& command) {
 bool RdmaPayloads::take_answer(LinkTask& task, std::span<const std::byte> beside) {
   const std::size_t size = task.answer.payload;
   if (size > task.payload_in.size() || beside.size() != (is_written(task) ? 0 : size)) return false;
-  if (task.copy_in) {
-    engine::copy_bytes(task.copy_in.span().first(size), task.payload_in);
+  engine::copy_bytes(beside, task.payload_in);
+  task.seal_in = transport_.tagged().seal;
+  return true;
+}
+
+RdmaPayloads::Came RdmaPayloads::finish(LinkTask& task) {
+  const std::size_t size = task.answer.payload;
+  const auto in = task.payload_in.first(size);
+  const auto came = task.copy_in ? task.copy_in.span().first(size) : in;
+  if (is_written(task) && size != 0 && transport_.is_protected_rdma()) {
+    if (!transport_.open_payload(task.seal_in, came, in)) return Came::changed;
+  } else if (task.copy_in) {
+    engine::copy_bytes(came, in);
     count_copy(task, size);
   }
-  engine::copy_bytes(beside, task.payload_in);
   const auto header = std::span(task.prefix).subspan(kAnswerFixed, task.answer.header);
-  return task.answer.crc == answer_seal_of(header, task.payload_in.first(size), task.seal);
+  return task.answer.crc == answer_seal_of(header, in, task.seal) ? Came::whole : Came::damaged;
 }
 
 void RdmaPayloads::note_shut(const Window& window) {

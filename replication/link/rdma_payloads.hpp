@@ -1,7 +1,8 @@
 #pragma once
 // The payloads of one session's tasks over RDMA. What is short goes with the command, out of its own memory, and comes
 // with the answer; for what is longer the partner is let at that memory through a window, which is shut before the task
-// is over. Memory in which the network card can't move anything has a copy made, and counted.
+// is over. Memory in which the network card can't move anything has a copy made, and counted; on a protected connection
+// all that the partner reads is an encrypted copy, and what it writes is opened when its window is shut.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,7 +10,9 @@
 #include <boost/circular_buffer.hpp>
 
 #include "engine/iscsi/out_pdu.hpp"
-#include "engine/iser/transport.hpp"
+#include "engine/iser/payload_transport.hpp"
+#include "engine/iser/receives.hpp"
+#include "engine/iser/shape.hpp"
 #include "replication/link/link_task.hpp"
 
 namespace lockstep::replication {
@@ -37,6 +40,12 @@ constexpr iser::Shape kLinkCallerShape{.headers = iser::kHeadersSize + kLinkAhs,
                                        .work = 768,
                                        .windows = 272};
 
+/// Bytes up to which a payload goes with its message; of the simulator's small ones these are others.
+struct PayloadSizes {
+  std::size_t with_request = kEagerPayload;
+  std::size_t with_answer = kPayloadInAnswer;
+};
+
 class RdmaPayloads final : public iser::Mover {
  public:
   class User {
@@ -49,10 +58,14 @@ class RdmaPayloads final : public iser::Mover {
   };
 
   /// Both outlive it.
-  RdmaPayloads(iser::Transport& transport, User& user);
+  RdmaPayloads(iser::PayloadTransport& transport, User& user, PayloadSizes sizes = {});
 
   /// The session stands.
   void begin() { transport_.begin_session(*this, true); }
+  /// Somebody has taken the call.
+  [[nodiscard]] bool reaches_partner() const;
+  [[nodiscard]] bool is_encrypted() const { return transport_.is_protected_rdma(); }
+  void await_sends() { transport_.await_sends(); }
   /// Room for the task, and the copies that it needs; they stay with it.
   [[nodiscard]] bool prepare(LinkTask& task);
   /// Of a task that was prepared: puts its payload into the command, or names the memory that it lies in.
@@ -61,14 +74,21 @@ class RdmaPayloads final : public iser::Mover {
   [[nodiscard]] bool take_answer(LinkTask& task, std::span<const std::byte> beside);
   /// Shuts what the answer has left open; User::on_shut() follows where there is such. True: there is none.
   [[nodiscard]] bool shut(LinkTask& task);
+  /// When nothing is open: the payload is where the task wants it. A fault: it was changed on the way, or came damaged.
+  enum class Came : std::uint8_t { whole, changed, damaged };
+  [[nodiscard]] Came finish(LinkTask& task);
 
  private:
   void on_read(void*) override {}
   void on_invalidated(std::uint32_t key) override;
   void on_hidden(void* owner) override;
 
+  [[nodiscard]] bool is_read(const LinkTask& task) const { return task.payload_out.size() > sizes_.with_request; }
+  [[nodiscard]] bool is_written(const LinkTask& task) const { return task.payload_in.size() > sizes_.with_answer; }
   void count_copy(const LinkTask& task, std::size_t bytes);
-  [[nodiscard]] bool copy_for(std::span<const std::byte> memory, engine::Buffer& copy);
+  [[nodiscard]] bool copy_out(LinkTask& task);
+  [[nodiscard]] bool copy_in(LinkTask& task);
+  [[nodiscard]] std::span<const std::byte> outgoing(LinkTask& task, iscsi::OutPdu& command);
   /// Memory that the partner is let at, for a task.
   struct Window {
     std::uint32_t key = 0;
@@ -77,8 +97,9 @@ class RdmaPayloads final : public iser::Mover {
   [[nodiscard]] rdma::Remote open(LinkTask& task, std::span<std::byte> memory, rdma::Access access);
   static void note_shut(const Window& window);
 
-  iser::Transport& transport_;
+  iser::PayloadTransport& transport_;
   User& user_;
+  PayloadSizes sizes_;
   std::vector<Window> open_;
   boost::circular_buffer<Window> hiding_;  // in the order in which they were begun
 };

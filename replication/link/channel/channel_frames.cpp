@@ -91,6 +91,10 @@ bool is_channel_frame(std::span<const std::byte> header) {
   return header.size() >= 4 && engine::load_be<std::uint32_t>(header.data()) == kFrameMagic;
 }
 
+std::span<const std::byte> header_behind_frame(std::span<const std::byte> header) {
+  return is_channel_frame(header) && header.size() >= kRequestFrame ? header.subspan(kRequestFrame) : header;
+}
+
 bool frame_goes_ahead(std::span<const std::byte> header) {
   const auto kind = kind_of(header);
   return kind && (*kind == FrameKind::ahead || *kind == FrameKind::probe || *kind == FrameKind::join);

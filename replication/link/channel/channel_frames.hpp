@@ -14,9 +14,6 @@
 
 namespace lockstep::replication {
 
-/// The first version whose link sessions have several paths.
-constexpr std::uint16_t kSeveralPaths = 4;
-
 constexpr std::size_t kNumberedWindow = 240;  ///< requests of a link session: as many as one path takes
 constexpr std::size_t kAheadWindow = 8;       ///< heartbeats beside them
 
@@ -94,6 +91,8 @@ std::size_t encode_join_answer(const JoinAnswer& answer, std::array<std::byte, k
 
 /// What begins so is one of these frames; what does not is the mirror's own header, of a partner of an earlier version.
 [[nodiscard]] bool is_channel_frame(std::span<const std::byte> header);
+/// The mirror's own header, which a frame may stand before.
+[[nodiscard]] std::span<const std::byte> header_behind_frame(std::span<const std::byte> header);
 /// Looks at nothing but that: a channel frame that waits for nothing that numbered requests wait for.
 [[nodiscard]] bool frame_goes_ahead(std::span<const std::byte> header);
 [[nodiscard]] bool is_join(std::span<const std::byte> header);
