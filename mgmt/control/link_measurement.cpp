@@ -70,16 +70,17 @@ SizeMeasured size_from(const nlohmann::json& one) {
 
 }  // namespace
 
-Outcome<std::vector<SizeMeasured>> sizes_measured_from(std::string_view text) {
-  std::vector<SizeMeasured> sizes;
+Outcome<LinkMeasured> link_measured_from(std::string_view text) {
+  LinkMeasured measured;
   try {
     const auto said = nlohmann::json::parse(text);
-    for (const auto& one : said.at("sizes")) sizes.push_back(size_from(one));
+    for (const auto& one : said.at("sizes")) measured.sizes.push_back(size_from(one));
+    measured.copied = said.value("copied", false);  // a lockstepd of before does not tell
   } catch (const nlohmann::json::exception&) {
     return refuse(RefusalKind::data_plane_away,
                   "lockstepd answered what makes no sense; it may be of another version. Restart it after an upgrade.");
   }
-  return sizes;
+  return measured;
 }
 
 std::vector<std::string> findings_of(const std::vector<SizeMeasured>& sizes, const LinkPathStatus& path,
@@ -91,6 +92,22 @@ std::vector<std::string> findings_of(const std::vector<SizeMeasured>& sizes, con
   judge_losses(path, findings);
   judge_packets(path, here, findings);
   judge_speed(large, here, findings);
+  return findings;
+}
+
+std::vector<std::string> findings_over_rdma(const LinkMeasured& measured, const NetworkInterface& here,
+                                            const std::vector<FabricFinding>& fabric) {
+  std::vector<std::string> findings;
+  if (measured.copied)
+    findings.push_back(
+        "This node had no memory left that the network card knows, so that a processor copied what was sent, and "
+        "that was measured, too: measure again when less is under way.");
+  if (!measured.sizes.empty()) {
+    const auto [small, large] = std::ranges::minmax(measured.sizes, {}, &SizeMeasured::bytes);
+    judge_time(small, findings);
+    judge_speed(large, here, findings);
+  }
+  for (const FabricFinding& finding : fabric) findings.push_back(finding.message + " " + finding.advice);
   return findings;
 }
 

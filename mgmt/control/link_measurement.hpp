@@ -24,11 +24,20 @@ struct SizeMeasured {
 };
 BOOST_DESCRIBE_STRUCT(SizeMeasured, (), (bytes, round_trips, least_us, median_us, p99_us, bytes_a_second))
 
+struct LinkMeasured {
+  std::vector<SizeMeasured> sizes;
+  bool copied = false;  ///< over RDMA: a processor copied what was sent, for want of memory that the network card knows
+  bool operator==(const LinkMeasured&) const = default;
+};
+
 /// What lockstepd answers to link.test. Refusal data_plane_away: it makes no sense.
-[[nodiscard]] Outcome<std::vector<SizeMeasured>> sizes_measured_from(std::string_view json);
+[[nodiscard]] Outcome<LinkMeasured> link_measured_from(std::string_view json);
 
 /// Whole sentences, each with what to do; none where nothing stands out. `here`: without a name where it is not known.
 [[nodiscard]] std::vector<std::string> findings_of(const std::vector<SizeMeasured>& sizes, const LinkPathStatus& path,
                                                    const NetworkInterface& here);
+/// Of the same path over RDMA. `fabric`: what lockstepd has found of the machine's RDMA.
+[[nodiscard]] std::vector<std::string> findings_over_rdma(const LinkMeasured& measured, const NetworkInterface& here,
+                                                          const std::vector<FabricFinding>& fabric);
 
 }  // namespace lockstep::mgmt

@@ -33,13 +33,19 @@ struct NodeMessage {
                 "partner_why_not_rdma=partner/why_not_rdma "
                 "partner_since_ms=partner/since_ms partner_cipher=partner/cipher partner_paths=partner/paths "
                 "witness_kind=witness/kind witness_reachable=witness/reachable witness_changing=witness/changing "
-                "rdma_findings=rdma/findings rdma_hosts=rdma/hosts rdma_link=rdma/link"};
+                "rdma_findings=rdma/findings rdma_counters=rdma/counters rdma_registrations=rdma/registrations "
+                "rdma_hosts=rdma/hosts rdma_link=rdma/link"};
   }
   static constexpr Rules rules(const RdmaFigures*) {
     return {.written = "*",
             .renamed =
                 "copied_immediate_prefix=copied/immediate_prefix copied_ahs=copied/ahs "
-                "copied_bounce=copied/bounce copied_control=copied/control"};
+                "copied_bounce=copied/bounce copied_control=copied/control copied_cipher=copied/cipher "
+                "error_length=errors/length error_remote_access=errors/remote_access "
+                "error_remote_invalid=errors/remote_invalid error_remote_operation=errors/remote_operation "
+                "error_local_protection=errors/local_protection error_local_operation=errors/local_operation "
+                "error_no_answer=errors/no_answer error_no_receive=errors/no_receive error_other=errors/other "
+                "connections=queues/connections work=queues/work work_depth=queues/depth work_most=queues/most"};
   }
   static constexpr Rules rules(const SessionStatus*) { return {.written = "initiator address portal since_ms"}; }
   static constexpr Rules rules(const void*) { return {.written = "*"}; }

@@ -62,11 +62,12 @@ BOOST_DESCRIBE_STRUCT(SessionStatus, (), (initiator, address, portal, transport,
 /// The same way over RDMA, beside TCP.
 struct LinkRdmaStatus {
   std::string state{};    ///< as LinkPathStatus::state
+  std::string cipher{};   ///< empty: not encrypted, or down
   std::string problem{};  ///< why it is down
   std::int64_t losses = 0;
   bool operator==(const LinkRdmaStatus&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(LinkRdmaStatus, (), (state, problem, losses))
+BOOST_DESCRIBE_STRUCT(LinkRdmaStatus, (), (state, cipher, problem, losses))
 
 /// One of the link's paths, as the node sees its own way out.
 struct LinkPathStatus {
@@ -92,6 +93,27 @@ BOOST_DESCRIBE_STRUCT(LinkPathStatus, (),
                       (transport, state, from, to, last_resort, cipher, problem, round_trip_us, bytes_out, bytes_in,
                        losses, rdma, segments_out, segments_sent_again, path_mtu))
 
+/// The link's data went over from RDMA to TCP, or back.
+struct CarrierSwitch {
+  std::string to{};
+  std::int64_t at_ms = 0;
+  std::int64_t after_ms = 0;  ///< that it was the other one
+  std::string why{};          ///< to TCP: a sentence
+  bool operator==(const CarrierSwitch&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(CarrierSwitch, (), (to, at_ms, after_ms, why))
+
+/// What carried the link's data since its lockstepd started.
+struct CarriedStatus {
+  std::int64_t rdma_ms = 0;
+  std::int64_t tcp_ms = 0;
+  std::int64_t to_rdma = 0;  ///< how often it went over
+  std::int64_t to_tcp = 0;
+  std::optional<CarrierSwitch> last_switch{};
+  bool operator==(const CarriedStatus&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(CarriedStatus, (), (rdma_ms, tcp_ms, to_rdma, to_tcp, last_switch))
+
 /// One of the pair's shards, as the node sees its link.
 struct ShardStatus {
   std::int64_t number = 0;
@@ -100,9 +122,10 @@ struct ShardStatus {
   /// While it is connected: the paths that the first shard's link has up and this one's has not, by where the first's
   /// go.
   std::vector<std::string> paths_down{};
+  std::optional<CarriedStatus> carried{};  ///< nothing: it uses no RDMA device, or does not tell
   bool operator==(const ShardStatus&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem, paths_down))
+BOOST_DESCRIBE_STRUCT(ShardStatus, (), (number, connected, problem, paths_down, carried))
 
 /// Of RDMA on its machine.
 struct FabricFinding {
@@ -131,13 +154,54 @@ struct RdmaFigures {
   std::int64_t copied_ahs = 0;
   std::int64_t copied_bounce = 0;
   std::int64_t copied_control = 0;
-  std::int64_t starved = 0;  ///< receives that waited for memory
+  std::int64_t copied_cipher = 0;  ///< data that was encrypted or decrypted
+  std::int64_t starved = 0;        ///< receives that waited for memory
+  std::int64_t invalidated = 0;    ///< windows that a peer's answer shut
+  std::int64_t hidden = 0;         ///< windows that the node shut
+  // Work requests that failed, by status:
+  std::int64_t error_length = 0;
+  std::int64_t error_remote_access = 0;
+  std::int64_t error_remote_invalid = 0;
+  std::int64_t error_remote_operation = 0;
+  std::int64_t error_local_protection = 0;
+  std::int64_t error_local_operation = 0;
+  std::int64_t error_no_answer = 0;
+  std::int64_t error_no_receive = 0;
+  std::int64_t error_other = 0;
+  // Now, but for the most:
+  std::int64_t connections = 0;
+  std::int64_t work = 0;        ///< requests under way
+  std::int64_t work_depth = 0;  ///< how many there may be
+  std::int64_t work_most = 0;   ///< ever, on one connection
   bool operator==(const RdmaFigures&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(RdmaFigures, (),
                       (messages_in, messages_out, bytes_in, bytes_out, reads, writes, bytes_read, bytes_written,
                        windows, eager, invalidations, copied_immediate_prefix, copied_ahs, copied_bounce,
-                       copied_control, starved))
+                       copied_control, copied_cipher, starved, invalidated, hidden, error_length, error_remote_access,
+                       error_remote_invalid, error_remote_operation, error_local_protection, error_local_operation,
+                       error_no_answer, error_no_receive, error_other, connections, work, work_depth, work_most))
+
+/// Memory regions that its RDMA devices hold.
+struct RdmaRegistrations {
+  std::int64_t regions = 0;
+  std::int64_t bytes = 0;    ///< what several devices or domains know counts for each
+  std::int64_t made = 0;     ///< since its lockstepd started
+  std::int64_t refused = 0;  ///< the same, by the system or a device
+  bool operator==(const RdmaRegistrations&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(RdmaRegistrations, (), (regions, bytes, made, refused))
+
+/// What the driver of an RDMA device that it serves over counts.
+struct RdmaPortCounter {
+  std::string device;
+  std::int64_t port = 0;
+  std::string kind;  ///< "packets_lost", "no_receive", "damaged" or "marked"
+  std::string name;
+  std::int64_t value = 0;
+  bool operator==(const RdmaPortCounter&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(RdmaPortCounter, (), (device, port, kind, name, value))
 
 struct DataPlaneStatus {
   std::string version;
@@ -151,7 +215,7 @@ struct DataPlaneStatus {
   std::string partner_path;          ///< "tcp" or "rdma"
   std::string partner_why_not_rdma;  ///< a sentence; empty: it is, or lockstepd does not tell
   std::int64_t partner_since_ms = 0;
-  std::string partner_cipher;  ///< of the way out; empty: without TLS, or down
+  std::string partner_cipher;  ///< of what carries the link's data; empty: not encrypted, or down
   /// In their order; nothing: it was told of no partner, or is of before there were several paths.
   std::optional<std::vector<LinkPathStatus>> partner_paths;
   std::vector<ShardStatus> shards;  ///< none: it is of before there were several
@@ -162,16 +226,18 @@ struct DataPlaneStatus {
   std::vector<SessionStatus> sessions;
   std::vector<std::string> findings;  ///< what is wrong with its machine or its settings, a sentence each
   std::vector<FabricFinding> rdma_findings;
-  std::optional<RdmaFigures> rdma_hosts;  ///< nothing: it uses no RDMA device, or does not tell
-  std::optional<RdmaFigures> rdma_link;   ///< the same of the link
+  std::vector<RdmaPortCounter> rdma_counters;
+  std::optional<RdmaRegistrations> rdma_registrations;  ///< nothing: it uses no RDMA device, or does not tell
+  std::optional<RdmaFigures> rdma_hosts;                ///< nothing: it uses no RDMA device, or does not tell
+  std::optional<RdmaFigures> rdma_link;                 ///< the same of the link
 
   [[nodiscard]] const ReplicaStatus* volume(const engine::Uuid& id) const;
 };
 BOOST_DESCRIBE_STRUCT(DataPlaneStatus, (),
                       (version, process, revision, uptime_ms, lease_ms, lease_settled, partner_connected, partner_path,
                        partner_why_not_rdma, partner_since_ms, partner_cipher, partner_paths, shards, witness_kind,
-                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings, rdma_hosts,
-                       rdma_link))
+                       witness_reachable, witness_changing, volumes, sessions, findings, rdma_findings, rdma_counters,
+                       rdma_registrations, rdma_hosts, rdma_link))
 
 struct ApplyProblem {
   std::string object;

@@ -34,6 +34,13 @@ bool detached(const NodeReport& report, std::int64_t revision, const Uuid& volum
   return report.running && report.status && report.status->revision >= revision && !report.status->volume(volume);
 }
 
+/// As far as the machine's clock tells: one that was set back since then tells nothing, and the job may be of any age.
+bool is_younger(const Job& job, std::int64_t than_ms) {
+  constexpr std::int64_t kCorrected = 5'000;  // by a time service, in use
+  const std::int64_t age_ms = wall_clock_ms() - job.created_ms;
+  return age_ms > -kCorrected && age_ms <= than_ms;
+}
+
 }  // namespace
 
 VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports,
@@ -312,7 +319,7 @@ StepResult VolumeJobs::act(Job& job) {
   // What was true when it was asked for may not be so any more: a node that was off since then, or whose database was
   // set back, must not go on by an old word.
   constexpr std::int64_t kActsWithinMs = 300'000;
-  if (wall_clock_ms() - job.created_ms > kActsWithinMs)
+  if (!is_younger(job, kActsWithinMs))
     return fail(core_, job,
                 {RefusalKind::conflict,
                  "It was cut off some time ago, and it is not known whether it was carried out; it is not repeated. "

@@ -97,8 +97,11 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other, const Vo
     const ReplicaStatus& figures = server.status->resync_running ? *server.status
                                    : other.status                ? *other.status
                                                                  : *server.status;
+    // What keeps it from its end: a full disk, or a block that the only copy can't read.
+    const std::string why = server.status->reason.empty() ? "" : fmt::format(" {}.", reason_of(server));
     return {Verdict::degraded,
-            fmt::format("{}; {} is being brought up to date{}.", served, other.name(), progress_of(figures)), ""};
+            fmt::format("{}; {} is being brought up to date{}.{}", served, other.name(), progress_of(figures), why),
+            ""};
   }
   if (other.is("left"))
     return {Verdict::degraded, fmt::format("{}; {} is out for maintenance.", served, other.name()),
@@ -145,7 +148,9 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume
     if (!a.status->failover_limited && !b.status->failover_limited) {
       for (const Replica* r : {&a, &b}) {  // a disk that is full says so; all that has its space already goes on
         if (r->status->reason.empty()) continue;
-        return {Verdict::degraded, fmt::format("In sync on both nodes, but {}.", reason_of(*r)), "Make space there."};
+        const bool full = r->status->reason.starts_with("No space");  // any other reason says itself what to do
+        return {Verdict::degraded, fmt::format("In sync on both nodes, but {}.", reason_of(*r)),
+                full ? "Make space there." : ""};
       }
       return {Verdict::ok, "In sync on both nodes.", ""};
     }

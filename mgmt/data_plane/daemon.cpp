@@ -25,6 +25,7 @@
 namespace lockstep::data_plane {
 
 using mgmt::flush_log;
+using mgmt::log_error;
 using mgmt::log_info;
 using mgmt::log_warning;
 using mgmt::tell_ready;
@@ -65,12 +66,20 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
   options.asked = c.rdma_asked;
   options.why_none = rdma.why_none();
   options.pinning.limit = pinning_limit();
-  const std::uint64_t of_link = std::min(c.reactors, kMaxShards) * (ShardRdma::kMessages + (c.link_buffer_mib << 20));
+  const std::uint64_t of_link = std::min(c.reactors, kMaxShards) * (ShardRdma::kMemory + (c.link_buffer_mib << 20));
   options.pinning.each_device = rdma.pinned_by_each();
   options.pinning.each_device_of_link = rdma.fabric() != nullptr ? 2 * of_link : 0;
   for (const auto& worker : workers)
     if (worker->ring->has_fixed_buffers()) options.pinning.before += worker->pool.arena().size();
   return options;
+}
+
+/// In the midst of what it does, since nothing that it holds may be said to anybody. It is started anew, as another
+/// process, for which all holds that is known of copies that were set back.
+[[noreturn]] void end_at_once(const std::string& why) {
+  log_error(why + " This process ends; another one begins, and asks the partner what it missed.");
+  flush_log();
+  std::_Exit(EXIT_FAILURE);
 }
 
 NodeOptions node_options(const Configuration& c, const Workers& workers, const RdmaDevices& rdma) {
@@ -81,6 +90,7 @@ NodeOptions node_options(const Configuration& c, const Workers& workers, const R
   options.confirms_reads = asks_partner(c.lease_clock);
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
+  options.set_back = end_at_once;
   const auto limit = memory_limit();
   Configuration used = c;
   used.rdma = rdma.fabric() != nullptr;

@@ -402,12 +402,15 @@ std::expected<LinkTry, RpcError> read_link_try(const json& params) {
   return verdict(problem, std::move(wanted));
 }
 
-std::expected<SocketAddress, RpcError> read_link_test(const json& params) {
+std::expected<LinkTest, RpcError> read_link_test(const json& params) {
   FieldProblem problem;
   Fields fields(params, "params", problem);
-  SocketAddress to = address_of(fields.text("to"), fields.path_of("to"), problem);
+  LinkTest test{.to = address_of(fields.text("to"), fields.path_of("to"), problem)};
+  const std::string transport = fields.text_or("transport", "tcp");
+  if (transport != "tcp" && transport != "rdma") problem.note("params.transport", "must be \"tcp\" or \"rdma\"");
+  test.over_rdma = transport == "rdma";
   fields.end();
-  return verdict(problem, std::move(to));
+  return verdict(problem, std::move(test));
 }
 
 std::expected<ReplicaGrow, RpcError> read_replica_grow(const json& params) {

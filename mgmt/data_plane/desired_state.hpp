@@ -119,6 +119,12 @@ struct ListenTry {
   std::vector<SocketAddress> addresses;
 };
 
+/// A path of the link that is to be measured.
+struct LinkTest {
+  SocketAddress to;  ///< where it goes
+  bool over_rdma = false;
+};
+
 /// A way to the partner that need not be in use; `from` is an address of this node's, whatever its port.
 struct LinkTry {
   SocketAddress from;
@@ -167,8 +173,7 @@ struct ReplicaDelete {
 [[nodiscard]] std::expected<DesiredState, RpcError> read_desired_state(const nlohmann::json& params);
 [[nodiscard]] std::expected<ListenTry, RpcError> read_listen_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<LinkTry, RpcError> read_link_try(const nlohmann::json& params);
-/// Where the path goes.
-[[nodiscard]] std::expected<SocketAddress, RpcError> read_link_test(const nlohmann::json& params);
+[[nodiscard]] std::expected<LinkTest, RpcError> read_link_test(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessTry, RpcError> read_witness_try(const nlohmann::json& params);
 [[nodiscard]] std::expected<WitnessForget, RpcError> read_witness_forget(const nlohmann::json& params);
 [[nodiscard]] std::expected<ReplicaCreate, RpcError> read_replica_create(const nlohmann::json& params);

@@ -101,7 +101,9 @@ void FabricWatch::look() {
   try {
     looker_ = std::thread([this, use = use_]() mutable {
       find_interfaces(use.addresses);
-      home_.post([this, seen = rdma::look_at_fabric(options_.root), use = std::move(use)] { take(seen, use); });
+      home_.post([this, seen = rdma::look_at_fabric(options_.root, options_.ask_flow_control), use = std::move(use)] {
+        take(seen, use);
+      });
     });
     looking_ = true;
   } catch (const std::system_error&) {  // the system has no thread now
@@ -117,6 +119,7 @@ void FabricWatch::take(const rdma::FabricView& seen, const rdma::FabricUse& use)
   looking_ = false;
   ++looks_;
   auto now = check_.look(seen, use, home_.now());
+  counters_ = rdma::counters_of(seen, use);
   log_new(now);
   findings_ = std::move(now);
   if (std::exchange(again_, false)) return look();
@@ -140,7 +143,6 @@ std::vector<rdma::ServedAddress> addresses_for_rdma(const DesiredState& state) {
   for (const auto& portal : state.target.portals) all.push_back({portal.host, {}, false});
   if (!state.partner) return all;
   const LinkSpec& link = state.partner->link;
-  if (link.tls && link.tls->mode != LinkTlsMode::accepted) return all;
   all.push_back({link.listen.host, {}, true});
   for (const PathSpec& path : link.more_paths)
     if (!path.last_resort) all.push_back({path.listen.host, {}, true});

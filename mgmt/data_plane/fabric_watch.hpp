@@ -7,6 +7,7 @@
 
 #include "engine/iser/figures.hpp"
 #include "engine/rdma/check/fabric_check.hpp"
+#include "engine/rdma/check/flow_control.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 
@@ -18,6 +19,7 @@ struct FabricWatchOptions {
   std::string why_none;  ///< as rdma::FabricUse
   rdma::Pinning pinning;
   std::filesystem::path root = "/";
+  rdma::AskFlowControl ask_flow_control = rdma::ask_flow_control;
 };
 
 /// On its home reactor, but for the destructor.
@@ -39,6 +41,7 @@ class FabricWatch {
   [[nodiscard]] std::uint64_t looks() const { return looks_; }
   /// Of the last look; none before the first.
   [[nodiscard]] const std::vector<rdma::Finding>& findings() const { return findings_; }
+  [[nodiscard]] const std::vector<rdma::PortCounter>& counters() const { return counters_; }
 
  private:
   void look_now();
@@ -53,6 +56,7 @@ class FabricWatch {
   rdma::FabricUse use_;
   rdma::FabricCheck check_;
   std::vector<rdma::Finding> findings_;
+  std::vector<rdma::PortCounter> counters_;
   engine::TimerId timer_ = engine::TimerId::none;
   std::uint64_t looks_ = 0;  ///< that have ended
   bool looking_ = false;
@@ -60,7 +64,7 @@ class FabricWatch {
   std::thread looker_;  ///< a driver may take its time over its counters
 };
 
-/// Those that RDMA is tried at. The link's are not while it is encrypted, nor is a path of last resort ever.
+/// Those that RDMA is tried at: a path of last resort is none.
 [[nodiscard]] std::vector<rdma::ServedAddress> addresses_for_rdma(const DesiredState& state);
 
 /// What this process may pin; nothing: there is no limit.

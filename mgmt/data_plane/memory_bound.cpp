@@ -14,7 +14,7 @@ namespace {
 
 std::uint64_t messages_bound(const Configuration& c) {
   const unsigned shards = std::min(c.reactors, kMaxShards);
-  return c.rdma ? c.reactors * RdmaDevices::kMessages + shards * ShardRdma::kMessages : 0;
+  return c.rdma ? c.reactors * RdmaDevices::kMessages + shards * ShardRdma::kMemory : 0;
 }
 
 std::optional<std::uint64_t> number_of(std::string_view text) {

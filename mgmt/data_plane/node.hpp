@@ -46,6 +46,8 @@ struct NodeOptions {
   std::string why_no_rdma = "RDMA is not used here.";  ///< … and this is why
   FabricWatchOptions fabric{};
   std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
+  /// This process was set back with its machine's memory, and must not go on: best never to return. Any thread.
+  std::function<void(const std::string&)> set_back = [](const std::string&) {};
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
 };
@@ -86,7 +88,7 @@ class Node final : public PairUser {
   [[nodiscard]] std::vector<Problem> try_to_listen(const std::vector<SocketAddress>& addresses);
   /// `done` gets nothing, or what keeps the two nodes from talking by that way.
   void try_link(const LinkTry& way, engine::Callback<const std::string&> done);
-  void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
+  void measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done);
   struct PairWitness {
     replication::Witness& witness;
     engine::Uuid pair;
@@ -104,6 +106,7 @@ class Node final : public PairUser {
  private:
   void on_volume_changed() override;
   void close_sessions(engine::Callback<> closed) override;
+  void on_set_back(const std::string& why) override { options_.set_back(why); }
   using Volumes = std::map<engine::Uuid, std::unique_ptr<Volume>>;
   struct Apply;
   using ApplyPtr = std::shared_ptr<Apply>;

@@ -56,11 +56,11 @@ void Node::try_link(const LinkTry& way, engine::Callback<const std::string&> don
   pair_->try_way(way, std::move(done));
 }
 
-void Node::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+void Node::measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done) {
   if (!pair_ || stopping_) {
     return done(engine::fail(engine::Errc::refused, "lockstepd here has no pair yet, or is stopping."));
   }
-  pair_->measure_path(to, std::move(done));
+  pair_->measure_path(which, std::move(done));
 }
 
 }  // namespace lockstep::data_plane

@@ -191,10 +191,12 @@ void Node::report(engine::Callback<NodeReport> done) {
 /// What hosts have moved over RDMA is counted on each reactor.
 void Node::add_rdma(NodeReport report, engine::Callback<NodeReport> done) {
   report.rdma_findings = fabric_.findings();
+  report.rdma_counters = fabric_.counters();
   report.rdma_looks = fabric_.looks();
   const std::string why_not = report.partner_connected ? report.why_not_rdma : "";
   if (auto found = rdma::link_without_rdma(fabric_.asked(), why_not)) report.rdma_findings.push_back(std::move(*found));
   if (options_.rdma == nullptr) return done(std::move(report));
+  report.rdma_registrations = options_.rdma->registrations();
   auto each = std::make_shared<std::vector<iser::Figures>>(workers_.size());
   const auto look = [this, each](Worker& worker, engine::Callback<> looked) {
     const auto at = std::ranges::find(workers_, &worker, &std::unique_ptr<Worker>::get);
@@ -262,7 +264,7 @@ void add_figures(PathReport& all, const PathReport& one) {
 }
 
 ShardLink link_of(const ShardReport& shard, std::vector<PathReport>& firsts) {
-  ShardLink link{shard.number, shard.connected, shard.problem};
+  ShardLink link{shard.number, shard.connected, shard.problem, {}, shard.carried};
   if (shard.number == 0) return link;
   for (const PathReport& path : shard.paths) {
     PathReport* const first = path_beside(firsts, path, shard.number);

@@ -15,7 +15,8 @@ struct Pair::Shard {
         left_records(hop, pair.left_records_),
         others(number, pair.volumes_),
         observer(
-            hop, number, [&user = pair.user_] { user.on_volume_changed(); }, pair.sessions_) {}
+            hop, number, [&user = pair.user_] { user.on_volume_changed(); },
+            [&user = pair.user_](const std::string& why) { user.on_set_back(why); }, pair.sessions_) {}
 
   ShardWitness witness;
   ShardFence fence;
@@ -268,10 +269,10 @@ void Pair::try_way_of(unsigned shard, const LinkTry& way, engine::Callback<const
       });
 }
 
-void Pair::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+void Pair::measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done) {
   using Measured = engine::Result<replication::PathMeasured>;
   ask<Measured>(
-      0, [to](PairShard& shard, engine::Callback<Measured> answer) { shard.measure_path(to, std::move(answer)); },
+      0, [which](PairShard& shard, engine::Callback<Measured> answer) { shard.measure_path(which, std::move(answer)); },
       std::move(done));
 }
 

@@ -35,6 +35,8 @@ class PairUser {
   virtual void on_volume_changed() = 0;
   /// Every initiator session is to be closed; `closed` when none of them brings anything to any volume any more.
   virtual void close_sessions(engine::Callback<> closed) = 0;
+  /// This process was set back with its machine's memory, and is to end (replication::NodeObserver). Any thread.
+  virtual void on_set_back(const std::string& why) = 0;
 
  protected:
   ~PairUser() = default;
@@ -66,7 +68,7 @@ class Pair {
   /// Of every shard that has volumes, with its port.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
   /// Of the first shard's link.
-  void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
+  void measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done);
 
   /// In use, from now on, in shards of which `used` have volumes: the rates are of all together.
   void use(const SettingsSpec& settings, std::size_t used);

@@ -197,6 +197,10 @@ void PairShard::use(const SettingsSpec& settings) {
 
 void PairShard::start() {
   node_.start();
+  if (rdma_) {
+    paths_.on_loss([this] { note_carrier(); });
+    look_at_carrier();
+  }
   paths_.start(*this, [this](const std::string& name, const replication::LinkWay& way) { on_path(name, way); });
 }
 
@@ -223,7 +227,6 @@ engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
   tls_ = *std::move(context);
   const bool only = tls->mode == LinkTlsMode::required;
   server_.protect({tls_, only ? engine::TlsRole::server : engine::TlsRole::server_or_plain});
-  if (only) server_.close_sessions([](const iscsi_target::SessionInfo& session) { return session.over_rdma; });
   return {};
 }
 
@@ -242,6 +245,17 @@ void PairShard::use_ways_of(const std::optional<PartnerSpec>& partner) {
 }
 
 /// A session that stands is given up only for a way that was seen to work.
+void PairShard::look_at_carrier() {
+  note_carrier();
+  carrier_look_ = reactor_.call_after(kLookAtCarrier, [this] { look_at_carrier(); });
+}
+
+void PairShard::note_carrier() {
+  const auto carrier = paths_.carrier();
+  const auto transport = carrier ? std::optional(carrier->transport) : std::nullopt;
+  if (const auto said = carrier_.look(transport, why_not_rdma(), reactor_.now())) log_info(link_name() + ": " + *said);
+}
+
 void PairShard::look_for_first_way() {
   if (!partner_ || !link_up_ || ways_of(partner_->link).front() == paths_.first().way()) return;
   first_way_ = std::make_unique<replication::LinkTrial>(
@@ -277,9 +291,9 @@ void PairShard::try_way(const LinkTry& way, engine::Callback<const std::string&>
       });
 }
 
-void PairShard::measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done) {
+void PairShard::measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done) {
   const auto shared = std::make_shared<decltype(done)>(std::move(done));
-  const bool begun = paths_.measure(to, [shared](const replication::PathMeasured& found) {
+  const bool begun = paths_.measure(which, [shared](const replication::PathMeasured& found) {
     if (found.whole) return (*shared)(found);
     (*shared)(engine::fail(engine::Errc::refused,
                            "The path is down, or was lost meanwhile, or the partner runs a program that "
@@ -330,6 +344,7 @@ PairShard::AddressProblems PairShard::listen() {
 
 void PairShard::stop(engine::Callback<> done) {
   reactor_.cancel(look_);
+  reactor_.cancel(carrier_look_);
   reactor_.cancel(listen_again_);
   first_way_.reset();
   trials_.clear();
@@ -345,7 +360,8 @@ void PairShard::tell_of_link(const std::string& kind, const std::string& message
   if (!node_.status().empty()) tell(kind, link_name() + ": " + message);
 }
 
-ShardReport PairShard::report() const {
+ShardReport PairShard::report() {
+  if (rdma_) note_carrier();
   ShardReport report;
   report.number = number_;
   report.link_up = link_up_;
@@ -353,10 +369,12 @@ ShardReport PairShard::report() const {
   report.since_ms = since_ms_;
   if (link_up_) report.address = paths_.up().way().address;
   report.problem = paths_.problem();
-  report.cipher = paths_.up().cipher();
-  report.over_rdma = paths_.transport() == replication::PathTransport::rdma;
+  const auto carrier = paths_.carrier();
+  report.cipher = carrier ? carrier->cipher : std::string_view{};
+  report.over_rdma = carrier && carrier->transport == replication::PathTransport::rdma;
   report.why_not_rdma = report.over_rdma ? "" : why_not_rdma();
   if (rdma_) report.rdma = rdma_->figures();
+  if (rdma_) report.carried = carrier_.carried();
   if (partner_) report.paths = paths_.report();
   report.lease = node_.lease();
   report.volumes = node_.status();
@@ -405,7 +423,6 @@ void PairShard::on_path(const std::string& name, const replication::LinkWay& way
 std::string PairShard::why_not_rdma() const {
   if (!rdma_) return why_no_rdma_;
   if (!partner_) return "There is no partner yet.";
-  if (calls_with_tls(*partner_)) return "The link is encrypted, which it is over TCP alone.";
   for (const PathReport& path : paths_.report()) {
     if (!path.rdma) continue;
     if (!path.rdma->problem.empty()) return path.rdma->problem;
@@ -419,5 +436,7 @@ void PairShard::on_inbound_down(std::uint64_t session) { node_.on_inbound_down(s
 void PairShard::on_request(std::uint64_t session, replication::InboundRequest& request) {
   node_.on_request(session, request);
 }
+void PairShard::on_set_back() { node_.on_set_back(); }
+void PairShard::on_partner_set_back(const engine::Uuid& process) { node_.on_partner_set_back(process); }
 
 }  // namespace lockstep::data_plane

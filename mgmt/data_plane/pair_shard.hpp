@@ -13,6 +13,7 @@
 
 #include "engine/runtime/system_random.hpp"
 #include "iscsi_target/server/server.hpp"
+#include "mgmt/data_plane/carrier_watch.hpp"
 #include "mgmt/data_plane/desired_state.hpp"
 #include "mgmt/data_plane/events.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
@@ -55,14 +56,15 @@ struct ShardSeams {
 struct ShardReport {
   unsigned number = 0;
   bool link_up = false;
-  bool connected = false;     ///< the way out, and the partner has answered
-  std::int64_t since_ms = 0;  ///< wall clock, of the link's last change
-  std::string address;        ///< of the partner's, where the first path goes that is up; empty: none is
-  std::string problem;        ///< why the link is down; empty while it is up
-  std::string cipher;         ///< empty: the link is not encrypted, or is down
-  bool over_rdma = false;     ///< what carries the data now; otherwise TCP,
-  std::string why_not_rdma;   ///< … and a sentence that says why
-  iser::Figures rdma{};       ///< both ways
+  bool connected = false;            ///< the way out, and the partner has answered
+  std::int64_t since_ms = 0;         ///< wall clock, of the link's last change
+  std::string address;               ///< of the partner's, where the first path goes that is up; empty: none is
+  std::string problem;               ///< why the link is down; empty while it is up
+  std::string cipher;                ///< of what carries the data now; empty: it is not encrypted, or the link is down
+  bool over_rdma = false;            ///< what carries the data now; otherwise TCP,
+  std::string why_not_rdma;          ///< … and a sentence that says why
+  iser::Figures rdma{};              ///< both ways
+  std::optional<Carried> carried{};  ///< nothing: there is no RDMA
   std::vector<PathReport> paths;
   replication::PairNode::LeaseStatus lease;
   std::vector<replication::VolumeStatus> volumes;
@@ -81,8 +83,9 @@ struct ShardReport {
 class PairShard final : private replication::LinkEvents {
  public:
   static constexpr engine::Duration kLookForFirstWay = std::chrono::seconds(1);  ///< while the link has another
-  static constexpr engine::Duration kListenAgain = std::chrono::seconds(2);      ///< at an address that was taken
-  static constexpr std::size_t kMaxTrials = 4;                                   ///< at a time
+  static constexpr engine::Duration kLookAtCarrier = std::chrono::milliseconds(500);
+  static constexpr engine::Duration kListenAgain = std::chrono::seconds(2);  ///< at an address that was taken
+  static constexpr std::size_t kMaxTrials = 4;                               ///< at a time
   /// Bytes of memory for what comes unasked while the reserve has no buffer for it: of a whole window of requests, so
   /// that none of them ends with BUSY.
   static constexpr std::size_t kStash = std::size_t{iscsi_target::kMaxQueueDepth} * replication::kLinkFirstBurst;
@@ -103,9 +106,9 @@ class PairShard final : private replication::LinkEvents {
   [[nodiscard]] AddressProblems set_partner(const std::optional<PartnerSpec>& partner, bool used);
   /// `done` gets nothing, or what keeps a login from succeeding that way. The link is not touched.
   void try_way(const LinkTry& way, engine::Callback<const std::string&> done);
-  /// How fast the path to that address is, measured beside what it carries. Fails where another measurement is under
+  /// How fast that path is, measured beside what it carries. Fails where another measurement is under
   /// way, or the path is down or lost meanwhile.
-  void measure_path(const std::string& to, engine::Callback<engine::Result<replication::PathMeasured>> done);
+  void measure_path(const LinkTest& which, engine::Callback<engine::Result<replication::PathMeasured>> done);
 
   /// In use, from now on. Of the lease, the next step of a change (replication/core/partner.hpp).
   void use(const SettingsSpec& settings);
@@ -113,7 +116,8 @@ class PairShard final : private replication::LinkEvents {
   [[nodiscard]] unsigned number() const { return number_; }  ///< any thread, as the next
   [[nodiscard]] Worker& worker() { return worker_; }
   [[nodiscard]] replication::PairNode& node() { return node_; }
-  [[nodiscard]] ShardReport report() const;
+  /// What carries the data is noted as it is shown: counts and log never lag behind it.
+  [[nodiscard]] ShardReport report();
 
   /// Ends both ways of the link; the mirror was shut down before.
   void stop(engine::Callback<> done);
@@ -124,6 +128,8 @@ class PairShard final : private replication::LinkEvents {
   void on_inbound_up(std::uint64_t session) override;
   void on_inbound_down(std::uint64_t session) override;
   void on_request(std::uint64_t session, replication::InboundRequest& request) override;
+  void on_set_back() override;
+  void on_partner_set_back(const engine::Uuid& process) override;
   [[nodiscard]] replication::Hello hello() const;
   [[nodiscard]] replication::IscsiLinkSettings link_settings(const std::optional<PartnerSpec>& partner) const;
   /// What the link is protected with from the next call on, either way.
@@ -137,6 +143,9 @@ class PairShard final : private replication::LinkEvents {
   [[nodiscard]] std::string why_not_rdma() const;
   void look_for_first_way();
   void look_for_first_way_in(engine::Duration time);
+  /// Again and again: it changes with time alone, too.
+  void look_at_carrier();
+  void note_carrier();
   void tell(const std::string& kind, const std::string& message);
   void tell_of_link(const std::string& kind, const std::string& message);
   [[nodiscard]] std::string link_name() const;
@@ -165,6 +174,8 @@ class PairShard final : private replication::LinkEvents {
   std::unique_ptr<replication::LinkTrial> first_way_;  ///< under way, while the link has taken another one
   engine::TimerId listen_again_ = engine::TimerId::none;
   engine::TimerId look_ = engine::TimerId::none;  ///< at the first way, again
+  CarrierWatch carrier_;
+  engine::TimerId carrier_look_ = engine::TimerId::none;
   std::map<std::uint64_t, std::unique_ptr<replication::LinkTrial>> trials_;
   std::uint64_t last_trial_ = 0;
   std::int64_t since_ms_ = 0;

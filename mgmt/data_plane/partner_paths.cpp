@@ -59,7 +59,14 @@ struct PartnerPaths::Path final : replication::LinkEvents {
     paths.link_->on_path_up(slot);
     if (paths.told_) paths.told_(path_name(number), link.way());
   }
-  void on_link_down() override { paths.link_->on_path_down(slot); }
+  void on_link_down() override {
+    paths.link_->on_path_down(slot);
+    if (paths.lost_) paths.lost_();
+  }
+  void on_link_failing() override {
+    paths.link_->on_path_failing(slot);
+    if (paths.lost_) paths.lost_();
+  }
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, replication::InboundRequest&) override {}
@@ -84,6 +91,7 @@ struct PartnerPaths::OfLink final : replication::LinkEvents {
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, replication::InboundRequest&) override {}
+  void on_set_back() override { mirror.on_set_back(); }
 
   PartnerPaths& paths;
   replication::LinkEvents& mirror;
@@ -111,6 +119,7 @@ void PartnerPaths::start(replication::LinkEvents& mirror, Told told) {
 
 void PartnerPaths::stop(engine::Callback<> stopped) {
   told_ = nullptr;
+  lost_ = nullptr;
   measurement_.reset();
   link_->stop();
   const auto all = std::make_shared<engine::Callback<>>(std::move(stopped));
@@ -153,9 +162,9 @@ std::array<PathPlan, PartnerPaths::kPaths> PartnerPaths::placed(std::vector<Path
   return places;
 }
 
-/// Nothing protects what goes over RDMA yet, and a last resort is no path to prefer for its speed.
+/// A last resort is no path to prefer for its speed.
 PathPlan PartnerPaths::over_rdma(const PathPlan& plan) const {
-  if (plan.settings.tls || plan.last_resort) return {};
+  if (plan.last_resort) return {};
   PathPlan twin = plan;
   twin.settings.rdma = rdma_;
   twin.settings.last_retry = kLastRetryOverRdma;
@@ -182,7 +191,9 @@ bool PartnerPaths::use(Path& path, PathPlan plan) {
   if (was || path.exists) {
     goes_on ? path.link.use_from_next_login(std::move(plan.settings)) : change(path, std::move(plan.settings));
   }
-  return !was || goes_on;
+  // One over RDMA that is down has nothing to lose: TCP stands beside it.
+  const bool is_beside = transport_of(path.number) == PathTransport::rdma && !path.link.is_up();
+  return !was || goes_on || is_beside;
 }
 
 void PartnerPaths::change(Path& path, IscsiLinkSettings settings) {
@@ -195,21 +206,28 @@ void PartnerPaths::change_first(IscsiLinkSettings settings) {
   change(*paths_.front(), std::move(settings));
 }
 
-bool PartnerPaths::measure(const std::string& to, engine::Callback<const replication::PathMeasured&> done) {
+bool PartnerPaths::measure(const LinkTest& which, engine::Callback<const replication::PathMeasured&> done) {
   if (measurement_) return false;
-  const auto found =
-      std::ranges::find_if(paths_, [&](const auto& path) { return path->exists && path->link.way().address == to; });
-  if (found == paths_.end()) {
+  const std::string to = which.to.to_string();
+  const auto found = std::ranges::find_if(paths_, [&](const auto& path) {
+    return path->number < kPaths && path->exists && path->link.way().address == to;
+  });
+  const std::size_t number = found == paths_.end() ? paths_.size() : (*found)->number + (which.over_rdma ? kPaths : 0);
+  if (number >= paths_.size()) {
     done({});
     return true;
   }
-  const std::size_t number = (*found)->number;
+  // Over RDMA out of memory that the network card knows, where that is to be had: a copy would be measured with it.
+  engine::Buffer memory = which.over_rdma ? rdma_->pool.allocate(replication::kMaxLinkPayload) : engine::Buffer{};
+  const bool copied = which.over_rdma && !memory;
   measurement_ = std::make_unique<replication::PathMeasurement>(
       reactor_, *link_, static_cast<PathSlot>(number),
-      [this, done = std::move(done)](const replication::PathMeasured& measured) mutable {
+      [this, copied, done = std::move(done)](replication::PathMeasured measured) mutable {
         const auto over = std::move(measurement_);
+        measured.copied = copied;
         done(measured);
-      });
+      },
+      std::move(memory));
   return true;
 }
 
@@ -245,7 +263,10 @@ PathReport PartnerPaths::report(const Path& path) const {
   if (path.number + kPaths >= paths_.size()) return report;
   const Path& twin = *paths_[path.number + kPaths];
   if (twin.exists) {
-    report.rdma = {state_of(twin), twin.link.is_up() ? "" : twin.link.problem(), all.losses(twin.slot)};
+    report.rdma = {.state = state_of(twin),
+                   .cipher = std::string(twin.link.cipher()),
+                   .problem = twin.link.is_up() ? "" : twin.link.problem(),
+                   .losses = all.losses(twin.slot)};
   }
   return report;
 }
@@ -260,11 +281,13 @@ PathReport::State PartnerPaths::state_of(const Path& path) const {
   return path.link.is_up() ? State::joining : State::down;
 }
 
-std::optional<PathTransport> PartnerPaths::transport() const {
+std::optional<PartnerPaths::Carrier> PartnerPaths::carrier() const {
   if (!link_->is_up()) return std::nullopt;
   const std::array<std::uint64_t, replication::kMaxPaths> no_load{};
   const auto best = link_->paths().best(no_load, reactor_.now());
-  return transport_of(best ? index_of(*best) : 0);
+  const auto up = std::ranges::find_if(paths_, [](const auto& path) { return path->link.is_up(); });
+  const Path& path = best ? *paths_[index_of(*best)] : up != paths_.end() ? **up : *paths_.front();
+  return Carrier{transport_of(path.number), path.link.cipher()};
 }
 
 }  // namespace lockstep::data_plane

@@ -34,6 +34,7 @@ struct PathReport {
   /// The same way over RDMA, where that is tried.
   struct OverRdma {
     State state = State::down;
+    std::string cipher;
     std::string problem;
     unsigned losses = 0;
     bool operator==(const OverRdma&) const = default;
@@ -58,6 +59,8 @@ class PartnerPaths {
   /// What the mirror sees. `told` hears of each path, after the mirror did.
   [[nodiscard]] replication::Link& link() { return *link_; }
   void start(replication::LinkEvents& mirror, Told told);
+  /// Before start(): runs when a path was lost, while it says why.
+  void on_loss(engine::Callback<> lost) { lost_ = std::move(lost); }
   /// `stopped` runs when no path moves anything any more, perhaps in here.
   void stop(engine::Callback<> stopped = {});
 
@@ -72,13 +75,17 @@ class PartnerPaths {
   [[nodiscard]] const replication::IscsiLink& up() const;
   /// Why the link is down; empty while it is up.
   [[nodiscard]] const std::string& problem() const;
-  /// Of the path that goes to that address, as report() says. False: another measurement is under way. `done` as
-  /// PathMeasurement says.
-  [[nodiscard]] bool measure(const std::string& to, engine::Callback<const replication::PathMeasured&> done);
+  /// Of the path that goes there, as report() says. False: another measurement is under way. `done` as PathMeasurement
+  /// says.
+  [[nodiscard]] bool measure(const LinkTest& which, engine::Callback<const replication::PathMeasured&> done);
   /// Of the paths that there are.
   [[nodiscard]] std::vector<PathReport> report() const;
   /// What carries the next request; nothing while the link is down.
-  [[nodiscard]] std::optional<replication::PathTransport> transport() const;
+  struct Carrier {
+    replication::PathTransport transport{};
+    std::string_view cipher;  ///< empty: it is not encrypted
+  };
+  [[nodiscard]] std::optional<Carrier> carrier() const;
 
  private:
   struct Path;
@@ -96,6 +103,7 @@ class PartnerPaths {
   std::unique_ptr<OfLink> of_link_;
   std::unique_ptr<replication::PathsLink> link_;
   Told told_;
+  engine::Callback<> lost_;
   replication::LinkRdma* rdma_;
   engine::Reactor& reactor_;
   std::unique_ptr<replication::PathMeasurement> measurement_;

@@ -48,7 +48,7 @@ json to_json(const replication::PathMeasured& measured) {
                      {"p99_us", microseconds(size.p99)},
                      {"bytes_a_second", size.bytes_a_second}});
   }
-  return {{"sizes", sizes}};
+  return {{"sizes", sizes}, {"copied", measured.copied}};
 }
 
 json to_json(const ApplyOutcome& outcome) {
@@ -219,10 +219,10 @@ void RpcMethods::link_try(const RpcRequest& request, RpcReply reply) {
 }
 
 void RpcMethods::link_test(const RpcRequest& request, RpcReply reply) {
-  auto to = read_link_test(request.params);
-  if (!to) return reply(std::unexpected(to.error()));
-  home_.post([this, to = to->to_string(), reply = std::move(reply)]() mutable {
-    node_.measure_path(to, [this, reply = std::move(reply)](Result<replication::PathMeasured> found) mutable {
+  auto which = read_link_test(request.params);
+  if (!which) return reply(std::unexpected(which.error()));
+  home_.post([this, which = std::move(*which), reply = std::move(reply)]() mutable {
+    node_.measure_path(which, [this, reply = std::move(reply)](Result<replication::PathMeasured> found) mutable {
       control_.post([found = std::move(found), reply = std::move(reply)]() mutable {
         if (!found) return reply(std::unexpected(to_rpc_error(found.error())));
         reply(to_json(*found));

@@ -11,12 +11,14 @@ ShardRdma::ShardRdma(rdma::Fabric& fabric, rdma::Completions& completions, engin
     : fabric_(fabric),
       completions_(completions),
       reserve_(reserve),
-      link_{fabric, completions, messages_, memory_, figures_} {
+      link_{fabric, completions, copies_, memory_, figures_} {
   fabric_.add_arena(reserve_.arena());
   fabric_.add_arena(messages_.arena());
+  fabric_.add_arena(copies_.arena());
 }
 
 ShardRdma::~ShardRdma() {
+  fabric_.remove_arena(copies_.arena());
   fabric_.remove_arena(messages_.arena());
   fabric_.remove_arena(reserve_.arena());
 }
@@ -24,7 +26,7 @@ ShardRdma::~ShardRdma() {
 void ShardRdma::add_to(iscsi_target::ServerReactor& reactor) {
   reactor.completions = &completions_;
   reactor.messages = &messages_;
-  reactor.bounce = &messages_;
+  reactor.bounce = &copies_;
   reactor.figures = &figures_;
 }
 

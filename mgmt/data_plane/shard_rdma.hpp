@@ -1,6 +1,6 @@
 #pragma once
-// What one shard's link has for RDMA: memory for its messages, known to the fabric together with the reserve, and the
-// figures of its calls.
+// What one shard's link has for RDMA: memory for its messages and for copies of what it sends, known to the fabric
+// together with the reserve, and the figures of its calls.
 #include <cstddef>
 #include <memory>
 
@@ -16,6 +16,11 @@ class ShardRdma {
  public:
   /// Bytes: for the receives of every path that there may be, either way, and for what waits for a disk.
   static constexpr std::size_t kMessages = std::size_t{64} << 20;
+  /// Bytes: for what is encrypted for the partner, or lies where no network card can read it. Of the mirror's budget of
+  /// what is under way (link_budget.hpp), 27 MiB, and of what is answered with data, 11, in blocks that may be twice as
+  /// long; the rest is for what goes ahead (iser::kCopiesAhead).
+  static constexpr std::size_t kCopies = std::size_t{96} << 20;
+  static constexpr std::size_t kMemory = kMessages + kCopies;
 
   /// Null: there is no RDMA. The others outlive it.
   [[nodiscard]] static std::unique_ptr<ShardRdma> make(rdma::Fabric* fabric, Worker& worker,
@@ -41,6 +46,7 @@ class ShardRdma {
   rdma::Completions& completions_;
   engine::BufferPool& reserve_;
   engine::BufferPool messages_{kMessages};
+  engine::BufferPool copies_{kCopies};
   iser::MessageMemory memory_{messages_};
   iser::Figures figures_;
   replication::LinkRdma link_;

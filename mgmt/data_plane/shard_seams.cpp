@@ -82,6 +82,9 @@ std::optional<unsigned> VolumeShards::shard_of(const Uuid& volume) const {
 
 void ShardObserver::on_volume_changed(const Uuid&) { volume_changed_(); }
 
+/// From here: what another thread does first may be an answer.
+void ShardObserver::on_set_back(const std::string& why) { set_back_(why); }
+
 void ShardObserver::on_fencing() {
   hop_.to_home([this] { sessions_.begin(); });
 }

@@ -114,16 +114,24 @@ class OtherShards final : public replication::OtherPairNodes {
 /// What a shard tells of its volumes and of the sessions that it shares with the others.
 class ShardObserver final : public replication::NodeObserver {
  public:
-  ShardObserver(Hop hop, unsigned shard, std::function<void()> volume_changed, SessionFence& sessions)
-      : hop_(hop), shard_(shard), volume_changed_(std::move(volume_changed)), sessions_(sessions) {}
+  /// Both functions run on any thread.
+  ShardObserver(Hop hop, unsigned shard, std::function<void()> volume_changed,
+                std::function<void(const std::string&)> set_back, SessionFence& sessions)
+      : hop_(hop),
+        shard_(shard),
+        volume_changed_(std::move(volume_changed)),
+        set_back_(std::move(set_back)),
+        sessions_(sessions) {}
   void on_volume_changed(const engine::Uuid& volume) override;
   void on_fencing() override;
   void on_fenced(engine::Callback<> closed) override;
+  void on_set_back(const std::string& why) override;
 
  private:
   Hop hop_;
   unsigned shard_;
-  std::function<void()> volume_changed_;  ///< any thread
+  std::function<void()> volume_changed_;
+  std::function<void(const std::string&)> set_back_;
   SessionFence& sessions_;
 };
 

@@ -31,18 +31,23 @@ const char* path_state(PathReport::State state) {
   std::unreachable();
 }
 
+json name_or_null(const std::string& name) { return name.empty() ? json(nullptr) : json(name); }
+
 json path_json(const PathReport& path) {
   json shown = {{"transport", "tcp"},
                 {"from", path.way.from.substr(0, path.way.from.rfind(':'))},
                 {"to", path.way.address},
                 {"state", path_state(path.state)},
                 {"last_resort", path.last_resort},
-                {"cipher", path.cipher.empty() ? json(nullptr) : json(path.cipher)},
+                {"cipher", name_or_null(path.cipher)},
                 {"losses", path.losses},
                 {"problem", path.problem},
                 {"rdma", nullptr}};
   if (const auto& rdma = path.rdma)
-    shown["rdma"] = {{"state", path_state(rdma->state)}, {"problem", rdma->problem}, {"losses", rdma->losses}};
+    shown["rdma"] = {{"state", path_state(rdma->state)},
+                     {"cipher", name_or_null(rdma->cipher)},
+                     {"problem", rdma->problem},
+                     {"losses", rdma->losses}};
   if (path.figures) {
     shown["round_trip_us"] = path.figures->round_trip.count();
     shown["bytes_out"] = path.figures->bytes_out;
@@ -66,6 +71,12 @@ json finding_json(const rdma::Finding& finding) {
           {"advice", finding.advice}};
 }
 
+json errors_json(const iser::Figures& f) {
+  json shown;
+  for (std::size_t i = 0; i < rdma::kStatuses; ++i) shown[rdma::kStatusNames[i]] = f.errors[i];
+  return shown;
+}
+
 json figures_json(const iser::Figures& f) {
   return {{"messages_in", f.messages_in},
           {"messages_out", f.messages_out},
@@ -82,8 +93,54 @@ json figures_json(const iser::Figures& f) {
            {{"immediate_prefix", f.copied.immediate_prefix},
             {"ahs", f.copied.ahs},
             {"bounce", f.copied.bounce},
-            {"control", f.copied.control}}},
-          {"starved", f.starved}};
+            {"control", f.copied.control},
+            {"cipher", f.copied.cipher}}},
+          {"starved", f.starved},
+          {"invalidated", f.invalidated},
+          {"hidden", f.hidden},
+          {"errors", errors_json(f)},
+          {"queues",
+           {{"connections", f.queues.connections},
+            {"work", f.queues.work},
+            {"depth", f.queues.depth},
+            {"most", f.queues.most}}}};
+}
+
+json rdma_json(const NodeReport& report) {
+  json shown = {{"looks", report.rdma_looks}, {"findings", json::array()}, {"counters", json::array()},
+                {"registrations", nullptr},   {"hosts", nullptr},          {"link", nullptr}};
+  for (const auto& finding : report.rdma_findings) shown["findings"].push_back(finding_json(finding));
+  for (const auto& c : report.rdma_counters)
+    shown["counters"].push_back(
+        {{"device", c.device}, {"port", c.port}, {"kind", c.kind}, {"name", c.name}, {"value", c.value}});
+  if (!report.rdma_hosts) return shown;
+  const rdma::Registrations& all = report.rdma_registrations;
+  shown["registrations"] = {
+      {"regions", all.regions}, {"bytes", all.bytes}, {"made", all.made}, {"refused", all.refused}};
+  shown["hosts"] = figures_json(*report.rdma_hosts);
+  shown["link"] = figures_json(report.rdma_link);
+  return shown;
+}
+
+json shard_json(const ShardLink& s, engine::TimePoint now) {
+  json shown = {{"number", s.number},
+                {"connected", s.connected},
+                {"problem", s.problem},
+                {"paths_down", s.paths_down},
+                {"carried", nullptr}};
+  if (!s.carried) return shown;
+  const Carried& c = *s.carried;
+  shown["carried"] = {{"rdma_ms", milliseconds(c.by_rdma)},
+                      {"tcp_ms", milliseconds(c.by_tcp)},
+                      {"to_rdma", c.to_rdma},
+                      {"to_tcp", c.to_tcp},
+                      {"last_switch", nullptr}};
+  if (c.last)
+    shown["carried"]["last_switch"] = {{"to", c.last->to == replication::PathTransport::rdma ? "rdma" : "tcp"},
+                                       {"at_ms", wall_clock_ms() - milliseconds(now - c.last->at)},
+                                       {"after_ms", milliseconds(c.last->after)},
+                                       {"why", c.last->why}};
+  return shown;
 }
 
 json volume_json(const VolumeReport& v) {
@@ -177,19 +234,13 @@ json to_json(const NodeReport& report) {
                          {"address", report.partner_address},
                          {"problem", report.partner_problem},
                          {"paths", json::array()},
-                         {"cipher", report.partner_cipher.empty() ? json(nullptr) : json(report.partner_cipher)}};
+                         {"cipher", name_or_null(report.partner_cipher)}};
   }
   status["shards"] = json::array();
-  for (const auto& s : report.shards)
-    status["shards"].push_back(
-        {{"number", s.number}, {"connected", s.connected}, {"problem", s.problem}, {"paths_down", s.paths_down}});
+  for (const auto& s : report.shards) status["shards"].push_back(shard_json(s, report.now));
   for (const auto& path : report.partner_paths) status["partner"]["paths"].push_back(path_json(path));
   for (const auto& volume : report.volumes) status["volumes"].push_back(volume_json(volume));
-  status["rdma"] = {{"looks", report.rdma_looks},
-                    {"findings", json::array()},
-                    {"hosts", report.rdma_hosts ? figures_json(*report.rdma_hosts) : json(nullptr)},
-                    {"link", report.rdma_hosts ? figures_json(report.rdma_link) : json(nullptr)}};
-  for (const auto& finding : report.rdma_findings) status["rdma"]["findings"].push_back(finding_json(finding));
+  status["rdma"] = rdma_json(report);
   const std::int64_t wall = wall_clock_ms();
   for (const auto& s : report.sessions) {
     status["sessions"].push_back({{"initiator", s.initiator},

@@ -9,7 +9,9 @@
 
 #include "engine/iser/figures.hpp"
 #include "engine/rdma/check/fabric_check.hpp"
+#include "engine/rdma/verbs.hpp"
 #include "iscsi_target/server/server.hpp"
+#include "mgmt/data_plane/carrier_watch.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
 #include "mgmt/data_plane/partner_paths.hpp"
 #include "replication/core/pair_node.hpp"
@@ -33,6 +35,7 @@ struct ShardLink {
   bool connected = false;
   std::string problem;                    ///< why the way out is down
   std::vector<std::string> paths_down{};  ///< of those that the first shard's link has up, as they are called there
+  std::optional<Carried> carried{};       ///< nothing: no device is in use
 };
 
 struct NodeReport {
@@ -46,7 +49,7 @@ struct NodeReport {
   std::string partner_problem;
   bool partner_over_rdma = false;
   std::string why_not_rdma;     ///< why the link's data goes over TCP; empty: it does not
-  std::string partner_cipher;   ///< of the way out; empty: not encrypted, or it is down
+  std::string partner_cipher;   ///< of what carries the link's data; empty: not encrypted, or it is down
   std::string partner_address;  ///< where the link goes; empty while it is down
   std::vector<PathReport> partner_paths;
   std::vector<ShardLink> shards;
@@ -59,6 +62,8 @@ struct NodeReport {
   engine::TimePoint now;
   std::vector<std::string> findings;  ///< what is wrong with this machine or its settings, a sentence each
   std::vector<rdma::Finding> rdma_findings;
+  std::vector<rdma::PortCounter> rdma_counters;
+  rdma::Registrations rdma_registrations;
   std::uint64_t rdma_looks = 0;             ///< how often RDMA was looked at; none where it is off
   iser::Figures rdma_link;                  ///< as far as a device is in use
   std::optional<iser::Figures> rdma_hosts;  ///< nothing: no device is in use

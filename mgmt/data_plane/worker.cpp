@@ -1,15 +1,21 @@
 #include "mgmt/data_plane/worker.hpp"
 
 #include <atomic>
+#include <thread>
 
 namespace lockstep::data_plane {
+
+namespace {
+/// On a single processor whoever looks takes the time of what it looks for.
+bool has_processor_to_spare() { return std::thread::hardware_concurrency() > 1; }
+}  // namespace
 
 engine::Result<Workers> make_workers(const Configuration& configuration) {
   Workers workers;
   for (unsigned i = 0; i < configuration.reactors; ++i) {
     engine::ReactorOptions options;
     options.name = "data" + std::to_string(i);
-    options.busy_poll = std::chrono::microseconds(configuration.busy_poll_us);
+    if (has_processor_to_spare()) options.busy_poll = std::chrono::microseconds(configuration.busy_poll_us);
     workers.push_back(std::make_unique<Worker>(options, configuration.buffer_mib << 20));
     Worker& worker = *workers.back();
     engine::IoUringOptions ring;

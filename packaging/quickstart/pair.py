@@ -216,13 +216,7 @@ class Pair:
         wait_for("both nodes to see each other", self.linked, 30)
         if self.rdma:
             wait_for("both nodes to serve over RDMA", lambda: all(n.serves_over_rdma() for n in self.nodes), 10)
-            self._link_over_rdma()
-
-    def _link_over_rdma(self):
-        """Encrypted it goes over TCP alone."""
-        if self.a.get("/api/v1/pair")["link_protection"] != "off":
-            self.a.job("POST", "/api/v1/pair/link-protection", {"tls": False})
-        self.wait_carried("rdma")
+            self.wait_carried("rdma")
 
     def carriers(self):
         return [n["partner_link"]["path"] for n in self.a.get("/api/v1/nodes")["items"]]

@@ -58,7 +58,7 @@ struct Shown {
   static constexpr Rules rules(const LinkPathStatus*) {
     return {.written = "*", .hidden = "last_resort", .or_null = "transport from to cipher"};
   }
-  static constexpr Rules rules(const LinkRdmaStatus*) { return {.written = "*"}; }
+  static constexpr Rules rules(const LinkRdmaStatus*) { return {.written = "*", .or_null = "cipher"}; }
   static constexpr Rules rules(const SizeMeasured*) { return {.written = "*"}; }
   static constexpr Rules rules(const EpochView*) { return {.written = "*", .hidden = "arbiter"}; }
   static constexpr Rules rules(const SessionStatus*) {
@@ -260,6 +260,31 @@ json sizes_measured_json(const std::vector<mgmt::SizeMeasured>& sizes) {
   return all;
 }
 
+namespace {
+
+/// Of all shards: how often the data went over, and the last time.
+void add_switches(const NodeView& n, json& carrier) {
+  carrier["switches"] = nullptr;
+  carrier["last_switch"] = nullptr;
+  if (!n.current()) return;
+  std::int64_t switches = 0;
+  const CarrierSwitch* last = nullptr;
+  for (const ShardStatus& shard : n.report.status->shards) {
+    if (!shard.carried) continue;
+    switches += shard.carried->to_rdma + shard.carried->to_tcp;
+    carrier["switches"] = switches;
+    const auto& one = shard.carried->last_switch;
+    if (one && (last == nullptr || one->at_ms > last->at_ms)) last = &*one;
+  }
+  if (last == nullptr) return;
+  carrier["last_switch"] = {{"to", last->to == "rdma" ? "rdma" : "tcp"},
+                            {"at", rfc3339(last->at_ms)},
+                            {"after_seconds", static_cast<double>(last->after_ms) / 1000},
+                            {"why", text_or_null(last->why)}};
+}
+
+}  // namespace
+
 json pair_link_json(const PairView& view) {
   json paths = json::array();
   for (const auto& path : link_paths_of(view)) {
@@ -271,11 +296,14 @@ json pair_link_json(const PairView& view) {
   json carriers = json::array();
   for (const NodeView& n : view.nodes) {
     if (!n.node) continue;
-    const json link = n.current() ? link_json(n) : json{{"path", nullptr}, {"why_not_rdma", nullptr}};
+    const json link =
+        n.current() ? link_json(n) : json{{"path", nullptr}, {"why_not_rdma", nullptr}, {"cipher", nullptr}};
     carriers.push_back({{"side", side_name(n.node->side)},
                         {"node", n.node->name},
                         {"transport", link["path"]},
-                        {"why_not_rdma", link["why_not_rdma"]}});
+                        {"why_not_rdma", link["why_not_rdma"]},
+                        {"cipher", link["cipher"]}});
+    add_switches(n, carriers.back());
   }
   return {{"paths", paths}, {"carriers", carriers}};
 }

@@ -124,6 +124,8 @@ constexpr TransportFigures kTransportFigures[] = {
     {"lockstep_transport_read_bytes_total", "Read from the peers' memory.", &RdmaFigures::bytes_read},
     {"lockstep_transport_writes_total", "RDMA Writes to the peers' memory.", &RdmaFigures::writes},
     {"lockstep_transport_written_bytes_total", "Written to the peers' memory.", &RdmaFigures::bytes_written},
+    {"lockstep_transport_windows_invalidated_total", "Windows that a peer's answer shut.", &RdmaFigures::invalidated},
+    {"lockstep_transport_windows_hidden_total", "Windows that this node shut.", &RdmaFigures::hidden},
     {"lockstep_transport_windows_total", "Windows that let a peer at memory of this node.", &RdmaFigures::windows},
     {"lockstep_transport_eager_total", "Writes whose data came with them and was not copied.", &RdmaFigures::eager},
     {"lockstep_transport_invalidations_total", "Keys of the peers' that an answer invalidated.",
@@ -136,6 +138,26 @@ constexpr std::pair<const char*, RdmaFigure> kCopied[] = {
     {"ahs", &RdmaFigures::copied_ahs},
     {"bounce", &RdmaFigures::copied_bounce},
     {"control", &RdmaFigures::copied_control},
+    {"cipher", &RdmaFigures::copied_cipher},
+};
+
+constexpr std::pair<const char*, RdmaFigure> kErrors[] = {
+    {"length", &RdmaFigures::error_length},
+    {"remote_access", &RdmaFigures::error_remote_access},
+    {"remote_invalid", &RdmaFigures::error_remote_invalid},
+    {"remote_operation", &RdmaFigures::error_remote_operation},
+    {"local_protection", &RdmaFigures::error_local_protection},
+    {"local_operation", &RdmaFigures::error_local_operation},
+    {"no_answer", &RdmaFigures::error_no_answer},
+    {"no_receive", &RdmaFigures::error_no_receive},
+    {"other", &RdmaFigures::error_other},
+};
+
+constexpr TransportFigures kQueues[] = {
+    {"lockstep_transport_connections", "Connections that stand.", &RdmaFigures::connections},
+    {"lockstep_transport_work", "Requests that were posted and are not over, of all connections.", &RdmaFigures::work},
+    {"lockstep_transport_work_depth", "How many of them the connections have room for.", &RdmaFigures::work_depth},
+    {"lockstep_transport_work_most", "The most of them there ever were on one connection.", &RdmaFigures::work_most},
 };
 
 /// `used_by`: whose connections they are.
@@ -148,6 +170,50 @@ void add_transport(Figures& figures, const RdmaFigures& moved, const char* used_
     with_reason.emplace_back("reason", reason);
     figures.add("lockstep_transport_copied_bytes_total", "Data that the processor copied, by why.", MetricType::Counter,
                 static_cast<double>(moved.*value), with_reason);
+  }
+  for (const auto& [status, value] : kErrors) {
+    Labels with_status = labels;
+    with_status.emplace_back("status", status);
+    figures.add("lockstep_transport_errors_total", "Requests that failed, each its connection's end, by status.",
+                MetricType::Counter, static_cast<double>(moved.*value), with_status);
+  }
+  for (const auto& f : kQueues) figures.gauge(f.name, f.help, static_cast<double>(moved.*f.value), labels);
+}
+
+/// What this node's RDMA devices hold and count.
+void add_devices(Figures& figures, const DataPlaneStatus& status) {
+  if (const auto& all = status.rdma_registrations) {
+    figures.gauge("lockstep_rdma_regions", "Memory regions that are registered with RDMA devices.",
+                  static_cast<double>(all->regions));
+    figures.gauge("lockstep_rdma_registered_bytes", "Their bytes: memory counts for each device and domain.",
+                  static_cast<double>(all->bytes));
+    figures.add("lockstep_rdma_registrations_total", "How often memory was registered.", MetricType::Counter,
+                static_cast<double>(all->made));
+    figures.add("lockstep_rdma_registrations_refused_total", "How often it could not be.", MetricType::Counter,
+                static_cast<double>(all->refused));
+  }
+  for (const auto& c : status.rdma_counters)
+    figures.add("lockstep_rdma_port_events_total", "What the port's driver counts, read once a minute.",
+                MetricType::Counter, static_cast<double>(c.value),
+                {{"device", c.device}, {"port", std::to_string(c.port)}, {"kind", c.kind}, {"counter", c.name}});
+}
+
+/// What carried the link's data, of each shard.
+void add_carriers(Figures& figures, const DataPlaneStatus& status) {
+  const auto each = [&](const char* name, const char* help, const char* label, std::pair<const char*, double> one,
+                        const ShardStatus& shard) {
+    figures.add(name, help, MetricType::Counter, one.second,
+                {{"shard", std::to_string(shard.number)}, {label, one.first}});
+  };
+  for (const ShardStatus& shard : status.shards) {
+    if (!shard.carried) continue;
+    const CarriedStatus& c = *shard.carried;
+    for (const auto& [to, count] : {std::pair{"rdma", c.to_rdma}, std::pair{"tcp", c.to_tcp}})
+      each("lockstep_link_switches_total", "How often the link's data went over from RDMA to TCP, or back.", "to",
+           {to, static_cast<double>(count)}, shard);
+    for (const auto& [by, ms] : {std::pair{"rdma", c.rdma_ms}, std::pair{"tcp", c.tcp_ms}})
+      each("lockstep_link_carried_seconds_total", "How long it was carried by each.", "transport",
+           {by, static_cast<double>(ms) / 1000}, shard);
   }
 }
 
@@ -213,11 +279,13 @@ std::string metrics_text(const PairView& view) {
   figures.gauge("lockstep_lockstepd_info", "Always 1.", 1, {{"version", status.version}});
   figures.gauge("lockstep_partner_link_connected", "1 while the replication link is up.", status.partner_connected);
   add_paths(figures, view, *view.local_side);
+  add_carriers(figures, status);
   if (status.witness_reachable)
     figures.gauge("lockstep_witness_reachable", "1 while the witness answers.", *status.witness_reachable);
   figures.gauge("lockstep_sessions", "iSCSI sessions open on this node.", static_cast<double>(status.sessions.size()));
   if (status.rdma_hosts) add_transport(figures, *status.rdma_hosts, "hosts");
   if (status.rdma_link) add_transport(figures, *status.rdma_link, "link");
+  add_devices(figures, status);
   add_volumes(figures, view, status);
   return figures.text();
 }

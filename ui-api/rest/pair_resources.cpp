@@ -314,8 +314,8 @@ Response show_link(Controller& controller, int status = 200) {
   return ok(pair_link_json(view), status);
 }
 
-/// This node's way out over a path, and what its lockstepd says of it.
-mgmt::Outcome<mgmt::LinkPathStatus> way_out(const mgmt::PairView& view, std::int64_t number) {
+/// This node's end of a path, and what its lockstepd says of it.
+mgmt::Outcome<mgmt::LinkPathStatus> end_of_path(const mgmt::PairView& view, std::int64_t number) {
   if (!view.configuration->pair) return mgmt::refuse(mgmt::RefusalKind::no_pair, "Make a pair or join one first.");
   const auto paths = mgmt::link_paths_of(view);
   if (number > static_cast<std::int64_t>(paths.size()))
@@ -323,9 +323,36 @@ mgmt::Outcome<mgmt::LinkPathStatus> way_out(const mgmt::PairView& view, std::int
   const auto& end = paths[static_cast<std::size_t>(number - 1)].ends.at(*view.local_side == NodeSide::b ? 1 : 0);
   if (!end.status)
     return mgmt::refuse(mgmt::RefusalKind::data_plane_away, "lockstepd here has not said anything of this path yet.");
-  if (end.status->state == "down")
-    return mgmt::refuse(mgmt::RefusalKind::conflict, "The path is down: " + end.status->problem);
   return *end.status;
+}
+
+/// The same of one that stands, over TCP or over RDMA.
+mgmt::Outcome<mgmt::LinkPathStatus> way_out(const mgmt::PairView& view, std::int64_t number, bool over_rdma) {
+  auto end = end_of_path(view, number);
+  if (!end) return end;
+  if (over_rdma && !end->rdma)
+    return mgmt::refuse(mgmt::RefusalKind::conflict,
+                        "The path does not go over RDMA from here. `lockstep link` says why the data does not.");
+  if (over_rdma && end->rdma->state == "down")
+    return mgmt::refuse(mgmt::RefusalKind::conflict, "The path is down over RDMA: " + end->rdma->problem);
+  if (!over_rdma && end->state == "down")
+    return mgmt::refuse(mgmt::RefusalKind::conflict, "The path is down: " + end->problem);
+  return end;
+}
+
+/// What was lost, was lost meanwhile: of the path as it is afterwards. By then the node may have left its pair.
+std::vector<std::string> what_stands_out(const mgmt::LinkMeasured& measured, const mgmt::LinkPathStatus& before,
+                                         const mgmt::PairView& view, std::int64_t number, bool over_rdma) {
+  const auto here = mgmt::interface_of(before.from).value_or(mgmt::NetworkInterface{});
+  if (over_rdma) {
+    const mgmt::DataPlaneStatus* const status = view.local_side && view.at(*view.local_side).report.status
+                                                    ? &*view.at(*view.local_side).report.status
+                                                    : nullptr;
+    return mgmt::findings_over_rdma(measured, here,
+                                    status ? status->rdma_findings : std::vector<mgmt::FabricFinding>{});
+  }
+  const auto after = way_out(view, number, false);
+  return mgmt::findings_of(measured.sizes, after ? *after : before, here);
 }
 
 Response measure_link(Controller& controller, const Call& call) {
@@ -334,24 +361,25 @@ Response measure_link(Controller& controller, const Call& call) {
   Problems problems;
   Fields fields(*body, "", problems);
   const auto number = fields.integer("path", Presence::required, 1, 1 + mgmt::kMaxMorePaths).value_or(1);
+  const bool over_rdma = fields.one_of("transport", Presence::optional, {"tcp", "rdma"}) == "rdma";
   fields.nothing_else();
   if (auto good = accept(std::move(problems)); !good) return problem(good.error());
   const mgmt::PairView before = controller.view();
-  const auto path = way_out(before, number);
+  const auto path = way_out(before, number, over_rdma);
   if (!path) return problem(path.error());
-  const auto said = controller.data_plane().call("link.test", json{{"to", path->to}}.dump(), std::chrono::seconds(30));
+  json order{{"to", path->to}};
+  if (over_rdma) order["transport"] = "rdma";  // a lockstepd of before that knows no such word
+  const auto said = controller.data_plane().call("link.test", order.dump(), std::chrono::seconds(30));
   if (!said) return problem(said.error());
-  const auto sizes = mgmt::sizes_measured_from(*said);
-  if (!sizes) return problem(sizes.error());
-  const auto after = way_out(controller.view(), number);  // what was lost, was lost meanwhile
-  const auto here = mgmt::interface_of(path->from).value_or(mgmt::NetworkInterface{});
+  const auto measured = mgmt::link_measured_from(*said);
+  if (!measured) return problem(measured.error());
   return ok({{"path", number},
              {"node", before.at(*before.local_side).node->name},
              {"from", path->from},
              {"to", path->to},
-             {"transport", path->transport},
-             {"sizes", sizes_measured_json(*sizes)},
-             {"findings", mgmt::findings_of(*sizes, after ? *after : *path, here)}});
+             {"transport", over_rdma ? "rdma" : path->transport},
+             {"sizes", sizes_measured_json(measured->sizes)},
+             {"findings", what_stands_out(*measured, *path, controller.view(), number, over_rdma)}});
 }
 
 Response add_link_path(Controller& controller, const Call& call) {

@@ -61,7 +61,9 @@ std::string transport_of(const json& ends) {
     if (transport.empty()) transport = text(end, "transport");
     const json& rdma = part(end, "rdma");
     any |= rdma.is_object();
-    const std::string here = rdma.is_object() ? text(rdma, "state") : "-";
+    const std::uint64_t lost = number(rdma, "losses");
+    const std::string here =
+        rdma.is_object() ? text(rdma, "state") + (lost != 0 ? fmt::format(" ({} lost)", lost) : "") : "-";
     if (here != last) states += (states.empty() ? "" : " / ") + here;
     last = here;
   }
@@ -86,7 +88,10 @@ std::string carriers_text(const json& link) {
   std::string lines;
   for (const json& carrier : part(link, "carriers")) {
     const std::string transport = text(carrier, "transport"), why = text(carrier, "why_not_rdma");
-    if (transport == "rdma") lines += fmt::format("{}: RDMA carries the data.\n", text(carrier, "node"));
+    const std::string cipher = text(carrier, "cipher");
+    const std::string encrypted =
+        cipher.empty() ? "." : fmt::format(", encrypted with {}: the processor copies it for that.", printable(cipher));
+    if (transport == "rdma") lines += fmt::format("{}: RDMA carries the data{}\n", text(carrier, "node"), encrypted);
     if (transport == "tcp")
       lines +=
           fmt::format("{}: TCP carries the data.{}\n", text(carrier, "node"), why.empty() ? "" : " " + printable(why));
@@ -227,38 +232,77 @@ std::string measurement_text(const json& found) {
   return out;
 }
 
+struct PathToTest {
+  std::uint64_t number = 0;
+  const char* transport = "tcp";
+};
+
+/// Whether the way out of that node is up.
+bool goes_over_rdma(const json& path, const std::string& node) {
+  return std::ranges::any_of(part(path, "nodes"), [&node](const json& end) {
+    const json& rdma = part(end, "rdma");
+    return text(end, "node") == node && rdma.is_object() && text(rdma, "state") != "down";
+  });
+}
+
 /// All that there are, where none is named.
-Outcome<std::vector<std::uint64_t>> paths_to_test(Context& context, std::uint64_t wanted) {
-  if (wanted != 0) return std::vector{wanted};
+Outcome<json> paths_to_test(Context& context, std::uint64_t wanted) {
   const auto link = context.api.get("/pair/link");
   if (!link) return std::unexpected(link.error());
-  std::vector<std::uint64_t> all;
-  for (const json& path : part(*link, "paths")) all.push_back(number(path, "number"));
+  json all = json::array();
+  for (const json& path : part(*link, "paths"))
+    if (wanted == 0 || number(path, "number") == wanted) all.push_back(path);
+  if (all.empty() && wanted != 0) all.push_back({{"number", wanted}});  // the answer says why not
   return all;
 }
 
-Outcome<void> test_paths(Context& context, std::uint64_t wanted) {
-  const auto numbers = paths_to_test(context, wanted);
-  if (!numbers) return std::unexpected(numbers.error());
-  json all = json::array();
+json order_of(const PathToTest& path) {
+  json order{{"path", path.number}};
+  if (path.transport != std::string_view("tcp")) order["transport"] = path.transport;
+  return order;
+}
+
+/// What was found, and the sentences of what could not be.
+struct PathsTested {
+  json found = json::array();
   std::string failures;
-  for (const std::uint64_t path : *numbers) {
-    const auto found = context.api.post("/pair/link/measurement", json{{"path", path}});
-    if (found && !context.json_output) context.out << measurement_text(*found) << std::flush;
-    if (found) all.push_back(*found);
-    if (!found) failures += fmt::format("Path {} could not be measured: {}\n", path, found.error().message);
+};
+
+/// Gives the node whose way out it was; empty: it could not be measured.
+std::string test_path(Context& context, const PathToTest& path, PathsTested& all) {
+  const auto found = context.api.post("/pair/link/measurement", order_of(path));
+  if (!found) {
+    all.failures +=
+        fmt::format("Path {} could not be measured by {}: {}\n", path.number, path.transport, found.error().message);
+    return {};
   }
-  if (context.json_output) context.out << json{{"paths", all}}.dump(2) << '\n';
-  if (failures.empty()) return {};
-  failures.pop_back();
-  return fail(Exit::refused, failures);
+  if (!context.json_output) context.out << measurement_text(*found) << std::flush;
+  all.found.push_back(*found);
+  return text(*found, "node");
+}
+
+/// By TCP, and by RDMA where the same way is up over that.
+Outcome<void> test_paths(Context& context, std::uint64_t wanted) {
+  const auto paths = paths_to_test(context, wanted);
+  if (!paths) return std::unexpected(paths.error());
+  PathsTested all;
+  for (const json& path : *paths) {
+    const std::uint64_t here = number(path, "number");
+    const std::string node = test_path(context, {here, "tcp"}, all);
+    if (goes_over_rdma(path, node)) (void)test_path(context, {here, "rdma"}, all);
+  }
+  if (context.json_output) context.out << json{{"paths", all.found}}.dump(2) << '\n';
+  if (all.failures.empty()) return {};
+  all.failures.pop_back();
+  return fail(Exit::refused, all.failures);
 }
 
 void add_link_test(CLI::App& link, Action& chosen) {
   auto path = std::make_shared<std::uint64_t>(0);
   auto* c = link.add_subcommand("test", "Measure round trips and bandwidth of each path, in use");
   c->footer(
-      "Of the way out of the node that is asked; about two seconds for each path, beside what hosts write.\n"
+      "Of the way out of the node that is asked, over TCP and, where a path is up over that, over RDMA; about two\n"
+      "seconds for each, beside what hosts write.\n"
       "Times are of requests one after the other, the rate is of some at once, 2 MiB at the most.");
   c->add_option("--path", *path, "That one only, by its number in `lockstep link`")->check(CLI::Range(1, 4));
   c->callback([path, &chosen] { chosen = [path](Context& context) { return test_paths(context, *path); }; });

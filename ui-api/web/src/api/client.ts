@@ -83,8 +83,8 @@ export class Api {
   changeVolume = (volume: Volume, change: VolumeChange) => this.request<Volume>('PATCH', `/volumes/${volume.id}`, change);
   growVolume = (volume: Volume, size_bytes: number) => this.request<Job>('PATCH', `/volumes/${volume.id}`, { size_bytes });
   act = (volume: Volume, action: VolumeAction) => this.request<Job>('POST', `/volumes/${volume.id}/actions`, action);
-  measurePath = (path: number) =>
-    this.request<LinkMeasurement>('POST', '/pair/link/measurement', { path }, MEASUREMENT_TIMEOUT_MS);
+  measurePath = (path: number, transport: 'tcp' | 'rdma') =>
+    this.request<LinkMeasurement>('POST', '/pair/link/measurement', { path, transport }, MEASUREMENT_TIMEOUT_MS);
   createInitiator = (initiator: InitiatorCreate) => this.request<Initiator>('POST', '/initiators', initiator);
   deleteInitiator = (iqn: string) => this.request<void>('DELETE', `/initiators/${encodeURIComponent(iqn)}`);
 }

@@ -17,7 +17,7 @@ const TONES: Record<LinkPathEnd['state'], Tone> = {
 
 interface Measuring {
   path: number | null; // of the one that is being measured
-  found?: LinkMeasurement;
+  found: LinkMeasurement[];
   problem?: string;
 }
 
@@ -33,7 +33,7 @@ function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measur
           <div key={n.side}>
             <span className="ls-state"><Dot tone={TONES[n.state]} />{n.node}: {n.state}</span>
             {n.problem && <div className="ls-quiet ls-small">{n.problem}</div>}
-            {n.rdma && <div className="ls-quiet ls-small">over RDMA: {n.rdma.state}{n.rdma.problem && `. ${n.rdma.problem}`}</div>}
+            {n.rdma && <div className="ls-quiet ls-small">over RDMA: {rdmaState(n.rdma)}</div>}
           </div>
         ))}
       </Td>
@@ -57,9 +57,14 @@ function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measur
   );
 }
 
-function carries({ node, transport, why_not_rdma }: LinkCarrier) {
+function rdmaState({ state, problem, losses }: NonNullable<LinkPathEnd['rdma']>) {
+  return `${state}${losses > 0 ? `, lost ${losses} times` : ''}${problem && `. ${problem}`}`;
+}
+
+function carries({ node, transport, why_not_rdma, cipher }: LinkCarrier) {
   if (transport === null) return null;
-  return transport === 'rdma' ? `${node}: RDMA carries the data.` : `${node}: TCP carries the data. ${why_not_rdma ?? ''}`;
+  if (transport === 'tcp') return `${node}: TCP carries the data. ${why_not_rdma ?? ''}`;
+  return `${node}: RDMA carries the data${cipher === null ? '.' : `, encrypted with ${cipher}: the processor copies it for that.`}`;
 }
 
 export function LinkPaths() {
@@ -76,13 +81,18 @@ export function LinkPaths() {
       clearInterval(timer);
     };
   }, [store]);
-  const [measuring, setMeasuring] = useState<Measuring>({ path: null });
-  const measure = async (path: number) => {
-    setMeasuring({ path });
+  const [measuring, setMeasuring] = useState<Measuring>({ path: null, found: [] });
+  const measure = async ({ number, nodes }: LinkPath) => {
+    const found: LinkMeasurement[] = [];
+    setMeasuring({ path: number, found });
     try {
-      setMeasuring({ path: null, found: await store.api.measurePath(path) });
+      const byTcp = await store.api.measurePath(number, 'tcp');
+      found.push(byTcp);
+      const rdma = nodes.find((n) => n.node === byTcp.node)?.rdma;
+      if (rdma && rdma.state !== 'down') found.push(await store.api.measurePath(number, 'rdma'));
+      setMeasuring({ path: null, found });
     } catch (e) {
-      setMeasuring({ path: null, problem: e instanceof Error ? e.message : String(e) });
+      setMeasuring({ path: null, found, problem: e instanceof Error ? e.message : String(e) });
     }
   };
   if (paths.length === 0) return null;
@@ -94,7 +104,7 @@ export function LinkPaths() {
         </Thead>
         <Tbody>
           {paths.map((path) => (
-            <Row key={path.number} path={path} measuring={measuring} onMeasure={() => void measure(path.number)} />
+            <Row key={path.number} path={path} measuring={measuring} onMeasure={() => void measure(path)} />
           ))}
         </Tbody>
       </Table>
@@ -102,7 +112,7 @@ export function LinkPaths() {
         <p key={carrier.side} className="ls-small" data-testid={`link-carrier-${carrier.side}`}>{carries(carrier)}</p>
       ))}
       {measuring.problem && <Alert variant="danger" isInline title="The path could not be measured">{measuring.problem}</Alert>}
-      {measuring.found && <MeasuredPath found={measuring.found} />}
+      {measuring.found.map((found) => <MeasuredPath key={found.transport} found={found} />)}
     </Section>
   );
 }

@@ -8,11 +8,11 @@ const micros = (us: number) => (us < 1000 ? `${us.toFixed(0)} µs` : `${(us / 10
 
 export function MeasuredPath({ found }: { found: LinkMeasurement }) {
   return (
-    <div className="ls-measured" data-testid="link-measurement">
+    <div className="ls-measured" data-testid={`link-measurement-${found.transport}`}>
       <Content component="p">
         Path {found.path}, the way out of {found.node}: from {found.from} to {found.to}, {found.transport}.
       </Content>
-      <Table variant="compact" aria-label={`Measured: path ${found.path}`}>
+      <Table variant="compact" aria-label={`Measured: path ${found.path} by ${found.transport}`}>
         <Thead>
           <Tr><Th>Size</Th><Th>Round trips</Th><Th>Least</Th><Th>Median</Th><Th>99 of 100 within</Th><Th>Bandwidth</Th></Tr>
         </Thead>
