@@ -48,6 +48,18 @@ def stands_still(look, seconds=0.5):
     return look() == before
 
 
+def figures_at_rest(node, used_by):
+    """What does not move while data does: memory is registered once, no message misses its receive, no request fails."""
+    rdma = node.status()["rdma"]
+    return {"registrations": rdma["registrations"], "errors": rdma[used_by]["errors"], "starved": rdma[used_by]["starved"]}
+
+
+def check_clean(before, after):
+    check(after == before, f"{before} became {after}")
+    check(after["registrations"]["made"] > 0 and after["registrations"]["refused"] == 0, after)
+    check(after["starved"] == 0 and "no_receive" in after["errors"] and not any(after["errors"].values()), after)
+
+
 def check_no_faults(w):
     check(not w.rdma_faults(), w.rdma_faults())
 
@@ -67,7 +79,12 @@ def test_portals_serve_over_rdma_too_also_after_a_kill():
 def test_hosts_over_rdma_read_what_they_wrote():
     with memory_node(reactors=3) as w:
         w.a.apply_cleanly()
+        before = figures_at_rest(w.a, "hosts")
         RdmaHost(w, w.a, 500).expect_end(0)
+        check_clean(before, figures_at_rest(w.a, "hosts"))
+        hosts = lambda: w.a.status()["rdma"]["hosts"]
+        check(0 < hosts()["queues"]["most"] <= 256, hosts())
+        wait_for("the host's queues to be gone", lambda: [hosts()["queues"][now] for now in ("connections", "work", "depth")] == [0] * 3)
         check("logged in" in w.a.log_text() and "over RDMA" in w.a.log_text(), w.a.log_tail())
         check(w.a.kill(signal.SIGTERM) == 0, "a clean stop ends with 0")
         check_no_faults(w)

@@ -19,15 +19,16 @@ METADATA_TESTS = ("EpochRecord*:Metadata*:Grow*:Known*:DirtyMap*:Unreadable*:*Sl
                   "Slots/*")
 REPLICATION = ("unit_replication", "tests/unit/replication/unit_replication", "*")
 REAL_PATHS = ("unit_replication_link", "tests/unit/replication_link/unit_replication_link",
-              "*SeveralRealPaths*:*OfTwoVersions*")
+              "*SeveralRealPaths*:*OfTwoVersions*:*OverRdma*")
 UNIT = {
     "replication/core": [REPLICATION],
     "replication/link": [REPLICATION, REAL_PATHS],
+    "engine/iser": [REAL_PATHS],
     "engine/metadata": [("unit_engine", "tests/unit/engine/unit_engine", METADATA_TESTS)],
     "engine/scsi": [("unit_iscsi_target", "tests/unit/iscsi_target/unit_iscsi_target", "*")],
 }
 PROGRAMS = list(dict.fromkeys([SCRIPTED, *(program for programs in UNIT.values() for program in programs)]))
-SWITCHES = {"replication/link": "several_paths"}  # of the simulator, without which a seed may not come to such code
+SWITCHES = {"replication/link": "several_paths", "engine/iser": "several_paths"}  # of the simulator, without which a seed may not come to such code
 
 
 @dataclasses.dataclass

@@ -35,6 +35,7 @@ void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t 
 
 void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   if (!world_.kind.replicates || split_) return;
+  if (host.found_set_back()) world_.verdict.fail("a process that knows that it was set back acknowledges a write");
   const auto own = host.status(volume);
   if (!own) return check_detached(host, volume, value);
   // A node that forwards acknowledges what its partner's epoch made durable; so does one that has not heard yet that
@@ -95,6 +96,7 @@ void Checkers::check_durable(Host& holder, unsigned volume, Value value, const E
   for (std::uint64_t block = w.first; block < w.first + w.count; ++block) {
     const Value found = read_stamp(image.subspan(block * kBlock, kBlock), block);
     if (world_.history.not_older(volume, block, found, value)) continue;
+    if (holder.data(volume).is_lost(block)) continue;  // it had the write, and lost the sector since
     return world_.verdict.fail("promise 1: write #" + std::to_string(value) + " to volume " + std::to_string(volume) +
                                " block " + std::to_string(block) + " was acknowledged in epoch " + name_of(epoch) +
                                " while node " + holder.name() + "'s stable storage holds #" + std::to_string(found) +
@@ -120,6 +122,7 @@ void Checkers::check_line(Host& host, unsigned volume, const EpochRecord& epoch)
 
 void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
   if (!world_.kind.replicates || split_) return;
+  if (host.found_set_back()) world_.verdict.fail("a process that knows that it was set back answers a read");
   const Volume& v = volumes_[volume];
   const auto own = host.status(volume);
   if (!own || !v.newest || !acts_by_itself(own->state) || v.newest_since >= began) return;

@@ -110,7 +110,8 @@ std::unique_ptr<Machine> Host::machine() {
                                               world_.paths_from(side_),
                                               std::move(threads),
                                               shards_,
-                                              witness_->uses()});
+                                              witness_->uses(),
+                                              same_process_});
 }
 
 void Host::format() {
@@ -132,6 +133,9 @@ void Host::boot() {
   place_volumes();
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
+  found_set_back_ = false;
+  went_back_ = !std::exchange(same_process_, {}).is_nil();
+  if (world_.scenario.faults.memory || remembers_) keep_memory();
   program_->start();
   for (std::size_t path = 0; path < world_.networks.size(); ++path) {
     world_.paths_from(engine::other(side_))[path]->receiver_started(program_->path_events(path), speaks());
@@ -237,28 +241,74 @@ void Host::pause() {
   clock_->pause();
 }
 
+Host::Disks Host::disks_now() {
+  Disks now;
+  for (const VolumeStores& s : stores_) {
+    now.stores.push_back(s.data->snapshot());
+    now.stores.push_back(s.metadata->snapshot());
+  }
+  now.left = left_records_;
+  now.generations.assign(stores_.size(), 0);
+  for (unsigned v = 0; program_ != nullptr && v < stores_.size(); ++v) {
+    if (const auto learnt = program_->learnt(v)) now.generations[v] = learnt->generation;
+  }
+  return now;
+}
+
+void Host::put_disks_back(const Disks& then) {
+  for (std::size_t v = 0; v < stores_.size(); ++v) {
+    stores_[v].data->set_back(then.stores[2 * v]);
+    stores_[v].metadata->set_back(then.stores[2 * v + 1]);
+  }
+  left_records_ = then.left;
+  world_.checkers->set_back(side_);
+}
+
 void Host::take_snapshot() {
   world_.trace.add(name(), "node.snapshot");
-  snapshot_.clear();
-  for (const VolumeStores& s : stores_) {
-    snapshot_.push_back(s.data->snapshot());
-    snapshot_.push_back(s.metadata->snapshot());
-  }
-  left_in_snapshot_ = left_records_;
-  generations_then_.assign(stores_.size(), 0);
-  for (unsigned v = 0; program_ != nullptr && v < stores_.size(); ++v) {
-    if (const auto learnt = program_->learnt(v)) generations_then_[v] = learnt->generation;
-  }
+  snapshot_ = disks_now();
 }
 
 void Host::set_back() {
   world_.trace.add(name(), "node.set_back");
-  for (std::size_t v = 0; v < stores_.size(); ++v) {
-    stores_[v].data->set_back(snapshot_[2 * v]);
-    stores_[v].metadata->set_back(snapshot_[2 * v + 1]);
-  }
-  left_records_ = left_in_snapshot_;
-  world_.checkers->set_back(side_);
+  put_disks_back(*snapshot_);
+}
+
+void Host::keep_memory() {
+  memory_.emplace();
+  static_cast<Disks&>(*memory_) = disks_now();
+  memory_->process = program_->process();
+  memory_->clock = clock_->now();
+}
+
+void Host::set_back_with_memory() {
+  end(End::power_cut);
+  world_.trace.add(name(), "node.set_back_with_memory");
+  put_disks_back(*memory_);
+  lost_power_ = false;
+  same_process_ = memory_->process;
+  clock_->set_back(memory_->clock);
+  boot();
+}
+
+void Host::found_set_back(const std::string& why) {
+  if (std::exchange(found_set_back_, true)) return;
+  if (!went_back_) world_.verdict.fail("a process that was never set back takes itself for one that was: " + why);
+  world_.trace.add(name(), "node.found_set_back");
+  world_.trace.note(name(), why);
+  world_.scheduler.after(random_.below(5 * kMillisecond), Owner::world, &Host::on_end_set_back, this, life_);
+}
+
+void Host::on_end_set_back(void* self, std::uint64_t life) {
+  auto& host = *static_cast<Host*>(self);
+  if (!host.running() || host.life_ != life) return;
+  host.end(End::killed);
+  host.world_.scheduler.after(kSecond, Owner::world, &Host::on_start_again, self, life);
+}
+
+void Host::on_start_again(void* self, std::uint64_t life) {
+  auto& host = *static_cast<Host*>(self);
+  if (!host.running() && host.life_ == life) host.boot();
 }
 
 bool Host::is_only_a_target(unsigned volume) const {
@@ -321,6 +371,7 @@ void Host::look(unsigned volume) {
   states_[volume] = now->state;
   epochs_[volume] = now->epoch.number;
   world_.grower->status_seen(volume, *now);
+  world_.bad_sectors->status_seen(*this, volume, *now);
   world_.checkers->volume_seen(*this, volume, *now);
 }
 

@@ -32,13 +32,23 @@ class Host final : public ProgramOutlet {
   /// The machine's disks as they are now, and back to that: while nothing runs on it.
   void take_snapshot();
   void set_back();
+  /// The machine as it was when its process started, memory, clock and disks: that process runs again from there. What
+  /// else a snapshot with memory would hold can't be copied here; what others know of the process is all there is to
+  /// tell it by, in either case.
+  void set_back_with_memory();
+  /// From its process's next start on, also where no nemesis does so.
+  void remember() { remembers_ = true; }
+  [[nodiscard]] bool has_memory() const { return memory_.has_value(); }
+  [[nodiscard]] std::uint64_t generation_in_memory(unsigned volume) const { return memory_->generations[volume]; }
+  /// Its process, of one thread, has found that it was, and is about to end. Others of several go on until then.
+  [[nodiscard]] bool found_set_back() const { return found_set_back_ && second_clock_ == nullptr; }
   /// A new copy in the place of this node's, if the partner's is by then the only member, and serves.
   void replace_copy(unsigned volume);
   /// The partner's copy is the only member, and serves.
   [[nodiscard]] bool is_only_a_target(unsigned volume) const;
-  [[nodiscard]] bool has_snapshot() const { return !snapshot_.empty(); }
+  [[nodiscard]] bool has_snapshot() const { return snapshot_.has_value(); }
   /// The generation that the replica had then.
-  [[nodiscard]] std::uint64_t generation_in_snapshot(unsigned volume) const { return generations_then_[volume]; }
+  [[nodiscard]] std::uint64_t generation_in_snapshot(unsigned volume) const { return snapshot_->generations[volume]; }
 
   [[nodiscard]] bool running() const { return program_ != nullptr; }
   [[nodiscard]] bool frozen() const;  ///< some thread of it is
@@ -58,6 +68,7 @@ class Host final : public ProgramOutlet {
   [[nodiscard]] engine::NodeSide side() const { return side_; }
   [[nodiscard]] char name() const { return letter(owner_); }
   [[nodiscard]] Program* program() { return program_.get(); }
+  [[nodiscard]] const engine::Clock& clock() const { return *clock_; }
   /// As last seen; `starting` while there is no process.
   [[nodiscard]] replication::MirrorState state(unsigned volume) const { return states_[volume]; }
   [[nodiscard]] std::optional<replication::VolumeStatus> status(unsigned volume);
@@ -78,8 +89,23 @@ class Host final : public ProgramOutlet {
   void state_loaded(unsigned volume, const scsi::LuState& state) override;
   void state_installed(unsigned volume, const scsi::LuState& state) override;
   void attach_refused(unsigned volume, const engine::Error& why) override;
+  void found_set_back(const std::string& why) override;
 
  private:
+  struct Disks {
+    std::vector<StoreSnapshot> stores;  ///< of each volume's data and metadata in turn
+    std::vector<std::uint64_t> generations;
+    LeftOnDisk left;
+  };
+  struct Memory : Disks {
+    engine::Uuid process;
+    engine::TimePoint clock;
+  };
+  [[nodiscard]] Disks disks_now();
+  void put_disks_back(const Disks& then);
+  void keep_memory();
+  static void on_end_set_back(void* self, std::uint64_t life);
+  static void on_start_again(void* self, std::uint64_t life);
   static void on_look(void* self, std::uint64_t volume);
   static void on_shutdown_late(void* self, std::uint64_t life);
   static void on_shutdown_done(void* self, std::uint64_t life);
@@ -111,9 +137,12 @@ class Host final : public ProgramOutlet {
   std::uint64_t life_ = 0;
   Nanos booted_at_ = 0;
   Nanos frozen_since_ = 0;
-  std::vector<StoreSnapshot> snapshot_;  ///< of each volume's data and metadata in turn
-  std::vector<std::uint64_t> generations_then_;
-  LeftOnDisk left_records_, left_in_snapshot_;
+  std::optional<Disks> snapshot_;
+  std::optional<Memory> memory_;
+  engine::Uuid same_process_;  ///< that the next boot goes on with; nil: a new one
+  bool remembers_ = false, found_set_back_ = false;
+  bool went_back_ = false;  ///< the process that runs
+  LeftOnDisk left_records_;
   bool stopping_ = false;
   bool paused_ = false;
   bool lost_power_ = true;

@@ -220,6 +220,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
     self.world_.verdict.fail("a node was asked for what initiators had been told there is, and called it out of range");
   }
   if (current && !a.session_closed) self.judge(a, lane);
+  if (current && !a.session_closed) self.world_.bad_sectors->judge(a.volume, request, a.sent);
   if (current && !request.status && !a.session_closed) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
     for (const Value value : a.before_reset) self.world_.history.write_is_over(value);

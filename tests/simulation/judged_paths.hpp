@@ -18,11 +18,15 @@ class PathsJudge {
   PathsJudge(engine::Clock& clock, Verdict& verdict) : clock_(clock), verdict_(verdict) {}
 
   void watch(const replication::PathsLink& link) { link_ = &link; }
-  void path_joined(std::size_t path) { paths_[path] = {paths_[path].failed, true, false, clock_.now()}; }
+  void path_joined(std::size_t path) { paths_[path] = {paths_[path].failed, true, false, false, false, clock_.now()}; }
   void path_down(std::size_t path, bool session_goes_on) {
-    paths_[path].failed |= session_goes_on;
+    paths_[path].failed |= session_goes_on && !paths_[path].changes;
     paths_[path].joined = false;
   }
+  /// Its owner ends it, which is no loss; nothing is sent by it any more.
+  void path_changes(std::size_t path) { paths_[path].changes = true; }
+  /// It has said that it failed: it carries nothing any more, and is down in a moment.
+  void path_fails(std::size_t path) { paths_[path].fails = true; }
   void path_reset(std::size_t path) {
     paths_[path].closing = true;
     paths_[path].failed |= link_ != nullptr && !link_->is_ending();
@@ -30,6 +34,8 @@ class PathsJudge {
   void session_over() { last_ = 0, copies_.clear(); }
 
   void copy_sent(std::size_t path, std::uint64_t number) {
+    if (paths_[path].changes) verdict_.fail("a request was given to a path that its owner ends");
+    if (paths_[path].fails) verdict_.fail("a request was given to a path that has said that it failed");
     if (number > last_) {
       if (number != ++last_) verdict_.fail("requests on the link are not numbered one after the other");
       judge_choice(path);
@@ -51,13 +57,16 @@ class PathsJudge {
     bool failed = false;  ///< before, while its session went on
     bool joined = false;
     bool closing = false;
+    bool changes = false;
+    bool fails = false;
     engine::TimePoint since;
   };
   void judge_choice(std::size_t path) {
     const engine::TimePoint now = clock_.now();
     if (!paths_[path].failed || now - paths_[path].since >= kProof) return;
     for (const Path& other : paths_) {
-      if (other.failed || !other.joined || other.closing || now - other.since < kSurely) continue;
+      const bool is_there = other.joined && !other.closing && !other.changes && !other.fails;
+      if (other.failed || !is_there || now - other.since < kSurely) continue;
       verdict_.fail("a path of the link that came back was used before it had proven itself");
     }
   }

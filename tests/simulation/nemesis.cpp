@@ -10,8 +10,6 @@ namespace {
 /// The node waits ten seconds for its partner, by a clock that may run slow; then it takes a while to come back.
 constexpr Nanos kLongestLeave = 14 * kSecond;
 
-std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
-NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
 }  // namespace
 
 Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random) {
@@ -40,6 +38,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.long_freeze, Fault::long_freeze},
                                           {f.pause, Fault::pause},
                                           {f.revert, Fault::revert},
+                                          {f.memory, Fault::memory},
                                           {f.detach, Fault::detach},
                                           {f.replace, Fault::replace},
                                           {f.force, Fault::force},
@@ -48,6 +47,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.dies_twice, Fault::dies_twice},
                                           {f.two_at_once, Fault::two_at_once},
                                           {f.both_stores, Fault::both_stores},
+                                          {f.bad_sectors, Fault::bad_sectors},
                                           {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},
                                           {f.witness_emptied, Fault::witness_emptied},
@@ -321,6 +321,7 @@ void Nemesis::nurse() {
     for (unsigned v = 0; v < world_.scenario.volumes.size() && host.running(); ++v) {
       const auto status = host.status(v);
       if (!status) continue;
+      world_.bad_sectors->heal_what_is_told(host, v, *status);
       if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
       if (host.misplaces() || status->state == replication::MirrorState::failed ||

@@ -57,6 +57,7 @@ class Nemesis {
     long_freeze,
     pause,
     revert,
+    memory,
     detach,
     replace,
     force,
@@ -65,6 +66,7 @@ class Nemesis {
     dies_twice,
     two_at_once,
     both_stores,
+    bad_sectors,
     witness_slow,
     witness_set_back,
     witness_emptied,
@@ -81,6 +83,7 @@ class Nemesis {
   static void on_thaw(void* self, std::uint64_t side);
   static void on_mend_network(void* self, std::uint64_t from);
   static void on_mend_witness(void* self, std::uint64_t side);
+  static void on_hear_again(void* self, std::uint64_t side);
   static void on_mend_store(void* self, std::uint64_t side);
   static void on_restart_after_leave(void* self, std::uint64_t side);
   static void on_go_on(void* self, std::uint64_t store);
@@ -107,6 +110,8 @@ class Nemesis {
   void stall_store(Host& host);
   void stall_flow();
   void spoil_path(Host& host);
+  void spoil_path(Host& host, std::size_t path, std::uint64_t how, Nanos time);
+  void take_rdma_away(std::size_t path, std::uint64_t how, Nanos time);
   void spoil_shard_link(Host& host);
   void hold_shard(std::uint64_t flow, bool held);
   [[nodiscard]] engine::NodeSide forwarding_side(unsigned shard);
@@ -115,6 +120,8 @@ class Nemesis {
   [[nodiscard]] SimLink& some_way_from(engine::NodeSide side);
   [[nodiscard]] unsigned some_shard();
   void revert(Host& host);
+  void hears_nobody_for(Host& host, Nanos time);
+  void revert_with_memory(Host& host);
   void detach(Host& host);
   [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);
   void replace(Host& host);
@@ -129,6 +136,7 @@ class Nemesis {
   [[nodiscard]] bool alone(Host& host);
   void fail_two(Host& host);
   void fail_both_stores();
+  void lose_sectors(Host& host);
   void slow_witness(Host& host);
   void set_witness_back();
   void empty_witness();
@@ -146,11 +154,17 @@ class Nemesis {
     return random_.chance(400'000) ? random_.between(low, high) : random_.skewed(low, high);
   }
 
+  // Of a side, as the argument of an event.
+  static std::uint64_t number(engine::NodeSide side) { return static_cast<std::uint64_t>(side); }
+  static engine::NodeSide side_of(std::uint64_t number) { return static_cast<engine::NodeSide>(number); }
+  static constexpr Nanos kLongestCare = 20 * kSecond;
+
   World& world_;
   SimRandom random_;
   std::vector<Fault> known_;
   bool over_ = false;
   Nanos careful_until_ = 0;
+  Nanos deaf_ = 0;                  ///< how long after its start a node hears nobody
   std::uint64_t refused_ = 0;       ///< orders to give up
   const Host* restored_ = nullptr;  ///< whose disks an operator replaced by those of an earlier day
   Nanos ordered_until_ = 0;

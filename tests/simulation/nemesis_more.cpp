@@ -1,4 +1,4 @@
-// Faults that take several steps: what stands still and goes on, machines that are set back, and operators' orders.
+// Faults that take several steps: what stands still and goes on, machines and witnesses that are set back.
 #include "tests/simulation/nemesis.hpp"
 #include "tests/simulation/world.hpp"
 
@@ -6,12 +6,6 @@ namespace lockstep::simulation {
 
 using engine::NodeSide;
 using replication::MirrorState;
-
-namespace {
-constexpr Nanos kLongestCare = 20 * kSecond;
-std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
-NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
-}  // namespace
 
 bool Nemesis::careful() {
   if (careful_until_ != 0 && (world_.scheduler.now() > careful_until_ || world_.all_in_sync())) careful_until_ = 0;
@@ -38,6 +32,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return stall_flow();
     case Fault::revert:
       return revert(world_.host(world_.scenario.reverted));
+    case Fault::memory:
+      return revert_with_memory(world_.host(world_.scenario.reverted));
     case Fault::detach:
       return detach(host);
     case Fault::replace:
@@ -54,6 +50,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return fail_two(host);
     case Fault::both_stores:
       return fail_both_stores();
+    case Fault::bad_sectors:
+      return lose_sectors(host);
     case Fault::witness_slow:
       return slow_witness(host);
     case Fault::witness_set_back:
@@ -94,38 +92,6 @@ void Nemesis::stall_store(Host& host) {
 }
 
 void Nemesis::on_go_on(void* self, std::uint64_t of) { static_cast<Nemesis*>(self)->store(of).go_on(); }
-
-/// Of one path, or of two at the same moment: nothing, or what a node sends, arrives for a while; its requests or
-/// answers stand still and then come after all; its sessions break. Mostly shorter than a lease, so that the others
-/// have to carry on.
-void Nemesis::spoil_path(Host& host) {
-  const auto& paths = world_.paths_from(host.side());
-  const std::size_t path = random_.below(paths.size());
-  const std::uint64_t of = path << 3 | number(host.side());
-  const Nanos time = a_while(5 * kMillisecond, 4 * kSecond);
-  const std::uint64_t how = random_.below(5);
-  if (how == 0) {
-    paths[path]->break_session();
-    if (random_.chance(300'000)) paths[(path + 1) % paths.size()]->break_session();
-  } else if (how <= 2) {
-    world_.cut_path(path, host.side(), false);
-    if (how == 2) world_.cut_path(path, engine::other(host.side()), false);
-    world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_path, this, of);
-  } else {
-    const auto flow = static_cast<SimLink::Flow>(how - 3);
-    paths[path]->hold(flow, true);
-    world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_path, this, of);
-  }
-}
-
-void Nemesis::on_mend_path(void* self, std::uint64_t of) {
-  World& world = static_cast<Nemesis*>(self)->world_;
-  const std::size_t path = of >> 3;
-  for (const NodeSide side : {NodeSide::a, NodeSide::b}) world.cut_path(path, side, true);
-  for (const auto flow : {SimLink::Flow::requests, SimLink::Flow::answers}) {
-    world.paths_from(side_of(of & 1))[path]->hold(flow, false);
-  }
-}
 
 void Nemesis::goes_on_everywhere() {
   for (std::uint64_t of = 0; of < 4 * world_.scenario.volumes.size(); ++of) store(of).go_on();
@@ -209,7 +175,7 @@ void Nemesis::on_second_fault(void* self, std::uint64_t side) {
 void Nemesis::fail_both_stores() {
   const std::uint64_t which = random_.below(4);  // reads, writes, flushes, everything
   const FaultKinds& f = world_.scenario.faults;
-  const bool forgetful = f.power_cut || f.power_cut_both || f.dies_twice;  // README.md: not yet kept
+  const bool forgetful = f.power_cut || f.power_cut_both || f.memory || f.dies_twice;  // README.md: not yet kept
   const auto often = random_.chance(600'000) ? 1'000'000 : static_cast<std::uint32_t>(random_.between(50'000, 800'000));
   const bool metadata = random_.chance(150'000);
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
@@ -227,6 +193,15 @@ void Nemesis::fail_both_stores() {
     world_.scheduler.after(a_while(50 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_mend_store, this,
                            number(side));
   }
+}
+
+/// Often just as both nodes end: what they have to make equal then is where it was written last.
+void Nemesis::lose_sectors(Host& host) {
+  world_.bad_sectors->lose_some(host);
+  const FaultKinds& f = world_.scenario.faults;
+  if (!(f.power_cut_both || f.kill) || !random_.chance(500'000)) return;
+  const auto how = f.power_cut_both ? Host::End::power_cut : Host::End::killed;
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) end(world_.host(side), how);
 }
 
 // --- A machine that is set back --------------------------------------------------------------------------------------
@@ -267,7 +242,8 @@ void Nemesis::revert(Host& host) {
     known_better &= host.has_snapshot() && learnt && learnt->partner_generation > host.generation_in_snapshot(v);
   }
   if (!host.has_snapshot() || random_.chance(400'000)) {
-    if (shared && usable(host)) host.take_snapshot();
+    // As the only member it acknowledges what is nowhere else: it is set back to that when it is no more.
+    if ((world_.scenario.faults.revert_alone ? alone(host) : shared) && usable(host)) host.take_snapshot();
     return;
   }
   // What it has acknowledged alone, or may acknowledge, is nowhere else: with it the volume waits for an operator.
@@ -279,8 +255,45 @@ void Nemesis::revert(Host& host) {
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);
   host.set_back();
-  world_.scheduler.after(a_while(5 * kMillisecond, 3 * kSecond), Owner::world, &Nemesis::on_boot, this,
-                         number(host.side()));
+  const Nanos until_boot = a_while(5 * kMillisecond, 3 * kSecond);
+  world_.scheduler.after(until_boot, Owner::world, &Nemesis::on_boot, this, number(host.side()));
+  if (world_.scenario.faults.revert_alone && random_.chance(700'000)) {
+    hears_nobody_for(host, random_.between(0, world_.scenario.lease / 3));
+  }
+}
+
+/// Its network is up later than its process, whoever starts that, by less than a node waits for its partner's call.
+void Nemesis::hears_nobody_for(Host& host, Nanos time) {
+  deaf_ = time;
+  host.witness().set_reachable(false);
+  for (const NodeSide side : {NodeSide::a, NodeSide::b}) world_.cut(side, false);
+  on_hear_again(this, number(host.side()));
+}
+
+void Nemesis::on_hear_again(void* self, std::uint64_t side) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  World& world = nemesis.world_;
+  const Host& host = world.host(side_of(side));
+  if (!host.running() || world.scheduler.now() < host.booted_at() + nemesis.deaf_)
+    return world.scheduler.after(world.scenario.lease / 20, Owner::world, &Nemesis::on_hear_again, self, side);
+  on_mend_witness(self, side);
+  for (const NodeSide each : {NodeSide::a, NodeSide::b}) on_mend_network(self, number(each));
+}
+
+/// While its partner is up and knows better, as above.
+void Nemesis::revert_with_memory(Host& host) {
+  Host& partner = world_.host(engine::other(host.side()));
+  if (!usable(host) || !usable(partner) || !host.has_memory() || !world_.is_whole()) return;
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    const auto own = host.status(v), theirs = partner.status(v);
+    if (!own || !theirs || !own->epoch.members.contains(partner.side())) return;
+    const MirrorState state = theirs->state;
+    if (state != MirrorState::in_sync && state != MirrorState::solo && state != MirrorState::syncing_source) return;
+    const auto learnt = partner.program()->learnt(v);
+    if (!learnt || learnt->partner_generation <= host.generation_in_memory(v)) return;
+  }
+  careful_until_ = world_.scheduler.now() + kLongestCare;
+  host.set_back_with_memory();
 }
 
 // --- A witness that is slow, or forgets ------------------------------------------------------------------------------
@@ -323,166 +336,6 @@ void Nemesis::overwrite_witness() {
   const bool anew = random_.chance(600'000);
   world_.trace.add('-', "witness.overwritten", {{"anew", anew}});
   anew ? world_.witness.make_anew(random_) : world_.witness.overwrite();
-}
-
-// --- Operators' orders -----------------------------------------------------------------------------------------------
-
-/// Once in each life of a process; nothing where one is out of service still.
-std::optional<unsigned> Nemesis::volume_to_detach(Host& host) {
-  const std::uint64_t side = number(host.side());
-  if (!usable(host) || detached_in_[side] == host.life()) return std::nullopt;
-  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
-    if (!host.status(v)) return std::nullopt;
-  }
-  return static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
-}
-
-void Nemesis::detach(Host& host) {
-  const auto volume = volume_to_detach(host);
-  if (!volume) return;
-  detached_in_[number(host.side())] = host.life();
-  world_.trace.add(host.name(), "operator.detach", {{"volume", *volume}});
-  host.program()->attach_again(*volume);
-}
-
-/// As management does it: not while the other is not seen to go on alone.
-void Nemesis::replace(Host& host) {
-  const auto volume = volume_to_detach(host);
-  if (!volume || !host.is_only_a_target(*volume)) return;
-  detached_in_[number(host.side())] = host.life();
-  host.replace_copy(*volume);
-}
-
-/// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.
-/// Perhaps the copy that he forces is one of an earlier day: then hosts lose what came since, by his word.
-void Nemesis::force(Host& host) {
-  if (!usable(host) || !world_.is_whole()) return;
-  Host& partner = world_.host(engine::other(host.side()));
-  careful_until_ = world_.scheduler.now() + kLongestCare;
-  world_.checkers->expect_split();
-  const Nanos time = random_.between(kSecond, 8 * kSecond);
-  if (random_.chance(300'000)) {
-    for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-      world_.cut(side, false);
-      world_.scheduler.after(time, Owner::world, &Nemesis::on_mend_network, this, number(side));
-    }
-  } else {
-    partner.end(world_.scenario.faults.write_cache ? Host::End::killed : Host::End::power_cut);
-    world_.scheduler.after(time, Owner::world, &Nemesis::on_boot, this, number(partner.side()));
-    if (may_be_old(host) && random_.chance(500'000)) return force_an_old_copy(host, time);
-  }
-  world_.scheduler.after(random_.skewed(kMillisecond, time), Owner::world, &Nemesis::on_force, this,
-                         number(host.side()));
-}
-
-/// The partner has a copy of all that was acknowledged, too, and no arbiter lets an old one go on unasked.
-bool Nemesis::may_be_old(const Host& host) {
-  const Scenario& s = world_.scenario;
-  const Host& partner = world_.host(engine::other(host.side()));
-  if (!host.has_snapshot() || host.side() != s.reverted || has_left(partner) || s.changes_arbiter) return false;
-  if (s.arbiter.kind == engine::ArbiterKind::witness && !witness_knows_better(host)) return false;
-  if (s.arbiter.kind == engine::ArbiterKind::preferred && s.arbiter.preferred == host.side()) return false;
-  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
-    const auto record = host.recorded(v);
-    if (!record || !record->members.is_both()) return false;
-  }
-  return true;
-}
-
-void Nemesis::force_an_old_copy(Host& host, Nanos before) {
-  world_.trace.add(host.name(), "operator.restores");
-  world_.checkers->expect_loss();
-  restored_ = &host;
-  host.end(Host::End::power_cut);
-  host.set_back();
-  host.boot();
-  const std::uint64_t accepts = random_.chance(500'000) ? 2 : 0;
-  world_.scheduler.after(random_.between(before / 2, before), Owner::world, &Nemesis::on_force, this,
-                         number(host.side()) | accepts);
-}
-
-/// `how`: the side, and 2 for who accepts what the copy lacks.
-void Nemesis::on_force(void* self, std::uint64_t how) {
-  auto& nemesis = *static_cast<Nemesis*>(self);
-  World& world = nemesis.world_;
-  Host& host = world.host(side_of(how & 1));
-  if (!nemesis.usable(host)) return;
-  for (unsigned v = 0; v < world.scenario.volumes.size(); ++v) {
-    if (!host.status(v)) continue;
-    world.trace.add(host.name(), "operator.force", {{"volume", v}});
-    host.program()->force_solo(v, (how & 2) != 0, [&world, name = host.name()](engine::Result<void> done) {
-      world.trace.add(name, "operator.forced", {{"done", done.has_value()}});
-      if (!done) world.trace.note(name, done.error().message);
-    });
-  }
-}
-
-/// At any moment: without a split there is nothing to give up, and it is refused.
-void Nemesis::give_up(Host& host) {
-  const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
-  if (!usable(host) || !host.status(volume)) return;
-  world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
-  host.program()->give_up(volume, [this, name = host.name()](engine::Result<void> done) {
-    world_.trace.add(name, "operator.gave_up", {{"done", done.has_value()}});
-    if (done && !world_.checkers->split()) {
-      world_.verdict.fail(std::string("promise 6: node ") + name +
-                          " gives up its changes though the two replicas never parted ways");
-    }
-  });
-}
-
-/// It may be all that there is: of the only member nobody has more, and of two nobody may know what is missing.
-void Nemesis::go_on_with_an_old_copy(Host& host, unsigned volume) {
-  if (!usable(host)) return;
-  world_.trace.add(host.name(), "operator.force", {{"volume", volume}});
-  host.program()->force_solo(volume, true, [](engine::Result<void>) {});
-}
-
-void Nemesis::give_up_a_split(Host& host, unsigned volume) {
-  // Always the same one of the two, unless it is refused, and one order at a time in each of its lives.
-  if (number(host.side()) != (world_.scenario.seed + refused_) % 2 || !usable(host) || giving_up_in_ == host.life())
-    return;
-  giving_up_in_ = host.life();
-  world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
-  host.program()->give_up(volume, [this, &host](engine::Result<void> done) {
-    giving_up_in_ = 0;
-    if (!done && restored_) ++refused_;  // the other's copy may not serve alone: it is that one's to give up
-    world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
-  });
-}
-
-/// Only in worlds without power cuts: what they lose from a cache nobody has promised to keep.
-void Nemesis::write_cache() {
-  const FaultKinds& f = world_.scenario.faults;
-  if (f.power_cut || f.power_cut_both || f.revert || f.dies_twice || world_.scenario.fence || cached_) return;
-  cached_ = true;
-  const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
-  world_.trace.add('-', "operator.cache_on", {{"volume", volume}});
-  world_.checkers->cache_switched(static_cast<unsigned>(volume), true);
-  for (std::uint64_t side = 0; side < 2; ++side) {
-    world_.scheduler.after(random_.skewed(0, kSecond), Owner::world, &Nemesis::on_switch_cache, this,
-                           volume << 2 | 2 | side);
-  }
-  world_.scheduler.after(a_while(1100 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_cache_off, this, volume);
-}
-
-void Nemesis::on_cache_off(void* self, std::uint64_t volume) {
-  auto& nemesis = *static_cast<Nemesis*>(self);
-  World& world = nemesis.world_;
-  if (world.host(NodeSide::a).frozen() || world.host(NodeSide::b).frozen()) {
-    return world.scheduler.after(100 * kMillisecond, Owner::world, &Nemesis::on_cache_off, self, volume);
-  }
-  for (std::uint64_t side = 0; side < 2; ++side) on_switch_cache(self, volume << 2 | side);
-  world.trace.add('-', "operator.cache_off", {{"volume", volume}});
-  world.checkers->cache_switched(static_cast<unsigned>(volume), false);
-  nemesis.cached_ = false;
-}
-
-/// A process that starts has it off.
-void Nemesis::on_switch_cache(void* self, std::uint64_t order) {
-  Host& host = static_cast<Nemesis*>(self)->world_.host(side_of(order & 1));
-  const auto volume = static_cast<unsigned>(order >> 2);
-  if (host.running() && !host.frozen()) host.program()->set_write_cache(volume, (order & 2) != 0);
 }
 
 }  // namespace lockstep::simulation

@@ -6,11 +6,6 @@ namespace lockstep::simulation {
 
 using engine::NodeSide;
 
-namespace {
-std::uint64_t number(NodeSide side) { return static_cast<std::uint64_t>(side); }
-NodeSide side_of(std::uint64_t number) { return static_cast<NodeSide>(number); }
-}  // namespace
-
 /// Where there is one alone, chance has no part in it.
 unsigned Nemesis::some_shard() {
   const unsigned shards = world_.scenario.shards;

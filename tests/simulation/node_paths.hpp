@@ -18,9 +18,10 @@ class NodePaths final : private replication::LinkEvents {
   using Paths = std::span<const std::unique_ptr<SimLink>>;
   NodePaths(Machine& machine, engine::Clock& clock, Paths paths, const engine::Uuid& process)
       : machine_(machine),
+        paths_(paths),
         judge_(clock, machine.verdict),
         judged_(judged(paths, judge_)),
-        out_(clock, process, ranked(judged_)),
+        out_(clock, process, ranked(machine.scenario, judged_)),
         in_(clock, process, *this) {
     out_.start(*this);
     judge_.watch(out_);
@@ -30,6 +31,13 @@ class NodePaths final : private replication::LinkEvents {
   void start(replication::LinkEvents& mirror) { mirror_ = &mirror; }
   [[nodiscard]] replication::PathsLink& out() { return out_; }
   [[nodiscard]] replication::LinkEvents& events_of(std::size_t path) { return *events_[path]; }
+  /// As when its address is changed: the path ends, and is made anew.
+  void change(std::size_t path) {
+    if (!paths_[path]->is_up()) return;
+    judge_.path_changes(path);
+    out_.on_path_closing(static_cast<replication::PathSlot>(path));
+    paths_[path]->reset();
+  }
 
  private:
   class PathEvents final : public replication::LinkEvents {
@@ -41,6 +49,10 @@ class NodePaths final : private replication::LinkEvents {
       const bool closing = paths_.out_.is_ending();
       paths_.judge_.path_down(number_, !closing);
       paths_.out_.on_path_down(slot_);
+    }
+    void on_link_failing() override {
+      paths_.judge_.path_fails(number_);
+      paths_.out_.on_path_failing(slot_);
     }
     void on_inbound_up(std::uint64_t) override { paths_.in_.on_path_up(slot_); }
     void on_inbound_down(std::uint64_t) override { paths_.in_.on_path_down(slot_); }
@@ -64,6 +76,8 @@ class NodePaths final : private replication::LinkEvents {
     mirror_->on_inbound_down(session);
   }
   void on_request(std::uint64_t session, replication::InboundRequest& r) override { mirror_->on_request(session, r); }
+  void on_set_back() override { mirror_->on_set_back(); }
+  void on_partner_set_back(const engine::Uuid& process) override { mirror_->on_partner_set_back(process); }
   /// Both programs are right: neither ever says what makes no sense to the other.
   void look_for_faults() {
     if (out_.faults() + in_.faults() == 0) return;
@@ -75,18 +89,24 @@ class NodePaths final : private replication::LinkEvents {
     for (const auto& path : paths) all.push_back(std::make_unique<JudgedPath>(*path, judge, all.size()));
     return all;
   }
-  /// The first two are equal, the others each worse than the one before.
-  static std::vector<replication::PathOut> ranked(const std::vector<std::unique_ptr<JudgedPath>>& paths) {
+  /// By networks, of which the first two are equal, the others each worse than the one before; over RDMA before TCP.
+  static std::vector<replication::PathOut> ranked(const Scenario& scenario,
+                                                  const std::vector<std::unique_ptr<JudgedPath>>& paths) {
     std::vector<replication::PathOut> all;
     for (const auto& path : paths) {
-      const auto order = static_cast<std::uint8_t>(all.size() < 2 ? 0 : all.size());
-      all.push_back({*path, replication::rank_of(replication::PathTransport::tcp, 10'000, order)});
+      const std::size_t number = all.size();
+      const bool is_rdma = scenario.is_rdma(number);
+      const std::size_t network = is_rdma ? scenario.twin_of(number) : number;
+      const auto order = static_cast<std::uint8_t>(network < 2 ? 0 : network);
+      const auto transport = is_rdma ? replication::PathTransport::rdma : replication::PathTransport::tcp;
+      all.push_back({*path, replication::rank_of(transport, 10'000, order)});
     }
     return all;
   }
 
   Machine& machine_;
   replication::LinkEvents* mirror_ = nullptr;
+  Paths paths_;
   PathsJudge judge_;
   std::vector<std::unique_ptr<JudgedPath>> judged_;
   replication::PathsLink out_;

@@ -74,12 +74,12 @@ class SharedByShards::Witness final : public data_plane::SharedWitness {
 /// As one shard sees it.
 struct SharedByShards::Seams {
   Seams(const data_plane::Hop& hop, unsigned shard, SharedByShards& all, replication::LeftRecords& kept,
-        const std::function<void(unsigned)>& changed)
+        const std::function<void(unsigned)>& changed, const SetBack& set_back)
       : witness(hop, *all.witness_),
         left_records(hop, kept),
         others(shard, all.volumes_),
         observer(
-            hop, shard, [changed, shard] { changed(shard); }, all.sessions_) {
+            hop, shard, [changed, shard] { changed(shard); }, set_back, all.sessions_) {
     if (all.orders_) fence.emplace(hop, shard, *all.machine_.fence, *all.orders_);
   }
 
@@ -91,7 +91,8 @@ struct SharedByShards::Seams {
 };
 
 SharedByShards::SharedByShards(Machine& machine, replication::LeftRecords& left_records,
-                               std::function<void(unsigned)> fence, std::function<void(unsigned)> changed)
+                               std::function<void(unsigned)> fence, std::function<void(unsigned)> changed,
+                               const SetBack& set_back)
     : machine_(machine),
       witness_(std::make_unique<Witness>(machine)),
       sessions_({.join = std::move(fence), .close = [this](Callback<> closed) { close_sessions(std::move(closed)); }}) {
@@ -104,7 +105,7 @@ SharedByShards::SharedByShards(Machine& machine, replication::LeftRecords& left_
   }
   for (unsigned shard = 0; shard < threads_.size(); ++shard) {
     const data_plane::Hop hop{thread(0), thread(shard)};
-    seams_.push_back(std::make_shared<Seams>(hop, shard, *this, left_records, changed));
+    seams_.push_back(std::make_shared<Seams>(hop, shard, *this, left_records, changed, set_back));
     sessions_.add_shard();
   }
 }

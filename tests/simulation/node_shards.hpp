@@ -37,6 +37,9 @@ class MirrorShard {
   [[nodiscard]] replication::LinkEvents& path_events(std::size_t path) {
     return paths_ ? paths_->events_of(path) : static_cast<replication::LinkEvents&>(*node_);
   }
+  void change_path(std::size_t path) {
+    if (paths_) paths_->change(path);
+  }
 
  private:
   static NodePaths::Paths paths_of(const Machine& machine, unsigned shard);
@@ -52,9 +55,11 @@ class MirrorShard {
 /// What several share. As in lockstepd: mgmt/data_plane/pair.cpp, and Node::close_sessions() for the sessions.
 class SharedByShards {
  public:
-  /// `fence(shard)` is PairNode::fence(), where it lives; `changed(shard)`: something of its volumes has.
+  using SetBack = std::function<void(const std::string&)>;
+  /// `fence(shard)` is PairNode::fence(), where it lives; `changed(shard)`: something of its volumes has; `set_back`:
+  /// the process was.
   SharedByShards(Machine& machine, replication::LeftRecords& left_records, std::function<void(unsigned)> fence,
-                 std::function<void(unsigned)> changed);
+                 std::function<void(unsigned)> changed, const SetBack& set_back);
   /// Nothing that was posted runs any more.
   void close();
 

@@ -31,6 +31,7 @@ replication::NodeSettings settings_for(Machine& m) {
   settings.pair = s.pair;
   settings.side = m.side;
   for (auto& byte : settings.process.bytes) byte = static_cast<std::uint8_t>(m.random.next());
+  if (!m.process.is_nil()) settings.process = m.process;
   settings.boot = m.clock.boot();
   settings.witness_refresh = engine::Duration(2 * s.lease);
   settings.lease = engine::Duration(s.lease);
@@ -100,7 +101,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
  public:
   explicit PairProgram(Machine& machine) : PairProgram(machine, settings_for(machine)) {}
   PairProgram(Machine& machine, const replication::NodeSettings& settings)
-      : machine_(machine), left_records_(machine.clock, machine.left_records) {
+      : machine_(machine), process_(settings.process), left_records_(machine.clock, machine.left_records) {
     if (machine.threads.size() == 1) {
       const ShardParts all{0, machine.clock, machine.witness, machine.fence, left_records_, nullptr, *this};
       shards_.push_back(std::make_unique<MirrorShard>(machine, settings, all));
@@ -108,7 +109,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     }
     shared_ = std::make_unique<SharedByShards>(
         machine, left_records_, [this](unsigned shard) { join_fence(shard); },
-        [this](unsigned shard) { shard_changed(shard); });
+        [this](unsigned shard) { shard_changed(shard); }, [this](const std::string& why) { on_set_back(why); });
     for (unsigned shard = 0; shard < machine.threads.size(); ++shard) {
       shards_.push_back(std::make_unique<MirrorShard>(machine, settings, shared_->parts_of(shard)));
       watch_thread(shard, settings.lease, settings.other_lease);
@@ -129,6 +130,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
     for (unsigned v = 0; v < volumes(); ++v) open(v);
   }
 
+  engine::Uuid process() const override { return process_; }
   engine::Disk* disk(unsigned volume) override { return node_of(volume).disk(id_of(volume)); }
 
   std::optional<replication::VolumeStatus> status(unsigned volume) override {
@@ -149,6 +151,10 @@ class PairProgram final : public Program, public replication::NodeObserver {
   replication::LinkEvents& path_events(std::size_t path) override {
     const std::size_t each = machine_.paths.size() / shards_.size();
     return shards_[path / each]->path_events(path % each);
+  }
+  void change_path(std::size_t path) override {
+    const std::size_t each = machine_.paths.size() / shards_.size();
+    shards_[path / each]->change_path(path % each);
   }
 
   std::optional<engine::Knowledge> learnt(unsigned volume) override {
@@ -261,6 +267,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
       if (id_of(v) == id) machine_.outlet.volume_changed(v);
     }
   }
+  void on_set_back(const std::string& why) override { machine_.outlet.found_set_back(why); }
   /// As on a node with several reactors, where sessions are closed a moment later, and what they brought comes later
   /// still.
   void on_fenced(Callback<> closed) override {
@@ -378,6 +385,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   Machine& machine_;
+  const Uuid process_;
   SimLeftRecords left_records_;
   std::unique_ptr<SharedByShards> shared_;  // none where there is one shard
   std::vector<std::unique_ptr<MirrorShard>> shards_;

@@ -11,7 +11,10 @@ using replication::Message;
 using replication::MessageType;
 
 PlayedPartner::PlayedPartner(ScriptedPair& pair, NodeSide side)
-    : pair_(pair), side_(side), began_(pair.world().scheduler.now()) {
+    : pair_(pair),
+      side_(side),
+      began_(pair.world().scheduler.now()),
+      clock_then_(static_cast<Nanos>(pair.host(side).clock().now().since_origin.count())) {
   way_out().refuse([this](auto header) {
     process_ = replication::decode(header)->process;
     return false;
@@ -97,7 +100,7 @@ void PlayedPartner::answer(replication::InboundRequest& request, const Message& 
   header.volume = question.volume;
   header.status = status;
   header.process = process_;
-  header.stamp = static_cast<std::uint64_t>(pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
+  header.stamp = static_cast<std::uint64_t>(clock_then_ + pair_.world().scheduler.now() - began_ + clock_ahead) + 1;
   if (question.type == MessageType::hello) {
     header.number = static_cast<std::uint64_t>(lease);
     header.sequence = boot;

@@ -105,7 +105,7 @@ class PlayedPartner final : public replication::LinkEvents {
 
   ScriptedPair& pair_;
   const engine::NodeSide side_;
-  const Nanos began_;  ///< its clock shows the time since; less than the one before it ever showed
+  const Nanos began_, clock_then_;  ///< its clock goes on from what its machine's showed then
   engine::Uuid process_;
   std::vector<replication::ReplicaState> others_;
   bool greeted_ = false;

@@ -37,6 +37,8 @@ class ProgramOutlet {
   virtual void state_installed(unsigned volume, const scsi::LuState& state) { (void)volume, (void)state; }
   /// The program can't take the volume into use; says why.
   virtual void attach_refused(unsigned volume, const engine::Error& why) = 0;
+  /// The program's machine was set back with its memory, as it has found: it answers nothing any more, and is to end.
+  virtual void found_set_back(const std::string& why) { (void)why; }
 };
 
 /// The lease, as a node's management tells it.
@@ -75,6 +77,7 @@ struct Machine {
   std::vector<MachineThread> threads;                  ///< one for each shard; `owner` and `clock` are the first's
   std::vector<unsigned> shards;                        ///< where its configuration has each volume
   const std::uint64_t& witness_uses;                   ///< times that another one took its place
+  engine::Uuid process;                                ///< whose memory it has; nil: it is a new one
 };
 
 [[nodiscard]] const char* state_name(replication::MirrorState state);
@@ -89,6 +92,7 @@ class Program {
   [[nodiscard]] virtual std::optional<replication::VolumeStatus> status(unsigned volume) = 0;
   /// What it has learnt, as durable there.
   [[nodiscard]] virtual std::optional<engine::Knowledge> learnt(unsigned volume) { return (void)volume, std::nullopt; }
+  [[nodiscard]] virtual engine::Uuid process() const { return {}; }
   [[nodiscard]] virtual replication::LinkEvents& link_events() = 0;
   // Of kinds with several threads. A session's commands go from its own thread to that of their volume, and back.
   [[nodiscard]] virtual unsigned shard_of(unsigned volume) const { return (void)volume, 0; }
@@ -100,6 +104,8 @@ class Program {
   /// Those of one path, of the kinds that take several.
   [[nodiscard]] virtual replication::LinkEvents& path_events(std::size_t path) { return (void)path, link_events(); }
   using Said = engine::Callback<engine::Result<void>>;
+  /// An operator has given it another address, as it were.
+  virtual void change_path(std::size_t path) { (void)path; }
   virtual void leave(unsigned volume, Said done) = 0;
   void leave(unsigned volume) {
     leave(volume, [](engine::Result<void>) {});

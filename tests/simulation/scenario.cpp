@@ -43,6 +43,7 @@ void draw_volumes(Scenario& s, SimRandom& random) {
     disk.name = "volume" + std::to_string(i);
     disk.serial = "SIM" + std::to_string(i);
     disk.size = s.volume_size();
+    disk.physical_block_size = disk.block_size;  // as the stores' sectors are
     s.volumes.push_back(disk);
   }
 }
@@ -129,6 +130,7 @@ std::string describe(const Scenario& s) {
   for (const Switch& one : switches()) {
     if (one.of(known)) text += " " + std::string(one.name);
   }
+  if (s.rdma_paths != 0) text += ", " + std::to_string(s.rdma_paths) + " of " + std::to_string(s.paths) + " over RDMA";
   if (s.hosts.impatient) text += ", patience " + std::to_string(s.hosts.patience / kMillisecond) + " ms";
   return text;
 }

@@ -41,11 +41,14 @@ struct FaultKinds {
   bool long_freeze = false;
   bool pause = false;         ///< a virtual machine stands still, and its clock with it
   bool revert = false;        ///< a machine is set back to a snapshot of its disks
+  bool revert_alone = false;  ///< … also to when it was the only member, and at first it hears nobody
+  bool memory = false;        ///< a machine is set back with its memory: the same process runs again
   bool detach = false;        ///< an operator takes a volume out of service, and into it again
   bool force = false;         ///< an operator says that the partner is gone for good; it may not be
   bool replace = false;       ///< an operator has a new copy made in the place of one whose partner goes on alone
   bool give_up = false;       ///< an operator has a replica give up its changes, also when there is nothing to give up
   bool write_cache = false;   ///< an operator puts it on and off
+  bool bad_sectors = false;   ///< a disk loses some for good, until they are written; mostly as both nodes start
   bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power
   bool two_at_once = false;   ///< a store fails, and its volume is detached, or its partner's process replaced
   bool both_stores = false;   ///< what one node's store fails, the other's fails, too
@@ -112,10 +115,12 @@ struct Scenario {
   std::size_t link_window = 0;            ///< of these: requests at the receiver; 0: any number
   std::uint64_t link_bytes_a_second = 0;  ///< 0: any
   std::uint16_t link_version = replication::kPartnerVersions.highest;  ///< that both nodes' programs speak
-  bool late_closes = false;     ///< sessions that are to be closed are so a moment later, as on a node of several cores
-  bool several_paths = false;   ///< the link has up to four of them, which come and go each for itself
-  std::size_t paths = 1;        ///< of each way of the link
-  bool several_shards = false;  ///< each node has two, and volumes in both
+  bool late_closes = false;    ///< sessions that are to be closed are so a moment later, as on a node of several cores
+  bool several_paths = false;  ///< the link has up to four of them, which come and go each for itself
+  std::size_t paths = 1;       ///< of each way of the link, of each shard; the last ones are
+  std::size_t rdma_paths = 0;  ///< … over RDMA, each beside one over TCP through the same network
+  std::size_t rdma_payload = 0;  ///< bytes up to which a payload goes with its message there
+  bool several_shards = false;   ///< each node has two, and volumes in both
   unsigned shards = 1;
   std::vector<unsigned> shards_of;  ///< of each volume
   Nanos latest_wake = 0;            ///< of a thread that sleeps and is posted something
@@ -130,6 +135,13 @@ struct Scenario {
 
   /// Nothing is ever broken in this world.
   [[nodiscard]] bool faultless() const { return faults == FaultKinds{}; }
+  /// Of all paths, of each shard in turn.
+  [[nodiscard]] bool is_rdma(std::size_t path) const { return path % paths >= paths - rdma_paths; }
+  /// The path over the same network, by the other transport; itself where there is none.
+  [[nodiscard]] std::size_t twin_of(std::size_t path) const {
+    if (is_rdma(path)) return path - (paths - rdma_paths);
+    return path % paths < rdma_paths ? path + (paths - rdma_paths) : path;
+  }
   [[nodiscard]] unsigned shard_of(unsigned volume) const { return shards == 1 ? 0 : shards_of[volume]; }
   [[nodiscard]] std::uint64_t volume_size() const { return regions * region_size; }  ///< bytes, at first
   [[nodiscard]] std::uint64_t grown_size() const { return grown_regions * region_size; }

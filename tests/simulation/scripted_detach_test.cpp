@@ -66,8 +66,14 @@ TEST(Detach, TheStoresAreGivenBackWhenTheDirtyMapIsWritten) {
 
 TEST(Detach, TheStoresAreGivenBackWhenTheEpochRecordIsWritten) {
   ScriptedPair pair(pair_program());
-  hang_metadata(pair, kA);
   pair.host(kB).end(Host::End::power_cut);
+  const auto won = [&] {
+    const auto& record = pair.world().witness.view(pair.world().scenario.volumes[0].id).record;
+    return record && record->members == engine::MemberSet::only(kA);
+  };
+  ASSERT_TRUE(pair.wait_for(won)) << "it showed before that its metadata can be written";
+  ASSERT_EQ(pair.host(kA).metadata(0).in_flight(), 0u) << "it waits until the lease that it granted is over";
+  hang_metadata(pair, kA);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::failed); })) << "its record is not written in time";
   ASSERT_GT(pair.host(kA).metadata(0).in_flight(), 0u);
   gives_back_when_mended(pair, kA);

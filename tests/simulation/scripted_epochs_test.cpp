@@ -114,7 +114,8 @@ TEST(Order, ThatFailedIsSettledBeforeItIsShown) {
   EXPECT_TRUE(left_something) << "the test shows nothing";
 }
 
-TEST(Fetch, IsRefusedByAMemberWhoseStoreIsBeingMadeEqual) {
+/// The sequencer vouches for the range: it is equal, or the bytes of either may be taken.
+TEST(Fetch, IsAnsweredByAMemberWhoseStoreIsBeingMadeEqual) {
   PlayedB world(b_orders);
   auto& agreed = world.b.propose(world.next(MemberSet::both()));
   ASSERT_TRUE(world.pair.wait_for([&] { return agreed.done; }));
@@ -122,9 +123,18 @@ TEST(Fetch, IsRefusedByAMemberWhoseStoreIsBeingMadeEqual) {
   world.b.state.record = world.pair.status(kA).epoch;
   Message m = world.b.message(MessageType::fetch);
   m.extent = {0, kBlock};
-  EXPECT_TRUE(world.b.ask(m, {}, kBlock).ended_with(Errc::stale));
+  EXPECT_TRUE(world.b.ask(m, {}, kBlock).ended_with(Errc::ok));
   ASSERT_TRUE(world.b.ask(world.b.message(MessageType::equal)).ended_with(Errc::ok));
   EXPECT_TRUE(world.b.ask(m, {}, kBlock).ended_with(Errc::ok));
+}
+
+TEST(Fetch, IsRefusedByATarget) {
+  PlayedB world;
+  world.b.state.serving = true;
+  world.leave_a_behind();
+  Message m = world.b.message(MessageType::fetch);
+  m.extent = {0, kBlock};
+  EXPECT_TRUE(world.b.ask(m, {}, kBlock).ended_with(Errc::stale));
 }
 
 // ---- stores that failed --------------------------------------------------------------------------------------------

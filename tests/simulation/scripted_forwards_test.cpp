@@ -29,6 +29,16 @@ TEST(ForwardToThis, ThatWasCarriedOutIsAnsweredAgainAndNotCarriedOutAgain) {
   EXPECT_EQ(world.stored(), 2);
 }
 
+/// Its sender asked whether it is still refused, and did not hear that it is not.
+TEST(ForwardToThis, IsNotDoneByHavingBeenAllowed) {
+  PlayedB world;
+  Message asks = world.forward(1);
+  asks.opcode = DiskOpcode::check_access;
+  ASSERT_TRUE(world.b.ask(asks).ended_with(Errc::ok));
+  EXPECT_TRUE(world.b.ask(world.forward(1), PlayedB::block_of(7)).ended_with(Errc::ok));
+  EXPECT_EQ(world.stored(), 7);
+}
+
 TEST(ForwardToThis, ThatMiscomparedDidSoForGood) {
   PlayedB world;
   Message m = world.forward(1);

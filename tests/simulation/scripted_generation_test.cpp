@@ -23,7 +23,10 @@ TEST(Generation, IsRaisedInTheEpochInForceAlone) {
 TEST(Generation, IsNotRaisedByAReplicaThatWasSetBack) {
   PlayedB world(b_orders);
   world.b.knows_generation = std::uint64_t{1} << 40;
-  world.b.tell_state();
+  // Another process: the one before knows what it has told.
+  world.pair.host(kA).end(Host::End::killed);
+  world.pair.host(kA).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.b.tell_state().ended_with(Errc::ok); }));
   EXPECT_TRUE(world.b.ask(generation_of(world)).ended_with(Errc::stale));
 }
 

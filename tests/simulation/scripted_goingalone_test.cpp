@@ -150,6 +150,54 @@ TEST(GoingAlone, IsNotForANodeWhoseStoreDoesNotFlush) {
   }
 }
 
+/// It would win, and serve nothing; and B would have lost.
+TEST(GoingAlone, IsNotAskedForByANodeThatCannotWriteItsRecord) {
+  for (const bool fails : {true, false}) {
+    PlayedB world;
+    world.spoil_metadata([&](StoreFaults& f) { (fails ? f.write_error : f.hang) = kAlways; });
+    world.suspend();
+    world.pair.run_for(5 * kLease);
+    EXPECT_FALSE(world.pair.status(kA).serving);
+    EXPECT_TRUE(world.witnessed()->members.is_both()) << "B could go on";
+    EXPECT_GE(world.fences(), 1u) << "its hosts are sent to B";
+    if (fails) continue;
+    EXPECT_EQ(world.pair.status(kA).reason, "The metadata's store did not complete a write in time.");
+    world.pair.mend(kA);
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }, 3 * kLease)) << "it was slow";
+  }
+}
+
+TEST(GoingAlone, IsNotAskedForByAProcessThatStartsAndCannotWriteItsRecord) {
+  PlayedB world;
+  world.pair.host(kA).end(Host::End::killed);
+  world.b.keeps = [](const Message&) { return true; };
+  world.pair.host(kA).boot();
+  world.pair.run_for(kSoon);
+  world.spoil_metadata([&](StoreFaults& f) { f.write_error = kAlways; });
+  world.pair.run_for(5 * kLease);
+  EXPECT_FALSE(world.pair.status(kA).serving);
+  EXPECT_TRUE(world.witnessed()->members.is_both()) << "B could go on";
+}
+
+/// Whichever of the two asks first.
+TEST(GoingAlone, IsForWhoeverCanWriteItsRecord) {
+  for (const engine::NodeSide broken : {kA, kB}) {
+    ScriptedPair pair(pair_program());
+    ASSERT_FALSE(pair.written(kA, kBlockOfBoth, 1));
+    pair.run_for(kSecond);
+    StoreFaults faults = pair.host(broken).metadata(0).faults();
+    faults.write_error = kAlways;
+    pair.host(broken).metadata(0).set_faults(faults);
+    for (const engine::NodeSide side : {kA, kB}) pair.world().cut(side, false);
+    EXPECT_TRUE(pair.wait_for([&] { return pair.is(other(broken), MirrorState::solo); }, 3 * kSecond));
+    for (const engine::NodeSide side : {kA, kB}) pair.world().cut(side, true);
+    pair.run_for(3 * kSecond);
+    EXPECT_TRUE(pair.status(other(broken)).serving);
+    EXPECT_EQ(pair.value_at(other(broken), kBlockOfBoth), 1);
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
 /// A proof of an earlier suspension says nothing.
 TEST(GoingAlone, NeedsAFlushOfSinceThePartnerWasLost) {
   PlayedB world(patient);

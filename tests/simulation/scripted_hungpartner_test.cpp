@@ -241,10 +241,15 @@ TEST(PreferredNode, ThatMayHaveRecordedThatItGoesOnAloneDoesNotLeave) {
   const auto talk = [&](bool can) {
     for (const NodeSide side : {kA, kB}) pair.world().cut(side, can);
   };
-  hang_store(pair.host(kB).metadata(0));
+  SimStore& metadata = pair.host(kB).metadata(0);
   talk(false);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::suspended); }, kLong));
+  ASSERT_TRUE(pair.wait_for([&] { return metadata.in_flight() > 0; }, kSoon)) << "it shows that it can be written";
+  ASSERT_TRUE(pair.wait_for([&] { return metadata.in_flight() == 0; }, kSoon)) << "while A's lease runs out";
+  hang_store(metadata);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::failed); }, kLong))
       << state_name(pair.status(kB).state);
+  EXPECT_GT(metadata.in_flight(), 0u) << "its record";
   talk(true);
   pair.run_for(5 * kSecond);
   EXPECT_FALSE(pair.status(kA).serving) << "nobody knows whether B went on alone";

@@ -157,6 +157,26 @@ TEST(Watermark, OfAWriteOfTheSequencersIsToldAtOnceAlsoBehindOneThatTakesItsTime
   EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark, world.last_order().sequence);
 }
 
+/// Whoever writes again soon tells it, however long that goes on.
+TEST(Watermark, IsToldByTheNextOrderWhereThatComesInTime) {
+  PlayedB world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  world.pair.run_for(kSoon);
+  const std::size_t before = told();
+  for (int value = 1; value <= 20; ++value) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, value));
+    bool thought = false;
+    world.pair.world().scheduler.after(
+        300 * kMicrosecond, Owner::world, [](void* it, std::uint64_t) { *static_cast<bool*>(it) = true; }, &thought);
+    ASSERT_TRUE(world.pair.wait_for([&] { return thought; }, kSoon));
+  }
+  EXPECT_EQ(told(), before);
+  world.pair.run_for(kMillisecond);
+  ASSERT_EQ(told(), before + 1);
+  EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark,
+            world.b.received(MessageType::replicate).back().sequence);
+}
+
 TEST(Watermark, ThatAnOrderToldIsToldByItselfWhenTheOrderWasNotTaken) {
   PlayedB world;
   const auto told = [&] { return world.b.received(MessageType::watermark).size(); };

@@ -1,4 +1,9 @@
 // The link over several paths, whole pairs above it: what happens to one path is not seen while another is left.
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "replication/link/channel/channel_frames.hpp"
@@ -88,6 +93,104 @@ TEST(SeveralPaths, OneOfTwoIsEnoughToBeginWith) {
   pair.run_for(5 * kSecond);
   pair.host(kB).boot();
   EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.violation(), "");
+}
+
+/// Two networks; over each goes a path over TCP (0, 1) and one over RDMA (2, 3), which is preferred.
+class PathsOverRdma : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kLargeWrite = 16;  // blocks; by a window
+  static constexpr Nanos kSoon = 1500 * kMillisecond;
+
+  void remove_devices(bool away) {
+    for (const auto side : {kA, kB}) {
+      for (const std::size_t path : {2, 3}) pair.world().paths_from(side)[path]->take_device(away);
+    }
+  }
+  void hold_rdma(SimLink::Flow flow, bool held) {
+    for (const auto side : {kA, kB}) {
+      for (const std::size_t path : {2, 3}) pair.world().paths_from(side)[path]->hold(flow, held);
+    }
+  }
+  /// Writes through both nodes, of which these paths and no other carry what is more than heartbeats.
+  void expect_carried_by(std::initializer_list<std::size_t> paths) {
+    std::array<std::uint64_t, 4> before{}, after{};
+    for (std::size_t path = 0; path < 4; ++path) before[path] = pair.world().paths_from(kA)[path]->carried();
+    for (int i = 0; i < 200; ++i) ASSERT_FALSE(pair.written(kA, 20, 9, kLargeWrite));
+    for (std::size_t path = 0; path < 4; ++path) after[path] = pair.world().paths_from(kA)[path]->carried();
+    std::uint64_t by_these = 0;
+    for (const std::size_t path : paths) by_these += after[path] - before[path];
+    EXPECT_GE(by_these, 200u);
+    for (std::size_t path = 0; path < 4; ++path) {
+      const bool is_one = std::ranges::find(paths, path) != paths.end();
+      EXPECT_TRUE(is_one || after[path] - before[path] < 100) << "path " << path;
+    }
+  }
+  void expect_done(std::span<ScriptedPair::Io* const> writes) {
+    const auto all_are = [&] { return std::ranges::all_of(writes, &ScriptedPair::Io::done); };
+    EXPECT_TRUE(pair.wait_for(all_are, kSoon));
+    for (const auto* write : writes) EXPECT_FALSE(write->status());
+    EXPECT_TRUE(pair.in_sync());
+    EXPECT_EQ(pair.violation(), "");
+  }
+  std::vector<ScriptedPair::Io*> large_writes() {
+    std::vector<ScriptedPair::Io*> writes;
+    for (std::uint64_t i = 0; i < 8; ++i) writes.push_back(&pair.write(i % 2 == 0 ? kA : kB, 16 * i, 5, kLargeWrite));
+    return writes;
+  }
+
+  ScriptedPair pair{pair_program(), [](Scenario& s) {
+                      over(4)(s);
+                      s.rdma_paths = 2;
+                      s.rdma_payload = 1024;
+                    }};
+};
+
+TEST_F(PathsOverRdma, AreUsedBeforeTcp) {
+  pair.run_for(4 * kSecond);
+  expect_carried_by({2, 3});
+}
+
+TEST_F(PathsOverRdma, LostWithLargeRequestsUnderWayGiveThemToTcpAndAreUsedAgainWhenTheyAreProven) {
+  for (const auto flow : {SimLink::Flow::requests, SimLink::Flow::answers}) {
+    pair.run_for(70 * kSecond);  // what was lost before proves itself for longer
+    hold_rdma(flow, true);
+    const auto writes = large_writes();
+    pair.run_for(20 * kMillisecond);
+    EXPECT_TRUE(std::ranges::none_of(writes, &ScriptedPair::Io::done));
+    remove_devices(true);
+    hold_rdma(flow, false);
+    expect_done(writes);
+    expect_carried_by({0, 1});
+    remove_devices(false);
+    pair.run_for(kSecond);
+    expect_carried_by({0, 1});
+    pair.run_for(70 * kSecond);
+    expect_carried_by({2, 3});
+    EXPECT_EQ(pair.value_at(kB, 16 * 7), 5);
+  }
+  EXPECT_EQ(pair.violation(), "");
+}
+
+TEST_F(PathsOverRdma, ThatFallSilentAreLeftForTcp) {
+  pair.run_for(4 * kSecond);
+  for (const auto flow : {SimLink::Flow::requests, SimLink::Flow::answers}) hold_rdma(flow, true);
+  expect_done(large_writes());
+  expect_carried_by({0, 1});
+}
+
+TEST_F(PathsOverRdma, LostTogetherWithTcpOfTheirNetworkLeaveTheOtherNetwork) {
+  pair.run_for(4 * kSecond);
+  for (const std::size_t path : {0, 2}) cut(pair, path, false);
+  expect_done(large_writes());
+  expect_carried_by({3});
+  pair.world().paths_from(kA)[3]->take_device(true);
+  pair.world().paths_from(kB)[3]->take_device(true);
+  expect_done(large_writes());
+  expect_carried_by({1});
+  for (const std::size_t path : {0, 2}) cut(pair, path, true);
+  pair.run_for(70 * kSecond);
+  expect_carried_by({2});
   EXPECT_EQ(pair.violation(), "");
 }
 

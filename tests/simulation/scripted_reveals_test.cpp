@@ -87,6 +87,28 @@ TEST(WhatWasRead, IsNotToldWhenContactHasEndedBeforeTheLease) {
   moment.expect_nothing_told();
 }
 
+/// B's answer, that it can't read the block either, is in A's socket while A stands still for longer than its lease. B
+/// goes on alone meanwhile, and a host may have written the block there.
+TEST(WhatWasRead, IsNotCalledUnreadableOnBothWhenTheLeaseHasEnded) {
+  PlayedB world(patient);
+  world.pair.spoil(kA, [](StoreFaults& f) { f.read_error = kAlways; });
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::fetch) || PlayedB::silent(m); };
+  std::vector<ScriptedPair::Io*> reads;
+  for (std::uint64_t i = 1; i <= 8; ++i) reads.push_back(&world.pair.read(kA, i * kBlockOfBoth));
+  const auto asked = [&] { return world.b.received(MessageType::fetch).size() == reads.size(); };
+  ASSERT_TRUE(world.pair.wait_for(asked, kLease / 4));
+  world.pair.host(kA).freeze();
+  world.b.let_go(Errc::io_error);
+  engine::Uuid its{};
+  its.bytes[0] = 1;
+  world.at_the_witness({world.b.state.record.number + 5, its, MemberSet::only(kB)});
+  world.pair.run_for(2 * kLease);
+  world.pair.host(kA).thaw();
+  world.pair.run_for(kLease / 2);
+  EXPECT_TRUE(world.pair.is(kA, MirrorState::suspended));
+  for (const auto* read : reads) EXPECT_NE(read->status(), make_error_code(Errc::io_error));
+}
+
 // ---- another process of the partner's ----------------------------------------------------------------------------
 
 /// In sync with a B that tells its machine's boot, and whose next process says nothing of its state.

@@ -198,8 +198,9 @@ TEST(Resuming, IsNotForWhoAskedTheWitnessForAnotherEpoch) {
 
 TEST(LateRecord, ThatFailedMakesNothingGood) {
   PlayedB world;
+  world.let_a_win();
+  ASSERT_EQ(world.pair.host(kA).metadata(0).in_flight(), 0u) << "its record is not begun yet";
   world.spoil_metadata([](StoreFaults& f) { f.hang = f.write_error = kAlways; });
-  world.suspend();
   ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::failed); }));
   world.pair.mend(kA);
   EXPECT_FALSE(world.pair.wait_for([&] { return !world.pair.is(kA, MirrorState::failed); }, 10 * kSoon));

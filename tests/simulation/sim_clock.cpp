@@ -52,6 +52,11 @@ void SimClock::reboot() {
   ++boot_;
 }
 
+void SimClock::set_back(engine::TimePoint then) {
+  began_ = unpaused();
+  offset_ = static_cast<Nanos>(then.since_origin.count());
+}
+
 void SimClock::resume() {
   paused_ += scheduler_.now() - paused_at_;
   is_paused_ = false;

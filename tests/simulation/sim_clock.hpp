@@ -25,6 +25,8 @@ class SimClock final : public engine::Clock {
   /// A new boot: it begins near zero again.
   void reboot();
   [[nodiscard]] std::uint64_t boot() const { return boot_; }
+  /// It shows that time again, of the same boot: the machine's memory was set back.
+  void set_back(engine::TimePoint then);
   /// The machine is paused: its clock stands still, and timers fire later by as much. What an operator is played to
   /// have it do meanwhile sees that clock, too.
   void pause() {

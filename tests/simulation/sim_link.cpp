@@ -1,9 +1,10 @@
 #include "tests/simulation/sim_link.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
+
+#include "tests/simulation/sim_link_inbound.hpp"
 
 namespace lockstep::simulation {
 
@@ -11,62 +12,6 @@ using engine::Callback;
 using engine::Errc;
 using engine::IoResult;
 using replication::LinkAnswer;
-
-namespace {
-constexpr std::byte kPoison{0xdd};
-}
-
-/// A request at the receiver. Its memory is poisoned once it is answered.
-class SimLink::Inbound final : public replication::InboundRequest {
- public:
-  explicit Inbound(SimLink& link) : link_(link) {}
-  ~Inbound() override { std::free(memory_); }
-  [[nodiscard]] std::span<const std::byte> header() const override { return {header_.data(), header_bytes_}; }
-  [[nodiscard]] std::span<std::byte> payload() const override { return {memory_, payload_bytes_}; }
-  [[nodiscard]] std::size_t max_answer_payload() const override { return answer_room_; }
-  void answer(std::span<const std::byte> header, std::span<const std::byte> payload, Callback<> sent) override {
-    link_.answer(*this, header, payload, std::move(sent));
-  }
-  void answer_early(std::span<const std::byte> header) override { link_.answer_early(*this, header); }
-
-  void take(const Packet& packet) {
-    if (packet.payload.size() > capacity_) {
-      std::free(memory_);
-      capacity_ = (packet.payload.size() + 4095) / 4096 * 4096;
-      memory_ = static_cast<std::byte*>(std::aligned_alloc(4096, capacity_));
-    }
-    counts_ = !packet.goes_ahead;
-    payload_bytes_ = packet.payload.size();
-    if (payload_bytes_ != 0) std::memcpy(memory_, packet.payload.data(), payload_bytes_);
-    header_bytes_ = packet.header_bytes;
-    std::memcpy(header_.data(), packet.header.data(), header_bytes_);
-    answer_room_ = packet.answer_room;
-    slot_ = packet.slot;
-    generation_ = packet.generation;
-    session_ = packet.session;
-    live_ = true;
-    answered_ = false;
-  }
-  void poison() {
-    live_ = false;
-    if (payload_bytes_ != 0) std::memset(memory_, static_cast<int>(kPoison), payload_bytes_);
-    std::memset(header_.data(), static_cast<int>(kPoison), header_.size());
-  }
-
-  SimLink& link_;
-  std::byte* memory_ = nullptr;
-  std::size_t capacity_ = 0;
-  std::size_t payload_bytes_ = 0;
-  std::size_t header_bytes_ = 0;
-  std::array<std::byte, replication::kMaxLinkHeader> header_{};
-  std::size_t answer_room_ = 0;
-  std::uint32_t slot_ = 0;
-  std::uint32_t generation_ = 0;
-  std::uint64_t session_ = 0;
-  bool counts_ = false;  ///< in the receiver's window
-  bool live_ = false;
-  bool answered_ = false;  ///< early
-};
 
 SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times)
     : scheduler_(world.scheduler),
@@ -78,7 +23,10 @@ SimLink::SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTim
       shard_(world.shard),
       random_(random),
       sender_(sender),
-      times_(times) {}
+      times_(times) {
+  if (world.transport == replication::PathTransport::tcp) return;
+  rdma_ = std::make_unique<SimRdma>(scheduler_, verdict_, random_.split(), sender_owner(), world.payloads);
+}
 
 SimLink::~SimLink() = default;
 
@@ -113,6 +61,7 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
                      (std::uint64_t{slot.generation} << 32) | id);
     return;
   }
+  ++carried_;
   Packet packet;
   packet.slot = id;
   packet.generation = slot.generation;
@@ -124,7 +73,8 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
   packet.answer_room = payload_in.size();
   packet.goes_ahead = times_.window != 0 && is_heartbeat_ != nullptr && *is_heartbeat_ && (*is_heartbeat_)(header);
   const Nanos travels = delay();
-  if (random_.chance(500'000)) take_copy(packet);
+  if (rdma_ && !give(id, packet, payload_out)) return;
+  if (!rdma_ && random_.chance(500'000)) take_copy(packet);
   // Beyond the cut of a session that broke already, nothing gets through.
   if (sender_session_ == broken_session_) return;
   put_on_wire(std::move(packet), travels);
@@ -175,7 +125,7 @@ void SimLink::take_copy(Packet& packet) {
 }
 
 void SimLink::reset() {
-  if (sender_events_ == nullptr || sender_session_ == 0) return;
+  if (sender_events_ == nullptr || sender_session_ == 0 || is_closing_) return;
   trace_.add(letter(sender_owner()), "link.reset", {{"session", sender_session_}});
   broken_session_ = sender_session_;
   may_deliver_ = random_.chance(500'000) ? random_.below(wire_.size() + 1) : 0;
@@ -202,6 +152,7 @@ void SimLink::on_pump(void* self, std::uint64_t) {
   if (link.held_[static_cast<std::size_t>(Flow::requests)]) return;
   const auto next = link.next_on_wire();
   if (next == link.wire_.end() || next->ready > link.scheduler_.now()) return link.pump();
+  if (next->tagged.write && !next->copied) return link.pull(*next);
   Packet packet = std::move(*next);
   link.wire_.erase(next);
   bool passes = packet.session == link.receiver_session_ && link.receiver_events_ != nullptr;
@@ -216,6 +167,7 @@ void SimLink::on_pump(void* self, std::uint64_t) {
 
 void SimLink::deliver(Packet packet) {
   take_copy(packet);
+  if (rdma_) scheduler_.after(delay(), sender_owner(), &SimLink::on_complete, this, packet.send);
   trace_.add(
       letter(receiver_owner()), "link.request",
       {{"slot", packet.slot}, {"session", packet.session}, {"bytes", packet.payload.size()}, {"hash", packet.hash}});
@@ -244,7 +196,6 @@ void SimLink::answer(Inbound& request, std::span<const std::byte> header, std::s
   }
   if (request.counts_ && request.session_ == receiver_session_) --window_, pump();
   // What was answered early has nothing more to say to anybody.
-  constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   reply(request, request.answered_ ? kNobody : request.session_, header, payload, std::move(sent));
   request.poison();
   free_inbounds_.push_back(&request);
@@ -283,12 +234,15 @@ void SimLink::reply(Inbound& request, std::uint64_t session, std::span<const std
   reply.copied = false;
   reply.arrived_at_wire = false;
   reply.payload.clear();
+  reply.is_written = false;
   reply.sent = std::move(sent);
   trace_.add(letter(receiver_owner()), "link.answer",
              {{"slot", request.slot_}, {"session", session}, {"bytes", payload.size()}, {"hash", hash_bytes(header)}});
   tell(receiver_owner(), header);
-  scheduler_.after(random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond), receiver_owner(), &SimLink::on_sent,
-                   this, (std::uint64_t{reply.generation} << 32) | id);
+  if (rdma_ && session == receiver_session_) begin_to_write(reply, request);
+  const auto then = reply.is_written ? &SimLink::on_write : &SimLink::on_sent;
+  scheduler_.after(device_delay(), reply.is_written ? Owner::world : receiver_owner(), then, this,
+                   (std::uint64_t{reply.generation} << 32) | id);
 }
 
 void SimLink::on_sent(void* self, std::uint64_t argument) {
@@ -299,7 +253,7 @@ void SimLink::on_sent(void* self, std::uint64_t argument) {
   if (hash_bytes(reply.source) != reply.hash) {
     link.verdict_.fail("an answer's payload was changed before it was sent");
   }
-  reply.payload.assign(reply.source.begin(), reply.source.end());
+  if (!reply.is_written) reply.payload.assign(reply.source.begin(), reply.source.end());
   reply.copied = true;
   Callback<> sent = std::move(reply.sent);
   if (reply.session != link.receiver_session_) {
@@ -317,7 +271,9 @@ void SimLink::hold(Flow flow, bool held) {
   trace_.add(letter(sender_owner()), held ? "link.flow_held" : "link.flow_goes_on",
              {{"flow", static_cast<std::uint64_t>(flow)}});
   if (held) return;
+  if (rdma_) goes_on_writing();
   if (flow == Flow::requests) return pump();
+  if (rdma_) pump();
   Nanos wait = 0;
   for (const std::uint64_t reply : held_replies_) {
     scheduler_.after(wait += random_.between(1, 10 * kMicrosecond), sender_owner(), &SimLink::on_reply, this, reply);
@@ -342,9 +298,11 @@ void SimLink::on_reply(void* self, std::uint64_t argument) {
   }
   Slot& slot = link.slots_[reply.slot];
   const bool lost = reply.session == link.broken_session_ && link.random_.chance(500'000);
-  if (lost || reply.session != link.sender_session_ || !slot.live || slot.generation != reply.slot_generation) {
+  if (lost || reply.session != link.sender_session_ || !slot.live || slot.generation != reply.slot_generation ||
+      link.is_closing_) {
     return link.release_reply(id);
   }
+  if (link.rdma_) return link.take_answer(reply, id);
   link.trace_.add(letter(link.sender_owner()), "link.answered", {{"slot", reply.slot}, {"hash", reply.hash}});
   std::copy(reply.payload.begin(), reply.payload.end(), slot.payload_in.begin());
   auto done = std::move(slot.done);
@@ -366,6 +324,7 @@ void SimLink::drop_inbounds() {
 void SimLink::release_slot(std::uint32_t id) {
   slots_[id].live = false;
   slots_[id].done = nullptr;
+  if (auto* task = slots_[id].task.get()) task->copy_out.reset(), task->copy_in.reset();
   ++slots_[id].generation;
   free_slots_.push_back(id);
 }

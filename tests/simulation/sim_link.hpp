@@ -2,17 +2,24 @@
 // One way of the partner link: the sender's Link and the receiver's sessions, over wires that may be cut. Keeps every
 // rule of replication/core/link.hpp, and uses every freedom that it leaves: a break may lose requests, deliver them
 // after the sender was told of the break, or lose only their answers.
+//
+// A way over RDMA (SimRdma) moves what is long through windows on the sender's memory: in pieces, as late as may be, by
+// devices that go on where processes stand still. Its end takes a moment, until which the partner's device still reads
+// and writes; what was sent is called back afterwards.
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "replication/core/link.hpp"
+#include "replication/link/channel/path_manager.hpp"
 #include "tests/simulation/network.hpp"
 #include "tests/simulation/scheduler.hpp"
+#include "tests/simulation/sim_rdma.hpp"
 #include "tests/simulation/violation.hpp"
 
 namespace lockstep::simulation {
@@ -33,7 +40,7 @@ using MessageReader = std::function<std::string(std::span<const std::byte>)>;
 /// Picks requests by their headers.
 using MessageFilter = std::function<bool(std::span<const std::byte>)>;
 
-class SimLink final : public replication::Link {
+class SimLink final : public replication::Link, private replication::RdmaPayloads::User {
  public:
   struct World {
     Scheduler& scheduler;
@@ -43,6 +50,8 @@ class SimLink final : public replication::Link {
     const MessageReader* read_message = nullptr;
     const MessageFilter* is_heartbeat = nullptr;
     unsigned shard = 0;  ///< whose link it is: its threads have both ends
+    replication::PathTransport transport = replication::PathTransport::tcp;
+    replication::PayloadSizes payloads{};  ///< over RDMA
   };
   SimLink(World world, SimRandom random, engine::NodeSide sender, LinkTimes times);
   ~SimLink() override;
@@ -67,6 +76,11 @@ class SimLink final : public replication::Link {
   enum class Flow : std::uint8_t { requests, answers };
   void hold(Flow flow, bool held);
   [[nodiscard]] bool connected() const { return up_; }
+  [[nodiscard]] bool is_rdma() const { return rdma_ != nullptr; }
+  /// Requests that were given to it to carry.
+  [[nodiscard]] std::uint64_t carried() const { return carried_; }
+  /// The network card of either end is gone, or back: connections are lost at once, and none is made.
+  void take_device(bool away);
   /// The sender's queue has no room for these: they end with resource_exhausted, and were not sent.
   void refuse(MessageFilter which) { refused_ = std::move(which); }
   /// The receiver can't read the headers of these, like a program that knows less.
@@ -76,7 +90,8 @@ class SimLink final : public replication::Link {
 
  private:
   class Inbound;
-  struct Packet {  // a request under way
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  ///< the session of an answer that nobody is to have
+  struct Packet {                                              // a request under way
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
     std::uint64_t session = 0;
@@ -89,6 +104,11 @@ class SimLink final : public replication::Link {
     std::vector<std::byte> payload;
     std::size_t answer_room = 0;
     bool goes_ahead = false;
+    // Over RDMA.
+    iser::Tagged tagged;
+    std::uint64_t send = 0;   ///< of SimRdma
+    std::size_t pulled = 0;   ///< bytes of the payload that the receiver's device has read
+    bool is_pulling = false;  ///< it is about to read more
   };
   struct Slot {  // a request that was not yet answered, at the sender
     bool live = false;
@@ -97,6 +117,7 @@ class SimLink final : public replication::Link {
     std::span<std::byte> payload_in;
     engine::Errc refusal{};  ///< why it was not sent
     engine::Callback<engine::IoResult<replication::LinkAnswer>> done;
+    std::unique_ptr<replication::LinkTask> task;  ///< over RDMA; kept for the next
   };
   struct Reply {  // an answer under way
     bool live = false;
@@ -112,6 +133,12 @@ class SimLink final : public replication::Link {
     bool copied = false;
     bool arrived_at_wire = false;
     engine::Callback<> sent;
+    // Over RDMA.
+    iser::Tagged tagged;      ///< the request's
+    std::uint32_t crc = 0;    ///< of the answer
+    std::size_t written = 0;  ///< bytes that are in the sender's memory
+    bool is_written = false;  ///< the payload goes there, and not with the answer
+    bool waits = false;       ///< to go on writing
   };
 
   void schedule_attempt(Nanos delay);
@@ -124,6 +151,12 @@ class SimLink final : public replication::Link {
   static void on_sent(void* self, std::uint64_t reply);
   static void on_reply(void* self, std::uint64_t reply);
   static void on_refuse(void* self, std::uint64_t slot);
+  // Over RDMA.
+  static void on_failing(void* self, std::uint64_t session);
+  static void on_closed(void* self, std::uint64_t session);
+  static void on_pull(void* self, std::uint64_t);
+  static void on_write(void* self, std::uint64_t reply);
+  static void on_complete(void* self, std::uint64_t send);
 
   void pump();
   void put_on_wire(Packet packet, Nanos travels);
@@ -140,6 +173,23 @@ class SimLink final : public replication::Link {
   void drop_inbounds();
   void both_notice(Nanos sender_within, Nanos receiver_within);
   void tell(Owner who, std::span<const std::byte> header);
+  [[nodiscard]] bool lets_through() const;
+  [[nodiscard]] bool goes_on(std::uint64_t session);
+  [[nodiscard]] bool give(std::uint32_t slot, Packet& packet, std::span<const std::byte> payload_out);
+  void pull(Packet& packet);
+  [[nodiscard]] std::size_t some_of(std::size_t left);
+  [[nodiscard]] Nanos device_delay() { return random_.skewed(kMicrosecond, times_.slowest / 4 + kMicrosecond); }
+  void read_late(const Inbound& request);
+  void begin_to_write(Reply& reply, const Inbound& request);
+  void goes_on_writing();
+  void take_answer(Reply& reply, std::uint32_t id);
+  void on_shut(replication::LinkTask& task) override;
+  void take_payload(replication::LinkTask& task);
+  void finish_if_over(replication::LinkTask& task);
+  void begin_to_close(std::uint64_t session);
+  void end_session_at_sender(std::uint64_t session);
+  void drop_unread();
+  void lose_both();
   void release_slot(std::uint32_t slot);
   void release_reply(std::uint32_t reply);
   [[nodiscard]] Owner sender_owner() const { return owner_of(sender_, shard_); }
@@ -160,6 +210,10 @@ class SimLink final : public replication::Link {
   replication::LinkEvents* sender_events_ = nullptr;
   replication::LinkEvents* receiver_events_ = nullptr;
 
+  std::uint64_t carried_ = 0;
+  std::unique_ptr<SimRdma> rdma_;  ///< none: it is TCP
+  bool is_closing_ = false;        ///< the sender's session over RDMA
+  bool device_is_there_ = true;
   std::uint16_t sender_speaks_ = 0, receiver_speaks_ = 0;
   std::uint16_t version_ = 0;  ///< of the sender's session
 

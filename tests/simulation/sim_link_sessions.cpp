@@ -29,14 +29,14 @@ void SimLink::on_attempt(void* self, std::uint64_t attempt) {
   // Tried again unless it gets somewhere: the connection, the login and its answer may all be lost on the way.
   link.scheduler_.after(link.random_.between(50 * kMillisecond, 300 * kMillisecond), link.sender_owner(),
                         &SimLink::on_attempt, &link, attempt);
-  if (!link.network_.whole() || link.receiver_events_ == nullptr) return;
+  if (!link.network_.whole() || link.receiver_events_ == nullptr || !link.device_is_there_) return;
   link.scheduler_.after(link.delay(), link.receiver_owner(), &SimLink::on_login, &link, attempt);
 }
 
 void SimLink::on_login(void* self, std::uint64_t attempt) {
   auto& link = *static_cast<SimLink*>(self);
   if (attempt != link.attempt_ || link.sender_session_ != 0 || !link.network_.whole()) return;
-  if (link.receiver_events_ == nullptr || link.sender_events_ == nullptr) return;
+  if (link.receiver_events_ == nullptr || link.sender_events_ == nullptr || !link.device_is_there_) return;
   link.end_receiver_session(true);
   link.receiver_session_ = ++link.last_session_;
   link.trace_.add(letter(link.receiver_owner()), "link.inbound_up", {{"session", link.receiver_session_}});
@@ -48,6 +48,7 @@ void SimLink::on_logged_in(void* self, std::uint64_t session) {
   auto& link = *static_cast<SimLink*>(self);
   if (link.sender_session_ != 0 || session != link.receiver_session_ || session == link.broken_session_) return;
   link.sender_session_ = session;
+  if (link.rdma_) link.rdma_->connect(link);
   link.version_ = std::min(link.sender_speaks_, link.receiver_speaks_);
   link.up_ = true;
   link.trace_.add(letter(link.sender_owner()), "link.up", {{"session", session}});
@@ -58,13 +59,19 @@ void SimLink::on_sender_notices(void* self, std::uint64_t session) {
   auto& link = *static_cast<SimLink*>(self);
   if (session != link.sender_session_ || link.sender_events_ == nullptr) return;
   link.broken_session_ = std::max(link.broken_session_, session);
+  if (link.rdma_) return link.begin_to_close(session);
   for (Packet& packet : link.wire_) link.take_copy(packet);  // what is under way no longer needs the sender's buffers
-  link.fail_outstanding();
-  link.sender_session_ = 0;
-  link.up_ = false;
-  link.trace_.add(letter(link.sender_owner()), "link.down", {{"session", session}});
-  link.schedule_attempt(link.random_.between(kMillisecond, 200 * kMillisecond));
-  link.sender_events_->on_link_down();
+  link.end_session_at_sender(session);
+}
+
+void SimLink::end_session_at_sender(std::uint64_t session) {
+  fail_outstanding();
+  is_closing_ = false;
+  sender_session_ = 0;
+  up_ = false;
+  trace_.add(letter(sender_owner()), "link.down", {{"session", session}});
+  schedule_attempt(random_.between(kMillisecond, 200 * kMillisecond));
+  sender_events_->on_link_down();
 }
 
 void SimLink::fail_outstanding() {
@@ -108,6 +115,7 @@ void SimLink::end_receiver_session(bool tell) {
   wire_.clear();
   window_ = 0;
   sent_at_ = 0;
+  if (rdma_) goes_on_writing();
   if (sender_session_ == session) {
     const Nanos within = network_.whole() ? 100 * kMillisecond : times_.notice;
     scheduler_.after(random_.skewed(0, within), sender_owner(), &SimLink::on_sender_notices, this, session);
@@ -134,6 +142,7 @@ void SimLink::break_session() {
 void SimLink::network_changed() {
   if (network_.whole()) {
     pump();
+    if (rdma_) goes_on_writing();
     for (std::uint32_t id = 0; id < replies_.size(); ++id) {
       if (!replies_[id].live || !replies_[id].arrived_at_wire) continue;
       scheduler_.after(delay(), sender_owner(), &SimLink::on_reply, this,
@@ -163,6 +172,8 @@ void SimLink::sender_died(bool silent) {
   ++attempt_;
   sender_session_ = 0;
   up_ = false;
+  is_closing_ = false;
+  if (rdma_) rdma_->process_died(), drop_unread();
   if (receiver_session_ != 0) {
     // What had left the machine may still arrive; what had not is gone with its buffers.
     broken_session_ = receiver_session_;

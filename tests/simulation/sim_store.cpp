@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_store.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace lockstep::simulation {
@@ -42,6 +43,8 @@ SimStore::SimStore(World world, SimRandom random, Owner owner, std::string name,
   version_.resize(size / kSector);
   state_.resize(size / kSector, Sector::clean);
   listed_.resize(size / kSector);
+  lost_.resize(size / kSector);
+  lost_if_power_fails_.resize(size / kSector);
   allocated_.resize(size / kGranule + 1);
   set_aside_.resize(size / kGranule + 1);
 }
@@ -244,6 +247,7 @@ void SimStore::apply_sector(std::uint32_t sector, const std::byte* bytes) {
   // The disk may write an old value back on its own before it is overwritten; while a flush is under way it must have.
   if (was == Sector::completed && (flushing_ != 0 || random_.chance(100'000))) settle(sector);
   std::memcpy(cached, bytes, kSector);
+  lost_[sector] = false;
   ++version_[sector];
   if (!listed_[sector]) {
     listed_[sector] = true;
@@ -256,6 +260,31 @@ void SimStore::apply_sector(std::uint32_t sector, const std::byte* bytes) {
 void SimStore::settle(std::uint32_t sector) {
   std::memcpy(stable_.data() + std::size_t{sector} * kSector, cached_.data() + std::size_t{sector} * kSector, kSector);
   set_aside_[std::size_t{sector} * kSector / kGranule] = false;
+  lost_if_power_fails_[sector] = lost_[sector];
+}
+
+void SimStore::lose_sector(std::uint64_t sector) {
+  if (lost_[sector]) return;
+  trace_.add(letter(owner_), "store.loses_sector", {{"sector", sector}});
+  lost_[sector] = lost_if_power_fails_[sector] = true;
+  static constexpr std::array<std::byte, kSector> kNothing = [] {
+    std::array<std::byte, kSector> bytes{};
+    bytes.fill(std::byte{0xbd});
+    return bytes;
+  }();
+  poke(sector * kSector, kNothing);
+}
+
+bool SimStore::loses_some_of(const Op& op) const {
+  const auto first = lost_.begin() + static_cast<std::ptrdiff_t>(op.offset / kSector);
+  return std::find(first, first + static_cast<std::ptrdiff_t>(op.length / kSector), true) !=
+         first + static_cast<std::ptrdiff_t>(op.length / kSector);
+}
+
+std::optional<std::uint64_t> SimStore::next_lost(std::uint64_t from) const {
+  const auto found = std::find(lost_.begin() + static_cast<std::ptrdiff_t>(from), lost_.end(), true);
+  if (found == lost_.end()) return {};
+  return static_cast<std::uint64_t>(found - lost_.begin());
 }
 
 void SimStore::on_complete(void* self, std::uint64_t argument) {
@@ -288,6 +317,8 @@ void SimStore::set_back(const StoreSnapshot& to) {
   cached_ = stable_ = to.bytes;
   allocated_ = to.allocated;
   std::fill(set_aside_.begin(), set_aside_.end(), false);
+  std::fill(lost_.begin(), lost_.end(), false);
+  std::fill(lost_if_power_fails_.begin(), lost_if_power_fails_.end(), false);
   for (const std::uint32_t sector : dirty_) {
     state_[sector] = Sector::clean;
     listed_[sector] = false;
@@ -305,6 +336,10 @@ void SimStore::complete(std::uint32_t slot) {
   Op& op = ops_[slot];
   switch (op.kind) {
     case Kind::read:
+      if (!op.status && loses_some_of(op)) {
+        op.status = Errc::io_error;
+        ++failed_;
+      }
       if (!op.status && op.length != 0) std::memcpy(op.into.data(), cached_.data() + op.offset, op.length);
       break;
     case Kind::write:
@@ -436,6 +471,7 @@ void SimStore::power_cut() {
     std::memcpy(cached_.data() + std::size_t{sector} * kSector, stable_.data() + std::size_t{sector} * kSector,
                 kSector);
     state_[sector] = Sector::clean;
+    lost_[sector] = lost_if_power_fails_[sector];
     ++version_[sector];
   }
   dirty_.clear();

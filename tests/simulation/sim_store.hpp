@@ -1,10 +1,11 @@
 #pragma once
 // A disk that does everything a disk may do: completes late and out of order, applies a write at any moment between its
 // submission and its completion, keeps unflushed sectors in a cache that a power cut loses in part, fails, hangs,
-// fills. Two images: what a read sees, and what is on stable storage.
+// fills, and loses sectors for good. Two images: what a read sees, and what is on stable storage.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -110,6 +111,11 @@ class SimStore final : public engine::Store {
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
   [[nodiscard]] std::span<const std::byte> visible() const { return cached_; }
   [[nodiscard]] std::span<const std::byte> stable() const { return stable_; }
+  /// The medium loses it: each read of it fails until it is written over, whatever becomes of processes and power.
+  void lose_sector(std::uint64_t sector);
+  [[nodiscard]] bool is_lost(std::uint64_t sector) const { return lost_[sector]; }
+  /// The first at or behind `from` that can't be read.
+  [[nodiscard]] std::optional<std::uint64_t> next_lost(std::uint64_t from) const;
   /// Changes both images at once, behind everybody's back.
   void poke(std::uint64_t offset, std::span<const std::byte> bytes);
 
@@ -141,6 +147,7 @@ class SimStore final : public engine::Store {
   static void on_apply(void* self, std::uint64_t argument);
   static void on_complete(void* self, std::uint64_t argument);
   void complete(std::uint32_t slot);
+  [[nodiscard]] bool loses_some_of(const Op& op) const;
   void apply(Op& op, unsigned half);
   void take_space(const engine::Extent& extent);
   void scramble();
@@ -165,8 +172,9 @@ class SimStore final : public engine::Store {
   Image stable_;
   std::vector<std::uint32_t> version_;
   std::vector<Sector> state_;
-  std::vector<std::uint32_t> dirty_;  ///< every sector that is not clean, once, and some that are again
-  std::vector<bool> listed_;          ///< is in dirty_
+  std::vector<std::uint32_t> dirty_;              ///< every sector that is not clean, once, and some that are again
+  std::vector<bool> listed_;                      ///< is in dirty_
+  std::vector<bool> lost_, lost_if_power_fails_;  ///< sectors that can't be read
   std::vector<bool> allocated_;
   std::vector<bool> set_aside_;  ///< and nothing of it is stable yet: a power cut may forget it
   std::vector<Op> ops_;

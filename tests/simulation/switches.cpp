@@ -11,6 +11,9 @@ namespace {
 constexpr std::uint64_t kWithoutFence = 45'000;
 constexpr std::uint64_t kWithoutSeveralPaths = 45'000;
 constexpr std::uint64_t kWithoutShards = 1'000'000;
+constexpr std::uint64_t kWithoutBadSectors = 2'000'000;
+constexpr std::uint64_t kWithoutRevertAlone = 3'000'000;
+constexpr std::uint64_t kWithoutMemory = 4'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -35,6 +38,9 @@ void draw_paths(Scenario& s) {
   if (!s.several_paths) return;
   SimRandom random(stream_of(s, "values of several_paths"));
   s.paths = random.between(1, 4);
+  if (random.chance(700'000)) s.rdma_paths = random.between(1, s.paths);
+  s.paths += s.rdma_paths;
+  s.rdma_payload = random.skewed(0, 4096);
   s.link_version = replication::kSeveralPaths;
 }
 
@@ -79,6 +85,7 @@ void draw_values(Scenario& s) {
   if (s.hosts.impatient) s.think = 2 * s.duration * s.initiators * s.depth / s.operations;
   // What is older than this when it is tried elsewhere is not begun where it waits (initiator_sessions.cpp).
   if (s.hosts.hasty) s.hosts.patience = SimRandom(stream_of(s, "hasty values")).between(s.lease * 13 / 10, 2 * s.lease);
+  s.faults.revert |= s.faults.revert_alone;
   s.faults.dies_twice &= !s.faults.revert;
   s.reordered = static_cast<std::uint32_t>(random.between(5'000, 300'000));
   s.longest_overtaken = random.skewed(s.slowest_link, std::max(s.slowest_link, s.lease / 3));
@@ -115,6 +122,8 @@ const std::vector<Switch>& switches() {
       {"long_freeze", [](Scenario& s) -> bool& { return s.faults.long_freeze; }, 150'000, true},
       {"pause", [](Scenario& s) -> bool& { return s.faults.pause; }, 100'000, true},
       {"revert", [](Scenario& s) -> bool& { return s.faults.revert; }, 120'000, true},
+      {"revert_alone", [](Scenario& s) -> bool& { return s.faults.revert_alone; }, 250'000, true},
+      {"memory", [](Scenario& s) -> bool& { return s.faults.memory; }, 120'000, true},
       {"detach", [](Scenario& s) -> bool& { return s.faults.detach; }, 200'000, true},
       {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 120'000, true},
       {"replace", [](Scenario& s) -> bool& { return s.faults.replace; }, 150'000, true},
@@ -130,6 +139,7 @@ const std::vector<Switch>& switches() {
       {"other_arbiters", [](Scenario& s) -> bool& { return s.changes_arbiter; }, 120'000, true},
       {"fences_in_use", [](Scenario& s) -> bool& { return s.fences_in_use; }, 80'000, true},
       {"other_leases", [](Scenario& s) -> bool& { return s.changes_lease; }, 150'000, true},
+      {"bad_sectors", [](Scenario& s) -> bool& { return s.faults.bad_sectors; }, 300'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
   };
   return all;
@@ -158,7 +168,12 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.several_paths &= scenario.seed > kWithoutSeveralPaths;
   scenario.late_closes &= scenario.seed > kWithoutSeveralPaths;
   scenario.several_shards &= scenario.seed > kWithoutShards;
+  scenario.faults.bad_sectors &= scenario.seed > kWithoutBadSectors;
+  scenario.faults.revert_alone &= scenario.seed > kWithoutRevertAlone;
+  scenario.faults.memory &= scenario.seed > kWithoutMemory;
   settle_switches(scenario, orders);
+  // Programs of before tell nothing that shows it to the one that was set back.
+  scenario.older_programs &= !scenario.faults.memory;
   draw_values(scenario);
 }
 

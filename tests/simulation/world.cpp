@@ -18,7 +18,10 @@ constexpr std::uint64_t kMostEvents = 3'000'000;  ///< a world that needs more i
 namespace {
 /// Of kinds that take one, there is one.
 std::size_t count_of_paths(Scenario& scenario, const ProgramKind& kind) {
-  if (!kind.takes_paths) scenario.shards = scenario.paths = 1;
+  if (!kind.takes_paths) {
+    scenario.shards = scenario.paths = 1;
+    scenario.rdma_paths = 0;
+  }
   return scenario.shards * scenario.paths;
 }
 
@@ -56,8 +59,16 @@ World::World(const WorldOptions& options, const ProgramKind& program)
     SimRandom further(scenario.seed ^ (static_cast<std::uint64_t>(side) + 1) * 0x9E3779B97F4A7C15);
     for (std::size_t path = 0; path < networks.size(); ++path) {
       const auto shard = static_cast<unsigned>(path / scenario.paths);
-      const SimLink::World seams{scheduler,          trace, verdict, networks[path], &kind.read_message,
-                                 &kind.is_heartbeat, shard};
+      const SimLink::World seams{
+          scheduler,
+          trace,
+          verdict,
+          networks[path],
+          &kind.read_message,
+          &kind.is_heartbeat,
+          shard,
+          scenario.is_rdma(path) ? replication::PathTransport::rdma : replication::PathTransport::tcp,
+          {scenario.rdma_payload, scenario.rdma_payload}};
       ways_[static_cast<std::size_t>(side)].push_back(
           std::make_unique<SimLink>(seams, path == 0 ? first : further.split(), side, times));
     }
@@ -69,6 +80,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   states = std::make_unique<StateChecker>(*this);
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   grower = std::make_unique<Grower>(*this);
+  bad_sectors = std::make_unique<BadSectors>(*this);
   arbiter_changer = std::make_unique<ArbiterChanger>(*this);
   lease_changer = std::make_unique<LeaseChanger>(*this);
   for (unsigned i = 0; i < scenario.initiators; ++i) {
@@ -116,6 +128,7 @@ Outcome World::run() {
   lease_changer->start();
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
+  if (!verdict.failed()) bad_sectors->read_each();
   // After a split nobody's history holds: what one of the two acknowledged was given up.
   if (!verdict.failed() && !checkers->split()) read_everything();
   if (!checkers->split()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/simulation/arbiter_changer.hpp"
+#include "tests/simulation/bad_sectors.hpp"
 #include "tests/simulation/checkers.hpp"
 #include "tests/simulation/grower.hpp"
 #include "tests/simulation/history.hpp"
@@ -64,6 +65,7 @@ class World {
   /// Of every shard, the first path's wires are whole.
   [[nodiscard]] bool is_whole() const;
   [[nodiscard]] bool all_in_sync();
+  void run_until(Nanos when);
 
   Verdict verdict;
   Trace trace;
@@ -80,13 +82,13 @@ class World {
   std::vector<std::unique_ptr<Initiator>> initiators;
   std::unique_ptr<Nemesis> nemesis;
   std::unique_ptr<Grower> grower;
+  std::unique_ptr<BadSectors> bad_sectors;
   std::unique_ptr<ArbiterChanger> arbiter_changer;
   std::unique_ptr<LeaseChanger> lease_changer;
   std::uint64_t wanted_size = 0;  ///< of the first volume, as its operator decided; 0: as it was made
   unsigned operations_left = 0;
 
  private:
-  void run_until(Nanos when);
   void settle();
   void read_everything();
   void compare_replicas();

@@ -370,6 +370,7 @@ export class Model {
     });
     const carriers = this.nodes.map((n) => ({
       side: n.side, node: n.name, transport: n.partner_link.path, why_not_rdma: n.partner_link.why_not_rdma,
+      cipher: n.partner_link.cipher, switches: null, last_switch: null,
     }));
     return {
       paths: [1, 2].map((number) => ({ number, last_resort: number === 2, nodes: ['a', 'b'].map((side) => end(side, number)) })),
@@ -377,14 +378,14 @@ export class Model {
     };
   }
 
-  measurePath({ path }) {
+  measurePath({ path, transport }) {
     const found = this.link().paths.find((p) => p.number === path)?.nodes[0];
     if (!found) throw new Refusal(404, 'not-found', 'There is no such path', `Path ${path} is not one of the link's.`);
     if (found.state === 'down') throw new Refusal(409, 'conflict', 'Not now', `Path ${path} is down: ${found.problem}`);
     const sizes = [64, 4096, 65536, 2 ** 20].map((bytes) => ({
       bytes, round_trips: 500, least_us: 80 + bytes / 1250, median_us: 90 + bytes / 1250, p99_us: 1200 + bytes / 1250, bytes_a_second: bytes * 1000,
     }));
-    return { path, node: found.node, from: found.from, to: found.to, transport: 'tcp', sizes, findings: ['Packets are smaller than the interface allows: look for an MTU on the way.'] };
+    return { path, node: found.node, from: found.from, to: found.to, transport, sizes, findings: ['Packets are smaller than the interface allows: look for an MTU on the way.'] };
   }
 
   health() {

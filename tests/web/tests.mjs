@@ -103,7 +103,7 @@ test('a path of the link is measured from the page, beside what hosts do', async
   await enter(env);
   const { page } = env;
   await page.getByRole('button', { name: 'Measure path 1' }).click();
-  const found = page.getByTestId('link-measurement');
+  const found = page.getByTestId('link-measurement-tcp');
   await found.waitFor({ timeout: 30_000 });
   assert.deepEqual(await found.locator('td:first-child').allInnerTexts(), ['64 B', '4 KiB', '64 KiB', '1 MiB']);
   const bandwidths = await found.locator('td:last-child').allInnerTexts();

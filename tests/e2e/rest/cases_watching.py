@@ -98,10 +98,12 @@ class Watching(Scratch):
     def test_rdma_is_in_the_health_and_the_metrics(self):
         a, b = self.pair()
         self.well(a, b)
-        copied = {"immediate_prefix": 0, "ahs": 0, "bounce": 0, "control": 77}
+        copied = {"immediate_prefix": 0, "ahs": 0, "bounce": 0, "control": 77, "cipher": 0}
         b.script(rdma={"findings": [{"id": "small_mtu", "severity": "advice", "message": "eth1 has an MTU of 1500.", "advice": "Set 9000."}],
                        "hosts": {"messages_in": 12, "bytes_in": 4096, "copied": copied},
-                       "link": {"messages_in": 34, "windows": 5}})
+                       "link": {"messages_in": 34, "windows": 5, "errors": {"no_receive": 3}, "queues": {"most": 40}},
+                       "registrations": {"regions": 8, "bytes": 4096, "made": 9, "refused": 0},
+                       "counters": [{"device": "mlx5_0", "port": 1, "kind": "packets_lost", "name": "out_of_sequence", "value": 6}]})
         health = wait_for("the advice", lambda: (h := a.get("/api/v1/health").json)["problems"] and h)
         self.assertEqual((health["status"], health["summary"]), ("ok", "Everything is in order."))
         self.assertEqual([(p["severity"], p["subject"], p["side"], p["message"], p["advice"]) for p in health["problems"]],
@@ -113,6 +115,10 @@ class Watching(Scratch):
         of_link = labels.replace("hosts", "link")
         self.assertIn(f"lockstep_transport_received_messages_total{of_link}}} 34", text)
         self.assertIn(f"lockstep_transport_windows_total{of_link}}} 5", text)
+        self.assertIn(f'lockstep_transport_errors_total{of_link},status="no_receive"}} 3', text)
+        self.assertIn(f"lockstep_transport_work_most{of_link}}} 40", text)
+        self.assertIn('lockstep_rdma_registrations_total{pair="pair1",node="node-b"} 9', text)
+        self.assertIn('device="mlx5_0",port="1",kind="packets_lost",counter="out_of_sequence"} 6', text)
         self.assertNotIn("lockstep_transport_", a.get("/metrics").raw.decode())
         b.script(rdma={"findings": [{"id": "port_down", "severity": "warning", "message": "rxe0/1 is not active.", "advice": "Look."}]})
         health = wait_for("what is wrong", lambda: (h := a.get("/api/v1/health").json)["status"] == "degraded" and h)

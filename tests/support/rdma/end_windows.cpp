@@ -64,10 +64,13 @@ void End::move_window(Posted& posted) {
     const bool readable = posted.access == rdma::Access::read;
     machine.grants[posted.key] = {
         .domain = domain, .memory = posted.window, .readable = readable, .writable = !readable, .window_of = this};
-  } else if (machine.grants.erase(posted.key) == 0) {
+  } else if (const auto grant = machine.grants.find(posted.key); grant == machine.grants.end()) {
     fault("the peer has invalidated its key", &posted);
     return fail(posted, std::make_error_code(FakeStatus::not_open));
   } else {
+    const auto memory = grant->second.memory;
+    if (grant->second.writable && network_.takes_damage(rdma::Work::hide, memory.size())) memory.back() ^= std::byte{1};
+    machine.grants.erase(grant);
     hidden_.insert(posted.key);
   }
   posted.is_done = true;

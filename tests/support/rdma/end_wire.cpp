@@ -96,6 +96,7 @@ void End::move_send(Posted& message, End& to) {
   to.look_at(*into);
   if (network_.dice.one_in(2)) into->target.write(from, std::span(message.data).subspan(from));
   if (message.data.size() < message.bytes) return;
+  if (network_.watcher) network_.watcher(message.data);
   if (network_.takes_damage(rdma::Work::send, message.bytes)) message.data.back() ^= std::byte{1};
   send_came(message, *into, to);
 }
@@ -147,6 +148,7 @@ void End::move_write(Posted& write, End& to) {
   write.source.read(from, bytes, write.data);
   std::ranges::copy(std::span(write.data).subspan(from), place.begin() + static_cast<std::ptrdiff_t>(from));
   if (write.data.size() < write.bytes) return;
+  if (network_.watcher) network_.watcher(write.data);
   if (network_.takes_damage(rdma::Work::write, write.bytes)) place.back() ^= std::byte{1};
   look_at(write);
   write.is_done = true;
@@ -165,6 +167,7 @@ void End::move_read(Posted& read, End& to) {
   look_at(read);
   if (network_.dice.one_in(2)) read.target.write(from, part);
   if (read.data.size() < read.bytes) return;
+  if (network_.watcher) network_.watcher(read.data);
   if (network_.takes_damage(rdma::Work::read, read.bytes)) {
     read.data.back() ^= std::byte{1};
     read.target.write(0, read.data);

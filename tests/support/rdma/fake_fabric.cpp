@@ -30,13 +30,17 @@ FakeFabric::FakeFabric(FakeFabric& neighbour) : network_(neighbour.network_), ma
 
 FakeFabric::~FakeFabric() = default;
 
-void FakeFabric::add_arena(std::span<std::byte> arena) { machine_.arenas.push_back(arena); }
+void FakeFabric::add_arena(std::span<std::byte> arena) {
+  machine_.arenas.push_back(arena);
+  registrations_.made(arena.size());
+}
 
 void FakeFabric::remove_arena(std::span<std::byte> arena) {
   const auto found = std::ranges::find_if(
       machine_.arenas, [&](auto each) { return each.data() == arena.data() && each.size() == arena.size(); });
   if (found == machine_.arenas.end()) return network_->fault("an arena was removed that was not added");
   machine_.arenas.erase(found);
+  registrations_.gone(arena.size());
   for (fabric::End* const end : network_->open_ends()) {
     if (&end->machine == &machine_) end->look_for_use_of(arena);
   }
@@ -136,7 +140,13 @@ void FakeFabric::restore_device() { machine_.is_removed = false; }
 
 void FakeFabric::fail_call(std::uint64_t number) { machine_.fails_in = number; }
 
-void FakeFabric::damage_next(rdma::Work work, std::size_t least) { network_->damages.emplace_back(work, least); }
+void FakeFabric::watch(std::function<void(std::span<const std::byte>)> watcher) {
+  network_->watcher = std::move(watcher);
+}
+void FakeFabric::damage_next(rdma::Work work, std::size_t least, unsigned passed) {
+  network_->damages.push_back({work, least, passed});
+}
+std::size_t FakeFabric::damages() const { return network_->damages.size(); }
 void FakeFabric::fail_next(rdma::Work work, std::error_code why) { machine_.failing.emplace_back(work, why); }
 
 void FakeFabric::abandon(rdma::Completions& completions) {

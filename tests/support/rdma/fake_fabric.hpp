@@ -6,11 +6,13 @@
 //
 // What a user does against the rules is kept in faults(), in sentences; a test asserts that there are none.
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "engine/rdma/registration_count.hpp"
 #include "engine/rdma/verbs.hpp"
 #include "engine/seams/clock.hpp"
 #include "engine/seams/random.hpp"
@@ -83,6 +85,7 @@ class FakeFabric final : public rdma::Fabric {
 
   void add_arena(std::span<std::byte> arena) override;
   void remove_arena(std::span<std::byte> arena) override;
+  [[nodiscard]] rdma::Registrations registrations() const override { return registrations_.now(); }
   [[nodiscard]] std::unique_ptr<rdma::Completions> attach(engine::Reactor& reactor) override;
   /// The same for a clock that no reactor stands behind: users are called by its timers.
   [[nodiscard]] std::unique_ptr<rdma::Completions> attach(engine::Clock& clock);
@@ -128,15 +131,20 @@ class FakeFabric final : public rdma::Fabric {
   /// The next such work that is posted on this machine completes with `why`, which loses the connection. A receive:
   /// when a message would fill it.
   void fail_next(rdma::Work work, std::error_code why);
-  /// The last byte that the next such work of at least so many bytes moves is another one when it has come; of the
-  /// whole network.
-  void damage_next(rdma::Work work, std::size_t least);
+  /// The last byte that the next such work of at least so many bytes moves, after `passed` others, is another one when
+  /// it has come; of the whole network. A hide: that of a window which the peer may write to, just before it is shut.
+  void damage_next(rdma::Work work, std::size_t least, unsigned passed = 0);
+  /// That are still to come.
+  [[nodiscard]] std::size_t damages() const;
+  /// Sees the bytes of each message, read and write of the whole network.
+  void watch(std::function<void(std::span<const std::byte>)> watcher);
   /// The process that attached it died: its users are not called any more, and its memory is free. Peers hear of it.
   void abandon(rdma::Completions& completions);
 
  private:
   std::shared_ptr<fabric::Network> network_;
   fabric::Machine& machine_;
+  rdma::RegistrationCount registrations_;
 };
 
 }  // namespace lockstep::test

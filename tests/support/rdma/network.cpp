@@ -52,6 +52,7 @@ class FakePair final : public rdma::QueuePair {
     return end_.expose(memory, access);
   }
   void hide(std::uint32_t key, std::uint64_t id) override { end_.hide(key, id); }
+  void await_sends() override {}  // none is told late
   void close(engine::Callback<> closed) override { end_.close(std::move(closed)); }
   [[nodiscard]] const rdma::Limits& limits() const override { return end_.limits; }
   [[nodiscard]] const std::string& local_address() const override { return end_.local_address; }
@@ -196,8 +197,9 @@ void Network::resume() {
 
 bool Network::takes_damage(rdma::Work work, std::size_t bytes) {
   const auto found =
-      std::ranges::find_if(damages, [&](const auto& one) { return one.first == work && one.second <= bytes; });
+      std::ranges::find_if(damages, [&](const auto& one) { return one.work == work && one.least <= bytes; });
   if (bytes == 0 || found == damages.end()) return false;
+  if (found->passed != 0) return --found->passed, false;
   damages.erase(found);
   return true;
 }

@@ -122,7 +122,13 @@ class Network : public std::enable_shared_from_this<Network> {
   Dice dice;
   std::vector<std::string> faults;
   FakeCounts counts;
-  std::vector<std::pair<rdma::Work, std::size_t>> damages;
+  struct Damage {
+    rdma::Work work{};
+    std::size_t least = 0;  ///< bytes
+    unsigned passed = 0;    ///< such works that go before it
+  };
+  std::vector<Damage> damages;
+  std::function<void(std::span<const std::byte>)> watcher;
   std::vector<std::shared_ptr<ListenerState>> listeners;
   [[nodiscard]] std::uint32_t make_key() { return last_key_ += 1 + static_cast<std::uint32_t>(dice.below(0x100)); }
   std::map<std::uint32_t, std::unique_ptr<Connection>> connections;

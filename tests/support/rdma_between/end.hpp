@@ -38,6 +38,7 @@ class End final : public rdma::QueuePair, private engine::TurnHook, private Plug
   [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const override;
   [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access) override;
   void hide(std::uint32_t key, std::uint64_t id) override;
+  void await_sends() override {}  // none is told late
   void close(engine::Callback<> closed) override;
   [[nodiscard]] const rdma::Limits& limits() const override { return limits_; }
   [[nodiscard]] const std::string& local_address() const override { return names_.local; }

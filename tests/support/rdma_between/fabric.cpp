@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "engine/net/socket_address.hpp"
+#include "engine/rdma/registration_count.hpp"
 #include "tests/support/rdma_between/addresses.hpp"
 #include "tests/support/rdma_between/end.hpp"
 #include "tests/support/rdma_between/listener.hpp"
@@ -17,6 +18,7 @@ struct BetweenFabric::Impl {
   [[nodiscard]] engine::Result<Descriptor> bind(std::string& address);
 
   Process process;
+  rdma::RegistrationCount registrations;
   Control control{process.folder};
 };
 
@@ -38,8 +40,17 @@ engine::Result<std::unique_ptr<rdma::Fabric>> open_fabric_between_processes() {
 BetweenFabric::BetweenFabric(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 BetweenFabric::~BetweenFabric() = default;
 
-void BetweenFabric::add_arena(std::span<std::byte> arena) { impl_->process.arenas.add(arena); }
-void BetweenFabric::remove_arena(std::span<std::byte> arena) { impl_->process.arenas.remove(arena); }
+void BetweenFabric::add_arena(std::span<std::byte> arena) {
+  impl_->process.arenas.add(arena);
+  impl_->registrations.made(arena.size());
+}
+
+void BetweenFabric::remove_arena(std::span<std::byte> arena) {
+  impl_->process.arenas.remove(arena);
+  impl_->registrations.gone(arena.size());
+}
+
+rdma::Registrations BetweenFabric::registrations() const { return impl_->registrations.now(); }
 std::vector<std::string> BetweenFabric::faults() const { return impl_->process.faults(); }
 
 std::unique_ptr<rdma::Completions> BetweenFabric::attach(engine::Reactor& reactor) {

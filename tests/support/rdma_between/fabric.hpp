@@ -22,6 +22,7 @@ class BetweenFabric final : public rdma::Fabric {
 
   void add_arena(std::span<std::byte> arena) override;
   void remove_arena(std::span<std::byte> arena) override;
+  [[nodiscard]] rdma::Registrations registrations() const override;
   [[nodiscard]] std::unique_ptr<rdma::Completions> attach(engine::Reactor& reactor) override;
   [[nodiscard]] engine::Result<std::unique_ptr<rdma::Listener>> listen(
       rdma::Completions& home, std::string_view address, engine::Callback<std::unique_ptr<rdma::Call>> called) override;

@@ -49,14 +49,14 @@ TEST_F(Run, LinkSaysWhatCarriesTheDataAndWhyNotRdma) {
   for (json& node : all["paths"][0]["nodes"]) node["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};
   all["carriers"] = {
       {{"side", "a"}, {"node", "node-a"}, {"transport", "tcp"}, {"why_not_rdma", "The path has to prove itself."}},
-      {{"side", "b"}, {"node", "node-b"}, {"transport", "rdma"}, {"why_not_rdma", nullptr}}};
+      {{"side", "b"}, {"node", "node-b"}, {"transport", "rdma"}, {"why_not_rdma", nullptr}, {"cipher", "AES-256-GCM"}}};
   answer("GET /api/v1/pair/link", 200, all);
   EXPECT_EQ(run({"link"}), 0);
   EXPECT_EQ(out_.str(),
-            "#  ADDRESS OF A    ADDRESS OF B     TRANSPORT          STATE   ROUND TRIP  BYTES  LOSSES  FOR\n"
-            "1  10.1.0.11:3261  [fd00::12]:3262  tcp, rdma proving  proven           -    0 B       0  data\n"
+            "#  ADDRESS OF A    ADDRESS OF B     TRANSPORT                   STATE   ROUND TRIP  BYTES  LOSSES  FOR\n"
+            "1  10.1.0.11:3261  [fd00::12]:3262  tcp, rdma proving (1 lost)  proven           -    0 B       0  data\n"
             "node-a: TCP carries the data. The path has to prove itself.\n"
-            "node-b: RDMA carries the data.\n");
+            "node-b: RDMA carries the data, encrypted with AES-256-GCM: the processor copies it for that.\n");
 }
 
 TEST_F(Run, LinkShowsHowFarRdmaIsOnEachNodeAndWhyAPathOfItIsDown) {
@@ -69,8 +69,8 @@ TEST_F(Run, LinkShowsHowFarRdmaIsOnEachNodeAndWhyAPathOfItIsDown) {
                      {{"side", "b"}, {"node", "node-b"}, {"transport", "tcp"}, {"why_not_rdma", "Nobody answers."}}};
   answer("GET /api/v1/pair/link", 200, all);
   EXPECT_EQ(run({"link"}), 0);
-  EXPECT_NE(out_.str().find("  tcp, rdma proven / down  "), std::string::npos) << out_.str();
-  EXPECT_NE(out_.str().find("  tcp, rdma - / down  "), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("  tcp, rdma proven / down (1 lost)  "), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("  tcp, rdma - / down (2 lost)  "), std::string::npos) << out_.str();
   EXPECT_NE(out_.str().find("Path 2 is not used over RDMA:\n  node-b: It was cut.\n"
                             "node-a: RDMA carries the data.\n"
                             "node-b: TCP carries the data. Nobody answers.\n"),
@@ -162,11 +162,29 @@ TEST_F(Run, LinkTestMeasuresEachPathAndSaysWhatStandsOut) {
             "- It is slow.\n");
 }
 
+TEST_F(Run, LinkTestMeasuresRdmaBesideTcpWhereItIsUp) {
+  json all = link({path(2, end("a", "10.9.0.11:1"), end("b", "10.9.0.12:2"))});
+  all["paths"][0]["nodes"][0]["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};
+  all["paths"][1]["nodes"][0]["rdma"] = {{"state", "down"}, {"problem", "It was cut."}, {"losses", 2}};
+  answer("GET /api/v1/pair/link", 200, all);
+  answer("POST /api/v1/pair/link/measurement", 200, measured(1));
+  json by_rdma = measured(1);
+  by_rdma["transport"] = "rdma";
+  answer("POST /api/v1/pair/link/measurement", 200, by_rdma);
+  answer("POST /api/v1/pair/link/measurement", 200, measured(2));
+  EXPECT_EQ(run({"link", "test"}), 0) << err_.str();
+  EXPECT_NE(out_.str().find("to 10.1.0.12:3261 by rdma:"), std::string::npos) << out_.str();
+  EXPECT_EQ(sent(1), json({{"path", 1}}));
+  EXPECT_EQ(sent(2), json({{"path", 1}, {"transport", "rdma"}}));
+  EXPECT_EQ(sent(3), json({{"path", 2}}));
+}
+
 TEST_F(Run, LinkTestOfOnePathThatIsDownFails) {
+  answer("GET /api/v1/pair/link", 200, link({path(2, end("a", "10.9.0.11:1"), end("b", "10.9.0.12:2"))}));
   answer("POST /api/v1/pair/link/measurement", 409,
          json{{"type", "urn:lockstep:problem:conflict"}, {"title", "Conflict"}, {"detail", "The path is down: Cut."}});
   EXPECT_EQ(run({"link", "test", "--path", "2"}), 1);
-  EXPECT_NE(err_.str().find("Path 2 could not be measured"), std::string::npos) << err_.str();
+  EXPECT_NE(err_.str().find("Path 2 could not be measured by tcp"), std::string::npos) << err_.str();
   EXPECT_NE(err_.str().find("The path is down: Cut."), std::string::npos) << err_.str();
 }
 

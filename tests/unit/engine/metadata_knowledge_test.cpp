@@ -42,6 +42,14 @@ struct Known : MetadataTest {
     open();
     ASSERT_TRUE(area) << message();
   }
+  /// Of a replica made anew, whose block of that number can't be written from then on.
+  void know_one_and_fail(std::uint64_t block) {
+    store.fail = [](char, Extent) { return false; };
+    format();
+    told.clear();
+    ASSERT_FALSE(learn(learnt(1)));
+    store.fail = [block](char kind, Extent e) { return kind == 'w' && e.offset == block * 4096; };
+  }
   /// Notes its name when it is told of its end.
   IoCallback noted(std::string name) {
     return [this, name = std::move(name)](std::error_code e) { told += (e ? "!" : "") + name + " "; };
@@ -119,6 +127,50 @@ TEST_F(Known, WhatIsDurableIsNotWrittenAgain) {
   EXPECT_EQ(store.counts.writes, 0);
 }
 
+TEST_F(Known, TheRecordIsWrittenAgainToShowThatTheNextOneCouldBe) {
+  ASSERT_FALSE(learn(learnt(1)));
+  store.counts = {};
+  area->rewrite_record(noted("again"));
+  area->rewrite_record(noted("after that"));
+  area->write_epoch(sample_epoch(2), noted("e2"));
+  store.run();
+  EXPECT_EQ(told, "again after that e2 ");
+  EXPECT_EQ(store.counts.durable_writes, 4) << "one that is under way began before";
+  reopen();
+  EXPECT_EQ(area->epoch(), sample_epoch(2));
+  EXPECT_EQ(area->knowledge(), learnt(1));
+}
+
+TEST_F(Known, APowerCutWhileTheRecordIsWrittenAgainLeavesIt) {
+  for (std::size_t steps = 0; steps <= 2; ++steps) {
+    for (std::size_t torn = 0; torn <= 8; ++torn) {
+      format();
+      ASSERT_FALSE(learn(learnt(1)));
+      area->rewrite_record([](std::error_code) {});
+      for (std::size_t i = 0; i < steps; ++i) store.step();
+      store.cut_power(torn);
+      open();
+      ASSERT_TRUE(area) << message();
+      EXPECT_EQ(area->epoch(), sample_epoch(1)) << steps << " steps, " << torn << " sectors";
+      EXPECT_EQ(area->knowledge(), learnt(1));
+    }
+  }
+}
+
+TEST_F(Known, ARecordThatCannotBeWrittenAgainIsThereInOneSlot) {
+  for (const std::uint64_t failing : {2, 3}) {
+    ASSERT_NO_FATAL_FAILURE(know_one_and_fail(failing));
+    area->rewrite_record(noted("again"));
+    store.run();
+    EXPECT_EQ(told, "!again ");
+    store.fail = [](char, Extent) { return false; };
+    EXPECT_EQ(enter(sample_epoch(2)), Errc::io_error) << "the other slot is not touched";
+    open();
+    ASSERT_TRUE(area) << message();
+    EXPECT_EQ(area->epoch(), sample_epoch(1));
+  }
+}
+
 TEST_F(Known, WritesOfBothWaitForOneAnotherAndAreToldInOrder) {
   area->write_knowledge(learnt(1), noted("k1"));
   area->write_epoch(sample_epoch(2), noted("e2"));
@@ -187,11 +239,7 @@ TEST_F(Known, MoreThanItsBoundIsTurnedAway) {
 
 TEST_F(Known, AfterAFailedWriteWhatWaitedFailsAndOnlyReopeningHelps) {
   for (const std::uint64_t failing : {2, 3}) {
-    store.fail = [](char, Extent) { return false; };
-    format();
-    told.clear();
-    ASSERT_FALSE(learn(learnt(1)));
-    store.fail = [&](char kind, Extent e) { return kind == 'w' && e.offset == failing * 4096; };
+    ASSERT_NO_FATAL_FAILURE(know_one_and_fail(failing));
     area->write_knowledge(learnt(2), noted("k2"));
     area->write_epoch(sample_epoch(2), noted("e2"));
     area->write_knowledge(learnt(3), noted("k3"));

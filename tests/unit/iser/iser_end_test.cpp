@@ -2,6 +2,7 @@
 // nothing else.
 #include <gtest/gtest.h>
 
+#include "engine/rdma/real/errors.hpp"
 #include "tests/unit/iser/iser_fixture.hpp"
 
 namespace lockstep::test {
@@ -100,6 +101,21 @@ TEST_P(IserEnd, ACallThatIsGivenUpWhileItIsAnswered) {
   world.initiator->close();
   world.clock.run_for(std::chrono::seconds(40));
   EXPECT_EQ(world.host.closed_count, world.connection ? 1 : 0);
+}
+
+TEST_P(IserEnd, ARequestThatFailedIsCountedByItsStatusAndAConnectionThatWasClosedIsNot) {
+  ASSERT_TRUE(world.log_in());
+  const auto count = [&](rdma::Status status) { return world.figures.errors[static_cast<std::size_t>(status)]; };
+  const bool fails = random.one_in(2);
+  if (fails) {
+    world.fabric.fail_next(rdma::Work::send, make_error_code(rdma::RdmaErrc::no_answer));
+    begin_write(4096);
+  } else {
+    world.initiator->close();
+  }
+  ASSERT_TRUE(world.clock.run_until([this] { return world.host.closed_count == 1; }, std::chrono::seconds(20)));
+  EXPECT_EQ(count(rdma::Status::no_answer), fails ? 1u : 0u);
+  EXPECT_EQ(std::ranges::count(world.figures.errors, 0u), fails ? 8 : 9);
 }
 
 TEST_P(IserEnd, ALogoutIsAnsweredBeforeTheConnectionEnds) {

@@ -49,6 +49,9 @@ struct IserWorld {
     EXPECT_EQ(messages.committed(), 0u);
     for (const std::string& fault : fabric.faults()) ADD_FAILURE() << fault;
     EXPECT_EQ(fabric.counts().no_receive, 0u);
+    EXPECT_EQ(figures.queues.connections, 0u);
+    EXPECT_EQ(figures.queues.work, 0u);
+    EXPECT_EQ(figures.queues.depth, 0u);
     listener.reset();
     completions.reset();
   }

@@ -67,7 +67,7 @@ void IserInitiator::on_established(std::span<const std::byte> private_data) {
   if (!options_.logs_in) return;
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = "iqn.2026-11.io.lockstep:initiator";
-  settings.target_name = options_.target;
+  if (!options_.discovers) settings.target_name = options_.target;
   settings.offers = iscsi::rdma_offers({});
   settings.offers.initiator_segment = 262144;
   login_.emplace(settings, random_);

@@ -46,6 +46,7 @@ class IserInitiator final : private rdma::QueuePairUser {
     std::uint32_t immediate = 8192;  ///< bytes that come with a write
     std::string target{};
     bool logs_in = true;
+    bool discovers = false;  ///< a discovery session
   };
   struct Io {
     bool write = false;

@@ -79,6 +79,21 @@ TEST_P(IserSession, AReadIsWrittenThereAheadOfItsStatus) {
   EXPECT_EQ(world.figures.invalidations, 1u);
 }
 
+TEST_P(IserSession, WhatIsUnderWayIsCountedWhileItIs) {
+  IserWorld world(GetParam(), {.invalidates = true, .immediate = 0});
+  ASSERT_TRUE(world.log_in());
+  const auto& queues = world.figures.queues;
+  EXPECT_EQ(queues.connections, 1u);
+  EXPECT_EQ(queues.depth, iser::kHosts.work);
+  EXPECT_TRUE(world.clock.run_until([&] { return queues.work == 0; })) << "all answers have left";
+  world.initiator->command(0x2A, 0, 65536, true, world.initiator->memory(65536), [](const Answer&) {});
+  ASSERT_TRUE(world.clock.run_until([&] { return world.figures.reads == 1; }));
+  EXPECT_EQ(queues.work, 1u) << "the read of its data";
+  ASSERT_TRUE(world.clock.run_until([&] { return queues.work == 0; }));
+  EXPECT_GE(queues.most, 1u);
+  EXPECT_LE(queues.most, iser::kHosts.work);
+}
+
 TEST_P(IserSession, WithLibiscsiNothingIsInvalidated) {
   IserWorld world(GetParam(), {.invalidates = false});
   ASSERT_TRUE(world.log_in());
@@ -86,6 +101,37 @@ TEST_P(IserSession, WithLibiscsiNothingIsInvalidated) {
   ASSERT_TRUE(world.ask_and_wait(0x2A, 0, 65536, true, world.initiator->memory(65536)));
   EXPECT_EQ(world.figures.invalidations, 0u);
   EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
+}
+
+// libiscsi sends what it has, whatever MaxCmdSN is.
+TEST_P(IserSession, WithLibiscsiTheWindowIsWideFromTheFirstAnswer) {
+  IserWorld world(GetParam(), {.invalidates = false});
+  ASSERT_TRUE(world.log_in());
+  ASSERT_TRUE(world.ask_and_wait(0x12, 0, 36, false, world.initiator->memory(4096)));
+  unsigned ended = 0;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    EXPECT_TRUE(world.initiator->has_window()) << i;
+    world.initiator->command(0x28, i * 8, 4096, false, world.initiator->memory(4096), [&](const Answer&) { ++ended; });
+  }
+  EXPECT_TRUE(world.clock.run_until([&] { return ended == 64; }));
+}
+
+TEST_P(IserSession, ADiscoverySessionMayAskAgain) {
+  IserWorld world(GetParam(), {.discovers = true});
+  ASSERT_TRUE(world.log_in()) << world.initiator->login_error;
+  unsigned answers = 0;
+  world.initiator->on_other = [&](const Answer& answer) {
+    answers += answer.opcode() == Opcode::text_response ? 1 : 0;
+  };
+  for (unsigned asked = 1; asked <= 3; ++asked) {
+    ASSERT_TRUE(world.initiator->has_window()) << asked;
+    auto header = iscsi::make_header<iscsi::TextRequestHeader>(Opcode::text_request, iscsi::kFinal);
+    header.task_tag = asked, header.transfer_tag = iscsi::kReservedTag;
+    header.cmd_sn = world.initiator->cmd_sn.value();
+    ++world.initiator->cmd_sn;
+    world.initiator->send(bytes_of(header), {}, std::as_bytes(std::span("SendTargets=All")));
+    ASSERT_TRUE(world.clock.run_until([&] { return answers == asked; }));
+  }
 }
 
 TEST_P(IserSession, ACheckConditionComesWithItsSenseAndInvalidatesTheKey) {

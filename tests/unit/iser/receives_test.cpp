@@ -20,6 +20,7 @@ struct DeadPair final : rdma::QueuePair {
   [[nodiscard]] bool is_registered(std::span<const std::byte>) const override { return true; }
   [[nodiscard]] rdma::Remote expose(std::span<std::byte>, rdma::Access) override { return {}; }
   void hide(std::uint32_t, std::uint64_t) override {}
+  void await_sends() override {}
   void close(engine::Callback<>) override {}
   [[nodiscard]] const rdma::Limits& limits() const override { return limit; }
   [[nodiscard]] const std::string& local_address() const override { return name; }
@@ -31,11 +32,11 @@ struct DeadPair final : rdma::QueuePair {
 
 class IserReceives : public testing::Test {
  protected:
-  void begin() {
+  void begin(std::uint32_t at_once = 0) {
     slots = receives.reserve();
     ASSERT_TRUE(slots);
     receives.start(pair, slots.span().first(iser::kHosts.receive_memory()));
-    ASSERT_TRUE(receives.open_session());
+    ASSERT_TRUE(receives.open_session(at_once));
   }
   /// A command with data came, and the device server has its buffer.
   void take_command() {
@@ -70,6 +71,19 @@ TEST_F(IserReceives, GrowByOneWithEachCommandUpToTheMost) {
   EXPECT_EQ(receives.posted(), iser::kHosts.first);
   carry_out_commands();
   EXPECT_EQ(receives.posted(), iser::kHosts.most);
+}
+
+TEST_F(IserReceives, AreAsManyAsIsAskedForFromTheBeginning) {
+  begin(40);
+  EXPECT_EQ(receives.posted(), 40u);
+}
+
+TEST_F(IserReceives, AreNoMoreThanTheFloorWhileMemoryIsShort) {
+  memory.set_limit(std::size_t{256} << 10);
+  begin(40);
+  EXPECT_GE(receives.posted(), iser::kHosts.first);
+  EXPECT_LE(memory.committed(), memory.limit() / 4 * 3 + MessageMemory::kData);
+  EXPECT_FALSE(receives.starved());
 }
 
 TEST_F(IserReceives, ShrinkWithUseUntilMemoryIsShortNoMore) {

@@ -8,13 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "tests/support/ports/free_port.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::data_plane {
@@ -48,19 +46,6 @@ Uuid numbered(std::uint8_t n) {
   Uuid id;
   id.bytes.fill(n);
   return id;
-}
-
-/// The port above it is free, too, as far as anybody knows.
-SocketAddress free_address() {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  EXPECT_EQ(::bind(s, reinterpret_cast<const sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(s, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ::close(s);
-  return {"127.0.0.1", ntohs(address.sin_port)};
 }
 
 /// Takes no write any more when it is told to: a disk that fails.
@@ -294,7 +279,9 @@ class ANode {
 /// With the volume in the first shard, and in another one.
 struct PairAccess : testing::TestWithParam<unsigned> {
   const Groups both_serve{kActive, kActive}, b_serves{kUnavailable, kActive};
-  const SocketAddress link_a = free_address(), link_b = free_address();
+  // Each link has a port of each shard, one above the other.
+  const SocketAddress link_a{"127.0.0.1", tests::free_port(GetParam() + 1)};
+  const SocketAddress link_b{"127.0.0.1", tests::free_port(GetParam() + 1)};
   ANode a{NodeSide::a, link_a, link_b, GetParam()};
   ANode b{NodeSide::b, link_b, link_a, GetParam()};
 

@@ -109,6 +109,26 @@ TEST_F(AFabricWatch, TellsOfADeviceThatWasUsed) {
   EXPECT_EQ(awaited().size(), 1U);
 }
 
+TEST_F(AFabricWatch, AsksForFlowControlAndKeepsWhatDriversCount) {
+  const Tree tree(kDown);
+  tree.set("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE");
+  tree.set("sys/class/infiniband/rxe0/ports/1/hw_counters/out_of_sequence", "5");
+  begin({.wanted = true,
+         .asked = true,
+         .why_none = {},
+         .pinning = {},
+         .root = tree.root(),
+         .ask_flow_control = [](const std::string& interface) {
+           return rdma::FlowControl{rdma::PriorityFlowControl{8, 0}, interface != "lo"};
+         }});
+  serve("127.0.0.1");
+  const auto found = awaited();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].id, "no_flow_control");
+  EXPECT_EQ(on_home([&] { return watch->counters(); }),
+            (std::vector<rdma::PortCounter>{{"rxe0", 1, "packets_lost", "out_of_sequence", 5}}));
+}
+
 TEST_F(AFabricWatch, OtherAddressesAreLookedAtAtOnce) {
   const Tree tree(kDown);
   begin({.wanted = true, .asked = true, .why_none = {}, .pinning = {}, .root = tree.root()});
@@ -144,17 +164,10 @@ struct AddressesForRdma : testing::Test {
 };
 
 TEST_F(AddressesForRdma, AreThePortalsAndTheLinksButForTheLastResort) {
-  EXPECT_THAT(names(addresses_for_rdma(state)),
-              testing::ElementsAre("portal 10.0.0.1", "link 10.1.0.1", "link 10.2.0.1"));
-}
-
-TEST_F(AddressesForRdma, AreThePortalsAloneWhileTheLinkIsEncrypted) {
-  for (const auto mode : {LinkTlsMode::used, LinkTlsMode::required}) {
-    state.partner->link.tls = LinkTls{.certificate = {}, .key = {}, .partner = {}, .mode = mode};
-    EXPECT_THAT(names(addresses_for_rdma(state)), testing::ElementsAre("portal 10.0.0.1"));
-  }
-  state.partner->link.tls->mode = LinkTlsMode::accepted;
-  EXPECT_EQ(addresses_for_rdma(state).size(), 3U) << "it calls without TLS";
+  const auto all = testing::ElementsAre("portal 10.0.0.1", "link 10.1.0.1", "link 10.2.0.1");
+  EXPECT_THAT(names(addresses_for_rdma(state)), all);
+  state.partner->link.tls = LinkTls{.certificate = {}, .key = {}, .partner = {}, .mode = LinkTlsMode::required};
+  EXPECT_THAT(names(addresses_for_rdma(state)), all) << "encrypted or not";
 }
 
 }  // namespace

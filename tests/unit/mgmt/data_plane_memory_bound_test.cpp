@@ -41,7 +41,7 @@ TEST(MemoryBound, IsThatOfAllReactorsAndOfEachShardsLinkAndWhatIsBeside) {
 TEST(MemoryBound, WithRdmaIsThatOfEachReactorsAndEachShardsMessagesToo) {
   Configuration c;
   c.reactors = 2;
-  EXPECT_EQ(memory_bound(c), (2 * 256ULL + 2 * 64 + 60 + 2 * 64 + 2 * 64 + 256) << 20);
+  EXPECT_EQ(memory_bound(c), (2 * 256ULL + 2 * 64 + 60 + 2 * 64 + 2 * 160 + 256) << 20);
 }
 
 TEST(MemoryLimit, IsTheMachinesMemoryWhereNothingElseIsSaid) {

@@ -16,7 +16,8 @@ struct NoMirror final : replication::LinkEvents {
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, replication::InboundRequest&) override {}
-  unsigned ups = 0;
+  void on_set_back() override { ++set_backs; }
+  unsigned ups = 0, set_backs = 0;
 };
 
 Hello hello(NodeSide side, std::uint8_t process) {
@@ -136,6 +137,7 @@ TEST_F(TwoPathsOut, PauseAfterEachAttemptWhereThePartnerLetsNoneIn) {
   ASSERT_TRUE(eventually([this] { return dialled_[0] >= 5 || dialled_[1] >= 5; }));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 50ms + 100ms + 200ms + 400ms);
   EXPECT_EQ(run([this] { return mirror_.ups; }), ups);
+  EXPECT_GT(run([this] { return mirror_.set_backs; }), 0u) << "lockstepd is told, and ends";
 }
 
 TEST_F(TwoPathsOut, AreDialledAtOnceWhenThePartnerLetsOneIn) {

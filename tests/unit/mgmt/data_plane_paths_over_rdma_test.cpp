@@ -10,6 +10,14 @@
 namespace lockstep::data_plane {
 namespace {
 
+struct NoMirror final : replication::LinkEvents {
+  void on_link_up() override {}
+  void on_link_down() override {}
+  void on_inbound_up(std::uint64_t) override {}
+  void on_inbound_down(std::uint64_t) override {}
+  void on_request(std::uint64_t, replication::InboundRequest&) override {}
+};
+
 class PathsOverRdma : public replication::OnAReactor {
  protected:
   void SetUp() override {
@@ -52,22 +60,47 @@ class PathsOverRdma : public replication::OnAReactor {
   iser::Figures figures_;
   std::unique_ptr<rdma::Completions> completions_;
   std::optional<replication::LinkRdma> rdma_;
+  NoMirror mirror_;
   std::unique_ptr<PartnerPaths> paths_;
 };
 
-TEST_F(PathsOverRdma, AreTriedUnlessTheLinkIsEncrypted) {
+TEST_F(PathsOverRdma, AreTriedWhetherTheLinkIsEncryptedOrNot) {
   EXPECT_TRUE(is_tried(plan()));
   PathPlan encrypted = plan();
   const auto own = engine::test::make_certificate();
   encrypted.settings.tls = engine::test::context_of(own, {own.fingerprint});
-  EXPECT_FALSE(is_tried(encrypted));
-  EXPECT_TRUE(is_tried(plan())) << "it is not encrypted any more";
+  EXPECT_TRUE(is_tried(encrypted));
 }
 
 TEST_F(PathsOverRdma, AreNotTriedWhereTheyAreOfLastResort) {
   PathPlan last = plan();
   last.last_resort = true;
   EXPECT_FALSE(is_tried(last));
+}
+
+TEST_F(PathsOverRdma, AMeasurementWithoutMemoryOfItsOwnSaysSo) {
+  const auto copied = [this](bool over_rdma) {
+    std::promise<bool> told;
+    run([&] {
+      const LinkTest which{.to = {"127.0.0.1", 1}, .over_rdma = over_rdma};
+      EXPECT_TRUE(
+          paths_->measure(which, [&](const replication::PathMeasured& found) { told.set_value(found.copied); }));
+    });
+    return told.get_future().get();
+  };
+  EXPECT_TRUE(is_tried(plan()));
+  ASSERT_EQ(run([&] {
+              paths_->start(mirror_, [](const std::string&, const replication::LinkWay&) {});
+              return paths_->report().front().way.address;
+            }),
+            "127.0.0.1:1");
+  EXPECT_FALSE(copied(true));
+  std::vector<engine::Buffer> taken;
+  run([&] {
+    while (auto one = messages_.allocate(replication::kMaxLinkPayload)) taken.push_back(std::move(one));
+  });
+  EXPECT_TRUE(copied(true));
+  EXPECT_FALSE(copied(false)) << "over TCP it always is the system's to copy";
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ TEST(AShard, KnowsOfAVolumeThatAnotherOneHas) {
   EXPECT_FALSE(others.have(there)) << "nobody has it any more";
 }
 
+/// What another thread does first may be an answer.
+TEST(AShard, TellsFromItsOwnThreadAndAtOnceThatItsProcessWasSetBack) {
+  engine::Reactor home, own;  // that nobody runs
+  SessionFence sessions({.join = [](unsigned) {}, .close = [](engine::Callback<>) {}});
+  std::string heard;
+  ShardObserver observer(
+      {home, own}, 1, [] {}, [&heard](const std::string& why) { heard = why; }, sessions);
+  observer.on_set_back("why");
+  EXPECT_EQ(heard, "why");
+}
+
 engine::TimePoint at(engine::Duration since) { return {std::chrono::hours(1) + since}; }
 
 TEST(AThreadThatStoodStill, TakesWhatItReadsForAsOldAsThat) {

@@ -203,6 +203,11 @@ TEST(Health, AResyncIsDegradedAndTellsHowFarItIs) {
   p.a().resync_rate = 1;
   EXPECT_EQ(p.volume().verdict, Verdict::degraded);
   EXPECT_EQ(p.volume().summary, "Served by node-a; node-b is being brought up to date (46 %, about 9 minutes left).");
+  p.a().reason = "Block 10 of this copy, the only one, can't be read.";
+  EXPECT_EQ(
+      p.volume().summary,
+      "Served by node-a; node-b is being brought up to date (46 %, about 9 minutes left). node-a: Block 10 of this "
+      "copy, the only one, can't be read.");
 }
 
 TEST(Health, SplitBrainIsCriticalAndAsksForADecision) {

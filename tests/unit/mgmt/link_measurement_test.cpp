@@ -66,15 +66,35 @@ TEST(LinkMeasurement, TellsOfBandwidthThatIsNotThere) {
   EXPECT_TRUE(only_finding(sizes, path(), ten_gigabits()).starts_with("4800 Mb/s get through of the 10000 Mb/s"));
 }
 
+TEST(LinkMeasurement, OverRdmaTellsOfTimeAndSpeedAndOfWhatWasFoundOfTheMachine) {
+  EXPECT_TRUE(findings_over_rdma({good()}, ten_gigabits(), {}).empty());
+  auto sizes = good();
+  sizes[0].median_us = 1'500;
+  sizes[1].bytes_a_second = 100'000'000;
+  const auto told =
+      findings_over_rdma({sizes}, ten_gigabits(), {{"mtu", "advice", "The MTU is small.", "Set it to 4096."}});
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_TRUE(told[0].starts_with("A round trip takes 1.50 ms")) << told[0];
+  EXPECT_TRUE(told[1].starts_with("800 Mb/s get through of the 10000 Mb/s")) << told[1];
+  EXPECT_EQ(told[2], "The MTU is small. Set it to 4096.");
+}
+
+TEST(LinkMeasurement, OverRdmaTellsThatWhatWasMeasuredWasCopied) {
+  const auto told = findings_over_rdma({good(), true}, ten_gigabits(), {});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].starts_with("This node had no memory left that the network card knows")) << told[0];
+}
+
 TEST(LinkMeasurement, IsReadAsLockstepdSendsItAndNotOtherwise) {
-  const auto sizes = sizes_measured_from(
+  const auto measured = link_measured_from(
       R"({"sizes": [{"bytes": 64, "round_trips": 3, "least_us": 1.5, "median_us": 2, "p99_us": 3, "bytes_a_second": 7}]})");
-  ASSERT_TRUE(sizes);
-  EXPECT_EQ(*sizes, (std::vector<SizeMeasured>{{64, 3, 1.5, 2, 3, 7}}));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(*measured, (LinkMeasured{{{64, 3, 1.5, 2, 3, 7}}, false}));
+  EXPECT_TRUE(link_measured_from(R"({"sizes": [], "copied": true})")->copied);
   for (const char* wrong :
-       {"", "{", "{}", R"({"sizes": 7})", R"({"sizes": [{}]})",
+       {"", "{", "{}", R"({"sizes": 7})", R"({"sizes": [], "copied": 7})", R"({"sizes": [{}]})",
         R"({"sizes": [{"bytes": "x", "round_trips": 3, "least_us": 1, "median_us": 2, "p99_us": 3}]})"})
-    EXPECT_FALSE(sizes_measured_from(wrong)) << wrong;
+    EXPECT_FALSE(link_measured_from(wrong)) << wrong;
 }
 
 TEST(NetworkInterface, IsFoundByAnAddressOfThisMachines) {

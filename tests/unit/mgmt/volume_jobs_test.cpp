@@ -317,14 +317,17 @@ TEST_F(VolumeJobsTest, ForcingNeedsTheVolumesNameAndReachesLockstepd) {
 }
 
 /// The machine was off since then, or its database was set back: what was true when it was asked for may not be now.
+/// Or the clock was set back, and says that it is yet to come.
 TEST_F(VolumeJobsTest, AForceThatWasCutOffLongAgoIsNotCarriedOut) {
   const Job made = make_volume();
   node_->turns();
-  for (const auto kind : {ReplicaOrder::Kind::force_solo, ReplicaOrder::Kind::give_up}) {
+  using enum ReplicaOrder::Kind;
+  for (const auto& [kind, age_ms] : std::vector<std::pair<ReplicaOrder::Kind, std::int64_t>>{
+           {force_solo, 3'600'000}, {give_up, 3'600'000}, {force_solo, -3'600'000}}) {
     const auto asked = node_->volumes.act(*made.volume, {.kind = kind, .side = NodeSide::a, .confirm = "vm1"});
     ASSERT_TRUE(asked);
     Job late = *asked;
-    late.created_ms -= 3'600'000;
+    late.created_ms -= age_ms;
     node_->core->jobs.put(late);
     restart();
     node_->turns();

@@ -1,8 +1,8 @@
-// What engine/rdma/verbs.hpp promises of calls and of what moves, of both providers that tests have: on the fake with
-// each of many seeds, between processes once.
+// What engine/rdma/verbs.hpp promises of calls and of what moves, of every provider that there is: on the fake with
+// each of many seeds, on the others once. CONTRACT_WORLDS says on which.
 #include <gmock/gmock.h>
 
-#include "tests/unit/rdma/contract_worlds.hpp"
+#include CONTRACT_WORLDS
 
 namespace lockstep::test {
 namespace {
@@ -15,6 +15,30 @@ using testing::IsEmpty;
 template <class Contract>
 struct RdmaContract : testing::Test {};
 TYPED_TEST_SUITE(RdmaContract, Contracts, ContractNames);
+
+// --- Memory ---------------------------------------------------------------------------------------------------------
+
+TYPED_TEST(RdmaContract, MemoryIsRegisteredWithItsArenaAndNotByUse) {
+  for_each_connection<TypeParam>([](auto& world) {
+    rdma::Fabric& fabric = world.called_fabric();
+    const rdma::Registrations before = fabric.registrations();
+    EXPECT_GE(before.regions, 1u);
+    EXPECT_EQ(before.made, before.regions);
+    EXPECT_EQ(before.bytes, before.regions * world.target_memory.size());
+    world.caller.pair->receive(world.far_page(0), {}, 1);
+    world.send(world.answerer, world.page(0).first(100), 2);
+    world.run_until([&] { return world.caller.was_told("receive 1") && world.answerer.was_told("send 2"); });
+    EXPECT_EQ(fabric.registrations(), before);
+    std::vector<std::byte> more(World::kPage);
+    fabric.add_arena(more);
+    EXPECT_EQ(fabric.registrations().bytes, before.bytes + before.regions * World::kPage);
+    fabric.remove_arena(more);
+    EXPECT_EQ(fabric.registrations().regions, before.regions);
+    EXPECT_EQ(fabric.registrations().bytes, before.bytes);
+    EXPECT_EQ(fabric.registrations().made, 2 * before.made);
+    EXPECT_EQ(fabric.registrations().refused, 0u);
+  });
+}
 
 // --- Calls ----------------------------------------------------------------------------------------------------------
 

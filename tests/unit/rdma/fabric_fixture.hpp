@@ -110,9 +110,41 @@ inline std::vector<std::byte> bytes_of(std::string_view text) {
   return bytes;
 }
 
-/// A target, which product code would be, and an initiator, which grants memory.
-struct World {
+/// Both ends of a connection, and the memory of either's machine.
+struct TwoEnds {
   static constexpr std::size_t kPage = 4096;
+
+  TwoEnds() {
+    for (std::size_t at = 0; at < target_memory.size(); ++at) {
+      target_memory[at] = static_cast<std::byte>(at * 7 + at / 251);
+      initiator_memory[at] = static_cast<std::byte>(at * 13 + at / 241);
+    }
+  }
+  void close(Side& side) {
+    is_closing[&side == &caller ? 0 : 1] = true;
+    side.close();
+  }
+
+  [[nodiscard]] std::span<std::byte> page(std::size_t number) {
+    return std::span(target_memory).subspan(number * kPage, kPage);
+  }
+  [[nodiscard]] std::span<std::byte> far_page(std::size_t number) {
+    return std::span(initiator_memory).subspan(number * kPage, kPage);
+  }
+  void send(Side& side, std::span<const std::byte> bytes, std::uint64_t id,
+            std::optional<std::uint32_t> invalidates = std::nullopt) {
+    const std::array pieces = {bytes};
+    side.pair->send({.pieces = pieces, .invalidates = invalidates, .id = id});
+  }
+
+  std::vector<std::byte> target_memory = std::vector<std::byte>(20 * kPage);
+  std::vector<std::byte> initiator_memory = std::vector<std::byte>(20 * kPage);
+  Side caller, answerer;  ///< of the initiator, of the target
+  std::array<bool, 2> is_closing{};
+};
+
+/// A target, which product code would be, and an initiator, which grants memory.
+struct World : TwoEnds {
   static constexpr rdma::Wanted kWanted = {.sends = 16, .receives = 16, .reads = 4, .max_inline = 64};
 
   explicit World(std::uint64_t seed) : random(seed) {
@@ -120,10 +152,6 @@ struct World {
     initiator.add_arena(initiator_memory);
     target_completions = target.attach(clock);
     initiator_completions = initiator.attach(clock);
-    for (std::size_t at = 0; at < target_memory.size(); ++at) {
-      target_memory[at] = static_cast<std::byte>(at * 7 + at / 251);
-      initiator_memory[at] = static_cast<std::byte>(at * 13 + at / 241);
-    }
   }
   ~World() {
     for (Side* const side : {&caller, &answerer}) {
@@ -157,25 +185,10 @@ struct World {
     run();
     ASSERT_TRUE(caller.was_told("up") && answerer.was_told("up"));
   }
-  void close(Side& side) {
-    is_closing[&side == &caller ? 0 : 1] = true;
-    side.close();
-  }
   /// Until nothing is about to happen.
   void run() { clock.run_for(std::chrono::milliseconds(20)); }
   void run_for(engine::Duration time) { clock.run_for(time); }
 
-  [[nodiscard]] std::span<std::byte> page(std::size_t number) {
-    return std::span(target_memory).subspan(number * kPage, kPage);
-  }
-  [[nodiscard]] std::span<std::byte> far_page(std::size_t number) {
-    return std::span(initiator_memory).subspan(number * kPage, kPage);
-  }
-  void send(Side& side, std::span<const std::byte> bytes, std::uint64_t id,
-            std::optional<std::uint32_t> invalidates = std::nullopt) {
-    const std::array pieces = {bytes};
-    side.pair->send({.pieces = pieces, .invalidates = invalidates, .id = id});
-  }
   [[nodiscard]] rdma::Remote grant(std::size_t far, bool readable, bool writable) {
     return initiator.grant(rdma::Domain::initiators, far_page(far), readable, writable);
   }
@@ -190,15 +203,11 @@ struct World {
   rdma::Wanted wanted = kWanted;                   ///< by both
   StepClock clock;
   StepRandom random;
-  std::vector<std::byte> target_memory = std::vector<std::byte>(20 * kPage);
-  std::vector<std::byte> initiator_memory = std::vector<std::byte>(20 * kPage);
   FakeFabric target{clock, random};
   FakeFabric initiator{target};
   std::unique_ptr<rdma::Completions> target_completions, initiator_completions;
   std::unique_ptr<rdma::Listener> listener;
   std::vector<std::unique_ptr<rdma::Call>> calls;
-  Side caller, answerer;  ///< of the initiator, of the target
-  std::array<bool, 2> is_closing{};
 };
 
 /// Each rule holds whatever chance chooses. Stops at the first seed for which it does not.

@@ -52,6 +52,40 @@ TEST(FabricView, FindsThePortBelowAnInterface) {
   EXPECT_EQ(infiniband.port_of("ibs1")->megabits, 100000U);
 }
 
+TEST(FabricView, KnowsSoftRoce) {
+  EXPECT_TRUE(Tree(kRxe).view().ports[0].is_software);
+  EXPECT_FALSE(Tree(kMlx5Roce).view().ports[0].is_software);
+}
+
+FlowControl named(const std::string& interface) {
+  return {PriorityFlowControl{8, static_cast<std::uint8_t>(interface == "ens1f0np0" ? 8 : 0)}, true};
+}
+
+TEST(FabricView, AsksForTheFlowControlOfInterfacesThatRoceGoesOver) {
+  const auto view = Tree(kMlx5Roce).view(named);
+  EXPECT_EQ(view.interface("ens1f0np0")->flow_control.pfc, (PriorityFlowControl{8, 8}));
+  EXPECT_EQ(view.interface("ens1f0np0")->flow_control.pause, true);
+  EXPECT_FALSE(view.interface("ens2")->flow_control.pfc) << "no RDMA device is on it";
+  EXPECT_FALSE(Tree(kMlx5InfiniBand).view(named).interface("ibs1")->flow_control.pfc);
+  EXPECT_FALSE(Tree(kIrdmaIwarp).view(named).interface("ens3f0")->flow_control.pfc);
+}
+
+TEST(FabricView, ReadsForWhichPrioritiesECNIsHeededWhereTheDriverTells) {
+  const Tree tree(kMlx5Roce);
+  EXPECT_FALSE(tree.view().interface("ens1f0np0")->ecn);
+  for (const char* priority : {"0", "1", "2", "3", "4", "5", "6", "7"}) {
+    const std::string on = std::string(priority) == "3" ? "1" : "0";
+    tree.set(std::string("sys/class/net/ens1f0np0/ecn/roce_np/enable/") + priority, on);
+    tree.set(std::string("sys/class/net/ens1f0np0/ecn/roce_rp/enable/") + priority, on);
+  }
+  tree.set("sys/class/net/ens1f0np0/ecn/roce_np/enable/5", "1");
+  const auto ecn = tree.view().interface("ens1f0np0")->ecn;
+  ASSERT_TRUE(ecn);
+  EXPECT_EQ(ecn->tells, 0x28);
+  EXPECT_EQ(ecn->heeds, 0x08);
+  EXPECT_EQ(ecn->enabled(), 0x08U);
+}
+
 TEST(FabricView, KnowsAnIwarpDeviceByItsNodeType) {
   const auto view = Tree(kIrdmaIwarp).view();
   ASSERT_EQ(view.ports.size(), 1U);

@@ -15,6 +15,7 @@ namespace lockstep::rdma::test {
 constexpr const char* kRxe = R"(
 sys/class/infiniband/rxe0
   node_type 1: CA
+  parent eth1
 sys/class/infiniband/rxe0/ports/1
   state 4: ACTIVE
   phys_state 5: LinkUp
@@ -229,7 +230,10 @@ class Tree {
   }
   void remove(const std::filesystem::path& file) const { std::filesystem::remove(folder_.path() / file); }
   [[nodiscard]] const std::filesystem::path& root() const { return folder_.path(); }
-  [[nodiscard]] FabricView view() const { return look_at_fabric(root()); }
+  /// Of interfaces that tell nothing of their flow control.
+  [[nodiscard]] FabricView view(AskFlowControl ask = [](const std::string&) { return FlowControl{}; }) const {
+    return look_at_fabric(root(), ask);
+  }
 
  private:
   lockstep::test::TemporaryFolder folder_;

@@ -121,6 +121,7 @@ class PartnerFixture : public testing::Test, public PartnerUser {
   void on_partner_restarted() override { events.push_back("restarted"); }
   void on_contact_made() override { events.push_back("contact made"); }
   void on_contact_lost() override { events.push_back("contact lost"); }
+  void on_set_back(const std::string&) override { events.push_back("set back"); }
   void on_lease_agreed(engine::Duration lease, engine::Duration granted, unsigned drift_percent) override {
     settings.lease = lease;
     settings.granted_lease = granted;

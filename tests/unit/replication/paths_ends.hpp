@@ -96,6 +96,10 @@ struct Mirror final : LinkEvents {
     }
   }
   void on_request(std::uint64_t, InboundRequest& request) override { held.push_back(&request); }
+  void on_set_back() override { ++set_backs; }
+  void on_partner_set_back(const engine::Uuid& process) override { set_back_partner = process; }
+  unsigned set_backs = 0;
+  engine::Uuid set_back_partner;
   unsigned ups = 0, downs = 0;
   std::uint64_t alive = 0;
   bool gives_up = false;  ///< answers what it has when it hears that the session is over
@@ -200,6 +204,12 @@ struct WayOut : testing::Test {
   void join(std::size_t path) {
     come_up(path);
     paths[path]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {}});
+  }
+  /// Path 0, within the session's time.
+  void come_up_again_and_hear(JoinVerdict verdict) {
+    lose(0);
+    come_up(0);
+    paths[0]->answer_first(JoinAnswer{verdict, kOurs, {}});
   }
   void start_and_join(std::size_t count) {
     start(count);

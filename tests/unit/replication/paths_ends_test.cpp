@@ -138,24 +138,37 @@ TEST_F(WayOut, WhatThePartnerKeepsIsBoundedInBytes) {
   EXPECT_LE(answers * (1 << 20), 2 * PathsLink::kMaxBytesUnderWay);
 }
 
+/// Its number is one that it had before.
 TEST_F(WayOut, AMachineThatWasSetBackWithItsMemoryComesInAgainSoon) {
   start(1);
-  constexpr std::uint64_t kSeenByThePartner = 500;
   unsigned attempts = 0;
-  for (std::uint64_t session = 0; session <= kSeenByThePartner; ++attempts) {
-    paths[0]->up = true;
-    link->on_path_up(slot(0));
-    const auto join = decode_join(paths[0]->sent.front().header);
-    ASSERT_TRUE(join);
-    session = join->session;
-    std::array<std::byte, kMaxLinkAnswerHeader> answer;
-    const auto verdict = session > kSeenByThePartner ? JoinVerdict::welcome : JoinVerdict::overtaken;
-    const std::size_t size = encode_join_answer({verdict, kOurs, {}}, answer);
-    paths[0]->answer_first(std::span(answer).first(size));
+  for (std::uint64_t session = 0; session <= 500; ++attempts) {
+    come_up(0);
+    session = decode_join(paths[0]->sent.front().header)->session;
+    const auto verdict = session > 500 ? JoinVerdict::welcome : JoinVerdict::overtaken;
+    paths[0]->answer_first(JoinAnswer{verdict, kOurs, {}});
     if (verdict != JoinVerdict::welcome) lose(0);
   }
   EXPECT_EQ(mirror.ups, 1u);
+  EXPECT_EQ(mirror.set_backs, 0u) << "a join may have been late";
   EXPECT_LE(attempts, 10u);
+}
+
+TEST_F(WayOut, AProcessThatComesInByNoNumberWasReplaced) {
+  start(1);
+  for (unsigned attempts = 0; mirror.set_backs == 0; ++attempts) {
+    ASSERT_LT(attempts, 70u);
+    come_up(0);
+    paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
+    lose(0);
+  }
+  EXPECT_EQ(mirror.ups, 0u);
+}
+
+TEST_F(WayOut, AProcessWhoseSessionIsOverWasNotSetBack) {
+  start_and_join(1);
+  come_up_again_and_hear(JoinVerdict::over);
+  EXPECT_EQ(mirror.set_backs, 0u);
 }
 
 TEST_F(WayOut, APathThatIsAboutToJoinIsNotClosedBecauseTheSessionBeforeItIsOver) {

@@ -322,6 +322,21 @@ TEST(Alone, APartnersWinStandsBesideAnEpochThatThePartnerMayNotHaveRecorded) {
   EXPECT_EQ(judge(mine, nullptr, false), WitnessWord::no_record);
 }
 
+TEST(Alone, APartnersWinAtOrAboveTheNumberOfALoneEpochForbidsThat) {
+  ReplicaState mine;
+  mine.record = record(7, 7, MemberSet::only(NodeSide::a), {id(6)});
+  const auto word = [&](std::uint64_t number, std::uint8_t name, MemberSet members) {
+    const WitnessRecord there{number, id(name), members};
+    return judge(mine, &there, false);
+  };
+  EXPECT_EQ(word(7, 7, MemberSet::only(NodeSide::a)), WitnessWord::may_try);
+  EXPECT_EQ(word(6, 9, MemberSet::only(NodeSide::b)), WitnessWord::may_try) << "it comes late";
+  EXPECT_EQ(word(7, 9, MemberSet::only(NodeSide::b)), WitnessWord::lost) << "no agreement gives a number twice";
+  EXPECT_EQ(word(7, 6, MemberSet::only(NodeSide::b)), WitnessWord::may_try) << "mine followed";
+  EXPECT_EQ(word(8, 9, MemberSet::only(NodeSide::b)), WitnessWord::lost);
+  EXPECT_EQ(word(8, 9, MemberSet::both()), WitnessWord::lost);
+}
+
 /// Its two records become durable one after the other.
 TEST(NextArbiter, IsNamedOnlyWhereBothWishItAndNeverInThePlaceOfAnotherThatDecides) {
   constexpr ArbiterWish kWishes[] = {ArbiterWish::none, ArbiterWish::nobody, ArbiterWish::preferred_a,

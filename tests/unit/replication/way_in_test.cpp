@@ -75,6 +75,52 @@ TEST_F(WayIn, RemembersTheLatestOfTheProcessesThatWereReplaced) {
   for (std::uint8_t n = 2; n < kAll; ++n) EXPECT_EQ(join(0, {2, process(n), {}}), JoinVerdict::overtaken) << int{n};
 }
 
+// ---- a partner whose machine was set back with its memory ----
+
+/// A number of process 1's session with two paths, whose request says `what`.
+std::vector<std::byte> order_of(std::uint64_t number, std::uint64_t what, std::uint64_t acknowledged = 0) {
+  auto frame = bytes(encode_request_frame({FrameKind::numbered, {number}, {acknowledged}}));
+  Message m;
+  m.type = MessageType::copy;
+  m.number = what;
+  const auto header = encode(m);
+  frame.insert(frame.end(), header.begin(), header.end());
+  return frame;
+}
+
+TEST_F(WayIn, ANumberThatIsUsedTwiceIsNotAnsweredWithWhatTheOtherRequestWas) {
+  begin(2);
+  send(0, order_of(1, 100));
+  mirror.held[0]->answer({}, {}, {});
+  EXPECT_EQ(send(1, order_of(1, 200)).kind(), AnswerKind::over);
+  EXPECT_EQ(mirror.alive, 0u);
+  EXPECT_EQ(mirror.set_back_partner, process(1));
+}
+
+TEST_F(WayIn, ANumberThatIsUsedTwiceIsFoundWhileTheFirstWaits) {
+  begin(2);
+  send(0, order_of(1, 100));
+  EXPECT_EQ(send(1, order_of(1, 200)).kind(), AnswerKind::over);
+  EXPECT_EQ(mirror.set_back_partner, process(1));
+}
+
+TEST_F(WayIn, AProcessThatWasSetBackIsNotLetInAndTheNextOneIs) {
+  begin(2);
+  send(0, order_of(1, 100));
+  send(1, order_of(1, 200));
+  EXPECT_EQ(join(0, {2, process(1), {}}), JoinVerdict::overtaken) << "by which it learns of it, and ends";
+  EXPECT_EQ(join(0, {1, process(2), {}}), JoinVerdict::welcome);
+}
+
+TEST_F(WayIn, ACopyThatAcknowledgesMoreIsACopy) {
+  begin(2);
+  send(0, order_of(1, 100));
+  mirror.held[0]->answer({}, {}, {});
+  send(0, order_of(2, 100));
+  EXPECT_FALSE(send(1, order_of(2, 100, 1)).answered);
+  EXPECT_TRUE(mirror.set_back_partner.is_nil());
+}
+
 // ---- what the end of a session ends ----
 
 TEST_F(WayIn, WhatTheMirrorHasNotSeenEndsWithItsSession) {

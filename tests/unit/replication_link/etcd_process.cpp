@@ -7,30 +7,16 @@
 #include <stdexcept>
 #include <thread>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace lockstep::tests {
+#include "tests/support/ports/free_port.hpp"
 
-std::uint16_t free_port() {
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (s < 0 || ::bind(s, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw std::runtime_error("no free port on 127.0.0.1");
-  }
-  ::close(s);
-  return ntohs(address.sin_port);
-}
+namespace lockstep::tests {
 
 EtcdProcess::EtcdProcess(EtcdOptions options)
     : options_(std::move(options)), port_(free_port()), plain_(options_.certificate.empty() ? port_ : free_port()) {

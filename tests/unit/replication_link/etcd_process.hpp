@@ -51,7 +51,4 @@ class EtcdProcess {
   pid_t pid_ = -1;
 };
 
-/// A port of 127.0.0.1 that nobody listens on now.
-[[nodiscard]] std::uint16_t free_port();
-
 }  // namespace lockstep::tests

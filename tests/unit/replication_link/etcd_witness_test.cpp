@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "replication/arbiter/witness_value.hpp"
+#include "tests/support/ports/free_port.hpp"
 #include "tests/unit/replication_link/etcd_client.hpp"
 #include "tests/unit/replication_link/etcd_process.hpp"
 #include "tests/unit/replication_link/scripted_server.hpp"

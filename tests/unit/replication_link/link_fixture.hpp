@@ -40,6 +40,17 @@ inline std::span<const std::byte> as_bytes(const std::string& text) { return std
 inline std::string text_of(std::span<const std::byte> b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 
 // Everything in these tests lives on one reactor of its own thread; the test waits until what it expects is so.
+/// Node B's, for node A.
+inline iscsi_target::Target target_of_b(scsi::DeviceServer& server) {
+  iscsi_target::Target target;
+  target.name = link_name(kPair, NodeSide::b);
+  target.device_servers = {&server};
+  target.access = std::make_shared<iscsi_target::AccessList>(
+      std::vector<iscsi_target::AccessList::Entry>{{link_name(kPair, NodeSide::a), credentials()}});
+  target.discoverable = false;
+  return target;
+}
+
 class OnAReactor : public testing::Test {
  protected:
   void SetUp() override { reactor_.start(); }
@@ -129,13 +140,7 @@ class World : public OnAReactor {
     run([&] {
       service_ = std::make_unique<PartnerService>(reactor_, reserve_, ours, partner_);
       service_->on_refused([this](const std::string& why) { refused_ = why; });
-      iscsi_target::Target target;
-      target.name = link_name(kPair, NodeSide::b);
-      target.device_servers = {service_.get()};
-      target.access = std::make_shared<iscsi_target::AccessList>(
-          std::vector<iscsi_target::AccessList::Entry>{{link_name(kPair, NodeSide::a), credentials()}});
-      target.discoverable = false;
-      registry_.put(std::move(target));
+      registry_.put(target_of_b(*service_));
       iscsi_target::ServerOptions options;
       options.session.brings_buffers = false;  // as Pair has it
       options.session.queue_depth = iscsi_target::kMaxQueueDepth;

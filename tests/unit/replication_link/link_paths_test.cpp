@@ -12,30 +12,12 @@ class SeveralRealPaths : public OnAReactor {
  protected:
   static constexpr std::size_t kPaths = 3;
 
-  struct Listening final : LinkEvents {
-    bool answering = true;
-    std::vector<int> seen;
-    std::vector<InboundRequest*> held;
-    unsigned ups = 0, downs = 0, sent = 0;
-    void on_link_up() override {}
-    void on_link_down() override {}
-    void on_inbound_up(std::uint64_t) override { ++ups; }
-    void on_inbound_down(std::uint64_t) override { ++downs; }
-    void on_request(std::uint64_t, InboundRequest& request) override {
-      seen.push_back(std::stoi(text_of(request.header())));
-      held.push_back(&request);
-      if (answering) answer_held();
-    }
-    void answer_held() {
-      for (auto* request : std::exchange(held, {})) {
-        const std::string header = text_of(request->header());
-        const auto payload = request->payload();
-        auto copy = std::make_unique<std::vector<std::byte>>(
-            payload.begin(),
-            payload.begin() + static_cast<std::ptrdiff_t>(std::min(payload.size(), request->max_answer_payload())));
-        const std::span<const std::byte> bytes(*copy);
-        request->answer(as_bytes(header), bytes, [this, copy = std::move(copy)] { ++sent; });
-      }
+  struct Listening final : Hearing {
+    unsigned sent = 0;
+    void answer(InboundRequest& request, const std::string& header, std::span<const std::byte> payload) override {
+      auto copy = std::make_unique<std::vector<std::byte>>(payload.begin(), payload.end());
+      const std::span<const std::byte> bytes(*copy);
+      request.answer(as_bytes(header), bytes, [this, copy = std::move(copy)] { ++sent; });
     }
   };
 
@@ -57,13 +39,7 @@ class SeveralRealPaths : public OnAReactor {
   void start(const Hello& caller, const Hello& listener) {
     run([&] {
       target_ = std::make_unique<PathsTarget>(reactor_, reserve_, listener, listening_);
-      iscsi_target::Target target;
-      target.name = link_name(kPair, NodeSide::b);
-      target.device_servers = {target_.get()};
-      target.access = std::make_shared<iscsi_target::AccessList>(
-          std::vector<iscsi_target::AccessList::Entry>{{link_name(kPair, NodeSide::a), credentials()}});
-      target.discoverable = false;
-      registry_.put(std::move(target));
+      registry_.put(target_of_b(*target_));
       iscsi_target::ServerOptions options;
       options.session.brings_buffers = false;
       options.session.queue_depth = iscsi_target::kMaxQueueDepth;

@@ -23,6 +23,7 @@ class PathOfNode final : public LinkEvents {
     ++downs;
     link_.on_path_down(slot_);
   }
+  void on_link_failing() override { link_.on_path_failing(slot_); }
   void on_inbound_up(std::uint64_t) override {}
   void on_inbound_down(std::uint64_t) override {}
   void on_request(std::uint64_t, InboundRequest&) override {}
@@ -31,6 +32,33 @@ class PathOfNode final : public LinkEvents {
  private:
   PathsLink& link_;
   PathSlot slot_;
+};
+
+/// What the mirror of the other one hears: requests by their numbers, which are answered at once or when the test says.
+class Hearing : public LinkEvents {
+ public:
+  bool answering = true;
+  std::vector<int> seen;
+  std::vector<InboundRequest*> held;
+  unsigned ups = 0, downs = 0;
+  void on_link_up() override {}
+  void on_link_down() override {}
+  void on_inbound_up(std::uint64_t) override { ++ups; }
+  void on_inbound_down(std::uint64_t) override { ++downs; }
+  void on_request(std::uint64_t, InboundRequest& request) override {
+    seen.push_back(std::stoi(text_of(request.header())));
+    held.push_back(&request);
+    if (answering) answer_held();
+  }
+  void answer_held() {
+    for (auto* request : std::exchange(held, {})) {
+      const std::size_t bytes = std::min(request->payload().size(), request->max_answer_payload());
+      answer(*request, text_of(request->header()), request->payload().first(bytes));
+    }
+  }
+
+ protected:
+  virtual void answer(InboundRequest& request, const std::string& header, std::span<const std::byte> payload) = 0;
 };
 
 /// What the mirror of the connecting node hears.

@@ -111,6 +111,9 @@ mgmt::PairView view_of(const mgmt::Configuration& c) {
   status.partner_paths = {{.transport = "tcp", .state = "proven", .from = "10.9.0.1", .to = "10.9.0.2:1"}};
   status.partner_paths->front().cipher = "TLS_AES_256_GCM_SHA384";
   status.partner_paths->front().round_trip_us = 87;
+  mgmt::CarriedStatus carried;
+  carried.last_switch = {"tcp", 1, 1, "It was cut."};
+  status.shards = {{.number = 0, .connected = true, .carried = carried}};
   if (!c.volumes.empty()) {
     mgmt::ReplicaStatus replica;
     replica.volume = c.volumes[0].id;
@@ -132,6 +135,8 @@ TEST(Description, AgreesWithWhatIsShownOfThePairItsNodesAndSessions) {
   expect_shown_as_described("Witness", pair_witness_json(view));
   const json link = pair_link_json(view);
   expect_shown_as_described("PairLink", link);
+  for (const auto& carrier : link["carriers"]) expect_shown_as_described("LinkCarrier", carrier);
+  expect_shown_as_described("LinkSwitch", link["carriers"][0]["last_switch"]);
   ASSERT_EQ(link["paths"].size(), 2U);
   expect_shown_as_described("LinkPath", link["paths"][1]);
   for (const auto& end : link["paths"][1]["nodes"]) expect_shown_as_described("LinkPathEnd", end);

@@ -1,6 +1,7 @@
 // What stands between the wire and the resources: targets, routes, bodies, problems, figures.
 #include <gtest/gtest.h>
 
+#include "engine/rdma/status.hpp"
 #include "mgmt/control/bounded_json.hpp"
 #include "ui-api/rest/fields.hpp"
 #include "ui-api/rest/http.hpp"
@@ -200,8 +201,11 @@ TEST(Metrics, TellWhatWentOverRdmaAndWhyWhatWasCopied) {
   const auto status = mgmt::status_from(R"json({"rdma": {"findings": [], "hosts": {
       "messages_in": 1, "messages_out": 2, "bytes_in": 3, "bytes_out": 4, "reads": 5, "writes": 6, "bytes_read": 7,
       "bytes_written": 8, "eager": 9, "invalidations": 10, "starved": 11, "windows": 16,
-      "copied": {"immediate_prefix": 12, "ahs": 13, "bounce": 14, "control": 15}},
-      "link": {"messages_in": 21, "windows": 22, "copied": {"control": 23}}}})json");
+      "copied": {"immediate_prefix": 12, "ahs": 13, "bounce": 14, "control": 15, "cipher": 17}},
+      "link": {"messages_in": 21, "windows": 22, "copied": {"control": 23}, "invalidated": 24, "hidden": 25,
+        "errors": {"length": 31, "remote_access": 32, "remote_invalid": 33, "remote_operation": 34,
+                   "local_protection": 35, "local_operation": 36, "no_answer": 37, "no_receive": 38, "other": 39},
+        "queues": {"connections": 26, "work": 27, "depth": 28, "most": 29}}}})json");
   ASSERT_TRUE(status);
   view.nodes[0].report.status = *status;
   const std::string text = metrics_text(view);
@@ -226,13 +230,89 @@ TEST(Metrics, TellWhatWentOverRdmaAndWhyWhatWasCopied) {
   told("lockstep_transport_copied_bytes_total", R"(,reason="ahs")", 13);
   told("lockstep_transport_copied_bytes_total", R"(,reason="bounce")", 14);
   told("lockstep_transport_copied_bytes_total", R"(,reason="control")", 15);
+  told("lockstep_transport_copied_bytes_total", R"(,reason="cipher")", 17);
   told("lockstep_transport_windows_total", "", 16);
   told("lockstep_transport_received_messages_total", "", 21, "link");
   told("lockstep_transport_windows_total", "", 22, "link");
   told("lockstep_transport_copied_bytes_total", R"(,reason="control")", 23, "link");
+  told("lockstep_transport_windows_invalidated_total", "", 24, "link");
+  told("lockstep_transport_windows_hidden_total", "", 25, "link");
+  int value = 31;
+  for (const char* name : rdma::kStatusNames)
+    told("lockstep_transport_errors_total", std::string(",status=\"") + name + '"', value++, "link");
+  told("lockstep_transport_connections", "", 26, "link");
+  told("lockstep_transport_work", "", 27, "link");
+  told("lockstep_transport_work_depth", "", 28, "link");
+  told("lockstep_transport_work_most", "", 29, "link");
+  EXPECT_EQ(text.find("lockstep_rdma_"), std::string::npos) << "it does not tell";
+  EXPECT_EQ(text.find("lockstep_link_switches"), std::string::npos) << "it does not tell";
   const std::string help = "# HELP lockstep_transport_windows_total ";
   ASSERT_NE(text.find(help), std::string::npos);
   EXPECT_EQ(text.find(help), text.rfind(help)) << "all figures of a name stand together";
+}
+
+/// Of a node that says this.
+mgmt::PairView view_of(const mgmt::Configuration& configuration, const char* status) {
+  mgmt::PairView view;
+  view.configuration = std::make_shared<mgmt::Configuration>(configuration);
+  view.local_side = mgmt::NodeSide::a;
+  view.nodes[0].node = &view.configuration->nodes[0];
+  view.nodes[0].reachable = true;
+  view.nodes[0].report.running = true;
+  view.nodes[0].report.status = mgmt::status_from(status).value();
+  return view;
+}
+
+mgmt::Configuration one_node() {
+  mgmt::Configuration configuration;
+  configuration.nodes.push_back({{}, mgmt::NodeSide::a, "node-a", {}, "", "", ""});
+  return configuration;
+}
+
+TEST(Metrics, TellWhatRdmaDevicesHoldAndCount) {
+  const std::string text = metrics_text(view_of(one_node(), R"json({"rdma": {"findings": [],
+      "registrations": {"regions": 8, "bytes": 4096, "made": 10, "refused": 1},
+      "counters": [{"device": "mlx5_0", "port": 1, "kind": "packets_lost", "name": "out_of_sequence", "value": 12},
+                   {"device": "mlx5_0", "port": 1, "kind": "no_receive", "name": "out_of_buffer", "value": 0}]}})json"));
+  for (const char* line : {R"(lockstep_rdma_regions{pair="",node="node-a"} 8)",
+                           R"(lockstep_rdma_registered_bytes{pair="",node="node-a"} 4096)",
+                           R"(lockstep_rdma_registrations_total{pair="",node="node-a"} 10)",
+                           R"(lockstep_rdma_registrations_refused_total{pair="",node="node-a"} 1)",
+                           R"(device="mlx5_0",port="1",kind="packets_lost",counter="out_of_sequence"} 12)",
+                           R"(device="mlx5_0",port="1",kind="no_receive",counter="out_of_buffer"} 0)"})
+    EXPECT_NE(text.find(std::string(line) + "\n"), std::string::npos) << line << "\n" << text;
+}
+
+constexpr const char* kSwitched = R"json({"partner": {"connected": true, "path": "tcp", "why_not_rdma": "It was cut."},
+    "shards": [{"number": 0, "carried": {"rdma_ms": 5500, "tcp_ms": 250, "to_rdma": 3, "to_tcp": 2, "last_switch": {
+                  "to": "rdma", "at_ms": 1700000000000, "after_ms": 800, "why": ""}}},
+               {"number": 1, "carried": {"rdma_ms": 1, "tcp_ms": 2, "to_rdma": 1, "to_tcp": 1, "last_switch": {
+                  "to": "tcp", "at_ms": 1700000060000, "after_ms": 61500, "why": "It was cut."}}},
+               {"number": 2}]})json";
+
+TEST(Metrics, TellHowOftenAShardsDataWentOverAndHowLongItWasByEach) {
+  const std::string text = metrics_text(view_of(one_node(), kSwitched));
+  for (const char* line :
+       {R"(lockstep_link_switches_total{pair="",node="node-a",shard="0",to="rdma"} 3)",
+        R"(lockstep_link_switches_total{pair="",node="node-a",shard="1",to="tcp"} 1)",
+        R"(lockstep_link_carried_seconds_total{pair="",node="node-a",shard="0",transport="rdma"} 5.5)",
+        R"(lockstep_link_carried_seconds_total{pair="",node="node-a",shard="0",transport="tcp"} 0.25)"})
+    EXPECT_NE(text.find(std::string(line) + "\n"), std::string::npos) << line << "\n" << text;
+  EXPECT_EQ(text.find("shard=\"2\""), std::string::npos) << "it does not tell";
+}
+
+TEST(PairLink, TellsTheLastSwitchOfAllShards) {
+  const auto link = pair_link_json(view_of(one_node(), kSwitched));
+  const auto& carrier = link["carriers"][0];
+  EXPECT_EQ(carrier["switches"], 7);
+  EXPECT_EQ(carrier["last_switch"], nlohmann::json::parse(R"({"to": "tcp", "at": "2023-11-14T22:14:20.000Z",
+      "after_seconds": 61.5, "why": "It was cut."})"));
+}
+
+TEST(PairLink, TellsNoSwitchOfANodeWithoutRdma) {
+  const auto link = pair_link_json(view_of(one_node(), R"({"shards": [{"number": 0}]})"));
+  EXPECT_EQ(link["carriers"][0]["switches"], nullptr);
+  EXPECT_EQ(link["carriers"][0]["last_switch"], nullptr);
 }
 
 }  // namespace

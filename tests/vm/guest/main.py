@@ -8,7 +8,7 @@ import sys
 import traceback
 
 HOST = pathlib.Path("/host")
-sys.path[:0] = ["/lab/tests/e2e", "/lab/tests/vm/guest", "/lab/tests/vm/scenarios"]
+sys.path[:0] = ["/lab/tests/e2e", "/lab/tests/vm/guest", "/lab/tests/vm/scenarios", "/lab/tests/bench/vm"]
 import harness  # noqa: E402
 
 

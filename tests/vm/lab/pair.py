@@ -24,6 +24,7 @@ from lab.remote import Remote
 
 REPO = image.REPO
 DISK_MIB, VOLUME_MIB, MEMORY_MIB = 64, 4, 320
+RDMA_MEMORY_MIB = 832  # messages and copies are pinned
 # An emulated machine moves a megabyte or three in a second. A resync that is not held back fills the link, the heartbeats
 # wait behind it for longer than a lease, and it begins anew (scenario slow_link).
 RESYNC_CEILING = 1 << 20
@@ -102,13 +103,13 @@ class MachineNode(harness.Node, Remote):
         self.world, self.side, self.name = world, side, f"node {side}"
         self.address = world.network.addresses[side]
         self.id = str(harness.uuid.uuid4())
-        self.host_folder = world.folder / side  # here
+        self.host_folder = self.here = world.folder / side
         self.host_folder.mkdir()
         self.folder = self.volume_folder = pathlib.Path("/data")  # in the machine
         self.socket, self.iscsi, self.link = "/data/lockstepd.sock", 3260, 4000
         # On the host, so that a power cut does not take its last lines.
         self.log, self.host_log = f"/host/lockstepd-{side}.log", world.share / f"lockstepd-{side}.log"
-        self.options = {"buffer_mib": 32, "link_buffer_mib": 32, "busy_poll_us": 0}
+        self.options = {"buffer_mib": 32, "link_buffer_mib": 32, "busy_poll_us": 0, "rdma": "auto" if world.rdma else "off"}
         self.rpc = self.process = None
         self.disk = Disk(self.host_folder, seed)
         self.boots = 0
@@ -129,9 +130,10 @@ class MachineNode(harness.Node, Remote):
         (self.world.folder / f"wire-{self.side}").unlink(missing_ok=True)
         mac = f"52:54:00:4c:0{1 if self.side == 'a' else 2}:0"
         self.machine = machine.Machine(
-            self.world.kernel, self.host_folder / f"console-{self.boots}", MEMORY_MIB, own_clock=False,
+            self.world.kernel, self.host_folder / f"console-{self.boots}", RDMA_MEMORY_MIB if self.world.rdma else MEMORY_MIB,
+            own_clock=False,
             line=f"lab.root=/dev/vda lab.overlay=1 lab.share=1 lab.init=/lab/tests/vm/guest/node "
-                 f"node.address={self.address} node.link={LINKS[self.side]}",
+                 f"node.address={self.address} node.link={LINKS[self.side]} node.rdma={int(self.world.rdma)}",
             extra=[*machine.disk(self.world.root.path, "root", readonly="on"),
                    *machine.disk(f"nbd+unix:///?socket={self.disk.socket}", "data", cache="none"),
                    "-netdev", f"tap,id=net0,ifname={self.world.network.taps[self.side]},script=no,downscript=no",
@@ -206,6 +208,10 @@ class MachineNode(harness.Node, Remote):
     def desired(self, volumes, **changes):
         state = super().desired(volumes, **changes)
         state["settings"]["resync_ceiling"] = self.world.resync_ceiling
+        if self.world.rdma and self.world.paired:
+            other = self.world.other(self)
+            state["partner"]["link"]["more_paths"] = [{"listen": f"{self.address}:{self.link + 1}", "last_resort": False,
+                                                       "connect": f"{other.address}:{other.link + 1}"}]
         return state
 
     def kill(self, sig=signal.SIGKILL):
@@ -252,9 +258,10 @@ class MachineNode(harness.Node, Remote):
 
 
 class PairOfMachines(harness.World):
-    """Two machines, and a witness beside them."""
+    """Two machines, and a witness beside them. With `rdma` the wire has Soft-RoCE, the link is encrypted, and has a second path
+    over the bridge, by TCP."""
 
-    def __init__(self, lab, work, seed, lease_ms=1500, resync_ceiling=RESYNC_CEILING):
+    def __init__(self, lab, work, seed, lease_ms=1500, resync_ceiling=RESYNC_CEILING, rdma=False):
         self.kernel, self.root, self.share = lab.kernel, lab.root, work / "share"
         self.share.mkdir()
         subprocess.run(["cp", "-rl", lab.programs, self.share / "build"], check=True)
@@ -267,6 +274,7 @@ class PairOfMachines(harness.World):
         self.volumes, self.cleanups, self.children, self.nodes = [], [], [], []
         self.network = Network()
         self.etcd = None
+        self.rdma = self.link_tls = rdma
         self.seed, self.resync_ceiling = seed, resync_ceiling
 
     def __enter__(self):

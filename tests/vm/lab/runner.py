@@ -16,12 +16,13 @@ REPO = image.REPO
 # A scenario's limit counts by the guest's clock, which a busy host slows down; the machine ends after so many times that.
 BUSY_HOST = 8
 PROGRAMS = ("mgmt/main/lockstepd", "tests/e2e/verifier", "tests/vm/rdma_trial")
-sys.path[:0] = [str(REPO / "tests/e2e"), str(REPO / "tests/vm/guest"), str(REPO / "tests/vm/scenarios")]
+SCENARIOS, BENCHES = REPO / "tests/vm/scenarios", REPO / "tests/bench/vm"
+sys.path[:0] = [str(REPO / "tests/e2e"), str(REPO / "tests/vm/guest"), str(SCENARIOS), str(BENCHES)]
 import harness  # noqa: E402
 
 
 class Scenario:
-    """A file of tests/vm/scenarios. It may say WHERE ("guest" or "host"), SECONDS, MEMORY_MIB, SCRATCH_MIB."""
+    """A file of tests/vm/scenarios or tests/bench/vm. It may say WHERE ("guest" or "host"), SECONDS, MEMORY_MIB, SCRATCH_MIB."""
 
     def __init__(self, path):
         self.name = path.stem
@@ -33,8 +34,8 @@ class Scenario:
         self.scratch = getattr(self.module, "SCRATCH_MIB", 2048)
 
 
-def scenarios():
-    return [Scenario(path) for path in sorted((REPO / "tests/vm/scenarios").glob("*.py"))]
+def scenarios(folder=SCENARIOS):
+    return [Scenario(path) for path in sorted(folder.glob("*.py"))]
 
 
 class Lab:
@@ -61,7 +62,7 @@ class Lab:
         for program in PROGRAMS:
             target = self.programs / program
             target.parent.mkdir(parents=True, exist_ok=True)
-            image.run("strip", "strip", "-o", target, self.build / program)
+            image.run("strip", "strip", "-g", "-o", target, self.build / program)
         harness.settings.build = self.programs
 
     def run(self, scenario):
@@ -96,6 +97,8 @@ class Lab:
             in_time = guest.wait(scenario.seconds * BUSY_HOST)
         finally:
             guest.stop()
+        if getattr(scenario.module, "PRINTS", False):
+            print(guest.output())
         result = host / "result.json"
         if result.exists():
             answer = json.loads(result.read_text())

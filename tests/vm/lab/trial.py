@@ -64,10 +64,10 @@ class Trial:
 
 
 @contextlib.contextmanager
-def trial(lab, work, resync_ceiling=RESYNC_CEILING):
+def trial(lab, work, resync_ceiling=RESYNC_CEILING, rdma=False):
     print(f"seed {SEED}", flush=True)
     pauses = report.Pauses()
-    with PairOfMachines(lab, work, SEED, resync_ceiling=resync_ceiling) as pair:
+    with PairOfMachines(lab, work, SEED, resync_ceiling=resync_ceiling, rdma=rdma) as pair:
         volume = pair.mirror(size=VOLUME_MIB * MIB)
         with Writer(pair, volume, work, SEED) as writer:
             try:

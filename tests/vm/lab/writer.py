@@ -104,6 +104,7 @@ class Path:
         """What was under way comes back to the writer, to go another way."""
         context, self.context, self.ready = self.context, None, False
         if context:
+            self.writer.broken_paths += 1
             self.lib.iscsi_destroy_context(context)
         for operation in self.flying.values():
             self.writer.waiting.append(operation)
@@ -177,6 +178,7 @@ class Path:
         key = 0
         if status == CHECK_CONDITION:
             key = ctypes.cast(task, ctypes.POINTER(scsi_client.Task)).contents.sense.key
+        self.writer.unit_attentions += key == scsi_client.UNIT_ATTENTION
         if status not in (BUSY, TASK_SET_FULL) and key != scsi_client.UNIT_ATTENTION:
             self.broken = f"status {status:X}h, sense key {key:X}h"
 
@@ -194,6 +196,7 @@ class Writer:
         self.paths = [Path(self, node) for node in world.nodes]
         self.record = os.open(folder / "acknowledged.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.writes = self.reads = 0
+        self.broken_paths = self.unit_attentions = 0
         self.acknowledged = []  # when, of the writes since forget_times()
         self.longest = 0.0  # the longest write since then
         self.problem = None

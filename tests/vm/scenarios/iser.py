@@ -8,6 +8,7 @@ from initiator import Initiator, kernel_complaints, run
 from reservations import released, through_both
 
 SECONDS = 1800
+MEMORY_MIB = 1536  # two daemons pin 370 MiB each, libiscsi 64
 
 
 def verifying(device, io_mib=96):

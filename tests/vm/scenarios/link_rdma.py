@@ -89,7 +89,7 @@ def is_lost_and_returns(w, volume, fio):
 
 
 def scenario():
-    with rdma.rxe(), World(addresses=(rdma.A, rdma.B), lease_ms=1500) as w, Initiator(w) as i:
+    with rdma.rxe(), World(link_tls=True, addresses=(rdma.A, rdma.B), lease_ms=1500) as w, Initiator(w) as i:
         volume = w.mirror()
         wait_carried(w, "rdma", 60)
         device = i.attach()

@@ -1,0 +1,351 @@
+// A process that starts as the only member by its own record: alone for good it goes on by itself, and soon. A copy
+// that was set back has such a record, too: whoever knows better is heard first, and at any later moment.
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/simulation/pair_program.hpp"
+#include "tests/simulation/scripted_pair.hpp"
+
+namespace lockstep::simulation {
+namespace {
+
+using engine::ArbiterKind;
+using engine::MemberSet;
+using engine::NodeSide;
+using replication::MirrorState;
+
+constexpr Nanos kLease = kSecond;  // of a scripted pair
+constexpr std::uint64_t kBlockOfA = 8, kBlockOfB = 200;
+constexpr int kBefore = 1, kByB = 2, kByOldA = 3;
+
+struct OnlyMember {
+  explicit OnlyMember(ArbiterKind kind = ArbiterKind::witness)
+      : pair(pair_program(), [kind](Scenario& s) {
+          if (kind != ArbiterKind::witness) s.arbiter = {kind, kA, {}};
+        }) {}
+
+  void cut() { link(false); }
+  void mend() { link(true); }
+  void hide_witness(NodeSide side) { pair.host(side).witness().set_reachable(false); }
+  void show_witness(NodeSide side) { pair.host(side).witness().set_reachable(true); }
+  bool goes_alone(NodeSide side, Nanos patience) {
+    return pair.wait_for([&] { return pair.is(side, MirrorState::solo); }, patience);
+  }
+  /// `side` leaves by agreement, so that the other is the only member, and its machine is off.
+  void take_out(NodeSide side) {
+    pair.host(side).program()->leave(0);
+    ASSERT_TRUE(goes_alone(other(side), 10 * kLease));
+    pair.run_for(2 * kLease);  // the witness is told
+    pair.host(side).end(Host::End::power_cut);
+  }
+  /// A's machine is set back to when A was the only member, and has not started yet. B is, since a while.
+  void set_a_back() {
+    take_out(kB);
+    ASSERT_FALSE(pair.written(kA, kBlockOfA, kBefore));
+    pair.host(kA).take_snapshot();
+    pair.host(kB).boot();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+    pair.run_for(10 * kLease);
+    take_out(kA);
+    ASSERT_FALSE(pair.written(kB, kBlockOfA, kByB));
+    pair.run_for(2 * kLease);
+    pair.host(kA).set_back();
+  }
+  void boot_unheard(NodeSide side) {
+    cut();
+    hide_witness(side);
+    pair.host(side).boot();
+  }
+  /// Nobody was there to tell: the old copy goes on, beside B.
+  void serve_beside_b() {
+    pair.world().checkers->expect_split();
+    set_a_back();
+    boot_unheard(kA);
+    ASSERT_TRUE(goes_alone(kA, 10 * kLease));
+    ASSERT_FALSE(pair.written(kA, kBlockOfB, kByOldA));
+  }
+  bool parts_ways() {
+    return pair.wait_for([&] { return pair.is(kA, MirrorState::split_brain) && pair.is(kB, MirrorState::split_brain); },
+                         10 * kLease);
+  }
+  [[nodiscard]] bool gives_up(NodeSide side) {
+    std::optional<bool> done;
+    pair.host(side).program()->give_up(0, [&](engine::Result<void> r) { done = r.has_value(); });
+    pair.wait_for([&] { return done.has_value(); });
+    return done.value_or(false);
+  }
+  bool never_serves(NodeSide side, Nanos time) {
+    return !pair.wait_for([&] { return pair.status(side).serving; }, time);
+  }
+  std::optional<replication::WitnessRecord> at_the_witness() {
+    return pair.world().witness.view(pair.world().scenario.volumes[0].id).record;
+  }
+  void link(bool open) {
+    for (const NodeSide side : {kA, kB}) pair.world().cut(side, open);
+  }
+  ScriptedPair pair;
+};
+
+class AnyArbiter : public testing::TestWithParam<ArbiterKind> {};
+INSTANTIATE_TEST_SUITE_P(Arbiters, AnyArbiter,
+                         testing::Values(ArbiterKind::witness, ArbiterKind::preferred, ArbiterKind::fence),
+                         [](const auto& kind) {
+                           return kind.param == ArbiterKind::witness     ? "witness"
+                                  : kind.param == ArbiterKind::preferred ? "preferred"
+                                                                         : "fence";
+                         });
+
+// ---- alone for good ------------------------------------------------------------------------------------------------
+
+TEST_P(AnyArbiter, LetsTheOnlyMemberStartByItself) {
+  for (const NodeSide side : {kA, kB}) {
+    for (const bool witness_answers : {true, false}) {
+      OnlyMember world(GetParam());
+      world.take_out(other(side));
+      world.pair.run_for(60 * kLease);
+      world.pair.host(side).end(Host::End::power_cut);
+      if (!witness_answers) world.hide_witness(side);
+      world.pair.host(side).boot();
+      // A witness is asked when the partner had time to call, and may be silent.
+      const bool silent = GetParam() == ArbiterKind::witness && !witness_answers;
+      EXPECT_TRUE(world.goes_alone(side, silent ? kLease * 9 / 2 : kLease * 3 / 2)) << world.pair.status(side).reason;
+      world.show_witness(side);
+      world.pair.host(other(side)).boot();
+      EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+      EXPECT_EQ(world.pair.violation(), "");
+    }
+  }
+}
+
+/// The witness holds the record of the old copy, for nobody has told it yet of the one that names both.
+TEST(OnlyMember, HearsItsPartnerWhateverTheWitnessHolds) {
+  OnlyMember world;
+  world.take_out(kB);
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore));
+  world.pair.host(kA).take_snapshot();
+  for (const NodeSide side : {kA, kB}) world.hide_witness(side);
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(kB, MirrorState::in_sync); }));
+  world.pair.run_for(10 * kLease);
+  ASSERT_EQ(world.at_the_witness()->members, MemberSet::only(kA));
+  world.pair.host(kA).end(Host::End::power_cut);
+  world.pair.host(kA).set_back();
+  world.cut();
+  world.show_witness(kA);
+  world.pair.host(kA).boot();
+  EXPECT_TRUE(world.never_serves(kA, kLease / 2));
+  world.mend();
+  world.show_witness(kB);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kBefore);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+TEST_P(AnyArbiter, LetsTheOnlyMemberStartAtOnceWhenItsPartnerIsThere) {
+  OnlyMember world(GetParam());
+  world.take_out(kB);
+  world.pair.host(kA).end(Host::End::power_cut);
+  world.hide_witness(kA);
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  EXPECT_TRUE(world.goes_alone(kA, kLease / 2));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+}
+
+// ---- a copy that was set back --------------------------------------------------------------------------------------
+
+/// The link comes up a little later than the process.
+TEST_P(AnyArbiter, LetsNoOldCopyStartBesideAPartnerThatIsHeardWithinALease) {
+  OnlyMember world(GetParam());
+  world.set_a_back();
+  world.boot_unheard(kA);
+  EXPECT_TRUE(world.never_serves(kA, kLease / 2));
+  world.mend();
+  world.pair.run_for(kLease);
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+TEST(OldCopy, DoesNotStartWhenTheWitnessIsHeardWithinALease) {
+  OnlyMember world;
+  world.set_a_back();
+  world.boot_unheard(kA);
+  EXPECT_TRUE(world.never_serves(kA, kLease / 2));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+/// Before it acknowledges much, and without its partner.
+TEST(OldCopy, StopsWhenItReadsThatThePartnerWon) {
+  OnlyMember world;
+  world.serve_beside_b();
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, 2 * kLease));
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+  world.hide_witness(kA);
+  EXPECT_TRUE(world.never_serves(kA, 5 * kLease)) << "what it said holds";
+  EXPECT_TRUE(world.pair.is(kB, MirrorState::solo));
+}
+
+/// Set back within the epoch that the witness holds: its generation tells.
+TEST(OldCopy, StopsWhenItReadsOfALaterStateOfItsOwn) {
+  OnlyMember world;
+  world.take_out(kB);
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore));
+  world.pair.host(kA).take_snapshot();
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore + 1));
+    world.pair.run_for(5 * kLease);
+  }
+  const auto known = world.at_the_witness();
+  world.pair.host(kA).end(Host::End::power_cut);
+  world.pair.host(kA).set_back();
+  world.boot_unheard(kA);
+  ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, 2 * kLease));
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+  EXPECT_NE(world.pair.status(kA).reason.find("set back"), std::string::npos) << world.pair.status(kA).reason;
+  EXPECT_EQ(world.at_the_witness()->generations, known->generations) << "what it knows is not overwritten";
+}
+
+TEST(OldCopy, IsNotStartedByAWitnessThatForgotWhatItSaid) {
+  OnlyMember world;
+  world.take_out(kB);
+  world.pair.run_for(2 * kLease);
+  world.pair.host(kA).take_snapshot();
+  const auto before = world.pair.world().witness.snapshot();
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  world.pair.run_for(10 * kLease);
+  world.take_out(kA);
+  world.pair.host(kA).set_back();
+  world.cut();
+  world.pair.host(kA).boot();
+  ASSERT_TRUE(world.never_serves(kA, 2 * kLease)) << "it reads that it lost";
+  world.pair.host(kA).end(Host::End::killed);
+  world.pair.world().witness.restore(before);
+  world.pair.host(kA).boot();
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+  EXPECT_TRUE(world.pair.is(kB, MirrorState::solo));
+}
+
+/// What the old copy acknowledged is nowhere else.
+TEST_P(AnyArbiter, ReportsASplitWhenAnOldCopyWroteAlone) {
+  OnlyMember world(GetParam());
+  world.serve_beside_b();
+  world.mend();
+  ASSERT_TRUE(world.parts_ways()) << world.pair.status(kA).reason;
+  EXPECT_FALSE(world.pair.status(kA).serving);
+  EXPECT_TRUE(world.pair.status(kB).serving);
+  // It starts nothing by itself any more.
+  world.pair.host(kA).end(Host::End::killed);
+  world.cut();
+  world.pair.host(kA).boot();
+  EXPECT_TRUE(world.never_serves(kA, 10 * kLease));
+  world.mend();
+  ASSERT_TRUE(world.parts_ways());
+  EXPECT_FALSE(world.gives_up(kB)) << "the old copy may not serve";
+  ASSERT_TRUE(world.gives_up(kA));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.value_at(kB, kBlockOfB), 0);
+}
+
+/// There is nothing of its own to be kept.
+TEST_P(AnyArbiter, LetsAnOldCopyThatWroteNothingBeBroughtUpToDate) {
+  OnlyMember world(GetParam());
+  world.pair.world().checkers->expect_split();
+  world.set_a_back();
+  world.boot_unheard(kA);
+  ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+  world.mend();
+  world.show_witness(kA);
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+}
+
+// ---- what the partner won and never recorded -----------------------------------------------------------------------
+
+/// B lost its power with that, and agreed to an epoch of the same number since.
+TEST(OnlyMember, ByAgreementStartsThoughThePartnerHadWonThatNumber) {
+  OnlyMember world;
+  world.hide_witness(kA);
+  world.take_out(kB);
+  auto& witness = world.pair.world().witness;
+  const engine::Uuid volume = world.pair.world().scenario.volumes[0].id;
+  const replication::WitnessRecord won{world.pair.status(kA).epoch.number, engine::Uuid{{7}}, MemberSet::only(kB)};
+  ASSERT_TRUE(witness.swap(volume, witness.view(volume).mod_revision, won).won);
+  world.show_witness(kA);
+  world.pair.run_for(20 * kLease);
+  EXPECT_TRUE(world.pair.is(kA, MirrorState::solo));
+  EXPECT_EQ(world.at_the_witness()->members, MemberSet::only(kA)) << "it was told";
+  world.pair.host(kA).end(Host::End::killed);
+  world.pair.host(kA).boot();
+  EXPECT_TRUE(world.goes_alone(kA, 5 * kLease));
+}
+
+// ---- an operator's word --------------------------------------------------------------------------------------------
+
+TEST(OnlyMember, ByForceGoesOnThoughTheWitnessSaysOtherwise) {
+  OnlyMember world;
+  world.pair.world().checkers->expect_split();
+  world.hide_witness(kA);
+  world.cut();
+  ASSERT_TRUE(world.goes_alone(kB, 10 * kLease));
+  std::optional<bool> forced;
+  world.pair.host(kA).program()->force_solo(0, false, [&](engine::Result<void> r) { forced = r.has_value(); });
+  ASSERT_TRUE(world.pair.wait_for([&] { return forced.has_value(); }));
+  ASSERT_TRUE(*forced);
+  world.show_witness(kA);
+  world.pair.run_for(20 * kLease);
+  EXPECT_TRUE(world.pair.is(kA, MirrorState::solo));
+  EXPECT_EQ(world.at_the_witness()->members, MemberSet::only(kA)) << "it was told";
+}
+
+/// He takes A for dead, which serves and is cut off: whoever reads of it stops.
+TEST(OnlyMember, StopsWhenItReadsThatItsPartnerWasForced) {
+  OnlyMember world;
+  world.pair.world().checkers->expect_split();
+  world.hide_witness(kB);
+  world.cut();
+  ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+  world.pair.run_for(5 * kLease);
+  world.pair.host(kB).program()->force_solo(0, false, [](engine::Result<void>) {});
+  ASSERT_TRUE(world.goes_alone(kB, 20 * kLease));
+  world.show_witness(kB);
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, 5 * kLease));
+  EXPECT_TRUE(world.pair.is(kB, MirrorState::solo));
+  world.pair.host(kB).end(Host::End::killed);
+  world.pair.host(kB).boot();
+  EXPECT_TRUE(world.goes_alone(kB, kLease * 3 / 2)) << "his word holds";
+  EXPECT_TRUE(world.never_serves(kA, 10 * kLease));
+}
+
+/// Each goes above the other once, and not for ever.
+TEST(OnlyMember, ByForceOfBothTakesNumbersThatEnd) {
+  OnlyMember world;
+  world.pair.world().checkers->expect_split();
+  for (const NodeSide side : {kA, kB}) world.hide_witness(side);
+  world.cut();
+  for (const NodeSide side : {kA, kB}) {
+    ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.is(side, MirrorState::suspended); }));
+  }
+  world.pair.run_for(kLease);
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).program()->force_solo(0, false, [](auto) {});
+  for (const NodeSide side : {kA, kB}) ASSERT_TRUE(world.goes_alone(side, 20 * kLease));
+  for (const NodeSide side : {kA, kB}) world.show_witness(side);
+  world.pair.run_for(20 * kLease);
+  const auto number = world.pair.status(kA).epoch.number;
+  for (const NodeSide side : {kA, kB}) EXPECT_TRUE(world.pair.is(side, MirrorState::solo));
+  world.pair.run_for(20 * kLease);
+  EXPECT_EQ(world.pair.status(kA).epoch.number, number);
+}
+
+}  // namespace
+}  // namespace lockstep::simulation
