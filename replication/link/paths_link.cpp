@@ -16,6 +16,8 @@ using engine::TimerId;
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(25);
+/// By then a process was tried that had 65,000 link sessions more than it remembers.
+constexpr unsigned kMaxOvertakenInARow = 16;
 
 }  // namespace
 
@@ -64,13 +66,11 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
     if (is<Established>()) return end_session("The partner has ended the link session.");
     problem = "The partner has met a later link session of this node, or a later process.";
     path_failed(path);
-    // A join that was late says so, too: only who comes in by no number is of a past, or was replaced. Set back with
-    // its memory, this process counts from a number that it had before; the mirror finds it when it is in.
-    if (answer->verdict != JoinVerdict::overtaken) return;
-    session < UINT64_MAX / 4 ? void(session *= 2) : events->on_set_back();
+    if (answer->verdict == JoinVerdict::overtaken) on_overtaken();
     return;
   }
   addresses = answer->addresses;
+  overtaken_in_a_row = 0;
   manager.joined(path, clock.now());
   if (is<Established>()) return pump();
   assert(std::get<Beginning>(state).path == path);
@@ -81,6 +81,13 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
   for_each(up, [&](PathSlot other) {
     if (is<Established>() && manager.is_down(other)) take_part(other);
   });
+}
+
+/// A join that was late is answered so, too: only who comes in by no number is of a past, or was replaced. Set back with
+/// its memory, this process counts from a number that it had before; the mirror finds it when it is in.
+void PathsLink::Impl::on_overtaken() {
+  if (overtaken_in_a_row == kMaxOvertakenInARow) return events->on_set_back();
+  session += std::uint64_t{1} << overtaken_in_a_row++;
 }
 
 /// Its end comes with on_path_down(): only then are its copies destroyed.

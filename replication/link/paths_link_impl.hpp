@@ -45,7 +45,8 @@ struct PathsLink::Impl {
   LinkEvents* events = nullptr;
   std::variant<NoSession, Beginning, Established, Plain, Ending> state;
   bool stopped = false;
-  std::uint64_t session = 0;  ///< number of the latest
+  std::uint64_t session = 0;        ///< number of the latest
+  unsigned overtaken_in_a_row = 0;  ///< joins that the partner answered so, since the last that it let in
   std::uint16_t version = 0;
   PathSet up;       ///< their links are
   PathSet probing;  ///< with a question under way
@@ -80,6 +81,7 @@ struct PathsLink::Impl {
   void on_path_up(PathSlot path);
   void take_part(PathSlot path);
   void ask_to_join(PathSlot path, const engine::Uuid& partner);
+  void on_overtaken();
   void on_join_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
   void path_failed(PathSlot path);
   void on_path_down(PathSlot path);

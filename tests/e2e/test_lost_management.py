@@ -272,6 +272,7 @@ def test_an_encrypted_replica_whose_nodes_key_is_lost_too_is_taken_in_told_of_an
         join(s.b, s.a)
         wait_for("the missing key to be told of", lambda: any(
             "node.key" in p["message"] for p in s.a.get("/api/v1/health").json["problems"]))
+        wait_for("the only whole copy to be served", lambda: s.states(s.b).get("b", (None, False))[1])
         job = s.b.job(s.b.post(f"/api/v1/volumes/{s.volume.id}/replicas/a/replace", {}), 90)
         check(job["state"] == "done", f"the copy is made anew, with a key of the node's new one: {job}")
         s.in_sync()

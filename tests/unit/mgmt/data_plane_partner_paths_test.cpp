@@ -137,7 +137,7 @@ TEST_F(TwoPathsOut, PauseAfterEachAttemptWhereThePartnerLetsNoneIn) {
   ASSERT_TRUE(eventually([this] { return dialled_[0] >= 5 || dialled_[1] >= 5; }));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 50ms + 100ms + 200ms + 400ms);
   EXPECT_EQ(run([this] { return mirror_.ups; }), ups);
-  EXPECT_GT(run([this] { return mirror_.set_backs; }), 0u) << "lockstepd is told, and ends";
+  EXPECT_TRUE(eventually([this] { return mirror_.set_backs > 0; })) << "lockstepd is told, and ends";
 }
 
 TEST_F(TwoPathsOut, AreDialledAtOnceWhenThePartnerLetsOneIn) {

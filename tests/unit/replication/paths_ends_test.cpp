@@ -157,7 +157,7 @@ TEST_F(WayOut, AMachineThatWasSetBackWithItsMemoryComesInAgainSoon) {
 TEST_F(WayOut, AProcessThatComesInByNoNumberWasReplaced) {
   start(1);
   for (unsigned attempts = 0; mirror.set_backs == 0; ++attempts) {
-    ASSERT_LT(attempts, 70u);
+    ASSERT_LT(attempts, 20u);
     come_up(0);
     paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
     lose(0);
