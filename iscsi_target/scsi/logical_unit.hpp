@@ -159,7 +159,7 @@ class LogicalUnit {
   std::atomic<bool> read_only_;
   std::atomic<bool> write_cache_;
   std::atomic<engine::AccessState> known_access_;
-  std::atomic<engine::AccessState> partner_access_{engine::AccessState::unavailable};
+  std::atomic<engine::AccessState> partner_access_{engine::AccessState::active_optimized};
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<bool> sanitizing_{false};
   std::atomic<std::uint16_t> sanitize_progress_{0};

@@ -115,8 +115,10 @@ bool Node::take_look(const ShardReports& shards) {
 }
 
 void Node::take_status(Volume& volume, const replication::VolumeStatus& status, bool connected) {
-  volume.unit->set_partner_access(connected && partner_serves(status) ? engine::AccessState::active_optimized
-                                                                      : engine::AccessState::unavailable);
+  // Linux takes what any path says of any group for that group's state, and fails what goes to one that is unavailable:
+  // only who serves, and knows that the partner does not, may say so. Of a partner that is dead its paths tell.
+  const bool alone = status.serving && !status.undecided && !(connected && partner_serves(status));
+  volume.unit->set_partner_access(alone ? engine::AccessState::unavailable : engine::AccessState::active_optimized);
   (void)volume.unit->access_state();
   // Not while a new epoch is recorded here alone: what initiators are told, both nodes carry out.
   if (status.serving && volume.unit->set_capacity(status.epoch.size)) {

@@ -45,7 +45,7 @@ TEST_F(ScsiAttention, ANewNexusIsToldOfPowerOnOnceAndOfNothingOlder) {
 }
 
 TEST_F(ScsiAttention, SeveralAreReportedOneACommandInTheirOrder) {
-  unit->set_partner_access(engine::AccessState::active_optimized);
+  unit->set_partner_access(engine::AccessState::unavailable);
   unit->set_capacity(65536);
   device.task_management(nexus, scsi::TaskManagement::logical_unit_reset, 0);
   for (auto* n : {&nexus, &second}) {

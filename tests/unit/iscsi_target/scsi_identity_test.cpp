@@ -349,11 +349,11 @@ TEST_F(ScsiIdentity, PortGroupsShowBothNodesStates) {
   EXPECT_EQ(plain->data_in[4], 0x0) << "this node: active/optimized";
   EXPECT_EQ(plain->be16(6), 1u);
   EXPECT_EQ(plain->be16(14), 1u);
-  EXPECT_EQ(plain->data_in[16], 0x3) << "the partner was never heard of";
+  EXPECT_EQ(plain->data_in[16], 0x0) << "nothing is said against a partner that was never heard of";
   EXPECT_EQ(plain->be16(18), 2u);
   EXPECT_EQ(plain->be16(26), 2u);
 
-  unit->set_partner_access(engine::AccessState::active_optimized);
+  unit->set_partner_access(engine::AccessState::unavailable);
   expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
   disk.access = engine::AccessState::transitioning;
   expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
@@ -363,7 +363,7 @@ TEST_F(ScsiIdentity, PortGroupsShowBothNodesStates) {
   ASSERT_EQ(extended->be32(0), 28u);
   EXPECT_EQ(extended->data_in[4], 0x10);
   EXPECT_EQ(extended->data_in[8], 0xF);
-  EXPECT_EQ(extended->data_in[20], 0x0);
+  EXPECT_EQ(extended->data_in[20], 0x3);
   expect_field(*in({0xA3, 0x4A, 0, 0, 0, 0, 0, 0, 0xFF, 0}), scsi::asc::kInvalidFieldInCdb,
                {.in_cdb = true, .byte = 1, .bit = 7});
 }

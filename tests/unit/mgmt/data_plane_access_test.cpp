@@ -320,6 +320,14 @@ TEST_P(PairAccess, OfANodeWhoseReplicaLeftIsSaidToBeActiveByBothAsLongAsItForwar
   says_the_truth_of_a_while_it_comes_and_goes();
 }
 
+/// Linux would fail what goes to the partner, which may be the one that serves.
+TEST_P(PairAccess, ANodeThatServesNothingSaysNothingAgainstItsPartner) {
+  a.freeze();
+  EXPECT_TRUE(eventually([&] { return b.groups() == Groups{kActive, kUnavailable}; })) << "nothing lets node B go on";
+  a.thaw();
+  EXPECT_TRUE(both_say(both_serve));
+}
+
 INSTANTIATE_TEST_SUITE_P(OfShards, PairAccess, testing::Values(0, 1));
 
 }  // namespace
