@@ -210,8 +210,6 @@ TEST_F(ScsiIo, WhatTheDiskOrdersWaitsThereForTheEndOfATransition) {
   const auto write = out(cdb10(0x2A, 0, 1), pattern(512));
   expect_sense(*in({0x00}), scsi::SenseKey::not_ready,
                scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
-  expect_sense(*in(cdb10(0x25, 0, 0), 8), scsi::SenseKey::not_ready,
-               scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
   disk.access = engine::AccessState::active_optimized;
   disk.release_one();
   disk.release_one();

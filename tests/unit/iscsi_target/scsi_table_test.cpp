@@ -135,6 +135,19 @@ TEST_F(ScsiTable, WhileUnavailableOnlyTheMarkedCommandsAreAnswered) {
   }
 }
 
+/// Linux takes a unit whose capacity it can't read for one without blocks, until it is told to look again, and one
+/// whose caching page it can't read for one that needs no flush.
+TEST_F(ScsiTable, AHostThatScansANodeThatServesNothingLearnsHowLargeTheUnitIs) {
+  for (const auto access : {engine::AccessState::unavailable, engine::AccessState::transitioning}) {
+    disk.access = access;
+    probe({0x00});  // the change itself is an attention first
+    expect_good(*in({0x25}, 8));
+    expect_good(*in({0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32}, 32));
+    expect_good(*in({0x1A, 0, 0x08, 0, 64}, 64));
+    expect_good(*in({0x5A, 0, 0x08, 0, 0, 0, 0, 0, 64}, 64));
+  }
+}
+
 TEST_F(ScsiTable, AnAttentionStopsEveryCommandButThoseThatKeepIt) {
   for (const CommandEntry& entry : command_table()) {
     if (entry.opcode == 0x03) continue;  // REQUEST SENSE takes it
