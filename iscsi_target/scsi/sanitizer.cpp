@@ -1,6 +1,7 @@
 #include "iscsi_target/scsi/sanitizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,7 @@
 namespace lockstep::iscsi_target {
 
 using engine::DiskOpcode;
+using engine::Errc;
 using Method = scsi::SanitizeState::Method;
 
 namespace {
@@ -110,11 +112,28 @@ bool Sanitizer::prepare() {
   return true;
 }
 
+/// Not by a disk's fault: a node that is left, or does not serve for a moment.
+bool Sanitizer::is_interrupted() const {
+  return std::ranges::any_of(
+      std::array{Errc::not_serving, Errc::aborted, Errc::stale, Errc::unknown_outcome, Errc::resource_exhausted},
+      [this](Errc e) { return request_.status == e; });
+}
+
 bool Sanitizer::take_result() {
+  if (is_interrupted()) return pause(), false;
   if (request_.status) return end(true), false;
   if (request_.opcode == DiskOpcode::renew_key) return has_new_key_ = true;
   at_ += request_.extent.length;
   return true;
+}
+
+/// The state says that it is under way still: the next command takes it up again.
+void Sanitizer::pause() {
+  const std::unique_ptr<Sanitizer> over(this);
+  claim_.reset();
+  if (waiter_) tell_how_it_stands(*waiter_);
+  --use_.in_flight;
+  device_.finished(&use_);
 }
 
 void Sanitizer::end(bool failed) {

@@ -28,6 +28,8 @@ class Sanitizer {
   void run();
   [[nodiscard]] bool prepare();
   [[nodiscard]] bool take_result();
+  [[nodiscard]] bool is_interrupted() const;
+  void pause();
   void fill_pattern(std::uint8_t pass);
   void end(bool failed);
 

@@ -172,7 +172,7 @@ class Selection {
     s.moment_ = moment;
     return s;
   }
-  /// Own operations on blocks: what a reset of the unit aborts.
+  /// Own initiators' operations on blocks: what a reset of the unit aborts. A sanitize goes on (SBC-4 4.11.3).
   static Selection own_tasks() { return Selection(Kind::tasks); }
 
   [[nodiscard]] bool covers(const Op& op) const {
@@ -188,7 +188,7 @@ class Selection {
       case Kind::early:
         return !op.entry && op.receipt.since < moment_ && !changes_nothing(op.opcode) && !op.applied_here;
       case Kind::tasks:
-        return !op.entry && !op.on_state();
+        return !op.entry && !op.on_state() && op.port;
     }
     return false;
   }

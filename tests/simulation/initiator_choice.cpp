@@ -112,10 +112,8 @@ void Initiator::prepare(Attempt& a, const Lane& lane) {
   r.done = &Initiator::on_done;
   std::size_t bytes = lane.count * kBlock;
   const scsi::NexusKey& nexus = nexuses_[static_cast<std::size_t>(a.host->side())];
-  if (world_.scenario.reservations) {
-    r.port = &nexus;
-    r.access = access_of(lane.kind);
-  }
+  r.port = &nexus;
+  if (world_.scenario.reservations) r.access = access_of(lane.kind);
   switch (lane.kind) {
     case Kind::read:
       r.opcode = DiskOpcode::read;

@@ -69,6 +69,16 @@ ScriptedPair::Io& ScriptedPair::submit(NodeSide side, DiskOpcode opcode, std::ui
   return start(side, volume, io);
 }
 
+ScriptedPair::Io& ScriptedPair::write_of_the_unit(NodeSide side, std::uint64_t block, int fill) {
+  Io& io = ios_.emplace_back();
+  io.of_the_unit = true;
+  io.memory.resize(kBlock, static_cast<std::byte>(fill));
+  io.request.opcode = DiskOpcode::write_same;
+  io.request.extent = {block * kBlock, kBlock};
+  io.request.data = io.memory;
+  return start(side, 0, io);
+}
+
 ScriptedPair::Io& ScriptedPair::ask_state(NodeSide side, unsigned volume, DiskOpcode opcode,
                                           std::vector<std::byte> bytes) {
   Io& io = ios_.emplace_back();
@@ -85,7 +95,9 @@ ScriptedPair::Io& ScriptedPair::read_state(NodeSide side) {
 }
 
 ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
+  static const scsi::NexusKey kHost{.initiator = "iqn.2026-11.io.example:host", .isid = {}, .port = 1};
   io.request.nexus = 1;
+  if (!io.of_the_unit) io.request.port = &kHost;
   io.request.owner = &io;
   io.request.done = [](engine::DiskRequest& request) {
     Io& over = *static_cast<Io*>(request.owner);

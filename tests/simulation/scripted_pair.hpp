@@ -23,8 +23,9 @@ class ScriptedPair {
     engine::DiskRequest request;
     std::vector<std::byte> memory;
     bool done = false;
-    World* world = nullptr;  ///< its history hears of the end
-    Value value = 0;         ///< of write_stamp(): what it writes
+    bool of_the_unit = false;  ///< no initiator's
+    World* world = nullptr;    ///< its history hears of the end
+    Value value = 0;           ///< of write_stamp(): what it writes
     [[nodiscard]] std::error_code status() const { return request.status; }
     /// The first byte of what was read.
     [[nodiscard]] int first() const { return std::to_integer<int>(*request.data.data()); }
@@ -34,6 +35,8 @@ class ScriptedPair {
   Io& read(engine::NodeSide side, std::uint64_t block, std::uint32_t count = 1);
   Io& submit(engine::NodeSide side, engine::DiskOpcode opcode, std::uint64_t block, std::uint32_t count, int fill,
              unsigned volume = 0);
+  /// As a SANITIZE that is under way does.
+  Io& write_of_the_unit(engine::NodeSide side, std::uint64_t block, int fill);
   /// The unit's state: a step of it, and what it is (the first `transferred` bytes of the data).
   Io& change_state(engine::NodeSide side, const scsi::LuRequest& request, unsigned volume = 0);
   Io& read_state(engine::NodeSide side);

@@ -277,6 +277,26 @@ TEST(UnitReset, WhatTheOtherNodeForwardedIsOverWhenTheResetIsAnswered) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// SBC-4 4.11.3: a sanitize goes on.
+TEST(UnitReset, LeavesAloneWhatTheUnitDoesByItself) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
+  ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+  stall_way_out(pair, kB);
+  auto& own = pair.write_of_the_unit(kB, 8, 3);
+  auto& of_a_host = pair.write(kB, 16, 3);
+  scsi::LuRequest request;
+  request.kind = scsi::LuRequestKind::unit_reset;
+  request.nexus = registration().nexus;
+  auto& reset = pair.change_state(kA, request);
+  pair.run_for(100 * kMillisecond);
+  pair.world().way_from(kB).hold(SimLink::Flow::requests, false);
+  ASSERT_TRUE(pair.wait_for([&] { return reset.done && own.done && of_a_host.done; }, 5 * kSecond));
+  EXPECT_EQ(own.status(), std::error_code{});
+  EXPECT_TRUE(of_a_host.status());
+  EXPECT_EQ(pair.value_at(kA, 8), 3);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// The reset came to A and is being made durable there. Its host on B gives it up: it is over when A answers it, and A
 /// answers when B has the new state.
 TEST(UnitReset, GivenUpByItsHostDoesNotWaitForItself) {
