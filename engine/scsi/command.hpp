@@ -113,6 +113,13 @@ enum class TaskManagement : std::uint8_t {  // RFC 7143 11.5.1
   target_cold_reset = 7,
 };
 
+/// What became of one.
+enum class Managed : std::uint8_t {
+  complete,
+  no_such_unit,
+  failed,  ///< some unit's reset is not in force, or nobody knows
+};
+
 class DeviceServer {
  public:
   virtual ~DeviceServer() = default;
@@ -145,9 +152,9 @@ class DeviceServer {
   /// The session layer aborts the tasks it holds itself (and waits for their complete()); this is what the logical
   /// unit adds: reset state, unit attentions. False: LUN does not exist.
   virtual bool task_management(Nexus& nexus, TaskManagement function, std::uint64_t lun) = 0;
-  /// The same; `done` (on this reactor, perhaps inside) runs when the reset is in force everywhere.
-  virtual void manage(Nexus& nexus, TaskManagement function, std::uint64_t lun, engine::Callback<bool> done) {
-    done(task_management(nexus, function, lun));
+  /// The same; `done` (on this reactor, perhaps inside) runs when the reset is in force everywhere, or can't be.
+  virtual void manage(Nexus& nexus, TaskManagement function, std::uint64_t lun, engine::Callback<Managed> done) {
+    done(task_management(nexus, function, lun) ? Managed::complete : Managed::no_such_unit);
   }
 };
 

@@ -91,19 +91,8 @@ bool check_range(Task& task) {
   return true;
 }
 
-/// BUSY, when the nexus that has reserved is gone and its reservation soon will be.
-void fail_conflict(Task& task) {
-  const auto state = task.unit().state();
-  const bool ends = state->reserved_by && task.unit().losses().has(*state->reserved_by);
-  finish(task, ends ? scsi::Status::busy : scsi::Status::reservation_conflict);
-}
-
-/// Reservations and the medium. The disk looks again, where the command is ordered.
-bool check_restrictions(Task& task) {
-  if (!task.unit().state()->allows(task.nexus.key, task.entry->access)) {
-    fail_conflict(task);
-    return false;
-  }
+/// The disk looks again, where the command is ordered.
+bool check_medium(Task& task) {
   const scsi::Sense sense = medium_sense(task.unit());
   if (sense == scsi::Sense{}) return true;
   if (sense.additional == scsi::asc::kSanitizeInProgress) Sanitizer::resume(task.device, *task.use);
@@ -155,6 +144,23 @@ bool may_wait(const CommandEntry& entry, engine::AccessState access) {
   return access == engine::AccessState::transitioning && entry.serialization != Serialization::none;
 }
 
+/// What reservations allow.
+void carry_on(Task& task) {
+  if (task.unit().restricted() && !check_medium(task)) [[unlikely]]
+    return;
+  if (!check_bits(task) || !check_write_protection(task) || !check_range(task)) return;
+  task.length = read_field(task.command.cdb.data(), task.entry->bytes);
+  task.entry->handler(task);
+}
+
+/// The unit's copy of its state may be of before: a node that was frozen, or cut off, has not heard of what was
+/// released through the other one. Whom a reservation refuses, the disk says, which knows whether it may say anything.
+void ask_about_reservations(Task& task) {
+  submit(task, engine::DiskOpcode::check_access, {}, {}, [](Task& t) {
+    if (may_go_on(t)) carry_on(t);
+  });
+}
+
 void run(Task& task, NexusUnit& nexus_unit) {
   LogicalUnit& unit = task.unit();
   const auto access = unit.access_state();
@@ -172,11 +178,9 @@ void run(Task& task, NexusUnit& nexus_unit) {
   }
   if (unit.losses().are_due() && access == engine::AccessState::active_optimized) [[unlikely]]
     task.device.send_due_losses(*task.use);
-  if (unit.restricted() && !check_restrictions(task)) [[unlikely]]
-    return;
-  if (!check_bits(task) || !check_write_protection(task) || !check_range(task)) return;
-  task.length = read_field(task.command.cdb.data(), entry->bytes);
-  entry->handler(task);
+  if (unit.restricted() && !unit.state()->allows(task.nexus.key, entry->access)) [[unlikely]]
+    return ask_about_reservations(task);
+  carry_on(task);
 }
 
 }  // namespace
@@ -380,10 +384,10 @@ void TargetDevice::lose(UnitUse& use, const scsi::NexusKey& nexus) {
   send_loss(use, unit.losses().begin(unit.request(scsi::LuRequestKind::nexus_lost, nexus)));
 }
 
-/// An outcome that nobody knows is no matter: the request has a number, and is carried out once.
+/// It is sent again until it is in force: the request has a number, and is carried out once.
 void TargetDevice::send_loss(UnitUse& use, const OwedLosses::Loss& loss) {
   start_errand(use, loss.request, [&losses = use.unit->losses(), number = loss.number](std::error_code status) {
-    losses.answered(number, status != engine::Errc::not_serving && status != engine::Errc::unknown_outcome);
+    losses.answered(number, !status);
   });
 }
 
@@ -420,12 +424,13 @@ bool TargetDevice::task_management(scsi::Nexus& nexus, scsi::TaskManagement func
   const bool whole =
       function == scsi::TaskManagement::target_warm_reset || function == scsi::TaskManagement::target_cold_reset;
   const bool there = whole || (number && *number < state.units.size() && state.units[*number].use);
-  manage(nexus, function, lun, [](bool) {});
+  manage(nexus, function, lun, [](scsi::Managed) {});
   return there;
 }
 
 void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
-                          engine::Callback<bool> done) {
+                          engine::Callback<scsi::Managed> done) {
+  using scsi::Managed;
   auto& state = *static_cast<NexusState*>(nexus.device_state);
   std::vector<UnitUse*> units;
   auto kind = scsi::LuRequestKind::target_reset;
@@ -436,21 +441,23 @@ void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std
   } else {
     const auto number = decode_lun(lun);
     NexusUnit* unit = number ? state.find(*number) : nullptr;
-    if (!unit) return done(false);
-    if (function != scsi::TaskManagement::logical_unit_reset) return done(true);
+    if (!unit) return done(Managed::no_such_unit);
+    if (function != scsi::TaskManagement::logical_unit_reset) return done(Managed::complete);
     units.push_back(unit->use);
     kind = scsi::LuRequestKind::unit_reset;
   }
   struct All {
     std::size_t left;
-    engine::Callback<bool> done;
+    Managed result;
+    engine::Callback<Managed> done;
   };
-  auto all = std::make_shared<All>(units.size() + 1, std::move(done));
-  const auto one_less = [all] {
-    if (--all->left == 0) all->done(true);
+  auto all = std::make_shared<All>(units.size() + 1, Managed::complete, std::move(done));
+  const auto one_less = [all](std::error_code error) {
+    if (error) all->result = Managed::failed;
+    if (--all->left == 0) all->done(all->result);
   };
-  for (UnitUse* use : units) send(*use, use->unit->request(kind, state.key), one_less);
-  one_less();
+  for (UnitUse* use : units) start_errand(*use, use->unit->request(kind, state.key), one_less);
+  one_less({});
 }
 
 }  // namespace lockstep::iscsi_target

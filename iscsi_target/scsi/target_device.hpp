@@ -79,7 +79,7 @@ class TargetDevice final : public scsi::DeviceServer {
   [[nodiscard]] std::optional<std::uint64_t> unit_at(const scsi::Nexus& nexus, std::uint64_t lun) const override;
   bool task_management(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun) override;
   void manage(scsi::Nexus& nexus, scsi::TaskManagement function, std::uint64_t lun,
-              engine::Callback<bool> done) override;
+              engine::Callback<scsi::Managed> done) override;
 
   [[nodiscard]] engine::BufferPool& buffers() { return buffers_; }
   /// Has the unit's disk carry out a step that no command waits for; `done` runs when it is in force, or failed.

@@ -38,6 +38,13 @@ bool is_read(const engine::DiskRequest& request) {
          request.opcode == engine::DiskOpcode::find_run;
 }
 
+/// BUSY, when the nexus that has reserved is gone and its reservation soon will be.
+void fail_conflict(Task& task) {
+  const auto state = task.unit().state();
+  const bool ends = state->reserved_by && task.unit().losses().has(*state->reserved_by);
+  finish(task, ends ? Status::busy : Status::reservation_conflict);
+}
+
 void fail_disk(Task& task) {
   const engine::DiskRequest& request = task.request;
   if (request.status.category() != engine::error_category()) {
@@ -68,7 +75,7 @@ void fail_disk(Task& task) {
     case engine::Errc::timed_out:
       return fail(task, plain(SenseKey::aborted_command, scsi::asc::kCommandTimeoutDuringProcessing));
     case engine::Errc::reservation_conflict:
-      return finish(task, Status::reservation_conflict);
+      return fail_conflict(task);
     case engine::Errc::write_protected:
       return fail(task, plain(SenseKey::data_protect, scsi::asc::kLogicalUnitSoftwareWriteProtected));
     case engine::Errc::not_ready:

@@ -269,6 +269,7 @@ class Session final : private BufferUser {
   std::size_t control_backlog_ = 0;  // control PDUs that are not sent yet
   std::size_t control_bytes_ = 0;    // their data
   std::vector<Waiter> waiters_;
+  std::size_t resets_ = 0;  ///< of units and targets, until they are answered
   std::size_t held_ = 0;
   std::size_t waiting_ = 0;            // commands that wait for memory
   std::uint64_t data_out_ = 0;         // bytes of write data that came

@@ -12,9 +12,26 @@ using engine::Errc;
 using iscsi::Serial;
 using iscsi::TaskManagementResult;
 
+namespace {
+
+TaskManagementResult result_of(scsi::Managed what) {
+  switch (what) {
+    case scsi::Managed::complete:
+      return TaskManagementResult::complete;
+    case scsi::Managed::no_such_unit:
+      return TaskManagementResult::lun_does_not_exist;
+    case scsi::Managed::failed:
+      break;
+  }
+  return TaskManagementResult::rejected;
+}
+
+}  // namespace
+
 void Session::task_management(const iscsi::TaskManagementRequestHeader& header) {
   if (setup_.device_server == nullptr) return answer_management(header.task_tag, TaskManagementResult::not_supported);
-  if (waiters_.size() >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
+  if (waiters_.size() >= kMaxTaskManagement || resets_ >= kMaxTaskManagement)
+    return answer_management(header.task_tag, TaskManagementResult::rejected);
   constexpr std::uint8_t kTaskReassign = 8;
   const std::uint8_t function = header.function & 0x7F;
   if (function == kTaskReassign) {
@@ -67,11 +84,13 @@ void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scs
   TaskScope ours, others;
   others.units = whole_target ? setup_.device_server->units(nexus_) : std::vector{*unit};
   if (!whole_target) ours = others;
+  ++resets_;
   const auto finish = [this, function, tag = header.task_tag.value(), lun = header.lun.value()] {
     if (ended_) return;
-    auto done = [this, function, tag, life = std::weak_ptr<const char>(life_)](bool there) {
+    auto done = [this, function, tag, life = std::weak_ptr<const char>(life_)](scsi::Managed result) {
       if (life.expired() || ended_) return;
-      answer_management(tag, there ? TaskManagementResult::complete : TaskManagementResult::lun_does_not_exist);
+      --resets_;
+      answer_management(tag, result_of(result));
       if (function == TaskManagement::target_cold_reset) link_.reset_target();
     };
     setup_.device_server->manage(nexus_, function, lun, std::move(done));

@@ -5,6 +5,7 @@ namespace lockstep::test {
 namespace {
 
 using namespace iscsi;
+using iscsi_target::kMaxTaskManagement;
 using scsi::TaskManagement;
 
 using GivenUp = HoldingSession;
@@ -34,6 +35,29 @@ TEST_F(GivenUp, TheResetsOfThisSessionReachEveryCommand) {
   manage(TaskManagement::logical_unit_reset);
   EXPECT_EQ(device.given_up, 2);
   expect_answers({Opcode::task_management_response});
+}
+
+std::vector<TaskManagementResult> results(const std::vector<iscsi::Bhs>& headers) {
+  std::vector<TaskManagementResult> all;
+  for (const iscsi::Bhs& header : headers) {
+    all.push_back(TaskManagementResult(header_as<TaskManagementResponseHeader>(header).response));
+  }
+  return all;
+}
+
+/// Each takes memory at the device server for as long as the mirror lets nothing pass.
+TEST_F(GivenUp, ResetsThatAreNotInForceYetAreBounded) {
+  device.holds_resets = true;
+  for (int i = 0; i < 100; ++i) manage(TaskManagement::logical_unit_reset);
+  EXPECT_EQ(device.resets.size(), kMaxTaskManagement);
+  const auto refused = results(answers());
+  EXPECT_EQ(refused, std::vector(100 - kMaxTaskManagement, TaskManagementResult::rejected));
+  for (auto& done : std::exchange(device.resets, {})) done(scsi::Managed::complete);
+  EXPECT_EQ(results(answers()), std::vector(kMaxTaskManagement, TaskManagementResult::complete));
+  manage(TaskManagement::logical_unit_reset);
+  EXPECT_EQ(device.resets.size(), 1u);
+  device.resets.front()(scsi::Managed::failed);
+  EXPECT_EQ(results(answers()), std::vector{TaskManagementResult::rejected}) << "its host is told that it was no use";
 }
 
 TEST_F(GivenUp, AResetThatAnotherSessionAskedForEndsThemWithTaskAborted) {

@@ -33,6 +33,10 @@ class HoldingDevice final : public PlainDevice {
     command.status = scsi::Status::task_aborted;
     command.complete();
   }
+  void manage(scsi::Nexus&, scsi::TaskManagement, std::uint64_t, engine::Callback<scsi::Managed> done) override {
+    if (!holds_resets) return done(scsi::Managed::complete);
+    resets.push_back(std::move(done));
+  }
   void release_one() {
     scsi::Command& command = *held.back();
     held.pop_back();
@@ -43,7 +47,8 @@ class HoldingDevice final : public PlainDevice {
   }
 
   std::vector<scsi::Command*> held;
-  bool ends_at_once = true;
+  std::vector<engine::Callback<scsi::Managed>> resets;
+  bool ends_at_once = true, holds_resets = false;
   int executed = 0, given_up = 0;
 
  private:

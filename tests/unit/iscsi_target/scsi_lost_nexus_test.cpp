@@ -74,12 +74,23 @@ TEST_F(ScsiOwedLoss, WaitsUntilTheUnitIsServed) {
   EXPECT_EQ(in({0x00})->status, scsi::Status::good);
 }
 
-TEST_F(ScsiOwedLoss, CommandsAreToldBusyMeanwhile) {
+/// By a node that stood still for longer than a lease, say.
+TEST_F(ScsiOwedLoss, IsOwedUntilItIsInForce) {
+  for (const auto error : {engine::Errc::resource_exhausted, engine::Errc::aborted, engine::Errc::io_error}) {
+    disk.fail_with = error;
+    EXPECT_EQ(in({0x00})->status, scsi::Status::busy) << "once more in vain";
+    EXPECT_TRUE(unit->losses().are_due());
+  }
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+}
+
+TEST_F(ScsiOwedLoss, CommandsWaitForItMeanwhile) {
   disk.deferred = true;
-  EXPECT_EQ(in({0x00})->status, scsi::Status::busy);
-  EXPECT_EQ(in({0x00})->status, scsi::Status::busy);
-  EXPECT_EQ(disk.held(), 1u);
-  disk.release_one();
+  const auto one = in({0x00}), another = in({0x00});
+  EXPECT_EQ(disk.held(), 3u) << "the loss once, and what the reservation would refuse";
+  while (disk.held()) disk.release_one();
+  expect_good(*one);
+  expect_good(*another);
   disk.deferred = false;
   EXPECT_EQ(in({0x00})->status, scsi::Status::good);
 }

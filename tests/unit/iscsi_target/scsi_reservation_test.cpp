@@ -76,6 +76,36 @@ TEST_F(ScsiReservation, TheDiskHasTheLastWord) {
   EXPECT_EQ(run(cdb10(0x28, 0, 1), second, 512)->status, kConflict);
 }
 
+/// A node that was frozen, or is cut off, has not heard what happened through the other one.
+TEST_F(ScsiReservation, NobodyIsRefusedForWhatTheUnitRemembersAlone) {
+  reserve_out(nexus, 0x00, 0, 1);
+  reserve_out(nexus, 0x01, 1, 0, 3);
+  disk.set_state_listener(nullptr);
+  reserve_out(nexus, 0x02, 1, 0, 3);
+  ASSERT_TRUE(unit->restricted());
+  EXPECT_EQ(write(second), scsi::Status::good);
+  EXPECT_EQ(run(cdb10(0x28, 0, 1), second, 512)->status, scsi::Status::good);
+  disk.fail_with = engine::Errc::not_serving;
+  EXPECT_EQ(write(second), scsi::Status::check_condition) << "who has no lease tells of no reservation";
+}
+
+TEST_F(ScsiReservation, WhatIsGivenUpWhileTheDiskIsAskedDoesNotBegin) {
+  reserve_out(nexus, 0x00, 0, 1);
+  reserve_out(nexus, 0x01, 1, 0, 3);
+  disk.set_state_listener(nullptr);
+  reserve_out(nexus, 0x02, 1, 0, 3);
+  disk.deferred = disk.cannot_cancel = true;
+  auto c = make(cdb10(0x2A, 0, 1), 0, Bytes(512));
+  c->nexus = &second;
+  device.execute(*c);
+  ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::check_access);
+  device.abort(*c);
+  disk.release_one();
+  EXPECT_EQ(c->status, scsi::Status::task_aborted);
+  EXPECT_EQ(disk.log.back().opcode, engine::DiskOpcode::check_access);
+  disk.deferred = false;
+}
+
 TEST_F(ScsiReservation, KeysReservationAndFullStatusAreReported) {
   reserve_out(nexus, 0x00, 0, 0x1122334455667788);
   reserve_out(second, 0x00, 0, 0x99);
@@ -180,11 +210,21 @@ TEST_F(ScsiReservation, AResetReleasesReserve6) {
 TEST_F(ScsiReservation, ManagementIsDoneWhenTheResetIsInForce) {
   disk.deferred = true;
   bool done = false;
-  device.manage(nexus, scsi::TaskManagement::target_warm_reset, 0, [&](bool there) { done = there; });
+  device.manage(nexus, scsi::TaskManagement::target_warm_reset, 0,
+                [&](scsi::Managed result) { done = result == scsi::Managed::complete; });
   EXPECT_FALSE(done);
   disk.release_one();
   EXPECT_TRUE(done);
   disk.deferred = false;
+}
+
+TEST_F(ScsiReservation, ManagementSaysSoWhereTheResetIsNotInForce) {
+  run({0x56}, second);
+  std::optional<scsi::Managed> told;
+  disk.fail_with = engine::Errc::resource_exhausted;
+  device.manage(nexus, scsi::TaskManagement::logical_unit_reset, 0, [&](scsi::Managed result) { told = result; });
+  EXPECT_EQ(told, scsi::Managed::failed);
+  EXPECT_EQ(in({0x00})->status, kConflict) << "it is reserved still";
 }
 
 class ScsiRemovable : public ScsiReservation {
@@ -329,6 +369,25 @@ TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
   disk.release_one();
   expect_good(*c);
   EXPECT_TRUE(drained);
+}
+
+/// By a reset, a transition, or a stall of this node.
+TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
+  for (const auto how : {engine::Errc::aborted, engine::Errc::not_serving, engine::Errc::unknown_outcome,
+                         engine::Errc::stale, engine::Errc::resource_exhausted}) {
+    SCOPED_TRACE(make_error_code(how).message());
+    disk.deferred = true;
+    auto c = make({0x48, 0x02});
+    device.execute(*c);
+    disk.release_one();  // the state
+    disk.fail_with = how;
+    disk.release_one();
+    expect_sense(*c, scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+    EXPECT_EQ(disk.held(), 0u);
+    disk.deferred = false;
+    expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+    expect_good(*in({0x00}));
+  }
 }
 
 TEST_F(ScsiSanitize, ThatIsRefusedLeavesTheUnitToTheNext) {
