@@ -83,8 +83,8 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
   });
 }
 
-/// A join that was late is answered so, too: only who comes in by no number is of a past, or was replaced. Set back with
-/// its memory, this process counts from a number that it had before; the mirror finds it when it is in.
+/// A join that was late is answered so, too: only who comes in by no number is of a past, or was replaced. Set back
+/// with its memory, this process counts from a number that it had before; the mirror finds it when it is in.
 void PathsLink::Impl::on_overtaken() {
   if (overtaken_in_a_row == kMaxOvertakenInARow) return events->on_set_back();
   session += std::uint64_t{1} << overtaken_in_a_row++;

@@ -165,6 +165,20 @@ TEST_F(WayOut, AProcessThatComesInByNoNumberWasReplaced) {
   EXPECT_EQ(mirror.ups, 0u);
 }
 
+TEST_F(WayOut, JoinsThatWereLateNowAndThenSayNothingOfThisProcess) {
+  start(1);
+  for (unsigned i = 0; i < 20; ++i) {
+    come_up(0);
+    paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
+    lose(0);
+    join(0);
+    lose(0);
+    pass(1s);
+  }
+  EXPECT_EQ(mirror.ups, 20u);
+  EXPECT_EQ(mirror.set_backs, 0u);
+}
+
 TEST_F(WayOut, AProcessWhoseSessionIsOverWasNotSetBack) {
   start_and_join(1);
   come_up_again_and_hear(JoinVerdict::over);
