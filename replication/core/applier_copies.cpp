@@ -70,12 +70,20 @@ void Applier::clear(InboundRequest& request, const Message& m) {
 }
 
 /// The sequencer could not read its own store and holds the range: this node's bytes are the committed ones; of a range
-/// that is not equal yet, they are as good as its own (resync.hpp). So it matters not whether this node reads here.
+/// that is not equal yet, they are as good as its own (resync.hpp). So it matters not whether this node reads here. But
+/// a copy that came by an earlier session, and that the sequencer has given up, would land on what it was told.
 void Applier::fetch(std::uint64_t session, InboundRequest& request, const Message& m) {
   const bool member = standing_.in_sync();
   if (!member || m.extent.empty() || !m.extent.fits(store_.volume_size()) || m.extent.length > kMaxPiece ||
       m.extent.length > request.max_answer_payload()) {
     return answer(request, m, Errc::stale);
+  }
+  bool is_copied_to = false;
+  applies_.for_each(
+      [&](Apply& a) { is_copied_to |= a.message.type == MessageType::copy && a.message.extent.overlaps(m.extent); });
+  if (is_copied_to) {
+    mark<"apply.fetched_under_a_copy">();
+    return answer(request, m, Errc::resource_exhausted);
   }
   Apply& a = make(session, request, m);
   a.buffer = buffers_.allocate(m.extent.length);

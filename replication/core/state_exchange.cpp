@@ -104,8 +104,8 @@ void StateExchange::take(std::uint64_t session, InboundRequest& request, const M
 }
 
 /// The answer is this node's word that nothing that came by older sessions is started any more. What was started, and
-/// the store has not returned, holds the lock of its range: what is sent now comes after it, and an order that is sent
-/// again is known by its sequence.
+/// the store has not returned, holds the lock of its range: what is sent now comes after it, an order that is sent
+/// again is known by its sequence, and bytes that may yet be copied over are not handed out.
 void StateExchange::answer_states() {
   if (!user_.may_tell_state()) return;
   auto waiting = std::move(states_to_answer_);

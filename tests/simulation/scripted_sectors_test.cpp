@@ -72,6 +72,29 @@ TEST(LostSector, OfEachNodeInTheSameRegionComesFromTheOther) {
   EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }, kPrompt));
 }
 
+/// A store that has a copy still, which came by an earlier session, will hold something else in a moment.
+TEST(LostSector, DoesNotComeFromAPartnerThatIsStillWritingACopyThere) {
+  ScriptedPair pair(pair_program(), stays_dirty);
+  for (const std::uint64_t block : {kHere, kBeside}) ASSERT_FALSE(pair.written(kA, block, 7));
+  both_restart(pair);
+  SimStore &mine = pair.host(kA).data(0), &theirs = pair.host(kB).data(0);
+  mine.poke(kBeside * kBlock, std::vector<std::byte>(kBlock, std::byte{8}));
+  for (const NodeSide side : {kA, kB}) pair.host(side).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::in_sync); }));
+  hang(pair, kB);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::in_sync) && theirs.in_flight() == 1; }));
+  pair.spoil(kB, [](StoreFaults& f) { f.hang = 0; });
+  mine.lose_sector(kHere);
+  pair.world().way_from(kA).reset();
+  pair.run_for(500 * kMillisecond);
+  theirs.release_hung();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }, kPrompt));
+  EXPECT_EQ(pair.value_at(kA, kBeside), pair.value_at(kB, kBeside));
+  EXPECT_EQ(pair.value_at(kA, kHere), 7);
+  EXPECT_FALSE(mine.is_lost(kHere));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 TEST(LostSector, OfBothIsAMediumErrorOfThatBlockAloneUntilItIsWritten) {
   for (const NodeSide asked : {kA, kB}) {
     Restarted world;
