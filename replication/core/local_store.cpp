@@ -32,6 +32,12 @@ engine::Extent LocalStore::region_extent(std::uint64_t region) const {
   return {offset, std::min<std::uint64_t>(region_size(), volume_size() - offset)};
 }
 
+engine::Extent LocalStore::whole_blocks(engine::Extent extent) const {
+  const std::uint64_t block = std::max(info.block_size, info.physical_block_size);
+  const std::uint64_t from = (extent.offset + block - 1) / block * block, to = extent.end() / block * block;
+  return from < to ? engine::Extent{from, to - from} : engine::Extent{};
+}
+
 void LocalStore::fail(const std::string& why, std::error_code error) {
   const bool full = error == engine::Errc::no_space;
   may_return = full && (may_return || !failed);

@@ -75,6 +75,9 @@ struct LocalStore {
   /// Of the volume; the dirty map may have more.
   [[nodiscard]] std::uint64_t region_count() const { return (volume_size() + region_size() - 1) / region_size(); }
   [[nodiscard]] engine::Extent region_extent(std::uint64_t region) const;
+  /// The physical blocks that lie wholly in `extent`; none: an empty extent. A disk that is to write a part of one
+  /// reads the rest first, and fails where it can't.
+  [[nodiscard]] engine::Extent whole_blocks(engine::Extent extent) const;
   [[nodiscard]] engine::Durability durability(bool fua) const {
     return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;
   }

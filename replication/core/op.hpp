@@ -94,7 +94,7 @@ struct Op {
   engine::RangeLock::Node lock;
   Sequencer* sequencer = nullptr;  ///< while it waits for its range
   engine::Buffer scratch;
-  engine::Extent part;           ///< what is being read of it: all, or one block
+  engine::Extent part;           ///< what is being read of it, or rewritten: all, or one block; or whole physical ones
   bool unreadable_here = false;  ///< this member's store could not read it: the one that orders was asked
   engine::TimePoint since;       ///< when the local store got it, or, as a forward, the link
   Receipt receipt{};             ///< an initiator's

@@ -9,15 +9,14 @@ namespace lockstep::replication {
 
 void ReadRepair::start(engine::Extent extent, std::span<const std::byte> bytes) {
   if (!extent_.empty() || !may_go_on()) return;
-  const std::uint64_t unit = std::max(store_.info.block_size, store_.info.physical_block_size);
-  const std::uint64_t from = (extent.offset + unit - 1) / unit * unit, to = extent.end() / unit * unit;
-  if (from >= to) return;
-  bytes_ = buffers_.allocate(to - from);
-  request_bytes_ = buffers_.allocate(2 * unit);
+  const engine::Extent whole = store_.whole_blocks(extent);
+  if (whole.empty()) return;
+  block_ = {whole.offset, std::max(store_.info.block_size, store_.info.physical_block_size)};
+  bytes_ = buffers_.allocate(whole.length);
+  request_bytes_ = buffers_.allocate(2 * block_.length);
   if (!bytes_ || !request_bytes_) return end();
-  engine::copy_bytes(bytes.subspan(from - extent.offset, to - from), bytes_.span());
-  extent_ = {from, to - from};
-  block_ = {from, unit};
+  engine::copy_bytes(bytes.subspan(whole.offset - extent.offset, whole.length), bytes_.span());
+  extent_ = whole;
   probe();
 }
 

@@ -3,9 +3,8 @@
 // the host; from there on the bytes may be written over at any time, so that this node may not write them by itself: it
 // forwards a COMPARE AND WRITE of the same bytes, which is carried out on both members, in order, if they still stand.
 //
-// One range at a time, by whole physical blocks, and only those that this store still can't read: a disk that is to
-// write a part of one reads the rest first, and fails. What comes meanwhile, and what is left when anything changes, is
-// dropped: the next read of it tries again.
+// One range at a time, by whole physical blocks, and only those that this store still can't read. What comes meanwhile,
+// and what is left when anything changes, is dropped: the next read of it tries again.
 //
 // Callers: the mirror, for forwarded reads that were answered.
 #include "engine/disk.hpp"

@@ -119,6 +119,7 @@ class Sequencer {
   void on_fetched(Op& op, const engine::IoResult<Message>& result);
   void repair(Op& op);
   void on_repaired(Op& op, std::error_code failed);
+  void answer_repaired(Op& op);
   void answer_read(Op& op);
   // space (sequencer_room.cpp)
   void make_room(Op& op);

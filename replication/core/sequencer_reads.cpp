@@ -148,21 +148,23 @@ void Sequencer::on_fetched(Op& op, const IoResult<Message>& result) {
 }
 
 /// Rewrites what could not be read, or what a failed write may have left. The range is locked and the bytes are the
-/// partner's, or those that were just read; a tear is covered by the bits.
+/// partner's, or those that were just read; a tear is covered by the bits. What could not be read is written by whole
+/// physical blocks: the one bad sector would cost a member its replica else.
 void Sequencer::repair(Op& op) {
+  op.part = store_.indeterminate.overlap(op.extent) ? op.extent : store_.whole_blocks(op.extent);
+  if (op.part.empty()) return answer_repaired(op);
   op.stage = Stage::repairing;
   op.local_busy = true;
   op.since = clock_.now();
-  store_.meta->set_dirty(op.extent, [this, &op](std::error_code error) {
+  store_.meta->set_dirty(op.part, [this, &op](std::error_code error) {
     if (error) {
       store_.fail_metadata("The dirty map can't be written.");
       op.local_busy = false;
       return finish(op, Errc::io_error);
     }
-    const auto bytes = (op.opcode == DiskOpcode::read ? op.data : op.scratch.span()).first(op.extent.length);
-    space_.ensure(op.extent, [this, &op, bytes](std::error_code full) {
+    space_.ensure(op.part, [this, &op](std::error_code full) {
       if (full) return on_repaired(op, full);
-      store_.data.write(op.extent.offset, bytes, engine::Durability::durable,
+      store_.data.write(op.part.offset, part_of(op), engine::Durability::durable,
                         [this, &op](std::error_code failed) { on_repaired(op, failed); });
     });
   });
@@ -172,12 +174,14 @@ void Sequencer::on_repaired(Op& op, std::error_code failed) {
   op.local_busy = false;
   const bool indeterminate = store_.indeterminate.overlap(op.extent);
   if (failed && failed != Errc::no_space) store_.fail("The store could not rewrite what it could not read.");
-  if (!failed) store_.indeterminate.settle(op.extent);
-  if (!failed && op.unreadable_here) ++store_.read_errors.rewritten;
+  if (!failed) store_.indeterminate.settle(op.part);
+  if (!failed && op.unreadable_here && op.part == op.extent) ++store_.read_errors.rewritten;
   if (op.dropped) return finish(op, not_started(op));
   if (failed && indeterminate) return fail_read(op, Errc::io_error);
-  op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op);
+  answer_repaired(op);
 }
+
+void Sequencer::answer_repaired(Op& op) { op.opcode == DiskOpcode::read ? answer_read(op) : on_compared(op); }
 
 // ---- holes -------------------------------------------------------------------------------------------------------
 

@@ -207,6 +207,32 @@ TEST(LostSector, IsRewrittenByWholePhysicalBlocksOnly) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+TEST(LostSector, OfTheOrderingNodeIsRewrittenByWholePhysicalBlocksOnly) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.volumes.front().physical_block_size = 4096; });
+  ASSERT_FALSE(pair.written(kA, 8, 7, 16));
+  SimStore& mine = pair.host(kA).data(0);
+  mine.set_physical_block_size(4096);
+  for (std::uint64_t sector = 8; sector < 16; ++sector) mine.lose_sector(sector);
+  const auto is_read = [&](NodeSide side, std::uint64_t block, unsigned count) {
+    auto& read = pair.read(side, block, count);
+    ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kPrompt));
+    EXPECT_EQ(read.status(), std::error_code{});
+    EXPECT_EQ(read.first(), 7);
+  };
+  is_read(kA, 10, 1);
+  is_read(kA, 10, 14);
+  auto& same = pair.submit(kA, DiskOpcode::verify, 11, 1, 7);
+  ASSERT_TRUE(pair.wait_for([&] { return same.done; }, kPrompt));
+  EXPECT_EQ(same.status(), std::error_code{});
+  EXPECT_TRUE(mine.is_lost(10));
+  EXPECT_EQ(pair.status(kA).rewritten, 0u);
+  is_read(kA, 8, 16);
+  EXPECT_FALSE(mine.is_lost(10));
+  EXPECT_EQ(pair.status(kA).rewritten, 1u);
+  EXPECT_TRUE(pair.in_sync()) << pair.status(kA).reason;
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// What is read for the host may be old by the time it could be written.
 TEST(LostSector, IsNotRewrittenOverWhatAHostHasWrittenSince) {
   ScriptedPair pair(pair_program());

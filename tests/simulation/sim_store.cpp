@@ -136,6 +136,11 @@ void SimStore::submit_write(Kind kind, Extent extent, std::span<const std::byte>
                     std::to_string(extent.offset) + " where no space was set aside, and there is none");
     }
   }
+  if (extent.fits(info_.size) && lacks_the_rest(extent)) {
+    op.status = Errc::io_error;
+    op.halves_applied = 3;
+    ++failed_;
+  }
   schedule(slot, faults_.write_error);
 }
 
@@ -275,10 +280,18 @@ void SimStore::lose_sector(std::uint64_t sector) {
   poke(sector * kSector, kNothing);
 }
 
-bool SimStore::loses_some_of(const Op& op) const {
-  const auto first = lost_.begin() + static_cast<std::ptrdiff_t>(op.offset / kSector);
-  return std::find(first, first + static_cast<std::ptrdiff_t>(op.length / kSector), true) !=
-         first + static_cast<std::ptrdiff_t>(op.length / kSector);
+bool SimStore::loses_some_of(Extent extent) const {
+  const auto first = lost_.begin() + static_cast<std::ptrdiff_t>(extent.offset / kSector);
+  const auto end = lost_.begin() + static_cast<std::ptrdiff_t>(extent.end() / kSector);
+  return std::find(first, end, true) != end;
+}
+
+bool SimStore::lacks_the_rest(Extent extent) const {
+  const std::uint64_t first = extent.offset / physical_block_ * physical_block_;
+  const std::uint64_t last = extent.end() / physical_block_ * physical_block_;
+  const bool begins_within = first != extent.offset, ends_within = last != extent.end();
+  return (begins_within && loses_some_of({first, physical_block_})) ||
+         (ends_within && loses_some_of({last, physical_block_}));
 }
 
 std::optional<std::uint64_t> SimStore::next_lost(std::uint64_t from) const {
@@ -336,7 +349,7 @@ void SimStore::complete(std::uint32_t slot) {
   Op& op = ops_[slot];
   switch (op.kind) {
     case Kind::read:
-      if (!op.status && loses_some_of(op)) {
+      if (!op.status && loses_some_of({op.offset, op.length})) {
         op.status = Errc::io_error;
         ++failed_;
       }

@@ -79,6 +79,8 @@ class SimStore final : public engine::Store {
   void renew_key(engine::IoCallback done) override;
 
   // For the world.
+  /// A write of a part of a block reads the rest first: it fails, and changes nothing, where a sector of it is lost.
+  void set_physical_block_size(std::uint64_t bytes) { physical_block_ = bytes; }
   void set_faults(const StoreFaults& faults) { faults_ = faults; }
   [[nodiscard]] const StoreFaults& faults() const { return faults_; }
   void release_hung();
@@ -147,7 +149,8 @@ class SimStore final : public engine::Store {
   static void on_apply(void* self, std::uint64_t argument);
   static void on_complete(void* self, std::uint64_t argument);
   void complete(std::uint32_t slot);
-  [[nodiscard]] bool loses_some_of(const Op& op) const;
+  [[nodiscard]] bool loses_some_of(engine::Extent extent) const;
+  [[nodiscard]] bool lacks_the_rest(engine::Extent extent) const;
   void apply(Op& op, unsigned half);
   void take_space(const engine::Extent& extent);
   void scramble();
@@ -183,6 +186,7 @@ class SimStore final : public engine::Store {
   bool still_ = false;
   bool open_ = true;
   bool expects_reserved_ = false;
+  std::uint64_t physical_block_ = kSector;
   bool encrypts_ = false;
   std::size_t in_flight_ = 0;
   std::uint64_t begun_ = 0;

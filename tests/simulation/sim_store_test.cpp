@@ -116,6 +116,19 @@ TEST_F(SimulatedDisk, AFullDiskRefusesWhatItHasNoSpaceForAndKeepsTheRest) {
   EXPECT_FALSE(write(0, std::byte{7}, engine::Durability::durable));
 }
 
+TEST_F(SimulatedDisk, ALostSectorIsWrittenOverByItsWholePhysicalBlockAlone) {
+  store->set_physical_block_size(4096);
+  store->lose_sector(9);
+  for (const std::uint64_t offset : {9 * 512, 8 * 512 - 1024 + 512}) {
+    EXPECT_EQ(write(offset, std::byte{7}, engine::Durability::durable), make_error_code(engine::Errc::io_error));
+  }
+  EXPECT_NE(visible(10 * 512), std::byte{7});
+  EXPECT_FALSE(write(16 * 512, std::byte{7}, engine::Durability::durable)) << "beside it";
+  EXPECT_TRUE(store->is_lost(9));
+  EXPECT_FALSE(write(4096, std::byte{7}, engine::Durability::durable, 4096));
+  EXPECT_FALSE(store->is_lost(9));
+}
+
 TEST_F(SimulatedDisk, AHungOperationReturnsOnceReleased) {
   StoreFaults faults;
   faults.hang = 1'000'000;
