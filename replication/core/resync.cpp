@@ -282,7 +282,12 @@ void Resync::write_back(Copy& copy) {
   };
   space_.ensure(copy.part, [this, &copy, written](std::error_code error) {
     if (error) return written(error);
-    store_.data.write(copy.part.offset, copy.bytes(), engine::Durability::durable, written);
+    if (copy.run != run_) return end(copy, false);
+    store_.data.write(copy.part.offset, copy.bytes(), engine::Durability::durable,
+                      [this, &copy, written](std::error_code failed) {
+                        if (failed) store_.indeterminate.add(copy.part);
+                        written(failed);
+                      });
   });
 }
 
@@ -331,9 +336,8 @@ void Resync::end(Copy& copy, bool equal) {
   share_.give_back(copy.buffer.size());
   if (!copy.lock.idle()) store_.locks.cancel(copy.lock);
   delete &copy;
-  if (!current) return;
   wake();
-  pump();
+  if (current) pump();
 }
 
 /// Nothing differs any more: a target joins; a member may read its own store.
@@ -354,7 +358,11 @@ void Resync::finish_if_equal() {
 
 // ---- on demand ---------------------------------------------------------------------------------------------------
 
+/// Nor is anything used that the store still writes for a resync which was called off: a read could show what is there
+/// before, and the next one what is there then.
 bool Resync::must_equalize(engine::Extent extent) const {
+  const auto lands = [&](const Copy* c) { return c->run != run_ && c->writing && c->lock.extent().overlaps(extent); };
+  if (!copies_.empty() && std::ranges::any_of(copies_, lands)) return true;
   if (!active_ || solo_) return false;
   if (!known_) return true;
   if (unequal_ == 0) return false;

@@ -90,7 +90,7 @@ class Resync {
   [[nodiscard]] bool is_unequal(std::uint64_t region) const;
   [[nodiscard]] bool all_equal() const { return active_ && known_ && unequal_ == 0 && copies_.empty(); }
 
-  /// In sync: some region of `extent` must be made equal before it is used.
+  /// Some region of `extent` must be made equal before it is used (in sync), or is still being written.
   [[nodiscard]] bool must_equalize(engine::Extent extent) const;
   /// Takes `op` (which stays in the sequencer's list) until its regions are equal, then tells its user.
   void equalize(Op& op);

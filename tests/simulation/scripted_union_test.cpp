@@ -135,6 +135,61 @@ TEST(MakingEqual, WithAHoleTakesThePartnersSpace) {
   EXPECT_EQ(asked(), before + 1);
 }
 
+/// A can't read a block of a region, asks B for all of it, and looks for space to write that. Then it goes on alone.
+struct CalledOff : Union {
+  CalledOff()
+      : Union([](Scenario& s) {
+          keeps_bits(s);
+          s.volumes[0].thin = true;
+        }) {
+    write_region(1, 7);
+    mine.lose_sector(kBlocks + 1);
+    b.keeps = is_fetch;
+    b.amends = [](const Message& m, Message&, std::vector<std::byte>& payload) {
+      if (is_fetch(m)) payload.assign(m.extent.length, std::byte{3});
+    };
+    restart_both(*this);
+    read = &pair.read(kA, kBlocks);
+    EXPECT_TRUE(soon([&] { return b.received(MessageType::fetch).size() == 1; }));
+    hang(pair, kA);
+    b.let_go(Errc::ok);
+    EXPECT_TRUE(soon([&] { return mine.in_flight() == 1; }));
+  }
+  static bool is_fetch(const Message& m) { return is(m, MessageType::fetch); }
+  void go_alone() {
+    pair.spoil(kA, [](StoreFaults& f) { f.hang = 0; });
+    b.state.able = false;
+    b.tell_state();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, 2 * kLease));
+    pair.run_for(10 * kSoon);
+  }
+  void ends() {
+    mine.release_hung();
+    ASSERT_TRUE(soon([&] { return read->done && mine.in_flight() == 0; }));
+    EXPECT_EQ(pair.value_at(kA, kBlocks), read->first());
+  }
+  SimStore& mine = pair.host(kA).data(0);
+  ScriptedPair::Io* read = nullptr;
+};
+
+TEST(MakingEqual, IsAwaitedWhereTheStoreHasItWhenItIsCalledOff) {
+  CalledOff world;
+  world.mine.release_first_hung();
+  world.pair.run_for(kSoon);
+  ASSERT_EQ(world.mine.in_flight(), 1u) << "the write";
+  world.go_alone();
+  EXPECT_FALSE(world.read->done);
+  world.ends();
+  EXPECT_EQ(world.read->first(), 3);
+}
+
+TEST(MakingEqual, WritesNothingMoreWhenItWasCalledOffMeanwhile) {
+  CalledOff world;
+  world.go_alone();
+  world.ends();
+  EXPECT_EQ(world.read->first(), 7);
+}
+
 // ---- alone, with a target ------------------------------------------------------------------------------------------
 
 TEST(Source, TakesNoMapThatItAskedForBeforeItsTargetWasLost) {
