@@ -408,7 +408,10 @@ void Membership::take_link_back() {
   if (!partner_.connected() || clock_.now() < link_back_at_) return;
   link_back_at_ = clock_.now() + 3 * settings_.lease;
   const engine::TimePoint long_ago = store_watch_.ago(3 * settings_.lease);
-  if (!forwarder_.stuck_on_link(long_ago) && !sequencer_.holds_link_since(long_ago)) return;
+  if (!forwarder_.stuck_on_link(long_ago) && !sequencer_.holds_link_since(long_ago) &&
+      !resync_.stuck_on_link(long_ago)) {
+    return;
+  }
   mark<"membership.detached_from_a_silent_partner">();
   partner_.reset();
 }
@@ -432,11 +435,13 @@ void Membership::watch_lease(engine::TimePoint now) {
   }
 }
 
-/// The partner left, or was left, and never answered what it held: the way out is broken to have the buffers back.
+/// The partner left, or was left, and never answered what it held: the way out is broken to have the buffers back, and
+/// the locks.
 void Membership::take_buffers_back(engine::TimePoint now) {
   const engine::TimePoint long_ago{now.since_origin - std::min(now.since_origin, settings_.lease)};
   if (!standing_.is_alone() || !outbound_.ready) return;
-  if (!sequencer_.stuck_on_link(long_ago) && !forwarder_.stuck_on_link(long_ago)) return;
+  if (!sequencer_.stuck_on_link(long_ago) && !forwarder_.stuck_on_link(long_ago) && !resync_.stuck_on_link(long_ago))
+    return;
   mark<"membership.buffers_taken_back">();
   partner_.reset();
 }

@@ -297,10 +297,15 @@ bool is_zero(std::span<const std::byte> bytes) {
 }
 }  // namespace
 
+void Resync::put_on_link(Copy& copy) {
+  copy.busy = copy.on_link = true;
+  copy.since = clock_.now();
+}
+
 /// Zeros cross the link as a word, and stay a hole on a thin volume.
 void Resync::send(Copy& copy) {
   if (!outbound_.ready) return end(copy, false);
-  copy.busy = true;
+  put_on_link(copy);
   Message m = outbound_.message(MessageType::copy);
   m.opcode = engine::DiskOpcode::write;
   m.extent = copy.part;
@@ -317,6 +322,7 @@ void Resync::send(Copy& copy) {
 
 /// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_copied(Copy& copy, const IoResult<Message>& result) {
+  copy.on_link = false;
   if (std::exchange(copy.frees, false)) space_.end_freeing();
   if (copy.run != run_) return end(copy, false);
   const bool equal = result && result->status == Errc::ok;
@@ -409,6 +415,10 @@ void Resync::tick() {
 
 bool Resync::has_older_than(engine::TimePoint limit) const {
   return std::ranges::any_of(copies_, [&](const Copy* c) { return c->reading && c->since < limit; });
+}
+
+bool Resync::stuck_on_link(engine::TimePoint limit) const {
+  return std::ranges::any_of(copies_, [&](const Copy* c) { return c->on_link && c->run != run_ && c->since < limit; });
 }
 
 ResyncProgress Resync::progress() const {

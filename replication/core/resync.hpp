@@ -111,6 +111,9 @@ class Resync {
   [[nodiscard]] ResyncProgress progress() const;
   /// A region that the store has been reading since before `limit`.
   [[nodiscard]] bool has_older_than(engine::TimePoint limit) const;
+  /// The partner was sent something before `limit` by a resync that was called off since, and has not answered: its
+  /// region stays locked until then.
+  [[nodiscard]] bool stuck_on_link(engine::TimePoint limit) const;
 
  private:
   struct Copy;
@@ -132,6 +135,7 @@ class Resync {
   static void on_granted(engine::RangeLock::Node& node);
   void read(Copy& copy);
   void write_back(Copy& copy);
+  void put_on_link(Copy& copy);
   void send(Copy& copy);
   void on_copied(Copy& copy, const engine::IoResult<Message>& result);
   void end(Copy& copy, bool equal);

@@ -14,6 +14,7 @@ struct Resync::Copy {
   bool busy = false;  ///< the store or the link has the buffer
   bool reading = false;
   bool writing = false;  ///< … and the store writes it
+  bool on_link = false;  ///< the partner has not answered
   bool mends = false;    ///< what this store could not read is written there
   bool frees = false;    ///< what is sent is a hole
   engine::TimePoint since{};

@@ -21,7 +21,7 @@ void Resync::on_unreadable(Copy& copy) {
 void Resync::fetch_part(Copy& copy) {
   if (!outbound_.ready) return end(copy, false);
   mark<"resync.fetched_from_partner">();
-  copy.busy = true;
+  put_on_link(copy);
   Message m = outbound_.message(MessageType::fetch);
   m.extent = copy.part;
   outbound_.send(m, {}, copy.bytes(),
@@ -30,6 +30,7 @@ void Resync::fetch_part(Copy& copy) {
 
 /// Still marked busy: what is told of a refusal may stop the resync, which leaves a busy copy to end here.
 void Resync::on_part_fetched(Copy& copy, const IoResult<Message>& result) {
+  copy.on_link = false;
   if (copy.run != run_) return end(copy, false);
   if (!result) {
     pause_until_ = clock_.now() + std::chrono::milliseconds(50);

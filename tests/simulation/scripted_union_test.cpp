@@ -190,6 +190,39 @@ TEST(MakingEqual, WritesNothingMoreWhenItWasCalledOffMeanwhile) {
   EXPECT_EQ(world.read->first(), 7);
 }
 
+/// B's disk holds what it was sent or asked for, and B has left for that.
+struct HeldThere : Union {
+  explicit HeldThere(MessageType what) {
+    write_region(2);
+    if (what == MessageType::fetch) pair.host(kA).data(0).lose_sector(2 * kBlocks + 1);
+    b.keeps = [what](const Message& m) { return is(m, what); };
+    restart_both(*this);
+    EXPECT_TRUE(soon([&] { return b.received(what).size() == 1; }));
+    b.state.able = false;
+    b.tell_state();
+    EXPECT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, 2 * kLease));
+    b.state.record = pair.status(kA).epoch;
+  }
+};
+
+TEST(MakingEqual, KeepsNoRegionThatThePartnersDiskHoldsForEver) {
+  for (const MessageType what : {MessageType::copy, MessageType::fetch}) {
+    HeldThere world(what);
+    auto& write = world.pair.write(kA, 2 * kBlocks, 9);
+    EXPECT_TRUE(world.pair.wait_for([&] { return write.done; }, 4 * kLease));
+    EXPECT_EQ(write.status(), std::error_code{});
+  }
+}
+
+TEST(MakingEqual, KeepsNoVolumeThatIsDetachedWaitingForThePartnersDisk) {
+  for (const MessageType what : {MessageType::copy, MessageType::fetch}) {
+    HeldThere world(what);
+    bool detached = false;
+    world.pair.host(kA).program()->detach(0, [&] { detached = true; });
+    EXPECT_TRUE(world.pair.wait_for([&] { return detached; }, 10 * kLease));
+  }
+}
+
 // ---- alone, with a target ------------------------------------------------------------------------------------------
 
 TEST(Source, TakesNoMapThatItAskedForBeforeItsTargetWasLost) {
