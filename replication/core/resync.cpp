@@ -169,7 +169,20 @@ std::optional<std::uint64_t> Resync::wanted_region() {
   return {};
 }
 
+/// To find that out in the map of a large volume takes milliseconds.
+bool Resync::nothing_to_begin() {
+  if (unequal_ > copies_.size() + unreadable_.size()) return false;
+  const auto is_copied = [this](const Copy* c) { return is_unequal(c->region); };
+  auto rest = unequal_ - static_cast<std::uint64_t>(std::ranges::count_if(copies_, is_copied));
+  for (const auto& [region, entry] : unreadable_) {
+    if (waits(region) && is_unequal(region) && !is_being_copied(region)) --rest;
+  }
+  return rest == 0;
+}
+
 std::optional<std::uint64_t> Resync::next_in_walk() {
+  if (nothing_to_begin()) return {};
+  mark<"resync.walked">();
   for (std::uint64_t seen = 0; seen <= words_.size(); ++seen) {
     const std::uint64_t at = (cursor_ / 64) % words_.size();
     std::uint64_t word = words_[at];

@@ -130,6 +130,8 @@ class Resync {
   void mark_union();
   void pump();
   [[nodiscard]] std::optional<std::uint64_t> wanted_region();
+  /// Whatever differs is being copied, or waits to be tried again.
+  [[nodiscard]] bool nothing_to_begin();
   [[nodiscard]] std::optional<std::uint64_t> next_in_walk();
   void begin(std::uint64_t region);
   static void on_granted(engine::RangeLock::Node& node);

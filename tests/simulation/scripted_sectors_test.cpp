@@ -2,6 +2,7 @@
 // keeps nothing else waiting.
 #include <gtest/gtest.h>
 
+#include "replication/core/marks.hpp"
 #include "tests/simulation/played_pair.hpp"
 #include "tests/simulation/scripted_pair.hpp"
 
@@ -113,6 +114,19 @@ TEST(LostSector, OfBothIsAMediumErrorOfThatBlockAloneUntilItIsWritten) {
     EXPECT_EQ(world.pair.status(kA).reason, "");
     EXPECT_EQ(world.pair.violation(), "");
   }
+}
+
+/// The map of a large volume takes milliseconds.
+TEST(LostSector, OfBothHasTheDirtyMapWalkedOnlyWhenItIsTriedAgain) {
+  Restarted world;
+  for (const NodeSide side : {kA, kB}) world.lose(side, kHere);
+  boot_both(world.pair);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).reason.starts_with("Block 10 "); }, kPrompt));
+  const auto before = replication::mark_of<"resync.walked">.count();
+  world.pair.run_for(10 * kSecond);
+  EXPECT_LE(replication::mark_of<"resync.walked">.count() - before, 2u);
+  ASSERT_FALSE(world.pair.written(kA, kHere, 9));
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }, kPrompt));
 }
 
 /// What they hold there may differ: as long as it was not compared, it is shown by neither.
