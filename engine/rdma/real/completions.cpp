@@ -175,14 +175,15 @@ void CompletionsCore::look_later() {
   });
 }
 
-/// Receives first: what came before a connection was lost is told before that.
+/// Receives first: what came before a connection was lost is told before that. However many there are, what was sent,
+/// written and read is looked at, too: else whoever floods one connection with messages holds up all the others.
 bool CompletionsCore::poll() {
   bool found = kept_ > 0;
   hand_out(std::exchange(kept_, 0));
-  int left = kATurn;
-  found |= poll(QueueKind::receives, left);
-  found |= poll(QueueKind::sends, left);
-  has_more_ = left <= 0;
+  int receives = kATurn, sends = kATurn;
+  found |= poll(QueueKind::receives, receives);
+  found |= poll(QueueKind::sends, sends);
+  has_more_ = receives <= 0 || sends <= 0;
   ++next_;
   return found;
 }

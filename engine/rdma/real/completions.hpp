@@ -100,7 +100,7 @@ class CompletionsCore final : public engine::TurnPoller, public std::enable_shar
 
  private:
   static constexpr int kBatch = 32;
-  static constexpr int kATurn = 256;
+  static constexpr int kATurn = 256;  // of each kind
   static constexpr engine::Duration kLook = std::chrono::milliseconds(5);
   struct Polled {
     const QueueGroup* group;

@@ -90,6 +90,54 @@ TEST(RealWakes, WhoClosesIsWokenByWhatWasSent) {
   });
 }
 
+/// A connection of the answerer's that has many receives.
+template <class Body>
+void for_busy_receiver(const Body& body) {
+  RealContract::each([&](RealContract& world) {
+    world.wanted.receives = world.wanted.sends = 900;
+    world.connect();
+    const auto remote = expose(world, 1, rdma::Access::read);
+    world.run();
+    body(world, remote);
+  });
+}
+
+TEST(RealWakes, WhatWasReadIsToldWhileManyMessagesWait) {
+  for_busy_receiver([](RealContract& world, const rdma::Remote& remote) {
+    VerbsLibrary::lose_packets(true);
+    for (std::size_t i = 0; i < 800; ++i) {
+      world.answerer.pair->receive(world.page(2), {}, 7);
+      world.send(world.caller, bytes_of("one of many"), 7);
+    }
+    world.answerer.pair->read(world.page(1), remote, 6);
+    world.run();
+    VerbsLibrary::lose_packets(false);
+    world.run_until([&] { return world.answerer.times("receive 7") == 800 && world.answerer.was_told("read 6"); });
+    const auto before = std::span(world.answerer.told).first(world.answerer.place("read 6"));
+    EXPECT_LE(std::ranges::count(before, "receive 7"), 256) << "as many as one turn takes";
+  });
+}
+
+TEST(RealWakes, WhatWasReadIsToldWhileMessagesNeverEnd) {
+  for_busy_receiver([](RealContract& world, const rdma::Remote& remote) {
+    const auto post = [&world] {
+      world.answerer.pair->receive(world.page(2), {}, 7);
+      world.send(world.caller, bytes_of("one of a flood"), 7);
+    };
+    VerbsLibrary::lose_packets(true);
+    for (std::size_t i = 0; i < 400; ++i) post();
+    world.answerer.pair->read(world.page(1), remote, 6);
+    world.run();
+    world.answerer.when_completed = [&](const rdma::Completion& completion) {
+      if (completion.work == rdma::Work::receive && world.answerer.told.size() < 20'000) post();
+    };
+    VerbsLibrary::lose_packets(false);
+    world.run_until([&] { return world.answerer.was_told("read 6"); });
+    world.answerer.when_completed = {};
+    EXPECT_LE(world.answerer.place("read 6"), 1000u);
+  });
+}
+
 TEST(RealWakes, ABellThatCantBeArmedIsNotWaitedFor) {
   for_each_connection<RealContract>([](RealContract& world) {
     world.run();
