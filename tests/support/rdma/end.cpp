@@ -95,6 +95,11 @@ void End::read(std::span<std::byte> into, const rdma::Remote& from, std::uint64_
   post(std::move(posted));
 }
 
+void End::await_sends() {
+  hurry(nullptr);
+  start_telling();
+}
+
 void End::post(std::unique_ptr<Posted> posted) {
   posted->is_refused = machine.fails_now();
   if (!posted->opens()) {

@@ -23,7 +23,9 @@ struct Posted {
   bool is_refused = false;    ///< by the device: it never knew of it
   bool is_under_way = false;  ///< a read that was asked for, a receive that is being filled
   bool is_done = false;
-  bool is_reported = false;  ///< a fault was found in how its memory is used
+  bool is_awaited = false;        ///< a send or a write whose completion is told at once
+  engine::TimePoint told_from{};  ///< the others' not before
+  bool is_reported = false;       ///< a fault was found in how its memory is used
   std::error_code error;
   std::optional<std::uint32_t> invalidated;
 
@@ -44,6 +46,7 @@ class End {
   [[nodiscard]] bool is_registered(std::span<const std::byte> memory) const;
   [[nodiscard]] rdma::Remote expose(std::span<std::byte> memory, rdma::Access access);
   void hide(std::uint32_t key, std::uint64_t id);
+  void await_sends();
   void close(engine::Callback<> closed);
   /// The user let go of the queue pair.
   void dropped();
@@ -115,6 +118,9 @@ class End {
   [[nodiscard]] Posted* next_message_told() const;
   [[nodiscard]] Posted* next_read_told() const;
   [[nodiscard]] bool may_be_told(const Posted& posted) const;
+  void may_be_late(Posted& posted);
+  /// All that was posted before it, or, where there is none, all that was posted.
+  void hurry(const Posted* before);
   [[nodiscard]] Posted* next_told(Event event) const;
   [[nodiscard]] std::unique_ptr<Posted> take(Works& queue, const Posted* posted);
   void hand_back(Posted& posted);

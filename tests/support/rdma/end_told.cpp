@@ -35,10 +35,26 @@ std::vector<End::Event> End::events() const {
 }
 
 bool End::may_be_told(const Posted& posted) const {
-  if (posted.is_done && !posted.error) return true;
+  if (posted.is_done && !posted.error) return lost_ || host_->timers.now() >= posted.told_from;
   // Of those with an error the cause comes first.
   if (cause_ != nullptr) return &posted == cause_;
   return posted.is_done || (lost_ && flushes_ > 0);
+}
+
+/// Of a send or a write that is done: it wakes nobody who does not wait for it.
+void End::may_be_late(Posted& posted) {
+  if (posted.is_awaited || posted.id == 0 || host_ == nullptr || network_.dice.one_in(2)) return;
+  const auto later = network_.draw(network_.delays.unawaited);
+  posted.told_from = host_->timers.now() + later;
+  host_->timers.after(later, [this] { start_telling(); });
+}
+
+void End::hurry(const Posted* before) {
+  for (const auto& posted : sends_) {
+    if (posted.get() == before) return;
+    posted->is_awaited = true;
+    posted->told_from = {};
+  }
 }
 
 Posted* End::next_message_told() const {

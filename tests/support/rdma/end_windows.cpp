@@ -74,6 +74,7 @@ void End::move_window(Posted& posted) {
     hidden_.insert(posted.key);
   }
   posted.is_done = true;
+  if (posted.id != 0) hurry(&posted);
   start_telling();
 }
 

@@ -118,6 +118,7 @@ void End::send_came(Posted& message, Posted& into, End& to) {
     into.invalidated = key;
   }
   message.is_done = into.is_done = true;
+  may_be_late(message);
   into.bytes = message.bytes;
   into.data = std::move(message.data);
   ++network_.counts.sends;
@@ -152,6 +153,7 @@ void End::move_write(Posted& write, End& to) {
   if (network_.takes_damage(rdma::Work::write, write.bytes)) place.back() ^= std::byte{1};
   look_at(write);
   write.is_done = true;
+  may_be_late(write);
   write.data.clear();
   ++network_.counts.writes;
   start_telling();
@@ -173,6 +175,7 @@ void End::move_read(Posted& read, End& to) {
     read.target.write(0, read.data);
   }
   read.is_done = true;
+  hurry(&read);  // a read is waited for, and told behind what was posted before it
   ++network_.counts.reads;
   start_telling();
 }

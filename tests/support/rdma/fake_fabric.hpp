@@ -39,11 +39,12 @@ struct FakeDevice {
 
 /// At most; each is drawn anew. How late `told` may be says how many events may change places.
 struct FakeDelays {
-  engine::Duration wire = std::chrono::microseconds(50);    ///< between two pieces
-  engine::Duration told = std::chrono::microseconds(50);    ///< from an event to its user
-  engine::Duration calls = std::chrono::microseconds(200);  ///< a call, its answer, the news of an end
-  engine::Duration closing = std::chrono::milliseconds(2);  ///< until close() calls back
-  engine::Duration unanswered = std::chrono::seconds(2);    ///< until a call that nobody answered is over
+  engine::Duration wire = std::chrono::microseconds(50);      ///< between two pieces
+  engine::Duration told = std::chrono::microseconds(50);      ///< from an event to its user
+  engine::Duration unawaited = std::chrono::milliseconds(5);  ///< more, for what was sent and nobody awaits
+  engine::Duration calls = std::chrono::microseconds(200);    ///< a call, its answer, the news of an end
+  engine::Duration closing = std::chrono::milliseconds(2);    ///< until close() calls back
+  engine::Duration unanswered = std::chrono::seconds(2);      ///< until a call that nobody answered is over
 };
 
 struct FakeCounts {

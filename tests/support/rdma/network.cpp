@@ -52,7 +52,7 @@ class FakePair final : public rdma::QueuePair {
     return end_.expose(memory, access);
   }
   void hide(std::uint32_t key, std::uint64_t id) override { end_.hide(key, id); }
-  void await_sends() override {}  // none is told late
+  void await_sends() override { end_.await_sends(); }
   void close(engine::Callback<> closed) override { end_.close(std::move(closed)); }
   [[nodiscard]] const rdma::Limits& limits() const override { return end_.limits; }
   [[nodiscard]] const std::string& local_address() const override { return end_.local_address; }

@@ -25,6 +25,7 @@ class Timers {
   ~Timers() { clear(); }
   void after(engine::Duration delay, engine::Callback<> action);
   void clear();
+  [[nodiscard]] engine::TimePoint now() const { return clock_.now(); }
 
  private:
   engine::Clock& clock_;
