@@ -37,7 +37,7 @@ class PduTransport {
   struct Progress {
     std::uint64_t received = 0;  ///< bytes
     std::uint64_t sent = 0;      ///< bytes that the peer, or the system for it, has taken
-    std::uint64_t emptied = 0;   ///< how often everything was taken that was to be sent
+    std::uint64_t emptied = 0;   ///< how often everything was taken that was to be sent, or had been the time before
     bool midway = false;         ///< a PDU has begun to come in and is not whole
   };
 

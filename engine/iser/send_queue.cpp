@@ -50,6 +50,7 @@ void SendQueue::write(std::span<const std::byte> from, const rdma::Remote& to) {
   figures_.bytes_written += from.size();
   ++writes_;
   ++new_writes_;
+  new_written_ += from.size();
   count_work();
   pair_->write(from, to, 0);
 }
@@ -142,7 +143,12 @@ bool SendQueue::post(OutPdu& pdu) {
   if (together > Shape::kLong || (lead != 0 && data > Shape::kLong)) return overrun_ = true, false;
   const std::size_t bytes = together + (beside ? data : 0);
   std::array<std::byte, kMostInline> short_one;
-  Posted posted{.id = 0, .pdu = &pdu, .writes = new_writes_, .bytes = static_cast<std::uint32_t>(bytes), .data = {}};
+  Posted posted{.id = 0,
+                .pdu = &pdu,
+                .writes = new_writes_,
+                .written = new_written_,
+                .bytes = static_cast<std::uint32_t>(bytes),
+                .data = {}};
   if (lead != 0 && beside && !(posted.data = buffers_.allocate(data))) return starved_ = true, false;
   std::span<std::byte> place = short_one;
   if (bytes > std::min<std::size_t>(pair_->limits().max_inline, kMostInline)) {
@@ -183,7 +189,7 @@ void SendQueue::send(Posted posted, std::span<const std::span<const std::byte>> 
   ++figures_.messages_out;
   figures_.bytes_out += posted.bytes;
   figures_.invalidations += posted.pdu && posted.pdu->invalidates ? 1 : 0;
-  new_writes_ = 0;
+  new_writes_ = new_written_ = 0;
   posted_.push_back(std::move(posted));
   count_work();
 }
@@ -204,8 +210,12 @@ std::size_t SendQueue::completed(std::uint64_t id) {
   while (!posted_.empty() && posted_.front().id <= id) {
     Posted posted = std::move(posted_.front());
     posted_.pop_front();
-    bytes += posted.bytes;
+    bytes += posted.bytes + posted.written;
     end(std::move(posted), true);
+  }
+  if (posted_.empty() || posted_.front().id > round_) {
+    ++rounds_;
+    round_ = last_id_;
   }
   count_work();
   return bytes;

@@ -59,8 +59,11 @@ class SendQueue final : public iscsi::PduSender {
   void hide_over() { read_over(); }
   /// Is over when a PDU is done that was pushed afterwards.
   void write(std::span<const std::byte> from, const rdma::Remote& to);
-  /// A send was completed, and all before it. The bytes that they had.
+  /// A send was completed, and all before it. The bytes that they had, with those that were written before them.
   std::size_t completed(std::uint64_t id);
+  /// How often all was done that had been posted the time before. A message is taken whole or not at all: who takes
+  /// short ones all the time is to be known from who takes none.
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   /// Nothing reads any memory any more. Once, after start().
   void drop();
 
@@ -71,6 +74,7 @@ class SendQueue final : public iscsi::PduSender {
     std::uint64_t id = 0;
     iscsi::OutPdu* pdu = nullptr;  // null: of the handshake
     std::size_t writes = 0;        // posted before it
+    std::size_t written = 0;       // by these, bytes
     std::uint32_t bytes = 0;
     std::uint16_t slot = kNoSlot;
     engine::Buffer data;  // encrypted, where it does not fit into the slot
@@ -101,11 +105,13 @@ class SendQueue final : public iscsi::PduSender {
   iscsi::OutPdu* first_ = nullptr;
   iscsi::OutPdu* last_ = nullptr;
   boost::circular_buffer<Posted> posted_;
-  std::size_t writes_ = 0;      // posted and not known to be over
-  std::size_t new_writes_ = 0;  // of those, with no send after them yet
-  std::size_t reads_ = 0;       // and memory that is being hidden: what has a completion of its own
-  std::size_t counted_ = 0;     // of work(), in the figures
+  std::size_t writes_ = 0;       // posted and not known to be over
+  std::size_t new_writes_ = 0;   // of those, with no send after them yet
+  std::size_t new_written_ = 0;  // by these, bytes
+  std::size_t reads_ = 0;        // and memory that is being hidden: what has a completion of its own
+  std::size_t counted_ = 0;      // of work(), in the figures
   std::uint64_t last_id_ = 0;
+  std::uint64_t rounds_ = 0, round_ = 0;  // the last id of the one that goes on
 };
 
 }  // namespace lockstep::iser

@@ -85,7 +85,7 @@ void Transport::begin_session(Mover& mover, bool receives) {
 
 void Transport::set_digests(bool header, bool data) { assert(!header && !data); }
 
-iscsi::PduTransport::Progress Transport::progress() const { return {received_, sent_, emptied_, false}; }
+iscsi::PduTransport::Progress Transport::progress() const { return {received_, sent_, sends_.rounds(), false}; }
 
 // ---- What comes ----
 
@@ -353,9 +353,7 @@ void Transport::end_of_turn() {
   if (sends_.starved()) retry_soon();
   if (sends_.overrun()) return lose(make_error_code(Fault::long_answer));
   if (tells_when_sent_ || sends_.is_full()) pair_->await_sends();
-  if (!sends_.idle()) return;
-  ++emptied_;
-  if (tells_when_sent_) user_->on_all_sent();
+  if (tells_when_sent_ && sends_.idle()) user_->on_all_sent();
 }
 
 bool Transport::read(std::span<std::byte> into, const rdma::Remote& from, void* owner) {

@@ -183,7 +183,7 @@ class Transport final : public iscsi::PduTransport,
   bool was_shut_ = false;  // the peer may have been told that it may send nothing
   std::error_code fault_;
   bool handshake_failed_ = false;  // the peer is to hear of it first
-  std::uint64_t received_ = 0, sent_ = 0, emptied_ = 0;
+  std::uint64_t received_ = 0, sent_ = 0;
   engine::TimerId memory_timer_ = engine::TimerId::none;
 };
 

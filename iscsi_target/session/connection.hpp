@@ -115,6 +115,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
   void drop(std::string why) override { reset(std::move(why)); }
   [[nodiscard]] bool is_over() const override { return phase_ == Phase::closed; }
   [[nodiscard]] std::uint64_t taken() const override { return transport_->progress().sent; }
+  [[nodiscard]] std::uint64_t taken_all() const override { return transport_->progress().emptied; }
   [[nodiscard]] bool has_unsent() const override { return !sender_.empty(); }
 
   void login_request(const iscsi::Bhs& header, std::span<const std::byte> data);

@@ -52,8 +52,10 @@ class SessionLink {
   /// gave it: none may be ended.
   [[nodiscard]] virtual bool is_over() const = 0;
   [[nodiscard]] virtual const std::string& local_address() const = 0;
-  /// What the initiator has taken of our answers so far, in bytes; and whether there is more for it.
+  /// What the initiator has taken of our answers so far: bytes, and how often all that there was; and whether there is
+  /// more for it.
   [[nodiscard]] virtual std::uint64_t taken() const = 0;
+  [[nodiscard]] virtual std::uint64_t taken_all() const = 0;
   [[nodiscard]] virtual bool has_unsent() const = 0;
 
  protected:
@@ -275,6 +277,7 @@ class Session final : private BufferUser {
   std::uint64_t data_out_ = 0;         // bytes of write data that came
   std::uint64_t data_out_before_ = 0;  // at the last look
   std::uint64_t taken_before_ = 0;     // at the last look
+  std::uint64_t all_before_ = 0;       // the same of taken_all()
   std::uint32_t untaken_looks_ = 0;    // in a row that saw little taken of what there is to send
   std::uint32_t next_ping_ = 1;
   bool ended_ = false;

@@ -68,7 +68,8 @@ void Session::look(bool is_in_the_way) {
   if (link_.is_over()) return;
   end_stalled_transfers(is_in_the_way);
   const std::uint64_t taken = link_.taken() - std::exchange(taken_before_, link_.taken());
-  const bool takes_little = is_in_the_way && link_.has_unsent() && taken < kLeastBetweenLooks;
+  const bool takes_all = std::exchange(all_before_, link_.taken_all()) != link_.taken_all();
+  const bool takes_little = is_in_the_way && link_.has_unsent() && taken < kLeastBetweenLooks && !takes_all;
   untaken_looks_ = takes_little ? untaken_looks_ + 1 : 0;
   if (untaken_looks_ < kLooksForTaking) return;
   link_.drop("The initiator takes no answers while others wait for the memory that they are in.");

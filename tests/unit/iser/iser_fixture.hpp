@@ -11,9 +11,10 @@ namespace lockstep::test {
 
 struct IserWorld {
   explicit IserWorld(std::uint64_t seed, IserInitiator::Options options = {},
-                     std::size_t pool_bytes = std::size_t{64} << 20)
+                     std::size_t pool_bytes = std::size_t{64} << 20, FakeDelays delays = {})
       : random(seed),
         pool(pool_bytes, engine::BufferPool::Layout::by_size),
+        fabric(clock, random, delays),
         device(clock, pool, random, std::size_t{8} << 20) {
     fabric.add_arena(pool.arena());
     fabric.add_arena(message_pool.arena());
@@ -110,7 +111,7 @@ struct IserWorld {
   SeededRandom random;
   engine::BufferPool pool;
   engine::BufferPool their_pool{std::size_t{512} << 20};
-  FakeFabric fabric{clock, random};
+  FakeFabric fabric;
   FakeFabric other_fabric{fabric};
   std::unique_ptr<rdma::Completions> completions;
   MemoryDevice device;

@@ -225,6 +225,84 @@ TEST_P(IserSession, EveryReadIsWhatWasWritten) {
   EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
 }
 
+// ---- While others wait for memory ----
+
+/// Two sessions of one host: one has half of the memory that there is for hosts, the other has none and waits for more
+/// than its host may have yet. All others are in its way, and none of them has to wait.
+class WaitsForMemory {
+ public:
+  explicit WaitsForMemory(iscsi_target::DataBuffers& memory) : memory_(memory) {
+    for (User* const user : {&has_, &waits_}) memory_.join(*user, "iqn.2026-11.io.lockstep:other", "10.0.0.3");
+    for (std::size_t i = 0; i < kHas; ++i) {
+      claims_[i].member = &has_;
+      buffers_[i] = memory_.take_or_wait(claims_[i], kBytes);
+    }
+    claims_[kHas].member = &waits_;
+    EXPECT_FALSE(memory_.take_or_wait(claims_[kHas], 8 * kBytes));
+  }
+  ~WaitsForMemory() {
+    for (auto& buffer : buffers_) buffer.reset();
+    for (auto& claim : claims_) memory_.give_back(claim);
+    for (User* const user : {&has_, &waits_}) memory_.leave(*user);
+  }
+  WaitsForMemory(const WaitsForMemory&) = delete;
+  WaitsForMemory& operator=(const WaitsForMemory&) = delete;
+  [[nodiscard]] bool waits() const { return claims_[kHas].state == iscsi_target::FairShare::Claim::State::waiting; }
+  [[nodiscard]] std::size_t looks() const { return waits_.looks; }
+
+ private:
+  struct User final : iscsi_target::BufferUser {
+    void buffer_ready(iscsi_target::FairShare::Claim&, engine::Buffer) override { ADD_FAILURE() << "it has enough"; }
+    void look(bool) override { ++looks; }
+    std::size_t looks = 0;
+  };
+
+  static constexpr std::size_t kHas = 12, kBytes = std::size_t{1} << 20;
+  iscsi_target::DataBuffers& memory_;
+  User has_, waits_;
+  std::array<iscsi_target::FairShare::Claim, kHas + 1> claims_;
+  std::array<engine::Buffer, kHas> buffers_;
+};
+
+/// Over a network that is slow, so that there always are answers on their way.
+void stays_while_another_waits(std::uint64_t seed, bool writes, std::uint32_t bytes) {
+  IserWorld world(seed, {}, std::size_t{32} << 20, {.wire = std::chrono::milliseconds(4)});
+  ASSERT_TRUE(world.log_in());
+  const WaitsForMemory other(*world.resources.data_buffers);
+  IserInitiator& initiator = *world.initiator;
+  std::size_t answers = 0;
+  const auto end = world.clock.now() + std::chrono::seconds(10);
+  while (world.clock.now() < end && !initiator.lost()) {
+    while (initiator.under_way() < 32 && initiator.has_window()) {
+      initiator.command(writes ? 0x2A : 0x28, 0, bytes, writes, initiator.memory(bytes),
+                        [&answers](const Answer&) { ++answers; });
+    }
+    ASSERT_TRUE(world.clock.step());
+  }
+  EXPECT_FALSE(initiator.lost()) << world.connection->reason();
+  EXPECT_TRUE(other.waits());
+  EXPECT_GE(other.looks(), 19u);
+  EXPECT_GT(answers, 500u);
+}
+
+TEST_P(IserSession, WhoReadsStaysWhileAnotherWaitsForMemory) { stays_while_another_waits(GetParam(), false, 131072); }
+
+TEST_P(IserSession, WhoWritesStaysWhileAnotherWaitsForMemory) { stays_while_another_waits(GetParam(), true, 16384); }
+
+TEST_P(IserSession, WhoTakesNothingEndsWhileAnotherWaitsForMemory) {
+  IserWorld world(GetParam(), {}, std::size_t{32} << 20);
+  ASSERT_TRUE(world.log_in());
+  const WaitsForMemory other(*world.resources.data_buffers);
+  ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->has_window(); }));
+  world.initiator->command(0x28, 0, 131072, false, world.initiator->memory(131072), [](const Answer&) {});
+  ASSERT_TRUE(world.clock.run_until([&] { return world.figures.writes == 1; }));
+  world.fabric.lose_packets(true);
+  world.clock.run_for(std::chrono::seconds(7));
+  EXPECT_EQ(world.connection->reason(),
+            "The initiator takes no answers while others wait for the memory that they are in.");
+  world.fabric.lose_packets(false);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, IserSession, testing::Range<std::uint64_t>(1, 31));
 
 }  // namespace
