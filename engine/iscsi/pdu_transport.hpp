@@ -53,6 +53,8 @@ class PduTransport {
   [[nodiscard]] virtual PduSender& sender() = 0;
   /// The user's fill() is called at the end of this turn. Cheap and idempotent.
   virtual void want_send() = 0;
+  /// In fill(): the user goes on when what it has pushed has left. Else it may hear of that some milliseconds late.
+  virtual void await_sent() {}
   /// From now on the user's on_all_sent() is called.
   virtual void tell_when_sent() = 0;
   virtual void resume() = 0;

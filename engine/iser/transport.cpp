@@ -344,6 +344,7 @@ void Transport::end_of_turn() {
   if (fault_) return says_why() ? pair_->await_sends() : lose(fault_);
   if (!arrived_.empty()) deliver();
   if (user_ == nullptr) return;
+  awaits_sent_ = false;
   user_->fill();
   if (user_ == nullptr || !is_established_) return;
   if (protection_) post_handshake();
@@ -352,7 +353,7 @@ void Transport::end_of_turn() {
   sends_.post();
   if (sends_.starved()) retry_soon();
   if (sends_.overrun()) return lose(make_error_code(Fault::long_answer));
-  if (tells_when_sent_ || sends_.is_full()) pair_->await_sends();
+  if (tells_when_sent_ || awaits_sent_ || sends_.is_full()) pair_->await_sends();
   if (tells_when_sent_ && sends_.idle()) user_->on_all_sent();
 }
 

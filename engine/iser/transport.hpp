@@ -61,6 +61,7 @@ class Transport final : public iscsi::PduTransport,
   void start(iscsi::PduTransportUser& user) override;
   [[nodiscard]] iscsi::PduSender& sender() override { return sends_; }
   void want_send() override;
+  void await_sent() override { awaits_sent_ = true; }
   void tell_when_sent() override { tells_when_sent_ = true; }
   void resume() override;
   void ignore_input() override { ignores_ = true; }
@@ -179,6 +180,7 @@ class Transport final : public iscsi::PduTransport,
   bool is_established_ = false;
   bool delivering_ = false;
   bool ignores_ = false;
+  bool awaits_sent_ = false;  // this turn's fill() said so
   bool tells_when_sent_ = false;
   bool was_shut_ = false;  // the peer may have been told that it may send nothing
   std::error_code fault_;

@@ -54,6 +54,7 @@ void TargetConnection::fill() {
   if (host_.is_fenced(*this)) return reset("The node stopped serving.");
   if (session_ && session_->has_to_encode()) session_->encode(sender_);
   if (phase_ == Phase::closed) return;
+  if (session_ && session_->awaits_sent()) transport_->await_sent();
   if (paused_ && session_ && !session_->wants_pause()) transport_->resume();
 }
 

@@ -46,6 +46,7 @@ class DataBuffers {
   [[nodiscard]] engine::Buffer take_stash(FairShare::Claim& claim, std::size_t bytes);
   /// The memory of a granted claim went back to the pool, or a claim waits no more. Idle: nothing.
   void give_back(FairShare::Claim& claim);
+  [[nodiscard]] bool anybody_waits() const { return share_.anybody_waits(); }
 
  private:
   /// Beyond the pool's zones: what comes unasked. Its memory is medium or small.

@@ -89,6 +89,11 @@ class Session final : private BufferUser {
   void encode(iscsi::PduSender& queue);
   /// encode() has something to do.
   [[nodiscard]] bool has_to_encode() const { return first_ready_ != nullptr || first_deferred_ != nullptr; }
+  /// After encode(): something goes on when answers have left: others that had no room, requests that wait for that, or
+  /// commands that wait for memory, be they of other sessions.
+  [[nodiscard]] bool awaits_sent() const {
+    return has_to_encode() || wants_pause() || (resources_.data_buffers && resources_.data_buffers->anybody_waits());
+  }
   /// Something waits to be encoded, and may be.
   [[nodiscard]] bool has_ready() const {
     return !said_last_word_ && (first_ready_ != nullptr || first_deferred_ != nullptr);

@@ -21,7 +21,7 @@ void Session::put_off(SessionCommand& command) {
   if (command.claim.state == FairShare::Claim::State::waiting) {
     command.is_waiting = true;
     ++waiting_;
-    return;
+    return link_.want_send();  // what has left may have memory for it, and is awaited now
   }
   drop_stash(command);
   command.status = scsi::Status::busy;

@@ -225,6 +225,46 @@ TEST_P(IserSession, EveryReadIsWhatWasWritten) {
   EXPECT_TRUE(world.initiator->faults.empty()) << world.initiator->faults.front();
 }
 
+// ---- What goes on when an answer has left ----
+
+/// So fast that what takes its time is the news of what has left, where nobody awaits them: up to 5 ms.
+constexpr FakeDelays kFast{.wire = std::chrono::microseconds(1), .told = std::chrono::microseconds(1)};
+
+TEST_P(IserSession, AnswersBeyondTheQueueFollowAtOnce) {
+  IserWorld world(GetParam(), {}, std::size_t{64} << 20, kFast);
+  ASSERT_TRUE(world.log_in());
+  world.device.holds = true;
+  constexpr std::size_t kCommands = 100;
+  std::size_t answers = 0;
+  for (std::size_t sent = 0; sent < kCommands; ++sent) {
+    ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->has_window(); }));
+    world.initiator->command(0x2A, 0, 4096, true, world.initiator->memory(4096), [&](const Answer&) { ++answers; });
+  }
+  ASSERT_TRUE(world.clock.run_until([&] { return world.device.held.size() == kCommands; }));
+  const auto begin = world.clock.now();
+  for (scsi::Command* const command : std::exchange(world.device.held, {})) {
+    world.device.finish(*command, scsi::Status::good);
+  }
+  ASSERT_TRUE(world.clock.run_until([&] { return answers == kCommands; }));
+  EXPECT_LT(world.clock.now() - begin, std::chrono::milliseconds(2));
+}
+
+TEST_P(IserSession, WhoWaitsForAnAnswersMemoryHasItAtOnce) {
+  IserWorld world(GetParam(), {}, std::size_t{32} << 20, kFast);
+  ASSERT_TRUE(world.log_in());
+  constexpr std::size_t kCommands = 12;
+  constexpr std::uint32_t kBytes = 8 << 20;  // of which two are more than a session may have
+  std::size_t answers = 0;
+  const auto begin = world.clock.now();
+  for (std::size_t sent = 0; sent < kCommands; ++sent) {
+    ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->has_window(); }));
+    world.initiator->command(0x28, 0, kBytes, false, world.initiator->memory(kBytes),
+                             [&](const Answer&) { ++answers; });
+  }
+  ASSERT_TRUE(world.clock.run_until([&] { return answers == kCommands; }));
+  EXPECT_LT(world.clock.now() - begin, std::chrono::milliseconds(5));
+}
+
 // ---- While others wait for memory ----
 
 /// Two sessions of one host: one has half of the memory that there is for hosts, the other has none and waits for more
