@@ -343,6 +343,34 @@ TEST_P(IserSession, WhoTakesNothingEndsWhileAnotherWaitsForMemory) {
   world.fabric.lose_packets(false);
 }
 
+TEST_P(IserSession, WhoTakesAnAnswerNowAndThenEndsWhileAnotherWaitsForMemory) {
+  IserWorld world(GetParam(), {}, std::size_t{32} << 20);
+  ASSERT_TRUE(world.log_in());
+  const WaitsForMemory other(*world.resources.data_buffers);
+  const auto read = [&world] {
+    world.initiator->command(0x28, 0, 4096, false, world.initiator->memory(4096), [](const Answer&) {});
+  };
+  for (int sent = 0; sent < 60; ++sent) {  // the window opens
+    ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->has_window(); }));
+    read();
+  }
+  ASSERT_TRUE(world.clock.run_until([&] { return world.initiator->under_way() == 0; }));
+  while (world.initiator->has_window() && world.initiator->under_way() < 48) read();
+  const auto came = world.figures.messages_in + world.initiator->under_way();
+  ASSERT_TRUE(world.clock.run_until([&] { return world.figures.messages_in == came; }));
+  const auto left = world.initiator->under_way();
+  for (int i = 0; i < 13; ++i) {
+    world.fabric.lose_packets(true);
+    world.clock.run_for(iscsi_target::DataBuffers::kLook);
+    world.fabric.lose_packets(false);
+    world.clock.run_for(std::chrono::microseconds(30));
+  }
+  EXPECT_EQ(world.connection->reason(),
+            "The initiator takes no answers while others wait for the memory that they are in.");
+  EXPECT_GT(world.initiator->under_way(), 0u);
+  EXPECT_LT(world.initiator->under_way(), left);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, IserSession, testing::Range<std::uint64_t>(1, 31));
 
 }  // namespace
