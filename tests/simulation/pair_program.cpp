@@ -123,7 +123,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void start() override {
-    start_early_ = machine_.random.chance(500'000);
+    start_early_ = machine_.random.chance(500'000) && !machine_.scenario.attaches_first;
     for (unsigned shard = 0; shard < shards_.size(); ++shard) {
       if (start_early_ || volumes_in(shard) == 0) shards_[shard]->node().start();
     }

@@ -124,6 +124,7 @@ struct Scenario {
   unsigned shards = 1;
   std::vector<unsigned> shards_of;  ///< of each volume
   Nanos latest_wake = 0;            ///< of a thread that sleeps and is posted something
+  bool attaches_first = false;      ///< a process begins when all its volumes are attached, as lockstepd does
   bool crowded = false;             ///< hosts mostly use the same few blocks of each volume
   bool older_programs = false;      ///< each that starts speaks the highest version, or the lowest
   replication::LinkLimits link_orders, link_forwards, link_copies;  ///< none: as shipped
