@@ -52,9 +52,11 @@ void GoingAlone::confirm_start() {
   const engine::TimePoint now = clock_.now();
   if (now < partner_calls_until() || now < confirm_again_) return;
   if (confirming_since_) {
-    mark<"membership.starts_without_an_answer">();
     ++confirm_run_;
     confirming_since_.reset();
+    confirm_again_ = now + kAskAgainAfter;
+    if (witnessing_.forbade_start()) return;
+    mark<"membership.starts_without_an_answer">();
     return start();
   }
   confirming_since_ = now;

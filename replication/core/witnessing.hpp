@@ -52,6 +52,8 @@ class Witnessing {
   void ask(engine::Callback<WitnessRecord> won);
   /// A record {me} starts: only a record of somebody else's above it forbids that. No answer does not.
   void confirm(engine::Callback<bool> may_start);
+  /// What it said last, perhaps to an earlier process, forbids it: that holds while it says nothing, too.
+  [[nodiscard]] bool forbade_start();
   /// The nodes agree between themselves, or the partner is back.
   void abandon();
   /// A new epoch is entered: what was asked before is void.
