@@ -69,6 +69,11 @@ void GoingAlone::confirm_start() {
   });
 }
 
+/// As it said itself, and has not been heard since.
+bool GoingAlone::partner_went_on() const {
+  return exchange_.partner() && went_on_without(standing_.epoch(), *exchange_.partner());
+}
+
 void GoingAlone::start() {
   if (!standing_.serves_nothing() || !hears_nobody()) return;
   if (steps_.busy() || standing_.closed() || standing_.epoch().members != MemberSet::only(standing_.side())) return;
@@ -82,7 +87,7 @@ void GoingAlone::decide_without_partner() {
   const engine::EpochRecord& mine = standing_.epoch();
   switch (rule) {
     case AloneRule::start:
-      confirm_start();
+      if (!partner_went_on()) confirm_start();
       break;
     case AloneRule::ask_witness: {
       if (!store_is_proven()) break;

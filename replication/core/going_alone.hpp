@@ -73,6 +73,7 @@ class GoingAlone {
   [[nodiscard]] bool hears_nobody() const;
   /// A process that has just started lets its partner call first.
   [[nodiscard]] engine::TimePoint partner_calls_until() const { return attached_ + settings_.lease; }
+  [[nodiscard]] bool partner_went_on() const;
   void confirm_start();
   void start();
   [[nodiscard]] bool store_is_proven();

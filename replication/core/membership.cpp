@@ -187,6 +187,7 @@ void Membership::act(const ReplicaState& theirs) {
   verdict_ = decide(mine, theirs);
   split_ = verdict_ == Verdict::split_brain;
   const bool undecided = standing_.serves_nothing();
+  if (phases_.wrote_alone() && went_on_without(standing_.epoch(), theirs)) return driver_.part_ways();
   switch (verdict_) {
     case Verdict::settled:
       send_refused_again(settings_.heartbeat_interval);
@@ -212,7 +213,7 @@ void Membership::act(const ReplicaState& theirs) {
       send_refused_again(settings_.heartbeat_interval);
       break;
     case Verdict::adopt:
-      phases_.wrote_alone() ? driver_.part_ways() : driver_.adopt(theirs.record, false);
+      driver_.adopt(theirs.record, false);
       break;
     case Verdict::take_over:
       driver_.adopt(theirs.record, true);
@@ -223,12 +224,21 @@ void Membership::act(const ReplicaState& theirs) {
       if (theirs.serving) phases_.settle_left();
       if (theirs.serving && command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
       break;
-    case Verdict::split_brain:
     case Verdict::wait:
+      stop_if_left_behind(theirs);
+      break;
+    case Verdict::split_brain:
     case Verdict::follow:
       break;
   }
   if (verdict_ != before || undecided != (standing_.serves_nothing())) changed_();
+}
+
+/// Nobody knows which of the two was set back: this one has acknowledged nothing yet, and does not begin to.
+void Membership::stop_if_left_behind(const ReplicaState& theirs) {
+  if (!standing_.is_alone() || !went_on_without(standing_.epoch(), theirs)) return;
+  mark<"membership.left_behind_while_alone">();
+  phases_.apply(event::Unfit{});
 }
 
 /// Its step may wait for orders that this node takes only once it keeps no sessions any more. Whatever the step comes

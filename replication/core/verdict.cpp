@@ -154,6 +154,10 @@ Verdict decide(const ReplicaState& mine, const ReplicaState& theirs) {
   return Verdict::split_brain;
 }
 
+bool went_on_without(const EpochRecord& mine, const ReplicaState& theirs) {
+  return theirs.record.members.contains(theirs.side) && theirs.record.descends_from(mine);
+}
+
 namespace {
 void add_ancestor(EpochRecord& record, const Uuid& older) {
   if (record.ancestors.size() < EpochRecord::kMaxAncestors && !knows(record, older)) record.ancestors.push_back(older);

@@ -31,6 +31,8 @@ enum class Relation : std::uint8_t { same, mine_newer, theirs_newer, unrelated }
 /// never made its own is void: nothing was acknowledged under it, its parent counts. Two void ones: the higher number.
 [[nodiscard]] Relation relate(const ReplicaState& mine, const ReplicaState& theirs);
 [[nodiscard]] Verdict decide(const ReplicaState& mine, const ReplicaState& theirs);
+/// The partner is a member of an epoch that follows `mine`.
+[[nodiscard]] bool went_on_without(const engine::EpochRecord& mine, const ReplicaState& theirs);
 
 /// The record that follows mine: higher than its number and than `above`.
 [[nodiscard]] engine::EpochRecord next_epoch(const engine::EpochRecord& mine, engine::MemberSet members,

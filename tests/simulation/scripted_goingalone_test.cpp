@@ -355,5 +355,37 @@ TEST(GoingAlone, WaitsForAllThatTheStoreWasGiven) {
   EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::solo); }));
 }
 
+// ---- a partner that stands in a later epoch of both ----------------------------------------------------------------
+
+/// One of the two was set back, and no generation tells. A has acknowledged nothing yet.
+TEST(OnlyMember, StopsBesideAPartnerThatStandsInALaterEpoch) {
+  PlayedB world;
+  world.go_on_alone();
+  world.b.state.record = world.next(MemberSet::both());
+  world.b.tell_state();
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, kLease));
+  world.b.keeps = PlayedB::silent;
+  EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 20 * kLease)) << "it remembers";
+}
+
+/// B would bring it up to date: what A acknowledged is nowhere else.
+TEST(OnlyMember, ThatWroteAgreesToNoEpochWithoutItself) {
+  PlayedB world;
+  world.go_on_alone();
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::map); };
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, 1));
+  auto& proposal = world.b.propose(world.next(MemberSet::only(kB)));
+  ASSERT_TRUE(world.pair.wait_for([&] { return proposal.done; }));
+  EXPECT_TRUE(proposal.ended_with(Errc::refused));
+  world.b.state.record = world.next(MemberSet::both());
+  world.b.tell_state();
+  const auto parted = [&] {
+    const auto& epoch = world.pair.status(kA).epoch;
+    return epoch.members == MemberSet::only(kB) && epoch.ancestors.empty();
+  };
+  EXPECT_TRUE(world.pair.wait_for(parted, 3 * kLease));
+  EXPECT_FALSE(world.pair.status(kA).serving);
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

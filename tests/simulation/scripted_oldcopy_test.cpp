@@ -23,5 +23,33 @@ TEST(OldCopy, IsNotStartedByAWitnessThatFallsSilentAfterWhatItSaid) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+// ---- the partner ---------------------------------------------------------------------------------------------------
+
+/// B stands in an epoch of both, in which it was suspended when A lost its power.
+TEST(OldCopy, ReportsASplitWhenItWroteAloneBesideAPartnerThatIsSuspended) {
+  for (const ArbiterKind kind : {ArbiterKind::preferred, ArbiterKind::witness}) {
+    OnlyMember world(kind);
+    world.pair.world().checkers->expect_split();
+    world.take_out(kB);
+    world.pair.host(kA).take_snapshot();
+    world.pair.host(kB).boot();
+    ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+    world.pair.run_for(10 * kLease);
+    world.hide_witness(kB);
+    world.pair.host(kA).end(Host::End::power_cut);
+    world.pair.host(kA).set_back();
+    world.boot_unheard(kA);
+    ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfB, kByOldA));
+    world.mend();
+    ASSERT_TRUE(world.parts_ways()) << world.pair.status(kA).reason;
+    EXPECT_FALSE(world.pair.status(kA).serving);
+    ASSERT_TRUE(world.gives_up(kA));
+    for (const NodeSide side : {kA, kB}) world.show_witness(side);
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+    EXPECT_EQ(world.pair.value_at(kB, kBlockOfB), 0);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
