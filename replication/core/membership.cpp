@@ -228,10 +228,19 @@ void Membership::act(const ReplicaState& theirs) {
       stop_if_left_behind(theirs);
       break;
     case Verdict::split_brain:
+      if (is_left_to_this(theirs)) phases_.apply(event::AloneRecorded{});
+      break;
     case Verdict::follow:
       break;
   }
   if (verdict_ != before || undecided != (standing_.serves_nothing())) changed_();
+}
+
+/// The two parted ways, and the partner is no member by its own record: nobody else will serve.
+bool Membership::is_left_to_this(const ReplicaState& theirs) const {
+  const ReplicaState mine = state();
+  return standing_.serves_nothing() && mine.able && mine.record.members == engine::MemberSet::only(mine.side) &&
+         !theirs.record.members.contains(theirs.side);
 }
 
 /// Nobody knows which of the two was set back: this one has acknowledged nothing yet, and does not begin to.

@@ -51,5 +51,24 @@ TEST(OldCopy, ReportsASplitWhenItWroteAloneBesideAPartnerThatIsSuspended) {
   }
 }
 
+/// By its record the old copy is no member any more.
+TEST(OldCopy, ThatPartedWaysLetsItsPartnerStartAgain) {
+  for (const ArbiterKind kind : {ArbiterKind::preferred, ArbiterKind::witness}) {
+    OnlyMember world(kind);
+    world.serve_beside_b();
+    world.mend();
+    ASSERT_TRUE(world.parts_ways()) << world.pair.status(kA).reason;
+    world.pair.host(kB).end(Host::End::killed);
+    world.pair.host(kB).boot();
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.status(kB).serving; }, 5 * kLease));
+    EXPECT_FALSE(world.pair.status(kA).serving);
+    world.pair.run_for(kLease);
+    ASSERT_TRUE(world.parts_ways());
+    ASSERT_TRUE(world.gives_up(kA));
+    world.show_witness(kA);
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
