@@ -34,6 +34,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   /// First thing after attach(): what an earlier process wrote and did not flush is made durable before anything of it
   /// is seen.
   void begin();
+  /// The node begins, perhaps long after: from now on the partner can call.
+  void on_node_started() { alone_.begin(); }
   void tick();
 
   void on_connected();

@@ -276,6 +276,7 @@ void PairNode::fence() {
 
 void PairNode::start() {
   if (std::exchange(impl_->started, true)) return;
+  impl_->for_each([](Mirror& m) { m.membership().on_node_started(); });
   impl_->tick();
   impl_->beat();
 }

@@ -70,5 +70,28 @@ TEST(OldCopy, ThatPartedWaysLetsItsPartnerStartAgain) {
   }
 }
 
+void attaches_first(Scenario& s) {
+  s.attaches_first = true;
+  s.volumes.push_back(s.volumes.front());
+  s.volumes.back().id = engine::Uuid{{9}};
+  s.volumes.back().size = s.volume_size();
+}
+
+/// Its link begins when all its volumes are attached, which takes longer for some.
+TEST(OldCopy, HearsItsPartnerThoughAnotherVolumeTakesLongToAttach) {
+  OnlyMember world(ArbiterKind::preferred, attaches_first);
+  world.set_a_back();
+  world.cut();
+  world.pair.host(kA).metadata(1).stand_still();
+  world.pair.host(kA).boot();
+  world.pair.run_for(3 * kLease);
+  world.pair.host(kA).metadata(1).go_on();
+  EXPECT_TRUE(world.never_serves(kA, kLease / 2));
+  world.mend();
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
