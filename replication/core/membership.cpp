@@ -285,7 +285,7 @@ void Membership::heed_witness() {
   }
   // By the number of an epoch that the partner has recorded it may have won before that, and have lost its memory of it
   // since. That is void, and no other process of this replica would know so.
-  if (agreed() && witnessing_.above() == standing_.epoch().number) {
+  if (agreed() && witnessing_.above() >= standing_.epoch().number) {
     static_cast<void>(driver_.go_above(witnessing_.above()));
     return;
   }

@@ -23,6 +23,22 @@ TEST(OldCopy, IsNotStartedByAWitnessThatFallsSilentAfterWhatItSaid) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+/// He takes A for dead, of whose epoch B knows.
+TEST(OnlyMember, ByAgreementStopsWhenItReadsThatItsPartnerWasForced) {
+  OnlyMember world;
+  world.pair.world().checkers->expect_split();
+  world.pair.host(kB).program()->leave(0);
+  ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+  world.pair.run_for(2 * kLease);
+  world.cut();
+  world.pair.run_for(2 * kLease);
+  world.pair.host(kB).program()->force_solo(0, true, [](engine::Result<void>) {});
+  ASSERT_TRUE(world.goes_alone(kB, 20 * kLease));
+  EXPECT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, 5 * kLease));
+  EXPECT_TRUE(world.never_serves(kA, 10 * kLease));
+  EXPECT_TRUE(world.pair.is(kB, MirrorState::solo));
+}
+
 // ---- the partner ---------------------------------------------------------------------------------------------------
 
 /// B stands in an epoch of both, in which it was suspended when A lost its power.
