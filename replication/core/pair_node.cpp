@@ -42,6 +42,8 @@ const char* to_string(MirrorState state) {
 struct PairNode::Impl final : PartnerUser {
   /// Leases that sessions are kept open to wait for what was forwarded.
   static constexpr int kFencesWithin = 3;
+  /// A disk that hangs may keep the node from ever beginning.
+  static constexpr engine::Duration kAttachesWithin = std::chrono::seconds(10);
 
   Impl(NodeSettings settings_in, NodeSeams seams_in, NodeObserver& observer_in)
       : configured(std::move(settings_in)),
@@ -79,6 +81,7 @@ struct PairNode::Impl final : PartnerUser {
   };
   std::variant<SessionsOpen, SessionsDraining, SessionsClosing> sessions;
   bool started = false;
+  const engine::TimePoint made_at = seams.clock.now();
   unsigned leaving = 0;
 
   [[nodiscard]] Mirror* find(const Uuid& volume) {
@@ -88,6 +91,14 @@ struct PairNode::Impl final : PartnerUser {
   template <class Act>
   void for_each(Act act) {
     for (auto& [id, mirror] : mirrors) act(*mirror);
+  }
+
+  /// Volumes are attached one after the other before the node begins. A partner that has not served in this process
+  /// may be an old copy, and waits to be told more than that there is none here.
+  [[nodiscard]] bool may_attach_it_yet(const InboundRequest& request, const Message& message) const {
+    if (started || message.type != MessageType::state || seams.clock.now() - made_at >= kAttachesWithin) return false;
+    const auto theirs = decode_state(request.payload());
+    return theirs && !theirs->running;
   }
 
   /// Of two that the partner may hold, also before the two have met.
@@ -422,7 +433,8 @@ void PairNode::on_request(std::uint64_t session, InboundRequest& request) {
   Mirror* mirror = impl_->find(message->volume);
   if (!mirror) {
     const bool elsewhere = impl_->seams.others && impl_->seams.others->have(message->volume);
-    return answer(request, *message, elsewhere ? Errc::not_serving : Errc::foreign);
+    const bool not_yet = elsewhere || impl_->may_attach_it_yet(request, *message);
+    return answer(request, *message, not_yet ? Errc::not_serving : Errc::foreign);
   }
   mirror->take(session, request, *message);
 }

@@ -109,5 +109,28 @@ TEST(OldCopy, HearsItsPartnerThoughAnotherVolumeTakesLongToAttach) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+TEST(OldCopy, WaitsForAPartnerThatIsStillAttaching) {
+  OnlyMember world(ArbiterKind::preferred, [](Scenario& s) { s.attaches_first = true; });
+  world.set_a_back();
+  world.pair.host(kB).end(Host::End::killed);
+  world.pair.host(kB).metadata(0).stand_still();
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  EXPECT_TRUE(world.never_serves(kA, 3 * kLease));
+  world.pair.host(kB).metadata(0).go_on();
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+/// Its disk may hang for good.
+TEST(OnlyMember, WaitsForAPartnerThatIsStillAttachingForABoundedTime) {
+  OnlyMember world(ArbiterKind::preferred, [](Scenario& s) { s.attaches_first = true; });
+  world.take_out(kB);
+  world.pair.host(kA).end(Host::End::killed);
+  world.pair.host(kB).metadata(0).stand_still();
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  EXPECT_TRUE(world.goes_alone(kA, 15 * kLease));
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
