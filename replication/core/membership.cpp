@@ -203,7 +203,7 @@ void Membership::act(const ReplicaState& theirs) {
       driver_.drive_solo(theirs);
       break;
     case Verdict::start_solo:
-      phases_.apply(event::AloneRecorded{});
+      start_in_touch();
       break;
     case Verdict::source:
       if (theirs.record.id == standing_.epoch().id) lu_.on_target();
@@ -224,16 +224,22 @@ void Membership::act(const ReplicaState& theirs) {
       if (theirs.serving) phases_.settle_left();
       if (theirs.serving && command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
       break;
+    case Verdict::split_brain:
+      if (is_left_to_this(theirs)) start_in_touch();
+      break;
     case Verdict::wait:
       stop_if_left_behind(theirs);
-      break;
-    case Verdict::split_brain:
-      if (is_left_to_this(theirs)) phases_.apply(event::AloneRecorded{});
       break;
     case Verdict::follow:
       break;
   }
   if (verdict_ != before || undecided != (standing_.serves_nothing())) changed_();
+}
+
+/// Of a later state of this very replica, which was set back then, its target need not know.
+void Membership::start_in_touch() {
+  if (!ran(standing_.phase) && !witnessing_.has_told_of_this_replica([this] { exchange(); })) return;
+  phases_.apply(event::AloneRecorded{});
 }
 
 /// The two parted ways, and the partner is no member by its own record: nobody else will serve.
@@ -278,7 +284,9 @@ void Membership::stop_if_set_back() {
 /// it: once, for he may have forced both.
 void Membership::heed_witness() {
   forced_ &= standing_.is_alone();
-  if (!standing_.is_alone() || outbound_.ready || steps_.busy()) return;
+  if (!standing_.is_alone() || steps_.busy()) return;
+  if (!forced_ && generations_.set_back()) return stop_if_set_back();
+  if (outbound_.ready) return;
   if (forced_) {
     if (witnessing_.overruled() && !told_of_force_) told_of_force_ = driver_.go_above(witnessing_.above());
     return;
@@ -289,7 +297,7 @@ void Membership::heed_witness() {
     static_cast<void>(driver_.go_above(witnessing_.above()));
     return;
   }
-  if (!witnessing_.overruled() && !generations_.set_back()) return;
+  if (!witnessing_.overruled()) return;
   mark<"membership.overruled">();
   phases_.apply(event::Unfit{});
 }

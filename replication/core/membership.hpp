@@ -118,6 +118,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void on_asked(bool learnt) override { giving_up_.on_partner_asked(learnt); }
   void act(const ReplicaState& theirs);
   void change_in_sync(const ReplicaState& theirs);
+  void start_in_touch();
   [[nodiscard]] bool is_left_to_this(const ReplicaState& theirs) const;
   void stop_if_left_behind(const ReplicaState& theirs);
   void let_partner_change();

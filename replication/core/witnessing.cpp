@@ -231,6 +231,21 @@ bool Witnessing::forbade_start() {
   return true;
 }
 
+/// Once in a process is enough: nobody else makes a later state of this replica. A partner waits, and hosts: so one
+/// that does not answer soon is taken to know of none.
+bool Witnessing::has_told_of_this_replica(engine::Callback<> told) {
+  const bool asked = witness_ && standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
+  if (!asked || told_of_this_replica_) return true;
+  if (asked_of_this_replica_) return clock_.now() - *asked_of_this_replica_ >= settings_.lease / 2;
+  asked_of_this_replica_ = clock_.now();
+  ask_for_record([this, told = std::move(told)](const IoResult<WitnessView>&) mutable {
+    told_of_this_replica_ = true;
+    static_cast<void>(is_set_back());
+    told();
+  });
+  return false;
+}
+
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 bool Witnessing::raised() const {

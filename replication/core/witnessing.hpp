@@ -54,6 +54,8 @@ class Witnessing {
   void confirm(engine::Callback<bool> may_start);
   /// What it said last, perhaps to an earlier process, forbids it: that holds while it says nothing, too.
   [[nodiscard]] bool forbade_start();
+  /// A later state of this replica may be known there. False: it is asked, and `told` says when it has answered.
+  [[nodiscard]] bool has_told_of_this_replica(engine::Callback<> told);
   /// The nodes agree between themselves, or the partner is back.
   void abandon();
   /// A new epoch is entered: what was asked before is void.
@@ -114,6 +116,8 @@ class Witnessing {
   WitnessingUser& user_;
   const std::function<void()>& changed_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false, overruled_ = false;
+  bool told_of_this_replica_ = false;
+  std::optional<engine::TimePoint> asked_of_this_replica_;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
   unsigned owed_ = 0;        ///< answers of the witness's

@@ -23,6 +23,23 @@ TEST(OldCopy, IsNotStartedByAWitnessThatFallsSilentAfterWhatItSaid) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+/// Its partner, a target of the same epoch, knows of no later state of it.
+TEST(OldCopy, IsNotStartedByItsTargetWhenTheWitnessKnowsOfALaterState) {
+  OnlyMember world;
+  world.take_out(kB);
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore));
+  world.pair.host(kA).take_snapshot();
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore + 1));
+    world.pair.run_for(5 * kLease);
+  }
+  world.pair.host(kA).end(Host::End::power_cut);
+  world.pair.host(kA).set_back();
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  EXPECT_TRUE(world.never_serves(kA, 5 * kLease));
+  EXPECT_NE(world.pair.status(kA).reason.find("set back"), std::string::npos) << world.pair.status(kA).reason;
+}
+
 /// He takes A for dead, of whose epoch B knows.
 TEST(OnlyMember, ByAgreementStopsWhenItReadsThatItsPartnerWasForced) {
   OnlyMember world;
