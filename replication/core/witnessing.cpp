@@ -214,10 +214,7 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
   auto told = std::make_shared<engine::Callback<bool>>(std::move(may_start));
   ask_for_record([this, told, run = run_](const IoResult<WitnessView>& view) {
     if (run != run_ || is_set_back()) return (*told)(false);
-    if (view && is_lost(view->record)) {
-      reason_ = kWithoutThisReplica;
-      return (*told)(false);
-    }
+    if (view) overruled_ = is_lost(view->record);
     if (forbade_start()) return (*told)(false);
     if (!view) reason_ = is_unreachable(view.error());
     (*told)(true);
@@ -226,7 +223,7 @@ void Witnessing::confirm(engine::Callback<bool> may_start) {
 
 bool Witnessing::forbade_start() {
   const bool asked = witness_ && standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
-  if (!asked || !is_lost(last_seen(store_.known))) return false;
+  if (!asked || (!overruled_ && !is_lost(last_seen(store_.known)))) return false;
   reason_ = kWithoutThisReplica;
   return true;
 }

@@ -76,8 +76,8 @@ class Witnessing {
   [[nodiscard]] bool raised() const;
   /// The witness holds a number that the present epoch does not exceed: agree a higher one. 0: no.
   [[nodiscard]] std::uint64_t above() const { return above_; }
-  /// This node serves alone, and the witness holds somebody else's epoch above its own: by all that it knows, the
-  /// partner went on without it.
+  /// The only member, and the witness holds somebody else's epoch above its own: by all that it knows, the partner went
+  /// on without it.
   [[nodiscard]] bool overruled() const { return overruled_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
