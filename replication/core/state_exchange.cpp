@@ -24,7 +24,8 @@ void StateExchange::ask() {
   const std::span<std::byte> in = bytes->in;
   auto answered = [this, run = run_, asked_with = store_.meta->knowledge(),
                    keep = std::move(bytes)](const IoResult<Message>& result) {
-    if (result && run == run_) {
+    // A volume that was detached meanwhile may be attached anew, and have told more since.
+    if (result && run == run_ && !standing_.closed()) {
       growth_.note_partner_room(*result);
       if (result->status == Errc::ok) generations_.learn(*result, asked_with);
     }
