@@ -244,9 +244,8 @@ void Membership::start_in_touch() {
 
 /// The two parted ways, and the partner is no member by its own record: nobody else will serve.
 bool Membership::is_left_to_this(const ReplicaState& theirs) const {
-  const ReplicaState mine = state();
-  return standing_.serves_nothing() && mine.able && mine.record.members == engine::MemberSet::only(mine.side) &&
-         !theirs.record.members.contains(theirs.side);
+  const bool only_this = standing_.epoch().members == engine::MemberSet::only(standing_.side());
+  return standing_.serves_nothing() && only_this && state().able && !theirs.record.members.contains(theirs.side);
 }
 
 /// Nobody knows which of the two was set back: this one has acknowledged nothing yet, and does not begin to.
