@@ -19,6 +19,22 @@ TEST(Generation, IsRaisedInTheEpochInForceAlone) {
   EXPECT_TRUE(world.b.ask(generation_of(world)).ended_with(Errc::ok));
 }
 
+/// Attached anew it has raised more, which the partner tells the one that is gone.
+TEST(Generation, OfADetachedVolumeIsNotJudgedByALateAnswer) {
+  PlayedB world;
+  world.b.keeps = [](const Message& m) { return is(m, MessageType::state); };
+  world.pair.run_for(3 * kSecond);
+  const auto told = world.pair.host(kA).program()->learnt(0)->generation;
+  world.pair.host(kA).program()->detach(0, [] {});
+  world.b.amends = [told](const Message& question, Message& header, std::vector<std::byte>&) {
+    if (is(question, MessageType::state)) header.sequence = told + 1;
+  };
+  world.b.let_go(Errc::ok);
+  world.pair.run_for(kSecond);
+  EXPECT_FALSE(world.pair.host(kA).found_set_back());
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 /// B would clear bits with it, of what this copy lacks.
 TEST(Generation, IsNotRaisedByAReplicaThatWasSetBack) {
   PlayedB world(b_orders);
