@@ -10,5 +10,8 @@ namespace lockstep::mgmt {
 [[nodiscard]] Outcome<void> try_fence(DataPlane& data_plane, const Arbiter& arbiter);
 /// The same, whatever the arbiter is.
 [[nodiscard]] Outcome<void> try_fence(DataPlane& data_plane);
+/// The same of a partner whose management answers: a fence that says it is off is refused, too, as one that would power
+/// off something else.
+[[nodiscard]] Outcome<void> try_fence_of_running(DataPlane& data_plane);
 
 }  // namespace lockstep::mgmt

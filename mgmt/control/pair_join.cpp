@@ -53,8 +53,8 @@ StepResult PairService::ask(Job& job) {
     if (auto good = check_nothing_served(); !good) return fail(core_, job, good.error());
   const auto offered = from_document(offer->document);
   if (!offered) return fail(core_, job, offered.error());
-  if (offered->pair)
-    if (auto usable = try_fence(data_plane_, offered->pair->arbiter); !usable) return fail(core_, job, usable.error());
+  if (offered->pair && offered->pair->arbiter.fence)
+    if (auto usable = try_fence_of_running(data_plane_); !usable) return fail(core_, job, usable.error());
   core_.revision_tables.put_tentative({offer->id, "Joined", offer->document});
   auto parameters = json::parse(job.parameters);
   parameters["replaces"] = offer->replaces;

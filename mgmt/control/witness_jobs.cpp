@@ -106,7 +106,7 @@ WitnessHands hands_of(NodeCore& core, DataPlane& data_plane, PairHands pair) {
     return tried;
   };
   hands.try_fence = [&core, &data_plane](NodeSide side) -> Outcome<void> {
-    if (core.side() == side) return try_fence(data_plane);
+    if (core.side() == side) return try_fence_of_running(data_plane);
     const auto peer = core.peer();
     if (!peer) return refuse(RefusalKind::conflict, "That node is not in the pair.");
     return peer->try_fence();

@@ -18,6 +18,10 @@ using nlohmann::json;
 
 namespace {
 constexpr std::size_t kMaxAnswer = 16 << 10;
+constexpr const char* kWrong =
+    "The fence device says that the partner is off, while it is connected: it names another machine, or its options "
+    "are "
+    "wrong. It would power off something else, and both could go on.";
 
 FenceWord read_word(const std::string& line) {
   const json said = json::parse(line, nullptr, false);
@@ -106,8 +110,8 @@ class FenceCall : public std::enable_shared_from_this<FenceCall> {
   engine::TimerId timer_ = engine::TimerId::none;
 };
 
-FenceSlot::FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell)
-    : reactor_(reactor), socket_(std::move(socket)), tell_(std::move(tell)) {}
+FenceSlot::FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected)
+    : reactor_(reactor), socket_(std::move(socket)), tell_(std::move(tell)), connected_(std::move(connected)) {}
 
 FenceSlot::~FenceSlot() {
   reactor_.cancel(timer_);
@@ -125,7 +129,7 @@ std::shared_ptr<FenceCall> FenceSlot::ask(const char* order, engine::Duration li
 void FenceSlot::use(bool on) {
   if (in_use_.exchange(on) == on) return;
   reactor_.cancel(std::exchange(timer_, engine::TimerId::none));
-  looked_ = ready_ = false;
+  looked_ = ready_ = doubted_ = wrong_ = false;
   problem_.clear();
   if (look_) look_->call_off();
   look_ = nullptr;
@@ -142,19 +146,41 @@ void FenceSlot::watch() {
   if (order_) return look_later(kLookAgain);
   look_ = ask("status", kLookLimit, [this](const FenceWord& word) {
     look_ = nullptr;
-    note(word);
-    look_later(word.done ? kLookEvery : kLookAgain);
+    if (word.done && word.off) return compare_with_link(word);
+    doubted_ = false;
+    note(word, false);
   });
 }
 
-void FenceSlot::note(const FenceWord& word) {
-  const bool news = !looked_ || word.done != ready_ || word.problem != problem_;
+/// A machine that lost its power just now may count as connected for a moment: only the second such look in a row
+/// counts.
+void FenceSlot::compare_with_link(const FenceWord& word) {
+  connected_([this, word](bool connected) {
+    if (!in_use_ || look_) return;
+    if (order_) return look_later(kLookAgain);
+    const bool again = std::exchange(doubted_, connected);
+    if (connected && !again) return look_later(kLookAgain);
+    note(word, connected);
+  });
+}
+
+void FenceSlot::note(const FenceWord& word, bool is_wrong) {
+  const bool ready = word.done && !is_wrong;
+  const bool news = !looked_ || ready != ready_ || is_wrong != wrong_ || word.problem != problem_;
   looked_ = true;
-  ready_ = word.done;
+  ready_ = ready;
+  wrong_ = is_wrong;
   problem_ = word.problem;
+  look_later(ready ? kLookEvery : kLookAgain);
   if (!news) return;
-  tell_(ready_ ? "fence.found" : "fence.lost", ready_ ? "The fence device of the partner answers."
-                                                      : "The fence device of the partner does not answer: " + problem_);
+  if (ready_) return tell_("fence.found", "The fence device of the partner answers.");
+  tell_("fence.lost", wrong_ ? kWrong : "The fence device of the partner does not answer: " + problem_);
+}
+
+std::string FenceSlot::finding() const {
+  if (wrong_) return kWrong;
+  if (problem_.empty()) return {};
+  return "The partner could not be powered off, and so I/O stops if it fails: " + problem_;
 }
 
 void FenceSlot::look_later(engine::Duration delay) {

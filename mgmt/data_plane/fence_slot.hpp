@@ -2,6 +2,7 @@
 // The fence command as the mirror holds it. lockstepd itself runs nothing: it asks lockstep-fence, which systemd starts
 // for each question, over a Unix socket (docs/developer/fence.md). Used where the pair's arbiter is a fence, else not.
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,13 +25,18 @@ class FenceSlot final : public replication::Fence {
   /// Of what is told: "fence.begun", "fence.succeeded", "fence.failed", "fence.stopped", "fence.found", "fence.lost".
   using Tell = engine::Callback<const std::string&, const std::string&>;
 
-  FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell);
+  /// Answers, on the reactor, whether the partner is connected.
+  using Connected = std::function<void(engine::Callback<bool>)>;
+
+  FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected);
   ~FenceSlot() override;
 
   void use(bool on);
-  /// The device answered when it was looked at last; looked at every minute.
+  /// The device answered when it was looked at last, and did not say that a connected partner is off; looked at every
+  /// minute.
   [[nodiscard]] bool ready() const { return in_use_ && ready_; }
-  [[nodiscard]] const std::string& problem() const { return problem_; }
+  /// A sentence; empty: there is no problem.
+  [[nodiscard]] std::string finding() const;
   /// Looks once, also where the arbiter is another.
   void look(engine::Callback<const FenceWord&> done);
 
@@ -47,15 +53,19 @@ class FenceSlot final : public replication::Fence {
 
   std::shared_ptr<FenceCall> ask(const char* order, engine::Duration limit, engine::Callback<const FenceWord&> done);
   void watch();
-  void note(const FenceWord& word);
+  void compare_with_link(const FenceWord& word);
+  void note(const FenceWord& word, bool is_wrong);
   void look_later(engine::Duration delay);
 
   engine::Reactor& reactor_;
   std::string socket_;
   Tell tell_;
+  Connected connected_;
   std::atomic<bool> in_use_ = false;  ///< looked at from any shard's reactor
   bool ready_ = false, looked_ = false;
-  std::string problem_;
+  bool doubted_ = false;  ///< the last look said that a connected partner is off
+  bool wrong_ = false;    ///< and the one before, too
+  std::string problem_;   ///< of a device that does not answer
   std::string last_failure_;
   engine::TimerId timer_ = engine::TimerId::none;
   std::shared_ptr<FenceCall> order_, look_;

@@ -67,7 +67,8 @@ Node::Node(Workers& workers, engine::Random& random, Uuid process, const std::st
       left_records_(workers.front()->reactor, state_folder),
       events_(events),
       server_(server_reactors(workers), registry_, server_options(options)),
-      fence_trials_(workers.front()->reactor, options.fence_socket, [](const std::string&, const std::string&) {}),
+      fence_trials_(
+          workers.front()->reactor, options.fence_socket, [](const std::string&, const std::string&) {}, nullptr),
       started_(workers.front()->reactor.now()),
       stores_closed_(started_),
       fabric_(workers.front()->reactor, options.fabric),

@@ -236,9 +236,7 @@ NodeReport Node::report_of(const ShardReports& shards) {
 
 void Node::report_arbiter(NodeReport& report) {
   report.witness_reachable = pair_->witness().reachable() || pair_->fence().ready();
-  if (!pair_->fence().problem().empty())
-    report.findings.push_back("The partner could not be powered off, and so I/O stops if it fails: " +
-                              pair_->fence().problem());
+  if (auto problem = pair_->fence().finding(); !problem.empty()) report.findings.push_back(std::move(problem));
   if (auto slow = pair_->slow_witness(); !slow.empty()) report.findings.push_back(std::move(slow));
   report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
 }

@@ -36,8 +36,10 @@ Pair::Pair(Workers& workers, PairIdentity identity, const SettingsSpec& settings
       user_(user),
       events_(events),
       witness_(home()),
-      fence_(home(), options_.fence_socket,
-             [this](const std::string& kind, const std::string& message) { tell_people(kind, message); }),
+      fence_(
+          home(), options_.fence_socket,
+          [this](const std::string& kind, const std::string& message) { tell_people(kind, message); },
+          [this](engine::Callback<bool> done) { ask_connected(std::move(done)); }),
       orders_(home(), fence_),
       sessions_({.join = [this](unsigned shard) { tell(shard, [](PairShard& it) { it.node().fence(); }); },
                  .close = [this](engine::Callback<> closed) { user_.close_sessions(std::move(closed)); }}) {
@@ -281,6 +283,14 @@ void Pair::measure_path(const LinkTest& which, engine::Callback<engine::Result<r
 void Pair::use_fence(bool on) {
   fence_.use(on);
   if (!on) orders_.end_all();
+}
+
+/// In any shard.
+void Pair::ask_connected(engine::Callback<bool> done) {
+  gather([](PairShard& shard) { return shard.report(); },
+         [done = std::move(done)](const std::vector<ShardReport>& shards) mutable {
+           done(std::ranges::any_of(shards, &ShardReport::connected));
+         });
 }
 
 /// The lease runs out, the witness is read, and the record is written: packets that are lost make it longer.

@@ -118,6 +118,7 @@ class Pair {
   void connect(const PartnerPlan& plan, engine::Callback<AddressProblems> done);
   [[nodiscard]] static std::optional<PartnerSpec> partner_of(unsigned shard, const PartnerPlan& plan);
   void watch_workers();
+  void ask_connected(engine::Callback<bool> done);
   void tell_people(const std::string& kind, const std::string& message);
 
   Workers& workers_;

@@ -105,3 +105,8 @@ if action == "status":
     sys.exit(0)
 time.sleep(1000)
 """
+
+# Of another machine, which is off.
+WRONG = """
+sys.exit(2 if action == "status" else 0)
+"""

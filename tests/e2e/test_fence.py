@@ -2,7 +2,7 @@
 import os
 import signal
 
-from fence import DEAD, HANGS, HONEST, LIAR, FenceSocket
+from fence import DEAD, HANGS, HONEST, LIAR, WRONG, FenceSocket
 from harness import World, Writer, check, wait_for
 from test_mirror import in_sync, same_data, verify
 
@@ -165,6 +165,19 @@ def test_a_device_that_does_not_answer_is_told_before_it_is_needed():
         w.fences[w.a].close()
         os.unlink(w.fences[w.a].path)
         check("lockstep-fence.socket" in w.a.rpc.call("fence.try")["problem"], "nothing is said of the unit")
+
+
+def test_a_device_that_says_a_connected_partner_is_off_is_told():
+    with FencedWorld(DEAD) as w:
+        w.tell_pids()
+        for node in w.nodes:
+            node.apply_cleanly()
+        wait_for("the nodes to be connected", lambda: w.a.status()["partner"]["connected"])
+        w.fences[w.a].device(WRONG)
+        wait_for("the finding", lambda: any("it names another machine" in f for f in w.a.status()["findings"]), 30)
+        check(w.a.status()["witness"]["reachable"] is False, "it counts as a device that can be relied on")
+        w.fences[w.a].device(HONEST)
+        wait_for("the finding to go", lambda: not w.a.status()["findings"], 30)
 
 
 def test_a_node_that_is_started_anew_powers_nobody_off():

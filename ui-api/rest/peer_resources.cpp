@@ -77,7 +77,7 @@ void add_peer_resources(Router& router, Controller& controller) {
                 return tried ? text(to_json_text(*tried)) : problem(tried.error());
               })});
   router.add({"POST", "/peer/v1/fence-trial", Access::partner, false,
-              [&controller](const Call&) { return done(try_fence(controller.data_plane())); }});
+              [&controller](const Call&) { return done(try_fence_of_running(controller.data_plane())); }});
   router.add({"GET", "/peer/v1/events", Access::partner, false, [&core](const Call& call) {
                 const auto after = query_integer(call.request, "after", 0, INT64_MAX);
                 if (!after) return problem(after.error());

@@ -93,6 +93,26 @@ class Fence(Scratch):
         for node in (a, b):
             self.assertEqual(node.applied()["arbiter"]["kind"], "preferred")
 
+    def test_that_says_a_running_partner_is_off_is_refused(self):
+        a, b = self.ready("node-a"), self.ready("node-b")
+        for node in (a, b):
+            node.script(fence={"off": True})
+        self.assertEqual(self.create(a).status, 201, "a pair is made before its partner runs")
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        job = b.job(b.post("/api/v1/pair/join", {"invitation": text}))
+        self.assertEqual(job["state"], "failed")
+        self.assertIn("says that the partner is off, while it answers", job["error"]["detail"])
+        b.script()
+        join(a, b)
+        self.assertEqual(b.job(a.patch("/api/v1/pair/arbiter", {"kind": "preferred", "preferred_side": "a"}))["state"], "done")
+        for node, other in ((a, b), (b, a)):
+            node.script(fence={"off": True})
+            other.script()
+            refused = a.patch("/api/v1/pair/arbiter", FENCE)
+            self.problem(refused, 422, "invalid", "/kind")
+            self.assertIn(f"{node.name}: ", refused.json["errors"][0]["detail"])
+            self.assertIn("it names another machine", refused.json["errors"][0]["detail"])
+
     def test_lets_nobody_change_the_configuration_alone(self):
         a, b = self.ready("node-a"), self.ready("node-b")
         make_pair(a, b, arbiter=FENCE)
