@@ -131,13 +131,14 @@ std::optional<WantedState> Controller::wanted() const {
   const auto [head, configuration] = core_->revisions.in_force();
   const auto mine = std::ranges::find(configuration->nodes, core_->node_id, &Node::id);
   if (mine == configuration->nodes.end()) return std::nullopt;
-  const bool asked = !core_->partner(*configuration) || partner_.view().asked;
+  const bool answered = !core_->partner(*configuration) || partner_.view().reachable;
   const std::int64_t now_ms = wall_clock_ms();
   const auto shown = link_certificate_.at(now_ms);
   return WantedState{.revision = head.n,
                      .parameters = apply_parameters(*configuration, head.n, mine->side, core_->local.volume_folder,
                                                     now_ms, shown.get()),
-                     .may_wait = !asked && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+                     .may_wait = !answered && std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner,
+                     .is_agreed = core_->revisions.compared().agreed == head};
 }
 
 NodeReport Controller::report() const {

@@ -106,6 +106,22 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
   };
   for (const auto& p : n.report.problems) {
     if (told_with_its_volume(p)) continue;
+    if (p.object == kHeldBack) {
+      problems.push_back({Severity::warning,
+                          "node",
+                          side,
+                          {},
+                          fmt::format("On {}: {}", name, p.message),
+                          fmt::format("Volumes are served as before. If the other node has the pair: run `lockstep "
+                                      "node replace {}` there; here "
+                                      "stop lockstep-mgmtd, move mgmt.db and what begins with that name away, start it "
+                                      "again, and run `lockstep "
+                                      "pair join`. If there is no other node any more, run `lockstep pair recover` in "
+                                      "the place of the join, or, "
+                                      "to have what the database says carried out as it is, restart lockstepd here.",
+                                      side_name(side))});
+      continue;
+    }
     problems.push_back({Severity::warning,
                         "node",
                         side,
@@ -382,6 +398,13 @@ void judge_addresses(const PairView& view, std::vector<HealthProblem>& problems)
     problems.push_back({Severity::warning, "node", view.local_side, {}, d.sentence, d.advice});
 }
 
+/// One that takes this node for its partner, or may when it is back.
+bool is_brought_up_to_date(const PairView& view) {
+  return std::ranges::any_of(view.nodes, [](const NodeView& n) {
+    return n.node && !n.local && (n.trouble == PartnerTrouble::none || n.trouble == PartnerTrouble::away);
+  });
+}
+
 void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
   if (view.newer_copy != 0)
     problems.push_back(
@@ -393,9 +416,16 @@ void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
              "The database of this node's management is of an earlier time: it has revision {}, and the copy of "
              "the configuration beside the volumes has revision {}.",
              view.revision.head.n, view.newer_copy),
-         "The other node brings it up to date by itself. If that one is lost, take the copy before anything is "
-         "changed: stop lockstep-mgmtd here, move mgmt.db and what begins with that name away, start it again, and run "
-         "`lockstep pair recover`."});
+         fmt::format(
+             "{} If that one is lost, take the copy before anything is changed: stop lockstep-mgmtd here, move mgmt.db "
+             "and what begins with that name away, start it again, and run `lockstep pair recover`.",
+             is_brought_up_to_date(view)
+                 ? std::string("The other node brings it up to date by itself.")
+                 : fmt::format(
+                       "The other node does not bring this one up to date, which does not know it. Run `lockstep "
+                       "node replace {}` there; stop lockstep-mgmtd here, move mgmt.db and what begins with that "
+                       "name away, start it again, and run `lockstep pair join`.",
+                       side_name(view.local_side.value_or(NodeSide::a))))});
   else if (!view.save_problem.empty())
     problems.push_back(
         {Severity::warning,
@@ -433,7 +463,7 @@ Health judge_pair(const PairView& view) {
   const Configuration& c = *view.configuration;
   if (!c.pair)
     judge_unpaired(view.unpaired.value_or(Unpaired{}), problems);
-  else if (c.nodes.size() < 2)
+  else if (c.nodes.size() < 2 && view.newer_copy == 0)
     problems.push_back({Severity::warning,
                         "pair",
                         {},

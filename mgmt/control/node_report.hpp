@@ -244,6 +244,8 @@ struct ApplyProblem {
   std::string message;
 };
 BOOST_DESCRIBE_STRUCT(ApplyProblem, (), (object, message))
+/// The object of the problem that lockstepd is told nothing, since the configuration is older than its orders.
+inline constexpr const char* kHeldBack = "management";
 
 struct NodeReport {
   bool running = false;                   ///< lockstepd answers

@@ -91,6 +91,13 @@ std::string PairRecovery::why_not_now(const Rebuild& rebuild) const {
       std::chrono::ceil<std::chrono::seconds>(kLeasesAreOver - up).count());
 }
 
+/// The last that this node's lockstepd was told, if that is known: a copy that could not be written is older.
+std::int64_t PairRecovery::told_revision() const {
+  const auto answer = data_plane_.call("node.status", "{}", std::chrono::seconds(3));
+  const auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
+  return status ? status->revision : 0;
+}
+
 void PairRecovery::look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const {
   const std::string no_copy = view.problem;
   auto rebuild = rebuild_from(view.replicas, pair);
@@ -171,7 +178,7 @@ Outcome<void> PairRecovery::recover_saved(const RecoveryView& view, const Recove
   here.fingerprint = core_.identity.fingerprint;
   Configuration next = recovered(saved.configuration, saved.node, here, token);
   cut_off_volumes(next);
-  return put_in_force({random_uuid(), saved.revision.n + 1, random_uuid()},
+  return put_in_force({random_uuid(), std::max(saved.revision.n, told_revision()) + 1, random_uuid()},
                       fmt::format("Recovered from the copy of revision {}", saved.revision.n), next,
                       fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}", name, here.name,
                                   saved.revision.n, view.partner_says));

@@ -57,6 +57,7 @@ class PairRecovery {
  private:
   void ask_partner(RecoveryView& view) const;
   void look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const;
+  [[nodiscard]] std::int64_t told_revision() const;
   [[nodiscard]] std::string why_not_now(const Rebuild& rebuild) const;
   Outcome<void> put_in_force(const RevisionId& id, const std::string& summary, const Configuration& next,
                              const std::string& message);

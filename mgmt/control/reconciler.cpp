@@ -59,6 +59,10 @@ void Reconciler::turn() {
     auto wanted = wanted_();
     const bool told_by_another = restarted && now.status->revision != 0;  // or by the process before this one
     if (wanted && wanted->may_wait && told_by_another) wanted.reset();
+    if (wanted && told_by_another && is_of_the_past(*wanted, *now.status)) {
+      hold_back(*wanted, now);
+      wanted.reset();
+    }
     const bool differs =
         wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
     const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;
@@ -69,6 +73,22 @@ void Reconciler::turn() {
     report_ = now;
   }
   tell_of_changes(before, now);
+}
+
+/// Changes that are made meanwhile count on from an old number: who was once seen to be of the past stays so until both
+/// nodes agree. A lockstepd without volumes loses nothing.
+bool Reconciler::is_of_the_past(const WantedState& wanted, const DataPlaneStatus& status) const {
+  if (wanted.is_agreed || status.volumes.empty()) return false;
+  return status.revision > wanted.revision || status.process == held_back_process_;
+}
+
+void Reconciler::hold_back(const WantedState& wanted, NodeReport& report) {
+  held_back_process_ = report.status->process;
+  report.problems = {
+      {kHeldBack,
+       fmt::format("lockstepd has orders of revision {}, and this node's database only has revision {}: it is of "
+                   "an earlier time, and lockstepd is told nothing.",
+                   report.status->revision, wanted.revision)}};
 }
 
 void Reconciler::apply(const WantedState& wanted, NodeReport& report) {

@@ -19,6 +19,7 @@ struct WantedState {
   std::int64_t revision = 0;
   std::string parameters;  ///< of node.apply
   bool may_wait = false;   ///< it may be of the past: a lockstepd that was told something already is not told it yet
+  bool is_agreed = false;  ///< both nodes were seen to have this revision
 };
 
 class Reconciler {
@@ -36,6 +37,8 @@ class Reconciler {
   void turn();
 
  private:
+  [[nodiscard]] bool is_of_the_past(const WantedState& wanted, const DataPlaneStatus& status) const;
+  void hold_back(const WantedState& wanted, NodeReport& report);
   void apply(const WantedState& wanted, NodeReport& report);
   void tell_of_changes(const NodeReport& before, const NodeReport& now);
 
@@ -47,6 +50,7 @@ class Reconciler {
   // Of the loop's thread.
   std::string applied_parameters_;
   std::string applied_process_;
+  std::string held_back_process_;  ///< had later orders than the configuration when it was first seen
   std::chrono::steady_clock::time_point retry_at_{};
   int failures_ = 0;
   bool seen_running_ = false;

@@ -2,6 +2,7 @@
 import filecmp
 import shutil
 import signal
+import time
 
 import harness
 from etcd import Etcd
@@ -33,12 +34,15 @@ class Scene(ManagedPair):
             self.etcd = Etcd(self.folder)
             self.etcd.start()
         self.a.side, self.b.side = "a", "b"
-        super().start(arbiter=self.etcd.arbiter if witness else PREFERRED)
+        self.make_pair(self.etcd.arbiter if witness else PREFERRED)
         self.target = self.a.get("/api/v1/pair").json["target_name"]
         job = self.a.job(self.a.post("/api/v1/volumes", {"name": "vm1", "size_bytes": 64 * MIB, "any_initiator": True, **shape}))
         check(job["state"] == "done", f"the volume is made: {job}")
         self.in_sync()
         self.volume = Lun(self.a.volume("vm1"))
+
+    def make_pair(self, arbiter):
+        super().start(arbiter=arbiter)
 
     def stop(self):
         super().stop()
@@ -112,6 +116,40 @@ def test_side_bs_management_is_lost_and_set_up_anew_while_a_host_writes_through_
 
 def test_side_as_management_is_lost_and_set_up_anew_while_a_host_writes_through_b():
     return whole_management_is_lost_while_hosts_write("a", witness=True)
+
+
+class BackedUpBeforeTheJoin(Scene):
+    def make_pair(self, arbiter):
+        self.a.start()
+        self.b.start()
+        made = self.a.post("/api/v1/pair", {"name": "pair1", "arbiter": arbiter})
+        check(made.status == 201, f"the pair is made: {made}")
+        self.a.stop_mgmtd()
+        shutil.copytree(self.a.folder / "mgmt", self.folder / "backup")
+        self.a.start_mgmtd()
+        join(self.a, self.b)
+
+
+def test_a_database_from_before_the_join_takes_nothing_from_a_lockstepd_that_runs():
+    with scene(BackedUpBeforeTheJoin) as s:
+        writer = Writer(s, s.volume, [s.a], span_mib=8)
+        writer.wait_writes(200)
+        s.a.stop_mgmtd(signal.SIGKILL)
+        shutil.rmtree(s.a.folder / "mgmt")
+        shutil.copytree(s.folder / "backup", s.a.folder / "mgmt")
+        s.a.start_mgmtd()
+        wait_for("it to say so", lambda: any("lockstepd is told nothing" in p["message"]
+                                             for p in s.a.get("/api/v1/health").json["problems"]))
+        time.sleep(15)
+        for node in (s.a, s.b):
+            check(s.own(node, s.volume.id).get("state") == "in_sync", f"{node.name} serves as before")
+        writer.wait_writes(200)
+        s.lose_management(s.a)  # what health advises
+        replace(s.b, s.a, "a")
+        s.in_sync()
+        s.check_session_lasted(s.a)
+        writer.stop()
+        s.check_whole()
 
 
 @harness.group("security")

@@ -136,6 +136,26 @@ TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
   EXPECT_EQ(p.health().problems[0].advice.find("written again"), std::string::npos) << "it never is";
 }
 
+TEST(Health, OfASetBackDatabaseNothingIsPromisedThatAPartnerRefuses) {
+  Pairs p;
+  p.view.newer_copy = 20;
+  EXPECT_NE(p.health().problems.at(0).advice.find("brings it up to date by itself"), std::string::npos);
+  p.view.nodes[1].trouble = PartnerTrouble::other_certificate;
+  const auto told = p.health().problems;
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].advice.find("by itself"), std::string::npos) << told[0].advice;
+  EXPECT_NE(told[0].advice.find("lockstep node replace"), std::string::npos) << told[0].advice;
+}
+
+TEST(Health, ALockstepdThatIsHeldBackIsToldWithTheWaysOut) {
+  Pairs p;
+  p.view.nodes[0].report.problems = {{kHeldBack, "lockstepd is told nothing."}};
+  const auto told = p.health().problems;
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].message, "On node-a: lockstepd is told nothing.");
+  EXPECT_NE(told[0].advice.find("lockstep pair recover"), std::string::npos) << told[0].advice;
+}
+
 TEST(Health, AVolumeWhoseImportNobodyIsAtWorkOnIsNotInOrder) {
   Pairs p;
   Volume& v = p.configuration->volumes[0];
