@@ -5,8 +5,25 @@
 #include <fmt/format.h>
 
 #include "mgmt/control/leave_task.hpp"
+#include "mgmt/control/volume_edits.hpp"
 
 namespace lockstep::mgmt {
+
+namespace {
+
+/// By name, and which of them the other node has no copy of, as far as this one knows.
+std::string deleted_here(const Configuration& configuration, NodeSide other) {
+  std::string all, only_here;
+  const auto add = [](std::string& names, const Volume& v) { names += (names.empty() ? "" : ", ") + v.name; };
+  for (const auto& v : configuration.volumes) {
+    add(all, v);
+    if (is_only_elsewhere(v, other)) add(only_here, v);
+  }
+  if (!all.empty()) all = ": " + all;
+  return only_here.empty() ? all : fmt::format("{}. THE ONLY COPY, as far as this node knows, of: {}", all, only_here);
+}
+
+}  // namespace
 
 Outcome<Job> LeaveJobs::begin_release() {
   for (const auto& job : core_.jobs.unfinished())
@@ -51,9 +68,10 @@ Outcome<Job> LeaveJobs::release_here(const std::string& confirm) {
                     "this one has is not needed, restart lockstepd here, then try again.");
   if (confirm != mine.name)
     return refuse(RefusalKind::confirmation_needed,
-                  fmt::format("This node is out of the pair {}; it forgets it now, and what it has of {} volumes is "
-                              "deleted. Send `{}` as `confirm`.",
-                              configuration->pair->name, configuration->volumes.size(), mine.name),
+                  fmt::format("This node is out of the pair {}; it forgets it now, and what it has of {} is deleted{}. "
+                              "Send `{}` as `confirm`.",
+                              configuration->pair->name, volumes_of(*configuration),
+                              deleted_here(*configuration, other->side), mine.name),
                   {{"/confirm", fmt::format("Must be {}.", mine.name)}});
   return begin_release();
 }

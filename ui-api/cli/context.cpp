@@ -87,6 +87,18 @@ Outcome<std::string> find_side(Context& context, const std::string& node) {
               fmt::format("There is no node {}. Name a side, a or b, or a node from `lockstep node list`.", node));
 }
 
+Outcome<std::string> what_is_risked(Context& context, const std::string& path, const json& body,
+                                    const std::string& given) {
+  if (!given.empty()) return std::string();
+  const auto asked = context.api.post(path, body);
+  if (asked) return std::string();
+  const Failure& why = asked.error();
+  if (!why.type.ends_with(":confirmation-needed")) return std::unexpected(why);
+  const auto detail = why.message.find('\n');  // below the title
+  return detail == std::string::npos ? std::string()
+                                     : why.message.substr(detail, why.message.find('\n', detail + 1) - detail);
+}
+
 Outcome<void> confirm(Context& context, const std::string& warning, const std::string& name, const std::string& given) {
   if (given == name) return {};
   if (!given.empty())

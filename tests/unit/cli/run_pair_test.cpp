@@ -204,21 +204,52 @@ TEST_F(Run, PairWitnessShowTellsHowEachNodeStandsWithIt) {
   EXPECT_THAT(out_.str(), HasSubstr("if a node fails now, I/O stops"));
 }
 
+TEST_F(Run, PairLeaveSaysWhatTheNodeSaysIsLostBeforeItAsks) {
+  const json nodes{
+      {"items", {{{"side", "a"}, {"name", "node-a"}, {"local", true}}, {{"side", "b"}, {"name", "node-b"}}}}};
+  const json refused{{"type", "urn:lockstep:problem:confirmation-needed"},
+                     {"title", "This needs a confirmation"},
+                     {"detail", "node-b leaves. Lost with node-b, since this node has no copy of it yet: vm2."}};
+  answer("GET /api/v1/nodes", 200, nodes);
+  answer("POST /api/v1/nodes/b/leave", 409, refused);
+  answer("POST /api/v1/nodes/b/leave", 202, job("running"));
+  EXPECT_EQ(run({"pair", "leave", "b", "--lost", "--no-wait"}, true, "node-b\n"), 0) << err_.str();
+  EXPECT_THAT(err_.str(), HasSubstr("Lost with node-b, since this node has no copy of it yet: vm2.\nType node-b"));
+  EXPECT_EQ(sent(1), (json{{"lost", true}}));
+  EXPECT_EQ(sent(2), (json{{"lost", true}, {"confirm", "node-b"}}));
+}
+
+TEST_F(Run, PairLeaveAsksNothingOfWhatIsRefusedAnyway) {
+  answer("GET /api/v1/nodes", 200, {{"items", {{{"side", "b"}, {"name", "node-b"}}}}});
+  answer("POST /api/v1/nodes/b/leave", 409,
+         {{"type", "urn:lockstep:problem:conflict"}, {"title", "Not now"}, {"detail", "node-b answers."}});
+  EXPECT_NE(run({"pair", "leave", "b", "--lost"}, true, "node-b\n"), 0);
+  EXPECT_THAT(err_.str(), HasSubstr("node-b answers."));
+  EXPECT_THAT(err_.str(), testing::Not(HasSubstr("to confirm")));
+}
+
 TEST_F(Run, NodeReplaceAsksForTheNodesNameAndPrintsOnlyTheInvitationToStandardOutput) {
   const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}};
   answer("GET /api/v1/nodes", 200, nodes);
+  answer("POST /api/v1/nodes/b/replacement", 409,
+         {{"type", "urn:lockstep:problem:confirmation-needed"},
+          {"title", "This needs a confirmation"},
+          {"detail", "It may have changed the configuration alone."}});
   answer("POST /api/v1/nodes/b/replacement", 201,
          {{"invitation", "lsi1.x.y"}, {"expires_at", "2026-11-21T09:15:00Z"}, {"undecided_change", "Token ops made"}});
   EXPECT_EQ(run({"node", "replace", "b"}, true, "node-b\n"), 0);
-  EXPECT_EQ(sent(1), (json{{"confirm", "node-b"}}));
+  EXPECT_EQ(sent(2), (json{{"confirm", "node-b"}}));
   EXPECT_EQ(out_.str(), "lsi1.x.y\n");
   EXPECT_THAT(err_.str(), HasSubstr("shut out for good"));
+  EXPECT_THAT(err_.str(), HasSubstr("It may have changed the configuration alone."));
   EXPECT_THAT(err_.str(), HasSubstr("Token ops made"));
 }
 
 TEST_F(Run, NodeReplaceDoesNothingWithoutTheNodesName) {
   const json nodes{{"items", {{{"side", "a"}, {"name", "node-a"}}, {{"side", "b"}, {"name", "node-b"}}}}};
   answer("GET /api/v1/nodes", 200, nodes);
+  answer("POST /api/v1/nodes/b/replacement", 409,
+         {{"type", "urn:lockstep:problem:confirmation-needed"}, {"title", "This needs a confirmation"}});
   EXPECT_EQ(run({"node", "replace", "b"}, true, "node-a\n"), 2);
   answer("GET /api/v1/nodes", 200, nodes);
   EXPECT_EQ(run({"node", "replace", "b", "--confirm", "pair1"}), 2);

@@ -85,18 +85,18 @@ void add_replace(CLI::App& node, Action& chosen) {
       std::string name;
       for (const json& candidate : *nodes)
         if (text(candidate, "side") == *side) name = text(candidate, "name");
+      const std::string path = "/nodes/" + *side + "/replacement";
       // A side without a node is refused below, with what to do.
-      if (!name.empty())
-        if (auto sure =
-                confirm(context,
-                        fmt::format("Whoever uses the invitation has side {} from then on; the machine that has "
-                                    "it now is shut out for good.",
-                                    *side),
-                        name, o->confirmation);
-            !sure)
-          return sure;
-      const auto made = context.api.post("/nodes/" + *side + "/replacement",
-                                         json{{"confirm", o->without_changes ? name + " without its changes" : name}});
+      if (!name.empty()) {
+        const auto risked = what_is_risked(context, path, json::object(), o->confirmation);
+        if (!risked) return std::unexpected(risked.error());
+        const std::string warning = fmt::format(
+            "Whoever uses the invitation has side {} from then on; the machine that has it now is shut out for good.{}",
+            *side, *risked);
+        if (auto sure = confirm(context, warning, name, o->confirmation); !sure) return sure;
+      }
+      const auto made =
+          context.api.post(path, json{{"confirm", o->without_changes ? name + " without its changes" : name}});
       if (!made) return std::unexpected(made.error());
       if (!context.json_output) {
         if (const std::string change = text(*made, "undecided_change"); !change.empty())

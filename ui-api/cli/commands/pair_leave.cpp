@@ -37,13 +37,16 @@ Outcome<void> leave(Context& context, const LeaveOptions& o) {
   if (!nodes) return std::unexpected(nodes.error());
   json body = json::object();
   if (o.lost) body["lost"] = true;
+  const std::string path = "/nodes/" + *side + "/leave";
   for (const json& node : *nodes) {
     if (text(node, "side") != *side) continue;
     const std::string name = text(node, "name");
-    if (auto sure = confirm(context, warning_of(node, *side, o), name, o.confirmation); !sure) return sure;
+    const auto risked = what_is_risked(context, path, body, o.confirmation);
+    if (!risked) return std::unexpected(risked.error());
+    if (auto sure = confirm(context, warning_of(node, *side, o) + *risked, name, o.confirmation); !sure) return sure;
     body["confirm"] = o.without_changes ? name + " without its changes" : name;
   }
-  auto job = context.api.post("/nodes/" + *side + "/leave", body);
+  auto job = context.api.post(path, body);
   if (!job) return std::unexpected(job.error());
   return finish_job(context, std::move(*job), !o.no_wait);
 }
