@@ -1,8 +1,11 @@
 #include "mgmt/control/job_steps.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/import_jobs.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 #include "mgmt/control/witness_jobs.hpp"
 
@@ -10,6 +13,16 @@ namespace lockstep::mgmt {
 namespace {
 
 std::string cancel_key(const Uuid& job) { return "cancel." + job.to_string(); }
+
+const std::string kCancelled[] = {kImportKind, kReplaceKind, kWitnessKind, kArbiterKind, kDissolveKind};
+
+/// Of a dissolution: nothing was deleted, and no node is out yet.
+bool is_undecided(NodeCore& core, const Job& job) {
+  const auto configuration = core.configuration();
+  return (job.step == "delete" || job.step == "decide") &&
+         std::ranges::none_of(configuration->volumes,
+                              [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });
+}
 
 }  // namespace
 
@@ -27,10 +40,13 @@ void set_alone(Job& job) {
 Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
   auto job = core.jobs.get(id);
   if (!job) return refuse(RefusalKind::not_found, "There is no job with this id.");
-  if (job->kind != kImportKind && job->kind != kReplaceKind && job->kind != kWitnessKind && job->kind != kArbiterKind)
+  if (std::ranges::find(kCancelled, job->kind) == std::end(kCancelled))
     return refuse(RefusalKind::conflict,
-                  "Only an import, the replacement of a copy, or the change of the arbiter can be cancelled.");
+                  "Only an import, the replacement of a copy, the change of the arbiter, or a dissolution of which no "
+                  "volume is deleted yet can be cancelled.");
   if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
+  if (job->kind == kDissolveKind && !is_undecided(core, *job))
+    return refuse(RefusalKind::conflict, "The pair is being taken apart already: this can't be taken back.");
   core.settings.set(cancel_key(id), "1");
   return *job;
 }

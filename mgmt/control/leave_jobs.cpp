@@ -26,12 +26,15 @@ bool is_after(const Job& one, const Job& other) {
   return rank(one) > rank(other);
 }
 
+bool is_begun(const Configuration& configuration) {
+  return std::ranges::any_of(configuration.volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });
+}
+
 /// Who asked for the volumes' end has had another word since; what was marked before that is gone by the first one.
 std::string gave_way(const Configuration& configuration) {
-  const bool begun =
-      std::ranges::any_of(configuration.volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });
-  return begun ? "It gave way to `pair leave --lost`. The volumes that it had marked are deleted all the same."
-               : "It gave way to `pair leave --lost`: the volumes are kept.";
+  return is_begun(configuration)
+             ? "It gave way to `pair leave --lost`. The volumes that it had marked are deleted all the same."
+             : "It gave way to `pair leave --lost`: the volumes are kept.";
 }
 
 std::int64_t patience_of(const NodeCore& core) { return core.local.create_patience.count() * 1000; }
@@ -181,8 +184,11 @@ StepResult LeaveJobs::detach(Task& task) {
   return wait(task.job, *why);
 }
 
-Outcome<RevisionId> LeaveJobs::mark_deleting() {
-  return hands_.change("All volumes to be deleted", [](Configuration& c) -> Outcome<void> {
+Outcome<RevisionId> LeaveJobs::mark_deleting(const Task& task) {
+  return hands_.change("All volumes to be deleted", [&](Configuration& c) -> Outcome<void> {
+    if (is_cancelled(core_, task.job)) return refuse(RefusalKind::conflict, "It is being cancelled.");
+    if (!std::ranges::all_of(c.volumes, [&](const Volume& v) { return task.is_to_end(v); }))
+      return refuse(RefusalKind::conflict, "A volume was made meanwhile.");
     for (auto& v : c.volumes)
       if (v.lifecycle == Lifecycle::ready) v.lifecycle = Lifecycle::deleting;
     return {};
@@ -192,9 +198,22 @@ Outcome<RevisionId> LeaveJobs::mark_deleting() {
 /// Each in a job of its own, as if it had been deleted by itself.
 StepResult LeaveJobs::remove_volumes(Task& task) {
   const auto& volumes = task.configuration->volumes;
+  if (is_cancelled(core_, task.job) && !is_begun(*task.configuration)) {
+    forget_cancel(core_, task.job);
+    return fail(core_, task.job, {RefusalKind::conflict, "It was cancelled. The pair goes on as it is.", {}});
+  }
+  if (const auto other = std::ranges::find_if_not(volumes, [&](const Volume& v) { return task.is_to_end(v); });
+      other != volumes.end())
+    return fail(
+        core_, task.job,
+        {RefusalKind::conflict,
+         fmt::format("The pair is not dissolved: {} was made since that was asked for, and nobody has agreed to "
+                     "its end. It is kept.",
+                     other->name),
+         {}});
   if (volumes.empty()) return task.next(task.has_other() ? "decide" : "forget", 0.4, "Ends the pair.");
   if (std::ranges::any_of(volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::ready; }))
-    if (const auto marked = mark_deleting(); !marked) return wait(task.job, marked.error().detail);
+    if (const auto marked = mark_deleting(task); !marked) return wait(task.job, marked.error().detail);
   const auto jobs = core_.jobs.newest(kMaxFinishedJobs);
   for (const auto& volume : volumes) {
     const auto of_volume = [&](const Job& j) { return j.volume == volume.id && j.created_ms >= task.job.created_ms; };
@@ -240,6 +259,7 @@ StepResult LeaveJobs::decide(Task& task) {
   const auto newest = core_.revisions.newest();
   if (!newest) return fail(core_, task.job, newest.error());
   const bool keeps_volumes = task.job.kind == kLeaveKind;
+  if (!keeps_volumes && is_cancelled(core_, task.job)) return task.next("delete", 0.1, "It is being cancelled.");
   const auto may = may_decide(task, *newest);
   if (!may && task.lost()) return fail(core_, task.job, may.error());
   if (!may && keeps_volumes && task.since_ms() >= patience_of(core_)) return give_up(task, may.error());

@@ -102,7 +102,7 @@ class LeaveJobs {
   [[nodiscard]] std::optional<std::string> why_not_detached(const Task& task) const;
   /// Gives the highest revision that there may be.
   [[nodiscard]] Outcome<std::int64_t> may_decide(const Task& task, const Revisions::Newest& newest) const;
-  [[nodiscard]] Outcome<RevisionId> mark_deleting();
+  [[nodiscard]] Outcome<RevisionId> mark_deleting(const Task& task);
 
   NodeCore& core_;
   JobRunner& runner_;

@@ -170,7 +170,8 @@ Outcome<Job> LeaveJobs::dissolve(const DissolveWish& wish) {
                                    ? ""
                                    : fmt::format(", and {} and all data with it", volumes_of(*configuration))));
   Job job = make_job(core_, kDissolveKind, "delete", fmt::format("Dissolves the pair {}.", configuration->pair->name));
-  json parameters{{"step_since_ms", job.created_ms}};
+  json parameters{{"step_since_ms", job.created_ms}, {"volumes", json::array()}};
+  for (const auto& volume : configuration->volumes) parameters["volumes"].push_back(volume.id.to_string());
   if (other) parameters["node"] = json_of(*other);
   job.parameters = parameters.dump();
   runner_.submit(job);

@@ -1,7 +1,9 @@
 #pragma once
 // What the steps of a leaving job work on; for the sources of LeaveJobs alone.
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -32,6 +34,12 @@ struct LeaveJobs::Task {
   }
   [[nodiscard]] NodeSide side() const { return node().side; }
   [[nodiscard]] NodeSide stays() const { return engine::other(side()); }
+  /// Of a dissolution: who asked for it has agreed to its end.
+  [[nodiscard]] bool is_to_end(const Volume& volume) const {
+    if (volume.lifecycle == Lifecycle::deleting) return true;  // by a word of its own, or this one's
+    const auto agreed = parameters.value("volumes", std::vector<std::string>());
+    return std::ranges::find(agreed, volume.id.to_string()) != agreed.end();
+  }
   [[nodiscard]] bool lost() const { return parameters.value("lost", false); }
   /// False once it was decided that the node is out.
   [[nodiscard]] bool in_pair() const {

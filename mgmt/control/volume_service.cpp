@@ -7,6 +7,7 @@
 
 #include "mgmt/control/import_jobs.hpp"
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/shard_choice.hpp"
 #include "mgmt/control/validation.hpp"
@@ -149,6 +150,13 @@ std::vector<FieldProblem> problems_of(const VolumeWish& wish, const Configuratio
 Outcome<void> VolumeService::can_be_made() const {
   if (const auto lack = core_.database().lack_of_space(); !lack.empty())
     return refuse(RefusalKind::conflict, "The volume was not made. " + lack + " Free or add space there first.");
+  for (const auto& job : core_.jobs.unfinished())
+    if (job.kind == kDissolveKind && job.runner == core_.node_id)
+      return refuse(
+          RefusalKind::conflict,
+          fmt::format("The pair is being dissolved. `lockstep job cancel {}` takes that back while nothing was "
+                      "deleted.",
+                      job.id.to_string()));
   return ready_();
 }
 

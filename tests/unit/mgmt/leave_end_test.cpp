@@ -1,4 +1,6 @@
 // What becomes of who left, of what it could not be told, and of a pair that ends as a whole.
+#include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/volume_service.hpp"
 #include "tests/unit/mgmt/leaving_pair.hpp"
 
 namespace lockstep::mgmt::leaving {
@@ -119,6 +121,57 @@ TEST_F(LeaveJobsTest, APairWithVolumesEndsOnlyWhenTheyAreToBeDeleted) {
   EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
   EXPECT_FALSE(configuration().pair);
   EXPECT_EQ(others_.orders, (std::vector<std::string>{"release", "forget http://10.0.0.10:2379", "end lockstepd"}));
+}
+
+TEST_F(LeaveJobsTest, AVolumeThatIsMadeWhileADissolutionWaitsIsNotDeletedWithThePair) {
+  for (const bool with_volume : {false, true}) {
+    if (!with_volume) edit([](Configuration& c) { c.volumes.clear(); });
+    const auto begun = jobs_->dissolve({.delete_volumes = with_volume, .confirm = "pair1"});
+    ASSERT_TRUE(begun) << begun.error().detail;
+    others_.b_away = true;
+    turns(2);
+    edit([&](Configuration& c) {
+      c.volumes.push_back(ready_volume());
+      c.volumes.back().name = with_volume ? "vm3" : "vm2";
+      c.volumes.back().lun = with_volume ? 5 : 4;
+      c.volumes.back().serial = c.volumes.back().name;
+    });
+    others_.b_away = false;
+    turns();
+    EXPECT_EQ(job(begun->id).state, JobState::failed);
+    EXPECT_NE(job(begun->id).message.find(with_volume ? "vm3 was made since" : "vm2 was made since"), std::string::npos)
+        << job(begun->id).message;
+    EXPECT_EQ(configuration().nodes.size(), 2U);
+    ASSERT_FALSE(configuration().volumes.empty());
+    for (const auto& v : configuration().volumes) EXPECT_EQ(v.lifecycle, Lifecycle::ready) << v.name;
+  }
+}
+
+TEST_F(LeaveJobsTest, ADissolutionIsTakenBackUntilTheFirstVolumeIsMarked) {
+  runner_->teach("volume.delete", [](Job&) { return StepResult::again_later; });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  others_.b_away = true;
+  turns(2);
+  const auto cancelled = cancel_job(*core_, begun->id);
+  ASSERT_TRUE(cancelled) << cancelled.error().detail;
+  others_.b_away = false;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_EQ(configuration().volumes.at(0).lifecycle, Lifecycle::ready);
+  const auto again = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(again) << again.error().detail;
+  turns(2);
+  ASSERT_EQ(configuration().volumes.at(0).lifecycle, Lifecycle::deleting);
+  EXPECT_FALSE(cancel_job(*core_, again->id));
+}
+
+TEST_F(LeaveJobsTest, NoVolumeIsMadeWhileThePairIsBeingDissolved) {
+  VolumeService volumes(*core_, *runner_, []() -> Outcome<void> { return {}; });
+  ASSERT_TRUE(jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"}));
+  const auto made = volumes.create({.name = "vm2", .size = 1 << 30, .access = {}});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().detail.find("being dissolved"), std::string::npos) << made.error().detail;
 }
 
 TEST_F(LeaveJobsTest, APairIsNotDissolvedWhenAVolumeCannotBeDeleted) {
