@@ -219,14 +219,22 @@ Outcome<NewToken> TokenService::create(const std::string& name, Role role, std::
   return made;
 }
 
+/// A node's own token is in the pair's configuration, too, where the node joined with it: it goes there first, so that
+/// what could not be revoked everywhere is not said to be.
 Outcome<void> TokenService::revoke(const Uuid& id) {
-  if (revoke_own(id)) {
+  if (!is_own(id)) return revoke_from_pair(id);
+  const auto configuration = core_.configuration();
+  if (std::ranges::find(configuration->tokens, id, &Token::id) != configuration->tokens.end())
+    if (auto revoked = revoke_from_pair(id); !revoked) return revoked;
+  if (revoke_own(id))
     core_.events.append({.kind = "token.deleted",
                          .side = core_.side(),
                          .volume = {},
                          .message = "A token of this node's own was revoked."});
-    return {};
-  }
+  return {};
+}
+
+Outcome<void> TokenService::revoke_from_pair(const Uuid& id) {
   std::string name;
   const auto changed = core_.change(
       "Token revoked",

@@ -54,6 +54,7 @@ class TokenService {
   [[nodiscard]] std::vector<Token> kept_own_tokens() const;
   void keep_own_tokens(const std::vector<Token>& tokens);
   [[nodiscard]] std::vector<Token> own() const;
+  [[nodiscard]] Outcome<void> revoke_from_pair(const Uuid& id);
   [[nodiscard]] bool revoke_own(const Uuid& id);
   void note_use(const Token& token, std::int64_t now_ms);
   NodeCore& core_;

@@ -126,6 +126,24 @@ TEST_F(OwnTokenTest, IsRevokedWhenItIsAskedForAndStaysSo) {
   EXPECT_FALSE(later.is_own(token->id));
 }
 
+/// Who joins with this node's own token has it taken into the pair.
+TEST_F(OwnTokenTest, IsGoodNowhereOnceRevokedWhereThePairHasItToo) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::filesystem::remove(file_);
+  tokens.see_to_token_file();
+  const auto token = tokens.authenticate(secret());
+  ASSERT_TRUE(token);
+  ASSERT_TRUE(node_->core->change("Joined", [&](Configuration& c) -> Outcome<void> {
+    c.tokens.push_back(*token);
+    return {};
+  }));
+  ASSERT_TRUE(tokens.revoke(token->id));
+  EXPECT_FALSE(tokens.authenticate(secret()));
+  EXPECT_FALSE(tokens.still_holds(*token));
+  EXPECT_EQ(node_->core->configuration()->tokens.size(), 1U);
+}
+
 TEST_F(OwnTokenTest, FromBeforeThereCouldBeSeveralIsGoodStill) {
   const std::string secret = "lst_of-before";
   node_->core->settings.set("node_token", R"({"id":")" + random_uuid().to_string() + R"(","digest":")" +
