@@ -1,6 +1,7 @@
 // The joining node's part: the steps of a pair.join job. ask -> confirm -> replicas -> done; when the outcome of
 // confirm is not known: settle, which asks the partner until it says whether it committed.
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -112,7 +113,15 @@ StepResult PairService::settle(Job& job) {
   return joined(job);
 }
 
+/// The copy of a line that ended may have a higher number: it would count as newer than all that is decided from now
+/// on.
 void PairService::take_over(const RevisionId& id, const Configuration& configuration) {
+  const auto there = core_.saved_file.read();
+  if (there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n) {
+    const auto& path = core_.saved_file.path();
+    std::error_code error;  // what can't be renamed stays, and health tells of it
+    std::filesystem::rename(path, fmt::format("{}.before-join-{}", path.string(), id.n), error);
+  }
   core_.revisions.commit_new_epoch(id, "Joined the pair", configuration);
 }
 

@@ -462,6 +462,20 @@ TEST_F(PairReplace, AJobOnAVolumeHoldsUpWhoeverWouldTakeAnOpenPlace) {
   EXPECT_NE(job.message.find("A job on a volume is under way"), std::string::npos) << job.message;
 }
 
+/// A node that changed the configuration alone before it was lost has a copy with a higher number than the pair's next.
+TEST_F(PairReplace, TheCopyOfALineThatEndedIsPutAsideByWhoTakesThePlace) {
+  begin(NodeSide::b);
+  auto ended = *left_->core().saved_file.read();
+  ended.revision.n += 30;
+  ASSERT_TRUE(fresh_->core().saved_file.write(ended));
+  ASSERT_EQ(join(invite()).state, JobState::done);
+  EXPECT_EQ(fresh_->core().newer_copy(), 0);
+  EXPECT_EQ(fresh_->core().saved_file.read()->revision, fresh_->core().revisions.state().head);
+  const auto aside = fmt::format("{}.before-join-{}", fresh_->core().saved_file.path().string(),
+                                 fresh_->core().revisions.state().head.n);
+  EXPECT_TRUE(std::filesystem::exists(aside)) << "it is not lost";
+}
+
 TEST_F(PairReplace, WhatADatabaseThatWasSetBackHoldsDoesNotOverwriteTheNewerCopy) {
   begin(NodeSide::b);
   ASSERT_EQ(join(invite()).state, JobState::done);
