@@ -166,6 +166,8 @@ NodeStanding Controller::standing_of(const std::string& nodes, const std::string
   const auto [head, configuration] = core_->revisions.in_force();
   if (configuration->pair && configuration->pair->id == pair && core_->replaced.replaced_here_ms() == 0)
     standing.head = head.n;
+  // Anybody may ask, as often as they like: the file is read only where it can say more than what is in memory.
+  if (standing.head || (configuration->pair && configuration->pair->id != pair)) return standing;
   const auto saved = core_->saved_file.read();
   if (saved && saved->configuration.pair->id == pair) standing.saved = saved->revision.n;
   return standing;
