@@ -21,19 +21,22 @@ void tell_how_it_stands(Task& task) {
   sense == scsi::Sense{} ? finish(task) : fail(task, sense);
 }
 
+bool is_asked_of(const LogicalUnit& unit) {
+  const auto state = unit.state();
+  return state->sanitize.phase == scsi::SanitizeState::Phase::running &&
+         state->sanitize.port == unit.settings().port_group;
+}
+
 }  // namespace
 
 void Sanitizer::start(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter) {
-  const auto state = use.unit->state();
-  const bool asked = state->sanitize.phase == scsi::SanitizeState::Phase::running &&
-                     state->sanitize.port == use.unit->settings().port_group;
-  if (!asked) {
+  if (!is_asked_of(*use.unit)) {
     claim.reset();
     if (waiter) tell_how_it_stands(*waiter);
     return;
   }
   auto* sanitizer = new Sanitizer(device, use, std::move(claim), waiter);
-  sanitizer->what_ = state->sanitize;
+  sanitizer->what_ = use.unit->state()->sanitize;
   sanitizer->run();
 }
 
@@ -82,7 +85,12 @@ bool Sanitizer::prepare() {
   const std::uint64_t size = use_.unit->blocks() << use_.unit->block_shift();
   const bool overwrites = what_.method == Method::overwrite;
   if (use_.retired != 0) return end(true), false;  // the volume goes; whoever has it next takes it up
+  if (!is_asked_of(*use_.unit)) return pause(), false;
   if (waiter_ && is_given_up(*waiter_)) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
+  if (!has_looked_) {
+    request_.opcode = DiskOpcode::check_access;
+    return true;
+  }
   if (what_.method == Method::cryptographic_erase && !has_new_key_) {
     request_.opcode = DiskOpcode::renew_key;
     request_.extent = {0, size};
@@ -122,6 +130,7 @@ bool Sanitizer::is_interrupted() const {
 bool Sanitizer::take_result() {
   if (is_interrupted()) return pause(), false;
   if (request_.status) return end(true), false;
+  if (request_.opcode == DiskOpcode::check_access) return has_looked_ = true;
   if (request_.opcode == DiskOpcode::renew_key) return has_new_key_ = true;
   at_ += request_.extent.length;
   return true;

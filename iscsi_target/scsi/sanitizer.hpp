@@ -42,6 +42,9 @@ class Sanitizer {
   engine::DiskRequest request_{};
   std::uint8_t pass_ = 0;
   std::uint64_t at_ = 0;
+  /// The disk has said that the unit's state is the one in force: that of a node which was away may still ask for what
+  /// the other one has finished, and hosts have written since.
+  bool has_looked_ = false;
   bool has_new_key_ = false;
   bool inside_ = false;   ///< submit() has not returned
   bool is_done_ = false;  ///< … and the request is finished already

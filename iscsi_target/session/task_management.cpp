@@ -30,8 +30,7 @@ TaskManagementResult result_of(scsi::Managed what) {
 
 void Session::task_management(const iscsi::TaskManagementRequestHeader& header) {
   if (setup_.device_server == nullptr) return answer_management(header.task_tag, TaskManagementResult::not_supported);
-  if (waiters_.size() >= kMaxTaskManagement || resets_ >= kMaxTaskManagement)
-    return answer_management(header.task_tag, TaskManagementResult::rejected);
+  if (waiters_.size() >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
   constexpr std::uint8_t kTaskReassign = 8;
   const std::uint8_t function = header.function & 0x7F;
   if (function == kTaskReassign) {
@@ -81,6 +80,7 @@ void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scs
       function == TaskManagement::target_warm_reset || function == TaskManagement::target_cold_reset;
   const auto unit = setup_.device_server->unit_at(nexus_, header.lun);
   if (!whole_target && !unit) return answer_management(header.task_tag, TaskManagementResult::lun_does_not_exist);
+  if (resets_ >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
   TaskScope ours, others;
   others.units = whole_target ? setup_.device_server->units(nexus_) : std::vector{*unit};
   if (!whole_target) ours = others;

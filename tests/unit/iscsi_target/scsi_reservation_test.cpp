@@ -36,6 +36,7 @@ class ScsiReservation : public ScsiTest {
     auto c = make({0x48, options_and_action});
     device.execute(*c);
     disk.release_one();  // the state
+    disk.release_one();  // the look
     disk.fail_with = engine::Errc::io_error;
     disk.deferred = false;
     while (disk.held()) disk.release_one();
@@ -347,6 +348,7 @@ TEST_F(ScsiSanitize, IsNotBegunAgainWhileTheStateIsToldOfItsEnd) {
   auto c = make({0x48, 0x02});
   device.execute(*c);
   disk.release_one();  // the state
+  disk.release_one();  // the look
   disk.release_one();  // the unit is a single piece
   ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::change_state);
   expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
@@ -362,6 +364,7 @@ TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
   auto c = make({0x48, 0x02});
   device.execute(*c);
   disk.release_one();  // the state
+  disk.release_one();  // the look
   disk.release_one();  // the unit is a single piece
   bool drained = false;
   device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
@@ -380,6 +383,7 @@ TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
     auto c = make({0x48, 0x02});
     device.execute(*c);
     disk.release_one();  // the state
+    disk.release_one();  // the look
     disk.fail_with = how;
     disk.release_one();
     expect_sense(*c, scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
@@ -388,6 +392,33 @@ TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
     expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
     expect_good(*in({0x00}));
   }
+}
+
+/// A node that was away takes part again, and a command comes before it has heard of it.
+TEST_F(ScsiSanitize, ThatTheOtherNodeHasFinishedIsNotTakenUpAgain) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.release_one();  // the state
+  disk.fail_with = engine::Errc::not_serving;
+  disk.release_one();  // the look
+  ASSERT_TRUE(c->completions == 1 && disk.held() == 0u);
+  auto command = make({0x12, 0, 0, 0, 96}, 96);
+  device.execute(*command);
+  ASSERT_EQ(disk.held(), 1u) << "it asks whether its state is the one in force";
+  auto bytes = unit->request(scsi::LuRequestKind::sanitize_finished, {}).encode();
+  bytes.resize(std::max(bytes.size(), scsi::kLuAnswerSize));
+  engine::DiskRequest told;
+  told.opcode = engine::DiskOpcode::change_state;
+  told.data = bytes;
+  told.done = [](engine::DiskRequest& over) { EXPECT_FALSE(over.status); };
+  disk.deferred = false;
+  disk.submit(told);
+  const std::size_t before = disk.log.size();
+  disk.release_one();
+  EXPECT_EQ(disk.log.size(), before) << "what hosts have written since is theirs";
+  EXPECT_EQ(disk.held(), 0u);
+  expect_good(*in({0x00}));
 }
 
 TEST_F(ScsiSanitize, ThatIsRefusedLeavesTheUnitToTheNext) {
@@ -419,6 +450,7 @@ TEST_F(EncryptedUnit, CryptographicEraseTakesTheKeyFirstAndLeavesZeros) {
   device.execute(*c);
   disk.release_one();  // the state
   expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  disk.release_one();  // the look
   disk.release_one();
   EXPECT_EQ(disk.bytes()[0], std::byte{0xEE});
   EXPECT_EQ(c->completions, 0);
@@ -450,6 +482,7 @@ TEST_F(ScsiSanitize, TheLastOfInvertedPassesWritesThePatternItself) {
         make({0x48, 0x01, 0, 0, 0, 0, 0, 0, 6}, 0, {static_cast<std::uint8_t>(0x80 | passes), 0, 0, 2, 0x5A, 0xA5});
     device.execute(*c);
     disk.release_one();  // the state
+    disk.release_one();  // the look
     for (int pass = 1; pass <= passes; ++pass) {
       SCOPED_TRACE(std::to_string(pass) + " of " + std::to_string(passes));
       disk.release_one();  // the unit is a single piece
