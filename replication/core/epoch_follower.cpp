@@ -28,8 +28,8 @@ void EpochFollower::take_propose(InboundRequest& request, const Message& m) {
   const bool from_my_record = m.epoch == standing_.epoch().id && next.descends_from(standing_.epoch());
   const bool higher = next.number > standing_.epoch().number && next.number > witnessing_.attempted();
   const bool members = next.members.contains(engine::other(standing_.side()));
-  // What it acknowledged alone is nowhere else (EpochDriver::part_ways).
-  const bool loses = phases_.wrote_alone() && !next.members.contains(standing_.side());
+  // What it acknowledges alone is nowhere else (EpochDriver::part_ways), also what it has begun with.
+  const bool loses = (standing_.is_alone() || phases_.wrote_alone()) && !next.members.contains(standing_.side());
   const bool fits = next.size >= standing_.epoch().size && next.size <= store_.room();  // no volume ever shrinks
   const bool begun = user_.has_begun() || store_.failed;  // one that can't even begin may still leave
   if (!from_my_record || !higher || !members || loses || !fits || !begun || steps_.busy()) {

@@ -53,6 +53,8 @@ class GoingAlone {
   /// The nodes agree between themselves, or the volume is detached.
   void forget() { pending_.reset(); }
   void go_when_leases_are_over();
+  /// The partner is a member of an epoch that follows the recorded one: by that record this node starts no more.
+  void note_left_behind() { left_behind_in_ = standing_.epoch().id; }
   /// The partner asks for a lease in that epoch. False: it gets none.
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void watch_kept_sessions();
@@ -101,6 +103,7 @@ class GoingAlone {
   engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)
   std::optional<Pending> pending_;
   FenceAsked fence_asked_;
+  engine::Uuid left_behind_in_;
 };
 
 }  // namespace lockstep::replication

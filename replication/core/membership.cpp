@@ -187,7 +187,10 @@ void Membership::act(const ReplicaState& theirs) {
   verdict_ = decide(mine, theirs);
   split_ = verdict_ == Verdict::split_brain;
   const bool undecided = standing_.serves_nothing();
-  if (phases_.wrote_alone() && went_on_without(standing_.epoch(), theirs)) return driver_.part_ways();
+  if (went_on_without(standing_.epoch(), theirs)) {
+    alone_.note_left_behind();
+    if (phases_.wrote_alone()) return driver_.part_ways();
+  }
   switch (verdict_) {
     case Verdict::settled:
       send_refused_again(settings_.heartbeat_interval);
@@ -245,7 +248,9 @@ void Membership::start_in_touch() {
 /// The two parted ways, and the partner is no member by its own record: nobody else will serve.
 bool Membership::is_left_to_this(const ReplicaState& theirs) const {
   const bool only_this = standing_.epoch().members == engine::MemberSet::only(standing_.side());
-  return standing_.serves_nothing() && only_this && state().able && !theirs.record.members.contains(theirs.side);
+  // Who parted ways took the number that follows; a new copy of a later epoch of this very node has a higher one.
+  const bool parted = !theirs.record.members.contains(theirs.side) && theirs.record.number <= standing_.epoch().number;
+  return standing_.serves_nothing() && only_this && state().able && parted;
 }
 
 /// Nobody knows which of the two was set back: this one has acknowledged nothing yet, and does not begin to.

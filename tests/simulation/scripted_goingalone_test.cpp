@@ -368,6 +368,26 @@ TEST(OnlyMember, StopsBesideAPartnerThatStandsInALaterEpoch) {
   EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 20 * kLease)) << "it remembers";
 }
 
+TEST(OnlyMember, ThatWasLeftBehindDoesNotStartBesideAnotherProcessOfItsPartners) {
+  PlayedB world;
+  world.go_on_alone();
+  world.b.state.record = world.next(MemberSet::both());
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, kLease));
+  world.b.says = [](const Message& m) { return is(m, MessageType::state) ? Errc::foreign : Errc::ok; };  // not attached
+  world.b.restart();
+  EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 20 * kLease)) << "it remembers";
+}
+
+/// What it has begun with may be acknowledged while it ends what is under way.
+TEST(OnlyMember, ThatServesAgreesToNoEpochWithoutItself) {
+  PlayedB world;
+  world.go_on_alone();
+  auto& proposal = world.b.propose(world.next(MemberSet::only(kB)));
+  ASSERT_TRUE(world.pair.wait_for([&] { return proposal.done; }));
+  EXPECT_TRUE(proposal.ended_with(Errc::refused));
+}
+
 /// B would bring it up to date: what A acknowledged is nowhere else.
 TEST(OnlyMember, ThatWroteAgreesToNoEpochWithoutItself) {
   PlayedB world;
