@@ -75,25 +75,27 @@ class TwoPathsOut : public replication::OnAReactor {
     }
   }
 
-  [[nodiscard]] std::vector<PathPlan> plans(std::array<engine::Duration, kPaths> pauses) const {
+  [[nodiscard]] std::vector<PathPlan> plans(std::array<engine::Duration, kPaths> pauses,
+                                            engine::Duration longest) const {
     std::vector<PathPlan> all(kPaths);
     for (std::size_t path = 0; path < kPaths; ++path) {
       all[path].settings.identity.ours = hello(NodeSide::a, process_);
       all[path].settings.identity.chap = replication::credentials();
       all[path].settings.address = addresses_.at(path);
       all[path].settings.first_retry = pauses.at(path);
-      all[path].settings.last_retry = std::max(pauses.at(path), engine::Duration(1000ms));
+      all[path].settings.last_retry = std::max(pauses.at(path), longest);
     }
     return all;
   }
   /// As a process of node A's with that number.
-  void call(std::uint8_t process, std::array<engine::Duration, kPaths> pauses = {50ms, 50ms}) {
+  void call(std::uint8_t process, std::array<engine::Duration, kPaths> pauses = {50ms, 50ms},
+            engine::Duration longest = 1000ms) {
     hang_up();
     run([&] {
       process_ = process;
       dialled_ = {};
       paths_ = std::make_unique<PartnerPaths>(reactor_, random_, hello(NodeSide::a, process));
-      (void)paths_->use(plans(pauses));
+      (void)paths_->use(plans(pauses, longest));
       paths_->start(mirror_, [this](const std::string& name, const auto&) { ++dialled_.at(name.empty() ? 0 : 1); });
     });
   }
@@ -137,6 +139,7 @@ TEST_F(TwoPathsOut, PauseAfterEachAttemptWhereThePartnerLetsNoneIn) {
   ASSERT_TRUE(eventually([this] { return dialled_[0] >= 5 || dialled_[1] >= 5; }));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 50ms + 100ms + 200ms + 400ms);
   EXPECT_EQ(run([this] { return mirror_.ups; }), ups);
+  call(1, {20ms, 20ms}, 20ms);
   EXPECT_TRUE(eventually([this] { return mirror_.set_backs > 0; })) << "lockstepd is told, and ends";
 }
 

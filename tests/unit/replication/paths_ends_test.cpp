@@ -157,7 +157,7 @@ TEST_F(WayOut, AMachineThatWasSetBackWithItsMemoryComesInAgainSoon) {
 TEST_F(WayOut, AProcessThatComesInByNoNumberWasReplaced) {
   start(1);
   for (unsigned attempts = 0; mirror.set_backs == 0; ++attempts) {
-    ASSERT_LT(attempts, 20u);
+    ASSERT_LT(attempts, 40u);
     come_up(0);
     paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
     lose(0);
@@ -167,7 +167,7 @@ TEST_F(WayOut, AProcessThatComesInByNoNumberWasReplaced) {
 
 TEST_F(WayOut, JoinsThatWereLateNowAndThenSayNothingOfThisProcess) {
   start(1);
-  for (unsigned i = 0; i < 20; ++i) {
+  for (unsigned i = 0; i < 40; ++i) {
     come_up(0);
     paths[0]->answer_first(JoinAnswer{JoinVerdict::overtaken, kOurs, {}});
     lose(0);
@@ -175,7 +175,7 @@ TEST_F(WayOut, JoinsThatWereLateNowAndThenSayNothingOfThisProcess) {
     lose(0);
     pass(1s);
   }
-  EXPECT_EQ(mirror.ups, 20u);
+  EXPECT_EQ(mirror.ups, 40u);
   EXPECT_EQ(mirror.set_backs, 0u);
 }
 
