@@ -71,6 +71,16 @@ void judge_unpaired(const Unpaired& u, std::vector<HealthProblem>& problems) {
        "lockstepd is left as it is until then; do not restart it."});
 }
 
+/// A node whose database is of the past takes part anew. Its management must have nothing before the other one replaces
+/// it.
+std::string without_the_database(const std::string& name, NodeSide side) {
+  return fmt::format(
+      "stop lockstep-mgmtd on {0}, move mgmt.db and what begins with that name away, and start it again. Then, where "
+      "the other node has the pair, run `lockstep node replace {1}` there and `lockstep pair join` on {0}; where none "
+      "has it, `lockstep pair recover` on {0}.",
+      name, side_name(side));
+}
+
 void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthProblem>& problems) {
   const NodeSide side = n.node->side;
   const std::string& name = n.node->name;
@@ -112,14 +122,10 @@ void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthPro
                           side,
                           {},
                           fmt::format("On {}: {}", name, p.message),
-                          fmt::format("Volumes are served as before. If the other node has the pair: run `lockstep "
-                                      "node replace {}` there; here "
-                                      "stop lockstep-mgmtd, move mgmt.db and what begins with that name away, start it "
-                                      "again, and run `lockstep "
-                                      "pair join`. If there is no other node any more, run `lockstep pair recover` in "
-                                      "the place of the join, or, "
-                                      "to have what the database says carried out as it is, restart lockstepd here.",
-                                      side_name(side))});
+                          fmt::format("Volumes are served as before. If `lockstep pair configuration` shows two "
+                                      "that differ, settle that first. Else {} To have what the database says carried "
+                                      "out as it is: restart lockstepd on {}.",
+                                      without_the_database(name, side), name)});
       continue;
     }
     problems.push_back({Severity::warning,
@@ -416,16 +422,12 @@ void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
              "The database of this node's management is of an earlier time: it has revision {}, and the copy of "
              "the configuration beside the volumes has revision {}.",
              view.revision.head.n, view.newer_copy),
-         fmt::format(
-             "{} If that one is lost, take the copy before anything is changed: stop lockstep-mgmtd here, move mgmt.db "
-             "and what begins with that name away, start it again, and run `lockstep pair recover`.",
-             is_brought_up_to_date(view)
-                 ? std::string("The other node brings it up to date by itself.")
-                 : fmt::format(
-                       "The other node does not bring this one up to date, which does not know it. Run `lockstep "
-                       "node replace {}` there; stop lockstep-mgmtd here, move mgmt.db and what begins with that "
-                       "name away, start it again, and run `lockstep pair join`.",
-                       side_name(view.local_side.value_or(NodeSide::a))))});
+         is_brought_up_to_date(view)
+             ? "The other node brings it up to date by itself. If that one is lost, take the copy before anything is "
+               "changed: stop lockstep-mgmtd here, move mgmt.db and what begins with that name away, start it again, "
+               "and run `lockstep pair recover`."
+             : "No other node brings it up to date. Before anything is changed " +
+                   without_the_database("this node", view.local_side.value_or(NodeSide::a))});
   else if (!view.save_problem.empty())
     problems.push_back(
         {Severity::warning,

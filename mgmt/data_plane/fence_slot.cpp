@@ -160,7 +160,7 @@ void FenceSlot::compare_with_link(const FenceWord& word) {
     if (order_) return look_later(kLookAgain);
     const bool again = std::exchange(doubted_, connected);
     if (connected && !again) return look_later(kLookAgain);
-    note(word, connected);
+    note(word, connected || wrong_);  // only a device that sees the partner run is right again
   });
 }
 
@@ -200,8 +200,11 @@ void FenceSlot::power_off(engine::TimePoint, engine::Callback<const replication:
   order_ =
       ask("off", kOrderLimit, [this, began = reactor_.now(), done = std::move(done)](const FenceWord& word) mutable {
         order_ = nullptr;
-        const bool off = word.done && word.off;
-        const std::string why = off ? "" : word.problem.empty() ? "It was not seen to be off." : word.problem;
+        const bool off = word.done && word.off && !wrong_;  // one that is wrong speaks of another machine
+        const std::string why = off                    ? ""
+                                : wrong_               ? kWrong
+                                : word.problem.empty() ? "It was not seen to be off."
+                                                       : word.problem;
         if (off) tell_("fence.succeeded", "The partner was powered off.");
         if (!off && why != last_failure_)
           tell_("fence.failed", "The partner could not be powered off, and it is tried again: " + why);

@@ -88,15 +88,20 @@ Outcome<std::string> find_side(Context& context, const std::string& node) {
 }
 
 Outcome<std::string> what_is_risked(Context& context, const std::string& path, const json& body,
-                                    const std::string& given) {
+                                    const std::string& given, bool without_changes) {
   if (!given.empty()) return std::string();
   const auto asked = context.api.post(path, body);
   if (asked) return std::string();
-  const Failure& why = asked.error();
+  Failure why = asked.error();
   if (!why.type.ends_with(":confirmation-needed")) return std::unexpected(why);
   const auto detail = why.message.find('\n');  // below the title
-  return detail == std::string::npos ? std::string()
-                                     : why.message.substr(detail, why.message.find('\n', detail + 1) - detail);
+  if (detail == std::string::npos) return std::string();
+  const std::string line = why.message.substr(detail, why.message.find('\n', detail + 1) - detail);
+  const std::string risked = line.substr(0, line.find(" Send `"));  // a program's business
+  if (line.find(" without its changes` as") == std::string::npos || without_changes) return risked;
+  why.message =
+      why.message.substr(0, detail) + risked + " If that is meant, repeat the command with --without-its-changes.";
+  return std::unexpected(why);
 }
 
 Outcome<void> confirm(Context& context, const std::string& warning, const std::string& name, const std::string& given) {

@@ -49,9 +49,10 @@ using LocalAction = std::function<Outcome<void>(const Machine&)>;
 [[nodiscard]] Outcome<std::string> find_side(Context& context, const std::string& node);
 
 /// What the node says of a command when it is asked without its confirmation, a line of its own; nothing where the
-/// confirmation was `given`. Another refusal is passed on.
+/// confirmation was `given`. Another refusal is passed on, and so is one for changes that would be lost, where their
+/// loss was not said to be meant.
 [[nodiscard]] Outcome<std::string> what_is_risked(Context& context, const std::string& path, const json& body,
-                                                  const std::string& given);
+                                                  const std::string& given, bool without_changes);
 /// The person types `name` when there is one; `given` (an option) stands for that. Exit::usage when neither.
 [[nodiscard]] Outcome<void> confirm(Context& context, const std::string& warning, const std::string& name,
                                     const std::string& given);

@@ -207,16 +207,31 @@ TEST_F(Run, PairWitnessShowTellsHowEachNodeStandsWithIt) {
 TEST_F(Run, PairLeaveSaysWhatTheNodeSaysIsLostBeforeItAsks) {
   const json nodes{
       {"items", {{{"side", "a"}, {"name", "node-a"}, {"local", true}}, {{"side", "b"}, {"name", "node-b"}}}}};
-  const json refused{{"type", "urn:lockstep:problem:confirmation-needed"},
-                     {"title", "This needs a confirmation"},
-                     {"detail", "node-b leaves. Lost with node-b, since this node has no copy of it yet: vm2."}};
+  const json refused{
+      {"type", "urn:lockstep:problem:confirmation-needed"},
+      {"title", "This needs a confirmation"},
+      {"detail",
+       "node-b leaves. Lost with node-b, since this node has no copy of it yet: vm2. Send `node-b` as `confirm`."}};
   answer("GET /api/v1/nodes", 200, nodes);
   answer("POST /api/v1/nodes/b/leave", 409, refused);
   answer("POST /api/v1/nodes/b/leave", 202, job("running"));
   EXPECT_EQ(run({"pair", "leave", "b", "--lost", "--no-wait"}, true, "node-b\n"), 0) << err_.str();
   EXPECT_THAT(err_.str(), HasSubstr("Lost with node-b, since this node has no copy of it yet: vm2.\nType node-b"));
+  EXPECT_THAT(err_.str(), testing::Not(HasSubstr("Send `")));
   EXPECT_EQ(sent(1), (json{{"lost", true}}));
   EXPECT_EQ(sent(2), (json{{"lost", true}, {"confirm", "node-b"}}));
+}
+
+TEST_F(Run, PairLeaveNamesTheOptionWhereChangesOfTheLostNodeWouldGo) {
+  answer("GET /api/v1/nodes", 200, {{"items", {{{"side", "b"}, {"name", "node-b"}}}}});
+  answer("POST /api/v1/nodes/b/leave", 409,
+         {{"type", "urn:lockstep:problem:confirmation-needed"},
+          {"title", "This needs a confirmation"},
+          {"detail", "node-b went on alone. Send `node-b without its changes` as `confirm`."}});
+  EXPECT_NE(run({"pair", "leave", "b", "--lost", "--no-wait"}, true, "node-b\n"), 0);
+  EXPECT_THAT(err_.str(), HasSubstr("node-b went on alone. If that is meant, repeat the command with "
+                                    "--without-its-changes."));
+  EXPECT_THAT(err_.str(), testing::Not(HasSubstr("Type node-b")));
 }
 
 TEST_F(Run, PairLeaveAsksNothingOfWhatIsRefusedAnyway) {

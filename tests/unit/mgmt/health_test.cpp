@@ -154,6 +154,9 @@ TEST(Health, ALockstepdThatIsHeldBackIsToldWithTheWaysOut) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].message, "On node-a: lockstepd is told nothing.");
   EXPECT_NE(told[0].advice.find("lockstep pair recover"), std::string::npos) << told[0].advice;
+  EXPECT_LT(told[0].advice.find("stop lockstep-mgmtd on node-a"), told[0].advice.find("lockstep node replace a"))
+      << "it is refused while that node's management has the pair";
+  EXPECT_EQ(told[0].advice.find(" here"), std::string::npos) << "both nodes tell it";
 }
 
 TEST(Health, AVolumeWhoseImportNobodyIsAtWorkOnIsNotInOrder) {

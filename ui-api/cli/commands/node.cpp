@@ -88,7 +88,7 @@ void add_replace(CLI::App& node, Action& chosen) {
       const std::string path = "/nodes/" + *side + "/replacement";
       // A side without a node is refused below, with what to do.
       if (!name.empty()) {
-        const auto risked = what_is_risked(context, path, json::object(), o->confirmation);
+        const auto risked = what_is_risked(context, path, json::object(), o->confirmation, o->without_changes);
         if (!risked) return std::unexpected(risked.error());
         const std::string warning = fmt::format(
             "Whoever uses the invitation has side {} from then on; the machine that has it now is shut out for good.{}",

@@ -41,7 +41,7 @@ Outcome<void> leave(Context& context, const LeaveOptions& o) {
   for (const json& node : *nodes) {
     if (text(node, "side") != *side) continue;
     const std::string name = text(node, "name");
-    const auto risked = what_is_risked(context, path, body, o.confirmation);
+    const auto risked = what_is_risked(context, path, body, o.confirmation, o.without_changes);
     if (!risked) return std::unexpected(risked.error());
     if (auto sure = confirm(context, warning_of(node, *side, o) + *risked, name, o.confirmation); !sure) return sure;
     body["confirm"] = o.without_changes ? name + " without its changes" : name;
