@@ -190,14 +190,10 @@ Outcome<std::vector<std::string>> ConfigurationOperator::give_up(const std::stri
                               other, lost.empty() ? "They hold the same." : joined(lost), name),
                   {{"/confirm", fmt::format("Must be {}.", name)}});
   // What is given up stays readable, beside what takes its place.
-  std::error_code error;
   auto aside = core_.saved_file.path();
   aside += fmt::format(".given-up-{}-{}", seen->here.state.head.n, seen->here.state.head.change.to_string());
-  if (core_.saved_file.exists()) std::filesystem::rename(core_.saved_file.path(), aside, error);
-  if (error)
-    return refuse(RefusalKind::internal, fmt::format("The configuration's copy can't be kept as {}: {}. Nothing was "
-                                                     "changed.",
-                                                     aside.string(), error.message()));
+  if (auto kept_aside = core_.copy.set_aside(aside); !kept_aside)
+    return refuse(kept_aside.error().kind, kept_aside.error().detail + " Nothing was changed.");
   if (!core_.revisions.give_up(seen->here.state, seen->theirs)) {
     core_.save_copy();
     return refuse(RefusalKind::conflict, "Something was changed meanwhile. Look again, then try again.");

@@ -78,6 +78,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       initiators_(*core_),
       lapses_(*core_, [this] {
         tokens_.see_to_token_file();
+        if (!core_->copy.problem().empty() || !core_->knows_its_time()) core_->save_copy();
         see_to_addresses();
       }) {
   core_->use_arbiter(arbiter_);
@@ -168,7 +169,7 @@ NodeStanding Controller::standing_of(const std::string& nodes, const std::string
     standing.head = head.n;
   // Anybody may ask, as often as they like: the file is read only where it can say more than what is in memory.
   if (standing.head || (configuration->pair && configuration->pair->id != pair)) return standing;
-  const auto saved = core_->saved_file.read();
+  const auto saved = core_->copy.read();
   if (saved && saved->configuration.pair->id == pair) standing.saved = saved->revision.n;
   return standing;
 }
@@ -298,10 +299,10 @@ Unpaired Controller::unpaired() const {
   Unpaired found;
   const NodeReport report = reconciler_.report();
   if (report.running && report.status) found.served = report.status->volumes.size();
-  found.replicas = replicas_named(core_->local.volume_folder).size();
-  found.saved = core_->saved_file.exists();
+  found.replicas = core_->replicas_there();
+  const auto saved = core_->copy.read();
+  found.saved = saved || saved.error().kind != RefusalKind::not_found;
   if (!found.saved) return found;
-  const auto saved = core_->saved_file.read();
   if (saved)
     found.saved_of = saved->configuration.pair->name;
   else
@@ -323,8 +324,8 @@ PairView Controller::view() const {
   view.revision = core_->revisions.state();
   view.conflict = core_->revisions.conflict();
   view.replaced_ms = core_->replaced.replaced_here_ms();
-  view.save_problem = core_->save_problem();
-  view.newer_copy = core_->newer_copy();
+  view.save_problem = core_->copy.problem();
+  view.newer_copy = core_->copy.newer();
   view.certificate_problem = core_->page.problem(wall_clock_ms());
   if (!view.configuration->pair) view.unpaired = unpaired();
   if (view.configuration->pair && core_->orders_changes()) {

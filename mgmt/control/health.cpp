@@ -435,7 +435,7 @@ void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
          view.local_side,
          {},
          fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
-         "It is written again with the next change, or when lockstep-mgmtd is restarted."});
+         "It is written again by itself, a moment after that is possible."});
 }
 
 Health summed_up(std::vector<HealthProblem> problems) {

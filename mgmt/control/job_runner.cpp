@@ -24,7 +24,17 @@ JobRunner::JobRunner(NodeCore& core, Tell tell)
       loop_("The job runner", kRunnerTurn, [this] { turn(); }) {
   for (const auto& job : core_.jobs.newest(kTellAfterStart))
     if (job.runner == core_.node_id) untold_.insert(job.id);
-  if (core_.newer_copy() != 0) end_what_was_set_back();
+  knows_the_time_ = core_.knows_its_time();
+  if (core_.copy.newer() != 0) end_what_was_set_back();
+}
+
+/// What a database of the past would have done may not be told from what is to be done while the disk with the copy of
+/// the configuration does not answer.
+bool JobRunner::knows_the_time() {
+  if (knows_the_time_) return true;
+  knows_the_time_ = core_.knows_its_time();
+  if (knows_the_time_ && core_.copy.newer() != 0) end_what_was_set_back();
+  return knows_the_time_;
 }
 
 /// What they were at work on may have been in use for long: an import would write over it, and a way back delete it.
@@ -89,6 +99,7 @@ void JobRunner::tell_again() {
 }
 
 void JobRunner::turn() {
+  if (!knows_the_time()) return;
   for (auto& job : core_.jobs.unfinished()) {
     if (job.runner != core_.node_id) {
       end_if_abandoned(std::move(job));

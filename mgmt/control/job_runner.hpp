@@ -42,6 +42,7 @@ class JobRunner {
 
  private:
   void end_what_was_set_back();
+  [[nodiscard]] bool knows_the_time();
   void end_if_abandoned(Job job) const;
   bool run(Job job);
   void store(const Job& job);
@@ -51,6 +52,7 @@ class JobRunner {
 
   NodeCore& core_;
   const Tell tell_;
+  bool knows_the_time_ = false;  ///< whether the database is of the past
   std::map<std::string, Step> steps_;
   std::mutex tell_mutex_;  ///< guards untold_; held while the partner is told
   std::set<Uuid> untold_;  ///< jobs of which the partner may know less than this node

@@ -111,8 +111,7 @@ StepResult LeaveJobs::end(Task& task) {
     task.parameters["pair"] = pair;
     task.job.parameters = task.parameters.dump();
     core_.jobs.put(task.job);
-    std::error_code error;  // what can't be removed is set aside when the next pair's is written
-    std::filesystem::remove(core_.saved_file.path(), error);
+    core_.copy.remove();
     Configuration bare;
     bare.tokens = task.configuration->tokens;  // nobody is locked out
     core_.revisions.commit_new_epoch({random_uuid(), core_.revisions.state().head.n + 1, random_uuid()},

@@ -8,6 +8,7 @@
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/desired_state.hpp"
+#include "mgmt/control/found_replicas.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/log/log.hpp"
@@ -92,6 +93,7 @@ NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
       settings(*database_),
       replaced(settings),
       saved_file(local.copy_folder.empty() ? local.volume_folder : local.copy_folder),
+      copy(saved_file),
       revision_tables(*database_),
       events(*database_),
       jobs(*database_),
@@ -178,48 +180,35 @@ void NodeCore::on_change(std::function<void()> listener) {
   listeners_.push_back(std::move(listener));
 }
 
-std::vector<Uuid> NodeCore::missing_replicas() const {
-  std::vector<Uuid> missing;
-  if (!side()) return missing;
+std::vector<Uuid> NodeCore::missing_replicas() {
+  if (!side()) return {};
+  std::vector<std::pair<Uuid, ReplicaFiles>> expected;
   const auto in_force = configuration();
-  for (const auto& volume : in_force->volumes) {
-    if (volume.copy(*side()).unmade) continue;
-    const auto files = replica_files(local.volume_folder, volume.id, volume.copy(*side()));
-    std::error_code error;
-    const bool there = std::filesystem::exists(files.data, error) && std::filesystem::exists(files.metadata, error);
-    if (volume.lifecycle == Lifecycle::ready && !there && !error) missing.push_back(volume.id);
-  }
-  return missing;
+  for (const auto& volume : in_force->volumes)
+    if (volume.lifecycle == Lifecycle::ready && !volume.copy(*side()).unmade)
+      expected.emplace_back(volume.id, replica_files(local.volume_folder, volume.id, volume.copy(*side())));
+  if (expected.empty()) return {};
+  const auto missing = volumes_disk_.ask([expected = std::move(expected)] {
+    std::vector<Uuid> found;
+    for (const auto& [id, files] : expected) {
+      std::error_code error;
+      const bool there = std::filesystem::exists(files.data, error) && std::filesystem::exists(files.metadata, error);
+      if (!there && !error) found.push_back(id);
+    }
+    return found;
+  });
+  return missing.value_or(std::vector<Uuid>{});
+}
+
+std::size_t NodeCore::replicas_there() {
+  return volumes_disk_.ask([folder = local.volume_folder] { return replicas_named(folder).size(); }).value_or(0);
 }
 
 void NodeCore::save_copy() {
   const std::lock_guard one_at_a_time(save_mutex_);
   const auto [head, in_force] = revisions.in_force();
   if (!in_force->pair || replaced.replaced_here_ms() != 0) return;
-  const auto there = saved_file.read();
-  const bool same = there && there->revision == head && there->node == node_id;
-  const bool newer = there && there->configuration.pair->id == in_force->pair->id && there->revision.n > head.n;
-  std::string problem;
-  if (newer)
-    problem = fmt::format("{} holds revision {}, this node's database only {}.", saved_file.path().string(),
-                          there->revision.n, head.n);
-  else if (!same)
-    if (auto written = saved_file.write({head, wall_clock_ms(), node_id, *in_force}); !written)
-      problem = written.error().message;
-  if (!problem.empty()) log_error(fmt::format("The copy of the configuration is not of now: {}", problem));
-  const std::lock_guard lock(save_problem_mutex_);
-  save_problem_ = problem;
-  newer_copy_ = newer ? there->revision.n : 0;
-}
-
-std::string NodeCore::save_problem() const {
-  const std::lock_guard lock(save_problem_mutex_);
-  return save_problem_;
-}
-
-std::int64_t NodeCore::newer_copy() const {
-  const std::lock_guard lock(save_problem_mutex_);
-  return newer_copy_;
+  copy.update({head, wall_clock_ms(), node_id, *in_force});
 }
 
 void NodeCore::tell_listeners() {

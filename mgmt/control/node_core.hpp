@@ -12,8 +12,10 @@
 
 #include "mgmt/control/certificate.hpp"
 #include "mgmt/control/configuration_change.hpp"
+#include "mgmt/control/configuration_copy.hpp"
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/event_log.hpp"
+#include "mgmt/control/file_thread.hpp"
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/page_certificate.hpp"
@@ -62,17 +64,16 @@ class NodeCore {
   std::vector<std::function<void()>> listeners_;
   void tell_listeners();
   std::mutex save_mutex_;
+  FileThread volumes_disk_;
   mutable std::mutex reached_mutex_;
   mutable std::string reached_;  ///< the partner's address that answered last
   [[nodiscard]] std::vector<HttpsTarget> targets() const;
-  mutable std::mutex save_problem_mutex_;
-  std::string save_problem_;
-  std::int64_t newer_copy_ = 0;
 
  public:
   NodeSettings settings;
   ReplacedNodes replaced;
   const SavedConfigurationFile saved_file;
+  ConfigurationCopy copy;  ///< saved_file, where its disk may hang
   RevisionTables revision_tables;
   EventLog events;
   JobTable jobs;
@@ -118,15 +119,16 @@ class NodeCore {
   /// `listener` is called after every change of the configuration in force. For start-up only.
   void on_change(std::function<void()> listener);
 
-  /// Ready volumes whose files are not in this node's folder.
-  [[nodiscard]] std::vector<Uuid> missing_replicas() const;
+  /// Ready volumes whose files are not in this node's folder; none while its disk does not answer.
+  [[nodiscard]] std::vector<Uuid> missing_replicas();
+  /// Of how many replicas there are files in this node's folder; none while its disk does not answer.
+  [[nodiscard]] std::size_t replicas_there();
 
   /// Brings the copy beside the volumes up to date with what is in force; nothing while this node is in no pair. A copy
   /// that can't be written is logged and shown in the health, and changes nothing else.
   void save_copy();
-  [[nodiscard]] std::string save_problem() const;  ///< a sentence; empty when the copy is of now
-  /// The revision of the copy, where it has a later one of this pair than the database, which was set back; else 0.
-  [[nodiscard]] std::int64_t newer_copy() const;
+  /// True once it is known whether the copy is of a later time than the database (copy.newer()).
+  [[nodiscard]] bool knows_its_time() const { return copy.was_seen() || !configuration()->pair; }
 };
 
 }  // namespace lockstep::mgmt

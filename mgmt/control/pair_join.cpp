@@ -116,12 +116,10 @@ StepResult PairService::settle(Job& job) {
 /// The copy of a line that ended may have a higher number: it would count as newer than all that is decided from now
 /// on.
 void PairService::take_over(const RevisionId& id, const Configuration& configuration) {
-  const auto there = core_.saved_file.read();
-  if (there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n) {
-    const auto& path = core_.saved_file.path();
-    std::error_code error;  // what can't be renamed stays, and health tells of it
-    std::filesystem::rename(path, fmt::format("{}.before-join-{}", path.string(), id.n), error);
-  }
+  const auto there = core_.copy.read();
+  // What can't be set aside stays, and health tells of it.
+  if (there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n)
+    (void)core_.copy.set_aside(fmt::format("{}.before-join-{}", core_.saved_file.path().string(), id.n));
   core_.revisions.commit_new_epoch(id, "Joined the pair", configuration);
 }
 

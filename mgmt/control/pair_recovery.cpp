@@ -124,12 +124,12 @@ RecoveryView PairRecovery::look(const std::optional<Uuid>& pair) const {
     view.problem = fmt::format("This node is in the pair {}: there is nothing to recover.", configuration->pair->name);
     return view;
   }
-  auto saved = core_.saved_file.read();
+  auto saved = core_.copy.read();
   if (!saved) {
     view.problem = saved.error().detail;
     if (saved.error().kind == RefusalKind::not_found)
       look_at_replicas(view, pair);
-    else
+    else if (saved.error().kind == RefusalKind::conflict)
       view.problem += fmt::format(
           " If it can't be had from a backup, move {} away: the configuration can then be made anew from the replicas, "
           "but for much that only the copy has.",

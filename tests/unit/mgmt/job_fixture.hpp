@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/ready_volume.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
@@ -43,6 +44,18 @@ class JobTest : public ::testing::Test {
       c.nodes = {{core_->node_id, NodeSide::a, "node-a", {}, "", "", ""},
                  {random_uuid(), NodeSide::b, "node-b", {}, "", "", ""}};
       rest(c);
+    });
+  }
+  /// One whose saved copy can be read.
+  void make_whole_pair() {
+    make_pair([](Configuration& c) {
+      c.pair->target_name = "iqn.2026-11.io.lockstep:pair1";
+      make_link_secrets(*c.pair);
+      for (auto& node : c.nodes) {
+        node.portals = {"127.0.0.1:3260"};
+        node.link_address = "127.0.0.1:3261";
+        node.management_address = "127.0.0.1:8443";
+      }
     });
   }
   void edit(const std::function<void(Configuration&)>& how) {

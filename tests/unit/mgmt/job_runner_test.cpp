@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mgmt/control/pair_members.hpp"
 #include "tests/unit/mgmt/job_fixture.hpp"
 
 namespace lockstep::mgmt {
@@ -15,15 +14,7 @@ class JobsAfterAStart : public JobTest {
  protected:
   void SetUp() override {
     open_core();
-    make_pair([](Configuration& c) {  // whole, so that its copy can be read
-      c.pair->target_name = "iqn.2026-11.io.lockstep:pair1";
-      make_link_secrets(*c.pair);
-      for (auto& node : c.nodes) {
-        node.portals = {"127.0.0.1:3260"};
-        node.link_address = "127.0.0.1:3261";
-        node.management_address = "127.0.0.1:8443";
-      }
-    });
+    make_whole_pair();
     mine_ = make_job(*core_, "counts", "count", "Counts.");
     mine_.parameters = R"({"secret": "hidden"})";
     theirs_ = make_job(*core_, "counts", "count", "Counts.");

@@ -469,7 +469,7 @@ TEST_F(PairReplace, TheCopyOfALineThatEndedIsPutAsideByWhoTakesThePlace) {
   ended.revision.n += 30;
   ASSERT_TRUE(fresh_->core().saved_file.write(ended));
   ASSERT_EQ(join(invite()).state, JobState::done);
-  EXPECT_EQ(fresh_->core().newer_copy(), 0);
+  EXPECT_EQ(fresh_->core().copy.newer(), 0);
   EXPECT_EQ(fresh_->core().saved_file.read()->revision, fresh_->core().revisions.state().head);
   const auto aside = fmt::format("{}.before-join-{}", fresh_->core().saved_file.path().string(),
                                  fresh_->core().revisions.state().head.n);
@@ -485,8 +485,8 @@ TEST_F(PairReplace, WhatADatabaseThatWasSetBackHoldsDoesNotOverwriteTheNewerCopy
                         std::filesystem::copy_options::overwrite_existing);
   b_->start();
   EXPECT_EQ(b_->core().saved_file.read()->revision, newest->revision);
-  EXPECT_FALSE(b_->core().save_problem().empty());
-  EXPECT_EQ(b_->core().newer_copy(), newest->revision.n);
+  EXPECT_FALSE(b_->core().copy.problem().empty());
+  EXPECT_EQ(b_->core().copy.newer(), newest->revision.n);
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+// A disk that hangs below the copy of the configuration keeps nobody from managing the node. A FIFO hangs whoever opens
+// it to write.
+#include "mgmt/control/configuration_copy.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/mgmt/job_fixture.hpp"
+
+namespace lockstep::mgmt {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ConfigurationCopyTest : public test::JobTest {
+ protected:
+  [[nodiscard]] std::filesystem::path folder() const { return folder_->path() / "volumes"; }
+  [[nodiscard]] std::string next_one() const { return folder() / "configuration.saved.new"; }
+  void hang() const { ASSERT_EQ(::mkfifo(next_one().c_str(), 0600), 0); }
+  /// What was written goes nowhere: fsync refuses a FIFO, so that the file is removed.
+  void answer() const {
+    const int reader = ::open(next_one().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_GE(reader, 0);
+    while (std::filesystem::exists(next_one())) std::this_thread::yield();
+    ::close(reader);
+  }
+  void rename_pair(const std::string& name) {
+    edit([&](Configuration& c) { c.pair->name = name; });
+  }
+  void save_until_it_is_of_now() const {
+    while (!core_->copy.problem().empty()) core_->save_copy();
+  }
+  static constexpr auto kOnce = 10s;  // the patience, and what a slow machine adds
+};
+
+TEST_F(ConfigurationCopyTest, ADiskThatHangsHoldsUpAChangeOnceAndIsToldOf) {
+  open_core();
+  make_whole_pair();
+  hang();
+  const auto began = std::chrono::steady_clock::now();
+  rename_pair("pair2");
+  EXPECT_EQ(core_->copy.problem(), "The disk of " + folder().string() + " does not answer.");
+  for (int i = 0; i < 100; ++i) rename_pair("pair" + std::to_string(i));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, kOnce);
+  EXPECT_EQ(core_->configuration()->pair->name, "pair99");
+  EXPECT_EQ(core_->copy.read().error().kind, RefusalKind::not_current);
+  answer();
+  save_until_it_is_of_now();
+  const auto saved = core_->saved_file.read();
+  ASSERT_TRUE(saved) << saved.error().detail;
+  EXPECT_EQ(saved->configuration.pair->name, "pair99");
+}
+
+TEST_F(ConfigurationCopyTest, ANodeStartsBesideADiskThatHangsAndRunsNoJobBeforeItKnowsTheTimeOfItsDatabase) {
+  open_core();
+  make_whole_pair();
+  auto saved = core_->saved_file.read();
+  ASSERT_TRUE(saved) << saved.error().detail;
+  auto later = *saved;
+  rename_pair("pair2");
+  later.revision.n += 10;
+  ASSERT_TRUE(core_->saved_file.write(later));
+  const Job job = make_job(*core_, "test", "once", "");
+  core_->jobs.put(job);
+  const auto copy = folder() / "configuration.saved";
+  std::filesystem::rename(copy, folder() / "elsewhere");
+  hang();
+  open_core();
+  EXPECT_FALSE(core_->knows_its_time());
+  bool run = false;
+  runner_->teach("test", [&](Job& done) {
+    run = true;
+    return finish(done, "Done.");
+  });
+  runner_->turn();
+  EXPECT_FALSE(run);
+  std::filesystem::rename(folder() / "elsewhere", copy);
+  answer();
+  while (!core_->knows_its_time()) core_->save_copy();
+  EXPECT_EQ(core_->copy.newer(), later.revision.n);
+  runner_->turn();
+  EXPECT_FALSE(run) << "the database is of the past";
+  EXPECT_EQ(core_->jobs.get(job.id)->state, JobState::failed);
+}
+
+}  // namespace
+}  // namespace lockstep::mgmt
