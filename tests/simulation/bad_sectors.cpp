@@ -11,9 +11,10 @@ using engine::Errc;
 using replication::MirrorState;
 
 namespace {
-constexpr Nanos kOperatorWaits = 5 * kSecond;  ///< for an answer, before it writes again
-constexpr Nanos kRewritten = 2 * kSecond;      ///< within which what was read is there again
-constexpr unsigned kReads = 4;                 ///< of each sector: a read may be told BUSY, or another be rewritten
+constexpr Nanos kOperatorWaits = 5 * kSecond;     ///< for an answer, before it writes again
+constexpr Nanos kRewritten = 2 * kSecond;         ///< within which what was read is there again
+constexpr Nanos kBusyWaits = 250 * kMillisecond;  ///< of a host that is told BUSY
+constexpr unsigned kReads = 12;  ///< of each sector: for longer than a lease, and another may be rewritten
 
 /// Errors that come and go may hit both stores at once.
 bool only_sectors_fail(const FaultKinds& f) {
@@ -118,8 +119,8 @@ void BadSectors::read_until_whole(Host& host, unsigned volume, std::uint64_t blo
   for (unsigned tries = 0; tries < kReads && host.data(volume).is_lost(block); ++tries) {
     const Moment began = world_.history.begin_read();
     Io& io = submit(host, volume, DiskOpcode::read, block);
-    const auto wait = [this](const std::function<bool()>& what) {
-      const Nanos limit = world_.scheduler.now() + kRewritten;
+    const auto wait = [this](const std::function<bool()>& what, Nanos patience = kRewritten) {
+      const Nanos limit = world_.scheduler.now() + patience;
       while (!world_.verdict.failed() && !what() && world_.scheduler.now() < limit) {
         world_.run_until(world_.scheduler.now() + kMillisecond);
       }
@@ -127,7 +128,10 @@ void BadSectors::read_until_whole(Host& host, unsigned volume, std::uint64_t blo
     wait([&] { return io.done; });
     if (world_.verdict.failed() || !io.done) continue;
     last = io.request.status ? io.request.status.message() : "read";
-    if (io.request.status) continue;
+    if (io.request.status) {
+      wait([] { return false; }, kBusyWaits);
+      continue;
+    }
     const Value value = read_stamp(io.memory, block);
     if (!world_.checkers->split()) {
       world_.history.read_returned(volume, block, {&value, 1}, began, world_.scheduler.now());
