@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "mgmt/control/file_thread.hpp"
@@ -34,13 +35,17 @@ class ConfigurationCopy {
     std::string problem;
     std::int64_t newer = 0;
   };
-  [[nodiscard]] static Seen look_and_write(const SavedConfigurationFile& file, const SavedConfiguration& now);
+  [[nodiscard]] static Seen look_and_write(const SavedConfigurationFile& file, const SavedConfiguration& now,
+                                           std::int64_t known);
+  [[nodiscard]] std::int64_t first_of(const SavedConfiguration& now);
+  void is_owed();
   [[nodiscard]] std::string silence() const;
 
   const SavedConfigurationFile file_;
   FileThread thread_;
-  mutable std::mutex mutex_;  ///< guards seen_
+  mutable std::mutex mutex_;  ///< guards the next two
   Seen seen_;
+  std::optional<std::int64_t> first_;  ///< the database's revision at the first update()
   std::atomic<bool> was_seen_ = false;
 };
 

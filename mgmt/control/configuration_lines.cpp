@@ -193,7 +193,7 @@ Outcome<std::vector<std::string>> ConfigurationOperator::give_up(const std::stri
   auto aside = core_.saved_file.path();
   aside += fmt::format(".given-up-{}-{}", seen->here.state.head.n, seen->here.state.head.change.to_string());
   if (auto kept_aside = core_.copy.set_aside(aside); !kept_aside)
-    return refuse(kept_aside.error().kind, kept_aside.error().detail + " Nothing was changed.");
+    return refuse(kept_aside.error().kind, kept_aside.error().detail + " The configuration was not changed.");
   if (!core_.revisions.give_up(seen->here.state, seen->theirs)) {
     core_.save_copy();
     return refuse(RefusalKind::conflict, "Something was changed meanwhile. Look again, then try again.");

@@ -48,7 +48,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       arbiter_(core_->revisions, surroundings_),
       partner_(*core_, arbiter_, [this] { returned_.turn(); }),
       agent_(*core_, data_plane_),
-      runner_(*core_),
+      runner_(*core_, {}, [this] { return database_time(); }),
       volume_jobs_(
           *core_, agent_, [this] { return reports(); }, [this] { poke(); }),
       import_jobs_(*core_, volume_jobs_),
@@ -78,7 +78,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       initiators_(*core_),
       lapses_(*core_, [this] {
         tokens_.see_to_token_file();
-        if (!core_->copy.problem().empty() || !core_->knows_its_time()) core_->save_copy();
+        if (!core_->copy.problem().empty() || core_->database_time() == DatabaseTime::unknown) core_->save_copy();
         see_to_addresses();
       }) {
   core_->use_arbiter(arbiter_);
@@ -142,6 +142,19 @@ std::optional<WantedState> Controller::wanted() const {
                      .is_agreed = core_->revisions.compared().agreed == head};
 }
 
+/// The copy may be as old as the database: lockstepd and the partner may know better, and get a moment to say so.
+DatabaseTime Controller::database_time() const {
+  const DatabaseTime by_copy = core_->database_time();
+  if (by_copy != DatabaseTime::now) return by_copy;
+  const auto [head, configuration] = core_->revisions.in_force();
+  if (!configuration->pair || core_->revisions.compared().agreed == head) return DatabaseTime::now;
+  const auto status = reconciler_.report().status;
+  if (status && !status->volumes.empty() && status->revision > head.n) return DatabaseTime::past;
+  if (status && !core_->partner(*configuration)) return DatabaseTime::now;
+  const bool waits = std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner;
+  return waits ? DatabaseTime::unknown : DatabaseTime::now;
+}
+
 NodeReport Controller::report() const {
   NodeReport report = reconciler_.report();
   report.missing = core_->missing_replicas();
@@ -158,7 +171,8 @@ bool Controller::is_partner(const std::string& nodes, const std::string& fingerp
   return nodes.empty() || nodes == fmt::format("{} {}", partner->id.to_string(), core_->node_id.to_string());
 }
 
-NodeStanding Controller::standing_of(const std::string& nodes, const std::string& fingerprint, const Uuid& pair) const {
+Outcome<NodeStanding> Controller::standing_of(const std::string& nodes, const std::string& fingerprint,
+                                              const Uuid& pair) const {
   NodeStanding standing;
   if (is_partner(nodes, fingerprint))
     standing.asker = NodeStanding::Asker::partner;
@@ -170,6 +184,7 @@ NodeStanding Controller::standing_of(const std::string& nodes, const std::string
   // Anybody may ask, as often as they like: the file is read only where it can say more than what is in memory.
   if (standing.head || (configuration->pair && configuration->pair->id != pair)) return standing;
   const auto saved = core_->copy.read();
+  if (!saved && saved.error().kind == RefusalKind::not_current) return std::unexpected(saved.error());
   if (saved && saved->configuration.pair->id == pair) standing.saved = saved->revision.n;
   return standing;
 }
@@ -299,7 +314,8 @@ Unpaired Controller::unpaired() const {
   Unpaired found;
   const NodeReport report = reconciler_.report();
   if (report.running && report.status) found.served = report.status->volumes.size();
-  found.replicas = core_->replicas_there();
+  const auto replicas = core_->replicas_there();
+  found.replicas = replicas ? replicas->size() : 0;
   const auto saved = core_->copy.read();
   found.saved = saved || saved.error().kind != RefusalKind::not_found;
   if (!found.saved) return found;

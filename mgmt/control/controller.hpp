@@ -72,8 +72,9 @@ class Controller {
   [[nodiscard]] PairRecovery& recovery() { return recovery_; }
   [[nodiscard]] NodeReport report() const;
   /// What the node that asks is to this one. `fingerprint` is of its certificate, `nodes` as in kNodesHeader.
-  [[nodiscard]] NodeStanding standing_of(const std::string& nodes, const std::string& fingerprint,
-                                         const Uuid& pair) const;
+  /// Refusal not_current: it is in no pair, and the disk with its copy of a configuration does not answer.
+  [[nodiscard]] Outcome<NodeStanding> standing_of(const std::string& nodes, const std::string& fingerprint,
+                                                  const Uuid& pair) const;
   [[nodiscard]] bool is_partner(const std::string& nodes, const std::string& fingerprint) const;
   /// A request that only the partner may send was refused: told in an event where it comes from a replaced machine.
   /// Gives the sentence for it.
@@ -87,6 +88,7 @@ class Controller {
   explicit Controller(std::unique_ptr<NodeCore> core);
   void on_data_plane_event(const std::string& params);
   [[nodiscard]] std::optional<WantedState> wanted() const;
+  [[nodiscard]] DatabaseTime database_time() const;
   [[nodiscard]] Unpaired unpaired() const;
   [[nodiscard]] std::vector<Uuid> volumes_at_work() const;
   [[nodiscard]] PairReports reports() const;

@@ -18,29 +18,33 @@ constexpr std::int64_t kTellAfterStart = 50;  // jobs; what was told of them bef
 
 }  // namespace
 
-JobRunner::JobRunner(NodeCore& core, Tell tell)
+JobRunner::JobRunner(NodeCore& core, Tell tell, std::function<DatabaseTime()> time)
     : core_(core),
       tell_(tell ? std::move(tell) : [this](Job job) { return tell_partner(std::move(job)); }),
+      time_(time ? std::move(time) : [this] { return core_.database_time(); }),
       loop_("The job runner", kRunnerTurn, [this] { turn(); }) {
   for (const auto& job : core_.jobs.newest(kTellAfterStart))
     if (job.runner == core_.node_id) untold_.insert(job.id);
-  knows_the_time_ = core_.knows_its_time();
-  if (core_.copy.newer() != 0) end_what_was_set_back();
+  for (const auto& job : core_.jobs.unfinished())
+    if (job.runner == core_.node_id) found_.insert(job.id);
+  forgot_pair_ = core_.forgets_pair();
+  release_what_was_found();
 }
 
-/// What a database of the past would have done may not be told from what is to be done while the disk with the copy of
-/// the configuration does not answer.
-bool JobRunner::knows_the_time() {
-  if (knows_the_time_) return true;
-  knows_the_time_ = core_.knows_its_time();
-  if (knows_the_time_ && core_.copy.newer() != 0) end_what_was_set_back();
-  return knows_the_time_;
+/// A database of the past has jobs of the past: what they were at work on may have been in use for long, an import
+/// would write over it, and a way back delete it. They wait until it is known that it is of now.
+void JobRunner::release_what_was_found() {
+  if (found_.empty() && !forgot_pair_) return;
+  const DatabaseTime time = time_();
+  if (time == DatabaseTime::unknown) return;
+  if (time == DatabaseTime::past) end_what_was_set_back();
+  found_.clear();
+  forgot_pair_ = false;
 }
 
-/// What they were at work on may have been in use for long: an import would write over it, and a way back delete it.
 void JobRunner::end_what_was_set_back() {
   for (auto& job : core_.jobs.unfinished()) {
-    if (job.runner != core_.node_id) continue;
+    if (!found_.contains(job.id)) continue;
     (void)fail(core_, job,
                {RefusalKind::conflict,
                 "The database of this node's management was set back to a time at which this was under way. How it "
@@ -50,9 +54,10 @@ void JobRunner::end_what_was_set_back() {
     job.parameters = "{}";  // nobody works with it any more, and there may be secrets in it
     core_.jobs.put(job);
     forget_cancel(core_, job);
+    const std::lock_guard lock(tell_mutex_);
     untold_.insert(job.id);
   }
-  core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
+  if (forgot_pair_) core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
 }
 
 void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
@@ -99,12 +104,13 @@ void JobRunner::tell_again() {
 }
 
 void JobRunner::turn() {
-  if (!knows_the_time()) return;
+  release_what_was_found();
   for (auto& job : core_.jobs.unfinished()) {
     if (job.runner != core_.node_id) {
       end_if_abandoned(std::move(job));
       continue;
     }
+    if (found_.contains(job.id)) continue;
     if (run(std::move(job))) poke();
     if (loop_.stopping()) return;
   }

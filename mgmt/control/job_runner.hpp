@@ -27,9 +27,9 @@ class JobRunner {
 
   using Tell = std::function<bool(Job)>;  ///< false: it does not know of it
 
-  /// `tell` is for tests; without one the partner's management is told. For start-up, before anything can bring the
-  /// database up to date.
-  explicit JobRunner(NodeCore& core, Tell tell = {});
+  /// `tell` is for tests; without one the partner's management is told. `time` is asked until it knows; without one the
+  /// copy beside the volumes alone tells. For start-up, before anything can bring the database up to date.
+  explicit JobRunner(NodeCore& core, Tell tell = {}, std::function<DatabaseTime()> time = {});
   /// For start-up: who takes the steps of jobs of this kind.
   void teach(const std::string& kind, Step step);
   void start() { loop_.start(); }
@@ -41,8 +41,8 @@ class JobRunner {
   void turn();  ///< a step of each job; the loop's body
 
  private:
+  void release_what_was_found();
   void end_what_was_set_back();
-  [[nodiscard]] bool knows_the_time();
   void end_if_abandoned(Job job) const;
   bool run(Job job);
   void store(const Job& job);
@@ -52,7 +52,9 @@ class JobRunner {
 
   NodeCore& core_;
   const Tell tell_;
-  bool knows_the_time_ = false;  ///< whether the database is of the past
+  const std::function<DatabaseTime()> time_;
+  std::set<Uuid> found_;      ///< jobs from before this start, until it is known whether the database is of the past
+  bool forgot_pair_ = false;  ///< likewise: a mark from before this start
   std::map<std::string, Step> steps_;
   std::mutex tell_mutex_;  ///< guards untold_; held while the partner is told
   std::set<Uuid> untold_;  ///< jobs of which the partner may know less than this node

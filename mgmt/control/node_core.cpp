@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "mgmt/control/address.hpp"
 #include "mgmt/control/desired_state.hpp"
-#include "mgmt/control/found_replicas.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/log/log.hpp"
@@ -72,14 +72,12 @@ engine::Result<void> check_volume_folder(NodeCore& core) {
 
 engine::Result<std::unique_ptr<NodeCore>> NodeCore::open(LocalSettings local) {
   if (auto made = make_private_folder(local.data_folder); !made) return std::unexpected(made.error());
-  make_folder_if_possible(local.volume_folder);
-  if (!local.copy_folder.empty() && local.copy_folder != local.volume_folder)
-    make_folder_if_possible(local.copy_folder);
   auto identity = load_or_make_identity(local.data_folder, certificate_hosts(local));
   if (!identity) return std::unexpected(identity.error());
   auto database = Database::open(local.data_folder / "mgmt.db");
   if (!database) return std::unexpected(database.error());
   std::unique_ptr<NodeCore> core(new NodeCore(std::move(local), std::move(*identity), std::move(*database)));
+  core->make_folders();
   if (auto good = check_volume_folder(*core); !good) return std::unexpected(good.error());
   core->save_copy();
   return core;
@@ -99,6 +97,16 @@ NodeCore::NodeCore(LocalSettings l, TlsIdentity i, std::unique_ptr<Database> d)
       jobs(*database_),
       revisions(revision_tables, [this] { tell_listeners(); }),
       node_id(load_or_make_node_id(settings)) {}
+
+void NodeCore::make_folders() {
+  std::set<std::filesystem::path> folders{local.volume_folder};
+  if (!local.copy_folder.empty()) folders.insert(local.copy_folder);
+  const auto made = volumes_disk_.ask([folders = std::move(folders)] {
+    for (const auto& folder : folders) make_folder_if_possible(folder);
+    return true;
+  });
+  if (!made) log_warning("The disk of the volumes' folder does not answer.");
+}
 
 std::optional<NodeSide> NodeCore::side() const {
   const auto c = configuration();
@@ -200,8 +208,18 @@ std::vector<Uuid> NodeCore::missing_replicas() {
   return missing.value_or(std::vector<Uuid>{});
 }
 
-std::size_t NodeCore::replicas_there() {
-  return volumes_disk_.ask([folder = local.volume_folder] { return replicas_named(folder).size(); }).value_or(0);
+std::optional<std::vector<FoundReplica>> NodeCore::replicas_there() {
+  return volumes_disk_.ask([folder = local.volume_folder] { return replicas_named(folder); });
+}
+
+std::optional<std::vector<FoundReplica>> NodeCore::replicas_there_read() {
+  return volumes_disk_.ask([folder = local.volume_folder] { return replicas_read(folder); });
+}
+
+DatabaseTime NodeCore::database_time() const {
+  if (copy.newer() != 0) return DatabaseTime::past;
+  const bool has_one = configuration()->pair && replaced.replaced_here_ms() == 0;
+  return has_one && !copy.was_seen() ? DatabaseTime::unknown : DatabaseTime::now;
 }
 
 void NodeCore::save_copy() {

@@ -2,6 +2,7 @@
 // What every part of lockstep-mgmtd stands on: this node's identity, its database and what is kept there, and the way
 // in which the pair's configuration is changed.
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "mgmt/control/database.hpp"
 #include "mgmt/control/event_log.hpp"
 #include "mgmt/control/file_thread.hpp"
+#include "mgmt/control/found_replicas.hpp"
 #include "mgmt/control/job.hpp"
 #include "mgmt/control/node_settings.hpp"
 #include "mgmt/control/page_certificate.hpp"
@@ -45,6 +47,9 @@ struct LocalSettings {
 /// The setting that is there, durably, while this node forgets its pair: lockstepd is told nothing any more.
 constexpr const char* kForgetsPair = "forgets_pair";
 
+/// A database that was put back from a backup is of the past: it is behind what the pair has decided.
+enum class DatabaseTime : std::uint8_t { unknown, now, past };
+
 class NodeCore {
  public:
   /// Opens or makes everything below the data folder.
@@ -63,6 +68,7 @@ class NodeCore {
   std::mutex listeners_mutex_;
   std::vector<std::function<void()>> listeners_;
   void tell_listeners();
+  void make_folders();
   std::mutex save_mutex_;
   FileThread volumes_disk_;
   mutable std::mutex reached_mutex_;
@@ -121,14 +127,16 @@ class NodeCore {
 
   /// Ready volumes whose files are not in this node's folder; none while its disk does not answer.
   [[nodiscard]] std::vector<Uuid> missing_replicas();
-  /// Of how many replicas there are files in this node's folder; none while its disk does not answer.
-  [[nodiscard]] std::size_t replicas_there();
+  /// Those whose files are in this node's folder (replicas_named(), replicas_read()); nothing while its disk does not
+  /// answer.
+  [[nodiscard]] std::optional<std::vector<FoundReplica>> replicas_there();
+  [[nodiscard]] std::optional<std::vector<FoundReplica>> replicas_there_read();
 
   /// Brings the copy beside the volumes up to date with what is in force; nothing while this node is in no pair. A copy
   /// that can't be written is logged and shown in the health, and changes nothing else.
   void save_copy();
-  /// True once it is known whether the copy is of a later time than the database (copy.newer()).
-  [[nodiscard]] bool knows_its_time() const { return copy.was_seen() || !configuration()->pair; }
+  /// By the copy alone.
+  [[nodiscard]] DatabaseTime database_time() const;
 };
 
 }  // namespace lockstep::mgmt

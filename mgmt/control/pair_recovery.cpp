@@ -119,11 +119,16 @@ void PairRecovery::look_at_replicas(RecoveryView& view, const std::optional<Uuid
 
 RecoveryView PairRecovery::look(const std::optional<Uuid>& pair) const {
   RecoveryView view;
-  view.replicas = replicas_read(core_.local.volume_folder);
   if (const auto configuration = core_.configuration(); configuration->pair) {
     view.problem = fmt::format("This node is in the pair {}: there is nothing to recover.", configuration->pair->name);
     return view;
   }
+  auto replicas = core_.replicas_there_read();
+  if (!replicas) {
+    view.problem = fmt::format("The disk of {} does not answer.", core_.local.volume_folder.string());
+    return view;
+  }
+  view.replicas = std::move(*replicas);
   auto saved = core_.copy.read();
   if (!saved) {
     view.problem = saved.error().detail;

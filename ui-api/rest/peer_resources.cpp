@@ -109,8 +109,8 @@ void add_peer_resources(Router& router, Controller& controller) {
               })});
   router.add({"POST", "/peer/v1/standing", Access::joining, false,
               with_body(wire::uuid_from, [&controller](const Uuid& pair, const Call& call) {
-                return text(
-                    wire::to_text(controller.standing_of(call.request.nodes, call.request.peer_fingerprint, pair)));
+                const auto standing = controller.standing_of(call.request.nodes, call.request.peer_fingerprint, pair);
+                return standing ? text(wire::to_text(*standing)) : problem(standing.error());
               })});
   router.add({"POST", "/peer/v1/join", Access::joining, false,
               with_body(wire::join_request_from, [&controller](const JoinRequest& join, const Call& call) {

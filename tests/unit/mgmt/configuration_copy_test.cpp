@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <thread>
 
 #include <fcntl.h>
@@ -57,36 +59,66 @@ TEST_F(ConfigurationCopyTest, ADiskThatHangsHoldsUpAChangeOnceAndIsToldOf) {
   EXPECT_EQ(saved->configuration.pair->name, "pair99");
 }
 
-TEST_F(ConfigurationCopyTest, ANodeStartsBesideADiskThatHangsAndRunsNoJobBeforeItKnowsTheTimeOfItsDatabase) {
+TEST_F(ConfigurationCopyTest, ANodeStartsBesideADiskThatHangsAndHoldsItsJobsUntilItKnowsTheTimeOfItsDatabase) {
   open_core();
   make_whole_pair();
   auto saved = core_->saved_file.read();
   ASSERT_TRUE(saved) << saved.error().detail;
   auto later = *saved;
-  rename_pair("pair2");
   later.revision.n += 10;
   ASSERT_TRUE(core_->saved_file.write(later));
-  const Job job = make_job(*core_, "test", "once", "");
-  core_->jobs.put(job);
+  const Job old = make_job(*core_, "counts", "once", "");
+  core_->jobs.put(old);
   const auto copy = folder() / "configuration.saved";
   std::filesystem::rename(copy, folder() / "elsewhere");
   hang();
   open_core();
-  EXPECT_FALSE(core_->knows_its_time());
-  bool run = false;
-  runner_->teach("test", [&](Job& done) {
-    run = true;
-    return finish(done, "Done.");
+  EXPECT_EQ(core_->database_time(), DatabaseTime::unknown);
+  std::set<Uuid> run;
+  runner_->teach("counts", [&](Job& job) {
+    run.insert(job.id);
+    return finish(job, "Done.");
   });
+  const Job asked_since = make_job(*core_, "counts", "once", "");
+  core_->jobs.put(asked_since);
+  for (int i = 0; i < 20; ++i) rename_pair("pair" + std::to_string(i));  // to a number beyond the copy's
   runner_->turn();
-  EXPECT_FALSE(run);
+  EXPECT_EQ(run, std::set<Uuid>{asked_since.id}) << "what is asked for now waits for nothing";
   std::filesystem::rename(folder() / "elsewhere", copy);
   answer();
-  while (!core_->knows_its_time()) core_->save_copy();
+  while (core_->database_time() == DatabaseTime::unknown) core_->save_copy();
   EXPECT_EQ(core_->copy.newer(), later.revision.n);
+  EXPECT_EQ(core_->saved_file.read()->revision, later.revision);
   runner_->turn();
-  EXPECT_FALSE(run) << "the database is of the past";
-  EXPECT_EQ(core_->jobs.get(job.id)->state, JobState::failed);
+  EXPECT_EQ(job(old.id).state, JobState::failed);
+  EXPECT_EQ(run.size(), 1u);
+}
+
+TEST_F(ConfigurationCopyTest, AMachineThatIsOutOfItsPairGoesOnWithItsJobsAfterARestart) {
+  open_core();
+  make_whole_pair();
+  ASSERT_TRUE(core_->replaced.set_replaced_here(true));
+  core_->jobs.put(make_job(*core_, "counts", "once", ""));
+  open_core();
+  bool run = false;
+  runner_->teach("counts", [&](Job& job) {
+    run = true;
+    return finish(job, "Done.");
+  });
+  runner_->turn();
+  EXPECT_TRUE(run);
+}
+
+TEST_F(ConfigurationCopyTest, ThatIsSetAsideLateIsWrittenAnew) {
+  open_core();
+  make_whole_pair();
+  hang();
+  rename_pair("pair2");
+  EXPECT_FALSE(core_->copy.set_aside(folder() / "aside"));
+  EXPECT_FALSE(core_->copy.problem().empty()) << "somebody has to look again";
+  answer();
+  save_until_it_is_of_now();
+  EXPECT_TRUE(core_->saved_file.read());
 }
 
 }  // namespace

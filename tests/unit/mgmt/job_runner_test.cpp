@@ -1,6 +1,8 @@
 // Which unfinished jobs are gone on with after a start.
 #include "mgmt/control/job_runner.hpp"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "tests/unit/mgmt/job_fixture.hpp"
@@ -67,6 +69,42 @@ TEST_F(JobsAfterAStart, WithADatabaseThatWasSetBackNothingIsForgottenThatTheNode
   ASSERT_NO_FATAL_FAILURE(set_database_back());
   start_and_take_turns();
   EXPECT_FALSE(core_->forgets_pair());
+}
+
+TEST_F(JobsAfterAStart, JobsFromBeforeTheStartWaitUntilTheTimeOfTheDatabaseIsKnown) {
+  DatabaseTime time = DatabaseTime::unknown;
+  runner_.reset();
+  runner_ = std::make_unique<JobRunner>(
+      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  std::set<Uuid> run;
+  runner_->teach("counts", [&run](Job& job) {
+    run.insert(job.id);
+    return StepResult::again_later;
+  });
+  const Job since = make_job(*core_, "counts", "count", "Counts.");
+  core_->jobs.put(since);
+  runner_->turn();
+  EXPECT_EQ(run, std::set<Uuid>{since.id});
+  time = DatabaseTime::past;
+  runner_->turn();
+  EXPECT_EQ(run, std::set<Uuid>{since.id});
+  EXPECT_EQ(job(mine_.id).state, JobState::failed);
+  EXPECT_FALSE(job(since.id).finished());
+}
+
+TEST_F(JobsAfterAStart, JobsFromBeforeTheStartGoOnWithADatabaseOfNow) {
+  DatabaseTime time = DatabaseTime::unknown;
+  runner_ = std::make_unique<JobRunner>(
+      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  runner_->teach("counts", [this](Job&) {
+    ++steps_;
+    return StepResult::again_later;
+  });
+  runner_->turn();
+  EXPECT_EQ(steps_, 0);
+  time = DatabaseTime::now;
+  runner_->turn();
+  EXPECT_EQ(steps_, 1);
 }
 
 }  // namespace
