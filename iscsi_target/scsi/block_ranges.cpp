@@ -1,5 +1,6 @@
-// Commands that name blocks without moving as many: COMPARE AND WRITE, WRITE SAME, UNMAP. However large the range, the
-// disk gets one request for it.
+// Commands that name blocks without moving as many: COMPARE AND WRITE, WRITE SAME, UNMAP. A large range goes to the
+// disk in pieces, one after the other: what a host may read, and who may take over, waits for each request that is
+// under way.
 #include <algorithm>
 #include <cstring>
 
@@ -28,17 +29,39 @@ bool all_zero(std::span<const std::byte> bytes) {
   return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
-void write_zeroes(Task& task) {
+engine::Extent next_piece(Task& task) {
+  const std::uint64_t to_boundary = LogicalUnit::kRangePiece - task.left.offset % LogicalUnit::kRangePiece;
+  const engine::Extent piece{task.left.offset, std::min(task.left.length, to_boundary)};
+  task.left = {piece.end(), task.left.length - piece.length};
+  return piece;
+}
+
+void write_zeroes_next(Task& task) {
+  if (task.left.empty()) return finish(task);
+  if (!may_go_on(task)) return;
   const bool unmaps = task.cdb(1) & kUnmapBit;
   task.request.may_unmap = unmaps;
-  submit(task, unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes, task.extent(), {}, finish_good);
+  const auto opcode = unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
+  submit(task, opcode, next_piece(task), {}, write_zeroes_next);
+}
+
+void write_zeroes(Task& task) {
+  task.left = task.extent();
+  write_zeroes_next(task);
+}
+
+void repeat_block_next(Task& task) {
+  if (task.left.empty()) return finish(task);
+  if (!may_go_on(task)) return;
+  submit(task, engine::DiskOpcode::write_same, next_piece(task), task.buffer.span(), repeat_block_next);
 }
 
 /// Zeros are never stored as data. With UNMAP the block's contents do not count: so do LIO and tgt, and libiscsi's
 /// suite wants it, though SBC-3 would have other contents written.
 void write_pulled_block(Task& task) {
   if ((task.cdb(1) & kUnmapBit) || all_zero(task.buffer.span())) return write_zeroes(task);
-  submit(task, engine::DiskOpcode::write_same, task.extent(), task.buffer.span(), finish_good);
+  task.left = task.extent();
+  repeat_block_next(task);
 }
 
 struct UnmapRange {
@@ -70,10 +93,8 @@ void unmap_next(Task& task) {
   if (task.left.empty()) task.left = next_unmapped(task);
   if (task.left.empty()) return finish(task);
   if (!may_go_on(task)) return;
-  const engine::Extent now{task.left.offset, std::min(task.left.length, LogicalUnit::kMaxRange)};
-  task.left = {now.end(), task.left.length - now.length};
   task.request.may_unmap = true;
-  submit(task, engine::DiskOpcode::unmap, now, {}, unmap_next);
+  submit(task, engine::DiskOpcode::unmap, next_piece(task), {}, unmap_next);
 }
 
 /// Everything is checked before anything is unmapped.

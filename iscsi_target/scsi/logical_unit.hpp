@@ -68,9 +68,11 @@ class LogicalUnit {
   static constexpr const char* kVendor = "LOCKSTEP";
   /// Bytes a command moves at most: as many as ESXi sends at most to an array, whatever that says of itself.
   static constexpr std::uint64_t kMaxTransfer = engine::BufferPool::kMaxBuffer;
-  /// Bytes that a WRITE SAME covers at most, and the disk is asked to unmap at once: what Linux asks for at most, three
-  /// writes of the dirty map, and no more than the volume may have dirty in sync.
-  static constexpr std::uint64_t kMaxRange = std::uint64_t{4} << 30;
+  static constexpr std::uint64_t kMaxRange = std::uint64_t{4}
+                                             << 30;  ///< bytes of a WRITE SAME: what Linux asks for at most
+  /// Bytes that the disk is asked to unmap, or to fill with a block, at once: what a file system punches in about a
+  /// second at its worst.
+  static constexpr std::uint64_t kRangePiece = std::uint64_t{64} << 20;
   static constexpr std::uint64_t kMaxOrWrite = std::uint64_t{4} << 20;  ///< bytes an ORWRITE changes at most
   static constexpr std::uint32_t kMaxUnmapDescriptors = 256;
   /// Bytes that a disk compares and writes in one step at most; the mirror takes no more.

@@ -23,7 +23,7 @@ class Sanitizer {
 
  private:
   static constexpr std::uint64_t kOverwritePiece = std::uint64_t{16} << 20;  ///< bytes in one request
-  static constexpr std::uint64_t kErasePiece = std::uint64_t{2} << 30;
+  static constexpr std::uint64_t kErasePiece = LogicalUnit::kRangePiece;
   Sanitizer(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter);
   void run();
   [[nodiscard]] bool prepare();

@@ -1,4 +1,4 @@
-"""Commands that name gigabytes: one ordered operation of the mirror, one range of each store. Real daemons."""
+"""Commands that name gigabytes: a few ordered operations of the mirror, each a range of each store. Real daemons."""
 import os
 import struct
 import time

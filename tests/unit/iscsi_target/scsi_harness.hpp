@@ -65,6 +65,7 @@ class RamDisk final : public engine::Disk {
   std::error_code fail_with;         ///< the next operation
   engine::Callback<> before_answer;  ///< the next operation has taken effect, and its submitter has not heard of it
   bool deferred = false;
+  bool only_notes = false;  ///< all is well, and nothing is done
   bool cannot_cancel = false;
   std::error_code cancel_with = engine::Errc::aborted;
   std::vector<engine::DiskOpcode> cancelled;
@@ -77,7 +78,7 @@ class RamDisk final : public engine::Disk {
  private:
   void carry_out(engine::DiskRequest& request) {
     request.status = std::exchange(fail_with, {});
-    if (!request.status) request.status = operate(request);
+    if (!request.status && !only_notes) request.status = operate(request);
     if (before_answer) std::exchange(before_answer, nullptr)();
     request.done(request);
   }

@@ -54,17 +54,39 @@ TEST_F(ScsiUnmap, UnmapChecksEveryRangeBeforeItTouchesOne) {
   EXPECT_TRUE(disk.log.empty());
 }
 
-TEST_F(ScsiUnmap, AnUnmapOfMoreThanTheDiskIsAskedForAtOnceIsCarriedOutPieceByPiece) {
+/// What is under way holds up whoever wants to read beside it, and whoever is to take over.
+TEST_F(ScsiUnmap, AnUnmapOrWriteSameOfALargeRangeIsCarriedOutPieceByPiece) {
+  constexpr std::uint64_t kPiece = LogicalUnit::kRangePiece, kBlocks = 3 * kPiece / 512;
+  unit->set_capacity(std::uint64_t{1} << 40);
+  in({0x00}), in({0x00});
+  disk.only_notes = true;
+  const auto goes_in_pieces = [&](Bytes cdb, Bytes data, DiskOpcode opcode) {
+    disk.log.clear();
+    expect_good(*out(std::move(cdb), std::move(data)));
+    ASSERT_EQ(disk.log.size(), 4u);
+    for (const auto& seen : disk.log) EXPECT_EQ(seen.opcode, opcode);
+    EXPECT_EQ(disk.log[0].extent, (engine::Extent{4096, kPiece - 4096}));
+    EXPECT_EQ(disk.log[1].extent, (engine::Extent{kPiece, kPiece}));
+    EXPECT_EQ(disk.log[2].extent, (engine::Extent{2 * kPiece, kPiece}));
+    EXPECT_EQ(disk.log[3].extent, (engine::Extent{3 * kPiece, 4096}));
+  };
+  const Bytes list = unmap_list({{8, kBlocks}});
+  goes_in_pieces(unmap_cdb(list.size()), list, DiskOpcode::unmap);
+  goes_in_pieces(cdb16(0x93, 8, kBlocks), pattern(512), DiskOpcode::write_same);
+  goes_in_pieces(cdb16(0x93, 8, kBlocks), Bytes(512), DiskOpcode::write_zeroes);
+  goes_in_pieces(cdb16(0x93, 8, kBlocks, 0x09), {}, DiskOpcode::unmap);
+}
+
+TEST_F(ScsiUnmap, AFailedPieceEndsTheCommand) {
   unit->set_capacity(std::uint64_t{1} << 40);
   in({0x00}), in({0x00});
   disk.deferred = true;
-  const Bytes list = unmap_list({{8, 1 << 24}});
-  const auto c = out(unmap_cdb(list.size()), list);
+  const auto c = out(cdb16(0x93, 8, 1 << 20), pattern(512));
   ASSERT_EQ(disk.log.size(), 1u);
-  EXPECT_EQ(disk.log[0].extent, (engine::Extent{8 * 512, std::uint64_t{4} << 30}));
   disk.fail_with = engine::Errc::io_error;
   disk.release_one();
   expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kWriteError);
+  EXPECT_EQ(disk.log.size(), 1u);
 }
 
 TEST_F(ScsiUnmap, BlocksThatOnlyTheOtherNodeToldOfAreTheDisksToRefuse) {
