@@ -116,8 +116,10 @@ bool Node::take_look(const ShardReports& shards) {
 
 void Node::take_status(Volume& volume, const replication::VolumeStatus& status, bool connected) {
   // Linux takes what any path says of any group for that group's state, and fails what goes to one that is unavailable:
-  // only who serves, and knows that the partner does not, may say so. Of a partner that is dead its paths tell.
-  const bool alone = status.serving && !status.undecided && !(connected && partner_serves(status));
+  // only who serves, and knows that the partner does not, may say so. A node in sync whose link breaks does not know
+  // who will serve. Of a partner that is dead its paths tell.
+  const bool is_only_member = !status.epoch.members.is_both();
+  const bool alone = status.serving && is_only_member && !status.undecided && !(connected && partner_serves(status));
   volume.unit->set_partner_access(alone ? engine::AccessState::unavailable : engine::AccessState::active_optimized);
   (void)volume.unit->access_state();
   // Not while a new epoch is recorded here alone: what initiators are told, both nodes carry out.
