@@ -28,6 +28,8 @@ class FaultCategory final : public std::error_category {
         return "an answer would be longer than any may be";
       case Fault::no_memory:
         return "too many sessions go over RDMA already";
+      case Fault::over_share:
+        return "too many sessions over RDMA go to its address already";
       case Fault::damaged:
         return "what came was changed on the way";
       case Fault::unprotected:

@@ -71,6 +71,7 @@ enum class Fault : std::uint8_t {
   no_memory,        ///< too many sessions over RDMA
   damaged,          ///< what is encrypted was changed on the way
   unprotected,      ///< the connection was to be encrypted, of which the target knows nothing
+  over_share,       ///< too many sessions over RDMA from its address
 };
 [[nodiscard]] const std::error_category& fault_category() noexcept;
 [[nodiscard]] std::error_code make_error_code(Fault fault) noexcept;

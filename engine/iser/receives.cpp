@@ -10,7 +10,9 @@ Receives::~Receives() {
   }
 }
 
-engine::Buffer Receives::reserve() { return account_.open() ? account_.take_slots() : engine::Buffer{}; }
+engine::Buffer Receives::reserve() {
+  return account_.open() == MessageMemory::Room::there ? account_.take_slots() : engine::Buffer{};
+}
 
 void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
   assert(memory.size() == shape_.receive_memory());
@@ -22,12 +24,13 @@ void Receives::start(rdma::QueuePair& pair, std::span<std::byte> memory) {
   have(MessageMemory::kStrangersFloor);
 }
 
-bool Receives::open_session(std::uint32_t at_once) {
-  if (!account_.raise_floor(shape_.first)) return false;
+MessageMemory::Room Receives::open_session(std::uint32_t at_once) {
+  const auto room = account_.raise_floor(shape_.first);
+  if (room != MessageMemory::Room::there) return room;
   in_session_ = true;
   have(shape_.first);
-  for (std::uint32_t have = shape_.first; have < at_once && !all_.is_short() && !starved(); ++have) grow();
-  return true;
+  for (std::uint32_t have = shape_.first; have < at_once && account_.may_grow() && !starved(); ++have) grow();
+  return room;
 }
 
 void Receives::have(std::uint32_t messages) {
@@ -72,9 +75,9 @@ void Receives::put_away(std::uint32_t slot) {
 }
 
 void Receives::post_after_command(std::uint32_t slot) {
-  if (account_.is_beyond_floor() && all_.is_short()) return put_away(slot);
+  if (account_.is_to_shrink()) return put_away(slot);
   post(slot);
-  if (in_session_ && !all_.is_short() && !starved()) grow();
+  if (in_session_ && account_.may_grow() && !starved()) grow();
 }
 
 void Receives::post_starved() {

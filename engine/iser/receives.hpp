@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/iser/format.hpp"
@@ -18,7 +20,9 @@ class Receives {
  public:
   static constexpr std::size_t kData = MessageMemory::kData;
 
-  Receives(MessageMemory& memory, const Shape& shape) : shape_(shape), account_(memory, shape.memory()), all_(memory) {}
+  /// `address`: whose share it is in; empty: in none (message_memory.hpp).
+  Receives(MessageMemory& memory, const Shape& shape, std::string address)
+      : shape_(shape), account_(memory, shape.memory(), std::move(address)) {}
   ~Receives();
   Receives(const Receives&) = delete;
   Receives& operator=(const Receives&) = delete;
@@ -27,8 +31,8 @@ class Receives {
   [[nodiscard]] engine::Buffer reserve();
   /// `memory` has the shape's bytes for receives, of those slots.
   void start(rdma::QueuePair& pair, std::span<std::byte> memory);
-  /// A session has begun, with `at_once` receives if memory is not short. False: there is no room for its first.
-  [[nodiscard]] bool open_session(std::uint32_t at_once);
+  /// A session has begun, with `at_once` receives if memory is not short. Else there is no room for its first.
+  [[nodiscard]] MessageMemory::Room open_session(std::uint32_t at_once);
 
   /// A message came in `slot`, which is its holder's until post() or put_away().
   void came(std::uint32_t slot);
@@ -41,8 +45,8 @@ class Receives {
   void forget_one() { account_.give_back(); }
   /// Its holder has done with it. Without memory it waits.
   void post(std::uint32_t slot);
-  /// The same of a command, which used up a place in the window: it is posted again unless memory is short. With memory
-  /// there is another one, up to the most.
+  /// The same of a command, which used up a place in the window: it is posted again unless memory is short, or its
+  /// address has more than its share. With memory there is another one, up to the most.
   void post_after_command(std::uint32_t slot);
   /// True while some wait for memory.
   [[nodiscard]] bool starved() const { return !starved_.empty(); }
@@ -63,7 +67,6 @@ class Receives {
 
   Shape shape_;
   MessageMemory::Account account_;
-  MessageMemory& all_;
   rdma::QueuePair* pair_ = nullptr;
   std::span<std::byte> memory_;
   std::vector<engine::Buffer> data_;  // by slot; as many as there are

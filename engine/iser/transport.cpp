@@ -50,7 +50,7 @@ Transport::Transport(Place place, engine::TlsRole role)
     : place_(protected_where_asked(std::move(place))),
       is_caller_(role == engine::TlsRole::client),
       protection_(protection_of(place_, role)),
-      receives_(place_.messages, place_.shape),
+      receives_(place_.messages, place_.shape, place_.share),
       sends_(place_.pdus, place_.figures, place_.shape, place_.pool, protection_ ? &*protection_ : nullptr),
       arrived_(place_.shape.most) {}
 
@@ -80,7 +80,10 @@ void Transport::start(iscsi::PduTransportUser& user) {
 void Transport::begin_session(Mover& mover, bool receives) {
   mover_ = &mover;
   const std::uint32_t at_once = invalidates_ ? 0 : Shape::kOfLibiscsi;
-  if (receives && !receives_.open_session(at_once)) fail(Fault::no_memory);
+  if (!receives) return;
+  const auto room = receives_.open_session(at_once);
+  if (room == MessageMemory::Room::over_share) return fail(Fault::over_share);
+  if (room == MessageMemory::Room::taken) fail(Fault::no_memory);
 }
 
 void Transport::set_digests(bool header, bool data) { assert(!header && !data); }

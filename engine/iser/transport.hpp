@@ -40,6 +40,7 @@ class Transport final : public iscsi::PduTransport,
     rdma::Completions& completions;
     engine::BufferPool& pool;  ///< for data that lies in no arena; its own is the fabric's
     MessageMemory& messages;   ///< and so is that of its pool
+    std::string share{};       ///< of it: the address whose; empty: nobody's, it may have all
     iscsi::OutPduPool& pdus;
     engine::Clock& clock;
     Figures& figures;

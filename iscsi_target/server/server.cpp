@@ -184,6 +184,8 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
   void admit(Worker& worker, std::uint64_t id) {
     TargetConnection* const connection = worker.find(id);
     if (connection == nullptr || connection->phase() != TargetConnection::Phase::admitting) return;
+    if (auto why = worker.why_no_room(*connection); !why.empty())
+      return connection->refused(iscsi::LoginStatus::out_of_resources, std::move(why));
     std::uint16_t tsih = 0;
     {
       const std::lock_guard lock(mutex);
@@ -251,7 +253,7 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
     }
   }
 
-  void tell(SessionEvent event) {
+  void tell(SessionEvent event) override {
     if (!handler) return;
     if (event.kind == SessionEvent::Kind::refused || event.session.target.empty()) {
       const std::lock_guard lock(mutex);

@@ -40,6 +40,8 @@ struct RdmaService {
   rdma::Fabric* fabric = nullptr;  ///< null: they are not
   rdma::Domain domain = rdma::Domain::initiators;
   iser::Shape shape = iser::kHosts;
+  /// An address has a share of the memory for messages (message_memory.hpp). False: all of it, where one peer calls.
+  bool shares_memory = true;
 };
 
 struct ServerOptions {

@@ -55,10 +55,15 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
   const auto ours = hub_.protection();
   if (!suits(ours, *call)) return hub_.dropped(id);
   auto tls = iser::wants_protection(call->private_data()) ? ours.context : nullptr;
+  SessionInfo caller;
+  caller.address = call->peer_address();
+  caller.portal = call->local_address();
+  caller.over_rdma = true;
   auto transport = iser::Transport::make(
       std::move(call), {.completions = *completions_,
                         .pool = *bounce_,
                         .messages = *messages_,
+                        .share = share_of(caller.address),
                         .pdus = resources_.pdus,
                         .clock = *reactor_,
                         .figures = *figures_,
@@ -67,16 +72,29 @@ void Worker::adopt(std::unique_ptr<rdma::Call> call, std::uint64_t id) {
                         .tls = std::move(tls),
                         .at_end_of_turn = [this](engine::TurnHook& hook) { reactor_->at_end_of_turn(hook); }});
   if (!transport) {
-    end_oldest_stranger();
-    return hub_.dropped(id);
+    make_room_for_strangers(host_of(caller.address));
+    hub_.dropped(id);
+    return tell_no_room(std::move(caller));
   }
   iser::Transport& data = *transport;
   keep(id, std::move(transport), std::make_unique<IserTransfers>(data));
 }
 
-// Its memory is free when its queue pair is gone: the next call finds it. Who calls meanwhile ends no other.
-void Worker::end_oldest_stranger() {
-  TargetConnection* oldest = nullptr;
+std::string Worker::share_of(const std::string& address) const {
+  return hub_.rdma_service().shares_memory ? host_of(address) : std::string{};
+}
+
+void Worker::tell_no_room(SessionInfo caller) {
+  caller.since = reactor_->now();
+  hub_.tell({.kind = SessionEvent::Kind::refused,
+             .session = std::move(caller),
+             .reason = "Too many calls over RDMA have no session yet; the oldest of them gives way to the next call."});
+}
+
+// The oldest from the address that has most, or from the caller's if that would have as many. Its memory is free when
+// its queue pair is gone: the next call finds it. Who calls meanwhile ends no other.
+void Worker::make_room_for_strangers(const std::string& host) {
+  std::map<std::string, std::vector<TargetConnection*>> strangers;
   for (const auto& [id, kept] : connections_) {
     TargetConnection& connection = *kept.connection;
     if (!connection.is_rdma()) continue;
@@ -85,9 +103,28 @@ void Worker::end_oldest_stranger() {
       return;
     }
     const bool let_in = connection.phase() == TargetConnection::Phase::full_feature && !connection.identity().discovery;
-    if (!let_in && oldest == nullptr) oldest = &connection;
+    if (!let_in) strangers[host_of(connection.peer_address())].push_back(&connection);
   }
-  if (oldest) oldest->reset("Too many calls over RDMA had no session; this was the oldest of them.");
+  if (strangers.empty()) return;
+  const auto count = [](const auto& entry) { return entry.second.size(); };
+  const auto own = strangers.find(host);
+  auto most = std::ranges::max_element(strangers, {}, count);
+  if (own != strangers.end() && count(*own) + 1 >= count(*most)) most = own;
+  most->second.front()->reset("Too many calls over RDMA had no session; this was the oldest of them.");
+}
+
+std::string Worker::why_no_room(const TargetConnection& connection) const {
+  if (!connection.is_rdma() || connection.identity().discovery) return {};
+  const iser::Shape& shape = hub_.rdma_service().shape;
+  switch (messages_->room_for_session(share_of(connection.peer_address()), shape.memory(), shape.first)) {
+    case iser::MessageMemory::Room::there:
+      break;
+    case iser::MessageMemory::Room::taken:
+      return "There are as many sessions over RDMA as there is memory for.";
+    case iser::MessageMemory::Room::over_share:
+      return "The sessions over RDMA from its address have all the memory that one address may have.";
+  }
+  return {};
 }
 
 void Worker::keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport,

@@ -38,6 +38,7 @@ class WorkerHub {
                                                                    engine::Duration waited) = 0;
   virtual void proved(const TargetConnection& connection) = 0;
   virtual void opened(const SessionInfo& info) = 0;
+  virtual void tell(SessionEvent event) = 0;
   virtual void gone(Worker& worker, const TargetConnection& connection, std::uint64_t id, const SessionInfo* info) = 0;
   virtual void quiesce_others(Worker& worker, std::uint64_t id, const std::string& target, const TaskScope& scope,
                               engine::Callback<> done) = 0;
@@ -66,6 +67,8 @@ class Worker final : public ConnectionHost {
   /// Ends those that have lost access; what they had begun is drained later.
   void recheck();
   void request_logout(std::uint16_t seconds);
+  /// Why a login that is about to be let in is refused: there is no memory for its session. Empty: there is.
+  [[nodiscard]] std::string why_no_room(const TargetConnection& connection) const;
   /// The logins that were held go on.
   void admit_held();
   /// The other sessions of `target`: see Session::quiesce().
@@ -98,8 +101,11 @@ class Worker final : public ConnectionHost {
     engine::Callback<> done;
   };
   void keep(std::uint64_t id, std::unique_ptr<iscsi::PduTransport> transport, std::unique_ptr<Transfers> transfers);
-  /// Somebody who has not been let in, and holds memory that another call wants.
-  void end_oldest_stranger();
+  /// Of the memory for messages: whose it is that calls from `address` take. Empty: nobody's.
+  [[nodiscard]] std::string share_of(const std::string& address) const;
+  /// A call found no memory: of those who have not been let in somebody gives way to the next one.
+  void make_room_for_strangers(const std::string& host);
+  void tell_no_room(SessionInfo caller);
   void destroy(std::uint64_t id);
 
   WorkerHub& hub_;

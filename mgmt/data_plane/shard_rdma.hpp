@@ -37,7 +37,7 @@ class ShardRdma {
   [[nodiscard]] const iser::Figures& figures() const { return figures_; }
   /// For the way in.
   [[nodiscard]] iscsi_target::RdmaService service() const {
-    return {&fabric_, rdma::Domain::link, replication::kLinkTargetShape};
+    return {&fabric_, rdma::Domain::link, replication::kLinkTargetShape, false};
   }
   void add_to(iscsi_target::ServerReactor& reactor);
 

@@ -257,8 +257,8 @@ TEST_P(IserShortOfMemory, BusyConnectionsLeaveEachItsFloor) {
       engine::BufferPool::block_size(iser::kHosts.memory()) + std::size_t{iser::kHosts.first} * 8192;
   world.messages.set_limit(4 * kSession + 2 * 8192);
   ASSERT_TRUE(world.log_in());
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(world.add_initiator().logged_in());
-  EXPECT_FALSE(world.add_initiator().logged_in()) << "there is no room for a fifth";
+  for (const char* from : {"10.0.0.2", "10.0.0.3", "10.0.0.4"}) ASSERT_TRUE(world.add_initiator(from).logged_in());
+  EXPECT_FALSE(world.add_initiator("10.0.0.5").logged_in()) << "there is no room for a fifth";
   world.clock.run_for(std::chrono::seconds(1));
   world.more_initiators.pop_back();
   std::vector<IserInitiator*> all{&*world.initiator};
@@ -287,10 +287,7 @@ TEST_P(IserShortOfMemory, StrangersLeaveRoomForSessions) {
   world.messages.set_limit(std::size_t{4} << 20);
   ASSERT_TRUE(world.log_in());
   for (int i = 0; i < 40; ++i) {
-    auto& one = world.more_initiators.emplace_back(std::make_unique<IserInitiator>(
-        world.other_fabric, world.clock, world.their_pool,
-        IserInitiator::Options{.invalidates = true, .immediate = 8192, .target = kTarget, .logs_in = false}));
-    one->call("10.0.0.1:3260");
+    world.add_caller("10.0.0.1", false);
     world.clock.run_for(std::chrono::milliseconds(5));
   }
   EXPECT_GT(world.refused, 0);

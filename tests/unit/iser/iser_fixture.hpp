@@ -58,10 +58,12 @@ struct IserWorld {
   }
 
   void accept(std::unique_ptr<rdma::Call> call) {
+    std::string address = iscsi_target::host_of(call->peer_address());
     auto transport =
         iser::Transport::make(std::move(call), {.completions = *completions,
                                                 .pool = pool,
                                                 .messages = messages,
+                                                .share = std::move(address),
                                                 .pdus = resources.pdus,
                                                 .clock = clock,
                                                 .figures = figures,
@@ -73,13 +75,19 @@ struct IserWorld {
                                                                   resources, registry, settings);
     connection ? more.push_back(std::move(fresh)) : void(connection = std::move(fresh));
   }
-  /// One more, which has logged in.
-  IserInitiator& add_initiator() {
+  /// One more, which has logged in. `from`: an address, "10.0.0.9".
+  IserInitiator& add_initiator(const std::string& from = "10.0.0.1") {
+    auto& one = add_caller(from, true);
+    clock.run_until([&one] { return one.logged_in() || one.lost(); });
+    return one;
+  }
+  /// One more, which may never log in.
+  IserInitiator& add_caller(const std::string& from, bool logs_in) {
     auto& one = more_initiators.emplace_back(std::make_unique<IserInitiator>(
         other_fabric, clock, their_pool,
-        IserInitiator::Options{.invalidates = true, .immediate = 8192, .target = kTarget}));
+        IserInitiator::Options{
+            .invalidates = true, .immediate = 8192, .target = kTarget, .logs_in = logs_in, .from = from + ":0"}));
     one->call("10.0.0.1:3260");
-    clock.run_until([&one] { return one->logged_in() || one->lost(); });
     return *one;
   }
   // Every event is a turn of its own.

@@ -50,7 +50,7 @@ void IserInitiator::shut(const Io& io) {
 void IserInitiator::call(const std::string& address) {
   closed_ = false;
   const std::uint32_t windows = shared_->domain() == rdma::Domain::link ? 128 : 0;
-  pair_ = fabric_.connect(*completions_, shared_->domain(), {}, address,
+  pair_ = fabric_.connect(*completions_, shared_->domain(), options_.from, address,
                           {.sends = 512, .receives = kReceives, .reads = 16, .max_inline = 0, .windows = windows},
                           iser::private_data(options_.invalidates), *this);
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post(slot);
@@ -67,6 +67,7 @@ void IserInitiator::on_established(std::span<const std::byte> private_data) {
   if (!options_.logs_in) return;
   iscsi::InitiatorLoginSettings settings;
   settings.initiator_name = "iqn.2026-11.io.lockstep:initiator";
+  settings.isid.back() = options_.port;
   if (!options_.discovers) settings.target_name = options_.target;
   settings.offers = iscsi::rdma_offers({});
   settings.offers.initiator_segment = 262144;

@@ -47,6 +47,8 @@ class IserInitiator final : private rdma::QueuePairUser {
     std::string target{};
     bool logs_in = true;
     bool discovers = false;  ///< a discovery session
+    std::string from{};      ///< "10.0.0.9:0"; empty: the address that it calls
+    std::uint8_t port = 0;   ///< of its ISID: sessions of one port replace one another
   };
   struct Io {
     bool write = false;

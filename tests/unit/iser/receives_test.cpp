@@ -1,6 +1,7 @@
 // The receives of one connection, when memory is short and comes back.
 #include "engine/iser/receives.hpp"
 
+#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,13 +31,34 @@ struct DeadPair final : rdma::QueuePair {
   std::string name;
 };
 
+/// A connection's, whose commands come one after the other.
+struct OneConnection {
+  OneConnection(MessageMemory& memory, std::string address) : receives(memory, iser::kHosts, std::move(address)) {
+    slots = receives.reserve();
+    receives.start(pair, slots.span().first(iser::kHosts.receive_memory()));
+    opened = receives.open_session(0) == MessageMemory::Room::there;
+  }
+  void carry_out(int commands) {
+    for (int i = 0; i < commands; ++i) {
+      const auto slot = static_cast<std::uint32_t>(pair.posted.front());
+      pair.posted.erase(pair.posted.begin());
+      receives.came(slot);
+      receives.post_after_command(slot);
+    }
+  }
+  DeadPair pair;
+  engine::Buffer slots;
+  Receives receives;
+  bool opened = false;
+};
+
 class IserReceives : public testing::Test {
  protected:
   void begin(std::uint32_t at_once = 0) {
     slots = receives.reserve();
     ASSERT_TRUE(slots);
     receives.start(pair, slots.span().first(iser::kHosts.receive_memory()));
-    ASSERT_TRUE(receives.open_session(at_once));
+    ASSERT_EQ(receives.open_session(at_once), MessageMemory::Room::there);
   }
   /// A command with data came, and the device server has its buffer.
   void take_command() {
@@ -63,7 +85,7 @@ class IserReceives : public testing::Test {
   DeadPair pair;
   engine::Buffer slots;
   std::vector<engine::Buffer> taken;
-  Receives receives{memory, iser::kHosts};
+  Receives receives{memory, iser::kHosts, {}};
 };
 
 TEST_F(IserReceives, GrowByOneWithEachCommandUpToTheMost) {
@@ -109,6 +131,42 @@ TEST_F(IserReceives, HaveTheirFloorAgainWhenThePoolHasMemoryAgain) {
   receives.post_starved();
   EXPECT_EQ(receives.posted(), iser::kHosts.first);
   EXPECT_FALSE(receives.starved());
+}
+
+TEST_F(IserReceives, OfOneAddressGrowWithinItsShareAndLeaveOthersRoomToGrow) {
+  memory.set_limit(std::size_t{8} << 20);
+  std::vector<std::unique_ptr<OneConnection>> busy;
+  for (int i = 0; i < 8; ++i) {
+    busy.push_back(std::make_unique<OneConnection>(memory, "10.0.0.2"));
+    ASSERT_TRUE(busy.back()->opened);
+  }
+  for (int round = 0; round < 20; ++round)
+    for (const auto& one : busy) one->carry_out(10);
+  EXPECT_GT(busy.front()->receives.posted(), iser::kHosts.first);
+  EXPECT_LE(memory.committed(), memory.limit() / 2);
+  OneConnection other(memory, "10.0.0.3");
+  ASSERT_TRUE(other.opened);
+  other.carry_out(200);
+  EXPECT_EQ(other.receives.posted(), iser::kHosts.most);
+}
+
+// What others need now the busy ones of an address with too much give back, down to their floors.
+TEST_F(IserReceives, ShrinkWhenOthersComeUntilTheirAddressHasItsShare) {
+  memory.set_limit(std::size_t{8} << 20);
+  std::vector<std::unique_ptr<OneConnection>> busy, others;
+  for (int i = 0; i < 4; ++i) busy.push_back(std::make_unique<OneConnection>(memory, "10.0.0.2"));
+  for (const auto& one : busy) one->carry_out(300);
+  const std::size_t alone = memory.committed();
+  for (int i = 0; i < 10; ++i) {
+    others.push_back(std::make_unique<OneConnection>(memory, "10.0.0." + std::to_string(3 + i)));
+    ASSERT_TRUE(others.back()->opened);
+  }
+  const std::size_t theirs = memory.committed() - alone;
+  for (const auto& one : busy) one->carry_out(300);
+  const std::size_t part = memory.limit() / 4 * 3, held = memory.committed() - theirs;
+  EXPECT_LT(held, alone);
+  EXPECT_LE(held, 2 * (part - memory.committed()));
+  for (const auto& one : busy) EXPECT_GE(one->receives.posted(), iser::kHosts.first);
 }
 
 }  // namespace
