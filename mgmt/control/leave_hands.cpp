@@ -53,7 +53,7 @@ LeaveHands hands_of(NodeCore& core, DataPlane& data_plane, PairService& pair, Pa
     return {};
   };
   hands.delete_cut_off = [&pair] { pair.begin_deleting_cut_off_volumes(); };
-  hands.look_for_lost = [&pair](const Node& node) { return pair.look_for_lost(node); };
+  hands.look_for_lost = [&pair](const Node& node) { return pair.look_for_lost(node, ShutOut::let_go); };
   hands.release = [&core](const Node& node, const Uuid& id) {
     Peer peer(core.identity, {node.management_address, node.fingerprint,
                               fmt::format("{} {}", core.node_id.to_string(), node.id.to_string())});

@@ -38,22 +38,31 @@ LostNode changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) 
           .reached = static_cast<std::int64_t>(record->generation_of(lost.side))};
 }
 
+/// Of a node that answers and has a configuration of the pair, what to do instead. `here`: as this node is in it.
+std::string what_to_do_with(const Node& node, ShutOut why, bool here) {
+  if (why == ShutOut::replaced)
+    return ", so that nobody takes its place. If another machine is to, or if its database is of no use, stop "
+           "lockstep-mgmtd there first; on a machine that is to stay, then move mgmt.db away and start lockstep-mgmtd "
+           "again.";
+  if (here)
+    return fmt::format(": it is not lost. Leave --lost off: `lockstep pair leave {}` has it go with nothing lost.",
+                       side_name(node.side));
+  return ": it is not lost. If its database is of no use, stop lockstep-mgmtd there first.";
+}
+
 }  // namespace
 
 // A partner that has a configuration of the pair may change it, or hold a newer one: it is not shut out. One that can't
 // be reached may have changed it alone, if the arbiter let it: changed_alone().
-Outcome<std::string> PairService::ask_of(const Node& lost) {
+Outcome<std::string> PairService::ask_of(const Node& lost, ShutOut why) {
   const auto peer = connect_(target_of(core_, lost));
-  const auto has_it = [&](const char* but) {
-    return refuse(
-        RefusalKind::conflict,
-        fmt::format("{} answers and has a configuration of the pair{}, so that nobody takes its place. If "
-                    "another machine is to, or if its database is of no use, stop lockstep-mgmtd there first; "
-                    "on a machine that is to stay, then move mgmt.db away and start lockstep-mgmtd again.",
-                    lost.name, but));
+  const auto has_it = [&](bool here) {
+    return refuse(RefusalKind::conflict,
+                  fmt::format("{} answers and has a configuration of the pair{}{}", lost.name,
+                              here ? "" : ", in which this node is another one", what_to_do_with(lost, why, here)));
   };
   const auto answer = peer->ask();
-  if (answer) return has_it("");
+  if (answer) return has_it(true);
   if (answer.error().kind == RefusalKind::not_current)
     return answer.error().other_certificate
                ? fmt::format("{} answers with a new certificate, so that its management was set up anew", lost.name)
@@ -63,12 +72,12 @@ Outcome<std::string> PairService::ask_of(const Node& lost) {
     return refuse(
         RefusalKind::conflict,
         fmt::format("{} says that this node is not in the pair any more: it is the one that is out.", lost.name));
-  if (standing && standing->head) return has_it(", in which this node is another one");
+  if (standing && standing->head) return has_it(false);
   return fmt::format("{} answers, but is in no pair: it has lost its database", lost.name);
 }
 
-Outcome<LostNode> PairService::look_for_lost(const Node& lost) {
-  auto found = ask_of(lost);
+Outcome<LostNode> PairService::look_for_lost(const Node& lost, ShutOut why) {
+  auto found = ask_of(lost, why);
   if (!found) return std::unexpected(found.error());
   LostNode node = changed_alone(core_, data_plane_, lost);
   node.found = std::move(*found);
@@ -89,7 +98,7 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
   const Node* lost = configuration->node(side);
   if (!lost)
     return refuse(RefusalKind::conflict, "The pair has one node only. Make an invitation with `lockstep pair invite`.");
-  const auto node = look_for_lost(*lost);
+  const auto node = look_for_lost(*lost, ShutOut::replaced);
   if (!node) return std::unexpected(node.error());
   const std::string needed = node->certain ? lost->name + " without its changes" : lost->name;
   if (confirm != needed)
@@ -131,7 +140,7 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
   if ((!lost && !unknown) || (lost && lost->id == core_.node_id))
     return refuse(RefusalKind::conflict, "The invitation is for a side that is not to be replaced any more.");
   if (lost)
-    if (const auto still = ask_of(*lost); !still) return std::unexpected(still.error());
+    if (const auto still = ask_of(*lost, ShutOut::replaced); !still) return std::unexpected(still.error());
   if (auto good = check_no_lone_jobs(); !good) return std::unexpected(good.error());
   if (unknown)
     if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());

@@ -57,6 +57,9 @@ struct NewInvitation {
   std::string undecided{};  ///< of a replacement: what the lost node had proposed and has perhaps decided
 };
 
+/// Why a node is to be shut out of the pair: another machine takes its place, or it is let go as lost.
+enum class ShutOut : std::uint8_t { replaced, let_go };
+
 /// A node that is to be shut out of the pair, as far as it can still be asked.
 struct LostNode {
   std::string found{};       ///< a sentence without its full stop: how it answers, or does not
@@ -80,7 +83,7 @@ class PairService {
   /// answers and has a configuration of the pair. `confirm`: its name.
   [[nodiscard]] Outcome<NewInvitation> invite_in_place_of(NodeSide side, const std::string& confirm);
   /// Refused while the node answers and has a configuration of the pair.
-  [[nodiscard]] Outcome<LostNode> look_for_lost(const Node& lost);
+  [[nodiscard]] Outcome<LostNode> look_for_lost(const Node& lost, ShutOut why);
   [[nodiscard]] Outcome<void> change(const PairChange& change);
   /// Another name for that node, in use.
   [[nodiscard]] Outcome<void> rename_node(NodeSide side, const std::string& name);
@@ -120,7 +123,7 @@ class PairService {
   [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);
   [[nodiscard]] Outcome<Offer> place_of(NodeSide side, const Node& joining, const Token& token);
   /// What can be said of a node that may be replaced; refused while it may not.
-  [[nodiscard]] Outcome<std::string> ask_of(const Node& lost);
+  [[nodiscard]] Outcome<std::string> ask_of(const Node& lost, ShutOut why);
   [[nodiscard]] std::string place_taken() const;
 
   NodeCore& core_;

@@ -105,7 +105,7 @@ def test_a_node_leaves_while_hosts_write_and_one_that_joins_gets_what_is_there(s
     writer = s.writer()
     writer.wait_writes(300)
     s.refuse(s.b, "node-a", "pair", "leave", "b", "--confirm", "node-b")  # who stays decides
-    s.refuse(s.a, "answers and has a configuration", "pair", "leave", "b", "--lost", "--confirm", "node-b")
+    s.refuse(s.a, "Leave --lost off", "pair", "leave", "b", "--lost", "--confirm", "node-b")
     reply = s.a.post("/api/v1/nodes/b/leave", {})
     check(reply.status == 409 and "`node-b`" in reply.json["detail"], f"it has to be confirmed: {reply}")
     writer.poll()

@@ -371,7 +371,13 @@ TEST_F(PairReplace, ANodeThatAnswersAndHasTheConfigurationIsNotReplaced) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
   EXPECT_NE(refused.error().detail.find("stop lockstep-mgmtd there first"), std::string::npos);
+  const auto not_lost = a_->part->pair.look_for_lost(*a_->configuration().node(NodeSide::b), ShutOut::let_go);
+  ASSERT_FALSE(not_lost);
+  EXPECT_NE(not_lost.error().detail.find("Leave --lost off: `lockstep pair leave b`"), std::string::npos)
+      << not_lost.error().detail;
+  EXPECT_EQ(not_lost.error().detail.find("place"), std::string::npos) << not_lost.error().detail;
   world_.at.erase(kAddressB);
+  EXPECT_TRUE(a_->part->pair.look_for_lost(*a_->configuration().node(NodeSide::b), ShutOut::let_go));
   EXPECT_EQ(a_->part->pair.invite_in_place_of(NodeSide::b, "").error().kind, RefusalKind::confirmation_needed);
   EXPECT_TRUE(a_->part->pair.invite_in_place_of(NodeSide::b, "node-b"));
   EXPECT_EQ(a_->part->pair.invite_in_place_of(NodeSide::a, "node-a").error().kind, RefusalKind::conflict);
