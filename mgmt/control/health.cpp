@@ -6,6 +6,7 @@
 
 #include "mgmt/control/link_paths.hpp"
 #include "mgmt/control/pair_view.hpp"
+#include "mgmt/control/stale_database.hpp"
 #include "mgmt/control/witness_verdict.hpp"
 
 namespace lockstep::mgmt {
@@ -69,16 +70,6 @@ void judge_unpaired(const Unpaired& u, std::vector<HealthProblem>& problems) {
        "If it was in a pair and its database is lost: run `lockstep node replace` on the other node, then "
        "`lockstep pair join` here. If no node has its database any more: `lockstep pair recover` here. "
        "lockstepd is left as it is until then; do not restart it."});
-}
-
-/// A node whose database is of the past takes part anew. Its management must have nothing before the other one replaces
-/// it.
-std::string without_the_database(const std::string& name, NodeSide side) {
-  return fmt::format(
-      "stop lockstep-mgmtd on {0}, move mgmt.db and what begins with that name away, and start it again. Then, where "
-      "the other node has the pair, run `lockstep node replace {1}` there and `lockstep pair join` on {0}; where none "
-      "has it, `lockstep pair recover` on {0}.",
-      name, side_name(side));
 }
 
 void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthProblem>& problems) {
@@ -402,40 +393,6 @@ void judge_addresses(const PairView& view, std::vector<HealthProblem>& problems)
                                     side_name(view.local_side.value_or(NodeSide::a)))});
   for (const auto& d : view.file_differences)
     problems.push_back({Severity::warning, "node", view.local_side, {}, d.sentence, d.advice});
-}
-
-/// One that takes this node for its partner, or may when it is back.
-bool is_brought_up_to_date(const PairView& view) {
-  return std::ranges::any_of(view.nodes, [](const NodeView& n) {
-    return n.node && !n.local && (n.trouble == PartnerTrouble::none || n.trouble == PartnerTrouble::away);
-  });
-}
-
-void judge_copy(const PairView& view, std::vector<HealthProblem>& problems) {
-  if (view.newer_copy != 0)
-    problems.push_back(
-        {Severity::warning,
-         "node",
-         view.local_side,
-         {},
-         fmt::format(
-             "The database of this node's management is of an earlier time: it has revision {}, and the copy of "
-             "the configuration beside the volumes has revision {}.",
-             view.revision.head.n, view.newer_copy),
-         is_brought_up_to_date(view)
-             ? "The other node brings it up to date by itself. If that one is lost, take the copy before anything is "
-               "changed: stop lockstep-mgmtd here, move mgmt.db and what begins with that name away, start it again, "
-               "and run `lockstep pair recover`."
-             : "No other node brings it up to date. Before anything is changed " +
-                   without_the_database("this node", view.local_side.value_or(NodeSide::a))});
-  else if (!view.save_problem.empty())
-    problems.push_back(
-        {Severity::warning,
-         "node",
-         view.local_side,
-         {},
-         fmt::format("The copy of the configuration beside the volumes is not of now: {}", view.save_problem),
-         "It is written again by itself, a moment after that is possible."});
 }
 
 Health summed_up(std::vector<HealthProblem> problems) {

@@ -1,60 +1,10 @@
 // Verdicts and their sentences.
 #include <gtest/gtest.h>
 
-#include "mgmt/control/pair_view.hpp"
-#include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/viewed_pair.hpp"
 
 namespace lockstep::mgmt {
 namespace {
-
-struct Pairs {
-  std::shared_ptr<Configuration> configuration = std::make_shared<Configuration>();
-  PairView view;
-
-  Pairs() {
-    configuration->pair = Pair{.id = random_uuid(),
-                               .name = "pair1",
-                               .target_name = "",
-                               .arbiter = {},
-                               .settings = {},
-                               .link = {},
-                               .link_mutual = {},
-                               .link_protection = LinkProtection::required};
-    configuration->nodes = {{random_uuid(), NodeSide::a, "node-a", {}, "", "", ""},
-                            {random_uuid(), NodeSide::b, "node-b", {}, "", "", ""}};
-    Volume v;
-    v.id = random_uuid();
-    v.name = "vm1";
-    v.lifecycle = Lifecycle::ready;
-    configuration->volumes = {v};
-    view.configuration = configuration;
-    view.local_side = NodeSide::a;
-    for (int i = 0; i < 2; ++i) {
-      NodeView& n = view.nodes[i];
-      n.node = &configuration->nodes[i];
-      n.local = i == 0;
-      n.report.running = true;
-      n.report.at_ms = 1;
-      n.report.status = DataPlaneStatus{};
-      n.report.status->partner_connected = true;
-      ReplicaStatus r;
-      r.volume = v.id;
-      r.serving = true;
-      r.state = "in_sync";
-      n.report.status->volumes = {r};
-    }
-  }
-  ReplicaStatus& a() { return view.nodes[0].report.status->volumes[0]; }
-  ReplicaStatus& b() { return view.nodes[1].report.status->volumes[0]; }
-  void states(const char* of_a, bool a_serves, const char* of_b, bool b_serves) {
-    a().state = of_a;
-    a().serving = a_serves;
-    b().state = of_b;
-    b().serving = b_serves;
-  }
-  VolumeVerdict volume() { return judge_volume(view, configuration->volumes[0]); }
-  Health health() { return judge_pair(view); }
-};
 
 TEST(Health, InSyncEverywhereIsInOrder) {
   Pairs p;
@@ -122,41 +72,6 @@ TEST(Health, AdviceOnRdmaIsToldAndAllIsInOrder) {
   p.view.nodes[1].report.status->findings = {"It has too little memory."};
   EXPECT_EQ(p.health().summary, "On node-b: It has too little memory.") << "and nothing else is wrong";
   EXPECT_EQ(p.health().problems.size(), 2U);
-}
-
-TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
-  Pairs p;
-  p.view.revision.head.n = 10;
-  p.view.save_problem = "/v/configuration.saved holds revision 20, this node's database only 10.";
-  EXPECT_NE(p.health().problems.at(0).advice.find("written again"), std::string::npos);
-  p.view.newer_copy = 20;
-  ASSERT_EQ(p.health().problems.size(), 1U);
-  EXPECT_NE(p.health().summary.find("it has revision 10"), std::string::npos) << p.health().summary;
-  EXPECT_NE(p.health().problems[0].advice.find("lockstep pair recover"), std::string::npos);
-  EXPECT_EQ(p.health().problems[0].advice.find("written again"), std::string::npos) << "it never is";
-}
-
-TEST(Health, OfASetBackDatabaseNothingIsPromisedThatAPartnerRefuses) {
-  Pairs p;
-  p.view.newer_copy = 20;
-  EXPECT_NE(p.health().problems.at(0).advice.find("brings it up to date by itself"), std::string::npos);
-  p.view.nodes[1].trouble = PartnerTrouble::other_certificate;
-  const auto told = p.health().problems;
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].advice.find("by itself"), std::string::npos) << told[0].advice;
-  EXPECT_NE(told[0].advice.find("lockstep node replace"), std::string::npos) << told[0].advice;
-}
-
-TEST(Health, ALockstepdThatIsHeldBackIsToldWithTheWaysOut) {
-  Pairs p;
-  p.view.nodes[0].report.problems = {{kHeldBack, "lockstepd is told nothing."}};
-  const auto told = p.health().problems;
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].message, "On node-a: lockstepd is told nothing.");
-  EXPECT_NE(told[0].advice.find("lockstep pair recover"), std::string::npos) << told[0].advice;
-  EXPECT_LT(told[0].advice.find("stop lockstep-mgmtd on node-a"), told[0].advice.find("lockstep node replace a"))
-      << "it is refused while that node's management has the pair";
-  EXPECT_EQ(told[0].advice.find(" here"), std::string::npos) << "both nodes tell it";
 }
 
 TEST(Health, AVolumeWhoseImportNobodyIsAtWorkOnIsNotInOrder) {
