@@ -83,7 +83,7 @@ class LuStateKeeper {
   void on_forward();
   void on_target();        ///< the other node forwards to this one, in this one's epoch
   void forget_target();    ///< the way out broke, or the replica there is another instance
-  void on_partner_lost();  ///< its process: so are its sessions
+  void on_partner_lost();  ///< its process, or contact for good: so are its sessions
   void on_leased();
   void drop(const Selection& which);  ///< nothing of it that waits is started any more
   void take(InboundRequest& request, const Message& message);

@@ -368,6 +368,7 @@ void Membership::tick() {
   witnessing_.tick();
   resync_.tick();
   generations_.tick();
+  end_what_partner_held(now);
   lu_.tick();
   if (now - last_clean_ > kCleanEvery) {
     last_clean_ = now;

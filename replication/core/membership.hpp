@@ -137,7 +137,10 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void watch_stores(engine::TimePoint now);
   void trust_store_again();
   // touch (membership_roles.cpp)
+  /// Leases without a heartbeat of the partner's, after which nothing of its sessions can be begun any more.
+  static constexpr int kGoneAfter = 3;
   void tell_when_decided();
+  void end_what_partner_held(engine::TimePoint now);
 
   const NodeSettings& settings_;
   engine::Clock& clock_;
@@ -184,6 +187,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   ArbiterWish wish_ = ArbiterWish::none;
   engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;
+  bool partner_is_gone_ = false;  ///< … and this node is alone
   Verdict verdict_ = Verdict::wait;
   engine::Callback<> closed_done_;
   engine::TimePoint link_back_at_;

@@ -1,5 +1,6 @@
 // Making and losing touch, and what else the node tells of: what follows for this replica.
 #include <algorithm>
+#include <utility>
 
 #include "replication/core/marks.hpp"
 #include "replication/core/membership.hpp"
@@ -72,6 +73,19 @@ void Membership::on_partner_restarted() {
     resync_.stop();
     sequencer_.drop_remote();
   }
+}
+
+/// A partner that is no member has sessions, too. They are closed when it loses contact, a lease after the last
+/// heartbeat of its that was answered. A machine whose clock stood still meanwhile sees by the next answer that it did
+/// (Partner::watch_clock) if that clock is behind by a lease more than it may have counted: so this waits for longer.
+void Membership::end_what_partner_held(engine::TimePoint now) {
+  const auto lease = settings_.granted_lease * (100 + settings_.drift_percent) / 100;
+  const engine::TimePoint since = std::max(partner_.answered_at(), alone_.attached());
+  const bool gone = standing_.is_alone() && !partner_.in_contact() && now >= since + kGoneAfter * lease;
+  if (std::exchange(partner_is_gone_, gone) || !gone) return;
+  mark<"membership.partner_is_gone">();
+  front_.end_unstarted(Selection::partners());
+  lu_.on_partner_lost();
 }
 
 void Membership::on_equal() {

@@ -426,6 +426,7 @@ void Partner::take_heartbeat(InboundRequest& request, const Message& message) {
     (*granted)[i] = std::byte{user_.grant_lease(volume, epoch)};
   }
   const std::span<const std::byte> payload = *granted;
+  answered_at_ = now();
   answer(request, header, payload, [keep = std::move(granted)] {});
 }
 

@@ -76,6 +76,8 @@ class Partner {
   /// Hello was answered on the present way out.
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool in_contact() const { return in_contact_ && now() < contact_until_; }
+  /// When the partner last got an answer to a heartbeat: its contact with this node began no later.
+  [[nodiscard]] engine::TimePoint answered_at() const { return answered_at_; }
   [[nodiscard]] engine::TimePoint now() const { return seams_.clock.now(); }
   /// Of a command that the program gets to see at `at`, which is now.
   [[nodiscard]] Receipt receipt(engine::TimePoint at);
@@ -212,6 +214,7 @@ class Partner {
   engine::TimePoint hello_sent_;
   MemoryWatch::Heard heard_before_hello_;
   engine::TimePoint contact_until_;
+  engine::TimePoint answered_at_;
   std::uint64_t contact_stamp_ = 0;
   std::uint64_t partner_stamp_ = 0;
   std::uint64_t heard_stamp_ = 0;  // the partner's clock in its last answer that took less than a lease,

@@ -62,6 +62,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "membership.lets_partner_change",
     "membership.made_room",
     "membership.marks_all_to_be_forced",
+    "membership.partner_is_gone",
     "membership.partner_went_on_meanwhile",
     "membership.proposal_refused",
     "membership.record_hung",
