@@ -34,8 +34,8 @@ void start_stop_unit(Task& task) {
 
 void prevent_allow_medium_removal(Task& task) {
   if (!task.unit().info().removable) return finish(task);
-  const auto kind = task.cdb(4) & 0x01 ? scsi::LuRequestKind::prevent : scsi::LuRequestKind::allow;
-  change_state(task, task.unit().request(kind, task.nexus.key));
+  if (task.cdb(4) & 0x01) return hold_for_nexus(task, scsi::LuRequestKind::prevent);
+  change_state(task, task.unit().request(scsi::LuRequestKind::allow, task.nexus.key));
 }
 
 }  // namespace lockstep::iscsi_target::handlers

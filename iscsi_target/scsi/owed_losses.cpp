@@ -9,7 +9,7 @@ namespace lockstep::iscsi_target {
 
 OwedLosses::Loss OwedLosses::begin(scsi::LuRequest request) {
   const Turn turn(busy_);
-  std::erase_if(owed_, [&](const Owed& each) { return each.request.nexus == request.nexus; });
+  std::erase_if(owed_, [&](const Owed& each) { return each.is_due && each.request.nexus == request.nexus; });
   if (owed_.size() == kMost) owed_.erase(owed_.begin());
   owed_.push_back({{++last_, std::move(request)}, false});
   note();
@@ -19,18 +19,10 @@ OwedLosses::Loss OwedLosses::begin(scsi::LuRequest request) {
 void OwedLosses::answered(std::uint64_t number, bool settled) {
   const Turn turn(busy_);
   const auto owed = std::ranges::find(owed_, number, &Owed::number);
-  if (owed == owed_.end()) return;  // forgiven, or there is a later one of that nexus
+  if (owed == owed_.end()) return;  // it gave way
   owed->is_due = !settled;
   if (settled) owed_.erase(owed);
   note();
-}
-
-bool OwedLosses::forgive(const scsi::NexusKey& nexus) {
-  if (!any_.load(std::memory_order_acquire)) return false;
-  const Turn turn(busy_);
-  const auto forgiven = std::erase_if(owed_, [&](const Owed& each) { return each.request.nexus == nexus; });
-  note();
-  return forgiven != 0;
 }
 
 std::vector<OwedLosses::Loss> OwedLosses::take_due() {

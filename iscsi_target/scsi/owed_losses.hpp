@@ -1,7 +1,7 @@
 #pragma once
 // What the end of a nexus owes to a unit: RESERVE and PREVENT go with it (scsi::LuRequestKind::nexus_lost), but the
-// disk may be unable to carry that out just then. It is owed until it is in force, or until the same nexus is there
-// again.
+// disk may be unable to carry that out just then. It is owed until it is in force. A session of the same names that is
+// there before that inherits nothing: what it would hold itself waits, since the loss would take that, too.
 //
 // Kept at the unit and not on a reactor, since an initiator port that comes back may come to any of them. Any thread;
 // that nothing is owed is said without a wait.
@@ -27,8 +27,6 @@ class OwedLosses {
   [[nodiscard]] Loss begin(scsi::LuRequest request);
   /// False: it is due once more.
   void answered(std::uint64_t number, bool settled);
-  /// A nexus of that name is there again: what it holds is its own. True: its loss was owed.
-  [[nodiscard]] bool forgive(const scsi::NexusKey& nexus);
 
   /// take_due() would give something.
   [[nodiscard]] bool are_due() const { return due_.load(std::memory_order_relaxed); }

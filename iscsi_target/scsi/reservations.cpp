@@ -20,7 +20,7 @@ void send_reserve_out(Task& task) {
 
 }  // namespace
 
-void reserve(Task& task) { change_state(task, task.unit().request(scsi::LuRequestKind::reserve, task.nexus.key)); }
+void reserve(Task& task) { hold_for_nexus(task, scsi::LuRequestKind::reserve); }
 void release(Task& task) { change_state(task, task.unit().request(scsi::LuRequestKind::release, task.nexus.key)); }
 
 void persistent_reserve_out(Task& task) {

@@ -261,8 +261,7 @@ void TargetDevice::refresh_view(NexusState& state) {
     state.key.port = now.use->unit->settings().port_group;
     now.attentions.begin(now.use->unit->events(), true);
     const auto moved = std::ranges::find(old, now.use, &NexusUnit::use);
-    const bool owed = now.use->unit->losses().forgive(state.key);
-    now.may_hold = owed || (moved != old.end() && moved->may_hold);
+    now.may_hold = now.use->unit->losses().has(state.key) || (moved != old.end() && moved->may_hold);
     changed = true;
   }
   for (std::size_t lun = 0; lun < old.size(); ++lun) {

@@ -30,7 +30,8 @@ struct NexusUnit {
   UnitUse* use = nullptr;  ///< null: nothing there
   PendingAttentions attentions;
   bool has_echo = false;  ///< wrote to the unit's echo buffer; another may have since
-  bool may_hold = false;  ///< asked for a change of the unit's state, and never heard what became of it
+  /// Asked for a change of the unit's state, and never heard what became of it; or one of the same names before it did.
+  bool may_hold = false;
 };
 
 /// What RECEIVE COPY STATUS tells about an EXTENDED COPY that is over.

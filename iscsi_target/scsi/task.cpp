@@ -232,6 +232,12 @@ void change_state(Task& task, const scsi::LuRequest& request, Step then) {
   });
 }
 
+void hold_for_nexus(Task& task, scsi::LuRequestKind kind) {
+  if (task.unit().losses().has(task.nexus.key)) [[unlikely]]
+    return finish(task, Status::busy);
+  change_state(task, task.unit().request(kind, task.nexus.key));
+}
+
 scsi::Sense medium_sense(const LogicalUnit& unit) {
   const auto state = unit.state();
   if (state->ejected) return plain(SenseKey::not_ready, scsi::asc::kMediumNotPresentTrayOpen);

@@ -87,6 +87,9 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
 /// Has the disk carry out a step of the unit's state, which replaces what is in task.buffer; its answer ends the task,
 /// unless it is GOOD and something follows.
 void change_state(Task& task, const scsi::LuRequest& request, Step then = nullptr);
+/// The same for what ends with the nexus. BUSY, while an earlier one of the same names owes its loss: made later, that
+/// would end this, too.
+void hold_for_nexus(Task& task, scsi::LuRequestKind kind);
 /// Why there is nothing to read or write: no medium, sanitizing. NO SENSE when there is.
 [[nodiscard]] scsi::Sense medium_sense(const LogicalUnit& unit);
 
