@@ -72,7 +72,19 @@ void Completions::note_latency(const Op& op) {
 
 void Completions::half_done(const Op& op) { ForwardEntries::half_done(*op.entry, standing_.epoch().id); }
 
+void Completions::end_request_of(Op& op, std::error_code status) {
+  Parent& parent = *std::exchange(op.parent, nullptr);
+  op.data = {};
+  op.port = nullptr;
+  parent.request->status = status;
+  give_back(parent);
+}
+
 void Completions::finish(Op& op, std::error_code status) {
+  if (op.outlives_its_request()) {
+    in_force_.left(op);
+    return operations_.pool.destroy(op);
+  }
   if (waits_for_this_node(op, status)) return hold(op);
   if (governor_ && !status) note_latency(op);
   op.status = status;

@@ -28,6 +28,8 @@ class Completions {
   /// The operation is over, whoever it came from. `op` is gone afterwards, or held.
   void finish(Op& op, std::error_code status);
   void hold(Op& op);
+  /// The request ends, `op` goes on without it.
+  void end_request_of(Op& op, std::error_code status);
   /// A forward of the partner's is durable here, and ordered; it is not over.
   void half_done(const Op& op);
   /// The request is over: answered, or withheld until the sessions are closed, for good in a process that was set back.

@@ -197,7 +197,7 @@ void Membership::act(const ReplicaState& theirs) {
       change_in_sync(theirs);
       break;
     case Verdict::drive_resume:
-      driver_.drive_resume();
+      sequencer_.has_outlived() ? driver_.drive_both(theirs, 0) : driver_.drive_resume();
       break;
     case Verdict::drive_both:
       driver_.drive_both(theirs, 0);
@@ -369,6 +369,7 @@ void Membership::tick() {
   resync_.tick();
   generations_.tick();
   end_what_partner_held(now);
+  let_sessions_end(now);
   lu_.tick();
   if (now - last_clean_ > kCleanEvery) {
     last_clean_ = now;

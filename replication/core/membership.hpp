@@ -137,10 +137,15 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void watch_stores(engine::TimePoint now);
   void trust_store_again();
   // touch (membership_roles.cpp)
-  /// Leases without a heartbeat of the partner's, after which nothing of its sessions can be begun any more.
+  /// Leases out of touch, after which the partner serves no more by this node's leave, and nothing of its sessions can
+  /// be begun.
   static constexpr int kGoneAfter = 3;
+  [[nodiscard]] engine::Duration gone_after() const {
+    return kGoneAfter * settings_.granted_lease * (100 + settings_.drift_percent) / 100;
+  }
   void tell_when_decided();
   void end_what_partner_held(engine::TimePoint now);
+  void let_sessions_end(engine::TimePoint now);
 
   const NodeSettings& settings_;
   engine::Clock& clock_;

@@ -79,13 +79,20 @@ void Membership::on_partner_restarted() {
 /// heartbeat of its that was answered. A machine whose clock stood still meanwhile sees by the next answer that it did
 /// (Partner::watch_clock) if that clock is behind by a lease more than it may have counted: so this waits for longer.
 void Membership::end_what_partner_held(engine::TimePoint now) {
-  const auto lease = settings_.granted_lease * (100 + settings_.drift_percent) / 100;
   const engine::TimePoint since = std::max(partner_.answered_at(), alone_.attached());
-  const bool gone = standing_.is_alone() && !partner_.in_contact() && now >= since + kGoneAfter * lease;
+  const bool gone = standing_.is_alone() && !partner_.in_contact() && now >= since + gone_after();
   if (std::exchange(partner_is_gone_, gone) || !gone) return;
   mark<"membership.partner_is_gone">();
   front_.end_unstarted(Selection::partners());
   lu_.on_partner_lost();
+}
+
+/// What was begun ends with the decision, and that may take as long as the partner and the witness are away. Meanwhile
+/// the sessions that were closed would not end, nor their initiators log in again: to no volume of this node.
+void Membership::let_sessions_end(engine::TimePoint now) {
+  const phase::Suspended* p = standing_.suspended();
+  if (!p || p->sessions != phase::Suspended::Sessions::closed || steps_.busy()) return;
+  if (now >= p->since + gone_after()) sequencer_.end_requests_given_up();
 }
 
 void Membership::on_equal() {

@@ -147,6 +147,8 @@ struct Op {
   /// Not knowing is no reason to fail anything: it is kept, as far as anybody can tell.
   void take_unknown_run() { take_run({extent.length, false}); }
   [[nodiscard]] bool cancelled() const { return parent && parent->cancelled; }
+  /// Begun by an initiator of this node, whose request has ended.
+  [[nodiscard]] bool outlives_its_request() const { return !parent && !entry; }
 };
 
 /// Some of the operations that a mirror holds.

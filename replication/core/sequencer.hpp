@@ -71,6 +71,12 @@ class Sequencer {
   /// The same; `done` runs when no other is left.
   void drain(engine::Callback<> done);
   void cancel_drain() { drained_ = nullptr; }
+  /// Requests that were given up end where only the partner is waited for; their writes go on, with the data copied.
+  /// For when neither node serves. They count as over: nobody may serve again before both members have them, or this
+  /// one is alone, or none any more.
+  void end_requests_given_up();
+  /// There are such writes.
+  [[nodiscard]] bool has_outlived() const;
   /// This replica left, or is detached: what the members have is acknowledged, what nobody knows of is not.
   void settle_after_leaving();
 

@@ -99,6 +99,30 @@ void Sequencer::settle_after_leaving() {
   }
 }
 
+/// Where there is no memory for the copy, the next call tries again: each request that ends gives back as much.
+void Sequencer::end_requests_given_up() {
+  const auto waits = [](const Op& o) {
+    return o.stage == Stage::issued && o.cancelled() && !o.local_busy && !o.on_link;
+  };
+  while (Op* op = find(waits)) {
+    if (!op->payload.empty()) {
+      engine::Buffer copy = buffers_.allocate(op->payload.size());
+      if (!copy) return;
+      std::ranges::copy(op->payload, copy.data());
+      op->scratch = std::move(copy);
+      op->payload = op->scratch.span();
+    }
+    mark<"sequencer.outlives_its_request">();
+    completions_.end_request_of(*op, Errc::unknown_outcome);
+  }
+}
+
+bool Sequencer::has_outlived() const {
+  bool found = false;
+  active_.for_each([&](const Op& op) { found |= op.outlives_its_request(); });
+  return found;
+}
+
 bool Sequencer::on_link() {
   return find([](const Op& o) { return o.on_link; }) != nullptr;
 }

@@ -373,7 +373,19 @@ void Initiator::host_ended(Host& host, bool silent) {
   }
 }
 
-void Initiator::host_fenced(Host& host) { close_attempts(host, 50 * kMillisecond); }
+/// The node gives up what its closed sessions had sent and is under way still.
+void Initiator::host_fenced(Host& host) {
+  const auto on_closed = [](void* self, std::uint64_t argument) {
+    auto& initiator = *static_cast<Initiator*>(self);
+    Attempt* a = initiator.find(argument);
+    if (a != nullptr && a->submitted && !a->cancelled) initiator.cancel(*a);
+  };
+  for (const auto& a : attempts_) {
+    if (!a->live || a->host != &host || !a->submitted || a->cancelled) continue;
+    world_.scheduler.after(kPathDelay, owner_at(host), on_closed, this, key(*a));
+  }
+  close_attempts(host, 50 * kMillisecond);
+}
 
 Initiator::Attempt* Initiator::find(std::uint64_t argument) {
   Attempt& a = *attempts_[static_cast<std::uint32_t>(argument)];

@@ -90,6 +90,7 @@ inline constexpr auto kRequiredMarks = std::to_array<const char*>({
     "resync.on_demand",
     "resync.source_unreadable",
     "resync.target_lost",
+    "sequencer.outlives_its_request",
     "space.asked_the_partner",
     "space.made",
     "space.none_for_the_partner",
