@@ -91,9 +91,9 @@ void Generations::tick() {
   standing_.is_alone() ? raise_alone() : raise([](bool) {});
 }
 
-/// For the witness, which is all that knows of it.
+/// For the witness, which is all that knows of it. What was written while it was away it hears of when it is back.
 void Generations::raise_alone() {
-  if (standing_.epoch().arbiter.kind != engine::ArbiterKind::witness || !has_witness_) return;
+  if (!user_.witness_holds_this_epoch()) return;
   raised_at_ = clock_.now();
   written_then_ = regions_.begun();
   ++store_.known.generation;

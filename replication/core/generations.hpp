@@ -9,6 +9,9 @@
 //
 // Invariant: a generation is durable at its owner before it is told, so that the partner never knows of a higher one.
 //
+// Alone, it rises only while the witness holds this very epoch, and so hears of it. A copy that was set back to when it
+// was the only member, and serves where nobody hears it, would else count past what its partner knows of it.
+//
 // Callers: the exchange of states, the cleaner, what deals with the witness, and membership with each tick.
 #include <algorithm>
 
@@ -30,6 +33,8 @@ class GenerationsUser {
   /// The partner knows of a generation that this process, which told it some, has not reached yet: its memory was set
   /// back, too.
   virtual void on_memory_set_back() = 0;
+  /// The witness was seen to hold the present epoch.
+  [[nodiscard]] virtual bool witness_holds_this_epoch() const = 0;
 };
 
 class Generations {
@@ -38,15 +43,14 @@ class Generations {
   static constexpr engine::Duration kLongest = std::chrono::seconds(5);
 
   Generations(const engine::Clock& clock, const Standing& standing, LocalStore& store, Outbound& outbound,
-              const Regions& regions, Applier& applier, GenerationsUser& user, bool has_witness)
+              const Regions& regions, Applier& applier, GenerationsUser& user)
       : clock_(clock),
         standing_(standing),
         store_(store),
         outbound_(outbound),
         regions_(regions),
         applier_(applier),
-        user_(user),
-        has_witness_(has_witness) {}
+        user_(user) {}
 
   /// A new one on both, by the node that orders. `done`: whether both have it; perhaps from inside the call.
   void raise(engine::Callback<bool> done);
@@ -88,7 +92,6 @@ class Generations {
   const Regions& regions_;
   Applier& applier_;
   GenerationsUser& user_;
-  const bool has_witness_;
   std::uint64_t expected_ = 0;  ///< of this replica, as the partner knows
   bool partner_set_back_ = false;
   bool raising_ = false, mending_ = false;

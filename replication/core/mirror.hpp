@@ -87,6 +87,7 @@ class Mirror final : public engine::Disk,
                             " than this process has reached: this machine was set back to a snapshot with its memory.");
   }
   void on_mended() override { membership_.look_again(); }
+  [[nodiscard]] bool witness_holds_this_epoch() const override { return witnessing_.raised(); }
   [[nodiscard]] ReplicaState state() const override { return membership_.state(); }
   [[nodiscard]] bool agreed() const override { return membership_.agreed(); }
   void end_unstarted(const Selection& which) override { front_.end_unstarted(which); }

@@ -84,6 +84,40 @@ TEST(OldCopy, ReportsASplitWhenItWroteAloneBesideAPartnerThatIsSuspended) {
   }
 }
 
+/// In the dark it counts no generations: it stays below what its partner knows of it, and all of it is compared.
+void compares_an_old_copy_that_was_in_the_dark(bool restarts) {
+  OnlyMember world;
+  world.pair.world().checkers->expect_split();
+  world.take_out(kB);
+  world.pair.host(kA).take_snapshot();
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kByB));
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.status(kB).dirty_bytes == 0; }));
+  world.pair.host(kA).end(Host::End::power_cut);
+  ASSERT_TRUE(world.goes_alone(kB, 20 * kLease));
+  world.pair.host(kA).set_back();
+  world.boot_unheard(kA);
+  ASSERT_TRUE(world.goes_alone(kA, 10 * kLease));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfB, kByOldA));
+    world.pair.run_for(6 * kLease);
+  }
+  if (restarts) world.pair.host(kA).end(Host::End::killed);
+  world.mend();
+  if (restarts) world.pair.host(kA).boot();
+  ASSERT_TRUE(restarts || (world.parts_ways() && world.gives_up(kA))) << world.pair.status(kA).reason;
+  world.show_witness(kA);
+  ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); })) << world.pair.status(kA).reason;
+  EXPECT_EQ(world.pair.value_at(kB, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfB), 0);
+}
+
+TEST(OldCopy, IsComparedAsAWholeHoweverLongItWroteInTheDark) { compares_an_old_copy_that_was_in_the_dark(false); }
+
+TEST(OldCopy, IsComparedAsAWholeByItsNextProcess) { compares_an_old_copy_that_was_in_the_dark(true); }
+
 /// By its record the old copy is no member any more.
 TEST(OldCopy, ThatPartedWaysLetsItsPartnerStartAgain) {
   for (const ArbiterKind kind : {ArbiterKind::preferred, ArbiterKind::witness}) {
