@@ -351,6 +351,8 @@ bool Witnessing::serves_against(const WitnessView& view, bool trusted) {
 void Witnessing::raise_over(const WitnessView& view) {
   const engine::EpochRecord& epoch = standing_.epoch();
   const WitnessRecord record = record_for(epoch.number, epoch.id, epoch.members);
+  // What was recorded since it looked, and is not served yet, the partner has perhaps won over.
+  if (!standing_.in_sync() && !standing_.is_alone()) return;
   if (standing_.in_sync() && !standing_.lease_valid()) return;
   if (serves_against(view, judge_witness(raised_with_, view) == WitnessTrust::ok)) return;
   if (view.record == record) {

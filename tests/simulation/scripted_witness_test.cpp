@@ -152,6 +152,23 @@ TEST(Witness, IsJudgedByWhatWasKnownWhenItWasAsked) {
   EXPECT_EQ(slow.held(), 1u) << "it asks to go on alone: " << world.pair.status(kA).reason;
 }
 
+/// It looked in sync. The epoch of both that it has recorded since B has not agreed to, and B won meanwhile.
+TEST(Witness, IsToldOfNoEpochThatIsNotServedYet) {
+  PlayedB world(patient);
+  auto& slow = world.pair.host(kA).slow_witness();
+  slow.hold();
+  ASSERT_TRUE(world.pair.wait_for([&] { return slow.held() == 1; }, 30 * kSecond));
+  world.keep_a_proposal();
+  engine::Uuid its{};
+  its.bytes[0] = 1;
+  world.at_the_witness({world.b.state.record.number + 1, its, MemberSet::only(kB)});
+  slow.let_go(0);
+  ASSERT_TRUE(world.pair.wait_for([&] { return slow.held() == 1; }, kSoon)) << "the answer";
+  slow.let_go(0);
+  world.pair.run_for(kSoon);
+  EXPECT_EQ(slow.held(), 0u) << "it would take B's word back, by which B goes on alone";
+}
+
 /// Volumes that were made one after the other, or whose answers were: what they ask for at one moment is one request.
 TEST(Witness, IsLookedAtByAllVolumesOfANodeAtOnce) {
   ScriptedPair pair(pair_program(), [](Scenario& s) {
