@@ -69,9 +69,6 @@ void GoingAlone::confirm_start() {
   });
 }
 
-/// As it said itself. Whoever is heard of since, another process of its or nobody, takes nothing of that back.
-bool GoingAlone::partner_went_on() const { return left_behind_in_ == standing_.epoch().id; }
-
 void GoingAlone::start() {
   if (!standing_.serves_nothing() || !hears_nobody() || partner_went_on()) return;
   if (steps_.busy() || standing_.closed() || standing_.epoch().members != MemberSet::only(standing_.side())) return;

@@ -55,6 +55,13 @@ class GoingAlone {
   void go_when_leases_are_over();
   /// The partner is a member of an epoch that follows the recorded one: by that record this node starts no more.
   void note_left_behind() { left_behind_in_ = standing_.epoch().id; }
+  /// As the partner said itself. Whoever is heard of since, another process of its or nobody, takes nothing of that
+  /// back.
+  [[nodiscard]] bool partner_went_on() const { return left_behind_in_ == standing_.epoch().id; }
+  /// … without this replica, the only member by its record: one of the two was set back.
+  [[nodiscard]] bool is_left_behind() const {
+    return partner_went_on() && standing_.epoch().members == engine::MemberSet::only(standing_.side());
+  }
   /// The partner asks for a lease in that epoch. False: it gets none.
   [[nodiscard]] bool grant(const engine::Uuid& epoch);
   void watch_kept_sessions();
@@ -75,7 +82,6 @@ class GoingAlone {
   [[nodiscard]] bool hears_nobody() const;
   /// A process that has just started lets its partner call first.
   [[nodiscard]] engine::TimePoint partner_calls_until() const { return attached_ + settings_.lease; }
-  [[nodiscard]] bool partner_went_on() const;
   void confirm_start();
   void start();
   [[nodiscard]] bool store_is_proven();

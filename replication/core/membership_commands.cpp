@@ -25,6 +25,11 @@ void Membership::leave(Done done) {
   exchange();
 }
 
+namespace {
+constexpr const char* kLeftBehind =
+    "The partner stands in a later epoch of this volume, in which both may have acknowledged what this replica lacks.";
+}  // namespace
+
 engine::Result<void> Membership::check_forced(bool accept_inconsistent) const {
   if (standing_.in_sync() || standing_.is_alone()) {
     return fail(Errc::refused, "This replica serves already: there is nothing to force.");
@@ -47,6 +52,10 @@ engine::Result<void> Membership::check_forced(bool accept_inconsistent) const {
     return fail(Errc::refused,
                 "This replica was set back in time: it lacks what was written since. Force it with "
                 "--accept-inconsistent only if the partner's data is lost.");
+  }
+  if (alone_.is_left_behind() && !accept_inconsistent) {
+    return fail(Errc::refused,
+                std::string(kLeftBehind) + " Force it with --accept-inconsistent only if the partner's data is lost.");
   }
   return {};
 }
@@ -76,7 +85,8 @@ void Membership::mark_all_and_go_on(bool accept_inconsistent) {
 
 void Membership::go_on_by_force() {
   leaving_ = false;  // whatever it left for, it serves now
-  const bool stale = !standing_.epoch().members.contains(standing_.side()) || generations_.set_back();
+  const bool stale =
+      !standing_.epoch().members.contains(standing_.side()) || generations_.set_back() || alone_.is_left_behind();
   generations_.accept_as_it_is();
   // Above what the witness holds, which would not be told of this replica else, and deny it after a restart.
   const std::uint64_t above = std::max(witnessing_.attempted(), store_.known.record_number);
@@ -174,6 +184,7 @@ std::string Membership::reason() const {
   }
   if (standing_.serves_nothing() && store_watch_.record_hangs())
     return "The metadata's store did not complete a write in time.";
+  if (standing_.serves_nothing() && alone_.is_left_behind()) return kLeftBehind;
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
   if (space_.lacking()) return store_.lack_of_space();
   return resync_.why_unreadable();

@@ -368,6 +368,25 @@ TEST(OnlyMember, StopsBesideAPartnerThatStandsInALaterEpoch) {
   EXPECT_FALSE(world.pair.wait_for([&] { return world.pair.status(kA).serving; }, 20 * kLease)) << "it remembers";
 }
 
+/// What both acknowledged in B's epoch is not here.
+TEST(OnlyMember, ThatWasLeftBehindIsForcedByASecondConfirmationOnlyAndInALineOfItsOwn) {
+  PlayedB world;
+  world.go_on_alone();
+  world.b.state.record = world.next(MemberSet::both());
+  world.b.tell_state();
+  ASSERT_TRUE(world.pair.wait_for([&] { return !world.pair.status(kA).serving; }, kLease));
+  EXPECT_NE(world.pair.status(kA).reason.find("later epoch"), std::string::npos) << world.pair.status(kA).reason;
+  const auto force = [&](bool accepts) {
+    std::optional<bool> done;
+    world.pair.host(kA).program()->force_solo(0, accepts, [&](engine::Result<void> r) { done = r.has_value(); });
+    EXPECT_TRUE(world.pair.wait_for([&] { return done.has_value(); }));
+    return done.value_or(false);
+  };
+  EXPECT_FALSE(force(false));
+  ASSERT_TRUE(force(true));
+  EXPECT_TRUE(world.pair.status(kA).epoch.ancestors.empty()) << "B would take it for what follows its own";
+}
+
 TEST(OnlyMember, ThatWasLeftBehindDoesNotStartBesideAnotherProcessOfItsPartners) {
   PlayedB world;
   world.go_on_alone();
