@@ -155,6 +155,15 @@ void Membership::on_partner_state(const ReplicaState& theirs, bool first) {
   resync_.go_on();
 }
 
+/// Nothing differs from a copy that the partner has not got any more.
+void Membership::on_asked(bool learnt) {
+  giving_up_.on_partner_asked(learnt);
+  if (!exchange_.partner_unknown() || !std::exchange(split_, false)) return;
+  mark<"membership.split_ended_by_its_absence">();
+  verdict_ = Verdict::wait;
+  changed_();
+}
+
 /// All is well, and yet the next epoch of both is due.
 void Membership::change_in_sync(const ReplicaState& theirs) {
   if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {

@@ -115,7 +115,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void on_gone_alone(bool forced) override;
   void on_partner_state(const ReplicaState& theirs, bool first) override;
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
-  void on_asked(bool learnt) override { giving_up_.on_partner_asked(learnt); }
+  void on_asked(bool learnt) override;
   void act(const ReplicaState& theirs);
   void change_in_sync(const ReplicaState& theirs);
   void start_in_touch();

@@ -183,5 +183,17 @@ TEST(OnlyMember, WaitsForAPartnerThatIsStillAttachingForABoundedTime) {
   EXPECT_TRUE(world.goes_alone(kA, 15 * kLease));
 }
 
+/// Nothing differs from a copy that is not there any more.
+TEST(OldCopy, ThatIsTakenAwayAfterTheyPartedWaysEndsTheSplit) {
+  OnlyMember world;
+  world.serve_beside_b();
+  world.mend();
+  ASSERT_TRUE(world.parts_ways()) << world.pair.status(kA).reason;
+  world.pair.host(kA).program()->detach(0, [] {});
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.is(kB, MirrorState::solo); }, 5 * kLease));
+  EXPECT_TRUE(world.pair.status(kB).serving);
+  EXPECT_EQ(world.pair.status(kB).reason, "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
