@@ -80,7 +80,7 @@ struct PairNode::Impl final : PartnerUser {
     bool again = false;  ///< they are to be closed once more
   };
   std::variant<SessionsOpen, SessionsDraining, SessionsClosing> sessions;
-  bool started = false;
+  bool started = false, link_is_up = false;
   const engine::TimePoint made_at = seams.clock.now();
   unsigned leaving = 0;
 
@@ -99,6 +99,16 @@ struct PairNode::Impl final : PartnerUser {
     if (started || message.type != MessageType::state || seams.clock.now() - made_at >= kAttachesWithin) return false;
     const auto theirs = decode_state(request.payload());
     return theirs && !theirs->running;
+  }
+
+  /// Until the node begins nothing ticks: a member would not notice that its store hangs, nor that it is to go on
+  /// alone. So its replicas are as if they were not there yet, but for what a partner that serves proposes at once: to
+  /// go on without this one.
+  [[nodiscard]] bool takes(const InboundRequest& request, const Message& message) const {
+    if (started) return true;
+    if (seams.clock.now() - made_at >= kAttachesWithin) return false;
+    if (message.type == MessageType::propose) return true;
+    return message.type == MessageType::state && !may_attach_it_yet(request, message);
   }
 
   /// Of two that the partner may hold, also before the two have met.
@@ -290,6 +300,7 @@ void PairNode::start() {
   impl_->for_each([](Mirror& m) { m.membership().on_node_started(); });
   impl_->tick();
   impl_->beat();
+  if (impl_->link_is_up) impl_->partner.on_link_up();
 }
 
 engine::Result<void> PairNode::attach(VolumeSettings settings, engine::Store& data,
@@ -408,8 +419,14 @@ void PairNode::Impl::stop_all(const std::shared_ptr<engine::Callback<>>& done) {
   one();
 }
 
-void PairNode::on_link_up() { impl_->partner.on_link_up(); }
-void PairNode::on_link_down() { impl_->partner.on_link_down(); }
+void PairNode::on_link_up() {
+  impl_->link_is_up = true;
+  if (impl_->started) impl_->partner.on_link_up();
+}
+void PairNode::on_link_down() {
+  impl_->link_is_up = false;
+  impl_->partner.on_link_down();
+}
 void PairNode::on_inbound_up(std::uint64_t session) { impl_->partner.on_inbound_up(session); }
 void PairNode::on_inbound_down(std::uint64_t session) {
   impl_->partner.on_inbound_down(session);
@@ -431,8 +448,8 @@ void PairNode::on_request(std::uint64_t session, InboundRequest& request) {
   if (message->payload != request.payload().size()) return answer(request, *message, Errc::corrupt);
   if (impl_->partner.take(session, request, *message)) return;
   Mirror* mirror = impl_->find(message->volume);
-  if (!mirror) {
-    const bool elsewhere = impl_->seams.others && impl_->seams.others->have(message->volume);
+  if (!mirror || !impl_->takes(request, *message)) {
+    const bool elsewhere = !mirror && impl_->seams.others && impl_->seams.others->have(message->volume);
     const bool not_yet = elsewhere || impl_->may_attach_it_yet(request, *message);
     return answer(request, *message, not_yet ? Errc::not_serving : Errc::foreign);
   }

@@ -183,6 +183,40 @@ TEST(OnlyMember, WaitsForAPartnerThatIsStillAttachingForABoundedTime) {
   EXPECT_TRUE(world.goes_alone(kA, 15 * kLease));
 }
 
+/// Nothing of what it attached goes on there, and nothing of it watches its stores.
+TEST(OldCopy, IsNoMemberWhereItsNodeNeverBegins) {
+  OnlyMember world(ArbiterKind::witness, [](Scenario& s) {
+    attaches_first(s);
+    s.first_sequencer = kB;
+  });
+  world.pair.run_for(2 * kLease);  // both see the witness's record
+  for (const NodeSide side : {kA, kB}) world.pair.host(side).end(Host::End::power_cut);
+  world.pair.host(kB).metadata(1).stand_still();
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  ASSERT_TRUE(world.goes_alone(kA, 15 * kLease)) << world.pair.status(kA).reason;
+  world.pair.run_for(10 * kLease);
+  EXPECT_TRUE(world.pair.is(kA, MirrorState::solo));
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore));
+  world.pair.host(kB).metadata(1).go_on();
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kB, kBlockOfA), kBefore);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+/// While it has not begun it is brought up to date by nobody: it could not be a member.
+TEST(OldCopy, IsNoTargetWhereItsNodeHasNotBegun) {
+  OnlyMember world(ArbiterKind::preferred, attaches_first);
+  world.pair.host(kB).end(Host::End::killed);
+  world.pair.host(kB).metadata(1).stand_still();
+  world.pair.host(kB).boot();
+  ASSERT_TRUE(world.goes_alone(kA, 5 * kLease));
+  ASSERT_FALSE(world.pair.wait_for([&] { return world.pair.is(kA, MirrorState::in_sync); }, 20 * kLease));
+  ASSERT_FALSE(world.pair.written(kA, kBlockOfA, kBefore));
+  world.pair.host(kB).metadata(1).go_on();
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 /// Nothing differs from a copy that is not there any more.
 TEST(OldCopy, ThatIsTakenAwayAfterTheyPartedWaysEndsTheSplit) {
   OnlyMember world;
