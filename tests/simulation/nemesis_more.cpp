@@ -1,4 +1,5 @@
 // Faults that take several steps: what stands still and goes on, machines and witnesses that are set back.
+#include "tests/simulation/dark.hpp"
 #include "tests/simulation/nemesis.hpp"
 #include "tests/simulation/world.hpp"
 
@@ -257,9 +258,13 @@ void Nemesis::revert(Host& host) {
   host.set_back();
   const Nanos until_boot = a_while(5 * kMillisecond, 3 * kSecond);
   world_.scheduler.after(until_boot, Owner::world, &Nemesis::on_boot, this, number(host.side()));
-  if (world_.scenario.faults.revert_alone && random_.chance(700'000)) {
-    hears_nobody_for(host, random_.between(0, world_.scenario.lease / 3));
-  }
+  if (!world_.scenario.faults.revert_alone || !random_.chance(700'000)) return;
+  const Nanos soon = random_.between(0, world_.scenario.lease / 3);
+  if (!is_dark(world_.scenario)) return hears_nobody_for(host, soon);
+  const Nanos late = random_.between(15 * kSecond, 60 * kSecond);
+  world_.checkers->expect_loss();
+  careful_until_ += late;
+  hears_nobody_for(host, late);
 }
 
 /// Its network is up later than its process, whoever starts that, by less than a node waits for its partner's call.

@@ -1,4 +1,5 @@
 // Operators' orders: what they detach, replace, force and give up, and the caches that they switch.
+#include "tests/simulation/dark.hpp"
 #include "tests/simulation/nemesis.hpp"
 #include "tests/simulation/world.hpp"
 
@@ -126,7 +127,8 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
   world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
   host.program()->give_up(volume, [this, &host](engine::Result<void> done) {
     giving_up_in_ = 0;
-    if (!done && restored_) ++refused_;  // the other's copy may not serve alone: it is that one's to give up
+    if (!done && (restored_ || is_dark(world_.scenario)))
+      ++refused_;  // the other's copy may not serve alone: it is that one's to give up
     world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "replication/link/channel/channel_frames.hpp"
+#include "tests/simulation/dark.hpp"
 
 namespace lockstep::simulation {
 
@@ -75,9 +76,17 @@ void draw_shards(Scenario& s) {
   s.faults.misplaced = random.chance(250'000);
 }
 
+/// Time for a copy that hears nobody to begin, and to go on for longer than it lacks.
+void draw_dark(Scenario& s) {
+  if (!is_dark(s)) return;
+  s.duration = SimRandom(stream_of(s, "values of revert_alone")).between(40, 90) * kSecond;
+  s.think = 2 * s.duration * s.initiators * s.depth / s.operations;
+}
+
 void draw_values(Scenario& s) {
   if (s.fence) s.arbiter = {engine::ArbiterKind::fence, engine::NodeSide::a, {}};
   s.changes_arbiter = s.fences_in_use || (s.changes_arbiter && !s.fence);
+  draw_dark(s);
   SimRandom random(stream_of(s, "values of switches"));
   // Twice the lease is more than a lease and the margin for drift, which is what the mirror may rely on.
   s.hosts.patience = random.between(2 * s.lease, random.chance(800'000) ? 3 * s.lease : 30 * kSecond);
@@ -99,6 +108,10 @@ void draw_values(Scenario& s) {
 }
 
 }  // namespace
+
+bool is_dark(const Scenario& scenario) {
+  return scenario.faults.revert_alone && SimRandom(stream_of(scenario, "dark")).chance(150'000);
+}
 
 const std::vector<Switch>& switches() {
   static const std::vector<Switch> all{

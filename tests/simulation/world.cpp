@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/simulation/dark.hpp"
+
 namespace lockstep::simulation {
 
 using engine::NodeSide;
@@ -45,7 +47,8 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   if (!kind.grows) scenario.grown_regions = 0;
   scenario.changes_arbiter &= kind.changes_arbiter;
   scenario.changes_lease &= kind.changes_lease;
-  if (scenario.faults.force) scenario.reservations = false;  // each side of a split has a state of its own
+  if (scenario.faults.force || is_dark(scenario))
+    scenario.reservations = false;  // each side of a split has a state of its own
   if (options.without_faults) {
     scenario.faults = {};
     settle_switches(scenario, options.switches);
