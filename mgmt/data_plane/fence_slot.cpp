@@ -21,7 +21,10 @@ constexpr std::size_t kMaxAnswer = 16 << 10;
 constexpr const char* kWrong =
     "The fence device says that the partner is off, while it is connected: it names another machine, or its options "
     "are "
-    "wrong. It would power off something else, and both could go on.";
+    "wrong. It would power off something else, and both could go on. Where that was put right only after the partner "
+    "was "
+    "lost, nothing shows it any more: make sure that the partner is off, then `lockstep volume force-solo`.";
+constexpr const char* kSilent = "The fence device of the partner does not answer: ";
 
 FenceWord read_word(const std::string& line) {
   const json said = json::parse(line, nullptr, false);
@@ -110,8 +113,13 @@ class FenceCall : public std::enable_shared_from_this<FenceCall> {
   engine::TimerId timer_ = engine::TimerId::none;
 };
 
-FenceSlot::FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected)
-    : reactor_(reactor), socket_(std::move(socket)), tell_(std::move(tell)), connected_(std::move(connected)) {}
+FenceSlot::FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected,
+                     engine::Duration look_again)
+    : reactor_(reactor),
+      socket_(std::move(socket)),
+      tell_(std::move(tell)),
+      connected_(std::move(connected)),
+      look_again_(look_again) {}
 
 FenceSlot::~FenceSlot() {
   reactor_.cancel(timer_);
@@ -143,12 +151,12 @@ void FenceSlot::look(engine::Callback<const FenceWord&> done) { ask("status", kL
 
 void FenceSlot::watch() {
   timer_ = engine::TimerId::none;
-  if (order_) return look_later(kLookAgain);
+  if (order_) return look_later(look_again_);
   look_ = ask("status", kLookLimit, [this](const FenceWord& word) {
     look_ = nullptr;
     if (word.done && word.off) return compare_with_link(word);
     doubted_ = false;
-    note(word, false);
+    note(word, wrong_ && !word.done);  // one that says nothing is as wrong as before
   });
 }
 
@@ -157,9 +165,9 @@ void FenceSlot::watch() {
 void FenceSlot::compare_with_link(const FenceWord& word) {
   connected_([this, word](bool connected) {
     if (!in_use_ || look_) return;
-    if (order_) return look_later(kLookAgain);
+    if (order_) return look_later(look_again_);
     const bool again = std::exchange(doubted_, connected);
-    if (connected && !again) return look_later(kLookAgain);
+    if (connected && !again) return look_later(look_again_);
     note(word, connected || wrong_);  // only a device that sees the partner run is right again
   });
 }
@@ -171,10 +179,10 @@ void FenceSlot::note(const FenceWord& word, bool is_wrong) {
   ready_ = ready;
   wrong_ = is_wrong;
   problem_ = word.problem;
-  look_later(ready ? kLookEvery : kLookAgain);
+  look_later(ready ? kLookEvery : look_again_);
   if (!news) return;
   if (ready_) return tell_("fence.found", "The fence device of the partner answers.");
-  tell_("fence.lost", wrong_ ? kWrong : "The fence device of the partner does not answer: " + problem_);
+  tell_("fence.lost", problem_.empty() ? kWrong : kSilent + problem_);
 }
 
 std::string FenceSlot::finding() const {

@@ -28,7 +28,9 @@ class FenceSlot final : public replication::Fence {
   /// Answers, on the reactor, whether the partner is connected.
   using Connected = std::function<void(engine::Callback<bool>)>;
 
-  FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected);
+  /// `look_again`: after a look that failed.
+  FenceSlot(engine::Reactor& reactor, std::string socket, Tell tell, Connected connected,
+            engine::Duration look_again = std::chrono::seconds(5));
   ~FenceSlot() override;
 
   void use(bool on);
@@ -46,7 +48,6 @@ class FenceSlot final : public replication::Fence {
 
  private:
   static constexpr engine::Duration kLookEvery = std::chrono::seconds(60);
-  static constexpr engine::Duration kLookAgain = std::chrono::seconds(5);  ///< after one that failed
   /// lockstep-fence has limits of its own, and ends sooner: an order's is 10 minutes, a delay's a minute.
   static constexpr engine::Duration kOrderLimit = std::chrono::seconds(700);
   static constexpr engine::Duration kLookLimit = std::chrono::seconds(30);
@@ -61,10 +62,11 @@ class FenceSlot final : public replication::Fence {
   std::string socket_;
   Tell tell_;
   Connected connected_;
+  const engine::Duration look_again_;
   std::atomic<bool> in_use_ = false;  ///< looked at from any shard's reactor
   bool ready_ = false, looked_ = false;
   bool doubted_ = false;  ///< the last look said that a connected partner is off
-  bool wrong_ = false;    ///< and the one before, too
+  bool wrong_ = false;    ///< and the one before, too; until one sees the partner run
   std::string problem_;   ///< of a device that does not answer
   std::string last_failure_;
   engine::TimerId timer_ = engine::TimerId::none;
