@@ -78,6 +78,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       initiators_(*core_),
       lapses_(*core_, [this] {
         tokens_.see_to_token_file();
+        tokens_.leave_to_the_pair();
         if (!core_->copy.problem().empty() || core_->database_time() == DatabaseTime::unknown) core_->save_copy();
         see_to_addresses();
       }) {

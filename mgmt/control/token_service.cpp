@@ -34,6 +34,7 @@ engine::Result<void> TokenService::ensure_token_file(const std::filesystem::path
     const std::lock_guard lock(mutex_);
     own_ = std::move(kept);
   }
+  leave_to_the_pair();
   if (core_.configuration()->tokens.empty()) return make_first_token(file);
   see_to_token_file();
   return {};
@@ -47,6 +48,23 @@ void TokenService::see_to_token_file() {
   const auto made = make_own_token(file_);
   if (!made && !told_) log_error(made.error().message);
   told_ = !made;
+}
+
+/// A disk without space has it tried again.
+void TokenService::leave_to_the_pair() {
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return;
+  auto tokens = own();
+  const auto is_the_pairs = [&](const Token& mine) {
+    return std::ranges::any_of(configuration->tokens,
+                               [&](const Token& t) { return t.id == mine.id && t.digest == mine.digest; });
+  };
+  if (std::erase_if(tokens, is_the_pairs) == 0) return;
+  try {
+    keep_own_tokens(tokens);
+  } catch (const std::exception& e) {
+    log_error(fmt::format("A token of this node's own can't be left to the pair yet: {}.", e.what()));
+  }
 }
 
 engine::Result<void> TokenService::make_first_token(const std::filesystem::path& file) {

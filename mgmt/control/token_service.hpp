@@ -36,6 +36,9 @@ class TokenService {
   /// Where that file is gone: makes another token of the node's own, an admin's, and writes it there, so that whoever
   /// may remove the file is never shut out. An empty file is left alone. To be called every now and then.
   void see_to_token_file();
+  /// Of this node's own tokens those that the pair has, too, as that of a node which joined with it, are the pair's
+  /// alone from then on: so their revocation is both nodes'. To be called every now and then.
+  void leave_to_the_pair();
 
   /// The token whose secret this is, if it is valid now.
   [[nodiscard]] std::optional<Token> authenticate(std::string_view secret);

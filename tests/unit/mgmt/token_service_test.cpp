@@ -127,6 +127,53 @@ TEST_F(OwnTokenTest, IsRevokedWhenItIsAskedForAndStaysSo) {
 }
 
 /// Who joins with this node's own token has it taken into the pair.
+TEST_F(OwnTokenTest, IsThePairsAloneOnceThePairHasIt) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::filesystem::remove(file_);
+  tokens.see_to_token_file();
+  const auto token = tokens.authenticate(secret());
+  ASSERT_TRUE(token);
+  const auto put = [&](bool there) {
+    ASSERT_TRUE(node_->core->change("By the other node", [&](Configuration& c) -> Outcome<void> {
+      std::erase_if(c.tokens, [&](const Token& t) { return t.id == token->id; });
+      if (there) c.tokens.push_back(*token);
+      return {};
+    }));
+  };
+  tokens.leave_to_the_pair();
+  EXPECT_TRUE(tokens.is_own(token->id));
+  put(true);
+  tokens.leave_to_the_pair();
+  EXPECT_FALSE(tokens.is_own(token->id)) << "its revocation goes to the node that orders changes";
+  EXPECT_TRUE(tokens.authenticate(secret()));
+  EXPECT_TRUE(tokens.still_holds(*token));
+  put(false);
+  EXPECT_FALSE(tokens.authenticate(secret()));
+  EXPECT_FALSE(tokens.still_holds(*token));
+  TokenService later(*node_->core);
+  ASSERT_TRUE(later.ensure_token_file(file_));
+  EXPECT_FALSE(later.authenticate(secret()));
+}
+
+TEST_F(OwnTokenTest, OfANodeThatJoinedBeforeIsLeftToThePairAtTheStart) {
+  TokenService tokens(*node_->core);
+  ASSERT_TRUE(tokens.ensure_token_file(file_));
+  std::filesystem::remove(file_);
+  tokens.see_to_token_file();
+  const auto token = tokens.authenticate(secret());
+  ASSERT_TRUE(token);
+  ASSERT_TRUE(node_->core->change("Joined", [&](Configuration& c) -> Outcome<void> {
+    c.tokens.push_back(*token);
+    return {};
+  }));
+  TokenService later(*node_->core);
+  ASSERT_TRUE(later.ensure_token_file(file_));
+  EXPECT_FALSE(later.is_own(token->id));
+  EXPECT_TRUE(later.authenticate(secret()));
+}
+
+/// Before that is noticed.
 TEST_F(OwnTokenTest, IsGoodNowhereOnceRevokedWhereThePairHasItToo) {
   TokenService tokens(*node_->core);
   ASSERT_TRUE(tokens.ensure_token_file(file_));
