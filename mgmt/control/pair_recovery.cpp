@@ -19,6 +19,12 @@ constexpr auto kLeasesAreOver = std::chrono::seconds(75);
 /// Beyond every number that the pair can have had, so that what is left of the old line nowhere counts as newer.
 std::int64_t number_after(const RevisionId& head) { return std::max(head.n + 1, wall_clock_ms() / 1000); }
 
+std::string name_of(const std::vector<FoundReplica>& replicas, const Uuid& volume) {
+  const auto found = std::ranges::find(replicas, volume, &FoundReplica::volume);
+  const bool named = found != replicas.end() && found->identity && !found->identity->name.empty();
+  return named ? found->identity->name : volume.to_string();
+}
+
 std::string count_of_volumes(std::size_t count) { return count == 1 ? "a volume" : fmt::format("{} volumes", count); }
 
 }  // namespace
@@ -91,11 +97,34 @@ std::string PairRecovery::why_not_now(const Rebuild& rebuild) const {
       std::chrono::ceil<std::chrono::seconds>(kLeasesAreOver - up).count());
 }
 
-/// The last that this node's lockstepd was told, if that is known: a copy that could not be written is older.
-std::int64_t PairRecovery::told_revision() const {
+/// A copy that could not be written for a while is older than what lockstepd was told since.
+void PairRecovery::look_at_orders(RecoveryView& view) const {
+  const Configuration& saved = view.saved->configuration;
   const auto answer = data_plane_.call("node.status", "{}", std::chrono::seconds(3));
   const auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
-  return status ? status->revision : 0;
+  view.told = status ? status->revision : 0;
+  const bool is_older = view.told > view.saved->revision.n;
+  std::string unknown, filled, deleted;
+  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
+  if (is_older)
+    for (const auto& in_use : status->volumes)
+      if (!saved.volume(in_use.volume)) add(unknown, name_of(view.replicas, in_use.volume));
+  for (const auto& volume : saved.volumes) {
+    const bool cut_off = volume.lifecycle != Lifecycle::ready || !volume.import_secret.empty();
+    const bool keeps = is_older && status->volume(volume.id) && volume.lifecycle != Lifecycle::deleting;
+    if (cut_off && !keeps) add(deleted, volume.name);
+    if (cut_off && keeps) view.kept.push_back(volume.id);
+    if (keeps && !volume.import_secret.empty()) add(filled, volume.name);
+  }
+  if (is_older)
+    view.loses = fmt::format("lockstepd here has orders of revision {}: what was changed since revision {} is lost.",
+                             view.told, view.saved->revision.n);
+  const auto tell = [&](const std::string& names, const char* what) {
+    if (!names.empty()) view.loses += (view.loses.empty() ? "" : " ") + fmt::format(fmt::runtime(what), names);
+  };
+  tell(unknown, "Volumes that the copy does not know go out of service, though their files stay: {}.");
+  tell(filled, "Its import was under way then, and it is in use, so that it counts as whole: {}.");
+  tell(deleted, "Deleted, since its making, filling or deleting was under way: {}.");
 }
 
 void PairRecovery::look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const {
@@ -143,6 +172,7 @@ RecoveryView PairRecovery::look(const std::optional<Uuid>& pair) const {
   }
   view.saved = std::move(*saved);
   ask_partner(view);
+  look_at_orders(view);
   return view;
 }
 
@@ -173,20 +203,26 @@ Outcome<void> PairRecovery::recover_saved(const RecoveryView& view, const Recove
     return refuse(RefusalKind::invalid, "There is a saved copy of the configuration, which says all of it.",
                   {{"", "Send nothing but confirm."}});
   if (wish.confirm != name)
-    return refuse(RefusalKind::confirmation_needed,
-                  fmt::format("The pair {} as it was at revision {} is put in force here. {} Send the pair's name, {}, "
-                              "as `confirm`.",
-                              name, saved.revision.n, view.partner_says, name),
-                  {{"/confirm", fmt::format("Must be {}.", name)}});
+    return refuse(
+        RefusalKind::confirmation_needed,
+        fmt::format("The pair {} as it was at revision {} is put in force here. {} {}Send the pair's name, "
+                    "{}, as `confirm`.",
+                    name, saved.revision.n, view.partner_says, view.loses.empty() ? "" : view.loses + " ", name),
+        {{"/confirm", fmt::format("Must be {}.", name)}});
   Node here = *saved.here();
   here.id = core_.node_id;
   here.fingerprint = core_.identity.fingerprint;
   Configuration next = recovered(saved.configuration, saved.node, here, token);
+  for (auto& volume : next.volumes)
+    if (std::ranges::find(view.kept, volume.id) != view.kept.end()) {
+      volume.lifecycle = Lifecycle::ready;
+      volume.import_secret.clear();
+    }
   cut_off_volumes(next);
-  return put_in_force({random_uuid(), std::max(saved.revision.n, told_revision()) + 1, random_uuid()},
+  return put_in_force({random_uuid(), std::max(saved.revision.n, view.told) + 1, random_uuid()},
                       fmt::format("Recovered from the copy of revision {}", saved.revision.n), next,
-                      fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}", name, here.name,
-                                  saved.revision.n, view.partner_says));
+                      fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}{}", name, here.name,
+                                  saved.revision.n, view.partner_says, view.loses.empty() ? "" : " " + view.loses));
 }
 
 Outcome<void> PairRecovery::rebuild(const RecoveryView& view, const RecoveryWish& wish, const Token& token) {

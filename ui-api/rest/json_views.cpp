@@ -365,6 +365,7 @@ json recovery_json(const RecoveryView& view) {
           {"rebuild", view.rebuild ? rebuild_json(*view.rebuild) : json()},
           {"partner", kWords[static_cast<std::size_t>(view.partner)]},
           {"partner_says", view.partner_says},
+          {"loses", view.loses},
           {"replicas", replicas}};
 }
 

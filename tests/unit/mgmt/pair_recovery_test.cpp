@@ -188,6 +188,60 @@ TEST_F(PairRecoveryTest, ASavedCopyIsAllThatCounts) {
   EXPECT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, another));
 }
 
+/// The copy could not be written for a while: lockstepd was told of more than it has.
+TEST_F(PairRecoveryTest, OfACopyThatIsOlderThanLockstepdsOrdersItIsToldWhatIsLostAndWhatIsInUseIsKept) {
+  ASSERT_TRUE(recover());
+  auto old = *core_->saved_file.read();
+  const Volume whole = old.configuration.volumes.front();
+  const auto add = [&](const char* name, Lifecycle lifecycle, const char* secret) {
+    Volume v = whole;
+    v.id = random_uuid();
+    v.name = v.serial = name;
+    v.lun = static_cast<std::int64_t>(old.configuration.volumes.size());
+    v.lifecycle = lifecycle;
+    v.import_secret = secret;
+    old.configuration.volumes.push_back(v);
+    return v.id;
+  };
+  const auto filled = add("filled", Lifecycle::ready, "0123456789abcdef");
+  const auto made = add("made", Lifecycle::creating, "");
+  const auto never = add("never", Lifecycle::creating, "");
+  const auto gone = add("gone", Lifecycle::deleting, "");
+  old.configuration.sort();
+  lose_the_database();
+  ASSERT_TRUE(core_->saved_file.write(old));
+  plane_.applied = {{"revision", old.revision.n + 10}, {"volumes", nlohmann::json::array()}};
+  const Uuid later = random_uuid();
+  for (const auto& id : {whole.id, filled, made, gone, later})
+    plane_.applied["volumes"].push_back({{"id", id.to_string()}, {"size", 1 << 20}});
+
+  const RecoveryWish asked{.confirm = "", .rebuild = {}, .node = {}};
+  const auto unconfirmed = recovery_->recover(asked, token_);
+  ASSERT_FALSE(unconfirmed);
+  EXPECT_THAT(unconfirmed.error().detail, HasSubstr(later.to_string()));
+  EXPECT_THAT(unconfirmed.error().detail, HasSubstr("counts as whole: filled."));
+  EXPECT_THAT(unconfirmed.error().detail, HasSubstr("was under way: gone, never."));
+  ASSERT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, token_));
+  const auto now = core_->configuration();
+  for (const auto& id : {whole.id, filled, made}) {
+    EXPECT_EQ(now->volume(id)->lifecycle, Lifecycle::ready);
+    EXPECT_EQ(now->volume(id)->import_secret, "");
+  }
+  for (const auto& id : {never, gone}) EXPECT_EQ(now->volume(id)->lifecycle, Lifecycle::deleting);
+}
+
+TEST_F(PairRecoveryTest, AnImportThatLockstepdWasToldOfLastIsCutOff) {
+  ASSERT_TRUE(recover());
+  auto last = *core_->saved_file.read();
+  last.configuration.volumes.front().import_secret = "0123456789abcdef";
+  lose_the_database();
+  ASSERT_TRUE(core_->saved_file.write(last));
+  plane_.applied = {{"revision", last.revision.n},
+                    {"volumes", {{{"id", vm1_.identity.volume.to_string()}, {"size", 1 << 20}}}}};
+  ASSERT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, token_));
+  EXPECT_EQ(core_->configuration()->volumes.front().lifecycle, Lifecycle::deleting);
+}
+
 TEST_F(PairRecoveryTest, AWitnessThatSaysNoIsRefused) {
   vm1_.epoch.arbiter = {engine::ArbiterKind::witness, NodeSide::a, "http://10.0.0.10:2379"};
   vm1_.write(volumes());

@@ -252,6 +252,7 @@ std::string saved_text(const json& recovery) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", text(v, "name"), format_size(number(v, "size_bytes")));
   facts.add("Volumes", or_dash(names));
   if (const std::string says = text(recovery, "partner_says"); !says.empty()) facts.add("Other node", printable(says));
+  if (const std::string lost = text(recovery, "loses"); !lost.empty()) facts.add("Is lost", printable(lost));
   return facts.text();
 }
 
