@@ -63,9 +63,9 @@ void TlsBytes::write(std::span<const std::byte> bytes) { out_.insert(out_.end(),
 void TlsBytes::sent(std::size_t bytes) {
   assert(bytes <= out_.size() - sent_);
   sent_ += bytes;
-  if (sent_ < out_.size()) return;
-  out_.clear();
-  sent_ = 0;
+  // More may be written before all has left, and always so while a line is busy. What is moved is the smaller part.
+  if (sent_ < out_.size() - sent_) return;
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(std::exchange(sent_, 0)));
 }
 
 BIO* TlsBytes::make_bio() {

@@ -20,9 +20,11 @@ class TlsBytes {
   std::size_t read(std::span<std::byte> into);
 
   void write(std::span<const std::byte> bytes);
-  /// What is to go; moves with the next write().
+  /// What is to go; moves with the next write() and sent().
   [[nodiscard]] std::span<const std::byte> unsent() const { return std::span(out_).subspan(sent_); }
   void sent(std::size_t bytes);
+  /// Bytes of memory that what is to go takes.
+  [[nodiscard]] std::size_t held() const { return out_.capacity(); }
 
   /// OpenSSL's object for these; belongs to the SSL that it is given to, which ends before them.
   [[nodiscard]] BIO* make_bio();

@@ -307,6 +307,8 @@ void TlsStream::close(StreamClose how) { impl_->close(how); }
 const std::string& TlsStream::local_address() const { return impl_->below->local_address(); }
 const std::string& TlsStream::peer_address() const { return impl_->below->peer_address(); }
 
+std::size_t TlsStream::held_to_send() const { return impl_->bytes.held(); }
+
 std::string_view TlsStream::cipher() const {
   if (impl_->phase != Impl::Phase::open) return {};
   return SSL_CIPHER_standard_name(SSL_get_current_cipher(impl_->tls.get()));

@@ -43,6 +43,8 @@ class TlsStream final : public Stream {
 
   /// "TLS_AES_256_GCM_SHA384"; empty before the handshake is over, and without TLS.
   [[nodiscard]] std::string_view cipher() const;
+  /// Bytes of memory for what is encrypted and has not left.
+  [[nodiscard]] std::size_t held_to_send() const;
 
  private:
   struct Impl;

@@ -1,5 +1,8 @@
 // TLS between two nodes that know each other's certificate: what is said arrives as it was said, and nobody else gets a
 // word.
+#include <algorithm>
+#include <array>
+
 #include "tests/unit/engine/tls_fixture.hpp"
 
 namespace lockstep::engine::test {
@@ -221,6 +224,22 @@ TEST_F(TlsStreamTest, AnEndWithinTheHandshakeSaysSo) {
   connect();
   client.wire->protocol->on_stream_closed(std::make_error_code(std::errc::connection_aborted));
   EXPECT_EQ(client.protocol.ended, TlsErrc::broke_off) << client.protocol.ended.message();
+}
+
+TEST_F(TlsStreamTest, KeepsNothingOfWhatHasLeftThoughThereIsAlwaysMoreToSend) {
+  connect();
+  run();
+  client.protocol.to_send = pattern(32 << 20, 6);
+  std::array<std::span<const std::byte>, 8> pieces;
+  std::size_t most = 0, left = 0;
+  while (left < client.protocol.to_send.size()) {  // the socket never has room for all of it
+    ASSERT_EQ(client.wire->protocol->gather(pieces), 1U);
+    const std::size_t taken = std::min<std::size_t>(pieces[0].size(), 100'000);
+    client.wire->protocol->sent(taken);
+    left += taken;
+    most = std::max(most, client.stream->held_to_send());
+  }
+  EXPECT_LE(most, std::size_t{2} << 20);
 }
 
 TEST(TlsContextTest, RefusesWhatIsNoCertificateOrNotItsKey) {
