@@ -131,7 +131,9 @@ void PathsLink::Impl::on_copy_end(Task::Copy& copy, const IoResult<LinkAnswer>& 
   if (!result) {
     stream.sender.copy_destroyed(task.number, copy.path);
     if (manager.joined().contains(copy.path)) path_failed(copy.path);
-    return give_back_if_over(task);  // else it is sent again when the path is down
+    const bool is_down = !up.contains(copy.path);  // what it was given as it broke ends after it
+    give_back_if_over(task);
+    return is_down ? pump() : void();  // else it is sent again when the path is down
   }
   manager.heard(copy.path, clock.now());
   const auto frame = decode_answer_frame(result->header);

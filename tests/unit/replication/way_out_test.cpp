@@ -107,6 +107,20 @@ TEST_F(WayOut, WhatWasOnTheOnlyPathGoesByTheNextOneThatJoins) {
   EXPECT_EQ(paths[1]->sent.front().frame().number.value, 1u);
 }
 
+TEST_F(WayOut, WhatALostPathEndsOnlyAfterItsOwnEndGoesByAnotherAtOnce) {
+  start_and_join(2);
+  send();
+  auto late = std::exchange(paths[0]->sent, {});
+  ASSERT_EQ(late.size(), 1u);
+  paths[0]->up = false;
+  link->on_path_down(slot(0));
+  EXPECT_TRUE(paths[1]->sent.empty());
+  late.front().done(std::unexpected(make_error_code(engine::Errc::unknown_outcome)));
+  ASSERT_EQ(paths[1]->sent.size(), 1u);
+  paths[1]->answer_first(AnswerFrame{AnswerKind::answer, {1}});
+  EXPECT_EQ(done, 1u);
+}
+
 TEST_F(WayOut, APathThatLosesARequestIsClosedAndGivenNothingMore) {
   start_and_join(2);
   send();
