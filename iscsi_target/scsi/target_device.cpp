@@ -385,13 +385,28 @@ void TargetDevice::lose(UnitUse& use, const scsi::NexusKey& nexus) {
 
 /// It is sent again until it is in force: the request has a number, and is carried out once.
 void TargetDevice::send_loss(UnitUse& use, const OwedLosses::Loss& loss) {
-  start_errand(use, loss.request, [&losses = use.unit->losses(), number = loss.number](std::error_code status) {
-    losses.answered(number, !status);
+  if (use.losses >= kMostLosses) return use.unit->losses().answered(loss.number, false);
+  ++use.losses;
+  start_errand(use, loss.request, [&use, number = loss.number](std::error_code status) {
+    --use.losses;
+    use.unit->losses().answered(number, !status);
   });
 }
 
 void TargetDevice::send_due_losses(UnitUse& use) {
+  if (use.losses >= kMostLosses) return;
   for (const OwedLosses::Loss& loss : use.unit->losses().take_due()) send_loss(use, loss);
+}
+
+void TargetDevice::reset(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done) {
+  const std::string& who = request.nexus.initiator;
+  std::size_t& under_way = use.resets[who];
+  if (under_way >= kMostResets) return done(make_error_code(engine::Errc::resource_exhausted));
+  ++under_way;
+  start_errand(use, request, [&use, name = who, done = std::move(done)](std::error_code error) mutable {
+    if (--use.resets.at(name) == 0) use.resets.erase(name);
+    done(error);
+  });
 }
 
 bool TargetDevice::send(const LogicalUnit& unit, const scsi::LuRequest& request, engine::Callback<> done) {
@@ -455,7 +470,7 @@ void TargetDevice::manage(scsi::Nexus& nexus, scsi::TaskManagement function, std
     if (error) all->result = Managed::failed;
     if (--all->left == 0) all->done(all->result);
   };
-  for (UnitUse* use : units) start_errand(*use, use->unit->request(kind, state.key), one_less);
+  for (UnitUse* use : units) reset(*use, use->unit->request(kind, state.key), one_less);
   one_less({});
 }
 

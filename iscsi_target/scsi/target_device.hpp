@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/runtime/buffer_pool.hpp"
@@ -23,6 +25,9 @@ struct UnitUse {
   std::shared_ptr<LogicalUnit> unit;
   std::size_t in_flight = 0;
   std::uint64_t retired = 0;  ///< the adopt() that took it away, 0: in the map
+  // What the device itself has the disk do, which may take as long as it likes.
+  std::map<std::string, std::size_t> resets;  ///< by who asked for them, through whatever sessions
+  std::size_t losses = 0;                     ///< of nexuses
 };
 
 /// What one nexus sees at one LUN.
@@ -58,6 +63,12 @@ struct NexusState {
 
 class TargetDevice final : public scsi::DeviceServer {
  public:
+  /// Resets of a unit that one initiator has under way on a reactor; more fail. Its sessions may end and come again
+  /// meanwhile.
+  static constexpr std::size_t kMostResets = 32;
+  /// Losses of nexuses that are under way to a unit from a reactor; more are due later.
+  static constexpr std::size_t kMostLosses = OwedLosses::kMost;
+
   /// `buffers` belongs to the same reactor and outlives this.
   explicit TargetDevice(engine::BufferPool& buffers);
   /// No nexus is open and no command in flight.
@@ -104,6 +115,7 @@ class TargetDevice final : public scsi::DeviceServer {
   void refresh_view(NexusState& state);
   void lose(UnitUse& use, const scsi::NexusKey& nexus);
   void send_loss(UnitUse& use, const OwedLosses::Loss& loss);
+  void reset(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done);
   void start_errand(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done);
   void sweep();
   [[nodiscard]] bool is_over(const Drain& drain) const;

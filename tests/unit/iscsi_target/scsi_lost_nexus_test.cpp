@@ -45,6 +45,45 @@ TEST_F(ScsiLostNexus, Reserve6StaysWhenTheUnitMovesToAnotherLun) {
   EXPECT_EQ(unit->state()->reserved_by->initiator, "iqn.1994-05.com.example:two");
 }
 
+TEST_F(ScsiLostNexus, LossesThatAreNotCarriedOutDoNotPileUp) {
+  EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
+  disk.deferred = true;
+  for (std::uint64_t id = 3; id < 200; ++id) {
+    close(second);
+    open(second, id, second.initiator_name);
+  }
+  close(second);
+  EXPECT_EQ(disk.held(), TargetDevice::kMostLosses);
+  EXPECT_TRUE(unit->losses().are_due());
+  while (disk.held()) disk.release_one();
+  disk.deferred = false;
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+  EXPECT_FALSE(unit->losses().are_due());
+}
+
+TEST_F(ScsiLostNexus, WhoComesAgainAndAgainHasNoMoreResetsUnderWay) {
+  std::size_t failed = 0, over = 0;
+  const auto reset = [&](scsi::Nexus& by) {
+    device.manage(by, scsi::TaskManagement::logical_unit_reset, 0,
+                  [&](scsi::Managed result) { ++(result == scsi::Managed::failed ? failed : over); });
+  };
+  disk.deferred = true;
+  for (std::uint64_t id = 3; id < 20; ++id) {
+    for (int i = 0; i < 16; ++i) reset(second);
+    close(second);
+    open(second, id, second.initiator_name);
+  }
+  EXPECT_EQ(disk.held(), TargetDevice::kMostResets);
+  EXPECT_EQ(failed + TargetDevice::kMostResets, 17u * 16);
+  reset(nexus);
+  EXPECT_EQ(disk.held(), TargetDevice::kMostResets + 1) << "another one's is its own affair";
+  while (disk.held()) disk.release_one();
+  EXPECT_EQ(over, TargetDevice::kMostResets + 1);
+  disk.deferred = false;
+  reset(second);
+  EXPECT_EQ(over, TargetDevice::kMostResets + 2);
+}
+
 /// A session of the second initiator, with RESERVE, has ended while the disk could not be told.
 class ScsiOwedLoss : public ScsiLostNexus {
  protected:
