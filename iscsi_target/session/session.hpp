@@ -32,6 +32,7 @@ namespace lockstep::iscsi_target {
 struct TaskScope {
   std::optional<std::vector<std::uint64_t>> units;  ///< as DeviceServer::units() names them; nothing: all there are
   std::optional<std::uint64_t> sequence;            ///< one command only
+  bool operator==(const TaskScope&) const = default;
 };
 
 /// What a session asks of its connection.
@@ -175,7 +176,8 @@ class Session final : private BufferUser {
   struct Waiter {
     std::uint64_t before = 0;  // commands with a smaller sequence number
     TaskScope scope;
-    engine::Callback<> done;
+    bool is_own = true;  // for a function of this session's initiator, which has a bound on them
+    std::vector<engine::Callback<>> done;
   };
 
   // session.cpp: requests.
@@ -247,6 +249,7 @@ class Session final : private BufferUser {
   const SessionSettings& settings_;
   SessionResources& resources_;
   const TargetDirectory& directory_;
+  void wait_for_another(const TaskScope& scope, engine::Callback<> done);
   SessionLink& link_;
   Transfers& transfers_;
   scsi::Nexus nexus_;

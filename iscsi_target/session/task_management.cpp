@@ -30,7 +30,8 @@ TaskManagementResult result_of(scsi::Managed what) {
 
 void Session::task_management(const iscsi::TaskManagementRequestHeader& header) {
   if (setup_.device_server == nullptr) return answer_management(header.task_tag, TaskManagementResult::not_supported);
-  if (waiters_.size() >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
+  const auto own = static_cast<std::size_t>(std::ranges::count(waiters_, true, &Waiter::is_own));
+  if (own >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
   constexpr std::uint8_t kTaskReassign = 8;
   const std::uint8_t function = header.function & 0x7F;
   if (function == kTaskReassign) {
@@ -155,7 +156,7 @@ void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
     command->expect_no_data();
     end_pull(*command, make_error_code(Errc::aborted));
   }
-  wait_for(scope, std::move(done));
+  wait_for_another(scope, std::move(done));
 }
 
 void Session::answer_management(std::uint32_t task_tag, TaskManagementResult result) {
@@ -169,7 +170,21 @@ void Session::answer_management(std::uint32_t task_tag, TaskManagementResult res
 
 // Calls back when every command in `scope` that was there when it was called is completed.
 void Session::wait_for(const TaskScope& scope, engine::Callback<> done) {
-  waiters_.push_back({next_sequence_, scope, std::move(done)});
+  waiters_.emplace_back(next_sequence_, scope).done.push_back(std::move(done));
+  check_waiters();
+}
+
+// Others may ask for as much as they like, and each completed command looks at all that wait. So those that wait for
+// the same are two at most: one, and all that came after it, which goes on taking more until that one is over.
+void Session::wait_for_another(const TaskScope& scope, engine::Callback<> done) {
+  const auto is_alike = [&](const Waiter& waiter) { return !waiter.is_own && waiter.scope == scope; };
+  if (std::ranges::count_if(waiters_, is_alike) < 2) {
+    waiters_.emplace_back(next_sequence_, scope, false).done.push_back(std::move(done));
+  } else {
+    Waiter& last = *std::ranges::find_if(waiters_.rbegin(), waiters_.rend(), is_alike);
+    last.before = next_sequence_;
+    last.done.push_back(std::move(done));
+  }
   check_waiters();
 }
 
@@ -192,8 +207,8 @@ void Session::check_waiters() {
     }
     auto done = std::move(waiters_[i].done);
     waiters_.erase(waiters_.begin() + static_cast<std::ptrdiff_t>(i));
-    done();
-    i = 0;  // what it did may have changed anything
+    for (auto& each : done) each();
+    i = 0;  // what they did may have changed anything
   }
 }
 

@@ -83,6 +83,38 @@ TEST_F(GivenUp, WhatAResetOfAnotherSessionCouldNotEndKeepsItsStatus) {
   EXPECT_EQ(header_as<ScsiResponseHeader>(headers[0]).status, static_cast<std::uint8_t>(scsi::Status::good));
 }
 
+TEST_F(GivenUp, TheResetsOfOtherSessionsRefuseNoneOfThisOnes) {
+  device.ends_at_once = false;
+  const std::uint32_t hangs = begin_write();
+  std::size_t quiesced = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const iscsi_target::TaskScope scope{.units = std::vector<std::uint64_t>{0, i}, .sequence = {}};
+    connection->quiesce(scope, [&] { ++quiesced; });
+  }
+  manage(TaskManagement::abort_task, hangs);
+  EXPECT_EQ(results(answers()), std::vector<TaskManagementResult>{}) << "it waits for the device server";
+  device.release_all();
+  EXPECT_EQ(results(answers()), std::vector{TaskManagementResult::complete});
+  EXPECT_EQ(quiesced, 100u);
+}
+
+TEST_F(GivenUp, EachResetOfAnotherSessionWaitsForWhatWasThereBeforeIt) {
+  device.ends_at_once = false;
+  std::vector<int> quiesced;
+  for (int i = 0; i < 3; ++i) {
+    begin_write();
+    connection->quiesce({}, [&, i] { quiesced.push_back(i); });
+  }
+  std::swap(device.held.front(), device.held.back());
+  device.release_one();  // the first write
+  EXPECT_EQ(quiesced, std::vector{0});
+  begin_write();  // nobody waits for this one
+  std::ranges::rotate(device.held, device.held.end() - 1);
+  device.release_one();
+  device.release_one();
+  EXPECT_EQ(quiesced, (std::vector{0, 1, 2}));
+}
+
 TEST_F(GivenUp, TheEndOfTheSessionGivesUpWhatIsLeft) {
   device.ends_at_once = false;
   begin_write();
