@@ -66,7 +66,7 @@ struct DiskRequest {
   /// the session. Null with `access` unrestricted (0) only: the node's own doing.
   const scsi::NexusKey* port = nullptr;
   scsi::AccessClass access{};
-  /// It came to this machine no earlier than that, as the reactor knows that took it; 0: its disk's own does.
+  /// Its host had not given it up by then, as the reactor knows that took it; 0: as its disk's own does.
   TimePoint came_since{};
 
   // Results, set before `done`.

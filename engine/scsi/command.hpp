@@ -14,6 +14,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/seams/clock.hpp"
 
 namespace lockstep::scsi {
 
@@ -93,6 +94,14 @@ class Command {
   virtual void complete(std::span<const std::byte> data_in = {}, engine::Buffer buffer = {}) = 0;
   /// True once the command was aborted or its session is gone: stop early if that is cheap; complete() is still owed.
   [[nodiscard]] virtual bool aborted() const = 0;
+  /// When its host was last heard, which had not given it up by then: for DiskRequest::came_since. 0: it came just now.
+  [[nodiscard]] virtual engine::TimePoint came_since() const { return {}; }
+  /// Before another step of what takes long. True: its host was heard a moment ago. Else `done` runs when it is heard,
+  /// as pull()'s does. Not while it pulls, and only when all of its write data was fetched.
+  [[nodiscard]] virtual bool await_host(engine::IoCallback& done) {
+    (void)done;
+    return true;
+  }
 };
 
 /// A buffer of `bytes` for the command's data: what the transport brought when that is large enough, else out of

@@ -38,7 +38,7 @@ engine::Extent next_piece(Task& task) {
 
 void write_zeroes_next(Task& task) {
   if (task.left.empty()) return finish(task);
-  if (!may_go_on(task)) return;
+  if (!may_go_on(task, write_zeroes_next)) return;
   const bool unmaps = task.cdb(1) & kUnmapBit;
   task.request.may_unmap = unmaps;
   const auto opcode = unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
@@ -52,7 +52,7 @@ void write_zeroes(Task& task) {
 
 void repeat_block_next(Task& task) {
   if (task.left.empty()) return finish(task);
-  if (!may_go_on(task)) return;
+  if (!may_go_on(task, repeat_block_next)) return;
   submit(task, engine::DiskOpcode::write_same, next_piece(task), task.buffer.span(), repeat_block_next);
 }
 
@@ -92,7 +92,7 @@ engine::Extent next_unmapped(Task& task) {
 void unmap_next(Task& task) {
   if (task.left.empty()) task.left = next_unmapped(task);
   if (task.left.empty()) return finish(task);
-  if (!may_go_on(task)) return;
+  if (!may_go_on(task, unmap_next)) return;
   task.request.may_unmap = true;
   submit(task, engine::DiskOpcode::unmap, next_piece(task), {}, unmap_next);
 }
@@ -130,14 +130,14 @@ engine::Extent or_piece(const Task& task) {
 void read_for_or(Task& task) {
   const engine::Extent piece = or_piece(task);
   if (piece.length == 0) return finish(task);
-  if (!may_go_on(task)) return;
+  if (!may_go_on(task, read_for_or)) return;
   const std::size_t all = task.extent().length;
   submit(task, engine::DiskOpcode::read, piece, task.buffer.span().subspan(all, piece.length), write_or);
 }
 
 /// In between somebody else may have written; then it is tried again.
 void write_or(Task& task) {
-  if (!may_go_on(task)) return;
+  if (!may_go_on(task, write_or)) return;
   const engine::Extent piece = or_piece(task);
   const std::byte* set = task.buffer.data() + task.count;
   const auto both = task.buffer.span().subspan(task.extent().length, 2 * piece.length);

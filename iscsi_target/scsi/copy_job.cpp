@@ -97,6 +97,10 @@ void CopyJob::write_piece() { submit(*segments[segment_].to, DiskOpcode::write, 
 void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
   // The initiator may have gone on through the other node, and written there what would be overwritten here.
   if (is_given_up(task_)) return abort(scsi::asc::kNoAdditionalSenseInformation);
+  engine::IoCallback heard = [this, &use, opcode, at](std::error_code error) {
+    error ? abort(scsi::asc::kNoAdditionalSenseInformation) : submit(use, opcode, at);
+  };
+  if (!task_.command.await_host(heard)) return;
   engine::DiskRequest& request = task_.request;
   request.opcode = opcode;
   request.extent = {at, piece_};
@@ -104,6 +108,7 @@ void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
   request.nexus = task_.nexus.nexus->id;
   request.port = &task_.nexus.key;
   request.access = opcode == DiskOpcode::read ? scsi::AccessClass::read : scsi::AccessClass::write;
+  request.came_since = task_.command.came_since();
   request.status.clear();
   request.owner = this;
   request.done = on_done;

@@ -196,6 +196,15 @@ bool may_go_on(Task& task) {
   return false;
 }
 
+bool may_go_on(Task& task, Step again) {
+  if (!may_go_on(task)) return false;
+  engine::IoCallback heard = [&task, again](std::error_code error) {
+    if (error || is_given_up(task)) return finish(task, Status::task_aborted);
+    again(task);
+  };
+  return task.command.await_host(heard);
+}
+
 void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::span<std::byte> data, Step then) {
   task.step = then;
   engine::DiskRequest& request = task.request;
@@ -206,6 +215,7 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
   request.port = &task.nexus.key;
   // A step of the unit's state says itself whom a reservation stops.
   request.access = opcode == engine::DiskOpcode::change_state ? scsi::AccessClass::unrestricted : task.entry->access;
+  request.came_since = task.command.came_since();
   request.status.clear();
   request.miscompare_offset = 0;
   request.owner = &task;

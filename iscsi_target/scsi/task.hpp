@@ -80,6 +80,9 @@ void pull(Task& task, std::size_t bytes, Step then);
 /// has been ended. Its initiator may have gone on through the other node: what began now could land on what it has
 /// written there since.
 [[nodiscard]] bool may_go_on(Task& task);
+/// The same of a command that takes many steps and has all of its data. False, too, when its initiator has been silent:
+/// the step `again` follows when it is heard.
+[[nodiscard]] bool may_go_on(Task& task, Step again);
 /// Has `disk` carry out task.request, as it stands; until its `done` the disk is told when the command is given up.
 void send(Task& task, engine::Disk& disk);
 /// Has the unit's disk do it, then takes the step; a failure ends the task.

@@ -48,6 +48,7 @@ bool TargetConnection::takes_more() {
 void TargetConnection::on_received() {
   if (host_.is_fenced(*this)) return reset("The node stopped serving.");
   heard_ = true;
+  if (session_) session_->heard();
 }
 
 void TargetConnection::fill() {

@@ -31,6 +31,7 @@ Session::Session(SessionSetup setup, const SessionSettings& settings, SessionRes
   nexus_.isid = setup_.who.isid;
   nexus_.target_name = setup_.who.target_name;
   if (setup_.target) nexus_.target_portal_group = setup_.target->portal_group;
+  heard();
   transfers_.start(*this);
   if (setup_.device_server == nullptr) return;
   setup_.device_server->on_nexus_opened(nexus_);
@@ -155,6 +156,24 @@ void Session::ping() {
   header.task_tag = kReservedTag;
   header.transfer_tag = next_ping_++ & 0x7FFFFFFF;
   add_control(bytes_of(header)).takes_stat_sn = false;
+}
+
+// What waits for a word of the initiator goes on when all that has come is told: that may end it.
+void Session::heard() {
+  heard_at_ = resources_.clock.now();
+  if (awaiting_host_ == 0) [[likely]]
+    return;
+  for (std::size_t i = 0; i < slots_.capacity(); ++i) {
+    SessionCommand* const command = slots_.at(i);
+    if (command != nullptr && command->awaits_host && !command->is_deferred) defer(*command, {});
+  }
+}
+
+// A command that waits here is as old as the last word of its initiator, which may be gone without one.
+void Session::ask_whether_it_is_there() {
+  if (asked_at_ > heard_at_) return;
+  asked_at_ = resources_.clock.now();
+  ping();
 }
 
 void Session::request_logout(std::uint16_t seconds) {

@@ -86,6 +86,11 @@ class Session final : private BufferUser {
   [[nodiscard]] std::span<std::byte> data_place(std::uint32_t offset);
   void on_pdu();
 
+  /// Something comes from the initiator: before any of it is told.
+  void heard();
+  /// When something last came: a command that the initiator had given up by then was aborted, or its session over.
+  [[nodiscard]] engine::TimePoint heard_at() const { return heard_at_; }
+
   /// Puts what is ready into `queue`, as far as its bound allows.
   void encode(iscsi::PduSender& queue);
   /// encode() has something to do.
@@ -184,6 +189,7 @@ class Session final : private BufferUser {
   [[nodiscard]] Turn take_cmd_sn(const iscsi::AnyHeader& header, iscsi::Serial cmd_sn);
   /// A command of that number waits for those before it.
   [[nodiscard]] bool is_held(iscsi::Serial cmd_sn) const;
+  void ask_whether_it_is_there();
   void begin_control(const iscsi::Bhs& header, std::uint32_t data_length);
   void run_control();
   void nop_out(const iscsi::NopOutHeader& header);
@@ -206,6 +212,8 @@ class Session final : private BufferUser {
   void pull_begun(SessionCommand& command);
   void end_pull(SessionCommand& command, std::error_code error);
   void run_deferred();
+  [[nodiscard]] bool was_heard_lately() const;
+  void host_awaited();
   void completed(SessionCommand& command);
   void finish_if_over(SessionCommand& command);
   void leave_window(SessionCommand& command);
@@ -241,6 +249,7 @@ class Session final : private BufferUser {
   void give_up(SessionCommand& command);
   void answer_management(std::uint32_t task_tag, iscsi::TaskManagementResult result);
   void wait_for(const TaskScope& scope, engine::Callback<> done);
+  void wait_for_another(const TaskScope& scope, engine::Callback<> done);
   [[nodiscard]] bool is_over(const Waiter& waiter) const;
   void check_waiters();
   void check_drained();
@@ -249,7 +258,6 @@ class Session final : private BufferUser {
   const SessionSettings& settings_;
   SessionResources& resources_;
   const TargetDirectory& directory_;
-  void wait_for_another(const TaskScope& scope, engine::Callback<> done);
   SessionLink& link_;
   Transfers& transfers_;
   scsi::Nexus nexus_;
@@ -288,6 +296,9 @@ class Session final : private BufferUser {
   std::uint64_t all_before_ = 0;       // the same of taken_all()
   std::uint32_t untaken_looks_ = 0;    // in a row that saw little taken of what there is to send
   std::uint32_t next_ping_ = 1;
+  std::size_t awaiting_host_ = 0;  // commands
+  engine::TimePoint heard_at_;     // the initiator
+  engine::TimePoint asked_at_;     // … whether it still waits for its commands
   bool ended_ = false;
   bool logging_out_ = false;     // a logout was accepted; it is answered when the device server has let go
   bool said_last_word_ = false;  // nothing follows a logout response

@@ -37,6 +37,18 @@ engine::Buffer SessionCommand::take(std::size_t bytes) {
   return taken;
 }
 
+engine::TimePoint SessionCommand::came_since() const { return has_waited ? session->heard_at() : engine::TimePoint{}; }
+
+bool SessionCommand::await_host(engine::IoCallback& done) {
+  assert(is_executing && !pull_wanted);
+  if (session->was_heard_lately()) return true;
+  pull_done = std::move(done);
+  into = {};
+  pull_wanted = awaits_host = true;
+  session->host_awaited();
+  return false;
+}
+
 void SessionCommand::complete(std::span<const std::byte> data_in, engine::Buffer held) {
   assert(is_executing && !is_completed);
   const std::size_t prefix = data_prefix.size();
@@ -72,9 +84,9 @@ void SessionCommand::reset() {
   sense_length = 0;
   wanted_out = wanted_in = 0;
   is_control = false;
-  is_ready = is_held = is_waiting = is_executing = is_completed = is_aborted = is_given_up = is_broken =
+  is_ready = is_held = is_waiting = has_waited = is_executing = is_completed = is_aborted = is_given_up = is_broken =
       status_encoded = is_letting_go = is_sealed = false;
-  unsolicited_open = pull_wanted = pulled = is_deferred = stash_missing = false;
+  unsolicited_open = pull_wanted = pulled = awaits_host = is_deferred = stash_missing = false;
   received = next_data_sn = r2t_outstanding = r2t_asked = sequence_end = r2t_count = stalled_looks = 0;
   tagged = {};
   holds_message = false;

@@ -29,6 +29,8 @@ class SessionCommand final : public scsi::Command, public Ready {
   void pull(std::span<std::byte> into, engine::IoCallback done) override;
   [[nodiscard]] engine::Buffer take(std::size_t bytes) override;
   void complete(std::span<const std::byte> data_in, engine::Buffer buffer) override;
+  [[nodiscard]] engine::TimePoint came_since() const override;
+  [[nodiscard]] bool await_host(engine::IoCallback& done) override;
   [[nodiscard]] bool aborted() const override { return is_aborted; }
 
   // What follows is the session's.
@@ -43,6 +45,7 @@ class SessionCommand final : public scsi::Command, public Ready {
   bool is_immediate = false;
   bool is_held = false;       ///< waits for commands before it that have not come
   bool is_waiting = false;    ///< for memory for its data
+  bool has_waited = false;    ///< … and its host may have given it up meanwhile
   bool is_executing = false;  ///< the device server owes complete()
   bool is_completed = false;
   bool is_aborted = false;   ///< nothing is sent for it any more
@@ -60,6 +63,7 @@ class SessionCommand final : public scsi::Command, public Ready {
   bool unsolicited_open = false;  ///< more unsolicited data may come
   bool pull_wanted = false;       ///< pull() was called and is not answered yet
   bool pulled = false;            ///< pull() was called, or the data taken
+  bool awaits_host = false;       ///< that it is heard; as if it pulled nothing
   std::span<std::byte> into;
   engine::IoCallback pull_done;
   std::error_code pull_error;

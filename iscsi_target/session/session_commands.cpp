@@ -180,9 +180,17 @@ void Session::let_go(SessionCommand& command) {
 
 void Session::finish_pull(SessionCommand& command, std::error_code error) {
   command.pull_wanted = false;
+  if (std::exchange(command.awaits_host, false)) --awaiting_host_;
   command.is_letting_go = false;
   auto done = std::exchange(command.pull_done, nullptr);
   done(error);
+}
+
+bool Session::was_heard_lately() const { return resources_.clock.now() - heard_at_ < kHeardLately; }
+
+void Session::host_awaited() {
+  ++awaiting_host_;
+  ask_whether_it_is_there();
 }
 
 // pull() never calls back from inside: the answer waits until the end of the turn.

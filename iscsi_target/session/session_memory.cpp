@@ -19,7 +19,7 @@ constexpr std::uint32_t kLooksForTaking = kTakingPatience / DataBuffers::kLook;
 // It waits for memory, or asks for more than there may ever be and is answered as the device server would.
 void Session::put_off(SessionCommand& command) {
   if (command.claim.state == FairShare::Claim::State::waiting) {
-    command.is_waiting = true;
+    command.is_waiting = command.has_waited = true;
     ++waiting_;
     return link_.want_send();  // what has left may have memory for it, and is awaited now
   }
@@ -67,6 +67,7 @@ void Session::fail_unexecuted(SessionCommand& command, scsi::Status status) {
 void Session::look(bool is_in_the_way) {
   if (link_.is_over()) return;
   end_stalled_transfers(is_in_the_way);
+  if (waiting_ != 0) ask_whether_it_is_there();
   const std::uint64_t taken = link_.taken() - std::exchange(taken_before_, link_.taken());
   const bool takes_all = std::exchange(all_before_, link_.taken_all()) != link_.taken_all();
   const bool takes_little = is_in_the_way && link_.has_unsent() && taken < kLeastBetweenLooks && !takes_all;
@@ -83,7 +84,8 @@ void Session::end_stalled_transfers(bool is_in_the_way) {
     SessionCommand* const command = slots_.at(i);
     if (command == nullptr) continue;
     const bool is_read = command->reads_under_way != 0;
-    const bool holds_and_waits = command->pull_wanted && !command->is_deferred && (command->expects_data() || is_read);
+    const bool holds_and_waits =
+        command->pull_wanted && !command->is_deferred && (command->expects_data() || is_read || command->awaits_host);
     command->stalled_looks = is_stalled && holds_and_waits ? command->stalled_looks + 1 : 0;
     if (command->stalled_looks < kLooksForData) continue;
     // What is read can't be called back.

@@ -7,6 +7,9 @@
 
 namespace lockstep::iscsi_target {
 
+/// What an initiator wanted then it still wants: well below the shortest lease, within which it gives nothing up.
+constexpr auto kHeardLately = std::chrono::milliseconds(100);
+
 constexpr std::uint32_t kMaxQueueDepth = 240;     ///< a task's slot number fits a byte, with room for immediate ones
 constexpr std::uint32_t kNarrowWindow = 4;        ///< commands of a session while the reactor is short of buffers
 constexpr std::uint32_t kImmediateSlots = 8;      ///< immediate commands beyond the window

@@ -1,5 +1,6 @@
 #include "mgmt/data_plane/hop_disk.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -10,6 +11,16 @@ namespace lockstep::data_plane {
 using engine::DiskOpcode;
 using engine::DiskRequest;
 using engine::ReactorTask;
+
+namespace {
+
+/// Of two times, either of which may be none.
+engine::TimePoint earlier(engine::TimePoint a, engine::TimePoint b) {
+  if (a == engine::TimePoint{}) return b;
+  return b == engine::TimePoint{} ? a : std::min(a, b);
+}
+
+}  // namespace
 
 // One request on its way to the home reactor and back. `inner` is what the volume sees. A cancel follows it on a task
 // of its own, which comes back too: until both are back the request is not over, so that neither a cancel meets a
@@ -128,7 +139,7 @@ void HopDisk::submit(DiskRequest& request) {
   hop->inner.owner = hop;
   hop->inner.next = nullptr;
   hop->inner.holder = nullptr;
-  hop->inner.came_since = lane.stalls ? lane.stalls->came_since() : engine::TimePoint{};
+  if (lane.stalls) hop->inner.came_since = earlier(request.came_since, lane.stalls->came_since());
   hop->inner.done = [](DiskRequest& inner) { static_cast<Hop*>(inner.owner)->ended(); };
   request.holder = hop;
   hop->there();

@@ -10,6 +10,7 @@ struct Chain {
   Bytes cdb;
   Bytes data;
   std::size_t operations;
+  bool is_long = false;
 };
 
 /// Three ranges that do not touch.
@@ -27,8 +28,8 @@ Bytes unmap_list() {
 std::vector<Chain> chains() {
   const Bytes list = unmap_list();
   return {
-      {"UNMAP", {0x42, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(list.size()), 0}, list, 3},
-      {"ORWRITE", cdb16(0x8B, 0, 1536), Bytes(std::size_t{768} << 10, 0x55), 4},
+      {"UNMAP", {0x42, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(list.size()), 0}, list, 3, true},
+      {"ORWRITE", cdb16(0x8B, 0, 1536), Bytes(std::size_t{768} << 10, 0x55), 4, true},
       {"WRITE AND VERIFY", cdb10(0x2E, 0, 1, 0x02), Bytes(512, 0x55), 2},
       {"START STOP UNIT that ejects", {0x1B, 0, 0, 0, 0x02}, {}, 2},
   };
@@ -77,6 +78,34 @@ TEST_F(ScsiAbort, NothingMoreIsBegunOfACommandThatWasAborted) {
     EXPECT_EQ(disk.log.size(), chain.operations);
   }
   EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(ScsiAbort, ALongCommandWhoseHostIsSilentGoesOnWhenThatIsHeard) {
+  for (const Chain& chain : chains()) {
+    if (!chain.is_long) continue;
+    for (const bool is_heard : {true, false}) {
+      SCOPED_TRACE(chain.name);
+      const auto c = begin(chain, 1);
+      c->is_host_silent = true;
+      disk.release_one();
+      EXPECT_EQ(disk.log.size(), 1u);
+      ASSERT_TRUE(c->awaits_host());
+      c->host_heard(is_heard ? std::error_code() : make_error_code(engine::Errc::aborted));
+      EXPECT_EQ(c->completions, is_heard ? 0 : 1);
+      end();
+      EXPECT_EQ(c->completions, 1);
+      EXPECT_EQ(disk.log.size(), is_heard ? chain.operations : 1);
+    }
+  }
+}
+
+TEST_F(ScsiAbort, TheDiskIsToldHowOldACommandIs) {
+  auto c = make(cdb10(0x2A, 0, 1), 0, Bytes(512));
+  c->age = {std::chrono::seconds(5)};
+  c = run(std::move(c));
+  ASSERT_EQ(disk.log.size(), 1u);
+  EXPECT_EQ(disk.log[0].came_since, engine::TimePoint{std::chrono::seconds(5)});
+  end();
 }
 
 /// As the session aborts a command: nothing will be sent for it.

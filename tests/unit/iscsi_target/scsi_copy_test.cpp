@@ -85,6 +85,23 @@ TEST_F(ScsiCopy, OfACopyThatWasAbortedNothingMoreIsReadOrWritten) {
   }
 }
 
+TEST_F(ScsiCopy, ACopyWhoseHostIsSilentGoesOnWhenThatIsHeard) {
+  disk.deferred = true;
+  for (const bool is_heard : {true, false}) {
+    disk.log.clear();
+    const auto c = copy(list({uuid(1)}, {{0, 0, 64, 0, 100}}));
+    c->is_host_silent = true;
+    disk.release_one();
+    ASSERT_TRUE(c->awaits_host());
+    c->host_heard(is_heard ? std::error_code() : make_error_code(engine::Errc::aborted));
+    EXPECT_EQ(disk.log.size(), is_heard ? 2u : 1u);
+    while (disk.held()) disk.release_one();
+    EXPECT_EQ(c->completions, 1);
+    EXPECT_EQ(c->status, is_heard ? scsi::Status::good : scsi::Status::check_condition);
+  }
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
 TEST_F(ScsiCopy, ACopyThatIsGivenUpHasItsDiskCancelWhatItReadsOrWrites) {
   RamDisk other(disk_info(2));
   auto there = std::make_shared<LogicalUnit>(other, unit->settings());

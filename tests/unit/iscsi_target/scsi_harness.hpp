@@ -34,7 +34,7 @@ class RamDisk final : public engine::Disk {
   [[nodiscard]] engine::AccessState access_state() const override { return access; }
   void submit(engine::DiskRequest& request) override {
     const std::lock_guard one_at_a_time(mutex_);  // what a hop to the disk's reactor does elsewhere
-    log.push_back({request.opcode, request.extent, request.fua});
+    log.push_back({request.opcode, request.extent, request.fua, request.came_since});
     if (deferred) return held_.push_back(&request);
     carry_out(request);
   }
@@ -59,6 +59,7 @@ class RamDisk final : public engine::Disk {
     engine::DiskOpcode opcode;
     engine::Extent extent;
     bool fua;
+    engine::TimePoint came_since{};
   };
   std::vector<Seen> log;
   engine::AccessState access = engine::AccessState::active_optimized;
@@ -176,6 +177,8 @@ class FakeCommand final : public scsi::Command {
   bool is_aborted = false;
   bool is_given_up = false;
   bool defers_pull = false;
+  bool is_host_silent = false;
+  engine::TimePoint age;
   std::error_code pull_error;
 
   void pull(std::span<std::byte> into, engine::IoCallback done) override {
@@ -199,6 +202,16 @@ class FakeCommand final : public scsi::Command {
     data_in.assign(bytes, bytes + in.size());
   }
   [[nodiscard]] bool aborted() const override { return is_aborted; }
+  [[nodiscard]] engine::TimePoint came_since() const override { return age; }
+  [[nodiscard]] bool await_host(engine::IoCallback& done) override {
+    if (is_host_silent) heard_ = std::move(done);
+    return !is_host_silent;
+  }
+  [[nodiscard]] bool awaits_host() const { return static_cast<bool>(heard_); }
+  void host_heard(std::error_code error = {}) {
+    is_host_silent = false;
+    std::exchange(heard_, nullptr)(error);
+  }
 
   [[nodiscard]] scsi::Sense sense_data() const {
     return scsi::parse_sense(std::span(sense).first(sense_length)).value_or(scsi::Sense{});
@@ -211,7 +224,7 @@ class FakeCommand final : public scsi::Command {
   [[nodiscard]] std::uint64_t be64(std::size_t at) const { return engine::load_be<std::uint64_t>(&data_in.at(at)); }
 
  private:
-  engine::IoCallback pulled_;
+  engine::IoCallback pulled_, heard_;
 };
 
 struct Expect {

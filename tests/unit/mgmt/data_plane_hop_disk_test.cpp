@@ -2,12 +2,14 @@
 #include <chrono>
 #include <future>
 #include <map>
+#include <memory>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/hop_disk.hpp"
+#include "mgmt/data_plane/worker_stalls.hpp"
 
 namespace lockstep::data_plane {
 namespace {
@@ -127,6 +129,23 @@ TEST_F(HopDiskTest, WhatCannotBeCancelledEndsAsItDoes) {
     inner.end(**inner.at_work.begin(), Errc::no_space);
   });
   EXPECT_EQ(one.ended.get_future().get(), Errc::no_space);
+}
+
+TEST_F(HopDiskTest, WhatIsKnownOfTheAgeOfARequestGoesWithIt) {
+  auto stalls = std::make_unique<WorkerStalls>(away);
+  HopDisk watched{inner, {{&home}, {&away, stalls.get()}}, 0};
+  const engine::TimePoint then{std::chrono::seconds(7)};
+  for (HopDisk* each : {&disk, &watched}) {
+    Watched one(away);
+    one.request.came_since = then;
+    on(away, [&] { each->submit(one.request); });
+    on(home, [&] {
+      EXPECT_EQ((*inner.at_work.begin())->came_since, then);
+      inner.end(**inner.at_work.begin(), {});
+    });
+    EXPECT_FALSE(one.ended.get_future().get());
+  }
+  on(away, [&] { stalls.reset(); });
 }
 
 TEST_F(HopDiskTest, FromTheDisksOwnReactorACancelGoesStraightThrough) {
