@@ -41,6 +41,9 @@ struct Standing {
   [[nodiscard]] bool has_lease() const { return lease() != nullptr; }
   [[nodiscard]] bool lease_valid(engine::TimePoint now) const { return lease() && now < lease()->until; }
   [[nodiscard]] bool lease_valid() const { return lease_valid(clock.now()); }
+  /// The partner was in sync after that: it granted a lease that was asked for later, perhaps by a clock that stood
+  /// still.
+  [[nodiscard]] bool is_leased_since(engine::TimePoint at) const { return lease() && lease()->from > at; }
   /// A member whose store may be read.
   [[nodiscard]] bool reads_here() const {
     const auto* p = std::get_if<phase::InSync>(&phase);

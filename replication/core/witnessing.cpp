@@ -56,10 +56,14 @@ bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
 }
 }  // namespace
 
-/// What it holds is written down at once; the revision alone, which others' records move, with the next. What a witness
-/// says that was never seen before is believed only while both nodes are in sync.
+/// Of a witness that was never seen nothing is learnt: what it says is first believed in sync (believe_when_confirmed).
 void Witnessing::learn(const WitnessView& view) {
-  if (standing_.closed() || (store_.known.witness_cluster == 0 && !standing_.in_sync())) return;
+  if (store_.known.witness_cluster != 0) keep(view);
+}
+
+/// What it holds is written down at once; the revision alone, which others' records move, with the next.
+void Witnessing::keep(const WitnessView& view) {
+  if (standing_.closed()) return;
   const bool trusted = judge_witness(store_.known, view) == WitnessTrust::ok;
   if (trusted && view.record) generations_.expect(view.record->generation_of(standing_.side()));
   store_.known = replication::learn(store_.known, view);
@@ -85,12 +89,14 @@ void Witnessing::ask_for_record(engine::Callback<const IoResult<WitnessView>&> a
   witness_->read(volume(), counted(owed_, std::move(learnt)));
 }
 
-void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
+/// `trusted`: nothing that was known to be there is missing in what was `seen`, so that what is won there is known,
+/// too.
+void Witnessing::ask_to_swap(const WitnessView& seen, const WitnessRecord& record, bool trusted,
                              engine::Callback<const IoResult<SwapOutcome>&> answered) {
-  auto learnt = [this, answered = std::move(answered)](const IoResult<SwapOutcome>& result) mutable {
+  auto learnt = [this, trusted, answered = std::move(answered)](const IoResult<SwapOutcome>& result) mutable {
     if (result && !result->won) learn(result->current);
     // A win is durable with the epoch that follows.
-    if (result && result->won) store_.known = replication::learn(store_.known, result->current);
+    if (result && result->won && trusted) store_.known = replication::learn(store_.known, result->current);
     answered(result);
   };
   witness_->swap(volume(), seen, record, counted(owed_, std::move(learnt)));
@@ -117,6 +123,7 @@ void Witnessing::settled() {
   attempted_ = 0;
   above_ = 0;
   raised_ = raising_ = overruled_ = false;
+  unconfirmed_.reset();
   ++raise_run_;
   next_raise_ = {};
   reason_.clear();
@@ -125,6 +132,7 @@ void Witnessing::settled() {
 void Witnessing::look_again() {
   ++raise_run_;
   raising_ = false;
+  unconfirmed_.reset();
   unanswered_ = 0;
   next_raise_ = {};
   if (std::exchange(raised_, false)) changed_();
@@ -184,7 +192,7 @@ void Witnessing::swap(const WitnessView& view) {
   attempted_ = std::max({standing_.epoch().number, there, attempted_}) + 1;
   mine_ = record_for(attempted_, random_.uuid(), MemberSet::only(standing_.side()));
   asked_with_ = store_.known;
-  ask_to_swap(view, mine_, [this, run = run_](const IoResult<SwapOutcome>& result) {
+  ask_to_swap(view, mine_, true, [this, run = run_](const IoResult<SwapOutcome>& result) {
     if (run != run_) return;
     if (!result) {
       mark<"witness.outcome_unknown">();
@@ -252,6 +260,7 @@ bool Witnessing::raised() const {
 void Witnessing::tick() {
   const bool serves = standing_.in_sync() || standing_.is_alone();
   if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
+  if (unconfirmed_) return believe_when_confirmed();
   if (!serves || raising_ || above_ || standing_.gated || clock_.now() < next_raise_) return;
   raise();
 }
@@ -282,14 +291,27 @@ engine::Duration Witnessing::pause_alone() const {
 
 /// It holds the epoch that this node serves. One that both serve makes good whatever was lost there; so does one that
 /// this node had won before the witness was set back.
-void Witnessing::note_raised(const WitnessView& view) {
-  const bool trusted = judge_witness(raised_with_, view) == WitnessTrust::ok;
-  if (!trusted) {
+void Witnessing::note_raised(const WitnessView& view, bool trusted) {
+  const bool known = trusted && raised_with_.witness_cluster != 0;
+  if (known || !standing_.in_sync()) return believe(view);
+  unconfirmed_ = {view, clock_.now()};
+}
+
+/// In sync by a lease, whose clock may have stood still: the partner may have gone on alone meanwhile, and the witness
+/// have lost that. One that answers a question of later has not.
+void Witnessing::believe_when_confirmed() {
+  if (standing_.in_sync() && !standing_.is_leased_since(unconfirmed_->came)) return;
+  const Unconfirmed seen = *std::exchange(unconfirmed_, std::nullopt);
+  if (standing_.in_sync()) believe(seen.view);
+}
+
+void Witnessing::believe(const WitnessView& view) {
+  if (judge_witness(raised_with_, view) != WitnessTrust::ok) {
     mark<"witness.put_right">();
     store_.known = accept_witness(store_.known, view);
     store_.keep_knowledge();
   }
-  learn(view);
+  standing_.in_sync() ? keep(view) : learn(view);
   unanswered_ = 0;
   next_raise_ = standing_.is_alone() ? clock_.now() + pause_alone() : look_times_.after(clock_.now(), kLookAgain);
   reason_.clear();
@@ -323,8 +345,8 @@ bool Witnessing::may_refresh(const WitnessRecord& there) const {
 void Witnessing::refresh(const WitnessView& view, const WitnessRecord& record) {
   mark<"witness.refreshed">();
   next_refresh_ = look_times_.after(clock_.now(), settings_.witness_refresh);
-  ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
-    if (run == raise_run_ && result && result->won) note_raised(result->current);
+  ask_to_swap(view, record, true, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
+    if (run == raise_run_ && result && result->won) note_raised(result->current, true);
   });
 }
 
@@ -354,10 +376,11 @@ void Witnessing::raise_over(const WitnessView& view) {
   // What was recorded since it looked, and is not served yet, the partner has perhaps won over.
   if (!standing_.in_sync() && !standing_.is_alone()) return;
   if (standing_.in_sync() && !standing_.lease_valid()) return;
-  if (serves_against(view, judge_witness(raised_with_, view) == WitnessTrust::ok)) return;
+  const bool right = judge_witness(raised_with_, view) == WitnessTrust::ok;
+  if (serves_against(view, right)) return;
   if (view.record == record) {
-    note_raised(view);
-    if (may_refresh(*view.record)) refresh(view, record);
+    note_raised(view, right);
+    if (!unconfirmed_ && may_refresh(*view.record)) refresh(view, record);
     return;
   }
   if (std::exchange(raised_, false)) changed_();
@@ -371,11 +394,13 @@ void Witnessing::raise_over(const WitnessView& view) {
     return;
   }
   raising_ = true;
-  ask_to_swap(view, record, [this, run = raise_run_](const IoResult<SwapOutcome>& result) {
-    if (run != raise_run_) return;
-    raising_ = false;
-    if (result && result->won) note_raised(result->current);
-  });
+  const bool known = trusted && raised_with_.witness_cluster != 0;
+  ask_to_swap(view, record, known || !standing_.in_sync(),
+              [this, trusted, run = raise_run_](const IoResult<SwapOutcome>& result) {
+                if (run != raise_run_) return;
+                raising_ = false;
+                if (result && result->won) note_raised(result->current, trusted);
+              });
 }
 
 }  // namespace lockstep::replication

@@ -4,7 +4,8 @@
 //
 // What it says counts only beside what was learnt of it before (witness_memory.hpp): a witness that was set back,
 // emptied or replaced grants nothing. In sync both nodes look at it now and then, and put it right together: the one
-// that orders writes their epoch there, and each takes the witness as it stands when it sees that very epoch.
+// that orders writes their epoch there, and each takes the witness as it stands when it sees that very epoch, and the
+// partner has granted a lease since.
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
@@ -83,7 +84,7 @@ class Witnessing {
 
  private:
   void ask_for_record(engine::Callback<const engine::IoResult<WitnessView>&> answered);
-  void ask_to_swap(const WitnessView& seen, const WitnessRecord& record,
+  void ask_to_swap(const WitnessView& seen, const WitnessRecord& record, bool trusted,
                    engine::Callback<const engine::IoResult<SwapOutcome>&> answered);
   void read();
   void consider(const WitnessView& view);
@@ -91,13 +92,16 @@ class Witnessing {
   void win(const WitnessRecord& record);
   void again_after(engine::Duration delay);
   void learn(const WitnessView& view);
+  void keep(const WitnessView& view);
   [[nodiscard]] bool is_trusted(const engine::Knowledge& asked_with, const WitnessView& view);
   void raise();
   void raise_over(const WitnessView& view);
   [[nodiscard]] bool serves_against(const WitnessView& view, bool trusted);
   [[nodiscard]] bool is_lost(const std::optional<WitnessRecord>& record) const;
   [[nodiscard]] engine::Duration pause_alone() const;
-  void note_raised(const WitnessView& view);
+  void note_raised(const WitnessView& view, bool trusted);
+  void believe_when_confirmed();
+  void believe(const WitnessView& view);
   [[nodiscard]] WitnessRecord record_for(std::uint64_t number, const engine::Uuid& epoch,
                                          engine::MemberSet members) const;
   [[nodiscard]] bool is_set_back();
@@ -118,6 +122,12 @@ class Witnessing {
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false, overruled_ = false;
   bool told_of_this_replica_ = false;
   std::optional<engine::TimePoint> asked_of_this_replica_;
+  /// What it said, in sync, that can't be believed by what was seen of it before.
+  struct Unconfirmed {
+    WitnessView view;
+    engine::TimePoint came;
+  };
+  std::optional<Unconfirmed> unconfirmed_;
   std::uint64_t run_ = 0, raise_run_ = 0;
   std::uint64_t attempted_ = 0, above_ = 0;
   unsigned owed_ = 0;        ///< answers of the witness's

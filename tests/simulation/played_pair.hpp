@@ -158,6 +158,7 @@ struct PlayedB {
     b.state.able = false;
     b.tell_state();
     ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+    pair.run_for(kSoon);  // it has asked once more
     b.state.record = pair.status(kA).epoch;
     b.state.able = b.state.forwarding = true;
     b.state.serving = false;

@@ -87,14 +87,14 @@ TEST(KeptSessions, WhoLosesAtTheWitnessSendsItsInitiatorsAwayAtOnce) {
 TEST(KeptSessions, WhoAgreesWithItsPartnerAgainStartsNothingThatItHeld) {
   ScriptedPair pair(pair_program());
   ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
-  pair.host(kB).witness().set_reachable(false);
+  for (const NodeSide side : {kA, kB}) pair.host(side).witness().set_reachable(false);
   for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
   ASSERT_TRUE(wait_suspended(pair, kA));
   auto& held = pair.write(kA, 8, 2);
   pair.run_for(20 * kMillisecond);
   ASSERT_FALSE(held.done);
   for (const NodeSide side : {kA, kB}) pair.world().cut(side, true);
-  pair.host(kB).witness().set_reachable(true);
+  for (const NodeSide side : {kA, kB}) pair.host(side).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
   EXPECT_TRUE(held.done);
   EXPECT_EQ(held.status(), make_error_code(engine::Errc::not_serving));

@@ -65,6 +65,7 @@ TEST(Rejoin, AWriteThatFailedAtTheSourceIsNotDoneBecauseTheTargetHadIt) {
   });
   ASSERT_FALSE(pair.written(kA, 0, kOld));
   ASSERT_TRUE(comes_back_slowly(pair, kB));
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
   pair.world().way_from(kB).hold_answers(is_forward);
   pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
   auto& write = pair.write(kB, 1, kNew);

@@ -213,6 +213,7 @@ TEST(Forward, WhatWasCarriedOutIsNotCarriedOutAgainByTheNextProcess) {
 TEST(KeptSessions, WhatWasSentAgainThroughThePartnerIsNotCarriedOutWhenThisNodeGoesOn) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.lease = 2 * kSecond; });
   ASSERT_EQ(pair.written(kB, 8, 1), std::error_code{});
+  pair.host(kB).witness().set_reachable(false);  // it does not go on alone before A is gone
   stall_way_out(pair, kB);
   auto& first = pair.write(kB, 8, 2);
   pair.run_for(kSoon);
@@ -220,6 +221,7 @@ TEST(KeptSessions, WhatWasSentAgainThroughThePartnerIsNotCarriedOutWhenThisNodeG
   ASSERT_EQ(pair.written(kA, 8, 2), std::error_code{});
   ASSERT_EQ(pair.written(kA, 8, 3), std::error_code{});
   pair.host(kA).end(Host::End::power_cut);
+  pair.host(kB).witness().set_reachable(true);
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
   ASSERT_TRUE(pair.wait_for([&] { return first.done; }, kSecond));
   EXPECT_EQ(pair.value_at(kB, 8), 3);
