@@ -39,9 +39,10 @@ void Generations::finish(bool ok) {
   if (auto done = std::exchange(done_, nullptr)) done(ok);
 }
 
+/// A copy that was attached just now may be another one than the partner knows.
 void Generations::take(InboundRequest& request, const Message& m) {
   const bool orders = m.epoch == standing_.epoch().id && standing_.epoch().sequencer != standing_.side();
-  if (!orders || set_back() || store_.failed) return answer(request, m, Errc::stale);
+  if (!orders || !heard_ || set_back() || store_.failed) return answer(request, m, Errc::stale);
   ++store_.known.generation;
   store_.known.partner_generation = std::max(store_.known.partner_generation, m.tag);
   store_.meta->write_knowledge(store_.known, [this, &request, m](std::error_code error) {
@@ -62,6 +63,7 @@ void Generations::tell(Message& state) const {
 }
 
 void Generations::learn_of_this(const Message& question) {
+  heard_ = true;
   expect(question.sequence);
   if (told_any_ && question.sequence > store_.meta->knowledge().generation) user_.on_memory_set_back();
 }

@@ -93,6 +93,7 @@ class Generations {
   Applier& applier_;
   GenerationsUser& user_;
   std::uint64_t expected_ = 0;  ///< of this replica, as the partner knows
+  bool heard_ = false;          ///< … which it has told since the volume was attached
   bool partner_set_back_ = false;
   bool raising_ = false, mending_ = false;
   bool told_any_ = false;  ///< the partner knows of one that this process has raised: it knew of no higher one before

@@ -155,6 +155,36 @@ TEST(Replace, ACopyThatIsReplacedInTheMiddleOfItsResyncIsGivenEverything) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// The source asks for a new generation of the copy that is in the place of the other one, before either has said what
+/// it knows of it.
+TEST(Replace, ANewCopyIsNotTakenForAMachineWhoseMemoryWasSetBack) {
+  ScriptedPair pair(pair_program());
+  write_all(pair, kA, 1);
+  ASSERT_TRUE(leaves(pair, kA));
+  ASSERT_FALSE(pair.written(kB, 200, 1));
+  pair.host(kB).data(0).lose_sector(200);  // so that it stays the source
+  pair.host(kA).replace_copy(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.status(kB).dirty_bytes == 4096; }));
+  const auto life = pair.host(kA).life();
+  auto& way_out = pair.world().way_from(kA);
+  for (Nanos phase = 0; phase < 2 * kSecond; phase += 200 * kMillisecond) {
+    pair.run_for(phase);
+    ASSERT_FALSE(pair.written(kB, 8, 2));
+    pair.run_for(850 * kMillisecond);
+    way_out.hold(SimLink::Flow::requests, true);
+    pair.host(kA).replace_copy(0);
+    pair.run_for(600 * kMillisecond);
+    way_out.hold(SimLink::Flow::requests, false);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.status(kB).dirty_bytes == 4096; }));
+    ASSERT_EQ(pair.host(kA).life(), life) << "it ended itself";
+    pair.run_for(2 * kSecond - phase);
+  }
+  ASSERT_FALSE(pair.written(kB, 200, 3));
+  ASSERT_TRUE(in_sync(pair));
+  EXPECT_TRUE(equal(pair));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// The disk that was thought lost is put back in the place of the new one.
 TEST(Replace, TheOldDiskThatComesBackIsBroughtUpToDateAsAWhole) {
   for (const NodeSide side : {kA, kB}) {
