@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <liburing.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -69,7 +70,8 @@ struct IoUring::Impl final : TurnHook, TurnPoller {
   struct File {
     unsigned in_kernel = 0;
     Queue waiting;
-    int plain = -1;  ///< its descriptor, where the kernel's ring does not know it
+    int descriptor = -1;
+    bool is_plain = false;  ///< the kernel's ring does not know it
   };
 
   Impl(Reactor& r, IoUringOptions o) : reactor(r), options(o) {}
@@ -188,9 +190,9 @@ void IoUring::Impl::prepare(Request& request) {
                               static_cast<off_t>(request.length));
       break;
   }
-  const int descriptor = files[static_cast<std::size_t>(request.file)].plain;
-  if (descriptor >= 0) {
-    sqe->fd = descriptor;
+  const File& file = files[static_cast<std::size_t>(request.file)];
+  if (file.is_plain) {
+    sqe->fd = file.descriptor;
   } else {
     sqe->flags |= IOSQE_FIXED_FILE;
   }
@@ -300,18 +302,32 @@ Result<int> IoUring::register_file(int descriptor, bool claims) {
       is_plain ? 1 : io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &descriptor, 1);
   if (result != 1) return fail(Errc::io_error, "io_uring refused the file (" + reason(result) + ").");
   impl_->free_files.pop_back();
-  impl_->files[static_cast<std::size_t>(file)].plain = is_plain ? descriptor : -1;
+  impl_->files[static_cast<std::size_t>(file)].descriptor = descriptor;
+  impl_->files[static_cast<std::size_t>(file)].is_plain = is_plain;
   return file;
 }
 
 void IoUring::unregister_file(int file) {
-  if (std::exchange(impl_->files[static_cast<std::size_t>(file)].plain, -1) >= 0)
+  impl_->files[static_cast<std::size_t>(file)].descriptor = -1;
+  if (std::exchange(impl_->files[static_cast<std::size_t>(file)].is_plain, false))
     return impl_->free_files.push_back(file);
   int none = -1;
   // Refused when the reactor's thread is gone already: the ring's end lets go of the file then.
   if (io_uring_register_files_update(&impl_->ring, static_cast<unsigned>(file), &none, 1) == 1) {
     impl_->free_files.push_back(file);
   }
+}
+
+void IoUring::unlock_idle_files() {
+  std::array<io_uring_cqe*, 64> ended;
+  while (const unsigned count =
+             io_uring_peek_batch_cqe(&impl_->ring, ended.data(), static_cast<unsigned>(ended.size()))) {
+    for (unsigned i = 0; i < count; ++i)
+      --impl_->files[static_cast<std::size_t>(static_cast<Request*>(io_uring_cqe_get_data(ended[i]))->file)].in_kernel;
+    io_uring_cq_advance(&impl_->ring, count);
+  }
+  for (const Impl::File& file : impl_->files)
+    if (file.descriptor >= 0 && file.in_kernel == 0) ::flock(file.descriptor, LOCK_UN);
 }
 
 }  // namespace lockstep::engine

@@ -6,6 +6,9 @@
 #include <mutex>
 #include <thread>
 
+#include <linux/close_range.h>
+#include <unistd.h>
+
 namespace lockstep::mgmt {
 namespace {
 
@@ -46,7 +49,12 @@ struct FileThread::State {
 };
 
 FileThread::FileThread(std::chrono::milliseconds patience) : patience_(patience), state_(std::make_shared<State>()) {
-  std::thread([state = state_] { state->serve(); }).detach();
+  std::thread([state = state_] {
+    // Descriptors of its own: a disk that holds it in the kernel, also after the process's end, holds none of those
+    // that the rest of the process has, as those that listen.
+    (void)::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_UNSHARE);
+    state->serve();
+  }).detach();
 }
 
 FileThread::~FileThread() {

@@ -21,7 +21,7 @@ class FileThread {
 
   /// What `work` gives, or nothing when the disk has not answered within the patience; at once while it still owes an
   /// earlier answer. Work that was not begun by then never is. What was begun goes on, also after this object's end:
-  /// `work` owns what it uses.
+  /// `work` owns what it uses, and opens what it reads and writes: it has no descriptors of the process's.
   template <class Work>
   [[nodiscard]] auto ask(Work work) -> std::optional<std::invoke_result_t<Work>> {
     auto task = std::make_shared<std::packaged_task<std::invoke_result_t<Work>()>>(std::move(work));

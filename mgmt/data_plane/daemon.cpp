@@ -74,6 +74,16 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
   return options;
 }
 
+/// Threads that a disk holds in the kernel keep this process's descriptors from being closed after its end, for as long
+/// as it hangs: the lock, the addresses and the sessions would be missing to the process that follows. What the disk
+/// was given keeps its files, and they stay locked.
+[[noreturn]] void end_beside_a_disk(const Workers& workers) {
+  flush_log();
+  for (const auto& worker : workers) worker->ring->unlock_idle_files();
+  (void)::close_range(STDERR_FILENO + 1, ~0U, 0);
+  std::_Exit(EXIT_SUCCESS);
+}
+
 /// In the midst of what it does, since nothing that it holds may be said to anybody. It is started anew, as another
 /// process, for which all holds that is known of copies that were set back.
 [[noreturn]] void end_at_once(const std::string& why) {
@@ -207,10 +217,8 @@ int Daemon::run() {
   for (const auto& worker : d.workers) worker->reactor.join();
   d.server.reset();
   if (!d.cut_short && d.node->is_owed()) log_warning("A disk has not returned what it was given; stopped without it.");
-  if (d.cut_short || d.node->is_owed()) {  // what is still under way can not be taken apart
-    flush_log();
-    std::_Exit(0);
-  }
+  // What is still under way can not be taken apart.
+  if (d.cut_short || d.node->is_owed()) end_beside_a_disk(d.workers);
   return 0;
 }
 

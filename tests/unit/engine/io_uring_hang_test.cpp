@@ -3,11 +3,13 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -150,6 +152,32 @@ TEST_F(OneRing, WhatStandsStillInTheKernelHoldsUpNothingElse) {
   memory.let_go();
   while (unanswered > 0) reactor.run();
   for (const Read& read : hung) EXPECT_EQ(read.result, static_cast<int>(kPage));
+}
+
+/// As another process would try.
+bool is_locked(const Descriptor& file) {
+  const Descriptor again(::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC));
+  return ::flock(again.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+/// The ring keeps both files for as long as one of them is read, whatever is closed.
+TEST_F(OneRing, AtTheEndTheLocksOfFilesThatNothingWasGivenForAreLetGo) {
+  HungMemory memory(1);
+  if (!memory.hangs()) GTEST_SKIP() << "userfaultfd is not to be had here";
+  for (const Descriptor* each : {&file, &other_file}) ASSERT_EQ(::flock(each->get(), LOCK_EX | LOCK_NB), 0);
+  const Memory4K at_hand(kPage, 1);
+  Read hung, other;
+  in_reactor([&] {
+    begin(hung, known, memory.page(0));
+    begin(other, other_known, at_hand.span().data());
+  });
+  EXPECT_EQ(other.result, static_cast<int>(kPage));
+  ASSERT_TRUE(is_locked(file) && is_locked(other_file));
+  ring().unlock_idle_files();
+  EXPECT_FALSE(is_locked(other_file)) << "whoever follows takes it";
+  EXPECT_TRUE(is_locked(file)) << "what it was given may reach it yet";
+  memory.let_go();
+  while (unanswered > 0) reactor.run();
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace lockstep::mgmt {
 namespace {
@@ -69,6 +71,21 @@ TEST(FileThread, EndsBesideADiskThatHangs) {
   disk->answers.release();
   while (disk.use_count() > 1) std::this_thread::yield();
   EXPECT_EQ(disk->done, 1);
+}
+
+/// As of a process that is told to end, whose sockets the next one needs.
+TEST(FileThread, ADiskThatHangsHoldsNoneOfTheProcessesDescriptors) {
+  const int open_before = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_GT(open_before, STDERR_FILENO);
+  FileThread thread;
+  EXPECT_EQ(thread.ask([open_before] { return ::fcntl(open_before, F_GETFD); }), -1);
+  EXPECT_EQ(thread.ask([] {
+    const int own = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return own >= 0 && ::close(own) == 0;
+  }),
+            true);
+  EXPECT_NE(::fcntl(open_before, F_GETFD), -1) << "it is the process's still";
+  ::close(open_before);
 }
 
 }  // namespace
