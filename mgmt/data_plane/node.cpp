@@ -78,7 +78,7 @@ Node::Node(Workers& workers, engine::Random& random, Uuid process, const std::st
 }
 
 Node::~Node() {
-  if (file_worker_.joinable()) file_worker_.join();
+  for (auto& worker : file_workers_) worker.join();
   if (looker_.joinable()) looker_.join();
 }
 
@@ -191,7 +191,7 @@ void Node::shutdown(engine::Callback<> done) {
   // The stores of a replica that is being made or attached are closed before their ring is. Where that takes too long
   // the daemon is cut short: what a file system is at work on then, the next attempt takes.
   auto rest = [this, done = std::move(done)]() mutable {
-    if (!replica_work_) return done();
+    if (!has_replica_work()) return done();
     after_replica_work_ = std::move(done);
   };
   auto finish = [this, rest = std::move(rest)]() mutable {

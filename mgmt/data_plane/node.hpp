@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,6 +51,8 @@ struct NodeOptions {
   std::function<void(const std::string&)> set_back = [](const std::string&) {};
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
+  /// The same for a disk on which a replica is attached, made, lengthened or deleted.
+  engine::Duration disk_patience = replication::NodeSettings{}.store_deadline;
 };
 
 class Node final : public PairUser {
@@ -68,6 +71,11 @@ class Node final : public PairUser {
   /// A volume that is not served for a shorter time is no event: hosts take it for a slow disk.
   static constexpr engine::Duration kPassing = std::chrono::seconds(1);
   static constexpr std::size_t kMaxQueued = 64;  ///< requests that wait for their turn; more are refused
+  static constexpr std::size_t kMaxWaiting = 8;  ///< requests that wait for one replica's disk; the last ones
+  /// For each disk, after another one has not answered in the same apply().
+  static constexpr engine::Duration kNextPatience = std::chrono::seconds(1);
+  /// At most, with a disk that did answer, later than it was waited for: it is waited for longer the next time.
+  static constexpr engine::Duration kLongestPatience = std::chrono::minutes(2);
 
   /// Before any reactor runs. All outlive the node.
   Node(Workers& workers, engine::Random& random, engine::Uuid process, const std::string& state_folder,
@@ -101,7 +109,7 @@ class Node final : public PairUser {
   /// Leaves by agreement, flushes, ends every session. Once; nothing else is asked afterwards.
   void shutdown(engine::Callback<> done);
   /// After shutdown(): some store has not returned what it was given, so that nothing may be taken apart.
-  [[nodiscard]] bool is_owed() const { return !leaving_.empty() || (pair_ && !closed_); }
+  [[nodiscard]] bool is_owed() const { return !leaving_.empty() || !disk_work_.empty() || (pair_ && !closed_); }
 
  private:
   void on_volume_changed() override;
@@ -122,10 +130,13 @@ class Node final : public PairUser {
   void detach_changed(const ApplyPtr& apply);
   void tell_of_leaving(Apply& apply);
   void attach_missing(const ApplyPtr& apply);
+  void begin_attach(const ApplyPtr& apply, const VolumeSpec& spec);
   void use_spec(Volume& volume, const VolumeSpec& spec);
   void use_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);
+  template <class Opened>
+  void close_late(const VolumeSpec& spec, Worker& worker, Opened opened);
   [[nodiscard]] bool may_linger(const engine::Error& error);
   void try_again(const ApplyPtr& apply);
   void grow_attached(const ApplyPtr& apply, const VolumeSpec& spec);
@@ -135,7 +146,6 @@ class Node final : public PairUser {
   [[nodiscard]] std::unique_ptr<HopDisk> hop_disk(engine::Disk& disk, std::size_t home) const;
   // node_grow.cpp
   using Grown = engine::Callback<engine::Result<void>>;
-  void work_on_files(std::function<engine::Result<void>()> work, Grown done);
   void make_room(const engine::Uuid& volume, std::uint64_t size, Grown done);
   void lengthen(const engine::Uuid& volume, std::uint64_t size, std::uint64_t metadata_bytes, Grown done);
   void take_longer_files(const engine::Uuid& volume, std::uint64_t size, Grown done);
@@ -153,6 +163,28 @@ class Node final : public PairUser {
   void close_stores(const std::shared_ptr<Volume>& volume);
   void await_detached();
   [[nodiscard]] static std::string still_owed(const Volume& volume);
+  // node_disk_work.cpp
+  /// Of a replica: two copies of a volume may lie on different disks.
+  struct Place {
+    engine::Uuid volume;
+    std::string data;
+    auto operator<=>(const Place&) const = default;
+  };
+  static Place place_of(const VolumeSpec& spec) { return {spec.id, spec.data}; }
+  void begin_disk_work(const Place& place, engine::Duration patience, engine::Callback<> go_on);
+  [[nodiscard]] bool is_waited_for(const Place& place) const;
+  [[nodiscard]] bool has_answered(const Place& place);
+  engine::Callback<> end_disk_work(const Place& place);
+  [[nodiscard]] bool await_disk(const Place& place, engine::Callback<> again);
+  [[nodiscard]] bool has_replica_work() const;
+  void end_replica_work();
+  [[nodiscard]] static std::string silence(const std::string& path);
+  using FilesDone = engine::Callback<engine::Result<void>>;
+  void work_on_files(std::function<engine::Result<void>()> work, FilesDone done);
+  void look_first(const Place& place, const std::string& metadata, engine::Callback<> then);
+  [[nodiscard]] FileWorker file_worker();
+  [[nodiscard]] FileWorker file_worker_for(engine::Reactor& other);
+
   [[nodiscard]] iscsi_target::UnitSettings unit_settings(const VolumeSpec& spec) const;
   void put_target();
 
@@ -166,10 +198,11 @@ class Node final : public PairUser {
   void take_space(const SpaceSeen& seen);
   void tell_low_space(Volume& volume);
 
+  // node_replicas.cpp
+  using Removed = engine::Result<std::optional<engine::ArbiterSettings>>;
+  using Reply = std::shared_ptr<engine::Callback<engine::Result<void>>>;
+  void end_removal(const ReplicaDelete& request, const Removed& outcome, const Reply& reply);
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
-  [[nodiscard]] FileWorker file_worker();
-  [[nodiscard]] FileWorker file_worker_for(engine::Reactor& other);
-  void end_replica_work();
   void leave_pair(engine::Callback<> then);
   // node_status.cpp
   using ShardReports = std::vector<ShardReport>;
@@ -218,18 +251,25 @@ class Node final : public PairUser {
   std::shared_ptr<const Access> access_;
   std::size_t next_home_ = 0;
   engine::TimePoint started_;
-  engine::TimePoint stores_closed_;  ///< the last time that any was, here or by a process before
-  std::thread file_worker_;          ///< makes, lengthens and removes files, one volume's at a time
-  std::thread looker_;               ///< asks file systems what is left
+  engine::TimePoint stores_closed_;      ///< the last time that any was, here or by a process before
+  std::list<std::thread> file_workers_;  ///< make, lengthen and remove files, one for each volume at most
+  std::thread looker_;                   ///< asks file systems what is left
   FabricWatch fabric_;
   std::atomic<bool> look_planned_ = false;
   std::uint64_t closings_ = 0;  ///< how often all sessions were closed
   bool looks_again_ = false;
   bool looks_at_space_ = false;
   bool stopping_ = false;
-  /// A replica is being made or removed, or attached where it is not mirrored: some of its stores may be open.
-  bool replica_work_ = false;
-  engine::Callback<> after_replica_work_;  ///< the end of a shutdown that waits for it
+  /// A replica is being attached, made, lengthened or removed: some of its stores may be open.
+  struct DiskWork {
+    engine::TimePoint since{};
+    engine::TimerId timer{};
+    engine::Callback<> go_on;                ///< null when all has gone on without it
+    std::deque<engine::Callback<>> after{};  ///< requests that wait for its end
+  };
+  std::map<Place, DiskWork> disk_work_;
+  std::map<Place, engine::Duration> late_;  ///< what took that long to be opened when it was attached last
+  engine::Callback<> after_replica_work_;   ///< the end of a shutdown that waits for those that are waited for
   bool closed_ = false;  ///< the pair was left, or not, and its volumes' stores have returned everything
   NodeOptions options_;
 

@@ -21,6 +21,7 @@ struct Node::Apply {
   engine::Callback<Result<ApplyOutcome>> done;
   engine::Callback<> next;
   std::size_t attaching = 0;  ///< index of the volume being attached
+  bool met_silence = false;   ///< some disk has not answered: the others are waited for less long
 
   void problem(const std::string& object, const std::string& message) {
     log_warning(object + ": " + message);
@@ -29,7 +30,7 @@ struct Node::Apply {
 };
 
 void Node::apply(DesiredState state, engine::Callback<Result<ApplyOutcome>> done) {
-  auto apply = std::make_shared<Apply>(Apply{std::move(state), {}, std::move(done), {}, 0});
+  auto apply = std::make_shared<Apply>(Apply{std::move(state), {}, std::move(done), {}});
   queue(
       [this, apply](engine::Callback<> next) {
         apply->next = std::move(next);
@@ -196,7 +197,11 @@ void Node::attach_missing(const ApplyPtr& apply) {
     const VolumeSpec& spec = apply->state.volumes[apply->attaching++];
     if (leaving_.contains(spec.id)) continue;  // told of already
     const auto at = volumes_.find(spec.id);
-    if (at == volumes_.end()) return spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
+    if (at == volumes_.end() && disk_work_.contains(place_of(spec))) {
+      apply->problem("volume " + spec.name, silence(spec.data));
+      continue;
+    }
+    if (at == volumes_.end()) return begin_attach(apply, spec);
     use_spec(*at->second, spec);
     if (spec.mirrored) return use_mirrored(apply, spec);
   }
@@ -242,12 +247,43 @@ void Node::try_again(const ApplyPtr& apply) {
   home().call_after(std::chrono::milliseconds(50), [this, apply] { attach_missing(apply); });
 }
 
+void Node::begin_attach(const ApplyPtr& apply, const VolumeSpec& spec) {
+  const Place place = place_of(spec);
+  engine::Duration patience =
+      apply->met_silence ? std::min(kNextPatience, options_.disk_patience) : options_.disk_patience;
+  if (const auto late = late_.find(place); late != late_.end())
+    patience = std::max(patience, std::min(late->second * 3 / 2, kLongestPatience));
+  begin_disk_work(place, patience, [this, apply, &spec] {
+    apply->met_silence = true;
+    apply->problem("volume " + spec.name, silence(spec.data));
+    attach_missing(apply);
+  });
+  look_first(place, spec.metadata, [this, apply, &spec, place] {
+    if (!is_waited_for(place)) return void(end_disk_work(place));
+    spec.mirrored ? attach_mirrored(apply, spec) : attach_unmirrored(apply, spec);
+  });
+}
+
+/// What comes after all has gone on without it is not used, for the configuration may be another one by now.
+template <class Opened>
+void Node::close_late(const VolumeSpec& spec, Worker& worker, Opened opened) {
+  const Place place = place_of(spec);
+  if (opened) late_[place] = home().now() - disk_work_.at(place).since;
+  worker.reactor.post([this, place, gone = std::make_unique<Opened>(std::move(opened))]() mutable {
+    gone.reset();
+    home().post([this, place] {
+      stores_closed_ = home().now();
+      end_disk_work(place);
+    });
+  });
+}
+
 void Node::attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
-  replica_work_ = true;
   Worker& worker = *workers_[pair_->worker_of(spec.shard)];
-  auto use = [this, apply, &spec](Result<MirroredReplica> opened) {
+  auto use = [this, apply, &spec, &worker](Result<MirroredReplica> opened) {
+    if (!has_answered(place_of(spec))) return close_late(spec, worker, std::move(opened));
     if (opened) return attach_opened(apply, spec, std::make_shared<MirroredReplica>(std::move(*opened)));
-    end_replica_work();
+    end_disk_work(place_of(spec));
     if (may_linger(opened.error())) return try_again(apply);
     apply->problem("volume " + spec.name, opened.error().message);
     attach_missing(apply);
@@ -270,7 +306,8 @@ void Node::attach_opened(const ApplyPtr& apply, const VolumeSpec& spec,
   };
   pair_->volumes().put(spec.id, spec.shard);
   auto take = [this, apply, &spec](Attached attached) {
-    end_replica_work();  // a shutdown that waited for it goes on in a later turn
+    end_disk_work(place_of(spec));  // a shutdown that waited for it goes on in a later turn
+    late_.erase(place_of(spec));
     if (!attached) {
       pair_->volumes().remove(spec.id);
       apply->problem("volume " + spec.name, attached.error().message);
@@ -311,7 +348,9 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
   const std::size_t index = next_home_++ % workers_.size();
   using Opened = Result<std::pair<ReplicaStores, std::unique_ptr<engine::Disk>>>;
   auto use = [this, apply, &spec, index](Opened opened) {
-    end_replica_work();  // a shutdown that waited for it goes on in a later turn
+    if (!has_answered(place_of(spec))) return close_late(spec, *workers_[index], std::move(opened));
+    end_disk_work(place_of(spec));  // a shutdown that waited for it goes on in a later turn
+    late_.erase(place_of(spec));
     if (!opened) {
       if (may_linger(opened.error())) return try_again(apply);
       apply->problem("volume " + spec.name, opened.error().message);
@@ -325,7 +364,6 @@ void Node::attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
     serve(spec, std::move(volume));
     attach_missing(apply);
   };
-  replica_work_ = true;
   Worker& worker = *workers_[index];
   open_unmirrored(worker, home(), file_worker_for(worker.reactor), spec, apply->state.side, keys_, std::move(use));
 }

@@ -1,7 +1,5 @@
 // Making room for a larger volume: files longer, metadata larger. What initiators see changes later, when both nodes
 // have room (replication/core/membership_grow.cpp).
-#include <system_error>
-
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
@@ -12,20 +10,6 @@ using mgmt::log_info;
 using engine::Errc;
 using engine::Result;
 using engine::Uuid;
-
-/// On a thread of its own: reserving much space, or giving it back, may take a file system longer than a lease lasts.
-void Node::work_on_files(std::function<Result<void>()> work, Grown done) {
-  if (file_worker_.joinable()) file_worker_.join();  // it posted what follows from it: it has ended, or is about to
-  auto then = std::make_shared<Grown>(std::move(done));
-  try {
-    file_worker_ = std::thread([this, work = std::move(work), then]() mutable {
-      auto outcome = work();
-      home().post([outcome = std::move(outcome), then]() mutable { (*then)(std::move(outcome)); });
-    });
-  } catch (const std::system_error&) {
-    (*then)(engine::fail(Errc::resource_exhausted, "The system has no thread for it now. Try again."));
-  }
-}
 
 /// The size of what the mirror has room for is known to its shard alone.
 void Node::make_room(const Uuid& id, std::uint64_t size, Grown done) {
@@ -42,7 +26,8 @@ void Node::make_room(const Uuid& id, std::uint64_t size, Grown done) {
       });
 }
 
-/// Nothing is detached meanwhile: requests are carried out one after the other.
+/// Nothing is detached while it is waited for: requests are carried out one after the other. Files that are longer too
+/// late are found so by the next attempt.
 void Node::lengthen(const Uuid& id, std::uint64_t size, std::uint64_t metadata_bytes, Grown done) {
   const auto found = mirrored_volume(id);
   if (!found) return done(std::unexpected(found.error()));
@@ -51,11 +36,17 @@ void Node::lengthen(const Uuid& id, std::uint64_t size, std::uint64_t metadata_b
     return done(engine::fail(Errc::refused, "Volume " + spec.name + " is on the device " + spec.data +
                                                 " on this node; only volumes in files grow in use."));
   }
-  const ReplicaPlace place{spec.data, spec.metadata, size, spec.block_size};
-  auto work = [place, metadata_bytes, thin = spec.thin] { return extend_files(place, metadata_bytes, thin); };
-  work_on_files(std::move(work), [this, id, size, done = std::move(done)](Result<void> longer) mutable {
-    if (!longer) return done(std::move(longer));
-    take_longer_files(id, size, std::move(done));
+  const Place place = place_of(spec);
+  if (disk_work_.contains(place)) return done(engine::fail(Errc::timed_out, silence(spec.data)));
+  auto reply = std::make_shared<Grown>(std::move(done));
+  begin_disk_work(place, options_.disk_patience,
+                  [reply, place] { (*reply)(engine::fail(Errc::timed_out, silence(place.data))); });
+  const ReplicaPlace files{spec.data, spec.metadata, size, spec.block_size};
+  auto work = [files, metadata_bytes, thin = spec.thin] { return extend_files(files, metadata_bytes, thin); };
+  work_on_files(std::move(work), [this, id, size, place, reply](Result<void> longer) mutable {
+    if (!end_disk_work(place)) return;
+    if (!longer) return (*reply)(std::move(longer));
+    take_longer_files(id, size, std::move(*reply));
   });
 }
 
@@ -84,10 +75,15 @@ void Node::grow(const ReplicaGrow& request, Grown done) {
   auto reply = std::make_shared<Grown>(std::move(done));
   queue(
       [this, request, reply](engine::Callback<> next) {
-        make_room(request.volume, request.size, [reply, next = std::move(next)](Result<void> outcome) mutable {
-          (*reply)(std::move(outcome));
-          next();
-        });
+        make_room(
+            request.volume, request.size, [this, request, reply, next = std::move(next)](Result<void> outcome) mutable {
+              const auto found = volumes_.find(request.volume);
+              auto again = [this, request, reply] { grow(request, std::move(*reply)); };
+              const bool waits =
+                  !outcome && found != volumes_.end() && await_disk(place_of(found->second->spec), std::move(again));
+              if (!waits) (*reply)(std::move(outcome));
+              next();
+            });
       },
       [reply] {
         (*reply)(engine::fail(Errc::resource_exhausted,

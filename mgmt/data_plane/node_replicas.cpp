@@ -44,26 +44,7 @@ Result<void> Node::give_key(ReplicaCreate& request) const {
   return {};
 }
 
-FileWorker Node::file_worker() {
-  return [this](auto work, auto done) { work_on_files(std::move(work), std::move(done)); };
-}
-
-/// For whoever is on another reactor than this node.
-FileWorker Node::file_worker_for(engine::Reactor& other) {
-  return [this, &other](auto work, auto done) {
-    home().post([this, &other, work = std::move(work), done = std::move(done)]() mutable {
-      work_on_files(std::move(work), [&other, done = std::move(done)](Result<void> outcome) mutable {
-        other.post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
-      });
-    });
-  };
-}
-
-void Node::end_replica_work() {
-  replica_work_ = false;
-  if (auto then = std::exchange(after_replica_work_, {})) then();
-}
-
+/// Whoever asks for what is under way still, since a disk is slow or hangs, has his turn when it has ended.
 void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
   auto reply = shared(std::move(done));
   queue(
@@ -76,22 +57,39 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
           (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.identity.volume))));
           return next();
         }
+        const Place place{request.identity.volume, request.data};
+        if (await_disk(place, [this, request, reply] { create(request, std::move(*reply)); })) return next();
         if (auto given = give_key(request); !given) {
           (*reply)(std::move(given));
           return next();
         }
-        replica_work_ = true;
-        create_replica(
-            *workers_.front()->ring, file_worker(), request,
-            [this, name = request.identity.name, reply, next = std::move(next)](Result<void> outcome) mutable {
-              stores_closed_ = home().now();
-              if (outcome) log_info("Volume " + name + ": the replica is made.");
-              (*reply)(std::move(outcome));
-              next();
-              end_replica_work();
-            });
+        begin_disk_work(place, options_.disk_patience, std::move(next));
+        auto made = [this, place, name = request.identity.name, reply](Result<void> outcome) {
+          stores_closed_ = home().now();
+          if (outcome) log_info("Volume " + name + ": the replica is made.");
+          (*reply)(std::move(outcome));
+          if (auto go_on = end_disk_work(place)) go_on();
+        };
+        look_first(place, request.metadata, [this, request, made = std::move(made)]() mutable {
+          create_replica(*workers_.front()->ring, file_worker(), request, std::move(made));
+        });
       },
       [reply] { (*reply)(too_busy()); });
+}
+
+void Node::end_removal(const ReplicaDelete& request, const Removed& outcome, const Reply& reply) {
+  if (!outcome) return (*reply)(std::unexpected(outcome.error()));
+  if (request.keep_witness) return (*reply)({});  // nor what another copy of it has left
+  left_records_.forget(request.volume);
+  const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
+  if (!witness || !pair_ || stopping_) return (*reply)({});
+  // A record that stays behind harms nobody: no volume ever gets the same UUID again.
+  pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
+    if (e)
+      log_warning("Volume " + request.volume.to_string() +
+                  ": its record at the witness could not be removed: " + e.message() + ".");
+    (*reply)({});
+  });
 }
 
 void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
@@ -107,25 +105,17 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
           (*reply)(engine::fail(Errc::refused, still_owed(*leaving_.at(request.volume))));
           return next();
         }
-        replica_work_ = true;
-        delete_replica(*workers_.front()->ring, file_worker(), request,
-                       [this, request, reply,
-                        next = std::move(next)](Result<std::optional<engine::ArbiterSettings>> outcome) mutable {
-                         next();
-                         end_replica_work();
-                         if (!outcome) return (*reply)(std::unexpected(outcome.error()));
-                         if (request.keep_witness) return (*reply)({});  // nor what another copy of it has left
-                         left_records_.forget(request.volume);
-                         const bool witness = *outcome && (*outcome)->kind == engine::ArbiterKind::witness;
-                         if (!witness || !pair_ || stopping_) return (*reply)({});
-                         // A record that stays behind harms nobody: no volume ever gets the same UUID again.
-                         pair_->witness().remove(request.volume, [request, reply](std::error_code e) {
-                           if (e)
-                             log_warning("Volume " + request.volume.to_string() +
-                                         ": its record at the witness could not be removed: " + e.message() + ".");
-                           (*reply)({});
-                         });
-                       });
+        const Place place{request.volume, request.data};
+        if (await_disk(place, [this, request, reply] { remove(request, std::move(*reply)); })) return next();
+        begin_disk_work(place, options_.disk_patience, std::move(next));
+        auto removed = [this, request, place, reply](Removed outcome) {
+          late_.erase(place);
+          if (auto go_on = end_disk_work(place)) go_on();
+          end_removal(request, outcome, reply);
+        };
+        look_first(place, request.metadata, [this, request, removed = std::move(removed)]() mutable {
+          delete_replica(*workers_.front()->ring, file_worker(), request, std::move(removed));
+        });
       },
       [reply] { (*reply)(too_busy()); });
 }

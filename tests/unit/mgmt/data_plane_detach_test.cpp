@@ -1,4 +1,5 @@
-// A node on real files whose data stores may hang: what a volume that is detached waits for, and what does not wait.
+// A node on real files whose data stores may hang: what a volume that is attached, made, lengthened, deleted or
+// detached waits for, and what does not wait.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +13,7 @@
 
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/node.hpp"
+#include "tests/unit/mgmt/data_plane_file_calls.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::data_plane {
@@ -103,10 +105,16 @@ class DetachTest : public testing::Test {
     ASSERT_TRUE(made) << made.error().message;
     workers_ = std::move(*made);
     NodeOptions options;
-    options.detach_patience = patience;
+    options.detach_patience = options.disk_patience = patience;
     options.open_replica = [this](auto& ring, const auto& place, const Uuid& volume, auto side, auto done) {
       open_replica(ring, place, volume, side, [this, volume, done = std::move(done)](auto opened) mutable {
-        if (opened) {
+        if (opening_[volume].held) {
+          opening_[volume].ended = [opened = std::move(opened), done = std::move(done)]() mutable {
+            done(std::move(opened));
+          };
+          return;
+        }
+        if (opened && may_hold_) {
           auto held = std::make_unique<HeldStore>(std::move(opened->stores.data));
           disks_[volume] = held.get();
           opened->stores.data = std::move(held);
@@ -185,7 +193,17 @@ class DetachTest : public testing::Test {
     for (const Problem& problem : (*outcome)->problems) objects += problem.object + ";";
     return objects;
   }
-  std::string made(std::uint8_t n) {
+  /// Its answer comes when it comes.
+  using Answer = std::future<Result<void>>;
+  template <class Ask>
+  Answer asked(Ask ask) {
+    auto promise = std::make_shared<std::promise<Result<void>>>();
+    workers_.front()->reactor.post([promise, ask = std::move(ask)]() mutable {
+      ask([promise](Result<void> value) { promise->set_value(std::move(value)); });
+    });
+    return promise->get_future();
+  }
+  Answer asked_to_make(std::uint8_t n) {
     ReplicaCreate create;
     const VolumeSpec volume = spec(n);
     create.identity.pair = numbered(100);
@@ -198,17 +216,23 @@ class DetachTest : public testing::Test {
     create.epoch.members = engine::MemberSet::only(engine::NodeSide::a);
     create.data = volume.data;
     create.metadata = volume.metadata;
-    return told([this, create](auto done) { node_->create(create, std::move(done)); });
+    return asked([this, create](auto done) { node_->create(create, std::move(done)); });
   }
-  std::string removed(std::uint8_t n) {
+  std::string made(std::uint8_t n) { return told(asked_to_make(n)); }
+  Answer asked_to_grow(std::uint8_t n) {
+    return asked([this, n](auto done) { node_->grow({numbered(n), 2 * kSize}, std::move(done)); });
+  }
+  Answer asked_to_remove(std::uint8_t n) {
     ReplicaDelete remove;
     remove.volume = numbered(n);
     remove.data = path(n, ".data");
     remove.metadata = path(n, ".meta");
-    return told([this, remove](auto done) { node_->remove(remove, std::move(done)); });
+    return asked([this, remove](auto done) { node_->remove(remove, std::move(done)); });
   }
+  std::string removed(std::uint8_t n) { return told(asked_to_remove(n)); }
+  void set_stopped() { stopped_ = true; }
   bool shut_down() {
-    stopped_ = true;
+    set_stopped();
     return answer<bool>([this](auto done) { node_->shutdown([done = std::move(done)]() mutable { done(true); }); })
         .has_value();
   }
@@ -223,6 +247,21 @@ class DetachTest : public testing::Test {
   void hold(std::uint8_t n) {
     on_home<bool>([&] { return disks_.at(numbered(n))->hold(), true; });
   }
+  /// What reads it from its disk, to attach it. Its worker is the first one.
+  void hold_opening(std::uint8_t n) {
+    on_home<bool>([&] { return opening_[numbered(n)].held = true; });
+  }
+  void release_opening(std::uint8_t n) {
+    on_home<bool>([&] {
+      Opening& opening = opening_.at(numbered(n));
+      opening.held = false;
+      if (auto end = std::exchange(opening.ended, {})) end();
+      return true;
+    });
+  }
+  bool is_opening(std::uint8_t n) {
+    return on_home<bool>([&] { return bool(opening_.at(numbered(n)).ended); });
+  }
   void release(std::uint8_t n) {
     on_home<bool>([&] { return disks_.at(numbered(n))->release(), true; });
   }
@@ -235,14 +274,19 @@ class DetachTest : public testing::Test {
   Workers workers_;
   NoEvents events_;
   std::map<Uuid, HeldStore*> disks_;
+  struct Opening {
+    bool held = false;
+    engine::Callback<> ended;
+  };
+  std::map<Uuid, Opening> opening_;
+  bool may_hold_ = true;  ///< the stores of what is attached; such a volume can't be lengthened
   std::unique_ptr<Node> node_;
 
  private:
-  template <class Ask>
-  std::string told(Ask ask) {
-    const auto outcome = answer<Result<void>>(std::move(ask));
-    if (!outcome) return "no answer";
-    return *outcome ? "" : outcome->error().message;
+  static std::string told(Answer answer) {
+    if (answer.wait_for(kSoon) != std::future_status::ready) return "no answer";
+    const auto outcome = answer.get();
+    return outcome ? "" : outcome.error().message;
   }
   std::uint64_t revision_ = 0;
   bool stopped_ = false;
@@ -326,6 +370,129 @@ TEST_F(DetachTest, AStopDoesNotWaitForADiskThatHangsAndSaysThatItIsOwed) {
   EXPECT_TRUE(shut_down());
   EXPECT_TRUE(on_home<bool>([&] { return node_->is_owed(); }));
   release(1);
+}
+
+TEST_F(DetachTest, ADiskThatHangsAsItsVolumeIsAttachedHoldsUpThatOneOnly) {
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2) + made(3), "");
+  hold_opening(1);
+  EXPECT_EQ(applied({1, 2}), "volume vm1;");
+  EXPECT_TRUE(serves(2));
+  EXPECT_EQ(applied({1, 2, 3}), "volume vm1;") << "it is not asked again meanwhile";
+  EXPECT_TRUE(serves(3));
+  EXPECT_TRUE(is_opening(1));
+  release_opening(1);
+  EXPECT_TRUE(eventually([&] { return applied({1, 2, 3}).empty(); }));
+  EXPECT_TRUE(serves(1));
+}
+
+/// Its copy may have been changed, or be another one, by the time that it comes.
+TEST_F(DetachTest, AnAttachThatComesTooLateIsUndone) {
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2), "");
+  hold_opening(1);
+  EXPECT_EQ(applied({1}), "volume vm1;");
+  auto deletion = asked_to_remove(1);
+  EXPECT_EQ(applied({2}), "") << "a request for that disk holds up nothing either";
+  EXPECT_NE(deletion.wait_for(0s), std::future_status::ready) << "not while it is open";
+  release_opening(1);
+  ASSERT_EQ(deletion.wait_for(kSoon), std::future_status::ready);
+  const auto outcome = deletion.get();
+  EXPECT_TRUE(outcome) << outcome.error().message;
+  EXPECT_FALSE(std::filesystem::exists(path(1, ".data")));
+  EXPECT_TRUE(serves(2));
+}
+
+TEST_F(DetachTest, AStopDoesNotWaitForADiskThatHangsAsItsVolumeIsAttached) {
+  start(300ms);
+  ASSERT_EQ(made(1), "");
+  hold_opening(1);
+  EXPECT_EQ(applied({1}), "volume vm1;");
+  EXPECT_TRUE(shut_down());
+  EXPECT_TRUE(on_home<bool>([&] { return node_->is_owed(); }));
+  release_opening(1);
+}
+
+/// While it is held, whoever makes a file durable stands still.
+class HeldFiles {
+ public:
+  ~HeldFiles() { release(); }
+  void hold() { held_ = true; }
+  void release() {
+    held_ = false;
+    held_.notify_all();
+  }
+  [[nodiscard]] bool keeps_somebody() const { return standing_ > 0; }
+
+ private:
+  std::atomic<bool> held_ = false;
+  std::atomic<int> standing_ = 0;
+  test::FileCallHook hook_{[this](const char* call) {
+    if (std::string_view(call) != "fsync") return;
+    ++standing_;
+    held_.wait(true);
+    --standing_;
+  }};
+};
+
+TEST_F(DetachTest, ADiskThatHangsAsAReplicaIsMadeHoldsUpNothingElse) {
+  start(300ms);
+  ASSERT_EQ(made(2), "");
+  HeldFiles files;
+  files.hold();
+  auto first = asked_to_make(1);
+  ASSERT_TRUE(eventually([&] { return files.keeps_somebody(); }));
+  EXPECT_EQ(applied({2}), "");
+  EXPECT_TRUE(serves(2));
+  auto again = asked_to_make(1);
+  EXPECT_EQ(applied({1, 2}), "volume vm1;") << "it is not there yet";
+  EXPECT_NE(first.wait_for(0s), std::future_status::ready);
+  files.release();
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(again.get()) << "it is there already";
+  EXPECT_EQ(applied({1, 2}), "");
+  EXPECT_TRUE(serves(1));
+}
+
+TEST_F(DetachTest, ADiskThatHangsAsAVolumeIsLengthenedHoldsUpNothingElse) {
+  may_hold_ = false;
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2), "");
+  ASSERT_EQ(applied({1}), "");
+  ASSERT_TRUE(serves(1));
+  HeldFiles files;
+  files.hold();
+  auto grown = asked_to_grow(1);
+  ASSERT_TRUE(eventually([&] { return files.keeps_somebody(); }));
+  EXPECT_EQ(applied({1, 2}), "");
+  EXPECT_TRUE(serves(2));
+  EXPECT_EQ(applied({2}), "") << "it can be detached";
+  EXPECT_EQ(applied({1, 2}), "volume vm1;") << "and not attached while its files change";
+  EXPECT_NE(grown.wait_for(0s), std::future_status::ready);
+  files.release();
+  ASSERT_EQ(grown.wait_for(kSoon), std::future_status::ready);
+  EXPECT_TRUE(eventually([&] { return applied({1, 2}).empty(); }));
+  EXPECT_TRUE(asked_to_grow(1).get());
+}
+
+/// The files are at work still: the process may not wait for them, nor be taken apart.
+TEST_F(DetachTest, AStopWaitsForFilesThatAreLengthened) {
+  may_hold_ = false;
+  start(60s);
+  ASSERT_EQ(made(1), "");
+  ASSERT_EQ(applied({1}), "");
+  HeldFiles files;
+  files.hold();
+  auto grown = asked_to_grow(1);
+  ASSERT_TRUE(eventually([&] { return files.keeps_somebody(); }));
+  std::atomic<bool> stopped = false;
+  workers_.front()->reactor.post([&] { node_->shutdown([&] { stopped = true; }); });
+  std::this_thread::sleep_for(Node::kRetireGrace + Node::kLeavePatience);
+  EXPECT_FALSE(stopped);
+  EXPECT_TRUE(on_home<bool>([&] { return node_->is_owed(); }));
+  files.release();
+  EXPECT_TRUE(eventually([&] { return stopped.load(); }));
+  set_stopped();
 }
 
 }  // namespace
