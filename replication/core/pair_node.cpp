@@ -42,7 +42,7 @@ const char* to_string(MirrorState state) {
 struct PairNode::Impl final : PartnerUser {
   /// Leases that sessions are kept open to wait for what was forwarded.
   static constexpr int kFencesWithin = 3;
-  /// A disk that hangs may keep the node from ever beginning.
+  /// The next of many, each. A disk that hangs may keep the node from ever beginning.
   static constexpr engine::Duration kAttachesWithin = std::chrono::seconds(10);
 
   Impl(NodeSettings settings_in, NodeSeams seams_in, NodeObserver& observer_in)
@@ -81,7 +81,7 @@ struct PairNode::Impl final : PartnerUser {
   };
   std::variant<SessionsOpen, SessionsDraining, SessionsClosing> sessions;
   bool started = false, link_is_up = false;
-  const engine::TimePoint made_at = seams.clock.now();
+  engine::TimePoint attached_at = seams.clock.now();  ///< the last volume, or none yet
   unsigned leaving = 0;
 
   [[nodiscard]] Mirror* find(const Uuid& volume) {
@@ -96,7 +96,8 @@ struct PairNode::Impl final : PartnerUser {
   /// Volumes are attached one after the other before the node begins. A partner that has not served in this process
   /// may be an old copy, and waits to be told more than that there is none here.
   [[nodiscard]] bool may_attach_it_yet(const InboundRequest& request, const Message& message) const {
-    if (started || message.type != MessageType::state || seams.clock.now() - made_at >= kAttachesWithin) return false;
+    if (started || message.type != MessageType::state || seams.clock.now() - attached_at >= kAttachesWithin)
+      return false;
     const auto theirs = decode_state(request.payload());
     return theirs && !theirs->running;
   }
@@ -106,7 +107,7 @@ struct PairNode::Impl final : PartnerUser {
   /// go on without this one.
   [[nodiscard]] bool takes(const InboundRequest& request, const Message& message) const {
     if (started) return true;
-    if (seams.clock.now() - made_at >= kAttachesWithin) return false;
+    if (seams.clock.now() - attached_at >= kAttachesWithin) return false;
     if (message.type == MessageType::propose) return true;
     return message.type == MessageType::state && !may_attach_it_yet(request, message);
   }
@@ -283,6 +284,7 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta), notices);
   Membership& membership = mirror->membership();
   mirrors.emplace(id, std::move(mirror));
+  attached_at = seams.clock.now();
   membership.begin();
   return {};
 }

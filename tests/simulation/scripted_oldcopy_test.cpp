@@ -173,6 +173,23 @@ TEST(OldCopy, WaitsForAPartnerThatIsStillAttaching) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+/// Many volumes take longer than a disk is waited for.
+TEST(OldCopy, WaitsForAPartnerThatAttachesOneAfterTheOther) {
+  constexpr auto kEach = std::chrono::seconds(8);
+  OnlyMember world(ArbiterKind::preferred, attaches_first);
+  world.set_a_back();
+  world.pair.host(kB).end(Host::End::killed);
+  for (const unsigned volume : {0U, 1U}) world.pair.host(kB).metadata(volume).stand_still();
+  for (const NodeSide side : {kB, kA}) world.pair.host(side).boot();
+  EXPECT_TRUE(world.never_serves(kA, kEach));
+  world.pair.host(kB).metadata(1).go_on();
+  EXPECT_TRUE(world.never_serves(kA, kEach));
+  world.pair.host(kB).metadata(0).go_on();
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+  EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
 /// Its disk may hang for good.
 TEST(OnlyMember, WaitsForAPartnerThatIsStillAttachingForABoundedTime) {
   OnlyMember world(ArbiterKind::preferred, [](Scenario& s) { s.attaches_first = true; });
