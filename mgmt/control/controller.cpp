@@ -64,7 +64,7 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
                     [this] { poke(); }),
       lease_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       tokens_(*core_),
-      pair_(*core_, runner_, agent_, data_plane_),
+      pair_(*core_, runner_, agent_, data_plane_, {}, [this] { return reconciler_.holds_back(); }),
       leave_jobs_(*core_, runner_,
                   hands_of(*core_, data_plane_, pair_, hands_of(*core_, agent_, [this] { return reports(); })),
                   [this] { poke(); }),

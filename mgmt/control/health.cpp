@@ -21,11 +21,19 @@ std::string clock_time(std::int64_t at_ms) {
   return fmt::format("{:02}:{:02}:{:02} UTC", utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
+/// What this node knows of the other one may be, too.
+bool is_of_the_past(const PairView& view) {
+  return view.newer_copy != 0 || std::ranges::any_of(view.nodes, [](const NodeView& n) {
+           return n.node && n.local && n.report.is_held_back();
+         });
+}
+
 // Its management is there, or somebody's, but it is the pair's no more.
-bool judge_lost(const NodeView& n, std::vector<HealthProblem>& problems) {
+bool judge_lost(const NodeView& n, bool of_the_past, std::vector<HealthProblem>& problems) {
   std::string what;
   if (n.trouble == PartnerTrouble::has_no_pair)
-    what = fmt::format("The management of {} answers, but is in no pair: it has lost its database", n.node->name);
+    what = fmt::format("The management of {} answers, but is in no pair", n.node->name);
+  if (n.trouble == PartnerTrouble::has_no_pair && !of_the_past) what += ": it has lost its database";
   if (n.trouble == PartnerTrouble::other_certificate)
     what = fmt::format("The management of {} answers with a certificate that is not the pair's", n.node->name);
   if (what.empty()) return false;
@@ -36,8 +44,13 @@ bool judge_lost(const NodeView& n, std::vector<HealthProblem>& problems) {
        {},
        fmt::format("{}, since {}. Volumes are not touched by this; the configuration can't be changed.", what,
                    clock_time(n.since_ms)),
-       fmt::format("If it was set up anew, run `lockstep node replace {}` here, then `lockstep pair join` there.",
-                   side_name(n.node->side))});
+       of_the_past
+           ? fmt::format(
+                 "First see to this node's database, which is of an earlier time: {} may have left the pair, or "
+                 "be another machine, since then.",
+                 n.node->name)
+           : fmt::format("If it was set up anew, run `lockstep node replace {}` here, then `lockstep pair join` there.",
+                         side_name(n.node->side))});
   return true;
 }
 
@@ -72,12 +85,13 @@ void judge_unpaired(const Unpaired& u, std::vector<HealthProblem>& problems) {
        "lockstepd is left as it is until then; do not restart it."});
 }
 
-void judge_node(const Configuration& c, const NodeView& n, std::vector<HealthProblem>& problems) {
+void judge_node(const PairView& view, const NodeView& n, std::vector<HealthProblem>& problems) {
+  const Configuration& c = *view.configuration;
   const NodeSide side = n.node->side;
   const std::string& name = n.node->name;
   if (!n.asked) return;
   if (!n.reachable) {
-    if (judge_lost(n, problems)) return;
+    if (judge_lost(n, is_of_the_past(view), problems)) return;
     problems.push_back(
         {Severity::warning,
          "node",
@@ -463,7 +477,7 @@ Health judge_pair(const PairView& view) {
          "Give it another one with `lockstep node certificate set`, or have it show a self-made one with "
          "`lockstep node certificate reset`. Volumes and the partner are not touched by this."});
   for (const auto& n : view.nodes)
-    if (n.node) judge_node(c, n, problems);
+    if (n.node) judge_node(view, n, problems);
   judge_link(view, problems);
   judge_link_paths(view, problems);
   judge_lease(c, problems);

@@ -73,6 +73,10 @@ bool NodeReport::misses(const engine::Uuid& volume) const {
   return !attached && std::ranges::find(missing, volume) != missing.end();
 }
 
+bool NodeReport::is_held_back() const {
+  return std::ranges::find(problems, kHeldBack, &ApplyProblem::object) != problems.end();
+}
+
 Outcome<DataPlaneStatus> status_from(std::string_view text) {
   try {
     return records::from_json<NodeMessage, DataPlaneStatus>(json::parse(text));

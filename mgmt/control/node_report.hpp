@@ -257,6 +257,8 @@ struct NodeReport {
   std::int64_t at_ms = 0;
 
   [[nodiscard]] bool misses(const engine::Uuid& volume) const;
+  /// It has the problem kHeldBack.
+  [[nodiscard]] bool is_held_back() const;
 };
 BOOST_DESCRIBE_STRUCT(NodeReport, (), (running, message, status, applied, problems, missing, at_ms))
 

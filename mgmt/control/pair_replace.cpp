@@ -77,6 +77,7 @@ Outcome<std::string> PairService::ask_of(const Node& lost, ShutOut why) {
 }
 
 Outcome<LostNode> PairService::look_for_lost(const Node& lost, ShutOut why) {
+  if (auto good = check_not_of_the_past(); !good) return std::unexpected(good.error());
   auto found = ask_of(lost, why);
   if (!found) return std::unexpected(found.error());
   LostNode node = changed_alone(core_, data_plane_, lost);

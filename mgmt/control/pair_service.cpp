@@ -70,13 +70,15 @@ Node describe_node(const NodeCore& core, const NodeWish& wish, NodeSide side) {
   return n;
 }
 
-PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect)
+PairService::PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect,
+                         std::function<bool()> is_held_back)
     : core_(core),
       jobs_(jobs),
       agent_(agent),
       data_plane_(data_plane),
       connect_(connect ? std::move(connect)
-                       : [&core](const HttpsTarget& target) { return std::make_unique<Peer>(core.identity, target); }) {
+                       : [&core](const HttpsTarget& target) { return std::make_unique<Peer>(core.identity, target); }),
+      is_held_back_(std::move(is_held_back)) {
   jobs_.teach("pair.join", [this](Job& job) { return join_step(job); });
 }
 
@@ -142,9 +144,19 @@ NewInvitation PairService::new_invitation(std::optional<NodeSide> replaces) {
   return {to_text(Invitation{mine.management_address, core_.identity.fingerprint, secret}), expires};
 }
 
+/// Who joins has what this node has, so that both agreed, and lockstepd would be told.
+Outcome<void> PairService::check_not_of_the_past() const {
+  if (core_.copy.newer() == 0 && !(is_held_back_ && is_held_back_())) return {};
+  return refuse(
+      RefusalKind::conflict,
+      "This node's database is of an earlier time: what it knows of the pair may be long past, so that nobody "
+      "is let in or let go by it. `lockstep health` says what to do about that first.");
+}
+
 Outcome<NewInvitation> PairService::invite() {
   const auto configuration = core_.configuration();
   if (!configuration->pair) return refuse(RefusalKind::no_pair, "Make a pair first.");
+  if (auto good = check_not_of_the_past(); !good) return std::unexpected(good.error());
   if (configuration->nodes.size() > 1)
     return refuse(
         RefusalKind::conflict,
@@ -294,6 +306,7 @@ Outcome<JoinOffer> PairService::on_join(const JoinRequest& request, const std::s
   const auto configuration = core_.configuration();
   const auto side = core_.side();
   if (!configuration->pair || !side) return refuse(RefusalKind::no_pair, "The inviting node is in no pair any more.");
+  if (auto good = check_not_of_the_past(); !good) return std::unexpected(good.error());
   const auto replaces = check_secret(request.secret);
   if (!replaces) return std::unexpected(replaces.error());
   if (auto good = check_reads(request, *configuration); !good) return std::unexpected(good.error());

@@ -72,8 +72,10 @@ class PairService {
  public:
   using Connect = std::function<std::unique_ptr<MembershipPeer>(const HttpsTarget&)>;
 
-  /// `connect` is for tests; without one other nodes are asked over HTTPS.
-  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect = {});
+  /// `connect` is for tests; without one other nodes are asked over HTTPS. `is_held_back`: this node's lockstepd has
+  /// later orders than the database, and is told nothing.
+  PairService(NodeCore& core, JobRunner& jobs, ReplicaAgent& agent, DataPlane& data_plane, Connect connect = {},
+              std::function<bool()> is_held_back = {});
 
   [[nodiscard]] Outcome<void> create(const PairWish& wish);
   /// For the second node. Where the configuration was made anew from one node's replicas it has the place of the other,
@@ -118,6 +120,8 @@ class PairService {
   [[nodiscard]] Outcome<void> check_nothing_served();
   [[nodiscard]] Outcome<void> check_no_volume_jobs();
   Outcome<void> check_no_lone_jobs();
+  /// Nobody takes the configuration over from this node, or is let go by it, while it is of the past.
+  [[nodiscard]] Outcome<void> check_not_of_the_past() const;
   // pair_replace.cpp
   struct Offer;
   [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);
@@ -131,6 +135,7 @@ class PairService {
   ReplicaAgent& agent_;
   DataPlane& data_plane_;
   const Connect connect_;
+  const std::function<bool()> is_held_back_;
 
   struct Offer {
     JoinOffer offer;

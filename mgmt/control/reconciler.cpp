@@ -58,11 +58,9 @@ void Reconciler::turn() {
     now.status = std::move(*status);
     auto wanted = wanted_();
     const bool told_by_another = restarted && now.status->revision != 0;  // or by the process before this one
-    if (wanted && wanted->may_wait && told_by_another) wanted.reset();
-    if (wanted && told_by_another && is_of_the_past(*wanted, *now.status)) {
-      hold_back(*wanted, now);
-      wanted.reset();
-    }
+    const bool is_past = wanted && told_by_another && is_of_the_past(*wanted, *now.status);
+    if (is_past) hold_back(*wanted, now);
+    if (is_past || (wanted && wanted->may_wait && told_by_another)) wanted.reset();
     const bool differs =
         wanted && (restarted || wanted->parameters != applied_parameters_ || now.status->revision != wanted->revision);
     const bool again = wanted && !now.problems.empty() && Clock::now() >= retry_at_;

@@ -32,6 +32,8 @@ class Reconciler {
   /// Something changed: take a turn now.
   void poke() { loop_.poke(); }
   [[nodiscard]] NodeReport report() const;
+  /// lockstepd has later orders than this node's database, and is told nothing.
+  [[nodiscard]] bool holds_back() const { return report().is_held_back(); }
 
   /// One turn; the loop's body, for tests.
   void turn();

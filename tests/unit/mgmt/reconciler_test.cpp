@@ -72,11 +72,21 @@ TEST_F(SetBack, TakesNothingFromALockstepdThatHasLaterOrders) {
   EXPECT_EQ(told(), 0) << "it is as old as before";
 }
 
+TEST_F(SetBack, IsKnownWhileThePartnerIsWaitedFor) {
+  wanted_.may_wait = true;
+  auto anew = begun_anew();
+  anew.turn();
+  EXPECT_EQ(told(), 0);
+  EXPECT_TRUE(anew.holds_back());
+}
+
 TEST_F(SetBack, TellsItWhatBothNodesAgreeOn) {
   auto anew = begun_anew();
   anew.turn();
+  EXPECT_TRUE(anew.holds_back());
   wanted_.is_agreed = true;
   anew.turn();
+  EXPECT_FALSE(anew.holds_back());
   EXPECT_EQ(told(), 1);
   EXPECT_TRUE(anew.report().problems.empty());
 }
